@@ -1,0 +1,330 @@
+/** Writes the OpenAPI documents from the routes themselves: their schemas, their operations and the error table. */
+import { writeFileSync } from 'node:fs';
+import swagger from '@fastify/swagger';
+import type { FastifyInstance, FastifySchema } from 'fastify';
+import { pino } from 'pino';
+import { stringify } from 'yaml';
+import { buildApp } from '../src/app.ts';
+import { ErrorBody, type ErrorCode, errorTable } from '../src/errors.ts';
+import type { AnswerHeader, Operation } from '../src/http/operation.ts';
+
+type Json = Record<string, unknown>;
+type DocumentName = 'openapi.yaml' | 'openapi.quickstart.yaml';
+
+const quickstartBasePath = '/quickstart';
+
+/** What every operation can answer. */
+const commonErrors: ErrorCode[] = [
+  'bad_request',
+  'missing_api_key',
+  'invalid_api_key',
+  'expired_api_key',
+  'revoked_api_key',
+  'request_timeout',
+  'uri_too_long',
+  'expectation_failed',
+  'headers_too_large',
+  'internal_error',
+  'service_unavailable',
+];
+
+/** What no operation answers, but a path or a method beside them. */
+const outsideErrors: ErrorCode[] = ['invalid_url', 'route_not_found', 'method_not_allowed'];
+
+const responseNames: Record<number, string> = {
+  400: 'BadRequest',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'NotFound',
+  408: 'RequestTimeout',
+  410: 'Gone',
+  413: 'ContentTooLarge',
+  414: 'UriTooLong',
+  415: 'UnsupportedMediaType',
+  417: 'ExpectationFailed',
+  422: 'UnprocessableContent',
+  431: 'HeadersTooLarge',
+  500: 'InternalError',
+  501: 'NotImplemented',
+  503: 'ServiceUnavailable',
+};
+
+const text = { type: 'string' };
+const headers = {
+  'X-Request-Id': {
+    description: 'Names this answer in our log. Always sent.',
+    required: true,
+    schema: { ...text, format: 'uuid' },
+  },
+  'X-Content-Type-Options': { description: 'Always nosniff.', required: true, schema: { ...text, const: 'nosniff' } },
+  'Cache-Control': {
+    description: 'private, no-cache where an ETag is sent; otherwise no-store.',
+    required: true,
+    schema: text,
+  },
+  Vary: { description: 'Always Authorization where an ETag is sent.', schema: text },
+  ETag: {
+    description:
+      'Strong validator (RFC 9110, section 8.8.3). Send it back in If-None-Match to get 304 while nothing has changed.',
+    schema: text,
+  },
+  Link: { description: 'Related pages and documents (RFC 8288).', schema: text },
+  Location: {
+    description: 'Address of the new animal; absent once GET /pets/{petId} has been removed.',
+    schema: { ...text, format: 'uri-reference' },
+  },
+  'Idempotent-Replayed': {
+    description: 'true where this is the answer of an earlier call under the same Idempotency-Key.',
+    schema: { ...text, const: 'true' },
+  },
+  Deprecation: {
+    description: 'Deprecated since (RFC 9745), in seconds since 1970.',
+    schema: { ...text, pattern: '^@\\d+$' },
+  },
+  Sunset: { description: 'Removed at (RFC 8594), an HTTP date.', schema: text },
+  'WWW-Authenticate': { description: 'How to authenticate (RFC 6750, section 3).', schema: text },
+  'Retry-After': { description: 'Seconds to wait before trying again.', schema: { ...text, pattern: '^\\d+$' } },
+} as const;
+type HeaderName = keyof typeof headers;
+
+const alwaysSent: HeaderName[] = ['X-Request-Id', 'X-Content-Type-Options', 'Cache-Control'];
+const withEtag: HeaderName[] = ['ETag', 'Vary'];
+const errorHeaders: Partial<Record<number, HeaderName[]>> = {
+  401: ['WWW-Authenticate'],
+  403: ['WWW-Authenticate'],
+  503: ['Retry-After'],
+};
+
+function headerRefs(names: HeaderName[]): Json {
+  return Object.fromEntries([...new Set(names)].map((name) => [name, { $ref: `#/components/headers/${name}` }]));
+}
+
+/** The first example of a schema, made of those of its properties. */
+function exampleOf(schema: Json): unknown {
+  if (schema.type === 'array') return [exampleOf(schema.items as Json)];
+  const properties = Object.entries(schema.properties as Record<string, { examples?: unknown[]; enum?: unknown[] }>);
+  return Object.fromEntries(properties.map(([name, schema]) => [name, schema.examples?.[0] ?? schema.enum?.[0]]));
+}
+
+function errorResponse(status: number, codes: ErrorCode[], announced: HeaderName[]): Json {
+  const examples = codes.map((code) => [
+    code,
+    { summary: code, value: { code, message: errorTable[code][1], status } },
+  ]);
+  return {
+    description: codes.map((code) => `\`${code}\`: ${errorTable[code][1]}`).join('\n\n'),
+    headers: headerRefs([...alwaysSent, ...(errorHeaders[status] ?? []), ...announced]),
+    content: { 'application/json': { schema: ErrorBody, examples: Object.fromEntries(examples) } },
+  };
+}
+
+function responsesOf({ success, errors, sunset }: Operation, method: string): Json {
+  const announced: HeaderName[] = sunset ? ['Deprecation', 'Sunset', 'Link'] : [];
+  const responses: Json = {};
+  if (success) {
+    const named = [...alwaysSent, ...((success.headers ?? []) as AnswerHeader[]), ...announced];
+    const kept = method === 'get' ? withEtag : [];
+    responses[success.status] = {
+      description: success.description,
+      headers: headerRefs([...named, ...kept]),
+      content: { 'application/json': { schema: success.schema, example: exampleOf(success.schema) } },
+    };
+    if (method === 'get') {
+      responses[304] = {
+        description: 'You have the current answer already.',
+        headers: headerRefs([...named, ...kept]),
+      };
+    }
+  }
+  if (!success)
+    responses['2XX'] = { description: 'Reserved, and never sent: what a success would look like is not described.' };
+  const byStatus = Map.groupBy([...errors, ...commonErrors], (code) => errorTable[code][0]);
+  for (const [status, codes] of byStatus) responses[status] = errorResponse(status, codes, announced);
+  return responses;
+}
+
+/** Moves what has a name, or occurs more than once, into components, and drops what nothing refers to. */
+function share(document: Json): void {
+  const components = document.components as { schemas: Json; responses: Json; headers: Json };
+  components.responses = {};
+  const walk = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(walk);
+    if (typeof value !== 'object' || value === null) return value;
+    const { title, ...schema } = Object.fromEntries(Object.entries(value).map(([key, child]) => [key, walk(child)]));
+    if (typeof title !== 'string' || schema.version !== undefined)
+      return title === undefined ? schema : { title, ...schema };
+    const { default: initial, ...shared } = schema;
+    components.schemas[title] = shared;
+    const reference = { $ref: `#/components/schemas/${title}` };
+    return initial === undefined ? reference : { ...reference, default: initial };
+  };
+  document.paths = walk(document.paths);
+
+  const operations = Object.values(document.paths as Record<string, Json>).flatMap((path) => Object.values(path)) as {
+    responses: Json;
+  }[];
+  const seen = Map.groupBy(
+    operations.flatMap(({ responses }) => Object.entries(responses)),
+    ([status, response]) => status + JSON.stringify(response),
+  );
+  for (const { responses } of operations) {
+    for (const [status, response] of Object.entries(responses)) {
+      const name = responseNames[Number(status)];
+      if (name === undefined || (seen.get(status + JSON.stringify(response)) ?? []).length < 2) continue;
+      // Two answers of one status that differ between operations cannot share the name: the first one shared has it.
+      components.responses[name] ??= response;
+      if (JSON.stringify(components.responses[name]) === JSON.stringify(response))
+        responses[status] = { $ref: `#/components/responses/${name}` };
+    }
+  }
+  const written = JSON.stringify(document);
+  for (const name of Object.keys(components.headers)) {
+    if (!written.includes(`"#/components/headers/${name}"`)) delete components.headers[name];
+  }
+}
+
+/** A parameter with a default may be left out. */
+function relax({ parameters = [] }: { parameters?: { required: boolean; schema: Json }[] }): void {
+  for (const parameter of parameters) if (parameter.schema.default !== undefined) parameter.required = false;
+}
+
+const rowsOf = (codes: ErrorCode[]) =>
+  codes.map((code) => `| ${errorTable[code][0]} | \`${code}\` | ${errorTable[code][1]} |`).join('\n');
+
+const conventions = `
+All requests and responses are \`application/json\`. Send your API key as \`Authorization: Bearer <API_KEY>\`.
+
+Every failure has one shape, \`{code, message, status}\`. Every path answers \`OPTIONS\` with 204 and \`Allow\`, \`HEAD\` wherever it answers \`GET\`, and any other method with 405 and \`Allow\`. The codes, an open list of which none is ever reused:
+
+| status | code | message |
+|---|---|---|
+`;
+
+const documents = {
+  'openapi.yaml': {
+    prefix: '/v1',
+    title: 'Animal Store',
+    description: `A store of animals: list them, add one, and, until 5 December 2030, fetch one by its number.
+${conventions}${rowsOf(Object.keys(errorTable) as ErrorCode[])}
+
+Identifiers are signed 64-bit integers. Those of animals stay below 2^53; a categoryId need not: read it with a parser that keeps every digit.`,
+    servers: [
+      {
+        url: 'https://{host}/v1',
+        description: 'Production',
+        variables: { host: { default: 'api.example.com', description: 'Host of production.' } },
+      },
+      {
+        url: 'https://{host}/v1',
+        description: 'Staging',
+        variables: { host: { default: 'staging.example.com', description: 'Host of staging.' } },
+      },
+    ],
+    tags: [
+      { name: 'Store', description: 'What belongs to the store besides its animals.' },
+      { name: 'Pets', description: 'The animals.' },
+    ],
+  },
+  'openapi.quickstart.yaml': {
+    prefix: quickstartBasePath,
+    title: 'Messages quickstart',
+    description: `A first call to try: send a message. It is no part of the animal store, but takes the same API keys.
+${conventions}${rowsOf(outsideErrors)}`,
+    servers: [
+      {
+        url: `https://{host}${quickstartBasePath}`,
+        description: 'Production',
+        variables: { host: { default: 'api.example.com', description: 'Host of production.' } },
+      },
+    ],
+    tags: [{ name: 'Messages', description: 'The messages.' }],
+  },
+};
+
+/** Registers a generator for one document; it must stand before the routes. */
+async function describe(app: FastifyInstance, name: DocumentName): Promise<void> {
+  const { prefix, title, description, servers, tags } = documents[name];
+  const operations = new Map<string, Operation>();
+
+  await app.register(swagger, {
+    decorator: name as 'swagger',
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title,
+        description,
+        version: '1.0.0',
+        contact: { name: 'Animal Store', url: 'https://api.example.com' },
+        license: { name: 'MIT', identifier: 'MIT' } as never,
+      },
+      servers,
+      tags,
+      security: [{ apiKey: [] }],
+      components: {
+        headers: headers as never,
+        securitySchemes: { apiKey: { type: 'http', scheme: 'bearer', description: 'Your API key.' } },
+      },
+    },
+    transform({ schema, url, route }) {
+      const operation = route.config?.operation;
+      if (!operation || !url.startsWith(`${prefix}/`)) return { schema: { hide: true } as FastifySchema, url };
+      const { operationId, tags: groups, summary, description: words, sunset, stability, hideTryItPanel } = operation;
+      operations.set(operationId, operation);
+      const said = {
+        ...schema,
+        operationId,
+        tags: groups,
+        summary,
+        description: words,
+        ...(sunset && { deprecated: true, 'x-deprecated-sunset': sunset.toISOString().slice(0, 10) }),
+        ...(stability && { 'x-stability': stability }),
+        ...(hideTryItPanel && { 'x-hideTryItPanel': true }),
+      };
+      return { schema: said as FastifySchema, url: url.slice(prefix.length) };
+    },
+    transformObject(result) {
+      // Through JSON, for copies without the symbols of our schemas.
+      const document = JSON.parse(JSON.stringify((result as { openapiObject: unknown }).openapiObject));
+      for (const path of Object.values(document.paths as Record<string, Record<string, Json>>)) {
+        for (const [method, operation] of Object.entries(path)) {
+          operation.responses = JSON.parse(
+            JSON.stringify(responsesOf(operations.get(operation.operationId as string) as Operation, method)),
+          );
+          relax(operation);
+        }
+      }
+      share(document);
+      const { openapi, info, servers: addresses, tags: groups, security, paths, components } = document;
+      return { openapi, info, servers: addresses, tags: groups, security, paths, components };
+    },
+  });
+}
+
+/** The documents as the code has them, in YAML. */
+export async function generateDocuments(): Promise<Record<DocumentName, string>> {
+  const app = await buildApp({
+    store: {} as never,
+    logger: pino({ level: 'silent' }),
+    now: () => new Date(),
+    live: false,
+    quickstartBasePath,
+    enforceSunset: true,
+    documents: { animalStore: '', quickstart: '' },
+    watch: async (bare) => {
+      await describe(bare, 'openapi.yaml');
+      await describe(bare, 'openapi.quickstart.yaml');
+    },
+  });
+  await app.ready();
+  const write = (name: DocumentName) =>
+    stringify((app as unknown as Record<string, () => unknown>)[name]?.(), {
+      aliasDuplicateObjects: false,
+      lineWidth: 0,
+    });
+  return { 'openapi.yaml': write('openapi.yaml'), 'openapi.quickstart.yaml': write('openapi.quickstart.yaml') };
+}
+
+if (import.meta.main) {
+  for (const [name, document] of Object.entries(await generateDocuments()))
+    writeFileSync(new URL(`../${name}`, import.meta.url), document);
+}

@@ -1,0 +1,108 @@
+/** The server, read from top to bottom: what every request meets, the public surface, then what needs a key. */
+import { randomUUID } from 'node:crypto';
+import type { Server } from 'node:http';
+import fastify, { type FastifyBaseLogger, type FastifyHttpOptions, type FastifyInstance, LogController } from 'fastify';
+import type { Accounts } from './accounts.ts';
+import type { App } from './http/app-type.ts';
+import { installAuth } from './http/auth.ts';
+import { installContent } from './http/content.ts';
+import { sunset } from './http/deprecation.ts';
+import { installErrors, sendFailure } from './http/errors.ts';
+import { installFront } from './http/front.ts';
+import { createKeyUses } from './http/key-uses.ts';
+import { messageRoutes } from './http/messages.ts';
+import { installMethods } from './http/methods.ts';
+import { orderRoutes } from './http/orders.ts';
+import { petRoutes } from './http/pets.ts';
+import { referenceRoutes } from './http/reference.ts';
+import { installRequestLog } from './http/request-log.ts';
+import { installSocketAnswers, refuseConnection } from './http/socket.ts';
+import { installValidation } from './http/validation.ts';
+import type { Messages } from './messages.ts';
+import type { Pets } from './pets.ts';
+
+export interface AppOptions {
+  store: { pets: Pets; accounts: Accounts; messages: Messages };
+  logger: FastifyBaseLogger;
+  now: () => Date;
+  /** Whether this is production. */
+  live: boolean;
+  /** Public base address, ending in /v1; without it addresses in answers are absolute paths. */
+  baseUrl?: string | undefined;
+  /** Path of the messages quickstart; undefined serves none. */
+  quickstartBasePath?: string | undefined;
+  /** Whether getPet ends at its sunset. */
+  enforceSunset: boolean;
+  /** The committed OpenAPI documents, as YAML. */
+  documents: { animalStore: string; quickstart: string };
+  /** Called on the bare server before any route exists: for tools that watch routes being registered. */
+  watch?: (app: FastifyInstance) => Promise<void>;
+}
+
+const bodyLimitBytes = 64 * 1024;
+const requestTimeoutMs = 10_000;
+const keepAliveTimeoutMs = 72_000;
+
+const serverOptions: FastifyHttpOptions<Server> = {
+  bodyLimit: bodyLimitBytes,
+  requestTimeout: requestTimeoutMs,
+  keepAliveTimeout: keepAliveTimeoutMs,
+  return503OnClosing: false,
+  // http/request-log.ts writes one line per request, and needs no logger of its own for each.
+  logController: new LogController({ disableRequestLogging: true }),
+  childLoggerFactory: (logger) => logger,
+  genReqId: () => randomUUID(),
+  // A path parameter may be as long as a URL: whether it is a number is for validation to say.
+  routerOptions: { maxParamLength: 16 * 1024 },
+  clientErrorHandler: refuseConnection,
+  // A request without Host, and one with several, is answered in our own shape (http/front.ts).
+  http: { requireHostHeader: false, joinDuplicateHeaders: true, connectionsCheckingInterval: 1000 },
+};
+
+/** Builds the server; nothing listens yet. */
+export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
+  const { store, now, live, baseUrl, quickstartBasePath, documents } = options;
+  const app: App = fastify({
+    ...serverOptions,
+    loggerInstance: options.logger,
+    frameworkErrors: sendFailure,
+  });
+  await options.watch?.(app);
+  const base = baseUrl ?? '/v1';
+  const removed = () => options.enforceSunset && now() >= sunset;
+  const uses = createKeyUses(app, store.accounts, now);
+
+  installSocketAnswers(app.server);
+  installMethods(app);
+  installRequestLog(app);
+  installFront(app);
+  installErrors(app);
+  installContent(app);
+  installValidation(app);
+
+  referenceRoutes(app, { document: documents.animalStore, base });
+
+  await app.register(
+    async (v1: App) => {
+      await installAuth(v1, { accounts: store.accounts, live, now, uses });
+      petRoutes(v1, { pets: store.pets, uses, base, removed });
+      orderRoutes(v1);
+    },
+    { prefix: '/v1' },
+  );
+
+  if (quickstartBasePath !== undefined) {
+    await app.register(
+      async (quickstart: App) => {
+        const root = base.slice(0, -'/v1'.length);
+        referenceRoutes(quickstart, { document: documents.quickstart, base: root + quickstartBasePath });
+        await quickstart.register(async (keyed: App) => {
+          await installAuth(keyed, { accounts: store.accounts, live, now, uses });
+          messageRoutes(keyed, { messages: store.messages, now });
+        });
+      },
+      { prefix: quickstartBasePath },
+    );
+  }
+  return app;
+}

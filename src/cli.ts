@@ -1,0 +1,280 @@
+#!/usr/bin/env node
+/** The operator's commands. Exit codes: 0 done, 1 refused or failed, 2 not understood. */
+import { Command, CommanderError, InvalidArgumentError } from 'commander';
+import { type ApiKey, newSecret, type Scope, type Secret, scopes } from './accounts.ts';
+import { ConfigError, readConfig } from './config.ts';
+import { openRepository } from './repository/open.ts';
+import { OpenError, type Repository } from './repository/repository.ts';
+
+const healthTimeoutMs = 3000;
+const unitMs = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** A refusal that the operator reads as one sentence. */
+class Refusal extends Error {}
+
+/** `30m`, `24h`, `90d`, in milliseconds. */
+function duration(text: string): number {
+  const [, count, unit] = /^(\d{1,5})([mhd])$/.exec(text) ?? [];
+  if (count === undefined) throw new InvalidArgumentError('Give a whole number and m, h or d, such as 24h.');
+  return Number(count) * unitMs[unit as keyof typeof unitMs];
+}
+
+function scopeList(text: string): Scope[] {
+  const given = text.split(',');
+  const unknown = given.filter((scope) => !scopes.includes(scope as Scope));
+  if (unknown.length > 0) throw new InvalidArgumentError(`Give one or more of ${scopes.join(',')}.`);
+  return scopes.filter((scope) => given.includes(scope));
+}
+
+function keyId(text: string): number {
+  if (!/^[1-9]\d{0,14}$/.test(text)) throw new InvalidArgumentError('Give the number that key list shows.');
+  return Number(text);
+}
+
+function name(text: string): string {
+  if (text === '' || text.length > 100 || /\p{C}/u.test(text))
+    throw new InvalidArgumentError('Give 1 to 100 printable characters.');
+  return text;
+}
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+function printJson(value: unknown): void {
+  print(JSON.stringify(value, null, 2));
+}
+
+/** Rows under their headings, each column as wide as its widest cell; the sentence where there are no rows. */
+function printTable([first, ...others]: Record<string, string | number>[], empty: string): void {
+  const table = first
+    ? [
+        Object.keys(first).map((name) => name.toUpperCase()),
+        ...[first, ...others].map((row) => Object.values(row).map(String)),
+      ]
+    : [[empty]];
+  const width = (column: number) => Math.max(...table.map((cells) => cells[column]?.length ?? 0));
+  for (const cells of table)
+    print(
+      cells
+        .map((cell, column) => cell.padEnd(width(column)))
+        .join('  ')
+        .trimEnd(),
+    );
+}
+
+const config = () => readConfig(process.env);
+
+async function withStore<Result>(
+  use: (store: Repository) => Promise<Result>,
+  onMigration?: (name: string) => void,
+): Promise<Result> {
+  const store = openRepository(config().DATABASE_URL, { now: () => new Date(), onMigration });
+  try {
+    return await use(store);
+  } finally {
+    await store.close();
+  }
+}
+
+function stateOf({ revokedAt, expiresAt }: ApiKey): string {
+  if (revokedAt) return 'revoked';
+  return expiresAt && expiresAt <= new Date() ? 'expired' : 'active';
+}
+
+function keyRow(key: ApiKey): Record<string, string | number> {
+  return {
+    id: key.id,
+    account: key.account,
+    name: key.name,
+    key: `${key.hint}…`,
+    scopes: key.scopes.join(','),
+    state: stateOf(key),
+    expires: key.expiresAt?.toISOString() ?? 'never',
+    'last used': key.lastUsedAt?.toISOString() ?? 'never',
+    'deprecated calls': key.deprecatedCalls,
+  };
+}
+
+/** The key alone on stdout, so that a script can take it; what belongs to a reader on stderr. */
+function showSecret(secret: Secret, key: ApiKey, json: boolean | undefined): void {
+  if (json) printJson({ ...key, key: secret.key });
+  else {
+    process.stderr.write(`Key ${key.id} of account ${key.account}. It is shown only now:\n`);
+    print(secret.key);
+  }
+}
+
+function newSecretHere(): Secret {
+  return newSecret(config().DEPLOYMENT === 'production');
+}
+
+function found<Found>(value: Found | undefined, sentence: string): Found {
+  if (value === undefined) throw new Refusal(sentence);
+  return value;
+}
+
+const program = new Command('animal-store')
+  .description(
+    'Operates the animal store. Settings, DATABASE_URL first of all, come from the environment and from .env.',
+  )
+  .exitOverride()
+  .showHelpAfterError()
+  .helpCommand(false);
+
+const account = program.command('account').description('the owners of API keys');
+
+account
+  .command('add')
+  .description('add an account')
+  .argument('<name>', 'its name, not taken yet', name)
+  .action((accountName: string) =>
+    withStore(async ({ accounts }) => {
+      found(await accounts.addAccount(accountName), `Account ${accountName} exists already.`);
+      print(`Account ${accountName} added.`);
+    }),
+  );
+
+account
+  .command('list')
+  .description('list all accounts')
+  .option('--json', 'as JSON')
+  .action(({ json }: { json?: boolean }) =>
+    withStore(async ({ accounts }) => {
+      const all = await accounts.listAccounts();
+      if (json) return printJson(all);
+      const rows = all.map(({ id, name: accountName, createdAt }) => ({
+        id,
+        name: accountName,
+        created: createdAt.toISOString(),
+      }));
+      return printTable(rows, 'There are no accounts.');
+    }),
+  );
+
+account
+  .command('remove')
+  .description('remove an account and all its keys')
+  .argument('<name>')
+  .option('--force', 'also while it has active keys')
+  .action((accountName: string, { force }: { force?: boolean }) =>
+    withStore(async ({ accounts }) => {
+      const active = (await accounts.listKeys(accountName)).filter((key) => stateOf(key) === 'active');
+      if (active.length > 0 && !force) {
+        throw new Refusal(
+          `Account ${accountName} has active keys (${active.map(({ id }) => id).join(', ')}): revoke them, or use --force.`,
+        );
+      }
+      found(await accounts.removeAccount(accountName), `There is no account ${accountName}.`);
+      print(`Account ${accountName} removed.`);
+    }),
+  );
+
+const key = program.command('key').description('API keys');
+
+key
+  .command('create')
+  .description('create a key and show it once')
+  .requiredOption('--account <name>', 'its owner')
+  .requiredOption('--name <name>', 'what it is for', name)
+  .option('--scopes <list>', 'what it may do, separated by commas', scopeList, [...scopes])
+  .option('--expires <duration>', 'how long it lives, such as 90d (default: until revoked)', duration)
+  .option('--json', 'as JSON')
+  .action((options: { account: string; name: string; scopes: Scope[]; expires?: number; json?: boolean }) =>
+    withStore(async ({ accounts }) => {
+      const secret = newSecretHere();
+      const expiresAt = options.expires === undefined ? null : new Date(Date.now() + options.expires);
+      const added = await accounts.addKey({
+        account: options.account,
+        name: options.name,
+        scopes: options.scopes,
+        expiresAt,
+        secret,
+      });
+      showSecret(secret, found(added, `There is no account ${options.account}: add it first.`), options.json);
+    }),
+  );
+
+key
+  .command('list')
+  .description('list keys; a key itself is never shown again')
+  .option('--account <name>', 'only those of this account')
+  .option('--json', 'as JSON')
+  .action(({ account: owner, json }: { account?: string; json?: boolean }) =>
+    withStore(async ({ accounts }) => {
+      const keys = await accounts.listKeys(owner);
+      if (json) return printJson(keys);
+      return printTable(keys.map(keyRow), 'There are no keys.');
+    }),
+  );
+
+key
+  .command('revoke')
+  .description('end a key now')
+  .argument('<id>', 'as key list shows it', keyId)
+  .action((id: number) =>
+    withStore(async ({ accounts }) => {
+      found(await accounts.revokeKey(id), `There is no key ${id}.`);
+      print(`Key ${id} revoked.`);
+    }),
+  );
+
+key
+  .command('rotate')
+  .description(
+    'create a successor with the same account, name, scopes and lifetime; the old key ends after the overlap',
+  )
+  .argument('<id>', 'as key list shows it', keyId)
+  .requiredOption('--overlap <duration>', 'how long the old key goes on, such as 24h', duration)
+  .option('--json', 'as JSON')
+  .action((id: number, { overlap, json }: { overlap: number; json?: boolean }) =>
+    withStore(async ({ accounts }) => {
+      const secret = newSecretHere();
+      const successor = await accounts.rotateKey(id, new Date(Date.now() + overlap), secret);
+      showSecret(secret, found(successor, `There is no key ${id} that could be rotated.`), json);
+    }),
+  );
+
+program
+  .command('migrate')
+  .description('bring the store to the schema of this release')
+  .action(async () => {
+    const applied: string[] = [];
+    await withStore(
+      async () => undefined,
+      (file) => applied.push(file),
+    );
+    print(applied.length === 0 ? 'The store is up to date.' : `Applied ${applied.join(', ')}.`);
+  });
+
+program
+  .command('health')
+  .description('ask the server at HOST and PORT whether it answers')
+  .action(async () => {
+    const { HOST, PORT } = config();
+    const host = { '0.0.0.0': '127.0.0.1', '::': '[::1]' }[HOST] ?? (HOST.includes(':') ? `[${HOST}]` : HOST);
+    const url = `http://${host}:${PORT}/v1/pets`;
+    const response = await fetch(url, { signal: AbortSignal.timeout(healthTimeoutMs) }).catch((error: Error) => {
+      throw new Refusal(`${url} does not answer: ${(error.cause as Error | undefined)?.message ?? error.message}.`);
+    });
+    // Without a key the right answer is a refusal, and it comes from our own error table.
+    const { code } = (await response.json().catch(() => ({}))) as { code?: string };
+    if (code !== 'missing_api_key')
+      throw new Refusal(`${url} answers ${response.status}, but not as the animal store does.`);
+    print('ok');
+  });
+
+try {
+  process.loadEnvFile();
+} catch {
+  // There need be no .env; one that cannot be read shows as the settings that are missing.
+}
+try {
+  await program.parseAsync();
+} catch (error) {
+  if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2;
+  else if (error instanceof Refusal || error instanceof OpenError || error instanceof ConfigError) {
+    process.stderr.write(`animal-store: ${error.message}\n`);
+    process.exitCode = 1;
+  } else throw error;
+}

@@ -1,0 +1,43 @@
+/** The end of GET /pets/{petId}: its dates, its announcement on every answer, and its removal. */
+import type { onRequestHookHandler, onSendHookHandler } from 'fastify';
+import { Failure } from '../errors.ts';
+
+const deprecatedSince = new Date('2026-11-20T00:00:00Z');
+export const sunset = new Date('2030-12-05T00:00:00Z');
+
+const warningDays = 90;
+const dayMs = 24 * 60 * 60 * 1000;
+
+/** RFC 9745 (a structured-field date, in seconds) and RFC 8594, with the links that both ask for. `base` ends in /v1. */
+function deprecationHeaders(base: string): Record<string, string> {
+  const origin = base.slice(0, -'/v1'.length);
+  return {
+    deprecation: `@${deprecatedSince.getTime() / 1000}`,
+    sunset: sunset.toUTCString(),
+    link: `<${base}/pets>; rel="successor-version", <${origin}/openapi.yaml>; rel="deprecation"; type="application/yaml"`,
+  };
+}
+
+/** Announces on every answer of a route, whatever its status: on sending, because a refused key never reaches the handler. */
+export function announceDeprecation(base: string): onSendHookHandler {
+  const headers = deprecationHeaders(base);
+  return (_request, reply, _payload, done) => {
+    reply.headers(headers);
+    done();
+  };
+}
+
+/** From the sunset on, 410. */
+export function refuseAfterSunset(removed: () => boolean): onRequestHookHandler {
+  return (_request, _reply, done) => done(removed() ? new Failure('operation_removed') : undefined);
+}
+
+/** A sentence for the log in the last days before the removal and after it, otherwise undefined. */
+export function sunsetWarning(now: Date): string | undefined {
+  const days = Math.ceil((sunset.getTime() - now.getTime()) / dayMs);
+  if (days > warningDays) return undefined;
+  const date = sunset.toISOString().slice(0, 10);
+  return days > 0
+    ? `GET /pets/{petId} is removed in ${days} days, on ${date}: from then on it answers 410.`
+    : `GET /pets/{petId} was removed on ${date}.`;
+}

@@ -1,0 +1,28 @@
+/** What a path answers to the methods that it does not serve. */
+import { METHODS } from 'node:http';
+import type { FastifyInstance, HTTPMethods, onSendHookHandler } from 'fastify';
+import { Failure } from '../errors.ts';
+
+/** Makes the router know every method that Node's parser does, so that an unusual one is 405 and not 404. */
+export function installMethods(app: FastifyInstance): void {
+  for (const method of METHODS) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
+}
+
+/** OPTIONS: 204, any other method: 405, both with Allow (RFC 9110, sections 9.3.7 and 15.5.6). */
+export function refuseOtherMethods(
+  app: FastifyInstance,
+  url: string,
+  served: string[],
+  onSend: onSendHookHandler[] = [],
+): void {
+  const allow = [...served, 'OPTIONS'].join(', ');
+  app.options(url, { onSend }, (_request, reply) => reply.code(204).header('allow', allow).send());
+  app.route({
+    method: METHODS.filter((method) => method !== 'OPTIONS' && !served.includes(method)) as HTTPMethods[],
+    url,
+    onSend,
+    // Before the body is read: what it holds does not matter.
+    onRequest: (_request, _reply, done) => done(new Failure('method_not_allowed', undefined, { headers: { allow } })),
+    handler: () => undefined,
+  });
+}

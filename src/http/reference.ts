@@ -1,0 +1,32 @@
+/** The OpenAPI documents, served without a key; this server's own address stands first among their servers. */
+import { parse, stringify } from 'yaml';
+import { answer } from './answers.ts';
+import type { App } from './app-type.ts';
+import { refuseOtherMethods } from './methods.ts';
+
+export interface ReferenceOptions {
+  /** The committed document, as YAML. */
+  document: string;
+  /** The address under which this server serves what the document describes. */
+  base: string;
+}
+
+export function referenceRoutes(app: App, { document, base }: ReferenceOptions): void {
+  let cached: { json: Buffer; yaml: Buffer } | undefined;
+
+  /** Made on the first request: parsing would be a third of the time to start. */
+  function documents(): { json: Buffer; yaml: Buffer } {
+    if (cached) return cached;
+    const openapi = parse(document) as { servers: { url: string; description: string }[] };
+    const others = openapi.servers.filter(({ url }) => url !== base);
+    openapi.servers = [{ url: base, description: 'This server' }, ...others];
+    cached = { json: Buffer.from(JSON.stringify(openapi, null, 2)), yaml: Buffer.from(stringify(openapi)) };
+    return cached;
+  }
+
+  app.get('/openapi.json', (request, reply) => answer(request, reply, documents().json));
+  // RFC 9512, section 2.1.
+  app.get('/openapi.yaml', (request, reply) => answer(request, reply, documents().yaml, 'application/yaml'));
+  refuseOtherMethods(app, '/openapi.json', ['GET', 'HEAD']);
+  refuseOtherMethods(app, '/openapi.yaml', ['GET', 'HEAD']);
+}

@@ -1,0 +1,68 @@
+/** The exact signed 64-bit integer: its schema, and the reading of JSON that keeps every digit. */
+import { kind } from './schema.ts';
+
+const MIN = -(2n ** 63n);
+const MAX = 2n ** 63n - 1n;
+
+const integer = kind<bigint>(
+  'Int64',
+  (value) => typeof value === 'bigint' && value >= MIN && value <= MAX,
+  `be an integer from ${MIN} to ${MAX}`,
+  { type: 'integer', format: 'int64' },
+);
+
+/** `{type: integer, format: int64}` over BigInt: JavaScript's own numbers are exact only below 2^53. */
+export function Int64(annotations: { description: string; examples: number[] }): typeof integer {
+  return { ...integer, ...annotations };
+}
+
+/** A canonical decimal, as paths and queries carry integers: `01`, `+1`, `1.0` and `1e3` are not. */
+export const canonicalDecimal = /^-?(?:0|[1-9]\d*)$/;
+
+const jsonNumber = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
+
+/**
+ * Reads the text of a JSON number. Integers, also written `1.0` or `1e3` (JSON Schema counts both as integers),
+ * become exact BigInts; integers of more than 19 digits become ±Infinity, so that `1e999999999` costs nothing;
+ * everything else stays a number.
+ */
+function readNumber(source: string): bigint | number {
+  const [, sign, whole, fraction = '', exponent = '0'] = jsonNumber.exec(source) as RegExpExecArray;
+  const digits = `${whole}${fraction}`.replace(/^0+/, '');
+  const significant = digits.replace(/0+$/, '');
+  if (significant === '') return 0n;
+  const zeros = Number(exponent) - fraction.length + (digits.length - significant.length);
+  if (zeros < 0) return Number(source);
+  if (significant.length + zeros > 19) return sign === '-' ? -Infinity : Infinity;
+  return BigInt(`${sign}${significant}${'0'.repeat(zeros)}`);
+}
+
+function revive(_key: string, value: unknown, context: { source?: string }): unknown {
+  return typeof value === 'number' ? readNumber(context.source as string) : value;
+}
+
+/**
+ * JSON.parse with exact integers (as BigInt). Throws SyntaxError where the text is not JSON, or where an object names
+ * a member twice: which of the two counts differs from reader to reader (RFC 8259, section 4; RFC 7493, section 2.3).
+ */
+export function parseJson(text: string): unknown {
+  // TypeScript's library does not know the reviver's third argument yet (ECMAScript, JSON.parse source text access).
+  const value = JSON.parse(text, revive as (key: string, value: unknown) => unknown);
+  refuseDuplicateNames(text);
+  return value;
+}
+
+/** Only for text that JSON.parse has accepted: a string followed by a colon is then always a member name. */
+function refuseDuplicateNames(text: string): void {
+  const open: Set<string>[] = [];
+  for (const [token, name] of text.matchAll(/("(?:[^"\\]|\\.)*")\s*:|"(?:[^"\\]|\\.)*"|[{}]/g)) {
+    if (token === '{') open.push(new Set());
+    else if (token === '}') open.pop();
+    else if (name !== undefined) {
+      const names = open.at(-1) as Set<string>;
+      const unescaped: string = JSON.parse(name);
+      if (names.has(unescaped)) throw new SyntaxError(`the member ${name} is given more than once`);
+      names.add(unescaped);
+    }
+  }
+}

@@ -1,0 +1,129 @@
+/** The server process: environment → settings → store → app → listen; signals → drain → close → exit. */
+import { readFileSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
+import { type DestinationStream, pino } from 'pino';
+import { newSecret, scopes } from './accounts.ts';
+import { buildApp } from './app.ts';
+import { type Config, ConfigError, readConfig } from './config.ts';
+import { sunsetWarning } from './http/deprecation.ts';
+import { openRepository } from './repository/open.ts';
+import { OpenError, type Repository } from './repository/repository.ts';
+
+const stopDeadlineMs = 10_000;
+
+const now = () => new Date();
+
+/** The operator's one sentence, and no more: nothing was served yet. */
+function refuseToStart(sentence: string): never {
+  process.stderr.write(`animal-store: ${sentence.replaceAll('\n', '\nanimal-store: ')}\n`);
+  process.exit(1);
+}
+
+function loadConfig(): Config {
+  try {
+    process.loadEnvFile();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
+      refuseToStart(`.env cannot be read: ${(error as Error).message}.`);
+  }
+  try {
+    return readConfig(process.env);
+  } catch (error) {
+    if (error instanceof ConfigError) refuseToStart(error.message);
+    throw error;
+  }
+}
+
+/** Readable lines on a terminal, where the development dependency for them is installed; JSON otherwise. */
+async function openLogStream(): Promise<DestinationStream> {
+  const json = pino.destination(1);
+  if (!process.stdout.isTTY) return json;
+  try {
+    const { default: pretty } = await import('pino-pretty');
+    return pretty({ sync: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' });
+  } catch {
+    return json;
+  }
+}
+
+function openStore(config: Config, onMigration: (name: string) => void): Repository {
+  try {
+    return openRepository(config.DATABASE_URL, { now, onMigration });
+  } catch (error) {
+    if (error instanceof OpenError) refuseToStart(`DATABASE_URL: ${error.message}`);
+    throw error;
+  }
+}
+
+/** So that a first visitor can make a first call; in production keys are made on purpose only. */
+async function giveFirstKey(store: Repository, url: string): Promise<void> {
+  if ((await store.accounts.listKeys()).length > 0) return;
+  const secret = newSecret(false);
+  await store.accounts.addAccount('first');
+  await store.accounts.addKey({ account: 'first', name: 'first', scopes: [...scopes], expiresAt: null, secret });
+  // On stderr: a secret has no place in a log.
+  process.stderr.write(
+    `\nThe store had no API key, so here is a first one. It is shown only now:\n\n  ${secret.key}\n\nTry it:\n\n  curl -H 'Authorization: Bearer ${secret.key}' ${url}/v1/pets\n\n`,
+  );
+}
+
+/** An address that a client on this machine can use. */
+function localUrl({ address, port, family }: AddressInfo): string {
+  if (address === '0.0.0.0') return `http://127.0.0.1:${port}`;
+  if (address === '::') return `http://[::1]:${port}`;
+  return family === 'IPv6' ? `http://[${address}]:${port}` : `http://${address}:${port}`;
+}
+
+function listenSentence({ HOST, PORT }: Config, { code, message }: NodeJS.ErrnoException): string {
+  if (code === 'EADDRINUSE')
+    return `PORT ${PORT} on ${HOST} is already in use: set PORT to a free one, or stop the process that holds it.`;
+  if (code === 'EACCES') return `PORT ${PORT} may not be opened by this user: set PORT to 1024 or above.`;
+  return `HOST ${HOST} cannot be listened on: ${message}.`;
+}
+
+const config = loadConfig();
+const logger = pino({ level: config.LOG_LEVEL }, await openLogStream());
+const store = openStore(config, (name) => logger.info(`migration ${name} applied`));
+const live = config.DEPLOYMENT === 'production';
+const readDocument = (name: string) => readFileSync(new URL(`../${name}`, import.meta.url), 'utf8');
+const app = await buildApp({
+  store,
+  logger,
+  now,
+  live,
+  baseUrl: config.BASE_URL,
+  quickstartBasePath: config.QUICKSTART_BASE_PATH === 'off' ? undefined : config.QUICKSTART_BASE_PATH,
+  enforceSunset: config.SUNSET_ENFORCE === 'true',
+  documents: { animalStore: readDocument('openapi.yaml'), quickstart: readDocument('openapi.quickstart.yaml') },
+});
+
+let stopping = false;
+
+/** Finishes what was accepted, then closes the store. A second signal, or the deadline, ends at once. */
+async function stop(signal: NodeJS.Signals): Promise<void> {
+  if (stopping) process.exit(1);
+  stopping = true;
+  logger.info({ signal }, 'stopping');
+  setTimeout(() => process.exit(1), stopDeadlineMs).unref();
+  // A kept-alive connection that falls idle now would otherwise hold the close until its time-out.
+  const sweep = setInterval(() => app.server.closeIdleConnections(), 100);
+  await app.close();
+  clearInterval(sweep);
+  await store.close();
+  logger.info('stopped');
+  process.exit(0);
+}
+
+process.on('SIGTERM', stop);
+process.on('SIGINT', stop);
+
+const warning = sunsetWarning(now());
+if (warning) logger.warn(warning);
+
+try {
+  await app.listen({ host: config.HOST, port: config.PORT });
+} catch (error) {
+  await store.close();
+  refuseToStart(listenSentence(config, error as NodeJS.ErrnoException));
+}
+if (!live) await giveFirstKey(store, localUrl(app.server.address() as AddressInfo));

@@ -1,0 +1,36 @@
+/** The quickstart's messages: not part of the animal store, only its neighbour. */
+import { type Static, Type } from '@sinclair/typebox';
+import { isStorable, kind } from './schema.ts';
+
+const MessageText = kind<string>('MessageText', isStorable, 'be a string without NUL and without lone surrogates', {
+  type: 'string',
+  pattern: '^[^\\u0000]*$',
+  description: 'The text to send.',
+  examples: ['Hello'],
+});
+
+export const NewMessage = Type.Object(
+  { message: MessageText },
+  { title: 'NewMessage', description: 'A message to send.', additionalProperties: false },
+);
+export type NewMessage = Static<typeof NewMessage>;
+
+export const Message = Type.Object(
+  {
+    id: Type.String({ description: 'Unique identifier.', examples: ['msg_5f0c2d1e8a7b4c3d9e6f1a2b3c4d5e6f'] }),
+    message: Type.String({ description: 'The text as received.', examples: ['Hello'] }),
+    status: Type.String({ description: 'Whether the request was merely queued. An open list.', examples: ['queued'] }),
+    createdAt: Type.String({
+      format: 'date-time',
+      description: 'When it was received (ISO 8601, UTC).',
+      examples: ['2026-11-21T09:30:00.000Z'],
+    }),
+  },
+  { title: 'Message', description: 'A message that was received.' },
+);
+export type Message = Static<typeof Message>;
+
+export interface Messages {
+  /** Resolves only when the message is on disk; rejects with Failure `service_unavailable` where it cannot be stored. */
+  add(message: Message & { accountId: number }): Promise<void>;
+}

@@ -1,0 +1,82 @@
+/** The animals: their schemas (which are also their types) and what a store of them must do. */
+import { type Static, Type } from '@sinclair/typebox';
+import { Int64 } from './int64.ts';
+import { isStorable, kind } from './schema.ts';
+
+const statuses = ['available', 'pending', 'sold'] as const;
+
+export const PetStatus = kind<(typeof statuses)[number]>(
+  'PetStatus',
+  (value) => statuses.includes(value as never),
+  `be one of ${statuses.join(', ')}`,
+  { title: 'PetStatus', description: 'Availability of an animal.', type: 'string', enum: statuses },
+);
+export type PetStatus = Static<typeof PetStatus>;
+
+const PetName = kind<string>(
+  'PetName',
+  (value) => isStorable(value) && value !== '',
+  'be a string of at least 1 character, without NUL and without lone surrogates',
+  {
+    type: 'string',
+    minLength: 1,
+    pattern: '^[^\\u0000]+$',
+    description: "The animal's name, kept exactly as given. NUL and lone surrogates are refused.",
+    examples: ['Biscuit'],
+  },
+);
+
+export const NewPet = Type.Object(
+  {
+    name: PetName,
+    categoryId: Int64({ description: 'Identifier of the category the animal belongs to.', examples: [7] }),
+    status: Type.Optional({ ...PetStatus, default: 'available' }),
+  },
+  { title: 'NewPet', description: 'An animal to add.', additionalProperties: false },
+);
+export type NewPet = Required<Static<typeof NewPet>>;
+
+export const Pet = Type.Object(
+  {
+    id: Int64({ description: 'Unique identifier, assigned on creation from 1 up, below 2^53.', examples: [1] }),
+    ...NewPet.properties,
+    status: Type.Optional(PetStatus),
+  },
+  { title: 'Pet', description: 'An animal of the store.', additionalProperties: false },
+);
+export type Pet = Required<Static<typeof Pet>>;
+
+export const Pets = Type.Array(Pet, { title: 'Pets', description: 'A page of animals, in ascending order of id.' });
+
+export interface PetQuery {
+  /** Rows at most, 1 to 100. */
+  limit: number;
+  status?: PetStatus | undefined;
+  /** Only animals with an id above this one. */
+  after: bigint;
+}
+
+export interface PetPage {
+  pets: Pet[];
+  /** Whether an animal that fits the query follows the last one here. */
+  more: boolean;
+}
+
+/** One creation under an Idempotency-Key; the key is remembered per account for `retryWindowMs`. */
+export interface Retry {
+  accountId: number;
+  key: string;
+}
+
+export const retryWindowMs = 24 * 60 * 60 * 1000;
+
+/** `added`: a new animal. `replayed`: the animal of an earlier call under the same key. `reused`: that key had another body. */
+export type Addition = { outcome: 'added' | 'replayed'; pet: Pet } | { outcome: 'reused' };
+
+/** Every method rejects with Failure `service_unavailable` where the store cannot answer. */
+export interface Pets {
+  list(query: PetQuery): Promise<PetPage>;
+  /** Resolves only when the animal is on disk. */
+  add(pet: NewPet, retry?: Retry): Promise<Addition>;
+  find(id: bigint): Promise<Pet | undefined>;
+}

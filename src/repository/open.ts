@@ -1,0 +1,9 @@
+/** Chooses the engine by the scheme of the database's URL. */
+
+import type { OpenOptions, Repository } from './repository.ts';
+import { openSqlite } from './sqlite.ts';
+
+/** Opens the store, creating and migrating it as needed. Throws OpenError. */
+export function openRepository(databaseUrl: string, options: OpenOptions): Repository {
+  return openSqlite(databaseUrl.slice('sqlite:'.length), options);
+}

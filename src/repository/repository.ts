@@ -1,0 +1,24 @@
+/** What the service asks of a database: one interface, whichever engine stands behind it. */
+import type { Accounts } from '../accounts.ts';
+import type { Messages } from '../messages.ts';
+import type { Pets } from '../pets.ts';
+
+export interface Repository {
+  pets: Pets;
+  accounts: Accounts;
+  messages: Messages;
+  /** Resolves when everything accepted is on disk and every handle is closed. */
+  close(): Promise<void>;
+}
+
+/** The store cannot be opened; the message is one sentence for the operator. */
+export class OpenError extends Error {
+  override name = 'OpenError';
+}
+
+export interface OpenOptions {
+  /** The clock, for creation dates and the age of idempotency keys. */
+  now: () => Date;
+  /** Told the name of each migration as it is applied. */
+  onMigration?: ((name: string) => void) | undefined;
+}

@@ -1,0 +1,146 @@
+/** Everything that changes the SQLite store: synchronous functions, each called inside the writer's open transaction. */
+import type { Account, ApiKey, KeyUse, Scope, Secret } from '../accounts.ts';
+import type { Message } from '../messages.ts';
+import { type Addition, type NewPet, type Pet, type Retry, retryWindowMs } from '../pets.ts';
+import type { Connection } from './sqlite-connection.ts';
+import {
+  type AccountRow,
+  type ApiKeyRow,
+  accountColumns,
+  apiKeyColumns,
+  petColumns,
+  toAccount,
+  toApiKey,
+} from './sqlite-rows.ts';
+
+export type Commands = ReturnType<typeof prepareCommands>;
+export type CommandName = keyof Commands;
+
+/** Prepares the commands on the writing connection. None of them throws but for the database's own failures. */
+export function prepareCommands(connection: Connection) {
+  const sql = <Parameters extends unknown[], Row = unknown>(text: string) => connection.prepare<Parameters, Row>(text);
+
+  const insertPet = sql<[string, bigint, string], { id: bigint }>(
+    'INSERT INTO pet (name, category_id, status) VALUES (?, ?, ?) RETURNING id',
+  );
+  const findRetry = sql<[number, string, number], Pet>(
+    `SELECT ${petColumns} FROM idempotency JOIN pet ON pet.id = pet_id
+     WHERE account_id = ? AND operation = 'createPet' AND key = ? AND created_at > ?`,
+  );
+  const upsertRetry = sql<[number, string, bigint, number]>(
+    `INSERT INTO idempotency (account_id, operation, key, pet_id, created_at) VALUES (?, 'createPet', ?, ?, ?)
+     ON CONFLICT DO UPDATE SET pet_id = excluded.pet_id, created_at = excluded.created_at`,
+  );
+  const forgetRetries = sql<[number]>(
+    `DELETE FROM idempotency WHERE (account_id, operation, key) IN
+       (SELECT account_id, operation, key FROM idempotency WHERE created_at <= ? ORDER BY created_at LIMIT 10)`,
+  );
+  const insertMessage = sql<[string, number, string, string, number]>(
+    'INSERT INTO message (id, account_id, message, status, created_at) VALUES (?, ?, ?, ?, ?)',
+  );
+  const insertAccount = sql<[string, number], AccountRow>(
+    `INSERT INTO account (name, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING ${accountColumns}`,
+  );
+  const deleteAccount = sql<[string], AccountRow>(`DELETE FROM account WHERE name = ? RETURNING ${accountColumns}`);
+  const findAccount = sql<[string], AccountRow>(`SELECT ${accountColumns} FROM account WHERE name = ?`);
+  const insertKey = sql<[bigint, string, string, Buffer, string, number, number | null], { id: bigint }>(
+    `INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at, expires_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+  );
+  const findKey = sql<[number | bigint], ApiKeyRow>(`SELECT ${apiKeyColumns} WHERE api_key.id = ?`);
+  const revoke = sql<[number, number]>('UPDATE api_key SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?');
+  const expire = sql<[number, number]>(
+    'UPDATE api_key SET expires_at = min(coalesce(expires_at, 9223372036854775807), ?) WHERE id = ?',
+  );
+  const recordUse = sql<[number, number, number]>(
+    'UPDATE api_key SET last_used_at = max(coalesce(last_used_at, 0), ?), deprecated_calls = deprecated_calls + ? WHERE id = ?',
+  );
+
+  function keyById(id: number | bigint): ApiKey | undefined {
+    const row = findKey.get(id);
+    return row && toApiKey(row);
+  }
+
+  return {
+    addPet({ pet, retry, at }: { pet: NewPet; retry?: Retry | undefined; at: number }): Addition {
+      if (retry) {
+        const known = findRetry.get(retry.accountId, retry.key, at - retryWindowMs);
+        // No operation changes an animal, so the row itself still tells what the first call's body was.
+        const same =
+          known && known.name === pet.name && known.categoryId === pet.categoryId && known.status === pet.status;
+        if (known) return same ? { outcome: 'replayed', pet: known } : { outcome: 'reused' };
+      }
+      const { id } = insertPet.get(pet.name, pet.categoryId, pet.status) as { id: bigint };
+      if (retry) {
+        forgetRetries.run(at - retryWindowMs);
+        upsertRetry.run(retry.accountId, retry.key, id, at);
+      }
+      return { outcome: 'added', pet: { id, name: pet.name, categoryId: pet.categoryId, status: pet.status } };
+    },
+
+    addMessage({ id, accountId, message, status, createdAt }: Message & { accountId: number }): void {
+      insertMessage.run(id, accountId, message, status, Date.parse(createdAt));
+    },
+
+    addAccount({ name, at }: { name: string; at: number }): Account | undefined {
+      const row = insertAccount.get(name, at);
+      return row && toAccount(row);
+    },
+
+    removeAccount({ name }: { name: string }): Account | undefined {
+      const row = deleteAccount.get(name);
+      return row && toAccount(row);
+    },
+
+    addKey(key: {
+      account: string;
+      name: string;
+      scopes: Scope[];
+      expiresAt: Date | null;
+      secret: Secret;
+      at: number;
+    }): ApiKey | undefined {
+      const account = findAccount.get(key.account);
+      if (!account) return undefined;
+      const expiresAt = key.expiresAt?.getTime() ?? null;
+      const { hint, hash } = key.secret;
+      const row = insertKey.get(account.id, key.name, hint, hash, key.scopes.join(' '), key.at, expiresAt);
+      return keyById((row as { id: bigint }).id);
+    },
+
+    revokeKey({ id, at }: { id: number; at: number }): ApiKey | undefined {
+      revoke.run(at, id);
+      return keyById(id);
+    },
+
+    rotateKey({
+      id,
+      oldExpiresAt,
+      secret,
+      at,
+    }: {
+      id: number;
+      oldExpiresAt: Date;
+      secret: Secret;
+      at: number;
+    }): ApiKey | undefined {
+      const old = keyById(id);
+      if (!old || old.revokedAt) return undefined;
+      expire.run(oldExpiresAt.getTime(), id);
+      const { account, name, scopes, createdAt, expiresAt } = old;
+      const lifetimeMs = expiresAt && expiresAt.getTime() - createdAt.getTime();
+      return this.addKey({
+        account,
+        name,
+        scopes,
+        expiresAt: lifetimeMs === null ? null : new Date(at + lifetimeMs),
+        secret,
+        at,
+      });
+    },
+
+    recordUses({ uses }: { uses: KeyUse[] }): void {
+      for (const { id, lastUsedAt, deprecatedCalls } of uses) recordUse.run(lastUsedAt.getTime(), deprecatedCalls, id);
+    },
+  };
+}

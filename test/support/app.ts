@@ -1,0 +1,143 @@
+/** The whole server on a port of its own, over a store of its own in a folder of its own, for one test. */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type { FastifyInstance } from 'fastify';
+import { pino } from 'pino';
+import { Agent, request as undiciRequest } from 'undici';
+import { onTestFinished } from 'vitest';
+import { newSecret, type Scope, scopes } from '../../src/accounts.ts';
+import { type AppOptions, buildApp } from '../../src/app.ts';
+import { openRepository } from '../../src/repository/open.ts';
+import type { Repository } from '../../src/repository/repository.ts';
+import { type Answer, expectDocumented } from './documented.ts';
+
+export interface CallOptions {
+  /** Authorization's key; undefined sends the test's own, null none at all. */
+  key?: string | null;
+  headers?: Record<string, string | string[]>;
+  /** Sent as JSON unless it is a text or bytes, which go as they are. */
+  body?: unknown;
+  type?: string | null;
+}
+
+export interface JsonAnswer extends Answer {
+  // biome-ignore lint/suspicious/noExplicitAny: a test states what it expects of a body by reading it.
+  json: any;
+}
+
+export interface TestApp {
+  app: FastifyInstance;
+  store: Repository;
+  /** Address of the server, without a path. */
+  url: string;
+  port: number;
+  file: string;
+  /** A key with both scopes. */
+  key: string;
+  /** Log lines so far. */
+  log: () => string;
+  /** Sets the server's clock. */
+  setTime: (time: Date) => void;
+  newKey: (options?: {
+    scopes?: Scope[];
+    expiresAt?: Date | null;
+    account?: string;
+    live?: boolean;
+  }) => Promise<{ key: string; id: number }>;
+  call: (method: string, path: string, options?: CallOptions) => Promise<JsonAnswer>;
+  /** Adds an animal and returns its answer. */
+  add: (pet: object, headers?: Record<string, string>) => Promise<JsonAnswer>;
+}
+
+export function temporaryFolder(): string {
+  const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+const read = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8');
+export const documents = { animalStore: read('openapi.yaml'), quickstart: read('openapi.quickstart.yaml') };
+
+/** Starts the server and stops it when the test ends. */
+export async function startApp(options: Partial<AppOptions> = {}): Promise<TestApp> {
+  const file = path.join(temporaryFolder(), 'store.db');
+  let time: Date | undefined;
+  const now = () => time ?? new Date();
+  const store = openRepository(`sqlite:${file}`, { now });
+  const lines: string[] = [];
+  const logger = pino({ level: 'debug' }, { write: (line: string) => void lines.push(line) });
+  const app = await buildApp({
+    store,
+    logger,
+    now,
+    live: false,
+    quickstartBasePath: '/quickstart',
+    enforceSunset: true,
+    documents,
+    ...options,
+  });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const agent = new Agent({ keepAliveTimeout: 1000 });
+  onTestFinished(async () => {
+    await agent.close();
+    await app.close();
+    await store.close();
+  });
+
+  const { port } = app.server.address() as AddressInfo;
+  const url = `http://127.0.0.1:${port}`;
+  await store.accounts.addAccount('tests');
+
+  const newKey: TestApp['newKey'] = async ({
+    scopes: granted = [...scopes],
+    expiresAt = null,
+    account = 'tests',
+    live = options.live ?? false,
+  } = {}) => {
+    const secret = newSecret(live);
+    const added = await store.accounts.addKey({ account, name: 'test', scopes: granted, expiresAt, secret });
+    return { key: secret.key, id: added?.id as number };
+  };
+  const { key } = await newKey();
+
+  const call: TestApp['call'] = async (
+    method,
+    target,
+    { key: other, headers = {}, body, type = 'application/json' } = {},
+  ) => {
+    const sent: Record<string, string | string[]> = { ...headers };
+    if (other !== null) sent.authorization = `Bearer ${other ?? key}`;
+    if (body !== undefined && type !== null) sent['content-type'] = type;
+    const bytes =
+      body === undefined || typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body);
+    const response = await undiciRequest(url + target, {
+      method: method as 'GET',
+      headers: sent,
+      body: (bytes as string | undefined) ?? null,
+      dispatcher: agent,
+    });
+    const text = await response.body.text();
+    const answer = { status: response.statusCode, headers: response.headers, text };
+    expectDocumented(method, target, answer);
+    const isJson = text !== '' && String(response.headers['content-type']).startsWith('application/json');
+    return { ...answer, json: isJson ? JSON.parse(text) : undefined };
+  };
+
+  return {
+    app,
+    store,
+    url,
+    port,
+    file,
+    key,
+    log: () => lines.join(''),
+    setTime: (value) => {
+      time = value;
+    },
+    newKey,
+    call,
+    add: (pet, headers = {}) => call('POST', '/v1/pets', { body: pet, headers }),
+  };
+}

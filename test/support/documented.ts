@@ -1,0 +1,89 @@
+/** Holds every answer that the suite meets against the OpenAPI document that promises it. */
+import { readFileSync } from 'node:fs';
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
+import formats from 'ajv-formats';
+import { parse } from 'yaml';
+
+type Responses = Record<
+  string,
+  { $ref?: string; headers?: Record<string, { $ref: string }>; content?: Record<string, unknown> }
+>;
+interface Document {
+  paths: Record<string, Record<string, { responses: Responses }>>;
+  components: { responses: Responses; headers: Record<string, { required?: boolean }> };
+}
+
+export interface Answer {
+  status: number;
+  headers: Record<string, string | string[] | undefined>;
+  text: string;
+}
+
+/** Sent by HTTP itself, or described by OpenAPI elsewhere than under headers. */
+const transport = ['date', 'connection', 'keep-alive', 'content-length', 'content-type', 'transfer-encoding'];
+
+const documents = ['openapi.yaml', 'openapi.quickstart.yaml'].map((name) => {
+  const document = parse(readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8')) as Document;
+  const ajv = new Ajv2020({ strict: false, allErrors: true });
+  formats.default(ajv);
+  ajv.addSchema(document as object, name);
+  return {
+    name,
+    prefix: name === 'openapi.yaml' ? '/v1' : '/quickstart',
+    document,
+    ajv,
+    validators: new Map<string, ValidateFunction>(),
+  };
+});
+
+/** Throws where `answer` is not what the documents say that `method` on `path` may answer. Paths outside the documents pass. */
+export function expectDocumented(method: string, path: string, answer: Answer): void {
+  const pathname = path.replace(/\?.*$/s, '');
+  for (const { name, prefix, document, ajv, validators } of documents) {
+    if (!pathname.startsWith(`${prefix}/`)) continue;
+    const rest = pathname.slice(prefix.length);
+    const template = Object.keys(document.paths).find((known) =>
+      new RegExp(`^${known.replace(/\{\w+\}/, '[^/]*')}$`).test(rest),
+    );
+    const verb = method === 'HEAD' ? 'get' : method.toLowerCase();
+    const operation = template === undefined ? undefined : document.paths[template]?.[verb];
+    if (!operation) continue;
+
+    const where = `${method} ${path} → ${answer.status}`;
+    const listed = operation.responses[answer.status];
+    if (!listed) throw new Error(`${where}: this status is not in ${name}`);
+    const response = listed.$ref ? document.components.responses[listed.$ref.split('/').at(-1) as string] : listed;
+    expectHeaders(where, document, response?.headers ?? {}, answer);
+
+    if (method === 'HEAD' || !response?.content) {
+      if (answer.text !== '') throw new Error(`${where}: a body where none is documented`);
+      continue;
+    }
+    if (answer.headers['content-type'] !== 'application/json')
+      throw new Error(`${where}: content-type ${answer.headers['content-type']}`);
+    const owner = listed.$ref ?? `#/paths/${template?.replaceAll('/', '~1')}/${verb}/responses/${answer.status}`;
+    const pointer = `${name}${encodeURI(owner)}/content/application~1json/schema`;
+    const validate = validators.get(pointer) ?? ajv.compile({ $ref: pointer });
+    validators.set(pointer, validate);
+    if (!validate(JSON.parse(answer.text)))
+      throw new Error(`${where}: ${ajv.errorsText(validate.errors)} in ${answer.text}`);
+  }
+}
+
+function expectHeaders(
+  where: string,
+  document: Document,
+  documented: Record<string, { $ref: string }>,
+  answer: Answer,
+): void {
+  const names = Object.keys(documented).map((name) => name.toLowerCase());
+  for (const name of Object.keys(answer.headers)) {
+    if (!names.includes(name) && !transport.includes(name))
+      throw new Error(`${where}: the header ${name} is not documented`);
+  }
+  for (const [name, { $ref }] of Object.entries(documented)) {
+    const required = document.components.headers[$ref.split('/').at(-1) as string]?.required;
+    if (required && answer.headers[name.toLowerCase()] === undefined)
+      throw new Error(`${where}: the header ${name} is missing`);
+  }
+}
