@@ -1,0 +1,146 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { generateDocuments } from '../scripts/openapi.ts';
+import { errorTable } from '../src/errors.ts';
+import { startApp } from './support/app.ts';
+
+const root = path.resolve(import.meta.dirname, '..');
+const committed = (name: string) => readFileSync(path.join(root, name), 'utf8');
+const names = ['openapi.yaml', 'openapi.quickstart.yaml'] as const;
+const openapi = parse(committed('openapi.yaml'));
+
+function run(command: string, ...args: string[]): string {
+  return execFileSync(process.execPath, [path.join(root, 'node_modules', command), ...args], {
+    cwd: root,
+    encoding: 'utf8',
+    stdio: 'pipe',
+    env: { ...process.env, REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' },
+  });
+}
+
+describe('the OpenAPI documents', () => {
+  test.each(names)('%s is what the code generates', async (name) => {
+    expect((await generateDocuments())[name]).toBe(committed(name));
+  });
+
+  test('their operations are the routes, and no others', async () => {
+    const routes = new Set<string>();
+    await startApp({
+      watch: async (app) => {
+        app.addHook('onRoute', ({ method, url, config }) => {
+          if (method !== 'HEAD' && config?.operation) routes.add(`${method} ${url.replace(/:(\w+)/g, '{$1}')}`);
+        });
+      },
+    });
+    const documented = names.flatMap((name) => {
+      const prefix = name === 'openapi.yaml' ? '/v1' : '/quickstart';
+      const paths = Object.entries<object>(parse(committed(name)).paths);
+      return paths.flatMap(([url, methods]) =>
+        Object.keys(methods).map((method) => `${method.toUpperCase()} ${prefix}${url}`),
+      );
+    });
+    expect([...routes].sort()).toEqual(documented.sort());
+  });
+
+  test('every route that answers otherwise than 405, 204 or 404 is an operation or a document', async () => {
+    const others = new Set<string>();
+    await startApp({
+      watch: async (app) => {
+        app.addHook('onRoute', ({ method, url, config }) => {
+          if (!config?.operation && !Array.isArray(method) && method !== 'OPTIONS') others.add(`${method} ${url}`);
+        });
+      },
+    });
+    const documents = ['/openapi.json', '/openapi.yaml', '/quickstart/openapi.json', '/quickstart/openapi.yaml'];
+    expect([...others].sort()).toEqual(documents.flatMap((url) => [`GET ${url}`, `HEAD ${url}`]).sort());
+  });
+
+  test('say what the contract says', () => {
+    const { get: list, post: create } = openapi.paths['/pets'];
+    const { get } = openapi.paths['/pets/{petId}'];
+    const orders = openapi.paths['/store/orders'].get;
+    expect(openapi).toMatchObject({ openapi: '3.1.0', info: { version: '1.0.0' }, security: [{ apiKey: [] }] });
+    expect(openapi.components.securitySchemes.apiKey).toMatchObject({ type: 'http', scheme: 'bearer' });
+    expect(openapi.servers.map(({ description }: { description: string }) => description)).toEqual([
+      'Production',
+      'Staging',
+    ]);
+    for (const { url } of openapi.servers) expect(url).toMatch(/\/v1$/);
+    expect(openapi.tags.map(({ name }: { name: string }) => name)).toEqual(['Store', 'Pets']);
+    expect([list, create, get, orders].map(({ operationId, tags }) => [operationId, tags[0]])).toEqual([
+      ['listPets', 'Pets'],
+      ['createPet', 'Pets'],
+      ['getPet', 'Pets'],
+      ['listOrders', 'Store'],
+    ]);
+    const limit = list.parameters.find(({ name }: { name: string }) => name === 'limit');
+    expect(limit).toMatchObject({
+      required: false,
+      schema: { type: 'integer', minimum: 1, maximum: 100, default: 20 },
+    });
+    expect(get.parameters[0]).toMatchObject({
+      name: 'petId',
+      in: 'path',
+      required: true,
+      schema: { type: 'integer', format: 'int64' },
+    });
+    expect(get).toMatchObject({ deprecated: true, 'x-deprecated-sunset': '2030-12-05' });
+    expect([list, create].map(({ deprecated }) => deprecated)).toEqual([undefined, undefined]);
+    expect(orders).toMatchObject({ 'x-hideTryItPanel': true });
+    expect(JSON.stringify(openapi)).not.toContain('x-stability');
+    const { NewPet, Pet, PetStatus, Error: ErrorSchema } = openapi.components.schemas;
+    expect(PetStatus.enum).toEqual(['available', 'pending', 'sold']);
+    expect(NewPet.required).toEqual(['name', 'categoryId']);
+    expect(NewPet.properties.categoryId).toMatchObject({ type: 'integer', format: 'int64' });
+    expect(NewPet.properties.status).toMatchObject({ default: 'available' });
+    expect(Pet.required).toEqual(['id', 'name', 'categoryId']);
+    expect(Pet.properties.id).toMatchObject({ type: 'integer', format: 'int64' });
+    expect(ErrorSchema.required).toEqual(['code', 'message', 'status']);
+  });
+
+  test('name every error code', () => {
+    for (const code of Object.keys(errorTable)) expect(committed('openapi.yaml')).toContain(`\`${code}\``);
+  });
+
+  test.each(names)("%s passes Redocly's recommended rules without a warning", (name) => {
+    const report = JSON.parse(run('@redocly/cli/bin/cli.js', 'lint', name, '--extends=recommended', '--format=json'));
+    expect(report).toMatchObject({ totals: { errors: 0, warnings: 0, ignored: 0 }, problems: [] });
+  });
+
+  test.each(names)("%s passes Spectral's recommended rules without a warning", (name) => {
+    const options = ['--ruleset=.spectral.yaml', '--format=json', '--fail-severity=hint', '--quiet'];
+    expect(JSON.parse(run('@stoplight/spectral-cli/dist/index.js', 'lint', name, ...options))).toEqual([]);
+  });
+});
+
+describe('GET /openapi.json and /openapi.yaml', () => {
+  test('200 without a key: the committed document, with this server first', async () => {
+    const { call } = await startApp();
+    const json = await call('GET', '/openapi.json', { key: null });
+    const yaml = await call('GET', '/openapi.yaml', { key: null });
+    expect([json.headers['content-type'], yaml.headers['content-type']]).toEqual([
+      'application/json',
+      'application/yaml',
+    ]);
+    const expected = { ...openapi, servers: [{ url: '/v1', description: 'This server' }, ...openapi.servers] };
+    expect(json.json).toEqual(expected);
+    expect(parse(yaml.text)).toEqual(expected);
+  });
+
+  test('304 to If-None-Match', async () => {
+    const { call } = await startApp();
+    const { etag } = (await call('GET', '/openapi.yaml')).headers;
+    expect((await call('GET', '/openapi.yaml', { headers: { 'if-none-match': etag as string } })).status).toBe(304);
+  });
+
+  test('405 to other methods', async () => {
+    const { call } = await startApp();
+    expect(await call('POST', '/openapi.json')).toMatchObject({
+      status: 405,
+      headers: { allow: 'GET, HEAD, OPTIONS' },
+    });
+  });
+});
