@@ -1,0 +1,56 @@
+/** The README is run: each console block, command by command, against a server of its own. */
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { expect, test } from 'vitest';
+import { settings } from '../src/config.ts';
+import { startServer } from './support/process.ts';
+
+const root = path.resolve(import.meta.dirname, '..');
+const readme = readFileSync(path.join(root, 'README.md'), 'utf8');
+
+/** `$ command` lines with the output that follows each. */
+function transcript(): { command: string; output: string }[] {
+  const blocks = [...readme.matchAll(/^```console\n([\s\S]*?)^```$/gm)].map(([, block]) => block as string);
+  return blocks.flatMap((block) => {
+    return block
+      .split(/^\$ /m)
+      .slice(1)
+      .map((part) => {
+        const [command, ...lines] = part.split('\n');
+        return { command: command as string, output: lines.join('\n').trimEnd() };
+      });
+  });
+}
+
+/** What the README shows, as a pattern: … stands for what differs from run to run. */
+function pattern(output: string): RegExp {
+  const escaped = output.split('…').map((text) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'));
+  return new RegExp(`^${escaped.join('[^\\n"]+')}$`);
+}
+
+test('every command of the README prints what the README says', async () => {
+  const server = await startServer();
+  const cli = `node ${root}/src/cli.ts`;
+  const here = (text: string) => text.replaceAll(':3000', `:${server.port}`).replaceAll('npx animal-store', cli);
+  const env = {
+    PATH: `${path.dirname(process.execPath)}:${process.env.PATH}`,
+    KEY: await server.firstKey(),
+    PORT: String(server.port),
+  };
+  const steps = transcript();
+  expect(steps.length).toBeGreaterThan(15);
+  for (const { command, output } of steps) {
+    const shell = spawnSync('bash', ['--norc', '-c', here(command)], { cwd: server.folder, env, encoding: 'utf8' });
+    const printed = (shell.stderr + shell.stdout).replaceAll('\r', '').trimEnd();
+    expect(printed, command).toMatch(pattern(here(output)));
+  }
+}, 60_000);
+
+test('the README lists every setting with its default and meaning', () => {
+  const rows = Object.entries(settings.properties).map(([name, { default: value, description }]) => {
+    return `| \`${name}\` | ${value === undefined ? '' : `\`${value}\``} | ${description} |`;
+  });
+  const table = readme.split('| setting | default | meaning |\n|---|---|---|\n')[1]?.split('\n\n')[0];
+  expect(table?.split('\n')).toEqual(rows);
+});

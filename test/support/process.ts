@@ -1,0 +1,122 @@
+/** The real processes: `node src/main.ts` and `node src/cli.ts`, in a folder and an environment of their own, gone with the test. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { onTestFinished } from 'vitest';
+import { temporaryFolder } from './app.ts';
+
+export const projectFolder = fileURLToPath(new URL('../../', import.meta.url));
+
+export interface Surroundings {
+  /** Working directory; undefined makes a new one. */
+  folder?: string;
+  /** The whole environment but for PATH, and PORT=0 for a server; undefined leaves a variable out. */
+  env?: Record<string, string | undefined>;
+}
+
+export interface Exit {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+export interface Process {
+  pid: number;
+  folder: string;
+  stdout: () => string;
+  stderr: () => string;
+  /** Resolves when the output matches; rejects where the process ends before. */
+  seen: (stream: 'stdout' | 'stderr', pattern: RegExp) => Promise<RegExpExecArray>;
+  /** Sends the signal, if any, and waits for the end. */
+  end: (signal?: NodeJS.Signals) => Promise<Exit>;
+}
+
+/** Starts a program that is killed, if it still runs, when the test ends. */
+export function launch(file: string, args: string[], { folder = temporaryFolder(), env = {} }: Surroundings): Process {
+  const child = spawn(file, args, {
+    cwd: folder,
+    // Nothing else is inherited: a DATABASE_URL of the developer's must not become the tests' store.
+    env: { PATH: process.env.PATH, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const output = { stdout: '', stderr: '' };
+  for (const stream of ['stdout', 'stderr'] as const)
+    child[stream].setEncoding('utf8').on('data', (text: string) => {
+      output[stream] += text;
+    });
+  const exit = once(child, 'close').then(([code]) => ({ code: code as number | null, ...output }));
+
+  const end: Process['end'] = (signal) => {
+    if (signal) child.kill(signal);
+    return exit;
+  };
+  onTestFinished(() => end('SIGKILL').then(() => undefined));
+
+  return {
+    pid: child.pid as number,
+    folder,
+    stdout: () => output.stdout,
+    stderr: () => output.stderr,
+    seen: (stream, pattern) =>
+      new Promise((resolve, reject) => {
+        const look = () => {
+          const match = pattern.exec(output[stream]);
+          if (match) resolve(match);
+        };
+        child[stream].on('data', look);
+        look();
+        exit.then(({ code, stderr }) => reject(new Error(`exit ${code} before ${pattern} was seen\n${stderr}`)));
+      }),
+    end,
+  };
+}
+
+/** `node src/main.ts`, whether or not it comes to listen. */
+export function launchServer({ env, ...surroundings }: Surroundings = {}): Process {
+  return launch(process.execPath, [`${projectFolder}src/main.ts`], { env: { PORT: '0', ...env }, ...surroundings });
+}
+
+export interface Server extends Process {
+  /** Address of the server, without a path. */
+  url: string;
+  port: number;
+  /** The key that a first start prints. */
+  firstKey: () => Promise<string>;
+  /** One request with the key, as JSON where there is a body. */
+  call: (key: string | null, method: string, path: string, body?: unknown) => Promise<Answer>;
+}
+
+export interface Answer {
+  status: number;
+  headers: Headers;
+  // biome-ignore lint/suspicious/noExplicitAny: a test states what it expects of a body by reading it.
+  json: any;
+}
+
+/** `node src/main.ts`, listening. */
+export async function startServer(surroundings: Surroundings = {}): Promise<Server> {
+  const server = launchServer(surroundings);
+  const [, url = '', port] = await server.seen('stdout', /Server listening at (http:\/\/\S+:(\d+))"/);
+  return {
+    ...server,
+    url,
+    port: Number(port),
+    firstKey: async () => (await server.seen('stderr', /^ {2}(ast_test_\w+)$/m))[1] as string,
+    call: async (key, method, path, body) => {
+      const response = await fetch(url + path, {
+        method,
+        headers: {
+          ...(key !== null && { authorization: `Bearer ${key}` }),
+          ...(body !== undefined && { 'content-type': 'application/json' }),
+        },
+        body: body === undefined ? null : JSON.stringify(body),
+      });
+      return { status: response.status, headers: response.headers, json: await response.json() };
+    },
+  };
+}
+
+/** `node src/cli.ts` with these arguments, to its end. */
+export function runCli(args: string[], surroundings: Surroundings = {}): Promise<Exit> {
+  return launch(process.execPath, [`${projectFolder}src/cli.ts`, ...args], surroundings).end();
+}
