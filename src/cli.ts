@@ -1,8 +1,12 @@
 #!/usr/bin/env node
 /** The operator's commands. Exit codes: 0 done, 1 refused or failed, 2 not understood. */
-import { Command, CommanderError, InvalidArgumentError } from 'commander';
+import { once } from 'node:events';
+import { get, type IncomingMessage } from 'node:http';
+import { json } from 'node:stream/consumers';
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import { type ApiKey, newSecret, type Scope, type Secret, scopes } from './accounts.ts';
-import { ConfigError, readConfig } from './config.ts';
+import { type Config, ConfigError, readConfig } from './config.ts';
+import { Failure } from './errors.ts';
 import { openRepository } from './repository/open.ts';
 import { OpenError, type Repository } from './repository/repository.ts';
 
@@ -63,7 +67,16 @@ function printTable([first, ...others]: Record<string, string | number>[], empty
     );
 }
 
-const config = () => readConfig(process.env);
+function config(): Config {
+  try {
+    process.loadEnvFile();
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    // Without its .env a command might work on another store than the server's.
+    if (code !== 'ENOENT') throw new Refusal(`.env cannot be read: ${message.replace(/\.$/, '')}.`);
+  }
+  return readConfig(process.env);
+}
 
 async function withStore<Result>(
   use: (store: Repository) => Promise<Result>,
@@ -122,7 +135,7 @@ const program = new Command('animal-store')
   .showHelpAfterError()
   .helpCommand(false);
 
-const account = program.command('account').description('the owners of API keys');
+const account = program.command('account').description('the owners of API keys').helpCommand(false);
 
 account
   .command('add')
@@ -170,14 +183,18 @@ account
     }),
   );
 
-const key = program.command('key').description('API keys');
+const key = program.command('key').description('API keys').helpCommand(false);
 
 key
   .command('create')
   .description('create a key and show it once')
   .requiredOption('--account <name>', 'its owner')
   .requiredOption('--name <name>', 'what it is for', name)
-  .option('--scopes <list>', 'what it may do, separated by commas', scopeList, [...scopes])
+  .addOption(
+    new Option('--scopes <list>', 'what it may do, separated by commas')
+      .argParser(scopeList)
+      .default([...scopes], scopes.join(',')),
+  )
   .option('--expires <duration>', 'how long it lives, such as 90d (default: until revoked)', duration)
   .option('--json', 'as JSON')
   .action((options: { account: string; name: string; scopes: Scope[]; expires?: number; json?: boolean }) =>
@@ -203,6 +220,13 @@ key
   .action(({ account: owner, json }: { account?: string; json?: boolean }) =>
     withStore(async ({ accounts }) => {
       const keys = await accounts.listKeys(owner);
+      if (owner !== undefined && keys.length === 0) {
+        const owners = await accounts.listAccounts();
+        found(
+          owners.find(({ name }) => name === owner),
+          `There is no account ${owner}.`,
+        );
+      }
       if (json) return printJson(keys);
       return printTable(keys.map(keyRow), 'There are no keys.');
     }),
@@ -254,27 +278,35 @@ program
     const { HOST, PORT } = config();
     const host = { '0.0.0.0': '127.0.0.1', '::': '[::1]' }[HOST] ?? (HOST.includes(':') ? `[${HOST}]` : HOST);
     const url = `http://${host}:${PORT}/v1/pets`;
-    const response = await fetch(url, { signal: AbortSignal.timeout(healthTimeoutMs) }).catch((error: Error) => {
-      throw new Refusal(`${url} does not answer: ${(error.cause as Error | undefined)?.message ?? error.message}.`);
-    });
+    // Not fetch, which refuses some ports, such as 6000 and 10080.
+    const request = get(url, { signal: AbortSignal.timeout(healthTimeoutMs) });
+    const [response] = (await once(request, 'response').catch((error: NodeJS.ErrnoException) => {
+      // A time-out is told in the cause; where both addresses of localhost fail there is only a code.
+      const reason = (error.cause as Error | undefined)?.message || error.message || error.code;
+      throw new Refusal(`${url} does not answer: ${reason}.`);
+    })) as [IncomingMessage];
     // Without a key the right answer is a refusal, and it comes from our own error table.
-    const { code } = (await response.json().catch(() => ({}))) as { code?: string };
-    if (code !== 'missing_api_key')
-      throw new Refusal(`${url} answers ${response.status}, but not as the animal store does.`);
+    const body = (await json(response).catch(() => null)) as { code?: string } | null;
+    if (body?.code !== 'missing_api_key')
+      throw new Refusal(`${url} answers ${response.statusCode}, but not as the animal store does.`);
     print('ok');
   });
 
-try {
-  process.loadEnvFile();
-} catch {
-  // There need be no .env; one that cannot be read shows as the settings that are missing.
+/** What the operator reads of an error; undefined where it is a bug of ours. */
+function sentenceOf(error: unknown): string | undefined {
+  if (error instanceof Refusal || error instanceof ConfigError) return error.message;
+  if (error instanceof OpenError) return `DATABASE_URL: ${error.message}`;
+  if (error instanceof Failure) return `The store cannot answer: ${(error.cause as Error).message}.`;
+  return undefined;
 }
+
 try {
   await program.parseAsync();
 } catch (error) {
+  const sentence = sentenceOf(error);
   if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2;
-  else if (error instanceof Refusal || error instanceof OpenError || error instanceof ConfigError) {
-    process.stderr.write(`animal-store: ${error.message}\n`);
+  else if (sentence) {
+    process.stderr.write(`animal-store: ${sentence.replaceAll('\n', '\nanimal-store: ')}\n`);
     process.exitCode = 1;
   } else throw error;
 }

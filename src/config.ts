@@ -28,14 +28,16 @@ export const settings = Type.Object({
   BASE_URL: Type.Optional(
     Type.String({
       title: 'an http or https address that ends in /v1, without a query',
-      pattern: '^https?://[^/?#\\s]+(/[^/?#\\s]+)*/v1$',
+      // Only what a header can carry as it is: an internationalized name goes in its ASCII form.
+      pattern: '^https?://[A-Za-z0-9.:[\\]-]+(/[A-Za-z0-9._~%-]+)*/v1$',
       description:
         'Public base address; differs between production and staging, and ends in /v1. Begins the addresses in answers (Link, Location). Unset: absolute paths.',
     }),
   ),
   DATABASE_URL: Type.String({
     title: 'sqlite: and the path of a file',
-    pattern: '^sqlite:.+$',
+    // SQLite's :memory: would be a store of its own for each connection.
+    pattern: '^sqlite:(?!:memory:$)\\S(.*\\S)?$',
     default: 'sqlite:./data/animal-store.db',
     description: 'The store: sqlite: and the path of a file, which is created with its folder where it is missing.',
   }),
@@ -63,9 +65,16 @@ export class ConfigError extends Error {
   override name = 'ConfigError';
 }
 
+/** Integers are read here and strictly: the validator's coercion takes " " for 0, 0x10 for 16, and lets Infinity pass. */
+function read(name: string, text: string): string | number {
+  if (settings.properties[name as keyof Config]?.type !== 'integer') return text;
+  return /^(0|[1-9]\d*)$/.test(text) ? Number(text) : Number.NaN;
+}
+
 /** Reads and checks all settings; an empty value counts as unset. Throws ConfigError. */
 export function readConfig(env: NodeJS.ProcessEnv): Config {
-  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
+  const set = Object.entries(env).flatMap(([name, value]) => (value ? [[name, read(name, value)]] : []));
+  const given = Object.fromEntries(set);
   try {
     return envSchema<Config>({ schema: settings, data: given, env: false });
   } catch (error) {

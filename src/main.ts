@@ -1,6 +1,7 @@
 /** The server process: environment → settings → store → app → listen; signals → drain → close → exit. */
+import { lookup } from 'node:dns/promises';
 import { readFileSync } from 'node:fs';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { type DestinationStream, pino } from 'pino';
 import { newSecret, scopes } from './accounts.ts';
 import { buildApp } from './app.ts';
@@ -9,7 +10,11 @@ import { sunsetWarning } from './http/deprecation.ts';
 import { openRepository } from './repository/open.ts';
 import { OpenError, type Repository } from './repository/repository.ts';
 
-const stopDeadlineMs = 10_000;
+/** Above the time-out of a request, so that one that never completes is answered 408 and the exit is still 0. */
+const stopDeadlineMs = 12_000;
+const fatalDelayMs = 500;
+const logBlockBytes = 8 * 1024;
+const logFlushMs = 100;
 
 const now = () => new Date();
 
@@ -23,8 +28,8 @@ function loadConfig(): Config {
   try {
     process.loadEnvFile();
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
-      refuseToStart(`.env cannot be read: ${(error as Error).message}.`);
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== 'ENOENT') refuseToStart(`.env cannot be read: ${message.replace(/\.$/, '')}.`);
   }
   try {
     return readConfig(process.env);
@@ -34,32 +39,40 @@ function loadConfig(): Config {
   }
 }
 
-/** Readable lines on a terminal, where the development dependency for them is installed; JSON otherwise. */
+/** Readable lines on a terminal, where the development dependency for them is installed; otherwise JSON, written in blocks. */
 async function openLogStream(): Promise<DestinationStream> {
-  const json = pino.destination(1);
-  if (!process.stdout.isTTY) return json;
-  try {
-    const { default: pretty } = await import('pino-pretty');
-    return pretty({ sync: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' });
-  } catch {
-    return json;
+  if (process.stdout.isTTY) {
+    const pretty = await import('pino-pretty').catch(() => undefined);
+    if (pretty) return pretty.default({ sync: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' });
   }
+  // pino writes what is left when the process exits.
+  const stream = pino.destination({ fd: 1, sync: false, minLength: logBlockBytes });
+  setInterval(() => stream.flush(), logFlushMs).unref();
+  return stream;
 }
 
-function openStore(config: Config, onMigration: (name: string) => void): Repository {
+function openStore(config: Config): Repository {
+  const onMigration = (name: string) => logger.info(`migration ${name} applied`);
   try {
-    return openRepository(config.DATABASE_URL, { now, onMigration });
+    return openRepository(config.DATABASE_URL, { now, onMigration, onFatal });
   } catch (error) {
     if (error instanceof OpenError) refuseToStart(`DATABASE_URL: ${error.message}`);
     throw error;
   }
 }
 
+/** The store can promise nothing more: what waits is answered 503, then the process ends, for its supervisor to start anew. */
+function onFatal(error: Error): void {
+  logger.fatal({ err: error }, 'the store can no longer be written to');
+  setTimeout(() => process.exit(1), fatalDelayMs);
+}
+
 /** So that a first visitor can make a first call; in production keys are made on purpose only. */
 async function giveFirstKey(store: Repository, url: string): Promise<void> {
   if ((await store.accounts.listKeys()).length > 0) return;
+  // Of two processes that start at once, the one that adds the account gives the key.
+  if (!(await store.accounts.addAccount('first'))) return;
   const secret = newSecret(false);
-  await store.accounts.addAccount('first');
   await store.accounts.addKey({ account: 'first', name: 'first', scopes: [...scopes], expiresAt: null, secret });
   // On stderr: a secret has no place in a log.
   process.stderr.write(
@@ -83,7 +96,7 @@ function listenSentence({ HOST, PORT }: Config, { code, message }: NodeJS.ErrnoE
 
 const config = loadConfig();
 const logger = pino({ level: config.LOG_LEVEL }, await openLogStream());
-const store = openStore(config, (name) => logger.info(`migration ${name} applied`));
+const store = openStore(config);
 const live = config.DEPLOYMENT === 'production';
 const readDocument = (name: string) => readFileSync(new URL(`../${name}`, import.meta.url), 'utf8');
 const app = await buildApp({
@@ -98,6 +111,18 @@ const app = await buildApp({
 });
 
 let stopping = false;
+const sockets = new Set<Socket>();
+app.server.on('connection', (socket) => {
+  sockets.add(socket);
+  socket.once('close', () => sockets.delete(socket));
+});
+
+/** A kept-alive connection that falls idle would otherwise hold the close until its time-out. */
+function closeIdle(): void {
+  app.server.closeIdleConnections();
+  // Node counts a connection on which nothing was sent yet, such as a browser's spare one, as busy.
+  for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy();
+}
 
 /** Finishes what was accepted, then closes the store. A second signal, or the deadline, ends at once. */
 async function stop(signal: NodeJS.Signals): Promise<void> {
@@ -105,8 +130,7 @@ async function stop(signal: NodeJS.Signals): Promise<void> {
   stopping = true;
   logger.info({ signal }, 'stopping');
   setTimeout(() => process.exit(1), stopDeadlineMs).unref();
-  // A kept-alive connection that falls idle now would otherwise hold the close until its time-out.
-  const sweep = setInterval(() => app.server.closeIdleConnections(), 100);
+  const sweep = setInterval(closeIdle, 100);
   await app.close();
   clearInterval(sweep);
   await store.close();
@@ -121,7 +145,8 @@ const warning = sunsetWarning(now());
 if (warning) logger.warn(warning);
 
 try {
-  await app.listen({ host: config.HOST, port: config.PORT });
+  // One address, also of a name that has several: Fastify would open a second server for localhost, and not close it with care.
+  await app.listen({ host: (await lookup(config.HOST)).address, port: config.PORT });
 } catch (error) {
   await store.close();
   refuseToStart(listenSentence(config, error as NodeJS.ErrnoException));

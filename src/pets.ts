@@ -79,4 +79,6 @@ export interface Pets {
   /** Resolves only when the animal is on disk. */
   add(pet: NewPet, retry?: Retry): Promise<Addition>;
   find(id: bigint): Promise<Pet | undefined>;
+  /** Another number whenever something may have been written since, by this process or another. Throws where it cannot be told. */
+  version(): number;
 }

@@ -1,18 +1,13 @@
 /** Answers that succeed: rendered to bytes once, and for GET kept and asked about again with ETag and If-None-Match. */
-import { hash } from 'node:crypto';
 import type { TSchema } from '@sinclair/typebox';
 import fastJsonStringify from 'fast-json-stringify';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Rendered } from './rendered.ts';
 
 /** A function that renders values of `schema` as JSON; int64 exactly, from BigInt. */
 export function renderer<Value>(schema: TSchema): (value: Value) => Buffer {
   const stringify = fastJsonStringify(schema as object as fastJsonStringify.Schema);
   return (value) => Buffer.from(stringify(value as never));
-}
-
-/** A strong validator: equal bytes, and only those, have an equal one (RFC 9110, section 8.8.3). */
-function etagOf(body: Buffer): string {
-  return `"${hash('sha256', body, 'base64url').slice(0, 27)}"`;
 }
 
 /** Whether If-None-Match holds `etag`: a list or `*`, compared weakly (RFC 9110, section 13.1.2). */
@@ -25,11 +20,11 @@ function matches(ifNoneMatch: string, etag: string): boolean {
 export function answer(
   request: FastifyRequest,
   reply: FastifyReply,
-  body: Buffer,
+  { body, etag, link }: Rendered,
   type = 'application/json',
 ): FastifyReply {
-  const etag = etagOf(body);
   reply.header('etag', etag).header('cache-control', 'private, no-cache').header('vary', 'Authorization');
+  if (link !== undefined) reply.header('link', link);
   const condition = request.headers['if-none-match'];
   if (condition !== undefined && matches(condition, etag)) return reply.code(304).send();
   return reply.header('content-type', type).send(body);

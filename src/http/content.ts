@@ -1,22 +1,33 @@
 /** Request bodies: JSON in UTF-8, or 415. */
 import { isUtf8 } from 'node:buffer';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Failure } from '../errors.ts';
 import { parseJson } from '../int64.ts';
 
-const json = /^application\/json[ \t]*(?:;|$)/i;
-const charset = /;[ \t]*charset[ \t]*=[ \t]*"?([^\s;"]*)/i;
+const token = "[!#$%&'*+.^_`|~0-9a-z-]+";
+const parameter = `charset=(?:utf-8|"utf-8")|(?!charset=)${token}=(?:${token}|"(?:[^"\\\\]|\\\\.)*")`;
+
+/** application/json with any parameters (RFC 9110, section 5.6.6), but no charset other than UTF-8. */
+const json = new RegExp(`^application/json(?:[ \\t]*;(?:[ \\t]*(?:${parameter}))?)*[ \\t]*$`, 'i');
+
+function refusal({ headers, routeOptions }: FastifyRequest): Failure | undefined {
+  const { 'content-type': type, 'content-encoding': coding, 'content-length': length } = headers;
+  if (type !== undefined && !json.test(type)) return new Failure('unsupported_media_type');
+  if (coding !== undefined && !/^identity$/i.test(coding)) return new Failure('unsupported_media_type');
+  if (length !== undefined && Number(length) > routeOptions.bodyLimit) return new Failure('payload_too_large');
+  return undefined;
+}
 
 export function installContent(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
 
   app.addHook('preParsing', (request, reply, _payload, done) => {
-    const { 'content-type': type, 'content-encoding': coding, expect } = request.headers;
-    if (type !== undefined && !(json.test(type) && /^utf-8$/i.test(charset.exec(type)?.[1] ?? 'utf-8'))) {
-      return done(new Failure('unsupported_media_type'));
-    }
-    if (coding !== undefined && !/^identity$/i.test(coding)) return done(new Failure('unsupported_media_type'));
-    if (expect !== undefined) reply.raw.writeContinue();
+    // The other methods that come this far have no use for a body, whatever its type (RFC 9110, section 9.3).
+    if (request.method !== 'POST') return done();
+    const failure = refusal(request);
+    if (failure) return done(failure);
+    // A server must ignore the expectation in HTTP/1.0 (RFC 9110, section 10.1.1).
+    if (request.headers.expect !== undefined && request.raw.httpVersion === '1.1') reply.raw.writeContinue();
     done();
   });
 
@@ -28,7 +39,8 @@ export function installContent(app: FastifyInstance): void {
     try {
       done(null, parseJson(bytes.toString()));
     } catch (error) {
-      done(new Failure('invalid_json', `The body is not valid JSON: ${(error as Error).message}.`));
+      const fault = error instanceof RangeError ? 'nested too deeply' : `not valid JSON: ${(error as Error).message}`;
+      done(new Failure('invalid_json', `The body is ${fault}.`));
     }
   });
 }

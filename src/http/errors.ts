@@ -29,7 +29,8 @@ export function failureHeaders(failure: Failure, requestId: string): Record<stri
 
 /** Answers a request with a failure; those of 5xx are logged with their cause, which the client never sees. */
 export function sendFailure(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  const failure = toFailure(error);
+  // A client that goes away within its body is no fault of ours; nobody reads this answer.
+  const failure = request.raw.errored ? new Failure('bad_request', undefined, { cause: error }) : toFailure(error);
   if (failure.status >= 500 && failure.code !== 'not_implemented') {
     request.log.error({ reqId: request.id, err: failure.cause ?? failure }, failure.code);
   }

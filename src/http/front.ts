@@ -1,20 +1,35 @@
-/** What every request meets first: its identity, the length of its URL, and its Host. */
+/** What every request meets first: its identity, its framing, its Host, and the length of its URL. */
+import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import { Failure } from '../errors.ts';
 
 /** RFC 9112, section 3 asks for at least 8,000 octets. */
 const maxUrlLength = 8192;
 
+/** uri-host [":" port] (RFC 9110, section 7.2). Two Hosts arrive here joined by a comma and a space, which none can hold. */
+const host = /^(?:\[[0-9A-Za-z.:_~-]+\]|(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::\d*)?$/;
+
+/** What is wrong with a message that Node's parser lets pass, or undefined. */
+function fault({ httpVersion, headers }: IncomingMessage): string | undefined {
+  if (httpVersion !== '1.1' && httpVersion !== '1.0') return 'The version of HTTP must be 1.1 or 1.0.';
+  // RFC 9112, section 3.2: exactly one valid Host, except in HTTP/1.0.
+  if (headers.host === undefined ? httpVersion === '1.1' : !host.test(headers.host)) {
+    return 'The request must have exactly one Host header, with a valid value.';
+  }
+  // RFC 9112, section 6.1: HTTP/1.0 has no transfer codings, and a coding that is not understood cannot be undone.
+  const coding = headers['transfer-encoding'];
+  if (coding !== undefined && (httpVersion === '1.0' || !/^chunked$/i.test(coding))) {
+    return 'The only transfer coding is chunked, and only in HTTP/1.1.';
+  }
+  return undefined;
+}
+
 export function installFront(app: FastifyInstance): void {
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id);
     reply.header('x-content-type-options', 'nosniff');
-    const { url, httpVersion, headers } = request.raw;
-    if ((url as string).length > maxUrlLength) return done(new Failure('uri_too_long'));
-    // RFC 9112, section 3.2: exactly one Host, except in HTTP/1.0. Two arrive here joined by a comma and a space.
-    if (headers.host === undefined ? httpVersion !== '1.0' : headers.host.includes(', ')) {
-      return done(new Failure('bad_request', 'The request must have exactly one Host header.'));
-    }
-    done();
+    if ((request.raw.url as string).length > maxUrlLength) return done(new Failure('uri_too_long'));
+    const wrong = fault(request.raw);
+    done(wrong === undefined ? undefined : new Failure('bad_request', wrong, { headers: { connection: 'close' } }));
   });
 }

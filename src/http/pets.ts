@@ -15,6 +15,7 @@ import type { KeyUses } from './key-uses.ts';
 import { refuseOtherMethods } from './methods.ts';
 import { bodyErrors } from './operation.ts';
 import { Cursor, pageLinks } from './paging.ts';
+import { createRenderedCache, etagOf } from './rendered.ts';
 
 export interface PetsOptions {
   pets: Pets;
@@ -43,6 +44,8 @@ const renderPage = renderer<Pet[]>(Pets);
 const renderPet = renderer<Pet>(Pet);
 
 export function petRoutes(app: App, { pets, uses, base, removed }: PetsOptions): void {
+  const rendered = createRenderedCache(() => pets.version());
+
   app.get(
     '/pets',
     {
@@ -62,9 +65,13 @@ export function petRoutes(app: App, { pets, uses, base, removed }: PetsOptions):
     },
     async (request, reply) => {
       const { limit, status, cursor: after = 0n } = request.query;
-      const page = await pets.list({ limit, status, after });
-      reply.header('link', pageLinks(base, { limit, status }, page.more ? page.pets.at(-1) : undefined));
-      return answer(request, reply, renderPage(page.pets));
+      const page = await rendered.get(`${limit} ${status} ${after}`, async () => {
+        const { pets: found, more } = await pets.list({ limit, status, after });
+        const body = renderPage(found);
+        const link = pageLinks(base, { limit, status }, more ? found.at(-1) : undefined);
+        return { body, etag: etagOf(body), link };
+      });
+      return answer(request, reply, page);
     },
   );
 
@@ -125,9 +132,14 @@ export function petRoutes(app: App, { pets, uses, base, removed }: PetsOptions):
       },
     },
     async (request, reply) => {
-      const pet = await pets.find(request.params.petId);
-      if (!pet) throw new Failure('pet_not_found');
-      return answer(request, reply, renderPet(pet));
+      const { petId } = request.params;
+      const pet = await rendered.get(String(petId), async () => {
+        const found = await pets.find(petId);
+        if (!found) throw new Failure('pet_not_found');
+        const body = renderPet(found);
+        return { body, etag: etagOf(body) };
+      });
+      return answer(request, reply, pet);
     },
   );
 

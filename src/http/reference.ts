@@ -3,6 +3,7 @@ import { parse, stringify } from 'yaml';
 import { answer } from './answers.ts';
 import type { App } from './app-type.ts';
 import { refuseOtherMethods } from './methods.ts';
+import { etagOf, type Rendered } from './rendered.ts';
 
 export interface ReferenceOptions {
   /** The committed document, as YAML. */
@@ -12,15 +13,15 @@ export interface ReferenceOptions {
 }
 
 export function referenceRoutes(app: App, { document, base }: ReferenceOptions): void {
-  let cached: { json: Buffer; yaml: Buffer } | undefined;
+  let cached: { json: Rendered; yaml: Rendered } | undefined;
 
   /** Made on the first request: parsing would be a third of the time to start. */
-  function documents(): { json: Buffer; yaml: Buffer } {
+  function documents(): { json: Rendered; yaml: Rendered } {
     if (cached) return cached;
     const openapi = parse(document) as { servers: { url: string; description: string }[] };
     const others = openapi.servers.filter(({ url }) => url !== base);
     openapi.servers = [{ url: base, description: 'This server' }, ...others];
-    cached = { json: Buffer.from(JSON.stringify(openapi, null, 2)), yaml: Buffer.from(stringify(openapi)) };
+    cached = { json: rendered(JSON.stringify(openapi, null, 2)), yaml: rendered(stringify(openapi)) };
     return cached;
   }
 
@@ -29,4 +30,9 @@ export function referenceRoutes(app: App, { document, base }: ReferenceOptions):
   app.get('/openapi.yaml', (request, reply) => answer(request, reply, documents().yaml, 'application/yaml'));
   refuseOtherMethods(app, '/openapi.json', ['GET', 'HEAD']);
   refuseOtherMethods(app, '/openapi.yaml', ['GET', 'HEAD']);
+}
+
+function rendered(text: string): Rendered {
+  const body = Buffer.from(text);
+  return { body, etag: etagOf(body) };
 }

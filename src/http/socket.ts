@@ -10,41 +10,72 @@ const parserCodes: Record<string, ErrorCode> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 };
 
-/** Answers what Node's HTTP parser refused, on the bare socket, and closes it. */
+/** How long a refused client may go on sending before it is cut off. */
+const lingerMs = 500;
+
+/** What Node knows of a socket. To keep it ourselves would cost every request, and hold the last one of each idle socket. */
+interface Bookkeeping {
+  /** The response whose turn it is: responses leave in the order of their requests. */
+  _httpMessage?: ServerResponse | null;
+  /** The request that is, or was last, being read. */
+  parser?: { incoming: IncomingMessage | null } | null;
+}
+
+const refused = new WeakSet<Duplex>();
+
+/** Refuses what Node's HTTP parser could not read, or could not wait for, and closes the socket. */
 export function refuseConnection(error: Error & { code?: string }, socket: Duplex): void {
-  const { headersSent } = (socket as { _httpMessage?: ServerResponse })._httpMessage ?? {};
-  if (error.code === 'ECONNRESET' || !socket.writable || headersSent) {
-    socket.destroy();
-    return;
-  }
-  writeFailure(socket, new Failure(parserCodes[String(error.code)] ?? 'bad_request'));
+  // The parser fails again on every packet that follows.
+  if (refused.has(socket)) return;
+  refused.add(socket);
+  if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy();
+  else refuseInTurn(socket, new Failure(parserCodes[String(error.code)] ?? 'bad_request'));
+}
+
+/** Sends `failure` after the answers to the requests before it, which the store may still be writing, and closes the socket. */
+function refuseInTurn(socket: Duplex, failure: Failure): void {
+  const { _httpMessage: response, parser } = socket as Duplex & Bookkeeping;
+  if (!socket.writable) return;
+  if (response?.req.complete) response.once('close', () => refuseInTurn(socket, failure));
+  else if (response?.headersSent) response.once('close', () => socket.destroy());
+  else if (response) answerFailure(response, failure);
+  // The request that broke off has its answer already.
+  else if (parser?.incoming?.complete === false) socket.destroy();
+  else writeFailure(socket, failure);
+}
+
+function headersOf(failure: Failure, body: string): Record<string, string> {
+  return {
+    ...failureHeaders(failure, randomUUID()),
+    connection: 'close',
+    'content-length': String(Buffer.byteLength(body)),
+  };
+}
+
+function answerFailure(response: ServerResponse, failure: Failure): void {
+  const body = JSON.stringify(failure.body());
+  response.writeHead(failure.status, headersOf(failure, body)).end(body);
 }
 
 function writeFailure(socket: Duplex, failure: Failure): void {
   const body = JSON.stringify(failure.body());
-  const headers = {
-    date: new Date().toUTCString(),
-    connection: 'close',
-    'content-length': String(Buffer.byteLength(body)),
-    ...failureHeaders(failure, randomUUID()),
-  };
-  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  const headers = Object.entries({ date: new Date().toUTCString(), ...headersOf(failure, body) });
+  const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`);
   socket.end(`HTTP/1.1 ${failure.status} ${STATUS_CODES[failure.status]}\r\n${lines.join('')}\r\n${body}`);
-  // end() alone would wait for the client to close its side.
-  socket.once('finish', () => socket.destroy());
+  // To close while bytes are unread would reset the connection, and the answer could be lost (RFC 9112, section 9.6).
+  socket.resume();
+  const cut = setTimeout(() => socket.destroy(), lingerMs).unref();
+  socket.once('close', () => clearTimeout(cut));
 }
 
-/** Sets the answers to Expect (RFC 9110, section 10.1.1) and to CONNECT (section 9.3.6). */
+/** Sets the time-outs, and the answers to Expect (RFC 9110, section 10.1.1) and to CONNECT (section 9.3.6). */
 export function installSocketAnswers(server: Server): void {
+  // Node gives the lesser of the two to the headers and the greater to the whole request: by default that is a minute.
+  server.headersTimeout = server.requestTimeout;
+  // A client that has closed its side only still waits for its answer; Node's types do not know this property.
+  (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
   server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
-    const failure = new Failure('expectation_failed');
-    const body = JSON.stringify(failure.body());
-    const headers = {
-      ...failureHeaders(failure, randomUUID()),
-      connection: 'close',
-      'content-length': Buffer.byteLength(body),
-    };
-    response.writeHead(failure.status, headers).end(body);
+    answerFailure(response, new Failure('expectation_failed'));
   });
   // Node would send 100 before any hook has looked at the key; content.ts sends it when the body is wanted.
   server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
@@ -52,6 +83,8 @@ export function installSocketAnswers(server: Server): void {
   });
   // An empty Allow says that the resource has no methods (RFC 9110, section 10.2.1): this server is no proxy.
   server.on('connect', (_request: IncomingMessage, socket: Duplex) => {
-    writeFailure(socket, new Failure('method_not_allowed', undefined, { headers: { allow: '' } }));
+    // Node has taken its own listener away, and an error that nobody hears ends the process.
+    socket.on('error', () => socket.destroy());
+    refuseInTurn(socket, new Failure('method_not_allowed', undefined, { headers: { allow: '' } }));
   });
 }

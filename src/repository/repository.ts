@@ -19,6 +19,8 @@ export class OpenError extends Error {
 export interface OpenOptions {
   /** The clock, for creation dates and the age of idempotency keys. */
   now: () => Date;
+  /** Called once, when the store can no longer promise that a write is on disk: the process must end. By default it is thrown. */
+  onFatal?: ((error: Error) => void) | undefined;
   /** Told the name of each migration as it is applied. */
   onMigration?: ((name: string) => void) | undefined;
 }

@@ -1,7 +1,7 @@
 /** Everything that changes the SQLite store: synchronous functions, each called inside the writer's open transaction. */
 import type { Account, ApiKey, KeyUse, Scope, Secret } from '../accounts.ts';
 import type { Message } from '../messages.ts';
-import { type Addition, type NewPet, type Pet, type Retry, retryWindowMs } from '../pets.ts';
+import type { Addition, NewPet, Pet, Retry } from '../pets.ts';
 import type { Connection } from './sqlite-connection.ts';
 import {
   type AccountRow,
@@ -15,6 +15,13 @@ import {
 
 export type Commands = ReturnType<typeof prepareCommands>;
 export type CommandName = keyof Commands;
+
+interface NewAnimal {
+  pet: NewPet;
+  retry?: Retry | undefined;
+  at: number;
+  forgottenAt: number;
+}
 
 /** Prepares the commands on the writing connection. None of them throws but for the database's own failures. */
 export function prepareCommands(connection: Connection) {
@@ -62,17 +69,17 @@ export function prepareCommands(connection: Connection) {
   }
 
   return {
-    addPet({ pet, retry, at }: { pet: NewPet; retry?: Retry | undefined; at: number }): Addition {
+    /** `forgottenAt`: a key that was first used then, or before, counts as new. */
+    addPet({ pet, retry, at, forgottenAt }: NewAnimal): Addition {
       if (retry) {
-        const known = findRetry.get(retry.accountId, retry.key, at - retryWindowMs);
+        const known = findRetry.get(retry.accountId, retry.key, forgottenAt);
         // No operation changes an animal, so the row itself still tells what the first call's body was.
-        const same =
-          known && known.name === pet.name && known.categoryId === pet.categoryId && known.status === pet.status;
+        const same = known?.name === pet.name && known.categoryId === pet.categoryId && known.status === pet.status;
         if (known) return same ? { outcome: 'replayed', pet: known } : { outcome: 'reused' };
       }
       const { id } = insertPet.get(pet.name, pet.categoryId, pet.status) as { id: bigint };
       if (retry) {
-        forgetRetries.run(at - retryWindowMs);
+        forgetRetries.run(forgottenAt);
         upsertRetry.run(retry.accountId, retry.key, id, at);
       }
       return { outcome: 'added', pet: { id, name: pet.name, categoryId: pet.categoryId, status: pet.status } };

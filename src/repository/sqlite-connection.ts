@@ -2,46 +2,52 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { Failure } from '../errors.ts';
 import { latestVersion, migrate } from './migrations.ts';
 import { OpenError, type OpenOptions } from './repository.ts';
 
 /** "ANML" in ASCII, in every file of ours (https://sqlite.org/pragma.html#pragma_application_id). */
 const applicationId = 0x414e4d4c;
 
-/** How long a statement waits for another process's lock before SQLITE_BUSY. */
-const busyTimeoutMs = 5000;
+/** How long a write waits for another process's before SQLITE_BUSY. */
+const writeTimeoutMs = 5000;
+
+/** In WAL mode readers wait for nobody but a recovery; the whole server would wait with them. */
+const readTimeoutMs = 250;
 
 export type Connection = Database.Database;
 
 /**
- * Opens, and where needed creates and migrates, the store in `file`. Returns the connection that writes.
+ * Makes `file` ready to be opened: creates the store where there is none, and brings it to this release's schema.
  * Throws OpenError, leaving the file's bytes as they are, where it is not ours to write.
  */
-export function openWriter(file: string, { now, onMigration }: OpenOptions): Connection {
+export function prepareStore(file: string, { now, onMigration }: OpenOptions): void {
   try {
     fs.mkdirSync(path.dirname(file), { recursive: true });
     if (fs.existsSync(file)) inspect(file);
-    const connection = new Database(file, { timeout: busyTimeoutMs });
+    const connection = openConnection(file);
     try {
-      setUp(connection);
-      // better-sqlite3 is compiled to fall back to NORMAL in WAL mode unless told otherwise on each connection.
-      connection.pragma('journal_mode = WAL');
-      connection.pragma('synchronous = FULL');
       migrate(connection, applicationId, now(), onMigration);
-      return connection;
-    } catch (error) {
+    } finally {
       connection.close();
-      throw error;
     }
   } catch (error) {
     throw openError(file, error);
   }
 }
 
+/** Opens a connection that writes. */
+export function openConnection(file: string): Connection {
+  const connection = new Database(file, { timeout: writeTimeoutMs });
+  setUp(connection);
+  // better-sqlite3 is compiled to fall back to NORMAL in WAL mode unless told otherwise on each connection.
+  connection.pragma('journal_mode = WAL');
+  connection.pragma('synchronous = FULL');
+  return connection;
+}
+
 /** Opens a connection to an existing store that can only read. */
 export function openReader(file: string): Connection {
-  const connection = new Database(file, { timeout: busyTimeoutMs, readonly: true, fileMustExist: true });
+  const connection = new Database(file, { timeout: readTimeoutMs, readonly: true, fileMustExist: true });
   setUp(connection);
   return connection;
 }
@@ -72,18 +78,10 @@ function inspect(file: string): void {
   }
 }
 
-function openError(file: string, error: unknown): OpenError {
+/** What an operator is told of `file`; OpenErrors as they are. */
+export function openError(file: string, error: unknown): OpenError {
   if (error instanceof OpenError) return error;
   const { code, message } = error as { code?: string; message: string };
   if (code === 'SQLITE_NOTADB') return new OpenError(`${file} is not an SQLite database.`, { cause: error });
   return new OpenError(`${file} cannot be opened: ${message}.`, { cause: error });
-}
-
-// Primary result codes (https://sqlite.org/rescode.html) that tell of the disk, the file or another process, not of a bug of ours.
-const unavailable = /^SQLITE_(BUSY|LOCKED|NOMEM|READONLY|IOERR|CORRUPT|FULL|CANTOPEN|PROTOCOL|NOTADB)(_|$)/;
-
-/** What a driver's error means to a client: `service_unavailable` where it may pass, otherwise the error itself. */
-export function translate(error: unknown): unknown {
-  if (!unavailable.test(String((error as { code?: unknown }).code))) return error;
-  return new Failure('service_unavailable', undefined, { headers: { 'retry-after': '1' }, cause: error });
 }

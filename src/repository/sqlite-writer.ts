@@ -1,47 +1,88 @@
-/** Group commit: all writes that arrive in one turn of the event loop share one transaction and one fsync. */
-
+/** The main thread's end of the writer: collects a turn's writes, bounds what waits, and hands back what became of each. */
+import { Worker } from 'node:worker_threads';
+import type { Failure } from '../errors.ts';
 import type { CommandName, Commands } from './sqlite-commands.ts';
-import { translate } from './sqlite-connection.ts';
+import { translate, unavailable } from './sqlite-errors.ts';
+import type { Reply, Request, Write } from './sqlite-writer-thread.ts';
 
 type Input<Name extends CommandName> = Parameters<Commands[Name]>[0];
 type Output<Name extends CommandName> = ReturnType<Commands[Name]>;
 
-interface Pending {
-  name: CommandName;
-  input: never;
+interface Waiting {
   resolve: (output: never) => void;
   reject: (error: unknown) => void;
 }
 
 export interface Writer {
-  /** Resolves after the commit, and so the fsync, that holds the write; rejects where nothing was written or nobody knows. */
+  /** Resolves after the commit, and so the fsync, that holds the write. A rejected write may still be on disk where its fsync failed. */
   write<Name extends CommandName>(name: Name, input: Input<Name>): Promise<Output<Name>>;
-  /** Commits what is pending. */
-  flush(): void;
+  /** Resolves when all that was accepted is committed and the thread is gone. */
+  close(): Promise<void>;
 }
 
-/** `transact` runs a function in one transaction, as better-sqlite3's `transaction` does. */
-export function createWriter(commands: Commands, transact: (run: () => unknown[]) => unknown[]): Writer {
-  let pending: Pending[] = [];
+/** Beyond so many unanswered writes, memory and waiting would grow without end: they are refused with 503. */
+const maxWaiting = 10_000;
 
-  function flush(): void {
-    const batch = pending;
-    pending = [];
-    if (batch.length === 0) return;
-    try {
-      const outputs = transact(() => batch.map(({ name, input }) => commands[name](input)));
-      for (const [index, { resolve }] of batch.entries()) resolve(outputs[index] as never);
-    } catch (error) {
-      const failure = translate(error);
-      for (const { reject } of batch) reject(failure);
-    }
+/**
+ * After a failed fsync nobody knows what of the file is on disk, and a second fsync would not tell (https://sqlite.org/rescode.html,
+ * SQLITE_IOERR_FSYNC; PostgreSQL's fsync errata of 2018): this process must not acknowledge anything more.
+ */
+const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;
+
+/** Starts the writer's thread on the store in `file`. `onFatal` is called once, when it can write no more. */
+export function startWriter(file: string, onFatal: (error: Error) => void): Writer {
+  const thread = new Worker(new URL('./sqlite-writer-thread.ts', import.meta.url), { workerData: file });
+  const waiting: Waiting[] = [];
+  let turn: Write[] = [];
+  let broken: Failure | undefined;
+  let closing = false;
+
+  function send(): void {
+    if (turn.length === 0) return;
+    thread.postMessage(turn satisfies Request);
+    turn = [];
   }
+
+  function fail(cause: Error): void {
+    if (broken) return;
+    broken = unavailable(cause);
+    for (const { reject } of waiting.splice(0)) reject(broken);
+    onFatal(cause);
+  }
+
+  thread.on('message', (reply: Reply) => {
+    const answered = waiting.splice(0, reply.count);
+    if ('outputs' in reply) {
+      for (const [index, { resolve }] of answered.entries()) resolve(reply.outputs[index] as never);
+      return;
+    }
+    const cause = Object.assign(new Error(reply.error.message), reply.error);
+    const failure = translate(cause);
+    for (const { reject } of answered) reject(failure);
+    if (fatal.test(String(reply.error.code))) fail(cause);
+  });
+  thread.on('error', fail);
+  const ended = new Promise<void>((resolve) => {
+    thread.on('exit', () => {
+      if (!closing) fail(new Error('the writing thread ended'));
+      resolve();
+    });
+  });
 
   return {
     write(name, input) {
-      if (pending.length === 0) setImmediate(flush);
-      return new Promise((resolve, reject) => pending.push({ name, input: input as never, resolve, reject }));
+      if (broken) return Promise.reject(broken);
+      if (closing) return Promise.reject(unavailable(new Error('the store is closed')));
+      if (waiting.length >= maxWaiting) return Promise.reject(unavailable(new Error('too many writes are waiting')));
+      if (turn.length === 0) setImmediate(send);
+      turn.push([name, input as never]);
+      return new Promise((resolve, reject) => waiting.push({ resolve, reject }));
     },
-    flush,
+    async close() {
+      closing = true;
+      send();
+      thread.postMessage(null satisfies Request);
+      await ended;
+    },
   };
 }

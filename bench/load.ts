@@ -1,0 +1,146 @@
+/** The workloads, and one round of load: 32 kept-alive connections for some seconds, by wrk or by autocannon. */
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { limits, newPet, onCore } from './servers.ts';
+
+export interface Workload {
+  name: string;
+  title: string;
+  /** The share of the yardstick's requests per second to reach. */
+  goal: number;
+  /** Each request's path is one of these, drawn anew, … */
+  starts: string[];
+  /** … followed by one of these. */
+  ends: string[];
+  method?: 'POST';
+  withoutKey?: boolean;
+}
+
+export interface Round {
+  requestsPerSecond: number;
+  /** Answers of another status than the workload's, and connections that broke. */
+  failures: number;
+}
+
+const connections = 32;
+const statuses = ['', '&status=available', '&status=pending', '&status=sold'];
+
+/** At most `most` numbers, evenly from 1 to `last`. */
+function spread(last: number, most: number): number[] {
+  const count = Math.min(last, most);
+  return Array.from({ length: count }, (_, index) => 1 + Math.floor((index * last) / count));
+}
+
+export function workloads(rows: number): Workload[] {
+  // A cursor is opaque to clients; this one knows its form, so as not to walk ten million animals first.
+  const cursors = spread(rows - 150, 50_000).map((id) => Buffer.from(`after:${id}`).toString('base64url'));
+  const filters = limits.flatMap((limit) => statuses.map((status) => `/v1/pets?limit=${limit}${status}&cursor=`));
+  return [
+    { name: 'list', title: 'list, the same page of 20', goal: 0.85, starts: ['/v1/pets'], ends: [''] },
+    { name: 'random', title: 'list, random limit, status, cursor', goal: 0.36, starts: filters, ends: cursors },
+    {
+      name: 'get',
+      title: 'get one animal, random id',
+      goal: 0.75,
+      starts: ['/v1/pets/'],
+      ends: spread(rows, 50_000).map(String),
+    },
+    {
+      name: 'create',
+      title: 'create, each 201 after its fsync',
+      goal: 0.5,
+      starts: ['/v1/pets'],
+      ends: [''],
+      method: 'POST',
+    },
+    { name: 'none', title: 'no key: 401', goal: 1, starts: ['/v1/pets'], ends: [''], withoutKey: true },
+  ];
+}
+
+export type Tool = 'wrk' | 'autocannon';
+
+/** wrk costs the load's core least, and so measures the server rather than itself. */
+export function chooseTool(): Tool {
+  return spawnSync('wrk', ['-v']).error ? 'autocannon' : 'wrk';
+}
+
+function headersOf({ withoutKey, method }: Workload, key: string): Record<string, string> {
+  return {
+    ...(!withoutKey && { authorization: `Bearer ${key}` }),
+    ...(method && { 'content-type': 'application/json' }),
+  };
+}
+
+async function output(command: string[]): Promise<string> {
+  const [program, args] = onCore(1, command);
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  let text = '';
+  child.stdout.on('data', (chunk) => {
+    text += chunk;
+  });
+  const [code] = await once(child, 'close');
+  if (code !== 0) throw new Error(`${command[0]} ended with ${code}`);
+  return text;
+}
+
+const luaList = (values: string[]) => `{${values.map((value) => JSON.stringify(value)).join(',')}}`;
+
+async function runWrk(url: string, workload: Workload, key: string, seconds: number, folder: string): Promise<Round> {
+  const script = path.join(folder, `${workload.name}.lua`);
+  const headers = Object.entries(headersOf(workload, key)).map(
+    ([name, value]) => `[${JSON.stringify(name)}]=${JSON.stringify(value)}`,
+  );
+  const body = workload.method ? `, [==[${newPet}]==]` : '';
+  writeFileSync(
+    script,
+    `local starts, ends, headers = ${luaList(workload.starts)}, ${luaList(workload.ends)}, {${headers.join(',')}}
+math.randomseed(os.time())
+local expected = ${workload.method ? 201 : workload.withoutKey ? 401 : 200}
+${
+  workload.starts.length * workload.ends.length === 1
+    ? `local fixed
+function request() fixed = fixed or wrk.format(${JSON.stringify(workload.method ?? 'GET')}, starts[1] .. ends[1], headers${body}); return fixed end`
+    : `function request() return wrk.format("GET", starts[math.random(#starts)] .. ends[math.random(#ends)], headers) end`
+}
+`,
+  );
+  const text = await output(['wrk', '-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, url]);
+  const failures = /Non-2xx or 3xx responses: (\d+)/.exec(text)?.[1] ?? '0';
+  const broken = [...text.matchAll(/(?:connect|read|write|timeout) (\d+)/g)].reduce(
+    (sum, [, count]) => sum + Number(count),
+    0,
+  );
+  return {
+    requestsPerSecond: Number(/Requests\/sec:\s+([\d.]+)/.exec(text)?.[1]),
+    failures: broken + (workload.withoutKey ? 0 : Number(failures)),
+  };
+}
+
+async function runAutocannon(
+  url: string,
+  workload: Workload,
+  key: string,
+  seconds: number,
+  folder: string,
+): Promise<Round> {
+  const file = path.join(folder, `${workload.name}.json`);
+  writeFileSync(
+    file,
+    JSON.stringify({ url, seconds, connections, workload, headers: headersOf(workload, key), body: newPet }),
+  );
+  return JSON.parse(await output([process.execPath, path.join(import.meta.dirname, 'autocannon.ts'), file])) as Round;
+}
+
+/** Loads the server at `url` for `seconds`; `folder` takes the tool's files. */
+export function load(
+  tool: Tool,
+  url: string,
+  workload: Workload,
+  key: string,
+  seconds: number,
+  folder: string,
+): Promise<Round> {
+  return (tool === 'wrk' ? runWrk : runAutocannon)(url, workload, key, seconds, folder);
+}

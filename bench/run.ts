@@ -1,0 +1,106 @@
+/** npm run bench: the animal store against bare node:http or, with many animals, against itself with few; round by round. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpus, tmpdir } from 'node:os';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+import { chooseTool, load, type Tool, workloads } from './load.ts';
+import { chart, type Finding, ratio, table } from './report.ts';
+import { seed, startBare, startStore } from './servers.ts';
+
+const usage = `npm run bench -- [options]
+
+  --rows N      animals in the store (10000). Beyond 10000: the store with N against the store with 10000
+  --rounds N    rounds, each with every workload on both servers in turn (5)
+  --seconds N   seconds of load on each server for each workload in each round (3)
+  --only A,B    of list, random, get, create, none
+  --tool NAME   wrk or autocannon (wrk where it is installed)
+
+Prints a table, and writes it as JSON and as a chart to bench/results.
+`;
+
+const baseRows = 10_000;
+const ports = [4101, 4102] as const;
+
+const { values } = parseArgs({
+  options: {
+    rows: { type: 'string', default: String(baseRows) },
+    rounds: { type: 'string', default: '5' },
+    seconds: { type: 'string', default: '3' },
+    only: { type: 'string' },
+    tool: { type: 'string', default: chooseTool() },
+    help: { type: 'boolean', default: false },
+  },
+});
+if (values.help) {
+  process.stdout.write(usage);
+  process.exit(0);
+}
+
+const rows = Number(values.rows);
+const rounds = Number(values.rounds);
+const seconds = Number(values.seconds);
+const tool = values.tool as Tool;
+const growth = rows > baseRows;
+const only = values.only?.split(',') ?? (growth ? ['list', 'random', 'get'] : undefined);
+const progress = (text: string) => process.stderr.write(`${text}\n`);
+
+const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-bench-'));
+const storeFile = path.join(folder, 'store.db');
+progress(`filling a store with ${rows.toLocaleString('en')} animals …`);
+const key = await seed(storeFile, rows);
+const store = await startStore(storeFile, ports[1]);
+
+async function startOther(): Promise<{ name: string; server: typeof store; key: string }> {
+  if (!growth) return { name: 'node:http', server: await startBare(store, key, folder, ports[0]), key };
+  const smallFile = path.join(folder, 'small.db');
+  const smallKey = await seed(smallFile, baseRows);
+  return { name: `${baseRows} animals`, server: await startStore(smallFile, ports[0]), key: smallKey };
+}
+
+const other = await startOther();
+const names: [string, string] = [other.name, growth ? `${rows} animals` : 'animal store'];
+const chosen = workloads(rows).filter(({ name }) => only?.includes(name) ?? true);
+const small = workloads(baseRows);
+const findings: Finding[] = chosen.map(({ name, title, goal }) => {
+  return { name, title, goal: growth ? 0.9 : goal, bare: [], store: [], failures: 0 };
+});
+
+try {
+  for (let round = 1; round <= rounds; round++) {
+    for (const [index, workload] of chosen.entries()) {
+      const finding = findings[index] as Finding;
+      const onOther = growth ? (small.find(({ name }) => name === workload.name) ?? workload) : workload;
+      const first = await load(tool, other.server.url, onOther, other.key, seconds, folder);
+      const second = await load(tool, store.url, workload, key, seconds, folder);
+      finding.bare.push(first.requestsPerSecond);
+      finding.store.push(second.requestsPerSecond);
+      finding.failures += first.failures + second.failures;
+      const share = (second.requestsPerSecond / first.requestsPerSecond).toFixed(2);
+      progress(`round ${round} of ${rounds}  ${workload.title.padEnd(36)} ${share} ×`);
+    }
+  }
+  const facts = {
+    date: new Date().toISOString().slice(0, 10),
+    node: process.version,
+    processor: `${cpus().length} × ${cpus()[0]?.model}`,
+    tool,
+    rows,
+    rounds,
+    seconds,
+    startMs: Math.round(store.startMs),
+    memoryMiB: Math.round(store.memoryMiB()),
+  };
+  process.stdout.write(`\n${table(findings, names)}\n\n`);
+  process.stdout.write(`start to first answer ${facts.startMs} ms, memory after the load ${facts.memoryMiB} MiB\n`);
+  const results = path.join(import.meta.dirname, 'results');
+  mkdirSync(results, { recursive: true });
+  const file = path.join(results, growth ? `rows-${rows}` : 'latest');
+  const summary = findings.map((finding) => ({ ...finding, ratio: Math.round(ratio(finding) * 1000) / 1000 }));
+  writeFileSync(`${file}.json`, `${JSON.stringify({ ...facts, findings: summary }, null, 2)}\n`);
+  const title = `Requests per second, as a share of ${growth ? `those with ${baseRows} animals` : 'bare node:http'}`;
+  const caption = `${facts.date}, Node ${facts.node}, ${facts.processor}, ${tool}, median of ${rounds} rounds of ${seconds} s. The mark is the goal.`;
+  writeFileSync(`${file}.svg`, chart(findings, title, caption));
+} finally {
+  await Promise.all([store.stop(), other.server.stop()]);
+  rmSync(folder, { recursive: true, force: true });
+}

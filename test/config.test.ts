@@ -1,0 +1,138 @@
+import { readFileSync } from 'node:fs';
+import { parseEnv } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { type Config, ConfigError, readConfig, settings } from '../src/config.ts';
+
+const defaults: Config = {
+  DEPLOYMENT: 'development',
+  HOST: '127.0.0.1',
+  PORT: 3000,
+  DATABASE_URL: 'sqlite:./data/animal-store.db',
+  LOG_LEVEL: 'info',
+  QUICKSTART_BASE_PATH: '/quickstart',
+  SUNSET_ENFORCE: 'true',
+};
+
+function complaint(env: NodeJS.ProcessEnv): string {
+  try {
+    readConfig(env);
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConfigError);
+    return (error as ConfigError).message;
+  }
+  throw new Error(`${JSON.stringify(env)} was accepted`);
+}
+
+describe('readConfig', () => {
+  test('an empty environment gives every default, and BASE_URL none', () => {
+    expect(readConfig({})).toEqual(defaults);
+  });
+
+  test('an empty value counts as unset', () => {
+    expect(readConfig(Object.fromEntries(Object.keys(settings.properties).map((name) => [name, ''])))).toEqual(
+      defaults,
+    );
+  });
+
+  test('variables that are no settings of ours are left out', () => {
+    expect(readConfig({ PATH: '/usr/bin', port: '1' })).toEqual(defaults);
+  });
+
+  test('the environment that is read stays as it is', () => {
+    const env = Object.freeze({ PORT: '8080', HOST: '', PATH: '/usr/bin' });
+    readConfig(env);
+    expect(env).toEqual({ PORT: '8080', HOST: '', PATH: '/usr/bin' });
+  });
+
+  test.for<[name: keyof Config, value: string]>([
+    ['DEPLOYMENT', 'production'],
+    ['HOST', '::'],
+    ['BASE_URL', 'https://api.example.com/v1'],
+    ['BASE_URL', 'http://[::1]:8080/animals/store/v1'],
+    ['DATABASE_URL', 'sqlite:/var/lib/animal store/a.db'],
+    ['LOG_LEVEL', 'silent'],
+    ['QUICKSTART_BASE_PATH', 'off'],
+    ['QUICKSTART_BASE_PATH', '/examples/quick-start'],
+    ['QUICKSTART_BASE_PATH', '/v11'],
+    ['SUNSET_ENFORCE', 'false'],
+  ])('%s may be %s', ([name, value]) => {
+    expect(readConfig({ [name]: value })).toEqual({ ...defaults, [name]: value });
+  });
+
+  test.for([0, 1, 65535])('PORT may be %d', (port) => {
+    expect(readConfig({ PORT: String(port) }).PORT).toBe(port);
+  });
+
+  const deployments = 'DEPLOYMENT must be one of development, staging, production.';
+  const port = 'PORT must be a whole number from 0 to 65535.';
+  const baseUrl = 'BASE_URL must be an http or https address that ends in /v1, without a query.';
+  const databaseUrl = 'DATABASE_URL must be sqlite: and the path of a file.';
+  const levels = 'LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent.';
+  const quickstart = 'QUICKSTART_BASE_PATH must be off, or a path such as /quickstart that is not below /v1.';
+  const enforce = 'SUNSET_ENFORCE must be one of true, false.';
+
+  test.for([
+    [deployments, 'DEPLOYMENT', ['prod', 'Production', ' production']],
+    [port, 'PORT', ['x', '-1', '65536', '3000.5', 'true', ' ', '0x10', '1e3', '+5', '080', 'Infinity', '1e400']],
+    [
+      baseUrl,
+      'BASE_URL',
+      [
+        '/v1',
+        'example.com/v1',
+        'ftp://example.com/v1',
+        'https://example.com',
+        'https://example.com/v1/',
+        'https://example.com/v2',
+        'https:///v1',
+        'https://example.com//v1',
+        'https://example.com/v1?a=/v1',
+        'https://example.com/#/v1',
+        'https://user@example.com/v1',
+        'https://example.com/a b/v1',
+        'https://example.com/>; rel="next"/v1',
+        'https://exámple.com/v1',
+        'https://example.com\r\nX: /v1',
+      ],
+    ],
+    [databaseUrl, 'DATABASE_URL', ['sqlite:', 'sqlite: ', 'sqlite::memory:', './a.db', 'postgres://example.com/a']],
+    [levels, 'LOG_LEVEL', ['loud', 'INFO', '30']],
+    [quickstart, 'QUICKSTART_BASE_PATH', ['on', '/', '/a/', 'a', '/v1', '/v1/quickstart', '/:a', '/*', '/a?b']],
+    [enforce, 'SUNSET_ENFORCE', ['yes', '1', 'TRUE']],
+  ] as const)('%s', ([sentence, name, values]) => {
+    for (const value of values) expect(complaint({ [name]: value }), value).toBe(sentence);
+  });
+
+  test('all problems are told at once, a line each', () => {
+    const env = {
+      DEPLOYMENT: 'x',
+      PORT: 'x',
+      BASE_URL: 'x',
+      DATABASE_URL: 'x',
+      LOG_LEVEL: 'x',
+      QUICKSTART_BASE_PATH: 'x',
+      SUNSET_ENFORCE: 'x',
+    };
+    expect(complaint(env).split('\n')).toEqual([deployments, port, baseUrl, databaseUrl, levels, quickstart, enforce]);
+  });
+});
+
+describe('.env.example', () => {
+  const example = readFileSync(new URL('../.env.example', import.meta.url), 'utf8');
+
+  /** Lines of at most 100 characters that start with "# ". */
+  const comment = (text: string) => text.replaceAll(/(.{1,98})(?: |$)/g, '# $1\n');
+
+  test('holds every setting once, commented out, under its description, and nothing else', () => {
+    const entries = Object.entries(settings.properties).map(([name, setting]) => {
+      const { description = '', enum: values, default: value = '' } = setting;
+      const choice = values ? comment(`One of ${values.join(', ')}.`) : '';
+      return `${comment(description)}${choice}# ${name}=${value}\n`;
+    });
+    expect(example).toBe(entries.join('\n'));
+  });
+
+  test('changes nothing where every setting in it is taken as it stands', () => {
+    expect(readConfig(parseEnv(example.replaceAll(/^# (?=[A-Z_]+=)/gm, '')))).toEqual(defaults);
+  });
+});

@@ -1,0 +1,363 @@
+/** The life of the server process: its start, what it says and refuses, and its end. */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import { request } from 'undici';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { openRepository } from '../src/repository/open.ts';
+import { temporaryFolder } from './support/app.ts';
+import { launch, launchServer, projectFolder, type Server, startServer } from './support/process.ts';
+
+const tabby = { name: 'Tabby', categoryId: 1 };
+const isInstalled = (tool: string) => spawnSync(tool, ['--version']).error === undefined;
+
+async function openSocket(port: number): Promise<Socket> {
+  const socket = connect(port, '127.0.0.1');
+  onTestFinished(() => void socket.destroy());
+  socket.on('error', () => {});
+  await once(socket, 'connect');
+  return socket;
+}
+
+describe('the first start', () => {
+  const hosts = [undefined, '0.0.0.0'];
+  if (Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === '::1')))
+    hosts.push('::1', '::');
+
+  test.for(hosts)(
+    'makes a store and prints a key with a curl line that works as printed, HOST %s',
+    async (HOST, { skip }) => {
+      if (!isInstalled('curl')) skip('curl is not installed');
+      const server = await startServer({ env: { HOST } });
+      const key = await server.firstKey();
+      const line = /^ {2}(curl .+)$/m.exec((await server.seen('stderr', /curl .+\n/)).input)?.[1] as string;
+      expect(line).toContain(key);
+      expect(execFileSync('sh', ['-c', line], { encoding: 'utf8', stdio: 'pipe' })).toBe('[]');
+      expect(existsSync(path.join(server.folder, 'data/animal-store.db'))).toBe(true);
+      expect(server.stdout()).toContain('migration 0001_initial.sql applied');
+      await server.end('SIGTERM');
+      expect(server.stderr().match(/ast_\w+/g)).toEqual([key, key]);
+    },
+  );
+
+  test('the next start prints no key, and the first one still opens', async () => {
+    const first = await startServer();
+    const key = await first.firstKey();
+    await first.end('SIGTERM');
+    const second = await startServer({ folder: first.folder });
+    expect(await second.call(key, 'GET', '/v1/pets')).toMatchObject({ status: 200 });
+    expect(await second.end('SIGTERM')).toMatchObject({ stderr: '', stdout: expect.not.stringContaining('migration') });
+  });
+
+  test('production prints no key', async () => {
+    const server = await startServer({ env: { DEPLOYMENT: 'production' } });
+    expect(await server.call(null, 'GET', '/v1/pets')).toMatchObject({ status: 401 });
+    expect(await server.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  test('two processes at once on no store: both serve, and one key is printed', async () => {
+    const folder = temporaryFolder();
+    const [one, other] = await Promise.all([startServer({ folder }), startServer({ folder })]);
+    const key = await Promise.any([one.firstKey(), other.firstKey()]);
+    const add = (server: Server) => server.call(key, 'POST', '/v1/pets', tabby);
+    const answers = await Promise.all(Array.from({ length: 40 }, (_, index) => add(index % 2 ? one : other)));
+    const ids = answers.map(({ status, json }) => (status === 201 ? json.id : status)).sort((a, b) => a - b);
+    expect(ids).toEqual(Array.from({ length: 40 }, (_, index) => index + 1));
+    for (const server of [one, other])
+      expect((await server.call(key, 'GET', '/v1/pets?limit=100')).json).toHaveLength(40);
+    const ends = await Promise.all([one.end('SIGTERM'), other.end('SIGTERM')]);
+    expect(ends.map(({ code }) => code)).toEqual([0, 0]);
+    expect(new Set(ends.flatMap(({ stderr }) => stderr.match(/ast_\w+/g) ?? []))).toEqual(new Set([key]));
+  });
+});
+
+describe('the log', () => {
+  test('is one JSON object a line on stdout, without any key', async () => {
+    const server = await startServer();
+    const key = await server.firstKey();
+    await server.call(key, 'POST', '/v1/pets', tabby);
+    await server.seen('stdout', /"msg":"request"/);
+    const { stdout } = await server.end('SIGTERM');
+    const lines = stdout.trimEnd().split('\n');
+    expect(lines.map((line) => JSON.parse(line).msg)).toEqual([
+      'migration 0001_initial.sql applied',
+      expect.stringContaining('Server listening at'),
+      'request',
+      'stopping',
+      'stopped',
+    ]);
+    expect(stdout).not.toContain(key);
+  });
+
+  test('is for people on a terminal', async ({ skip }) => {
+    if (!isInstalled('script')) skip('script, of util-linux, is not installed: no terminal to be had');
+    const command = `'${process.execPath}' '${projectFolder}src/main.ts'`;
+    const terminal = launch('script', ['-qec', command, '/dev/null'], { env: { PORT: '0' } });
+    const [line] = await terminal.seen('stdout', /^.*Server listening at.*$/m);
+    expect(line).toMatch(/^\[\d\d:\d\d:\d\d] \S*INFO\S*: \S*Server listening at http:/);
+    expect(terminal.stdout()).not.toContain('{"level"');
+  });
+});
+
+describe('settings', () => {
+  test('.env is read, and the environment wins over it', async () => {
+    const folder = temporaryFolder();
+    writeFileSync(
+      path.join(folder, '.env'),
+      'DATABASE_URL=sqlite:./from-file.db\nDEPLOYMENT=production\nPORT=0\nQUICKSTART_BASE_PATH=/from-file\n',
+    );
+    const server = await startServer({ folder, env: { PORT: undefined, QUICKSTART_BASE_PATH: '/from-environment' } });
+    expect(existsSync(path.join(folder, 'from-file.db'))).toBe(true);
+    expect(await server.call(null, 'POST', '/from-environment/messages', {})).toMatchObject({ status: 401 });
+    expect(await server.call(null, 'POST', '/from-file/messages', {})).toMatchObject({ status: 404 });
+    expect(await server.end('SIGTERM')).toMatchObject({ stderr: '' });
+  });
+
+  test('BASE_URL, never Host, begins Link and Location', async () => {
+    const server = await startServer({ env: { BASE_URL: 'https://api.example.com/store/v1' } });
+    const headers = { authorization: `Bearer ${await server.firstKey()}`, host: 'evil.example.com' };
+    const page = await request(`${server.url}/v1/pets`, { headers });
+    expect(page.headers.link).toBe('<https://api.example.com/store/v1/pets?limit=20>; rel="first"');
+    const added = await request(`${server.url}/v1/pets`, {
+      method: 'POST',
+      headers: { ...headers, 'content-type': 'application/json' },
+      body: JSON.stringify(tabby),
+    });
+    expect(added).toMatchObject({
+      statusCode: 201,
+      headers: { location: 'https://api.example.com/store/v1/pets/1' },
+    });
+  });
+
+  test('QUICKSTART_BASE_PATH=off serves no messages', async () => {
+    const server = await startServer({ env: { QUICKSTART_BASE_PATH: 'off' } });
+    const answer = await server.call(await server.firstKey(), 'POST', '/quickstart/messages', { message: 'Hello' });
+    expect(answer).toMatchObject({ status: 404, json: { code: 'route_not_found' } });
+  });
+
+  /** Runs a server whose clock starts at the given time. */
+  const clockAt = (time: string) => {
+    const script = `
+      const Real = Date, shift = Real.parse('${time}') - Real.now();
+      globalThis.Date = class extends Real {
+        constructor(...given) { super(...(given.length > 0 ? given : [Real.now() + shift])); }
+        static now() { return Real.now() + shift; }
+      };`;
+    return { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(script)}` };
+  };
+
+  test.for([
+    ['true', 410],
+    ['false', 404],
+  ] as const)('SUNSET_ENFORCE=%s: getPet answers %d after its removal date', async ([SUNSET_ENFORCE, status]) => {
+    const server = await startServer({ env: { SUNSET_ENFORCE, ...clockAt('2030-12-05T00:00:00Z') } });
+    expect(await server.call(await server.firstKey(), 'GET', '/v1/pets/1')).toMatchObject({ status });
+  });
+
+  test('in the last 90 days the start warns that getPet will be removed', async () => {
+    const server = await startServer({ env: clockAt('2030-11-30T00:00:00Z') });
+    expect(server.stdout()).toMatch(/"level":40,.*"msg":"GET \/pets\/\{petId\} is removed in 5 days, on 2030-12-05/);
+  });
+});
+
+describe('exit 1, with one sentence and no stack', () => {
+  const hashOf = (file: string) => createHash('sha256').update(readFileSync(file)).digest('hex');
+
+  const refusal = async (env: Record<string, string>, folder?: string) => {
+    const { code, stderr } = await launchServer({ env, ...(folder && { folder }) }).end();
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^(animal-store: [^\n]+\.\n)+$/);
+    return stderr.replaceAll('animal-store: ', '').trimEnd();
+  };
+
+  test('PORT in use names the setting', async () => {
+    const holder = createServer().listen(0, '127.0.0.1');
+    onTestFinished(() => void holder.close());
+    await once(holder, 'listening');
+    const { port } = holder.address() as AddressInfo;
+    expect(await refusal({ PORT: String(port) })).toBe(
+      `PORT ${port} on 127.0.0.1 is already in use: set PORT to a free one, or stop the process that holds it.`,
+    );
+  });
+
+  test("HOST that is not this machine's names the setting", async () => {
+    expect(await refusal({ HOST: '192.0.2.1' })).toMatch(/^HOST 192\.0\.2\.1 cannot be listened on: .+\.$/);
+  });
+
+  test('several bad settings are all named', async () => {
+    const sentences = await refusal({ PORT: 'http', LOG_LEVEL: 'loud', BASE_URL: 'https://example.com' });
+    expect(sentences.split('\n')).toEqual([
+      'PORT must be a whole number from 0 to 65535.',
+      'BASE_URL must be an http or https address that ends in /v1, without a query.',
+      'LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent.',
+    ]);
+  });
+
+  test('.env that cannot be read', async () => {
+    const folder = temporaryFolder();
+    mkdirSync(path.join(folder, '.env'));
+    expect(await refusal({}, folder)).toMatch(/^\.env cannot be read: .+[^.]\.$/);
+  });
+
+  test('a folder that cannot be made', async () => {
+    const folder = temporaryFolder();
+    writeFileSync(path.join(folder, 'file'), '');
+    expect(await refusal({ DATABASE_URL: 'sqlite:file/data/store.db' }, folder)).toMatch(
+      /^DATABASE_URL: file\/data\/store\.db cannot be opened: ENOTDIR.*\.$/,
+    );
+  });
+
+  test('a folder as database', async () => {
+    const folder = temporaryFolder();
+    mkdirSync(path.join(folder, 'store.db'));
+    expect(await refusal({ DATABASE_URL: 'sqlite:store.db' }, folder)).toBe('DATABASE_URL: store.db is not a file.');
+  });
+
+  test('a file that is no database, left as it is', async () => {
+    const folder = temporaryFolder();
+    const file = path.join(folder, 'store.db');
+    writeFileSync(file, 'Not a database. '.repeat(1000));
+    const before = hashOf(file);
+    expect(await refusal({ DATABASE_URL: 'sqlite:store.db' }, folder)).toBe(
+      'DATABASE_URL: store.db is not an SQLite database.',
+    );
+    expect(hashOf(file)).toBe(before);
+  });
+
+  test("another application's database, left as it is", async () => {
+    const folder = temporaryFolder();
+    const file = path.join(folder, 'store.db');
+    new Database(file).exec('CREATE TABLE pet (id INTEGER PRIMARY KEY)').close();
+    const before = hashOf(file);
+    expect(await refusal({ DATABASE_URL: 'sqlite:store.db' }, folder)).toBe(
+      'DATABASE_URL: store.db is a database of another application.',
+    );
+    expect(hashOf(file)).toBe(before);
+  });
+
+  test('a store of a newer release, left as it is', async () => {
+    const folder = temporaryFolder();
+    const file = path.join(folder, 'store.db');
+    await openRepository(`sqlite:${file}`, { now: () => new Date() }).close();
+    const database = new Database(file);
+    database.pragma('user_version = 99');
+    database.close();
+    const before = hashOf(file);
+    expect(await refusal({ DATABASE_URL: 'sqlite:store.db' }, folder)).toBe(
+      'DATABASE_URL: store.db has schema version 99; this release knows none above 1.',
+    );
+    expect(hashOf(file)).toBe(before);
+  });
+});
+
+describe('the end', () => {
+  test.for(['SIGTERM', 'SIGINT'] as const)(
+    '%s: exit 0 at once, though clients keep connections open',
+    async (signal) => {
+      const server = await startServer();
+      const silent = await openSocket(server.port);
+      const idle = await openSocket(server.port);
+      idle.write('GET /v1/pets HTTP/1.1\r\nHost: example.com\r\n\r\n');
+      expect(String((await once(idle, 'data'))[0])).toMatch(/^HTTP\/1\.1 401 /);
+      expect([silent.readyState, idle.readyState]).toEqual(['open', 'open']);
+      const start = performance.now();
+      expect(await server.end(signal)).toMatchObject({ code: 0 });
+      expect(performance.now() - start).toBeLessThan(2500);
+    },
+  );
+
+  /** A request whose body has not yet arrived. */
+  async function begin(server: Server): Promise<Socket> {
+    const socket = await openSocket(server.port);
+    socket.write(
+      `POST /v1/pets HTTP/1.1\r\nHost: example.com\r\nAuthorization: Bearer ${await server.firstKey()}\r\n` +
+        'Content-Type: application/json\r\nContent-Length: 31\r\nExpect: 100-continue\r\n\r\n',
+    );
+    expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 100 /);
+    return socket;
+  }
+
+  test('SIGTERM: a request under way is answered, then exit 0', async () => {
+    const server = await startServer();
+    const socket = await begin(server);
+    const end = server.end('SIGTERM');
+    await server.seen('stdout', /"stopping"/);
+    socket.write('{"name":"Tabby","categoryId":1}');
+    expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 201 /);
+    expect(await end).toMatchObject({ code: 0 });
+  });
+
+  test('a second signal ends at once, with exit 1', async () => {
+    const server = await startServer();
+    await begin(server);
+    const end = server.end('SIGTERM');
+    await server.seen('stdout', /"stopping"/);
+    server.end('SIGINT');
+    expect(await end).toMatchObject({ code: 1 });
+  });
+
+  test('kill -9: every animal whose addition was answered is there after a restart', async () => {
+    const server = await startServer();
+    const key = await server.firstKey();
+    const answered: string[] = [];
+    const client = async (name: string) => {
+      for (let count = 0; ; count++) {
+        const { json } = await server.call(key, 'POST', '/v1/pets', { ...tabby, name: `${name} ${count}` });
+        if (answered.push(`${json.id} ${json.name}`) === 90) server.end('SIGKILL');
+      }
+    };
+    await Promise.allSettled(['a', 'b', 'c', 'd'].map(client));
+    expect(await server.end()).toMatchObject({ code: null });
+
+    const again = await startServer({ folder: server.folder });
+    const { json } = await again.call(key, 'GET', '/v1/pets?limit=100');
+    const kept = json.map(({ id, name }: { id: number; name: string }) => `${id} ${name}`);
+    expect(answered.length).toBeGreaterThanOrEqual(90);
+    expect(kept).toEqual(expect.arrayContaining(answered));
+  });
+
+  test('what one process was told, the next one knows', async () => {
+    const first = await startServer();
+    const key = await first.firstKey();
+    const retry = { 'idempotency-key': 'once' };
+    const add = (server: Server, pet: object) => server.call(key, 'POST', '/v1/pets', pet, retry);
+    expect(await add(first, tabby)).toMatchObject({ status: 201, json: { id: 1 } });
+    expect((await first.call(key, 'POST', '/quickstart/messages', { message: 'Hello' })).status).toBe(202);
+    expect((await first.call(key, 'GET', '/v1/pets/1')).status).toBe(200);
+    await first.end('SIGTERM');
+
+    const second = await startServer({ folder: first.folder });
+    const replay = await add(second, tabby);
+    expect(replay).toMatchObject({ status: 201, json: { id: 1 } });
+    expect(replay.headers.get('idempotent-replayed')).toBe('true');
+    expect(await add(second, { ...tabby, name: 'Other' })).toMatchObject({ status: 422 });
+    await second.end('SIGTERM');
+
+    const database = new Database(path.join(first.folder, 'data/animal-store.db'), { readonly: true });
+    expect(database.prepare('SELECT message, status FROM message').all()).toEqual([
+      { message: 'Hello', status: 'queued' },
+    ]);
+    const uses = database.prepare('SELECT deprecated_calls, last_used_at FROM api_key').get();
+    expect(uses).toEqual({ deprecated_calls: 1, last_used_at: expect.any(Number) });
+    database.close();
+  });
+
+  test('an id is not given again, even where the highest animal was deleted by hand', async () => {
+    const server = await startServer();
+    const key = await server.firstKey();
+    for (const id of [1, 2])
+      expect(await server.call(key, 'POST', '/v1/pets', tabby)).toMatchObject({ status: 201, json: { id } });
+    await server.end('SIGTERM');
+    const database = new Database(path.join(server.folder, 'data/animal-store.db'));
+    database.exec('DELETE FROM pet WHERE id = 2');
+    database.close();
+
+    const again = await startServer({ folder: server.folder });
+    expect(await again.call(key, 'POST', '/v1/pets', tabby)).toMatchObject({ status: 201, json: { id: 3 } });
+  });
+});

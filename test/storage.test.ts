@@ -1,0 +1,491 @@
+import { createHash } from 'node:crypto';
+import fs from 'node:fs';
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { hashKey, newSecret, type Scope, scopes } from '../src/accounts.ts';
+import { Failure } from '../src/errors.ts';
+import { openRepository } from '../src/repository/open.ts';
+import { OpenError, type Repository } from '../src/repository/repository.ts';
+import { openConnection, openReader, prepareStore } from '../src/repository/sqlite-connection.ts';
+import { translate } from '../src/repository/sqlite-errors.ts';
+import { startApp, temporaryFolder } from './support/app.ts';
+
+const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+function openStore({ now = () => new Date() } = {}): { store: Repository; file: string } {
+  const file = path.join(temporaryFolder(), 'store.db');
+  const store = openRepository(`sqlite:${file}`, { now });
+  onTestFinished(() => store.close());
+  return { store, file };
+}
+
+/** A connection of another program to the same file. */
+function openOther(file: string): Database.Database {
+  const other = new Database(file);
+  onTestFinished(() => void other.close());
+  return other;
+}
+
+/** A store of one animal and one key, in whose file the first page of `table` has been overwritten. */
+async function openDamaged(table: 'pet' | 'message'): Promise<{ store: Repository; key: string }> {
+  const { store, file } = openStore();
+  const secret = newSecret(false);
+  await store.accounts.addAccount('owner');
+  await store.accounts.addKey({ account: 'owner', name: 'k', scopes: [...scopes], expiresAt: null, secret });
+  await store.pets.add(biscuit);
+  await store.close();
+
+  const other = new Database(file, { readonly: true });
+  const page = other.prepare('SELECT rootpage FROM sqlite_schema WHERE name = ?').pluck().get(table) as number;
+  const size = pragma(other, 'page_size');
+  other.close();
+  const bytes = fs.readFileSync(file);
+  fs.writeFileSync(file, bytes.fill(0xff, (page - 1) * size, page * size));
+
+  const damaged = openRepository(`sqlite:${file}`, { now: () => new Date() });
+  onTestFinished(() => damaged.close());
+  return { store: damaged, key: secret.key };
+}
+
+const pragma = (connection: Database.Database, name: string) => Number(connection.pragma(name, { simple: true }));
+
+describe('the file', () => {
+  test('is ours, of this version, and keeps its types and references', () => {
+    const { file } = openStore();
+    const other = openOther(file);
+    expect(other.pragma('application_id', { simple: true })).toBe(0x414e4d4c);
+    expect(other.pragma('user_version', { simple: true })).toBe(fs.readdirSync('migrations/sqlite').length);
+    expect(other.pragma('journal_mode', { simple: true })).toBe('wal');
+    expect(other.pragma('integrity_check', { simple: true })).toBe('ok');
+    const tables = (other.pragma('table_list') as { name: string; strict: number }[]).filter(
+      ({ name }) => !name.startsWith('sqlite_'),
+    );
+    expect(tables.map(({ name }) => name).sort()).toEqual([
+      ...['account', 'api_key', 'idempotency', 'message', 'migration', 'pet'],
+    ]);
+    expect(tables.filter(({ strict }) => strict !== 1)).toEqual([]);
+    const columns = other.pragma('index_info(pet_status_id)') as { name: string }[];
+    expect(columns.map(({ name }) => name)).toEqual(['status', 'id']);
+  });
+
+  test('is created with its folder, and is a single file once it is closed', async () => {
+    const file = path.join(temporaryFolder(), 'a', 'b', 'store.db');
+    const store = openRepository(`sqlite:${file}`, { now: () => new Date() });
+    await store.pets.add(biscuit);
+    await store.close();
+    expect(fs.readdirSync(path.dirname(file))).toEqual(['store.db']);
+  });
+
+  test('is written with synchronous=FULL, also after a write, when better-sqlite3 would fall back to NORMAL', () => {
+    const file = path.join(temporaryFolder(), 'store.db');
+    const now = () => new Date();
+    prepareStore(file, { now });
+    const connection = openConnection(file);
+    const settings = () =>
+      ['synchronous', 'foreign_keys', 'trusted_schema', 'busy_timeout'].map((name) => pragma(connection, name));
+    expect(settings()).toEqual([2, 1, 0, 5000]);
+    connection.exec(`INSERT INTO pet (name, category_id, status) VALUES ('x', 1, 'sold')`);
+    connection.transaction(() => connection.exec(`UPDATE pet SET status = 'pending'`)).immediate();
+    expect(settings()).toEqual([2, 1, 0, 5000]);
+    connection.close();
+  });
+
+  test('is read through a connection that cannot write', () => {
+    const { file } = openStore();
+    const reader = openReader(file);
+    expect(['foreign_keys', 'trusted_schema'].map((name) => pragma(reader, name))).toEqual([1, 0]);
+    expect(() => reader.exec('DELETE FROM pet')).toThrow('readonly');
+    reader.close();
+  });
+
+  test('holds no key, only its hash and its first characters', async () => {
+    const { store, file } = openStore();
+    const secret = newSecret(false);
+    await store.accounts.addAccount('a');
+    await store.accounts.addKey({ account: 'a', name: 'k', scopes: ['pets:read'], expiresAt: null, secret });
+    expect(openOther(file).prepare('SELECT hash, hint FROM api_key').get()).toEqual({
+      hash: hashKey(secret.key),
+      hint: secret.key.slice(0, 13),
+    });
+    for (const name of fs.readdirSync(path.dirname(file)))
+      expect(fs.readFileSync(path.join(path.dirname(file), name)).includes(secret.key.slice(0, 20))).toBe(false);
+  });
+});
+
+describe('reading', () => {
+  test('no list costs more in a larger store: each walks the rowid or the index, and nothing is sorted', () => {
+    const prepare = vi.spyOn(Database.prototype, 'prepare');
+    const { file } = openStore();
+    const lists = prepare.mock.calls.map(([sql]) => sql).filter((sql) => /FROM pet WHERE .* LIMIT/.test(sql));
+    const other = openOther(file);
+    const plans = lists.map((sql) => {
+      const parameters = Array(sql.split('?').length - 1).fill(1);
+      const steps = other.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...parameters) as { detail: string }[];
+      return steps.map(({ detail }) => detail);
+    });
+    expect(plans).toEqual([
+      ['SEARCH pet USING INTEGER PRIMARY KEY (rowid>?)'],
+      ['SEARCH pet USING INDEX pet_status_id (status=? AND id>?)'],
+    ]);
+  });
+
+  test('503 service_unavailable: a damaged table', async () => {
+    const { store } = await openDamaged('pet');
+    for (const answer of [store.pets.list({ limit: 20, after: 0n }), store.pets.find(1n)])
+      await expect(answer).rejects.toMatchObject({ code: 'service_unavailable', cause: { code: 'SQLITE_CORRUPT' } });
+  });
+});
+
+describe('writing', () => {
+  /** Commits in the write-ahead log so far: frames that end a transaction (https://sqlite.org/fileformat2.html#walformat). */
+  function commitsIn(file: string): number {
+    const log = fs.readFileSync(`${file}-wal`);
+    const frameSize = 24 + log.readUInt32BE(8);
+    const salt = log.subarray(16, 24);
+    let commits = 0;
+    for (let start = 32; start + frameSize <= log.length; start += frameSize) {
+      const ends = log.readUInt32BE(start + 4) !== 0;
+      if (ends && log.subarray(start + 8, start + 16).equals(salt)) commits += 1;
+    }
+    return commits;
+  }
+
+  test('all writes of one turn of the event loop share one commit', async () => {
+    const { store, file } = openStore();
+    await store.pets.add(biscuit);
+    const before = commitsIn(file);
+    await Promise.all(Array.from({ length: 200 }, () => store.pets.add(biscuit)));
+    expect(commitsIn(file)).toBe(before + 1);
+    for (let i = 0; i < 3; i++) await store.pets.add(biscuit);
+    expect(commitsIn(file)).toBe(before + 4);
+    expect(openOther(file).prepare('SELECT count(*) FROM pet').pluck().get()).toBe(204);
+  });
+
+  test('none is acknowledged before its commit, which other connections then see', async () => {
+    const { store, file } = openStore();
+    const count = openOther(file).prepare('SELECT count(*) FROM pet').pluck();
+    const seen: unknown[] = [];
+    const adding = Array.from({ length: 20 }, () => store.pets.add(biscuit).then(() => seen.push(count.get())));
+    expect(count.get()).toBe(0);
+    await Promise.resolve();
+    expect([count.get(), seen]).toEqual([0, []]);
+    await Promise.all(adding);
+    expect(seen).toEqual(Array(20).fill(20));
+  });
+
+  test('what was accepted is written before the store closes', async () => {
+    const { store, file } = openStore();
+    const adding = store.pets.add(biscuit);
+    await store.close();
+    expect(await adding).toMatchObject({ outcome: 'added', pet: { id: 1n } });
+    expect(openOther(file).prepare('SELECT id FROM pet').pluck().all()).toEqual([1]);
+  });
+
+  test('503 service_unavailable: a write after the close', async () => {
+    const { store } = openStore();
+    await store.close();
+    await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
+  });
+
+  test('an id is never given again, also when its row is gone', async () => {
+    const { store, file } = openStore();
+    for (let i = 0; i < 3; i++) await store.pets.add(biscuit);
+    openOther(file).exec('DELETE FROM pet');
+    expect(await store.pets.add(biscuit)).toMatchObject({ pet: { id: 4n } });
+    await store.close();
+    const reopened = openRepository(`sqlite:${file}`, { now: () => new Date() });
+    openOther(file).exec('DELETE FROM pet');
+    expect(await reopened.pets.add(biscuit)).toMatchObject({ pet: { id: 5n } });
+    await reopened.close();
+  });
+
+  test('503 service_unavailable: a write that fails, with its cause in the log; other reads and writes go on', async () => {
+    const { store, key } = await openDamaged('message');
+    const { add, call, log } = await startApp({ store });
+    const answer = await call('POST', '/quickstart/messages', { key, body: { message: 'Hello' } });
+    expect(answer.json).toEqual({
+      code: 'service_unavailable',
+      message: 'The service cannot answer right now; try again after the time in Retry-After.',
+      status: 503,
+    });
+    expect(answer.headers).toMatchObject({ 'retry-after': '1', 'content-type': 'application/json' });
+    const line = log()
+      .split('\n')
+      .find((text) => text.includes(`"reqId":"${answer.headers['x-request-id']}"`) && text.includes('"level":50'));
+    expect(line).toContain('SQLITE_CORRUPT');
+
+    expect((await call('POST', '/v1/pets', { key, body: { name: 'after', categoryId: 1 } })).status).toBe(201);
+    expect((await call('GET', '/v1/pets', { key })).json).toMatchObject([{ name: 'Biscuit' }, { name: 'after' }]);
+    expect((await add({ name: 'unknown key', categoryId: 1 })).status).toBe(401);
+  });
+
+  test('where one write of a turn fails, none of them is there and none is acknowledged', async () => {
+    const { store } = await openDamaged('message');
+    const message = {
+      id: 'msg_1',
+      accountId: 1,
+      message: 'Hello',
+      status: 'queued',
+      createdAt: '2027-01-01T00:00:00Z',
+    };
+    const writes = [store.pets.add(biscuit), store.messages.add(message), store.pets.add(biscuit)];
+    for (const outcome of await Promise.allSettled(writes))
+      expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'service_unavailable', status: 503 } });
+    expect((await store.pets.list({ limit: 100, after: 0n })).pets.map(({ id }) => id)).toEqual([1n]);
+    expect(await store.pets.add(biscuit)).toMatchObject({ pet: { id: 2n } });
+  });
+});
+
+describe('what an error means', () => {
+  test.each([
+    ...['SQLITE_BUSY', 'SQLITE_BUSY_SNAPSHOT', 'SQLITE_LOCKED', 'SQLITE_FULL', 'SQLITE_IOERR', 'SQLITE_IOERR_FSYNC'],
+    ...['SQLITE_CORRUPT', 'SQLITE_READONLY', 'SQLITE_CANTOPEN', 'SQLITE_NOMEM', 'SQLITE_NOTADB', 'SQLITE_PROTOCOL'],
+  ])('%s may pass: service_unavailable', (code) => {
+    const cause = Object.assign(new Error('x'), { code });
+    const failure = translate(cause) as Failure;
+    expect(failure).toBeInstanceOf(Failure);
+    expect(failure).toMatchObject({ code: 'service_unavailable', headers: { 'retry-after': '1' }, cause });
+  });
+
+  test.each(['SQLITE_ERROR', 'SQLITE_CONSTRAINT_UNIQUE', 'SQLITE_MISUSE', 'SQLITE_FULLER', 'ENOSPC', undefined])(
+    '%s is a bug of ours: itself',
+    (code) => {
+      const error = Object.assign(new Error('x'), { code });
+      expect(translate(error)).toBe(error);
+    },
+  );
+
+  test('500 internal_error: one fixed sentence, and the cause only in the log, under the request id', async () => {
+    const { file, call, add, log } = await startApp();
+    openOther(file).exec('ALTER TABLE pet RENAME TO canary_1f3a');
+    openOther(file).exec('CREATE VIEW pet AS SELECT * FROM canary_1f3a_missing');
+    for (const answer of [await call('GET', '/v1/pets'), await add({ name: 'x', categoryId: 1 })]) {
+      expect(answer.json).toEqual({
+        code: 'internal_error',
+        message: 'Something went wrong on our side; the X-Request-Id of this answer finds it in our log.',
+        status: 500,
+      });
+      expect(JSON.stringify(answer)).not.toMatch(/canary|sqlite/i);
+      const lines = log()
+        .split('\n')
+        .filter((line) => line.includes(`"reqId":"${answer.headers['x-request-id']}"`));
+      expect(lines.join()).toContain('SQLITE_ERROR');
+    }
+  });
+});
+
+describe('migrations', () => {
+  test('each is applied once, told and recorded', async () => {
+    const file = path.join(temporaryFolder(), 'store.db');
+    const time = new Date('2027-01-02T03:04:05.678Z');
+    const told: string[] = [];
+    const open = (now: Date) =>
+      openRepository(`sqlite:${file}`, { now: () => now, onMigration: (name) => void told.push(name) });
+    await open(time).close();
+    await open(new Date()).close();
+    const names = fs.readdirSync('migrations/sqlite').sort();
+    expect(told).toEqual(names);
+    const recorded = openOther(file).prepare('SELECT version, name, applied_at FROM migration ORDER BY version').all();
+    expect(recorded).toEqual(names.map((name, index) => ({ version: index + 1, name, applied_at: time.getTime() })));
+  });
+
+  test('a process that finds another at work leaves it to that one', async () => {
+    const file = path.join(temporaryFolder(), 'store.db');
+    const now = () => new Date();
+    const told: string[] = [];
+    const { transaction } = Database.prototype;
+    vi.spyOn(Database.prototype, 'transaction').mockImplementationOnce(function (this: Database.Database, step) {
+      const ours = transaction.call(this, step);
+      const immediate = () => {
+        prepareStore(file, { now, onMigration: (name) => void told.push(`first: ${name}`) });
+        return ours.immediate();
+      };
+      return { immediate } as never;
+    });
+    prepareStore(file, { now, onMigration: (name) => void told.push(`second: ${name}`) });
+    expect(told).toEqual(fs.readdirSync('migrations/sqlite').map((name) => `first: ${name}`));
+    expect(openOther(file).prepare('SELECT count(*) FROM migration').pluck().get()).toBe(told.length);
+  });
+
+  test('an empty file becomes a store', async () => {
+    const file = path.join(temporaryFolder(), 'store.db');
+    fs.writeFileSync(file, '');
+    await openRepository(`sqlite:${file}`, { now: () => new Date() }).close();
+    expect(openOther(file).pragma('application_id', { simple: true })).toBe(0x414e4d4c);
+  });
+
+  const sqlite = (file: string, sql: string) => {
+    const database = new Database(file);
+    database.exec(sql);
+    database.close();
+  };
+
+  test.each([
+    {
+      what: 'a newer schema',
+      make: (file: string) => {
+        prepareStore(file, { now: () => new Date() });
+        sqlite(file, 'PRAGMA user_version = 999');
+      },
+      sentence: 'has schema version 999; this release knows none above',
+    },
+    {
+      what: 'a database of another application',
+      make: (file: string) => sqlite(file, 'PRAGMA application_id = 1; CREATE TABLE a (b)'),
+      sentence: 'is a database of another application',
+    },
+    {
+      what: 'an empty database of another application',
+      make: (file: string) => sqlite(file, 'PRAGMA application_id = 1'),
+      sentence: 'is a database of another application',
+    },
+    {
+      what: 'a database that nobody signed',
+      make: (file: string) => sqlite(file, 'CREATE TABLE pet (id)'),
+      sentence: 'is a database of another application',
+    },
+    {
+      what: 'garbage',
+      make: (file: string) => fs.writeFileSync(file, 'not a database '.repeat(1000)),
+      sentence: 'is not an SQLite database',
+    },
+    {
+      what: 'a few letters',
+      make: (file: string) => fs.writeFileSync(file, 'hello'),
+      sentence: 'is not an SQLite database',
+    },
+    {
+      what: 'a file cut short',
+      make: (file: string) => {
+        prepareStore(file, { now: () => new Date() });
+        fs.truncateSync(file, 6000);
+      },
+      sentence: 'cannot be opened: database disk image is malformed',
+    },
+  ])('$what is refused in one sentence, its bytes unchanged', ({ make, sentence }) => {
+    const file = path.join(temporaryFolder(), 'store.db');
+    make(file);
+    const hash = () => createHash('sha256').update(fs.readFileSync(file)).digest('hex');
+    const before = hash();
+    const open = () => openRepository(`sqlite:${file}`, { now: () => new Date() });
+    expect(open).toThrow(OpenError);
+    expect(open).toThrow(`${file} ${sentence}`);
+    expect(hash()).toBe(before);
+  });
+
+  test('a folder is refused, also where a folder is missing and cannot be made', () => {
+    const folder = temporaryFolder();
+    const open = (file: string) => () => openRepository(`sqlite:${file}`, { now: () => new Date() });
+    expect(open(folder)).toThrow(new OpenError(`${folder} is not a file.`));
+    fs.writeFileSync(path.join(folder, 'a'), '');
+    expect(open(path.join(folder, 'a', 'store.db'))).toThrow(OpenError);
+    expect(fs.readdirSync(folder)).toEqual(['a']);
+  });
+});
+
+describe('accounts and keys', () => {
+  const dayMs = 24 * 60 * 60 * 1000;
+  const at = (days: number) => new Date(Date.UTC(2027, 0, 1) + days * dayMs);
+
+  async function openWithKey({ expiresAt = null }: { expiresAt?: Date | null } = {}) {
+    let time = at(0);
+    const { store, file } = openStore({ now: () => time });
+    await store.accounts.addAccount('owner');
+    const scopes: Scope[] = ['pets:read'];
+    const key = await store.accounts.addKey({
+      account: 'owner',
+      name: 'old',
+      scopes,
+      expiresAt,
+      secret: newSecret(false),
+    });
+    if (!key) throw new Error('no key was added');
+    const setTime = (value: Date) => {
+      time = value;
+    };
+    return { ...store.accounts, store, file, key, setTime };
+  }
+
+  test('a name is given once; keys go to accounts that exist', async () => {
+    const { addAccount, addKey, listAccounts, key } = await openWithKey();
+    expect(await addAccount('owner')).toBeUndefined();
+    expect(await addAccount('other')).toMatchObject({ name: 'other', createdAt: at(0) });
+    expect((await listAccounts()).map(({ name }) => name)).toEqual(['owner', 'other']);
+    const secret = newSecret(false);
+    expect(await addKey({ account: 'nobody', name: 'x', scopes: [], expiresAt: null, secret })).toBeUndefined();
+    expect(key).toMatchObject({ id: 1, account: 'owner', accountId: 1, name: 'old', scopes: ['pets:read'] });
+  });
+
+  test('keys are listed for all accounts or for one', async () => {
+    const { addAccount, addKey, listKeys } = await openWithKey();
+    await addAccount('other');
+    const secret = newSecret(false);
+    await addKey({ account: 'other', name: 'new', scopes: ['pets:write'], expiresAt: at(9), secret });
+    const names = async (account?: string) => (await listKeys(account)).map(({ name }) => name);
+    expect(await names()).toEqual(['old', 'new']);
+    expect(await names('other')).toEqual(['new']);
+    expect(await names('nobody')).toEqual([]);
+  });
+
+  test('removing an account removes its keys, but not its messages and animals', async () => {
+    const { store, file, removeAccount, listKeys, listAccounts } = await openWithKey();
+    const message = { id: 'msg_1', message: 'Hello', status: 'queued', createdAt: at(0).toISOString() };
+    await store.messages.add({ ...message, accountId: 1 });
+    await store.pets.add(biscuit, { accountId: 1, key: 'retry' });
+    expect(await removeAccount('owner')).toMatchObject({ id: 1, name: 'owner' });
+    expect(await removeAccount('owner')).toBeUndefined();
+    expect([await listAccounts(), await listKeys()]).toEqual([[], []]);
+    expect(openOther(file).prepare('SELECT * FROM message').all()).toEqual([
+      { id: 'msg_1', account_id: 1, message: 'Hello', status: 'queued', created_at: at(0).getTime() },
+    ]);
+    expect((await store.pets.list({ limit: 1, after: 0n })).pets).toHaveLength(1);
+    // Its id is not given again, or the next owner would find the other's retries.
+    expect(await store.accounts.addAccount('owner')).toMatchObject({ id: 2 });
+  });
+
+  test('a key revoked twice keeps its first date', async () => {
+    const { revokeKey, setTime } = await openWithKey();
+    setTime(at(1));
+    expect(await revokeKey(1)).toMatchObject({ revokedAt: at(1) });
+    setTime(at(2));
+    expect(await revokeKey(1)).toMatchObject({ revokedAt: at(1) });
+    expect(await revokeKey(99)).toBeUndefined();
+  });
+
+  test('rotation: a new key like the old one, which goes on for the overlap', async () => {
+    const { rotateKey, listKeys, findKey, setTime, key } = await openWithKey({ expiresAt: at(90) });
+    setTime(at(30));
+    const secret = newSecret(false);
+    const { account, accountId, name, scopes } = key;
+    const rotated = await rotateKey(key.id, at(31), secret);
+    expect(rotated).toMatchObject({ id: 2, account, accountId, name, scopes, createdAt: at(30), expiresAt: at(120) });
+    expect(rotated).toMatchObject({ revokedAt: null, lastUsedAt: null, deprecatedCalls: 0, hint: secret.hint });
+    expect((await listKeys())[0]).toEqual({ ...key, expiresAt: at(31) });
+    expect((await findKey(secret.hash))?.id).toBe(2);
+  });
+
+  test('rotation: a key without end is followed by one without end', async () => {
+    const { rotateKey, listKeys } = await openWithKey();
+    expect(await rotateKey(1, at(1), newSecret(false))).toMatchObject({ expiresAt: null });
+    expect((await listKeys())[0]?.expiresAt).toEqual(at(1));
+  });
+
+  test('rotation never makes the old key live longer', async () => {
+    const { rotateKey, listKeys } = await openWithKey({ expiresAt: at(1) });
+    await rotateKey(1, at(5), newSecret(false));
+    expect((await listKeys())[0]?.expiresAt).toEqual(at(1));
+  });
+
+  test('rotation: none of a key that is unknown or revoked', async () => {
+    const { rotateKey, revokeKey, listKeys } = await openWithKey();
+    expect(await rotateKey(99, at(1), newSecret(false))).toBeUndefined();
+    const revoked = await revokeKey(1);
+    expect(await rotateKey(1, at(1), newSecret(false))).toBeUndefined();
+    expect(await listKeys()).toEqual([revoked]);
+  });
+});

@@ -1,0 +1,94 @@
+/** Talks to the server over a bare socket, byte for byte: a client library would tidy the request, or refuse to send it. */
+import net from 'node:net';
+import { expect } from 'vitest';
+
+export interface RawAnswer {
+  status: number;
+  headers: Record<string, string>;
+  text: string;
+}
+
+interface Conversation {
+  /** Final answers to wait for before this side is closed, unless the server closes first. */
+  answers?: number;
+  /** Close this side straight after the last byte. */
+  halfClose?: boolean;
+  /** Send each byte as a packet of its own. */
+  bytewise?: boolean;
+  /** Time between two packets. */
+  gapMs?: number;
+  deadlineMs?: number;
+}
+
+/** Sends `parts` (texts in Latin-1) and returns all that comes back until the server closes. Rejects on a reset. */
+export function converse(
+  port: number,
+  parts: readonly (string | Buffer)[],
+  { answers = 1, halfClose = false, bytewise = false, gapMs = bytewise ? 0 : 5, deadlineMs = 5000 }: Conversation = {},
+): Promise<RawAnswer[]> {
+  return new Promise((resolve, reject) => {
+    const socket = net.connect({ port, host: '127.0.0.1', noDelay: true });
+    const received: Buffer[] = [];
+    const packets = parts.map((part) => (typeof part === 'string' ? Buffer.from(part, 'latin1') : part));
+    const unsent = bytewise ? [...Buffer.concat(packets)].map((byte) => Buffer.of(byte)) : packets;
+    let gap: NodeJS.Timeout | undefined;
+    const deadline = setTimeout(
+      () => socket.destroy(new Error(`not closed within ${deadlineMs} ms: ${Buffer.concat(received)}`)),
+      deadlineMs,
+    );
+
+    function sendNext(): void {
+      const part = unsent.shift();
+      if (part === undefined || !socket.writable) return;
+      if (halfClose && unsent.length === 0) socket.end(part);
+      else socket.write(part);
+      gap = setTimeout(sendNext, gapMs);
+    }
+
+    socket.on('connect', sendNext);
+    socket.on('data', (bytes) => {
+      received.push(bytes);
+      const final = readAnswers(Buffer.concat(received)).answers.filter(({ status }) => status >= 200);
+      if (final.length >= answers) socket.end();
+    });
+    socket.on('error', reject);
+    socket.on('close', () => {
+      clearTimeout(gap);
+      clearTimeout(deadline);
+      const { answers: all, rest } = readAnswers(Buffer.concat(received));
+      if (rest.length > 0) reject(new Error(`bytes after the last answer: ${rest}`));
+      else resolve(all);
+    });
+  });
+}
+
+function readAnswers(bytes: Buffer): { answers: RawAnswer[]; rest: Buffer } {
+  const answers: RawAnswer[] = [];
+  let rest = bytes;
+  for (let end = rest.indexOf('\r\n\r\n'); end !== -1; end = rest.indexOf('\r\n\r\n')) {
+    const [statusLine = '', ...lines] = rest.toString('latin1', 0, end).split('\r\n');
+    const status = Number(/^HTTP\/1\.1 (\d{3}) /.exec(statusLine)?.[1]);
+    const headers = Object.fromEntries(
+      lines.map((line) => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 1).trim()]),
+    );
+    const bodyEnd = end + 4 + Number(headers['content-length'] ?? 0);
+    if (rest.length < bodyEnd) break;
+    answers.push({ status, headers, text: rest.toString('utf8', end + 4, bodyEnd) });
+    rest = rest.subarray(bodyEnd);
+  }
+  return { answers, rest };
+}
+
+/** An answer in a few words: its status and, where it is a failure, its code. Fails where a failure is not in the Error shape. */
+export function summaryOf({ status, headers, text }: RawAnswer): string {
+  if (status < 400) return String(status);
+  const body = JSON.parse(text);
+  expect(body).toEqual({ code: expect.any(String), message: expect.any(String), status });
+  expect(headers).toMatchObject({
+    'content-type': 'application/json',
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+    'x-request-id': expect.stringMatching(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/),
+  });
+  return `${status} ${body.code}${status === 405 ? ` [${headers.allow?.replaceAll(',', '')}]` : ''}`;
+}
