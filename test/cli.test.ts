@@ -198,6 +198,14 @@ describe('key', () => {
     expect(await run('key', 'list', '--account', 'circus', '--json')).toMatchObject({ stdout: '[]\n' });
   });
 
+  test('rotate gives the successor the lifetime of the old key', async () => {
+    const { run, keys } = await makeStore();
+    await run('key', 'create', '--account', 'zoo', '--name', 'till', '--expires', '90d');
+    await run('key', 'rotate', '1', '--overlap', '1h');
+    const successor = (await keys())[1];
+    expect(Date.parse(String(successor?.expiresAt)) - Date.parse(String(successor?.createdAt))).toBe(90 * 86_400_000);
+  });
+
   test('rotate as JSON: the successor has the same account, name and scopes, the old key an end', async () => {
     const { run, keys } = await makeStore(newSecret(false));
     const { key, ...successor } = JSON.parse((await run('key', 'rotate', '1', '--overlap', '24h', '--json')).stdout);

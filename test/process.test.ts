@@ -96,7 +96,7 @@ describe('the log', () => {
 
   test('is for people on a terminal', async ({ skip }) => {
     if (!isInstalled('script')) skip('script, of util-linux, is not installed: no terminal to be had');
-    const command = `'${process.execPath}' '${projectFolder}src/main.ts'`;
+    const command = `exec '${process.execPath}' '${projectFolder}src/main.ts'`;
     const terminal = launch('script', ['-qec', command, '/dev/null'], { env: { PORT: '0' } });
     const [line] = await terminal.seen('stdout', /^.*Server listening at.*$/m);
     expect(line).toMatch(/^\[\d\d:\d\d:\d\d] \S*INFO\S*: \S*Server listening at http:/);

@@ -279,6 +279,43 @@ describe('what an error means', () => {
   });
 });
 
+describe('a store of ours with a table missing', () => {
+  function openWithout(table: string) {
+    const file = path.join(temporaryFolder(), 'store.db');
+    prepareStore(file, { now: () => new Date() });
+    openOther(file).exec(`DROP TABLE ${table}`);
+    const fatal: Error[] = [];
+    const open = () =>
+      openRepository(`sqlite:${file}`, { now: () => new Date(), onFatal: (error) => fatal.push(error) });
+    return { open, file, fatal };
+  }
+
+  test('is refused where it cannot be read', () => {
+    const { open, file } = openWithout('pet');
+    expect(open).toThrow(new OpenError(`${file} cannot be opened: no such table: pet.`));
+  });
+
+  test('is told once, and takes no write, where it cannot be written', async () => {
+    const { open, fatal } = openWithout('message');
+    const store = open();
+    onTestFinished(() => store.close());
+    await expect(store.pets.add(biscuit)).rejects.toMatchObject({
+      code: 'service_unavailable',
+      headers: { 'retry-after': '1' },
+    });
+    await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
+    expect(fatal.map(({ message }) => message)).toEqual(['no such table: message']);
+    expect(await store.pets.list({ limit: 20, after: 0n })).toEqual({ pets: [], more: false });
+  });
+
+  test('takes no write either where nobody asked to be told', async () => {
+    const { file } = openWithout('message');
+    const store = openRepository(`sqlite:${file}`, { now: () => new Date() });
+    onTestFinished(() => store.close());
+    await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
+  });
+});
+
 describe('migrations', () => {
   test('each is applied once, told and recorded', async () => {
     const file = path.join(temporaryFolder(), 'store.db');

@@ -17,12 +17,15 @@ export function refuseOtherMethods(
 ): void {
   const allow = [...served, 'OPTIONS'].join(', ');
   app.options(url, { onSend }, (_request, reply) => reply.code(204).header('allow', allow).send());
+  const refuse = async () => {
+    throw new Failure('method_not_allowed', undefined, { headers: { allow } });
+  };
   app.route({
     method: METHODS.filter((method) => method !== 'OPTIONS' && !served.includes(method)) as HTTPMethods[],
     url,
     onSend,
     // Before the body is read: what it holds does not matter.
-    onRequest: (_request, _reply, done) => done(new Failure('method_not_allowed', undefined, { headers: { allow } })),
-    handler: () => undefined,
+    onRequest: refuse,
+    handler: refuse,
   });
 }

@@ -17,9 +17,10 @@ export function orderRoutes(app: App): void {
           hideTryItPanel: true,
         },
       },
-      onRequest: (_request, _reply, done) => done(new Failure('not_implemented')),
     },
-    () => undefined,
+    async () => {
+      throw new Failure('not_implemented');
+    },
   );
   refuseOtherMethods(app, '/store/orders', ['GET', 'HEAD']);
 }

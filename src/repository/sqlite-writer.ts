@@ -30,7 +30,7 @@ const maxWaiting = 10_000;
 const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;
 
 /** Starts the writer's thread on the store in `file`. `onFatal` is called once, when it can write no more. */
-export function startWriter(file: string, onFatal: (error: Error) => void): Writer {
+export function startWriter(file: string, onFatal?: (error: Error) => void): Writer {
   const thread = new Worker(new URL('./sqlite-writer-thread.ts', import.meta.url), { workerData: file });
   const waiting: Waiting[] = [];
   let turn: Write[] = [];
@@ -47,7 +47,7 @@ export function startWriter(file: string, onFatal: (error: Error) => void): Writ
     if (broken) return;
     broken = unavailable(cause);
     for (const { reject } of waiting.splice(0)) reject(broken);
-    onFatal(cause);
+    onFatal?.(cause);
   }
 
   thread.on('message', (reply: Reply) => {
@@ -59,6 +59,7 @@ export function startWriter(file: string, onFatal: (error: Error) => void): Writ
     const cause = Object.assign(new Error(reply.error.message), reply.error);
     const failure = translate(cause);
     for (const { reject } of answered) reject(failure);
+    /* v8 ignore next -- a disk must fail for this: the process ends, and what it ran is not collected */
     if (fatal.test(String(reply.error.code))) fail(cause);
   });
   thread.on('error', fail);

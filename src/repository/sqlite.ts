@@ -7,7 +7,7 @@ import { startWriter } from './sqlite-writer.ts';
 
 /** Opens the store in `file`, creating and migrating it as needed. Throws OpenError. */
 export function openSqlite(file: string, options: OpenOptions): Repository {
-  const { now, onFatal = raise } = options;
+  const { now, onFatal } = options;
   prepareStore(file, options);
   const reader = startReader(file);
   const writer = startWriter(file, onFatal);
@@ -39,12 +39,9 @@ export function openSqlite(file: string, options: OpenOptions): Repository {
     },
 
     async close() {
-      await writer.close();
+      // The last connection to close is the one that can write: it moves the WAL into the file and removes it.
       reader.close();
+      await writer.close();
     },
   };
-}
-
-function raise(error: Error): never {
-  throw error;
 }

@@ -13,7 +13,7 @@ import { openRepository } from '../../src/repository/open.ts';
 import type { Repository } from '../../src/repository/repository.ts';
 import { type Answer, expectDocumented } from './documented.ts';
 
-export interface CallOptions {
+interface CallOptions {
   /** Authorization's key; undefined sends the test's own, null none at all. */
   key?: string | null;
   headers?: Record<string, string | string[]>;

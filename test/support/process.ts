@@ -7,9 +7,6 @@ import { temporaryFolder } from './app.ts';
 
 export const projectFolder = fileURLToPath(new URL('../../', import.meta.url));
 
-/** Spares each start the compiling of what the start before compiled: a third of its time. */
-const compileCache = `${projectFolder}node_modules/.cache/node`;
-
 /** Where each process says what of it ran, for `npm test` to hold to 100 % what runs in processes of its own only. */
 const coverageFolder = `${projectFolder}coverage/processes`;
 
@@ -42,7 +39,7 @@ export function launch(file: string, args: string[], { folder = temporaryFolder(
   const child = spawn(file, args, {
     cwd: folder,
     // Nothing else is inherited: a DATABASE_URL of the developer's must not become the tests' store.
-    env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: compileCache, NODE_V8_COVERAGE: coverageFolder, ...env },
+    env: { PATH: process.env.PATH, NODE_V8_COVERAGE: coverageFolder, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const output = { stdout: '', stderr: '' };

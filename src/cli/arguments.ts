@@ -1,0 +1,30 @@
+/** What the commands' arguments may be; each throws InvalidArgumentError, which tells the operator what to give instead. */
+import { InvalidArgumentError } from 'commander';
+import { type Scope, scopes } from '../accounts.ts';
+
+const unitMs = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** `30m`, `24h`, `90d`, in milliseconds. */
+export function duration(text: string): number {
+  const [, count, unit] = /^(\d{1,5})([mhd])$/.exec(text) ?? [];
+  if (count === undefined) throw new InvalidArgumentError('Give a whole number and m, h or d, such as 24h.');
+  return Number(count) * unitMs[unit as keyof typeof unitMs];
+}
+
+export function scopeList(text: string): Scope[] {
+  const given = text.split(',');
+  const unknown = given.filter((scope) => !scopes.includes(scope as Scope));
+  if (unknown.length > 0) throw new InvalidArgumentError(`Give one or more of ${scopes.join(',')}.`);
+  return scopes.filter((scope) => given.includes(scope));
+}
+
+export function keyId(text: string): number {
+  if (!/^[1-9]\d{0,14}$/.test(text)) throw new InvalidArgumentError('Give the number that key list shows.');
+  return Number(text);
+}
+
+export function name(text: string): string {
+  if (text === '' || text.length > 100 || /\p{C}/u.test(text))
+    throw new InvalidArgumentError('Give 1 to 100 printable characters.');
+  return text;
+}
