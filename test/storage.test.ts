@@ -279,6 +279,16 @@ describe('what an error means', () => {
   });
 });
 
+test('503 service_unavailable: more writes at once than may wait, which are stored all the same', async () => {
+  const { store } = openStore();
+  const outcomes = await Promise.allSettled(Array.from({ length: 10_020 }, () => store.pets.add(biscuit)));
+  const refused = outcomes.filter((outcome) => outcome.status === 'rejected');
+  expect(refused.map(({ reason }) => reason.code)).toEqual(Array.from({ length: 20 }, () => 'service_unavailable'));
+  expect(await store.pets.find(10_000n)).toBeDefined();
+  expect(await store.pets.find(10_001n)).toBeUndefined();
+  expect((await store.pets.add(biscuit)).outcome).toBe('added');
+});
+
 describe('a store of ours with a table missing', () => {
   function openWithout(table: string) {
     const file = path.join(temporaryFolder(), 'store.db');
@@ -304,7 +314,7 @@ describe('a store of ours with a table missing', () => {
       headers: { 'retry-after': '1' },
     });
     await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
-    expect(fatal.map(({ message }) => message)).toEqual(['no such table: message']);
+    await vi.waitFor(() => expect(fatal.map(({ message }) => message)).toEqual(['no such table: message']));
     expect(await store.pets.list({ limit: 20, after: 0n })).toEqual({ pets: [], more: false });
   });
 

@@ -19,7 +19,7 @@ export class OpenError extends Error {
 export interface OpenOptions {
   /** The clock, for creation dates and the age of idempotency keys. */
   now: () => Date;
-  /** Called once, when the store can no longer promise that a write is on disk: the process must end. */
+  /** Called when the store can no longer promise that a write is on disk: the process must end. */
   onFatal?: ((error: Error) => void) | undefined;
   /** Told the name of each migration as it is applied. */
   onMigration?: ((name: string) => void) | undefined;

@@ -29,7 +29,7 @@ const maxWaiting = 10_000;
  */
 const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;
 
-/** Starts the writer's thread on the store in `file`. `onFatal` is called once, when it can write no more. */
+/** Starts the writer's thread on the store in `file`. `onFatal` is called when it can write no more. */
 export function startWriter(file: string, onFatal?: (error: Error) => void): Writer {
   const thread = new Worker(new URL('./sqlite-writer-thread.ts', import.meta.url), { workerData: file });
   const waiting: Waiting[] = [];
@@ -43,11 +43,10 @@ export function startWriter(file: string, onFatal?: (error: Error) => void): Wri
     turn = [];
   }
 
-  function fail(cause: Error): void {
-    if (broken) return;
+  function giveUp(cause: Error): void {
     broken = unavailable(cause);
     for (const { reject } of waiting.splice(0)) reject(broken);
-    onFatal?.(cause);
+    if (!closing) onFatal?.(cause);
   }
 
   thread.on('message', (reply: Reply) => {
@@ -60,12 +59,15 @@ export function startWriter(file: string, onFatal?: (error: Error) => void): Wri
     const failure = translate(cause);
     for (const { reject } of answered) reject(failure);
     /* v8 ignore next -- a disk must fail for this: the process ends, and what it ran is not collected */
-    if (fatal.test(String(reply.error.code))) fail(cause);
+    if (fatal.test(String(reply.error.code))) giveUp(cause);
   });
-  thread.on('error', fail);
+  let crash = new Error('the writing thread ended');
+  thread.on('error', (error: Error) => {
+    crash = error;
+  });
   const ended = new Promise<void>((resolve) => {
     thread.on('exit', () => {
-      if (!closing) fail(new Error('the writing thread ended'));
+      giveUp(crash);
       resolve();
     });
   });
@@ -73,7 +75,6 @@ export function startWriter(file: string, onFatal?: (error: Error) => void): Wri
   return {
     write(name, input) {
       if (broken) return Promise.reject(broken);
-      if (closing) return Promise.reject(unavailable(new Error('the store is closed')));
       if (waiting.length >= maxWaiting) return Promise.reject(unavailable(new Error('too many writes are waiting')));
       if (turn.length === 0) setImmediate(send);
       turn.push([name, input as never]);
@@ -81,6 +82,7 @@ export function startWriter(file: string, onFatal?: (error: Error) => void): Wri
     },
     async close() {
       closing = true;
+      broken = unavailable(new Error('the store is closed'));
       send();
       thread.postMessage(null satisfies Request);
       await ended;
