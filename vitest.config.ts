@@ -12,6 +12,7 @@ export default defineConfig({
       exclude: [
         'src/http/app-type.ts',
         'src/main.ts',
+        'src/main/**',
         'src/cli.ts',
         'src/cli/**',
         'src/repository/sqlite-commands.ts',

@@ -59,6 +59,14 @@ export function workloads(rows: number): Workload[] {
   ];
 }
 
+export interface LoadOptions {
+  seconds: number;
+  /** Takes the tool's files. */
+  folder: string;
+  /** Whether the load keeps to its own core. */
+  pinned: boolean;
+}
+
 export type Tool = 'wrk' | 'autocannon';
 
 /** wrk costs the load's core least, and so measures the server rather than itself. */
@@ -73,8 +81,8 @@ function headersOf({ withoutKey, method }: Workload, key: string): Record<string
   };
 }
 
-async function output(command: string[]): Promise<string> {
-  const [program, args] = onCore(1, command);
+async function output(command: string[], pinned: boolean): Promise<string> {
+  const [program, args] = onCore(pinned ? 1 : undefined, command);
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   let text = '';
   child.stdout.on('data', (chunk) => {
@@ -87,7 +95,8 @@ async function output(command: string[]): Promise<string> {
 
 const luaList = (values: string[]) => `{${values.map((value) => JSON.stringify(value)).join(',')}}`;
 
-async function runWrk(url: string, workload: Workload, key: string, seconds: number, folder: string): Promise<Round> {
+async function runWrk(url: string, workload: Workload, key: string, options: LoadOptions): Promise<Round> {
+  const { seconds, folder, pinned } = options;
   const script = path.join(folder, `${workload.name}.lua`);
   const headers = Object.entries(headersOf(workload, key)).map(
     ([name, value]) => `[${JSON.stringify(name)}]=${JSON.stringify(value)}`,
@@ -106,7 +115,7 @@ function request() fixed = fixed or wrk.format(${JSON.stringify(workload.method 
 }
 `,
   );
-  const text = await output(['wrk', '-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, url]);
+  const text = await output(['wrk', '-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, url], pinned);
   const failures = /Non-2xx or 3xx responses: (\d+)/.exec(text)?.[1] ?? '0';
   const broken = [...text.matchAll(/(?:connect|read|write|timeout) (\d+)/g)].reduce(
     (sum, [, count]) => sum + Number(count),
@@ -118,29 +127,19 @@ function request() fixed = fixed or wrk.format(${JSON.stringify(workload.method 
   };
 }
 
-async function runAutocannon(
-  url: string,
-  workload: Workload,
-  key: string,
-  seconds: number,
-  folder: string,
-): Promise<Round> {
+async function runAutocannon(url: string, workload: Workload, key: string, options: LoadOptions): Promise<Round> {
+  const { seconds, folder, pinned } = options;
   const file = path.join(folder, `${workload.name}.json`);
   writeFileSync(
     file,
     JSON.stringify({ url, seconds, connections, workload, headers: headersOf(workload, key), body: newPet }),
   );
-  return JSON.parse(await output([process.execPath, path.join(import.meta.dirname, 'autocannon.ts'), file])) as Round;
+  return JSON.parse(
+    await output([process.execPath, path.join(import.meta.dirname, 'autocannon.ts'), file], pinned),
+  ) as Round;
 }
 
-/** Loads the server at `url` for `seconds`; `folder` takes the tool's files. */
-export function load(
-  tool: Tool,
-  url: string,
-  workload: Workload,
-  key: string,
-  seconds: number,
-  folder: string,
-): Promise<Round> {
-  return (tool === 'wrk' ? runWrk : runAutocannon)(url, workload, key, seconds, folder);
+/** Loads the server at `url` for `seconds`. */
+export function load(tool: Tool, url: string, workload: Workload, key: string, options: LoadOptions): Promise<Round> {
+  return (tool === 'wrk' ? runWrk : runAutocannon)(url, workload, key, options);
 }

@@ -12,6 +12,7 @@ const usage = `npm run bench -- [options]
   --rows N      animals in the store (10000). Beyond 10000: the store with N against the store with 10000
   --rounds N    rounds, each with every workload on both servers in turn (5)
   --seconds N   seconds of load on each server for each workload in each round (3)
+  --workers N   the store with N processes against the store with one; nothing is bound to a core
   --only A,B    of list, random, get, create, none
   --tool NAME   wrk or autocannon (wrk where it is installed)
 
@@ -26,6 +27,7 @@ const { values } = parseArgs({
     rows: { type: 'string', default: String(baseRows) },
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '3' },
+    workers: { type: 'string', default: '1' },
     only: { type: 'string' },
     tool: { type: 'string', default: chooseTool() },
     help: { type: 'boolean', default: false },
@@ -41,6 +43,7 @@ const rounds = Number(values.rounds);
 const seconds = Number(values.seconds);
 const tool = values.tool as Tool;
 const growth = rows > baseRows;
+const several = values.workers !== '1';
 const only = values.only?.split(',') ?? (growth ? ['list', 'random', 'get'] : undefined);
 const progress = (text: string) => process.stderr.write(`${text}\n`);
 
@@ -48,9 +51,15 @@ const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-bench-'));
 const storeFile = path.join(folder, 'store.db');
 progress(`filling a store with ${rows.toLocaleString('en')} animals …`);
 const key = await seed(storeFile, rows);
-const store = await startStore(storeFile, ports[1]);
+const core = several ? undefined : 0;
+const store = await startStore(storeFile, ports[1], { WORKERS: values.workers }, core);
 
 async function startOther(): Promise<{ name: string; server: typeof store; key: string }> {
+  if (several) {
+    const alone = path.join(folder, 'alone.db');
+    const itsKey = await seed(alone, rows);
+    return { name: 'one process', server: await startStore(alone, ports[0], {}, undefined), key: itsKey };
+  }
   if (!growth) return { name: 'node:http', server: await startBare(store, key, folder, ports[0]), key };
   const smallFile = path.join(folder, 'small.db');
   const smallKey = await seed(smallFile, baseRows);
@@ -58,11 +67,12 @@ async function startOther(): Promise<{ name: string; server: typeof store; key: 
 }
 
 const other = await startOther();
-const names: [string, string] = [other.name, growth ? `${rows} animals` : 'animal store'];
+const ours = several ? `${values.workers} processes` : growth ? `${rows} animals` : 'animal store';
+const names: [string, string] = [other.name, ours];
 const chosen = workloads(rows).filter(({ name }) => only?.includes(name) ?? true);
 const small = workloads(baseRows);
 const findings: Finding[] = chosen.map(({ name, title, goal }) => {
-  return { name, title, goal: growth ? 0.9 : goal, bare: [], store: [], failures: 0 };
+  return { name, title, goal: several ? 1 : growth ? 0.9 : goal, bare: [], store: [], failures: 0 };
 });
 
 try {
@@ -70,8 +80,8 @@ try {
     for (const [index, workload] of chosen.entries()) {
       const finding = findings[index] as Finding;
       const onOther = growth ? (small.find(({ name }) => name === workload.name) ?? workload) : workload;
-      const first = await load(tool, other.server.url, onOther, other.key, seconds, folder);
-      const second = await load(tool, store.url, workload, key, seconds, folder);
+      const first = await load(tool, other.server.url, onOther, other.key, { seconds, folder, pinned: !several });
+      const second = await load(tool, store.url, workload, key, { seconds, folder, pinned: !several });
       finding.bare.push(first.requestsPerSecond);
       finding.store.push(second.requestsPerSecond);
       finding.failures += first.failures + second.failures;
@@ -94,10 +104,10 @@ try {
   process.stdout.write(`start to first answer ${facts.startMs} ms, memory after the load ${facts.memoryMiB} MiB\n`);
   const results = path.join(import.meta.dirname, 'results');
   mkdirSync(results, { recursive: true });
-  const file = path.join(results, growth ? `rows-${rows}` : 'latest');
+  const file = path.join(results, several ? `workers-${values.workers}` : growth ? `rows-${rows}` : 'latest');
   const summary = findings.map((finding) => ({ ...finding, ratio: Math.round(ratio(finding) * 1000) / 1000 }));
   writeFileSync(`${file}.json`, `${JSON.stringify({ ...facts, findings: summary }, null, 2)}\n`);
-  const title = `Requests per second, as a share of ${growth ? `those with ${baseRows} animals` : 'bare node:http'}`;
+  const title = `Requests per second, as a share of those of ${several || growth ? other.name : 'bare node:http'}`;
   const caption = `${facts.date}, Node ${facts.node}, ${facts.processor}, ${tool}, median of ${rounds} rounds of ${seconds} s. The mark is the goal.`;
   writeFileSync(`${file}.svg`, chart(findings, title, caption));
 } finally {

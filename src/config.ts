@@ -45,6 +45,12 @@ export const settings = Type.Object({
     default: 'info',
     description: 'The least severe log lines to write. Each request is one line at info.',
   }),
+  WORKERS: Type.String({
+    title: 'auto or a whole number from 1 to 99',
+    pattern: '^(auto|[1-9][0-9]?)$',
+    default: '1',
+    description: "Processes that serve the port together; auto starts one for each of the machine's processors.",
+  }),
   QUICKSTART_BASE_PATH: Type.String({
     title: 'off, or a path such as /quickstart that is not below /v1',
     pattern: '^(?!/v1(/|$))(off|(/[A-Za-z0-9._~-]+)+)$',

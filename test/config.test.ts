@@ -11,6 +11,7 @@ const defaults: Config = {
   LOG_LEVEL: 'info',
   QUICKSTART_BASE_PATH: '/quickstart',
   SUNSET_ENFORCE: 'true',
+  WORKERS: '1',
 };
 
 function complaint(env: NodeJS.ProcessEnv): string {

@@ -8,7 +8,7 @@ import { networkInterfaces } from 'node:os';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { request } from 'undici';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { openRepository } from '../src/repository/open.ts';
 import { temporaryFolder } from './support/app.ts';
 import { launch, launchServer, projectFolder, type Server, startServer } from './support/process.ts';
@@ -21,6 +21,17 @@ async function openSocket(port: number): Promise<Socket> {
   onTestFinished(() => void socket.destroy());
   socket.on('error', () => {});
   await once(socket, 'connect');
+  return socket;
+}
+
+/** A request whose body has not yet arrived. */
+async function begin(server: Server): Promise<Socket> {
+  const socket = await openSocket(server.port);
+  socket.write(
+    `POST /v1/pets HTTP/1.1\r\nHost: example.com\r\nAuthorization: Bearer ${await server.firstKey()}\r\n` +
+      'Content-Type: application/json\r\nContent-Length: 31\r\nExpect: 100-continue\r\n\r\n',
+  );
+  expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 100 /);
   return socket;
 }
 
@@ -271,17 +282,6 @@ describe('the end', () => {
     },
   );
 
-  /** A request whose body has not yet arrived. */
-  async function begin(server: Server): Promise<Socket> {
-    const socket = await openSocket(server.port);
-    socket.write(
-      `POST /v1/pets HTTP/1.1\r\nHost: example.com\r\nAuthorization: Bearer ${await server.firstKey()}\r\n` +
-        'Content-Type: application/json\r\nContent-Length: 31\r\nExpect: 100-continue\r\n\r\n',
-    );
-    expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 100 /);
-    return socket;
-  }
-
   test('SIGTERM: a request under way is answered, then exit 0', async () => {
     const server = await startServer();
     const socket = await begin(server);
@@ -360,4 +360,67 @@ describe('the end', () => {
     const again = await startServer({ folder: server.folder });
     expect(await again.call(key, 'POST', '/v1/pets', tabby)).toMatchObject({ status: 201, json: { id: 3 } });
   });
+});
+
+describe('several processes on one port', () => {
+  const workersOf = (server: Server) =>
+    execFileSync('pgrep', ['-P', String(server.pid)], { encoding: 'utf8' })
+      .trim()
+      .split('\n')
+      .map(Number);
+
+  async function startTwo() {
+    const server = await startServer({ env: { WORKERS: '2' } });
+    const key = await server.firstKey();
+    await vi.waitFor(() => expect(server.stdout().match(/Server listening/g)).toHaveLength(2), { timeout: 10_000 });
+    return { server, key };
+  }
+
+  /** A call on a connection of its own, so that each process has its turn. */
+  const callAnew = ({ url }: Server, key: string, method: string, body?: object) => {
+    return request(`${url}/v1/pets${method === 'GET' ? '?limit=100' : ''}`, {
+      method: method as 'GET',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', connection: 'close' },
+      body: body ? JSON.stringify(body) : null,
+    }).then(async ({ statusCode, body: answer }) => ({ status: statusCode, json: (await answer.json()) as object[] }));
+  };
+
+  test('each reads at once what the other has acknowledged', async () => {
+    const { server, key } = await startTwo();
+    for (let count = 1; count <= 20; count++) {
+      expect((await callAnew(server, key, 'POST', tabby)).status).toBe(201);
+      for (let reader = 0; reader < 4; reader++) expect((await callAnew(server, key, 'GET')).json).toHaveLength(count);
+    }
+    const served = server.stdout().match(/"pid":\d+(?=[^\n]*"msg":"request")/g);
+    await vi.waitFor(() => expect(new Set(served)).toHaveProperty('size', 2));
+    expect(await server.end('SIGTERM')).toMatchObject({ code: 0 });
+  }, 60_000);
+
+  test('one that is killed is replaced, and the others go on', async () => {
+    const { server, key } = await startTwo();
+    const [victim = 0] = workersOf(server);
+    process.kill(victim, 'SIGKILL');
+    await server.seen('stdout', /a worker ended; another takes its place/);
+    for (let count = 0; count < 10; count++) expect((await callAnew(server, key, 'GET')).status).toBe(200);
+    await vi.waitFor(() => expect(server.stdout().match(/Server listening/g)).toHaveLength(3), { timeout: 10_000 });
+    expect(workersOf(server)).not.toContain(victim);
+    expect(workersOf(server)).toHaveLength(2);
+    expect(await server.end('SIGINT')).toMatchObject({ code: 0 });
+  }, 60_000);
+
+  test('exit 1 with one sentence where the port is taken', async () => {
+    const other = await startServer();
+    const { code, stderr } = await launchServer({ env: { WORKERS: 'auto', PORT: String(other.port) } }).end();
+    expect([code, stderr.trim().split('\n')]).toEqual([1, [expect.stringContaining(`PORT ${other.port}`)]]);
+  });
+
+  test('a second signal ends all at once, with exit 1', async () => {
+    const { server } = await startTwo();
+    await begin(server);
+    const end = server.end('SIGTERM');
+    await server.seen('stdout', /"stopping"/);
+    server.end('SIGTERM');
+    expect(await end).toMatchObject({ code: 1 });
+    await vi.waitFor(() => expect(fetch(server.url)).rejects.toMatchObject({ cause: { code: 'ECONNREFUSED' } }));
+  }, 60_000);
 });

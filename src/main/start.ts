@@ -1,0 +1,65 @@
+/** What every process of the server does before it serves: settings, log, store, each refused with one sentence. */
+import { type DestinationStream, type Logger, pino } from 'pino';
+import { type Config, type ConfigError, readConfig } from '../config.ts';
+import { openRepository } from '../repository/open.ts';
+import type { OpenError, Repository } from '../repository/repository.ts';
+
+const fatalDelayMs = 500;
+const logFlushMs = 100;
+
+/** Of whole lines, and small enough for a pipe that several processes write to to take each at once (pipe(7), PIPE_BUF). */
+const logBlock = { minLength: 2048, maxWrite: 4096 };
+
+/** The operator's one sentence, and no more: nothing was served yet. */
+export function refuseToStart(sentence: string): never {
+  process.stderr.write(`animal-store: ${sentence.replaceAll('\n', '\nanimal-store: ')}\n`);
+  process.exit(1);
+}
+
+export function loadConfig(): Config {
+  try {
+    process.loadEnvFile();
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== 'ENOENT') refuseToStart(`.env cannot be read: ${message.replace(/\.$/, '')}.`);
+  }
+  try {
+    return readConfig(process.env);
+  } catch (error) {
+    return refuseToStart((error as ConfigError).message);
+  }
+}
+
+/** Readable lines on a terminal, where the development dependency for them is installed; otherwise JSON, written in blocks. */
+async function openLogStream(): Promise<DestinationStream> {
+  /* c8 ignore start -- on a terminal, which takes what ran with it when it goes */
+  if (process.stdout.isTTY) {
+    const pretty = await import('pino-pretty').catch(() => undefined);
+    if (pretty) return pretty.default({ sync: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' });
+  }
+  /* c8 ignore stop */
+  // pino writes what is left when the process exits.
+  const stream = pino.destination({ fd: 1, sync: false, ...logBlock });
+  setInterval(() => stream.flush(), logFlushMs).unref();
+  return stream;
+}
+
+export async function openLog(config: Config): Promise<Logger> {
+  return pino({ level: config.LOG_LEVEL }, await openLogStream());
+}
+
+/** Opens the store. Where it can promise nothing more, what waits is answered 503 and the process ends, for another to take its place. */
+export function openStore(config: Config, logger: Logger): Repository {
+  const onMigration = (name: string) => logger.info(`migration ${name} applied`);
+  /* c8 ignore start -- the disk must fail for this */
+  const onFatal = (error: Error) => {
+    logger.fatal({ err: error }, 'the store can no longer be written to');
+    setTimeout(() => process.exit(1), fatalDelayMs);
+  };
+  /* c8 ignore stop */
+  try {
+    return openRepository(config.DATABASE_URL, { now: () => new Date(), onMigration, onFatal });
+  } catch (error) {
+    return refuseToStart(`DATABASE_URL: ${(error as OpenError).message}`);
+  }
+}

@@ -1,0 +1,52 @@
+/** One port from several processes: starts them, replaces one that ends, and stops them together. */
+import cluster, { type Worker } from 'node:cluster';
+import type { Logger } from 'pino';
+
+/** Between the end of a worker and its successor's start, so that a fault that comes back at once does not keep the machine busy. */
+const restartDelayMs = 500;
+
+/** Starts `count` workers, each of which serves. Ends the process when they have been stopped, or none could start. */
+export function supervise(count: number, logger: Logger): void {
+  const alive = new Set<Worker>();
+  let listening = false;
+  let stopping = false;
+  let exitCode = 0;
+
+  function ended(worker: Worker, code: number, signal: string | null): void {
+    alive.delete(worker);
+    // The first worker meets every obstacle to a start, and has told the operator.
+    if (!listening) process.exit(code);
+    if (stopping) {
+      exitCode ||= code;
+      if (alive.size === 0) process.exit(exitCode);
+    } else {
+      logger.error({ worker: worker.process.pid, code, signal }, 'a worker ended; another takes its place');
+      setTimeout(start, restartDelayMs);
+    }
+  }
+
+  function start(): void {
+    if (stopping) return;
+    const worker = cluster.fork();
+    alive.add(worker);
+    worker.once('exit', (code, signal) => ended(worker, code, signal));
+    worker.once('listening', () => {
+      if (!listening) for (let others = count - 1; others > 0; others--) setImmediate(start);
+      listening = true;
+    });
+  }
+
+  /** A second signal ends at once. */
+  function stop(signal: NodeJS.Signals): void {
+    if (stopping || alive.size === 0) {
+      for (const worker of alive) worker.process.kill('SIGKILL');
+      process.exit(stopping ? 1 : 0);
+    }
+    stopping = true;
+    for (const worker of alive) worker.send(signal);
+  }
+
+  process.on('SIGTERM', stop);
+  process.on('SIGINT', stop);
+  start();
+}
