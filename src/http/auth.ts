@@ -35,7 +35,7 @@ export async function installAuth(app: FastifyInstance, { accounts, live, now, u
   app.decorateRequest('apiKey', null);
   app.decorateRequest('keyRefusal', null);
 
-  const known = new LRUCache<string, ApiKey>({ max: maxKnownKeys, ttl: knownForMs });
+  const known = new LRUCache<string, ApiKey>({ max: maxKnownKeys, ttl: knownForMs, ttlResolution: knownForMs / 5 });
 
   async function find(key: string): Promise<ApiKey | undefined> {
     const found = await accounts.findKey(hashKey(key));

@@ -7,8 +7,8 @@ import type { OpenError, Repository } from '../repository/repository.ts';
 const fatalDelayMs = 500;
 const logFlushMs = 100;
 
-/** Of whole lines, and small enough for a pipe that several processes write to to take each at once (pipe(7), PIPE_BUF). */
-const logBlock = { minLength: 2048, maxWrite: 4096 };
+/** Blocks hold whole lines. Where several processes write to one pipe, it takes only 4096 bytes at once (pipe(7), PIPE_BUF). */
+const logBlock = { alone: { minLength: 8192, maxWrite: 16_384 }, several: { minLength: 2048, maxWrite: 4096 } };
 
 /** The operator's one sentence, and no more: nothing was served yet. */
 export function refuseToStart(sentence: string): never {
@@ -31,7 +31,7 @@ export function loadConfig(): Config {
 }
 
 /** Readable lines on a terminal, where the development dependency for them is installed; otherwise JSON, written in blocks. */
-async function openLogStream(): Promise<DestinationStream> {
+async function openLogStream(block: { minLength: number; maxWrite: number }): Promise<DestinationStream> {
   /* c8 ignore start -- on a terminal, which takes what ran with it when it goes */
   if (process.stdout.isTTY) {
     const pretty = await import('pino-pretty').catch(() => undefined);
@@ -39,13 +39,14 @@ async function openLogStream(): Promise<DestinationStream> {
   }
   /* c8 ignore stop */
   // pino writes what is left when the process exits.
-  const stream = pino.destination({ fd: 1, sync: false, ...logBlock });
+  const stream = pino.destination({ fd: 1, sync: false, ...block });
   setInterval(() => stream.flush(), logFlushMs).unref();
   return stream;
 }
 
 export async function openLog(config: Config): Promise<Logger> {
-  return pino({ level: config.LOG_LEVEL }, await openLogStream());
+  const stream = await openLogStream(config.WORKERS === '1' ? logBlock.alone : logBlock.several);
+  return pino({ level: config.LOG_LEVEL }, stream);
 }
 
 /** Opens the store. Where it can promise nothing more, what waits is answered 503 and the process ends, for another to take its place. */

@@ -1,11 +1,11 @@
-/** The thread that writes: its own connection, one transaction for all that has arrived, one reply. */
-import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+/** The thread that writes: its own connection, one transaction for all that one message brings, one reply. */
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { type CommandName, prepareCommands } from './sqlite-commands.ts';
 import { openConnection } from './sqlite-connection.ts';
 
 export type Write = [name: CommandName, input: never];
 
-/** To the thread: a turn's writes. null: no more will come. */
+/** To the thread: all writes that wait. null: no more will come. */
 export type Request = Write[] | null;
 
 /** From the thread: what became of the oldest `count` unanswered writes, which shared one transaction. */
@@ -31,18 +31,11 @@ function commit(batch: Write[]): void {
   }
 }
 
-port.on('message', (first: Request) => {
-  const batch: Write[] = [];
-  let request: Request | undefined = first;
-  while (request) {
-    batch.push(...request);
-    // What has come during the last fsync shares the next one.
-    request =
-      batch.length < maxBatch ? (receiveMessageOnPort(port) as { message: Request } | undefined)?.message : undefined;
-  }
-  if (batch.length > 0) commit(batch);
+port.on('message', (request: Request) => {
   if (request === null) {
     connection.close();
     port.close();
+    return;
   }
+  for (let from = 0; from < request.length; from += maxBatch) commit(request.slice(from, from + maxBatch));
 });

@@ -33,14 +33,15 @@ const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;
 export function startWriter(file: string, onFatal?: (error: Error) => void): Writer {
   const thread = new Worker(new URL('./sqlite-writer-thread.ts', import.meta.url), { workerData: file });
   const waiting: Waiting[] = [];
-  let turn: Write[] = [];
+  let unsent: Write[] = [];
   let broken: Failure | undefined;
   let closing = false;
 
+  /** What is unsent goes as one message, once the thread has answered the one before: while it waits for a disk, a batch grows here. */
   function send(): void {
-    if (turn.length === 0) return;
-    thread.postMessage(turn satisfies Request);
-    turn = [];
+    if (unsent.length === 0 || unsent.length < waiting.length) return;
+    thread.postMessage(unsent satisfies Request);
+    unsent = [];
   }
 
   function giveUp(cause: Error): void {
@@ -53,11 +54,12 @@ export function startWriter(file: string, onFatal?: (error: Error) => void): Wri
     const answered = waiting.splice(0, reply.count);
     if ('outputs' in reply) {
       for (const [index, { resolve }] of answered.entries()) resolve(reply.outputs[index] as never);
-      return;
+      return send();
     }
     const cause = Object.assign(new Error(reply.error.message), reply.error);
     const failure = translate(cause);
     for (const { reject } of answered) reject(failure);
+    send();
     /* v8 ignore next -- a disk must fail for this: the process ends, and what it ran is not collected */
     if (fatal.test(String(reply.error.code))) giveUp(cause);
   });
@@ -76,14 +78,15 @@ export function startWriter(file: string, onFatal?: (error: Error) => void): Wri
     write(name, input) {
       if (broken) return Promise.reject(broken);
       if (waiting.length >= maxWaiting) return Promise.reject(unavailable(new Error('too many writes are waiting')));
-      if (turn.length === 0) setImmediate(send);
-      turn.push([name, input as never]);
+      if (unsent.length === 0) setImmediate(send);
+      unsent.push([name, input as never]);
       return new Promise((resolve, reject) => waiting.push({ resolve, reject }));
     },
     async close() {
       closing = true;
       broken = unavailable(new Error('the store is closed'));
-      send();
+      thread.postMessage(unsent satisfies Request);
+      unsent = [];
       thread.postMessage(null satisfies Request);
       await ended;
     },
