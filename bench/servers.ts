@@ -34,7 +34,7 @@ export async function seed(file: string, rows: number): Promise<string> {
   const store = openRepository(`sqlite:${file}`, { now: () => new Date() });
   const secret = newSecret(false);
   await store.accounts.addAccount('bench');
-  await store.accounts.addKey({ account: 'bench', name: 'bench', scopes: [...scopes], expiresAt: null, secret });
+  await store.accounts.addKey({ account: 'bench', name: 'bench', scopes: [...scopes], lifetimeMs: null, secret });
   await store.close();
   const database = new Database(file);
   database.pragma('synchronous = OFF');

@@ -194,7 +194,7 @@ const rowsOf = (codes: ErrorCode[]) =>
 const conventions = `
 All requests and responses are \`application/json\`. Send your API key as \`Authorization: Bearer <API_KEY>\`.
 
-Every failure has one shape, \`{code, message, status}\`. Every path answers \`OPTIONS\` with 204 and \`Allow\`, \`HEAD\` wherever it answers \`GET\`, and any other method with 405 and \`Allow\`. The codes, an open list of which none is ever reused:
+Every failure has one shape, \`{code, message, status}\`. Every path answers \`OPTIONS\` with 204 and \`Allow\`, \`HEAD\` wherever it answers \`GET\`, and any other method with 405 and \`Allow\`; each asks for the key first. The codes, an open list of which none is ever reused:
 
 | status | code | message |
 |---|---|---|
@@ -204,7 +204,7 @@ const documents = {
   'openapi.yaml': {
     prefix: '/v1',
     title: 'Animal Store',
-    description: `A store of animals: list them, add one, and, until 5 December 2030, fetch one by its number.
+    description: `A store of animals: list them, add one, and, before 5 December 2030 (UTC), fetch one by its number.
 ${conventions}${rowsOf(Object.keys(errorTable) as ErrorCode[])}
 
 Identifiers are signed 64-bit integers. Those of animals stay below 2^53; a categoryId need not: read it with a parser that keeps every digit.`,

@@ -35,6 +35,15 @@ export interface Secret {
   hint: string;
 }
 
+export interface NewApiKey {
+  account: string;
+  name: string;
+  scopes: Scope[];
+  /** From its creation to its end; null: until it is revoked. */
+  lifetimeMs: number | null;
+  secret: Secret;
+}
+
 export interface KeyUse {
   id: number;
   lastUsedAt: Date;
@@ -49,13 +58,7 @@ export interface Accounts {
   /** Removes an account with all its keys; undefined where there is none of this name. */
   removeAccount(name: string): Promise<Account | undefined>;
   /** Undefined where there is no such account. */
-  addKey(key: {
-    account: string;
-    name: string;
-    scopes: Scope[];
-    expiresAt: Date | null;
-    secret: Secret;
-  }): Promise<ApiKey | undefined>;
+  addKey(key: NewApiKey): Promise<ApiKey | undefined>;
   listKeys(account?: string): Promise<ApiKey[]>;
   findKey(hash: Buffer): Promise<ApiKey | undefined>;
   /** Undefined where there is no such key; a key revoked before keeps its first date. */

@@ -7,7 +7,7 @@ import type { App } from './http/app-type.ts';
 import { installAuth } from './http/auth.ts';
 import { installContent } from './http/content.ts';
 import { sunset } from './http/deprecation.ts';
-import { installErrors, sendFailure } from './http/errors.ts';
+import { installErrors, sendFrameworkFailure } from './http/errors.ts';
 import { installFront } from './http/front.ts';
 import { createKeyUses } from './http/key-uses.ts';
 import { messageRoutes } from './http/messages.ts';
@@ -54,7 +54,6 @@ const serverOptions: FastifyHttpOptions<Server> = {
   genReqId: () => randomUUID(),
   // A path parameter may be as long as a URL: whether it is a number is for validation to say.
   routerOptions: { maxParamLength: 16 * 1024 },
-  clientErrorHandler: refuseConnection,
   // A request without Host, and one with several, is answered in our own shape (http/front.ts).
   http: { requireHostHeader: false, joinDuplicateHeaders: true, connectionsCheckingInterval: 1000 },
 };
@@ -65,14 +64,15 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const app: App = fastify({
     ...serverOptions,
     loggerInstance: options.logger,
-    frameworkErrors: sendFailure,
+    frameworkErrors: sendFrameworkFailure,
+    clientErrorHandler: (error, socket) => refuseConnection(error, socket, options.logger),
   });
   await options.watch?.(app);
   const base = baseUrl ?? '/v1';
   const removed = () => options.enforceSunset && now() >= sunset;
   const uses = createKeyUses(app, store.accounts, now);
 
-  installSocketAnswers(app.server);
+  installSocketAnswers(app.server, options.logger);
   installMethods(app);
   installRequestLog(app);
   installFront(app);

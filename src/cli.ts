@@ -122,14 +122,8 @@ key
   .action((options: { account: string; name: string; scopes: Scope[]; expires?: number; json?: boolean }) =>
     withStore(async ({ accounts }) => {
       const secret = newSecretHere();
-      const expiresAt = options.expires === undefined ? null : new Date(Date.now() + options.expires);
-      const added = await accounts.addKey({
-        account: options.account,
-        name: options.name,
-        scopes: options.scopes,
-        expiresAt,
-        secret,
-      });
+      const { account: owner, name: what, scopes: granted, expires: lifetimeMs = null } = options;
+      const added = await accounts.addKey({ account: owner, name: what, scopes: granted, lifetimeMs, secret });
       showSecret(secret, found(added, `There is no account ${options.account}: add it first.`), options.json);
     }),
   );

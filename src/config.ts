@@ -11,7 +11,8 @@ const oneOf = <const Values extends string[]>(
 export const settings = Type.Object({
   DEPLOYMENT: oneOf(['development', 'staging', 'production'], {
     default: 'development',
-    description: 'What this process is. API keys of production start with ast_live_, all others with ast_test_.',
+    description:
+      'Which deployment this process belongs to. API keys of production start with ast_live_, all others with ast_test_.',
   }),
   HOST: Type.String({
     title: 'an address',
@@ -31,7 +32,7 @@ export const settings = Type.Object({
       // Only what a header can carry as it is: an internationalized name goes in its ASCII form.
       pattern: '^https?://[A-Za-z0-9.:[\\]-]+(/[A-Za-z0-9._~%-]+)*/v1$',
       description:
-        'Public base address; differs between production and staging, and ends in /v1. Begins the addresses in answers (Link, Location). Unset: absolute paths.',
+        'Public base address; differs between production and staging, and ends in /v1. Put before the addresses in answers (Link, Location). Unset: absolute paths.',
     }),
   ),
   DATABASE_URL: Type.String({

@@ -23,3 +23,8 @@ export function kind<Value>(name: string, check: (value: unknown) => boolean, te
 export function isStorable(value: unknown): value is string {
   return typeof value === 'string' && !value.includes('\0') && value.isWellFormed();
 }
+
+/** A name of the client's making, short enough to repeat, and well-formed, as every JSON text must be. */
+export function shown(name: string): string {
+  return JSON.stringify((name.length > 64 ? `${name.slice(0, 64)}…` : name).toWellFormed());
+}

@@ -399,7 +399,7 @@ describe('the use of a key', () => {
     onTestFinished(() => store.close());
     const secret = newSecret(false);
     await store.accounts.addAccount('a');
-    await store.accounts.addKey({ account: 'a', name: 'a', scopes: ['pets:read'], expiresAt: null, secret });
+    await store.accounts.addKey({ account: 'a', name: 'a', scopes: ['pets:read'], lifetimeMs: null, secret });
     const recordUses = () => Promise.reject(new Error('the disk is full'));
     const { app, call, log } = await startApp({ store: { ...store, accounts: { ...store.accounts, recordUses } } });
     expect((await call('GET', '/v1/pets', { key: secret.key })).status).toBe(200);

@@ -31,7 +31,7 @@ async function makeStore(...secrets: Secret[]): Promise<TestStore> {
   await store.accounts.addAccount('zoo');
   const granted: Scope[] = [...scopes];
   for (const secret of secrets)
-    await store.accounts.addKey({ account: 'zoo', name: 'till', scopes: granted, expiresAt: null, secret });
+    await store.accounts.addKey({ account: 'zoo', name: 'till', scopes: granted, lifetimeMs: null, secret });
   await store.close();
 
   return {

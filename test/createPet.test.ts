@@ -143,6 +143,32 @@ describe('POST /v1/pets', () => {
     });
   });
 
+  test('400: a number of sixty thousand digits takes no longer than any other body', async () => {
+    const { call } = await startApp();
+    const categoryId = `1${'0'.repeat(60_000)}1`;
+    await call('POST', '/v1/pets', { body: `{"name":"x","categoryId":1${'0'.repeat(9)}.5}` });
+    const begun = performance.now();
+    expect((await call('POST', '/v1/pets', { body: `{"name":"x","categoryId":${categoryId}}` })).json.code).toBe(
+      'invalid_body',
+    );
+    expect(performance.now() - begun).toBeLessThan(500);
+  });
+
+  test('400 invalid_json: a long name that is given twice is not repeated in full', async () => {
+    const { call } = await startApp();
+    const name = JSON.stringify('x'.repeat(20_000));
+    expect((await call('POST', '/v1/pets', { body: `{${name}:1,${name}:1}` })).json.message.length).toBeLessThan(200);
+  });
+
+  test('400 invalid_body: the fields that we know are named before any number of others', async () => {
+    const { add } = await startApp();
+    const others = Object.fromEntries(Array.from({ length: 30 }, (_, index) => [`x${index}`, 1]));
+    const { message } = (await add({ ...others, name: '' })).json;
+    expect(message).toMatch(
+      /^name must be a string .*; categoryId is required; "x0" is not a known field; .*; and 12 more\.$/,
+    );
+  });
+
   test('400 invalid_json: bytes that are not UTF-8', async () => {
     const { call } = await startApp();
     const body = Buffer.from('{"name":"\xff","categoryId":1}', 'latin1');

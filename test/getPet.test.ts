@@ -79,6 +79,19 @@ describe('GET /v1/pets/{petId}', () => {
     for (const { headers } of answers.slice(2)) expect(headers.allow).toBe('GET, HEAD, OPTIONS');
   });
 
+  test('417 announces it too, and so does OPTIONS with a body that nobody reads', async () => {
+    const { app, call } = await startApp();
+    // The suite's client refuses to send Expect.
+    const { statusCode, headers } = await app.inject({ url: '/v1/pets/1', headers: { expect: 'a miracle' } });
+    expect(statusCode).toBe(417);
+    expectAnnounced({ headers } as never);
+    for (const type of ['text/plain', 'application/json', null]) {
+      const options = await call('OPTIONS', '/v1/pets/1', { body: '{bad', type });
+      expect(options).toMatchObject({ status: 204, text: '' });
+      expectAnnounced(options);
+    }
+  });
+
   test('links begin with the public base address', async () => {
     const { call } = await startApp({ baseUrl: 'https://example.com/animals/v1' });
     expect(links((await call('GET', '/v1/pets/1')).headers.link)).toEqual({

@@ -148,10 +148,10 @@ describe('GET /v1/pets', () => {
     const { json } = await call('GET', '/v1/pets?limit=x&status=y&cursor=z&page=1');
     expect(json).toMatchObject({ code: 'invalid_parameter' });
     expect(json.message.split('; ')).toEqual([
-      '"page" is not a known query parameter',
       'limit must be an integer from 1 to 100',
       'status must be one of available, pending, sold',
-      'cursor must be taken unchanged from the Link header of a list answer.',
+      'cursor must be taken unchanged from the Link header of a list answer',
+      '"page" is not a known query parameter.',
     ]);
     const many = Array.from({ length: 25 }, (_, index) => `x${index}=1`).join('&');
     expect((await call('GET', `/v1/pets?${many}`)).json.message).toMatch(/; and 5 more\.$/);

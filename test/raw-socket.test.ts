@@ -549,7 +549,7 @@ describe('clients that leave', () => {
     onTestFinished(() => store.close());
     const secret = newSecret(false);
     await store.accounts.addAccount('slow');
-    await store.accounts.addKey({ account: 'slow', name: 'slow', scopes: ['pets:write'], expiresAt: null, secret });
+    await store.accounts.addKey({ account: 'slow', name: 'slow', scopes: ['pets:write'], lifetimeMs: null, secret });
     const slow: typeof store.pets.add = async (...input) => {
       await sleep(100);
       return store.pets.add(...input);

@@ -36,7 +36,7 @@ async function openDamaged(table: 'pet' | 'message'): Promise<{ store: Repositor
   const { store, file } = openStore();
   const secret = newSecret(false);
   await store.accounts.addAccount('owner');
-  await store.accounts.addKey({ account: 'owner', name: 'k', scopes: [...scopes], expiresAt: null, secret });
+  await store.accounts.addKey({ account: 'owner', name: 'k', scopes: [...scopes], lifetimeMs: null, secret });
   await store.pets.add(biscuit);
   await store.close();
 
@@ -107,7 +107,7 @@ describe('the file', () => {
     const { store, file } = openStore();
     const secret = newSecret(false);
     await store.accounts.addAccount('a');
-    await store.accounts.addKey({ account: 'a', name: 'k', scopes: ['pets:read'], expiresAt: null, secret });
+    await store.accounts.addKey({ account: 'a', name: 'k', scopes: ['pets:read'], lifetimeMs: null, secret });
     expect(openOther(file).prepare('SELECT hash, hint FROM api_key').get()).toEqual({
       hash: hashKey(secret.key),
       hint: secret.key.slice(0, 13),
@@ -439,7 +439,7 @@ describe('accounts and keys', () => {
   const dayMs = 24 * 60 * 60 * 1000;
   const at = (days: number) => new Date(Date.UTC(2027, 0, 1) + days * dayMs);
 
-  async function openWithKey({ expiresAt = null }: { expiresAt?: Date | null } = {}) {
+  async function openWithKey({ lifetimeMs = null }: { lifetimeMs?: number | null } = {}) {
     let time = at(0);
     const { store, file } = openStore({ now: () => time });
     await store.accounts.addAccount('owner');
@@ -448,7 +448,7 @@ describe('accounts and keys', () => {
       account: 'owner',
       name: 'old',
       scopes,
-      expiresAt,
+      lifetimeMs,
       secret: newSecret(false),
     });
     if (!key) throw new Error('no key was added');
@@ -464,7 +464,7 @@ describe('accounts and keys', () => {
     expect(await addAccount('other')).toMatchObject({ name: 'other', createdAt: at(0) });
     expect((await listAccounts()).map(({ name }) => name)).toEqual(['owner', 'other']);
     const secret = newSecret(false);
-    expect(await addKey({ account: 'nobody', name: 'x', scopes: [], expiresAt: null, secret })).toBeUndefined();
+    expect(await addKey({ account: 'nobody', name: 'x', scopes: [], lifetimeMs: null, secret })).toBeUndefined();
     expect(key).toMatchObject({ id: 1, account: 'owner', accountId: 1, name: 'old', scopes: ['pets:read'] });
   });
 
@@ -472,7 +472,7 @@ describe('accounts and keys', () => {
     const { addAccount, addKey, listKeys } = await openWithKey();
     await addAccount('other');
     const secret = newSecret(false);
-    await addKey({ account: 'other', name: 'new', scopes: ['pets:write'], expiresAt: at(9), secret });
+    await addKey({ account: 'other', name: 'new', scopes: ['pets:write'], lifetimeMs: 9 * dayMs, secret });
     const names = async (account?: string) => (await listKeys(account)).map(({ name }) => name);
     expect(await names()).toEqual(['old', 'new']);
     expect(await names('other')).toEqual(['new']);
@@ -505,7 +505,7 @@ describe('accounts and keys', () => {
   });
 
   test('rotation: a new key like the old one, which goes on for the overlap', async () => {
-    const { rotateKey, listKeys, findKey, setTime, key } = await openWithKey({ expiresAt: at(90) });
+    const { rotateKey, listKeys, findKey, setTime, key } = await openWithKey({ lifetimeMs: 90 * dayMs });
     setTime(at(30));
     const secret = newSecret(false);
     const { account, accountId, name, scopes } = key;
@@ -520,10 +520,12 @@ describe('accounts and keys', () => {
     const { rotateKey, listKeys } = await openWithKey();
     expect(await rotateKey(1, at(1), newSecret(false))).toMatchObject({ expiresAt: null });
     expect((await listKeys())[0]?.expiresAt).toEqual(at(1));
+    // The end that the rotation set is no part of the old key's lifetime.
+    expect(await rotateKey(1, at(1), newSecret(false))).toMatchObject({ expiresAt: null });
   });
 
   test('rotation never makes the old key live longer', async () => {
-    const { rotateKey, listKeys } = await openWithKey({ expiresAt: at(1) });
+    const { rotateKey, listKeys } = await openWithKey({ lifetimeMs: dayMs });
     await rotateKey(1, at(5), newSecret(false));
     expect((await listKeys())[0]?.expiresAt).toEqual(at(1));
   });

@@ -39,10 +39,11 @@ describe('paths beside the operations', () => {
   );
 
   test('400 invalid_url: bad percent-encoding', async () => {
-    const { call } = await startApp();
+    const { call, log } = await startApp();
     const answer = await call('GET', '/nowhere/%zz');
     expect(answer.json).toMatchObject({ code: 'invalid_url', status: 400 });
     expect(answer.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+    expect(log()).toContain(`"reqId":"${answer.headers['x-request-id']}","status":400,"code":"invalid_url"`);
   });
 
   test('414 uri_too_long: more than 8,192 characters', async () => {

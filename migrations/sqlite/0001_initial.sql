@@ -30,6 +30,7 @@ CREATE TABLE api_key (
   hash             BLOB    NOT NULL UNIQUE CHECK (length(hash) = 32), -- SHA-256 of the key
   scopes           TEXT    NOT NULL, -- separated by one space, as in RFC 6749, section 3.3
   created_at       INTEGER NOT NULL,
+  lifetime_ms      INTEGER, -- as it was created, for its successor: an end that a rotation set is not part of it
   expires_at       INTEGER,
   revoked_at       INTEGER,
   last_used_at     INTEGER,
@@ -38,7 +39,7 @@ CREATE TABLE api_key (
 
 CREATE INDEX api_key_account_id ON api_key (account_id);
 
--- No foreign keys: a row is gone within a day, and an account removed meanwhile must not fail another's write.
+-- No foreign keys: rows do not stay for long, and an account removed meanwhile must not fail another's write.
 CREATE TABLE idempotency (
   account_id INTEGER NOT NULL,
   operation  TEXT    NOT NULL,

@@ -1,6 +1,7 @@
 /** Everything that can go wrong with a request, translated into one Failure and sent in one shape. */
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { type ErrorCode, Failure } from '../errors.ts';
+import { logRefusal } from './request-log.ts';
 
 /** Fastify's own error codes that are the client's doing; every other error is ours. */
 const frameworkCodes: Record<string, ErrorCode> = {
@@ -39,6 +40,12 @@ export function sendFailure(error: unknown, request: FastifyRequest, reply: Fast
     .code(failure.status)
     .headers(failureHeaders(failure, request.id))
     .send(Buffer.from(JSON.stringify(failure.body())));
+}
+
+/** Answers a URL that the router cannot read: no hook, and so no line of the log, follows. */
+export function sendFrameworkFailure(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+  logRefusal(request.log, request.id, toFailure(error));
+  sendFailure(error, request, reply);
 }
 
 /** Error handler and unknown paths of the whole server. */

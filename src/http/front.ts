@@ -29,7 +29,12 @@ export function installFront(app: FastifyInstance): void {
     reply.header('x-request-id', request.id);
     reply.header('x-content-type-options', 'nosniff');
     if ((request.raw.url as string).length > maxUrlLength) return done(new Failure('uri_too_long'));
+    const headers = { connection: 'close' };
     const wrong = fault(request.raw);
-    done(wrong === undefined ? undefined : new Failure('bad_request', wrong, { headers: { connection: 'close' } }));
+    if (wrong !== undefined) return done(new Failure('bad_request', wrong, { headers }));
+    // A body that waits for another expectation to be met would come unannounced on a connection that stays.
+    const { expect } = request.headers;
+    const met = expect === undefined || request.raw.httpVersion === '1.0' || /^100-continue$/i.test(expect);
+    done(met ? undefined : new Failure('expectation_failed', undefined, { headers }));
   });
 }

@@ -17,9 +17,17 @@ export function createKeyUses(app: FastifyInstance, accounts: Accounts, now: () 
     const batch = [...uses.values()];
     uses = new Map();
     if (batch.length === 0) return;
-    await accounts
-      .recordUses(batch)
-      .catch((error) => app.log.warn({ err: error }, 'the last use of API keys is not recorded'));
+    try {
+      await accounts.recordUses(batch);
+    } catch (error) {
+      app.log.warn({ err: error }, 'the last use of API keys is not recorded yet');
+      // To be counted twice after an unclear commit is a lesser fault than not at all.
+      for (const { id, lastUsedAt, deprecatedCalls } of batch) {
+        const use = uses.get(id) ?? { id, lastUsedAt, deprecatedCalls: 0 };
+        use.deprecatedCalls += deprecatedCalls;
+        uses.set(id, use);
+      }
+    }
   }
 
   const timer = setInterval(flush, flushEveryMs).unref();

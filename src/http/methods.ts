@@ -1,6 +1,6 @@
 /** What a path answers to the methods that it does not serve. */
 import { METHODS } from 'node:http';
-import type { FastifyInstance, HTTPMethods, onSendHookHandler } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods, onSendHookHandler } from 'fastify';
 import { Failure } from '../errors.ts';
 
 /** Makes the router know every method that Node's parser does, so that an unusual one is 405 and not 404. */
@@ -16,7 +16,10 @@ export function refuseOtherMethods(
   onSend: onSendHookHandler[] = [],
 ): void {
   const allow = [...served, 'OPTIONS'].join(', ');
-  app.options(url, { onSend }, (_request, reply) => reply.code(204).header('allow', allow).send());
+  // Both before the body is read: what it holds does not matter.
+  const answerOptions = async (_request: FastifyRequest, reply: FastifyReply) =>
+    reply.code(204).header('allow', allow).send();
+  app.options(url, { onSend, onRequest: answerOptions }, answerOptions);
   const refuse = async () => {
     throw new Failure('method_not_allowed', undefined, { headers: { allow } });
   };
@@ -24,7 +27,6 @@ export function refuseOtherMethods(
     method: METHODS.filter((method) => method !== 'OPTIONS' && !served.includes(method)) as HTTPMethods[],
     url,
     onSend,
-    // Before the body is read: what it holds does not matter.
     onRequest: refuse,
     handler: refuse,
   });

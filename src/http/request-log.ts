@@ -1,5 +1,6 @@
 /** One line per request, at info, when it has been answered. */
-import type { FastifyInstance } from 'fastify';
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
+import type { Failure } from '../errors.ts';
 
 export function installRequestLog(app: FastifyInstance): void {
   app.addHook('onResponse', (request, reply, done) => {
@@ -16,4 +17,9 @@ export function installRequestLog(app: FastifyInstance): void {
     );
     done();
   });
+}
+
+/** The line of a request that was refused before it came to a route. */
+export function logRefusal(log: FastifyBaseLogger, reqId: string, { status, code }: Failure): void {
+  log.info({ reqId, status, code }, 'request');
 }

@@ -1,9 +1,12 @@
-/** The requests that Fastify never sees, or sees too late: broken HTTP, expectations, CONNECT, time-outs. */
+/** The requests that Fastify never sees, or sees too late: broken HTTP, CONNECT, time-outs. */
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
+import type { FastifyBaseLogger } from 'fastify';
 import { type ErrorCode, Failure } from '../errors.ts';
 import { failureHeaders } from './errors.ts';
+import { serveInTurn } from './in-turn.ts';
+import { logRefusal } from './request-log.ts';
 
 const parserCodes: Record<string, ErrorCode> = {
   HPE_HEADER_OVERFLOW: 'headers_too_large',
@@ -24,42 +27,44 @@ interface Bookkeeping {
 const refused = new WeakSet<Duplex>();
 
 /** Refuses what Node's HTTP parser could not read, or could not wait for, and closes the socket. */
-export function refuseConnection(error: Error & { code?: string }, socket: Duplex): void {
+export function refuseConnection(error: Error & { code?: string }, socket: Duplex, log: FastifyBaseLogger): void {
   // The parser fails again on every packet that follows.
   if (refused.has(socket)) return;
   refused.add(socket);
   if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy();
-  else refuseInTurn(socket, new Failure(parserCodes[String(error.code)] ?? 'bad_request'));
+  else refuseInTurn(socket, new Failure(parserCodes[String(error.code)] ?? 'bad_request'), log);
 }
 
 /** Sends `failure` after the answers to the requests before it, which the store may still be writing, and closes the socket. */
-function refuseInTurn(socket: Duplex, failure: Failure): void {
+function refuseInTurn(socket: Duplex, failure: Failure, log: FastifyBaseLogger): void {
   const { _httpMessage: response, parser } = socket as Duplex & Bookkeeping;
   if (!socket.writable) return;
-  if (response?.req.complete) response.once('close', () => refuseInTurn(socket, failure));
+  if (response?.req.complete) response.once('close', () => refuseInTurn(socket, failure, log));
   else if (response?.headersSent) response.once('close', () => socket.destroy());
-  else if (response) answerFailure(response, failure);
+  else if (response) answerFailure(response, failure, log);
   // The request that broke off has its answer already.
   else if (parser?.incoming?.complete === false) socket.destroy();
-  else writeFailure(socket, failure);
+  else writeFailure(socket, failure, log);
 }
 
-function headersOf(failure: Failure, body: string): Record<string, string> {
+function headersOf(failure: Failure, body: string, log: FastifyBaseLogger): Record<string, string> {
+  const id = randomUUID();
+  logRefusal(log, id, failure);
   return {
-    ...failureHeaders(failure, randomUUID()),
+    ...failureHeaders(failure, id),
     connection: 'close',
     'content-length': String(Buffer.byteLength(body)),
   };
 }
 
-function answerFailure(response: ServerResponse, failure: Failure): void {
+function answerFailure(response: ServerResponse, failure: Failure, log: FastifyBaseLogger): void {
   const body = JSON.stringify(failure.body());
-  response.writeHead(failure.status, headersOf(failure, body)).end(body);
+  response.writeHead(failure.status, headersOf(failure, body, log)).end(body);
 }
 
-function writeFailure(socket: Duplex, failure: Failure): void {
+function writeFailure(socket: Duplex, failure: Failure, log: FastifyBaseLogger): void {
   const body = JSON.stringify(failure.body());
-  const headers = Object.entries({ date: new Date().toUTCString(), ...headersOf(failure, body) });
+  const headers = Object.entries({ date: new Date().toUTCString(), ...headersOf(failure, body, log) });
   const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`);
   socket.end(`HTTP/1.1 ${failure.status} ${STATUS_CODES[failure.status]}\r\n${lines.join('')}\r\n${body}`);
   // To close while bytes are unread would reset the connection, and the answer could be lost (RFC 9112, section 9.6).
@@ -68,23 +73,22 @@ function writeFailure(socket: Duplex, failure: Failure): void {
   socket.once('close', () => clearTimeout(cut));
 }
 
-/** Sets the time-outs, and the answers to Expect (RFC 9110, section 10.1.1) and to CONNECT (section 9.3.6). */
-export function installSocketAnswers(server: Server): void {
+/** Sets the time-outs, and what becomes of Expect (RFC 9110, section 10.1.1) and of CONNECT (section 9.3.6). */
+export function installSocketAnswers(server: Server, log: FastifyBaseLogger): void {
+  serveInTurn(server);
   // Node gives the lesser of the two to the headers and the greater to the whole request: by default that is a minute.
   server.headersTimeout = server.requestTimeout;
   // A client that has closed its side only still waits for its answer; Node's types do not know this property.
   (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
-  server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
-    answerFailure(response, new Failure('expectation_failed'));
-  });
-  // Node would send 100 before any hook has looked at the key; content.ts sends it when the body is wanted.
-  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
-    server.emit('request', request, response);
-  });
+  // Node would send 100 before any hook has looked at the key, and 417 itself: front.ts refuses what is not to be met, and
+  // content.ts sends 100 when the body is wanted.
+  for (const event of ['checkContinue', 'checkExpectation']) {
+    server.on(event, (request: IncomingMessage, response: ServerResponse) => server.emit('request', request, response));
+  }
   // An empty Allow says that the resource has no methods (RFC 9110, section 10.2.1): this server is no proxy.
   server.on('connect', (_request: IncomingMessage, socket: Duplex) => {
     // Node has taken its own listener away, and an error that nobody hears ends the process.
     socket.on('error', () => socket.destroy());
-    refuseInTurn(socket, new Failure('method_not_allowed', undefined, { headers: { allow: '' } }));
+    refuseInTurn(socket, new Failure('method_not_allowed', undefined, { headers: { allow: '' } }), log);
   });
 }

@@ -5,7 +5,7 @@ import { Value } from '@sinclair/typebox/value';
 import type { FastifyInstance, FastifyRequest, FastifySchema } from 'fastify';
 import { type ErrorCode, Failure } from '../errors.ts';
 import { canonicalDecimal } from '../int64.ts';
-import { demandOf } from '../schema.ts';
+import { demandOf, shown } from '../schema.ts';
 import { readCursor } from './paging.ts';
 
 interface Violation {
@@ -16,7 +16,7 @@ interface Violation {
 type Values = Record<string, unknown>;
 type Part = (request: FastifyRequest, violations: Violation[]) => void;
 
-/** So many violations are named; a body may hold thousands. */
+/** So many violations are named, those of fields that we know first; a body may hold thousands of others. */
 const maxNamed = 20;
 
 /** Replaces Fastify's own validation for every route that is an operation. */
@@ -58,9 +58,6 @@ function textPart(schema: TObject, what: string, values: (request: FastifyReques
   const properties = Object.entries(schema.properties);
   return (request, violations) => {
     const given = values(request);
-    for (const name of Object.keys(given)) {
-      if (!Object.hasOwn(schema.properties, name)) violations.push(invalid(`${shown(name)} is not a known ${what}`));
-    }
     for (const [name, property] of properties) {
       const text = given[name];
       if (text === undefined) {
@@ -75,6 +72,9 @@ function textPart(schema: TObject, what: string, values: (request: FastifyReques
             text: `${name} must ${demandOf(property)}`,
           });
       }
+    }
+    for (const name of Object.keys(given)) {
+      if (!Object.hasOwn(schema.properties, name)) violations.push(invalid(`${shown(name)} is not a known ${what}`));
     }
   };
 }
@@ -115,21 +115,18 @@ function bodyViolations(schema: TObject, body: unknown): string[] {
   if (body === undefined) return ['The body is missing'];
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return ['The body must be a JSON object'];
   const values = body as Values;
-  const unknown = Object.keys(values).filter((name) => !Object.hasOwn(schema.properties, name));
-  const texts = unknown.map((name) => `${shown(name)} is not a known field`);
+  const texts: string[] = [];
   for (const [name, property] of Object.entries(schema.properties)) {
     if (!Object.hasOwn(values, name)) {
       if (schema.required?.includes(name)) texts.push(`${name} is required`);
     } else if (!Value.Check(property, values[name])) texts.push(`${name} must ${demandOf(property)}`);
+  }
+  for (const name of Object.keys(values)) {
+    if (!Object.hasOwn(schema.properties, name)) texts.push(`${shown(name)} is not a known field`);
   }
   return texts;
 }
 
 function invalid(text: string): Violation {
   return { code: 'invalid_parameter', text };
-}
-
-/** A name of the client's making, short enough to repeat, and well-formed, as every JSON text must be. */
-function shown(name: string): string {
-  return JSON.stringify((name.length > 64 ? `${name.slice(0, 64)}…` : name).toWellFormed());
 }

@@ -23,7 +23,7 @@ async function giveFirstKey(store: Repository, url: string): Promise<void> {
   // Of two processes that start at once, the one that adds the account gives the key.
   if (!(await store.accounts.addAccount('first'))) return;
   const secret = newSecret(false);
-  await store.accounts.addKey({ account: 'first', name: 'first', scopes: [...scopes], expiresAt: null, secret });
+  await store.accounts.addKey({ account: 'first', name: 'first', scopes: [...scopes], lifetimeMs: null, secret });
   // On stderr: a secret has no place in a log.
   process.stderr.write(
     `\nThe store had no API key, so here is a first one. It is shown only now:\n\n  ${secret.key}\n\nTry it:\n\n  curl -H 'Authorization: Bearer ${secret.key}' ${url}/v1/pets\n\n`,

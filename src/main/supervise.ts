@@ -12,12 +12,14 @@ export function supervise(count: number, logger: Logger): void {
   let stopping = false;
   let exitCode = 0;
 
-  function ended(worker: Worker, code: number, signal: string | null): void {
+  function ended(worker: Worker, code: number | null, signal: string | null): void {
     alive.delete(worker);
+    // A worker that a signal ended has no code.
+    const failure = code ?? 1;
     // The first worker meets every obstacle to a start, and has told the operator.
-    if (!listening) process.exit(code);
+    if (!listening) process.exit(failure);
     if (stopping) {
-      exitCode ||= code;
+      exitCode ||= failure;
       if (alive.size === 0) process.exit(exitCode);
     } else {
       logger.error({ worker: worker.process.pid, code, signal }, 'a worker ended; another takes its place');

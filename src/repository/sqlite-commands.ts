@@ -1,5 +1,5 @@
 /** Everything that changes the SQLite store: synchronous functions, each called inside the writer's open transaction. */
-import type { Account, ApiKey, KeyUse, Scope, Secret } from '../accounts.ts';
+import type { Account, ApiKey, KeyUse, NewApiKey, Secret } from '../accounts.ts';
 import type { Message } from '../messages.ts';
 import type { Addition, NewPet, Pet, Retry } from '../pets.ts';
 import type { Connection } from './sqlite-connection.ts';
@@ -21,6 +21,13 @@ interface NewAnimal {
   retry?: Retry | undefined;
   at: number;
   forgottenAt: number;
+}
+
+interface Rotation {
+  id: number;
+  oldExpiresAt: Date;
+  secret: Secret;
+  at: number;
 }
 
 /** Prepares the commands on the writing connection. None of them throws but for the database's own failures. */
@@ -50,9 +57,9 @@ export function prepareCommands(connection: Connection) {
   );
   const deleteAccount = sql<[string], AccountRow>(`DELETE FROM account WHERE name = ? RETURNING ${accountColumns}`);
   const findAccount = sql<[string], AccountRow>(`SELECT ${accountColumns} FROM account WHERE name = ?`);
-  const insertKey = sql<[bigint, string, string, Buffer, string, number, number | null], { id: bigint }>(
-    `INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at, expires_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id`,
+  const insertKey = sql<[bigint, string, string, Buffer, string, number, number | null, number | null], { id: bigint }>(
+    `INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at, lifetime_ms, expires_at)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
   );
   const findKey = sql<[number | bigint], ApiKeyRow>(`SELECT ${apiKeyColumns} WHERE api_key.id = ?`);
   const revoke = sql<[number, number]>('UPDATE api_key SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?');
@@ -99,19 +106,12 @@ export function prepareCommands(connection: Connection) {
       return row && toAccount(row);
     },
 
-    addKey(key: {
-      account: string;
-      name: string;
-      scopes: Scope[];
-      expiresAt: Date | null;
-      secret: Secret;
-      at: number;
-    }): ApiKey | undefined {
-      const account = findAccount.get(key.account);
-      if (!account) return undefined;
-      const expiresAt = key.expiresAt?.getTime() ?? null;
-      const { hint, hash } = key.secret;
-      const row = insertKey.get(account.id, key.name, hint, hash, key.scopes.join(' '), key.at, expiresAt);
+    addKey({ account, name, scopes, lifetimeMs, secret, at }: NewApiKey & { at: number }): ApiKey | undefined {
+      const owner = findAccount.get(account);
+      if (!owner) return undefined;
+      const expiresAt = lifetimeMs === null ? null : at + lifetimeMs;
+      const { hint, hash } = secret;
+      const row = insertKey.get(owner.id, name, hint, hash, scopes.join(' '), at, lifetimeMs, expiresAt);
       return keyById((row as { id: bigint }).id);
     },
 
@@ -120,30 +120,13 @@ export function prepareCommands(connection: Connection) {
       return keyById(id);
     },
 
-    rotateKey({
-      id,
-      oldExpiresAt,
-      secret,
-      at,
-    }: {
-      id: number;
-      oldExpiresAt: Date;
-      secret: Secret;
-      at: number;
-    }): ApiKey | undefined {
-      const old = keyById(id);
-      if (!old || old.revokedAt) return undefined;
+    rotateKey({ id, oldExpiresAt, secret, at }: Rotation): ApiKey | undefined {
+      const old = findKey.get(id);
+      if (!old || old.revoked_at !== null) return undefined;
       expire.run(oldExpiresAt.getTime(), id);
-      const { account, name, scopes, createdAt, expiresAt } = old;
-      const lifetimeMs = expiresAt && expiresAt.getTime() - createdAt.getTime();
-      return this.addKey({
-        account,
-        name,
-        scopes,
-        expiresAt: lifetimeMs === null ? null : new Date(at + lifetimeMs),
-        secret,
-        at,
-      });
+      const { account, name, scopes } = toApiKey(old);
+      const lifetimeMs = old.lifetime_ms === null ? null : Number(old.lifetime_ms);
+      return this.addKey({ account, name, scopes, lifetimeMs, secret, at });
     },
 
     recordUses({ uses }: { uses: KeyUse[] }): void {

@@ -27,6 +27,7 @@ export function prepareStore(file: string, { now, onMigration }: OpenOptions): v
     const connection = openConnection(file);
     try {
       migrate(connection, applicationId, now(), onMigration);
+      checkpoint(connection);
     } finally {
       connection.close();
     }
@@ -42,7 +43,14 @@ export function openConnection(file: string): Connection {
   // better-sqlite3 is compiled to fall back to NORMAL in WAL mode unless told otherwise on each connection.
   connection.pragma('journal_mode = WAL');
   connection.pragma('synchronous = FULL');
+  // The automatic checkpoint after a commit keeps its errors to itself, a failed fsync of the file among them.
+  connection.pragma('wal_autocheckpoint = 0');
   return connection;
+}
+
+/** Moves what the WAL holds into the file. Throws where that fails; another process's readers may leave some for the next time. */
+export function checkpoint(connection: Connection): void {
+  connection.pragma('wal_checkpoint(PASSIVE)');
 }
 
 /** Opens a connection to an existing store that can only read. */

@@ -19,6 +19,7 @@ export interface ApiKeyRow {
   hint: string;
   scopes: string;
   created_at: bigint;
+  lifetime_ms: bigint | null;
   expires_at: bigint | null;
   revoked_at: bigint | null;
   last_used_at: bigint | null;

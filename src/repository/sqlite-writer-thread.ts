@@ -1,7 +1,7 @@
 /** The thread that writes: its own connection, one transaction for all that one message brings, one reply. */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { type CommandName, prepareCommands } from './sqlite-commands.ts';
-import { openConnection } from './sqlite-connection.ts';
+import { checkpoint, openConnection } from './sqlite-connection.ts';
 
 export type Write = [name: CommandName, input: never];
 
@@ -16,26 +16,45 @@ export type Reply =
 /** So many writes share one transaction: a larger one would hold the lock, and its own answers, for too long. */
 const maxBatch = 1000;
 
+/** Writes between two checkpoints: a few MiB of WAL, as each dirties some pages of 4 KiB, most of them shared with others of its batch. */
+const checkpointEvery = 1000;
+
 const port = parentPort as MessagePort;
 const connection = openConnection(workerData as string);
 const commands = prepareCommands(connection);
 const run = connection.transaction((batch: Write[]) => batch.map(([name, input]) => commands[name](input)));
 
-function commit(batch: Write[]): void {
-  const count = batch.length;
+let uncheckpointed = 0;
+
+function tell(count: number, act: () => unknown[]): void {
   try {
-    port.postMessage({ count, outputs: run.immediate(batch) } satisfies Reply);
+    port.postMessage({ count, outputs: act() } satisfies Reply);
   } catch (error) {
     const { code, message } = error as { code?: string; message: string };
     port.postMessage({ count, error: { code, message } } satisfies Reply);
   }
 }
 
+/** After the answers: no writer waits for it, but the next one. */
+function moveIntoFile(): void {
+  tell(0, () => {
+    uncheckpointed = 0;
+    checkpoint(connection);
+    return [];
+  });
+}
+
 port.on('message', (request: Request) => {
   if (request === null) {
+    moveIntoFile();
     connection.close();
     port.close();
     return;
   }
-  for (let from = 0; from < request.length; from += maxBatch) commit(request.slice(from, from + maxBatch));
+  for (let from = 0; from < request.length; from += maxBatch) {
+    const batch = request.slice(from, from + maxBatch);
+    tell(batch.length, () => run.immediate(batch));
+    uncheckpointed += batch.length;
+    if (uncheckpointed >= checkpointEvery) moveIntoFile();
+  }
 });

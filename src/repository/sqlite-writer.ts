@@ -16,7 +16,7 @@ interface Waiting {
 export interface Writer {
   /** Resolves after the commit, and so the fsync, that holds the write. A rejected write may still be on disk where its fsync failed. */
   write<Name extends CommandName>(name: Name, input: Input<Name>): Promise<Output<Name>>;
-  /** Resolves when all that was accepted is committed and the thread is gone. */
+  /** Resolves when all that was accepted is committed and the thread is gone; rejects where the last fsync failed. */
   close(): Promise<void>;
 }
 
@@ -36,6 +36,7 @@ export function startWriter(file: string, onFatal?: (error: Error) => void): Wri
   let unsent: Write[] = [];
   let broken: Failure | undefined;
   let closing = false;
+  let lost: Error | undefined;
 
   /** What is unsent goes as one message, once the thread has answered the one before: while it waits for a disk, a batch grows here. */
   function send(): void {
@@ -60,8 +61,12 @@ export function startWriter(file: string, onFatal?: (error: Error) => void): Wri
     const failure = translate(cause);
     for (const { reject } of answered) reject(failure);
     send();
-    /* v8 ignore next -- a disk must fail for this: the process ends, and what it ran is not collected */
-    if (fatal.test(String(reply.error.code))) giveUp(cause);
+    /* v8 ignore start -- a disk must fail for this: the process ends, and what it ran is not collected */
+    if (fatal.test(String(reply.error.code))) {
+      lost = cause;
+      giveUp(cause);
+    }
+    /* v8 ignore stop */
   });
   let crash = new Error('the writing thread ended');
   thread.on('error', (error: Error) => {
@@ -89,6 +94,8 @@ export function startWriter(file: string, onFatal?: (error: Error) => void): Wri
       unsent = [];
       thread.postMessage(null satisfies Request);
       await ended;
+      /* v8 ignore next -- as above */
+      if (lost) throw lost;
     },
   };
 }

@@ -97,7 +97,8 @@ export async function startApp(options: Partial<AppOptions> = {}): Promise<TestA
     live = options.live ?? false,
   } = {}) => {
     const secret = newSecret(live);
-    const added = await store.accounts.addKey({ account, name: 'test', scopes: granted, expiresAt, secret });
+    const lifetimeMs = expiresAt && expiresAt.getTime() - now().getTime();
+    const added = await store.accounts.addKey({ account, name: 'test', scopes: granted, lifetimeMs, secret });
     return { key: secret.key, id: added?.id as number };
   };
   const { key } = await newKey();
