@@ -76,15 +76,17 @@ const findings: Finding[] = chosen.map(({ name, title, goal }) => {
 });
 
 try {
-  for (let round = 1; round <= rounds; round++) {
+  // Round 0 warms both up and is not counted.
+  for (let round = 0; round <= rounds; round++) {
     for (const [index, workload] of chosen.entries()) {
       const finding = findings[index] as Finding;
       const onOther = growth ? (small.find(({ name }) => name === workload.name) ?? workload) : workload;
       const first = await load(tool, other.server.url, onOther, other.key, { seconds, folder, pinned: !several });
       const second = await load(tool, store.url, workload, key, { seconds, folder, pinned: !several });
+      finding.failures += first.failures + second.failures;
+      if (round === 0) continue;
       finding.bare.push(first.requestsPerSecond);
       finding.store.push(second.requestsPerSecond);
-      finding.failures += first.failures + second.failures;
       const share = (second.requestsPerSecond / first.requestsPerSecond).toFixed(2);
       progress(`round ${round} of ${rounds}  ${workload.title.padEnd(36)} ${share} ×`);
     }
