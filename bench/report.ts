@@ -58,7 +58,7 @@ export function chart(findings: Finding[], title: string, caption: string): stri
     return `<text x="${left - 12}" y="${y + 17}" text-anchor="end">${finding.title}</text>
 <rect x="${left}" y="${y}" width="${(share * full).toFixed(1)}" height="24" rx="3" class="bar"/>
 <line x1="${goal}" x2="${goal}" y1="${y - 4}" y2="${y + 28}" class="goal"/>
-<text x="${left + Math.max(share * full, finding.goal * full) + 8}" y="${y + 17}" class="value">${share.toFixed(2)} ×</text>`;
+<text x="${(left + share * full + 8).toFixed(1)}" y="${y + 17}" class="value">${share.toFixed(2)} ×</text>`;
   });
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${left + full + 130} ${height}" role="img" aria-label="${title}" font-family="system-ui, sans-serif" font-size="14">
 <style>

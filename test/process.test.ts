@@ -65,8 +65,9 @@ describe('the first start', () => {
     expect(await second.end('SIGTERM')).toMatchObject({ stderr: '', stdout: expect.not.stringContaining('migration') });
   });
 
-  test('production prints no key', async () => {
+  test('production prints no key, but says how one is made', async () => {
     const server = await startServer({ env: { DEPLOYMENT: 'production' } });
+    await server.seen('stdout', /there is no API key yet: animal-store account add NAME/);
     expect(await server.call(null, 'GET', '/v1/pets')).toMatchObject({ status: 401 });
     expect(await server.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
   });

@@ -359,6 +359,19 @@ describe('migrations', () => {
     expect(openOther(file).prepare('SELECT count(*) FROM migration').pluck().get()).toBe(told.length);
   });
 
+  test('a store that another process is just making is opened when that is done', () => {
+    const file = path.join(temporaryFolder(), 'store.db');
+    const busy = Object.assign(new Error('database is locked'), { code: 'SQLITE_BUSY' });
+    const fail = () => {
+      throw busy;
+    };
+    vi.spyOn(Database.prototype, 'pragma').mockImplementationOnce(fail).mockImplementationOnce(fail);
+    prepareStore(file, { now: () => new Date() });
+    vi.spyOn(Database.prototype, 'pragma').mockImplementation(fail);
+    vi.spyOn(Date, 'now').mockReturnValueOnce(0).mockReturnValue(5000);
+    expect(() => prepareStore(file, { now: () => new Date() })).toThrow('cannot be opened: database is locked');
+  });
+
   test('an empty file becomes a store', async () => {
     const file = path.join(temporaryFolder(), 'store.db');
     fs.writeFileSync(file, '');

@@ -18,13 +18,18 @@ const stopDeadlineMs = 12_000;
 const now = () => new Date();
 
 /** So that a first visitor can make a first call; in production keys are made on purpose only. */
-async function giveFirstKey(store: Repository, url: string): Promise<void> {
+async function giveFirstKey(store: Repository, url: string, logger: Logger, live: boolean): Promise<void> {
   if ((await store.accounts.listKeys()).length > 0) return;
+  if (live) {
+    logger.warn('there is no API key yet: animal-store account add NAME, then key create --account NAME --name NAME');
+    return;
+  }
   // Of two processes that start at once, the one that adds the account gives the key.
   if (!(await store.accounts.addAccount('first'))) return;
   const secret = newSecret(false);
   await store.accounts.addKey({ account: 'first', name: 'first', scopes: [...scopes], lifetimeMs: null, secret });
-  // On stderr: a secret has no place in a log.
+  // On stderr: a secret has no place in a log. What the log has to say comes before.
+  logger.flush();
   process.stderr.write(
     `\nThe store had no API key, so here is a first one. It is shown only now:\n\n  ${secret.key}\n\nTry it:\n\n  curl -H 'Authorization: Bearer ${secret.key}' ${url}/v1/pets\n\n`,
   );
@@ -107,5 +112,6 @@ export async function serve(config: Config, logger: Logger): Promise<void> {
     await store.close();
     refuseToStart(listenSentence(config, error as NodeJS.ErrnoException));
   }
-  if (config.DEPLOYMENT !== 'production') await giveFirstKey(store, localUrl(app.server.address() as AddressInfo));
+  const url = localUrl(app.server.address() as AddressInfo);
+  await giveFirstKey(store, url, logger, config.DEPLOYMENT === 'production');
 }

@@ -35,7 +35,8 @@ async function openLogStream(block: { minLength: number; maxWrite: number }): Pr
   /* c8 ignore start -- on a terminal, which takes what ran with it when it goes */
   if (process.stdout.isTTY) {
     const pretty = await import('pino-pretty').catch(() => undefined);
-    if (pretty) return pretty.default({ sync: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' });
+    if (pretty)
+      return pretty.default({ sync: true, singleLine: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' });
   }
   /* c8 ignore stop */
   // pino writes what is left when the process exits.

@@ -11,6 +11,8 @@ const applicationId = 0x414e4d4c;
 /** How long a write waits for another process's before SQLITE_BUSY. */
 const writeTimeoutMs = 5000;
 
+const askAgainMs = 20;
+
 /** In WAL mode readers wait for nobody but a recovery; the whole server would wait with them. */
 const readTimeoutMs = 250;
 
@@ -23,16 +25,32 @@ export type Connection = Database.Database;
 export function prepareStore(file: string, { now, onMigration }: OpenOptions): void {
   try {
     fs.mkdirSync(path.dirname(file), { recursive: true });
-    if (fs.existsSync(file)) inspect(file);
-    const connection = openConnection(file);
-    try {
-      migrate(connection, applicationId, now(), onMigration);
-      checkpoint(connection);
-    } finally {
-      connection.close();
-    }
+    patiently(() => {
+      if (fs.existsSync(file)) inspect(file);
+      const connection = openConnection(file);
+      try {
+        migrate(connection, applicationId, now(), onMigration);
+        checkpoint(connection);
+      } finally {
+        connection.close();
+      }
+    });
   } catch (error) {
     throw openError(file, error);
+  }
+}
+
+/** Asks again for a while: SQLite itself does not wait for the other processes that change the journal mode or recover a WAL. */
+function patiently(act: () => void): void {
+  const deadline = Date.now() + writeTimeoutMs;
+  for (;;) {
+    try {
+      act();
+      return;
+    } catch (error) {
+      if (!String((error as { code?: unknown }).code).startsWith('SQLITE_BUSY') || Date.now() >= deadline) throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, askAgainMs);
+    }
   }
 }
 
@@ -40,8 +58,8 @@ export function prepareStore(file: string, { now, onMigration }: OpenOptions): v
 export function openConnection(file: string): Connection {
   const connection = new Database(file, { timeout: writeTimeoutMs });
   setUp(connection);
+  if (connection.pragma('journal_mode', { simple: true }) !== 'wal') connection.pragma('journal_mode = WAL');
   // better-sqlite3 is compiled to fall back to NORMAL in WAL mode unless told otherwise on each connection.
-  connection.pragma('journal_mode = WAL');
   connection.pragma('synchronous = FULL');
   // The automatic checkpoint after a commit keeps its errors to itself, a failed fsync of the file among them.
   connection.pragma('wal_autocheckpoint = 0');
