@@ -7,8 +7,9 @@ import { Command, CommanderError, Option } from 'commander';
 import { newSecret, type Scope, type Secret, scopes } from './accounts.ts';
 import { duration, keyId, name, scopeList } from './cli/arguments.ts';
 import { keyRow, print, printJson, printTable, showSecret, stateOf } from './cli/output.ts';
-import { type Config, ConfigError, readConfig } from './config.ts';
+import { ConfigError } from './config.ts';
 import { Failure } from './errors.ts';
+import { complain, readEnvironment } from './main/environment.ts';
 import { openRepository } from './repository/open.ts';
 import { OpenError, type Repository } from './repository/repository.ts';
 
@@ -17,22 +18,11 @@ const healthTimeoutMs = 3000;
 /** A refusal that the operator reads as one sentence. */
 class Refusal extends Error {}
 
-function config(): Config {
-  try {
-    process.loadEnvFile();
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    // Without its .env a command might work on another store than the server's.
-    if (code !== 'ENOENT') throw new Refusal(`.env cannot be read: ${message.replace(/\.$/, '')}.`);
-  }
-  return readConfig(process.env);
-}
-
 async function withStore<Result>(
   use: (store: Repository) => Promise<Result>,
   onMigration?: (name: string) => void,
 ): Promise<Result> {
-  const store = openRepository(config().DATABASE_URL, { now: () => new Date(), onMigration });
+  const store = openRepository(readEnvironment().DATABASE_URL, { now: () => new Date(), onMigration });
   try {
     return await use(store);
   } finally {
@@ -41,7 +31,7 @@ async function withStore<Result>(
 }
 
 function newSecretHere(): Secret {
-  return newSecret(config().DEPLOYMENT === 'production');
+  return newSecret(readEnvironment().DEPLOYMENT === 'production');
 }
 
 function found<Found>(value: Found | undefined, sentence: string): Found {
@@ -191,7 +181,7 @@ program
   .command('health')
   .description('ask the server at HOST and PORT whether it answers')
   .action(async () => {
-    const { HOST, PORT } = config();
+    const { HOST, PORT } = readEnvironment();
     const host = { '0.0.0.0': '127.0.0.1', '::': '[::1]' }[HOST] ?? (HOST.includes(':') ? `[${HOST}]` : HOST);
     const url = `http://${host}:${PORT}/v1/pets`;
     // Not fetch, which refuses some ports, such as 6000 and 10080.
@@ -222,7 +212,7 @@ try {
   const sentence = sentenceOf(error);
   if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2;
   else if (sentence) {
-    process.stderr.write(`animal-store: ${sentence.replaceAll('\n', '\nanimal-store: ')}\n`);
+    complain(sentence);
     process.exitCode = 1;
     /* c8 ignore next -- a bug of ours, with its stack */
   } else throw error;

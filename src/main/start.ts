@@ -1,8 +1,9 @@
 /** What every process of the server does before it serves: settings, log, store, each refused with one sentence. */
 import { type DestinationStream, type Logger, pino } from 'pino';
-import { type Config, type ConfigError, readConfig } from '../config.ts';
+import type { Config, ConfigError } from '../config.ts';
 import { openRepository } from '../repository/open.ts';
 import type { OpenError, Repository } from '../repository/repository.ts';
+import { complain, readEnvironment } from './environment.ts';
 
 const fatalDelayMs = 500;
 const logFlushMs = 100;
@@ -12,19 +13,13 @@ const logBlock = { alone: { minLength: 8192, maxWrite: 16_384 }, several: { minL
 
 /** The operator's one sentence, and no more: nothing was served yet. */
 export function refuseToStart(sentence: string): never {
-  process.stderr.write(`animal-store: ${sentence.replaceAll('\n', '\nanimal-store: ')}\n`);
+  complain(sentence);
   process.exit(1);
 }
 
 export function loadConfig(): Config {
   try {
-    process.loadEnvFile();
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (code !== 'ENOENT') refuseToStart(`.env cannot be read: ${message.replace(/\.$/, '')}.`);
-  }
-  try {
-    return readConfig(process.env);
+    return readEnvironment();
   } catch (error) {
     return refuseToStart((error as ConfigError).message);
   }

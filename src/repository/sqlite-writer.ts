@@ -60,13 +60,13 @@ export function startWriter(file: string, onFatal?: (error: Error) => void): Wri
     const cause = Object.assign(new Error(reply.error.message), reply.error);
     const failure = translate(cause);
     for (const { reject } of answered) reject(failure);
-    send();
     /* v8 ignore start -- a disk must fail for this: the process ends, and what it ran is not collected */
     if (fatal.test(String(reply.error.code))) {
       lost = cause;
-      giveUp(cause);
+      return giveUp(cause);
     }
     /* v8 ignore stop */
+    send();
   });
   let crash = new Error('the writing thread ended');
   thread.on('error', (error: Error) => {
