@@ -2,10 +2,10 @@
 import { spawnSync } from 'node:child_process';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { newSecret, scopes } from '../src/accounts.ts';
-import { openRepository } from '../src/repository/open.ts';
-import { temporaryFolder } from './support/app.ts';
-import { launch, projectFolder } from './support/process.ts';
+import { newSecret, scopes } from '../../src/accounts.ts';
+import { openRepository } from '../../src/repository/open.ts';
+import { temporaryFolder } from '../support/app.ts';
+import { launch, projectFolder } from '../support/process.ts';
 
 const tabby = JSON.stringify({ name: 'Tabby', categoryId: 1 });
 

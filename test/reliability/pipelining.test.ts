@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { startApp } from './support/app.ts';
-import { startServer } from './support/process.ts';
+import { startApp } from '../support/app.ts';
+import { startServer } from '../support/process.ts';
 
 test('200 pipelined requests on one socket are all answered, in their order', async () => {
   const { add, port, key } = await startApp();
