@@ -44,7 +44,6 @@ export const Pet = Type.Object(
   },
   { title: 'Pet', description: 'An animal of the store.', additionalProperties: false },
 );
-export type Pet = Required<Static<typeof Pet>>;
 
 export const Pets = Type.Array(Pet, { title: 'Pets', description: 'A page of animals, in ascending order of id.' });
 
@@ -56,10 +55,14 @@ export interface PetQuery {
   after: bigint;
 }
 
+/** An animal as the JSON text of schema Pet: exact to the last digit, and the same bytes in every answer. */
+export type PetJson = string;
+
 export interface PetPage {
-  pets: Pet[];
-  /** Whether an animal that fits the query follows the last one here. */
-  more: boolean;
+  /** In ascending order of id. */
+  pets: PetJson[];
+  /** The id of the last one here, where another that fits the query follows it. */
+  next: bigint | undefined;
 }
 
 /** One creation under an Idempotency-Key; the key is remembered per account for `retryWindowMs`. */
@@ -71,14 +74,14 @@ export interface Retry {
 export const retryWindowMs = 24 * 60 * 60 * 1000;
 
 /** `added`: a new animal. `replayed`: the animal of an earlier call under the same key. `reused`: that key had another body. */
-export type Addition = { outcome: 'added' | 'replayed'; pet: Pet } | { outcome: 'reused' };
+export type Addition = { outcome: 'added' | 'replayed'; id: bigint; pet: PetJson } | { outcome: 'reused' };
 
 /** Every method rejects with Failure `service_unavailable` where the store cannot answer. */
 export interface Pets {
   list(query: PetQuery): Promise<PetPage>;
   /** Resolves only when the animal is on disk. */
   add(pet: NewPet, retry?: Retry): Promise<Addition>;
-  find(id: bigint): Promise<Pet | undefined>;
+  find(id: bigint): Promise<PetJson | undefined>;
   /** Another number whenever something may have been written since, by this process or another. Throws where it cannot be told. */
   version(): number;
 }

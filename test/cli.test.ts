@@ -344,7 +344,7 @@ describe('the store', () => {
     const folder = temporaryFolder();
     expect(await runCli(['migrate'], { folder })).toEqual({
       code: 0,
-      stdout: 'Applied 0001_initial.sql.\n',
+      stdout: 'Applied 0001_initial.sql, 0002_rendered_animals.sql.\n',
       stderr: '',
     });
     expect(await runCli(['migrate'], { folder })).toEqual({

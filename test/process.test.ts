@@ -98,6 +98,7 @@ describe('the log', () => {
     const lines = stdout.trimEnd().split('\n');
     expect(lines.map((line) => JSON.parse(line).msg)).toEqual([
       'migration 0001_initial.sql applied',
+      'migration 0002_rendered_animals.sql applied',
       expect.stringContaining('Server listening at'),
       'request',
       'stopping',
@@ -261,7 +262,7 @@ describe('exit 1, with one sentence and no stack', () => {
     database.close();
     const before = hashOf(file);
     expect(await refusal({ DATABASE_URL: 'sqlite:store.db' }, folder)).toBe(
-      'DATABASE_URL: store.db has schema version 99; this release knows none above 1.',
+      'DATABASE_URL: store.db has schema version 99; this release knows none above 2.',
     );
     expect(hashOf(file)).toBe(before);
   });

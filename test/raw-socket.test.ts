@@ -2,6 +2,7 @@ import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { newSecret } from '../src/accounts.ts';
+import type { PetPage } from '../src/pets.ts';
 import { openRepository } from '../src/repository/open.ts';
 import type { Repository } from '../src/repository/repository.ts';
 import { startApp, type TestApp, temporaryFolder } from './support/app.ts';
@@ -30,10 +31,10 @@ const withoutKey = (request: string) => request.replace(key, '');
 
 async function allIds(store: Repository): Promise<bigint[]> {
   const ids: bigint[] = [];
-  for (let more = true; more; ) {
-    const page = await store.pets.list({ limit: 100, after: ids.at(-1) ?? 0n });
-    ids.push(...page.pets.map(({ id }) => id));
-    more = page.more;
+  for (let after: bigint | undefined = 0n; after !== undefined; ) {
+    const page: PetPage = await store.pets.list({ limit: 100, after });
+    ids.push(...page.pets.map((pet) => BigInt(JSON.parse(pet).id)));
+    after = page.next;
   }
   return ids;
 }

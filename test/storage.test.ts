@@ -182,7 +182,7 @@ describe('writing', () => {
     const { store, file } = openStore();
     const adding = store.pets.add(biscuit);
     await store.close();
-    expect(await adding).toMatchObject({ outcome: 'added', pet: { id: 1n } });
+    expect(await adding).toMatchObject({ outcome: 'added', id: 1n });
     expect(openOther(file).prepare('SELECT id FROM pet').pluck().all()).toEqual([1]);
   });
 
@@ -196,11 +196,11 @@ describe('writing', () => {
     const { store, file } = openStore();
     for (let i = 0; i < 3; i++) await store.pets.add(biscuit);
     openOther(file).exec('DELETE FROM pet');
-    expect(await store.pets.add(biscuit)).toMatchObject({ pet: { id: 4n } });
+    expect(await store.pets.add(biscuit)).toMatchObject({ id: 4n });
     await store.close();
     const reopened = openRepository(`sqlite:${file}`, { now: () => new Date() });
     openOther(file).exec('DELETE FROM pet');
-    expect(await reopened.pets.add(biscuit)).toMatchObject({ pet: { id: 5n } });
+    expect(await reopened.pets.add(biscuit)).toMatchObject({ id: 5n });
     await reopened.close();
   });
 
@@ -236,8 +236,8 @@ describe('writing', () => {
     const writes = [store.pets.add(biscuit), store.messages.add(message), store.pets.add(biscuit)];
     for (const outcome of await Promise.allSettled(writes))
       expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'service_unavailable', status: 503 } });
-    expect((await store.pets.list({ limit: 100, after: 0n })).pets.map(({ id }) => id)).toEqual([1n]);
-    expect(await store.pets.add(biscuit)).toMatchObject({ pet: { id: 2n } });
+    expect((await store.pets.list({ limit: 100, after: 0n })).pets.map((pet) => JSON.parse(pet).id)).toEqual([1]);
+    expect(await store.pets.add(biscuit)).toMatchObject({ id: 2n });
   });
 });
 
@@ -315,7 +315,7 @@ describe('a store of ours with a table missing', () => {
     });
     await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
     await vi.waitFor(() => expect(fatal.map(({ message }) => message)).toEqual(['no such table: message']));
-    expect(await store.pets.list({ limit: 20, after: 0n })).toEqual({ pets: [], more: false });
+    expect(await store.pets.list({ limit: 20, after: 0n })).toEqual({ pets: [], next: undefined });
   });
 
   test('takes no write either where nobody asked to be told', async () => {
@@ -339,6 +339,25 @@ describe('migrations', () => {
     expect(told).toEqual(names);
     const recorded = openOther(file).prepare('SELECT version, name, applied_at FROM migration ORDER BY version').all();
     expect(recorded).toEqual(names.map((name, index) => ({ version: index + 1, name, applied_at: time.getTime() })));
+  });
+
+  test('0002 keeps every animal, and the ids that were given', async () => {
+    const file = path.join(temporaryFolder(), 'store.db');
+    const old = new Database(file);
+    old.exec(fs.readFileSync('migrations/sqlite/0001_initial.sql', 'utf8'));
+    old.exec(`INSERT INTO migration VALUES (1, '0001_initial.sql', 0);
+      INSERT INTO pet (name, category_id, status) VALUES ('a"é', 9223372036854775807, 'sold'), ('b', 2, 'pending'), ('c', 3, 'sold');
+      DELETE FROM pet WHERE id = 3;
+      PRAGMA application_id = ${0x414e4d4c}; PRAGMA user_version = 1`);
+    old.close();
+    const store = openRepository(`sqlite:${file}`, { now: () => new Date() });
+    onTestFinished(() => store.close());
+    expect((await store.pets.list({ limit: 100, after: 0n })).pets).toEqual([
+      '{"id":1,"name":"a\\"é","categoryId":9223372036854775807,"status":"sold"}',
+      '{"id":2,"name":"b","categoryId":2,"status":"pending"}',
+    ]);
+    expect((await store.pets.list({ limit: 100, status: 'pending', after: 0n })).pets).toHaveLength(1);
+    expect(await store.pets.add(biscuit)).toMatchObject({ id: 4n });
   });
 
   test('a process that finds another at work leaves it to that one', async () => {

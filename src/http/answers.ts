@@ -1,14 +1,6 @@
-/** Answers that succeed: rendered to bytes once, and for GET kept and asked about again with ETag and If-None-Match. */
-import type { TSchema } from '@sinclair/typebox';
-import fastJsonStringify from 'fast-json-stringify';
+/** Answers that succeed: those of GET are kept, and asked about again with ETag and If-None-Match. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Rendered } from './rendered.ts';
-
-/** A function that renders values of `schema` as JSON; int64 exactly, from BigInt. */
-export function renderer<Value>(schema: TSchema): (value: Value) => Buffer {
-  const stringify = fastJsonStringify(schema as object as fastJsonStringify.Schema);
-  return (value) => Buffer.from(stringify(value as never));
-}
 
 /** Whether If-None-Match holds `etag`: a list or `*`, compared weakly (RFC 9110, section 13.1.2). */
 function matches(ifNoneMatch: string, etag: string): boolean {
@@ -31,6 +23,10 @@ export function answer(
 }
 
 /** Sends the outcome of a POST. A Buffer, because Fastify would add a charset, which application/json does not define. */
-export function accept(reply: FastifyReply, status: number, body: Buffer): FastifyReply {
-  return reply.code(status).header('cache-control', 'no-store').header('content-type', 'application/json').send(body);
+export function accept(reply: FastifyReply, status: number, json: string): FastifyReply {
+  return reply
+    .code(status)
+    .header('cache-control', 'no-store')
+    .header('content-type', 'application/json')
+    .send(Buffer.from(json));
 }

@@ -1,5 +1,5 @@
 /** Keyset paging: the cursor that names a position, and the Link header that leads from page to page. */
-import type { Pet, PetStatus } from '../pets.ts';
+import type { PetStatus } from '../pets.ts';
 import { kind } from '../schema.ts';
 
 /** Opaque to clients; to us, the id of the last animal seen. */
@@ -34,10 +34,10 @@ interface Walk {
   status?: PetStatus | undefined;
 }
 
-/** The Link header of a page (RFC 8288): rel="first" always, rel="next" where an animal follows `last`. */
-export function pageLinks(base: string, { limit, status }: Walk, last: Pet | undefined): string {
+/** The Link header of a page (RFC 8288): rel="first" always, rel="next" where an animal follows the one with the id `next`. */
+export function pageLinks(base: string, { limit, status }: Walk, next: bigint | undefined): string {
   const first = `${base}/pets?limit=${limit}${status ? `&status=${status}` : ''}`;
   const links = [`<${first}>; rel="first"`];
-  if (last) links.unshift(`<${first}&cursor=${writeCursor(last.id)}>; rel="next"`);
+  if (next !== undefined) links.unshift(`<${first}&cursor=${writeCursor(next)}>; rel="next"`);
   return links.join(', ');
 }

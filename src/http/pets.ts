@@ -6,7 +6,7 @@ import { Failure } from '../errors.ts';
 import { Int64 } from '../int64.ts';
 import { NewPet, Pet, PetStatus, Pets } from '../pets.ts';
 import { demand } from '../schema.ts';
-import { accept, answer, renderer } from './answers.ts';
+import { accept, answer } from './answers.ts';
 import type { App } from './app-type.ts';
 import { requireScope } from './auth.ts';
 import { announceDeprecation, refuseAfterSunset, sunset } from './deprecation.ts';
@@ -40,9 +40,6 @@ const ListQuery = Type.Object({
 
 const PetParams = Type.Object({ petId: Int64({ description: 'Identifier of the animal to return.', examples: [1] }) });
 
-const renderPage = renderer<Pet[]>(Pets);
-const renderPet = renderer<Pet>(Pet);
-
 export function petRoutes(app: App, { pets, uses, base, removed }: PetsOptions): void {
   const rendered = createRenderedCache(() => pets.version());
 
@@ -66,9 +63,9 @@ export function petRoutes(app: App, { pets, uses, base, removed }: PetsOptions):
     async (request, reply) => {
       const { limit, status, cursor: after = 0n } = request.query;
       const page = await rendered.get(`${limit} ${status} ${after}`, async () => {
-        const { pets: found, more } = await pets.list({ limit, status, after });
-        const body = renderPage(found);
-        const link = pageLinks(base, { limit, status }, more ? found.at(-1) : undefined);
+        const { pets: found, next } = await pets.list({ limit, status, after });
+        const body = Buffer.from(`[${found.join()}]`);
+        const link = pageLinks(base, { limit, status }, next);
         return { body, etag: etagOf(body), link };
       });
       return answer(request, reply, page);
@@ -100,10 +97,10 @@ export function petRoutes(app: App, { pets, uses, base, removed }: PetsOptions):
     async (request, reply) => {
       const addition = await pets.add(request.body as NewPet, retryOf(request));
       if (addition.outcome === 'reused') throw new Failure('idempotency_key_reused');
-      const { pet, outcome } = addition;
+      const { id, pet, outcome } = addition;
       if (outcome === 'replayed') reply.header('idempotent-replayed', 'true');
-      if (!removed()) reply.header('location', `${base}/pets/${pet.id}`);
-      return accept(reply, 201, renderPet(pet));
+      if (!removed()) reply.header('location', `${base}/pets/${id}`);
+      return accept(reply, 201, pet);
     },
   );
 
@@ -136,7 +133,7 @@ export function petRoutes(app: App, { pets, uses, base, removed }: PetsOptions):
       const pet = await rendered.get(String(petId), async () => {
         const found = await pets.find(petId);
         if (!found) throw new Failure('pet_not_found');
-        const body = renderPet(found);
+        const body = Buffer.from(found);
         return { body, etag: etagOf(body) };
       });
       return answer(request, reply, pet);

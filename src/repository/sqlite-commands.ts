@@ -1,17 +1,9 @@
 /** Everything that changes the SQLite store: synchronous functions, each called inside the writer's open transaction. */
 import type { Account, ApiKey, KeyUse, NewApiKey, Secret } from '../accounts.ts';
 import type { Message } from '../messages.ts';
-import type { Addition, NewPet, Pet, Retry } from '../pets.ts';
+import type { Addition, NewPet, PetJson, Retry } from '../pets.ts';
 import type { Connection } from './sqlite-connection.ts';
-import {
-  type AccountRow,
-  type ApiKeyRow,
-  accountColumns,
-  apiKeyColumns,
-  petColumns,
-  toAccount,
-  toApiKey,
-} from './sqlite-rows.ts';
+import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns, toAccount, toApiKey } from './sqlite-rows.ts';
 
 export type Commands = ReturnType<typeof prepareCommands>;
 export type CommandName = keyof Commands;
@@ -34,11 +26,12 @@ interface Rotation {
 export function prepareCommands(connection: Connection) {
   const sql = <Parameters extends unknown[], Row = unknown>(text: string) => connection.prepare<Parameters, Row>(text);
 
-  const insertPet = sql<[string, bigint, string], { id: bigint }>(
-    'INSERT INTO pet (name, category_id, status) VALUES (?, ?, ?) RETURNING id',
+  const insertPet = sql<[string, bigint, string], { id: bigint; pet: PetJson }>(
+    'INSERT INTO pet (name, category_id, status) VALUES (?, ?, ?) RETURNING id, json AS pet',
   );
-  const findRetry = sql<[number, string, number], Pet>(
-    `SELECT ${petColumns} FROM idempotency JOIN pet ON pet.id = pet_id
+  const findRetry = sql<[string, bigint, string, number, string, number], { id: bigint; pet: PetJson; same: bigint }>(
+    `SELECT pet.id, json AS pet, name = ? AND category_id = ? AND status = ? AS same
+     FROM idempotency JOIN pet ON pet.id = pet_id
      WHERE account_id = ? AND operation = 'createPet' AND key = ? AND created_at > ?`,
   );
   const upsertRetry = sql<[number, string, bigint, number]>(
@@ -77,19 +70,18 @@ export function prepareCommands(connection: Connection) {
 
   return {
     /** `forgottenAt`: a key that was first used then, or before, counts as new. */
-    addPet({ pet, retry, at, forgottenAt }: NewAnimal): Addition {
+    addPet({ pet: { name, categoryId, status }, retry, at, forgottenAt }: NewAnimal): Addition {
       if (retry) {
-        const known = findRetry.get(retry.accountId, retry.key, forgottenAt);
         // No operation changes an animal, so the row itself still tells what the first call's body was.
-        const same = known?.name === pet.name && known.categoryId === pet.categoryId && known.status === pet.status;
-        if (known) return same ? { outcome: 'replayed', pet: known } : { outcome: 'reused' };
+        const known = findRetry.get(name, categoryId, status, retry.accountId, retry.key, forgottenAt);
+        if (known) return known.same ? { outcome: 'replayed', id: known.id, pet: known.pet } : { outcome: 'reused' };
       }
-      const { id } = insertPet.get(pet.name, pet.categoryId, pet.status) as { id: bigint };
+      const added = insertPet.get(name, categoryId, status) as { id: bigint; pet: PetJson };
       if (retry) {
         forgetRetries.run(forgottenAt);
-        upsertRetry.run(retry.accountId, retry.key, id, at);
+        upsertRetry.run(retry.accountId, retry.key, added.id, at);
       }
-      return { outcome: 'added', pet: { id, name: pet.name, categoryId: pet.categoryId, status: pet.status } };
+      return { outcome: 'added', id: added.id, pet: added.pet };
     },
 
     addMessage({ id, accountId, message, status, createdAt }: Message & { accountId: number }): void {

@@ -1,22 +1,14 @@
 /** Everything that is read from the SQLite store, through a connection that cannot write. */
 import type { Account, ApiKey } from '../accounts.ts';
-import type { Pet, PetPage, PetQuery } from '../pets.ts';
+import type { PetJson, PetPage, PetQuery } from '../pets.ts';
 import { openError, openReader } from './sqlite-connection.ts';
 import { translate } from './sqlite-errors.ts';
-import {
-  type AccountRow,
-  type ApiKeyRow,
-  accountColumns,
-  apiKeyColumns,
-  petColumns,
-  toAccount,
-  toApiKey,
-} from './sqlite-rows.ts';
+import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns, toAccount, toApiKey } from './sqlite-rows.ts';
 
 /** Reads are short and synchronous; they throw Failure `service_unavailable` where the store cannot answer. */
 export interface Reader {
   listPets(query: PetQuery): PetPage;
-  findPet(id: bigint): Pet | undefined;
+  findPet(id: bigint): PetJson | undefined;
   version(): number;
   listAccounts(): Account[];
   listKeys(account?: string): ApiKey[];
@@ -36,15 +28,20 @@ export function startReader(file: string): Reader {
   }
 }
 
+/** An animal's JSON begins with its id, which is below 2^53 and so exact as a number. */
+function idOf(pet: PetJson): bigint {
+  return BigInt(Number.parseInt(pet.slice('{"id":'.length), 10));
+}
+
 function prepareReader(connection: ReturnType<typeof openReader>): Reader {
   const sql = <Parameters extends unknown[], Row>(text: string) => connection.prepare<Parameters, Row>(text);
   // +? hides a value from the query planner: it would compile the statement anew for each other status and limit, which costs as
   // much as reading ten rows (https://sqlite.org/c3ref/c_dbconfig_defensive.html, SQLITE_DBCONFIG_ENABLE_QPSG).
-  const listAll = sql<[bigint, number], Pet>(`SELECT ${petColumns} FROM pet WHERE id > +? ORDER BY id LIMIT +?`);
-  const listByStatus = sql<[string, bigint, number], Pet>(
-    `SELECT ${petColumns} FROM pet WHERE status = +? AND id > +? ORDER BY id LIMIT +?`,
-  );
-  const findPet = sql<[bigint], Pet>(`SELECT ${petColumns} FROM pet WHERE id = ?`);
+  const listAll = sql<[bigint, number], PetJson>('SELECT json FROM pet WHERE id > +? ORDER BY id LIMIT +?').pluck();
+  const listByStatus = sql<[string, bigint, number], PetJson>(
+    'SELECT json FROM pet WHERE status = +? AND id > +? ORDER BY id LIMIT +?',
+  ).pluck();
+  const findPet = sql<[bigint], PetJson>('SELECT json FROM pet WHERE id = ?').pluck();
   // Changes when any other connection commits (https://sqlite.org/pragma.html#pragma_data_version), and all that write are others.
   const dataVersion = sql<[], bigint>('PRAGMA data_version').pluck();
   const listAccounts = sql<[], AccountRow>(`SELECT ${accountColumns} FROM account ORDER BY id`);
@@ -67,9 +64,9 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
     listPets: guarded(({ limit, status, after }) => {
       // One row more than asked for tells whether a next page exists.
       const pets = status ? listByStatus.all(status, after, limit + 1) : listAll.all(after, limit + 1);
-      const more = pets.length > limit;
-      if (more) pets.pop();
-      return { pets, more };
+      if (pets.length <= limit) return { pets, next: undefined };
+      pets.pop();
+      return { pets, next: idOf(pets.at(-1) as PetJson) };
     }),
     findPet: guarded((id) => findPet.get(id)),
     version: guarded(() => Number(dataVersion.get())),

@@ -1,7 +1,6 @@
 /** The columns that are read, and what becomes of a row. Integers arrive as BigInt. */
 import type { Account, ApiKey, Scope } from '../accounts.ts';
 
-export const petColumns = 'pet.id, pet.name, category_id AS categoryId, pet.status';
 export const accountColumns = 'id, name, created_at';
 export const apiKeyColumns = 'api_key.*, account.name AS account FROM api_key JOIN account ON account.id = account_id';
 
