@@ -10,10 +10,13 @@ import { sunset } from './http/deprecation.ts';
 import { installErrors, sendFrameworkFailure } from './http/errors.ts';
 import { installFront } from './http/front.ts';
 import { createKeyUses } from './http/key-uses.ts';
+import { createKeyring } from './http/keyring.ts';
 import { messageRoutes } from './http/messages.ts';
 import { installMethods } from './http/methods.ts';
 import { orderRoutes } from './http/orders.ts';
+import { createPetAnswers } from './http/pet-answers.ts';
 import { petRoutes } from './http/pets.ts';
+import { servePlainReads } from './http/plain-reads.ts';
 import { referenceRoutes } from './http/reference.ts';
 import { installRequestLog } from './http/request-log.ts';
 import { installSocketAnswers, refuseConnection } from './http/socket.ts';
@@ -72,6 +75,10 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const removed = () => options.enforceSunset && now() >= sunset;
   const uses = createKeyUses(app, store.accounts, now);
 
+  const keyring = createKeyring(app);
+  const answers = createPetAnswers(store.pets, base);
+
+  servePlainReads(app, { answers, keyring, uses, log: options.logger, now, base, removed });
   installSocketAnswers(app.server, options.logger);
   installMethods(app);
   installRequestLog(app);
@@ -84,8 +91,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
 
   await app.register(
     async (v1: App) => {
-      await installAuth(v1, { accounts: store.accounts, live, now, uses });
-      petRoutes(v1, { pets: store.pets, uses, base, removed });
+      await installAuth(v1, { accounts: store.accounts, live, now, uses, keyring });
+      petRoutes(v1, { pets: store.pets, answers, uses, base, removed });
       orderRoutes(v1);
     },
     { prefix: '/v1' },
@@ -97,7 +104,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
         const root = base.slice(0, -'/v1'.length);
         referenceRoutes(quickstart, { document: documents.quickstart, base: root + quickstartBasePath });
         await quickstart.register(async (keyed: App) => {
-          await installAuth(keyed, { accounts: store.accounts, live, now, uses });
+          await installAuth(keyed, { accounts: store.accounts, live, now, uses, keyring });
           messageRoutes(keyed, { messages: store.messages, now });
         });
       },

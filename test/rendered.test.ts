@@ -1,19 +1,17 @@
 import { describe, expect, test } from 'vitest';
-import { createRenderedCache, type Rendered } from '../src/http/rendered.ts';
+import { createRenderedCache, render as page } from '../src/http/rendered.ts';
 import { openRepository } from '../src/repository/open.ts';
 import { startApp } from './support/app.ts';
 
-const page = (text: string): Rendered => ({ body: Buffer.from(text), etag: `"${text}"` });
-
 describe('the cache of rendered answers', () => {
-  test('renders once per key and version', async () => {
+  test('keeps what is asked for a second time in one version', async () => {
     let version = 1;
     let rendered = 0;
     const cache = createRenderedCache(() => version);
     const get = async (key: string) => (await cache.get(key, async () => page(`${key}${++rendered}`))).body.toString();
-    expect([await get('a'), await get('a'), await get('b')]).toEqual(['a1', 'a1', 'b2']);
+    expect([await get('a'), await get('a'), await get('a'), await get('b')]).toEqual(['a1', 'a2', 'a2', 'b3']);
     version = 2;
-    expect([await get('a'), await get('a'), await get('b')]).toEqual(['a3', 'a3', 'b4']);
+    expect([await get('a'), await get('a'), await get('a'), await get('b')]).toEqual(['a4', 'a5', 'a5', 'b6']);
   });
 
   test('does not keep what was rendered while the store moved on', async () => {
@@ -43,11 +41,24 @@ describe('the cache of rendered answers', () => {
         rendered += 1;
         return page('x'.repeat(1024 * 1024));
       });
-    for (let key = 0; key < 20; key++) await get(key);
+    for (const _time of ['first', 'second']) for (let key = 0; key < 20; key++) await get(key);
+    expect(rendered).toBe(40);
     await get(19);
-    expect(rendered).toBe(20);
+    expect(rendered).toBe(40);
     await get(0);
-    expect(rendered).toBe(21);
+    expect(rendered).toBe(41);
+  });
+
+  test('remembers the last ten thousand that were asked for once, at most', async () => {
+    const cache = createRenderedCache(() => 1);
+    let rendered = 0;
+    const get = async (key: string) => {
+      await cache.get(key, async () => page(`${++rendered}`));
+      return rendered;
+    };
+    await get('first');
+    for (let key = 0; key < 10_000; key++) await get(String(key));
+    expect([await get('first'), await get('first'), await get('first')]).toEqual([10_002, 10_003, 10_003]);
   });
 });
 

@@ -2,24 +2,30 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Rendered } from './rendered.ts';
 
+/** What every answer carries, whatever its status. */
+export const standingHeaders = { 'x-content-type-options': 'nosniff' };
+
 /** Whether If-None-Match holds `etag`: a list or `*`, compared weakly (RFC 9110, section 13.1.2). */
 function matches(ifNoneMatch: string, etag: string): boolean {
   if (ifNoneMatch.trim() === '*') return true;
   return ifNoneMatch.match(/"[\x21\x23-\x7e\x80-\xff]*"/g)?.some((tag) => tag === etag) ?? false;
 }
 
-/** Sends what a GET asked for, or 304 where the client has it. No shared cache may keep it, and no cache use it unasked. */
+/** Sends what a GET asked for, or 304 where the client has it. */
 export function answer(
   request: FastifyRequest,
   reply: FastifyReply,
-  { body, etag, link }: Rendered,
-  type = 'application/json',
+  { body, etag, headers, bodyHeaders }: Rendered,
 ): FastifyReply {
-  reply.header('etag', etag).header('cache-control', 'private, no-cache').header('vary', 'Authorization');
-  if (link !== undefined) reply.header('link', link);
+  setHeaders(reply, headers);
   const condition = request.headers['if-none-match'];
   if (condition !== undefined && matches(condition, etag)) return reply.code(304).send();
-  return reply.header('content-type', type).send(body);
+  return setHeaders(reply, bodyHeaders).send(body);
+}
+
+function setHeaders(reply: FastifyReply, headers: string[]): FastifyReply {
+  for (let at = 0; at < headers.length; at += 2) reply.header(headers[at] as string, headers[at + 1]);
+  return reply;
 }
 
 /** Sends the outcome of a POST. A Buffer, because Fastify would add a charset, which application/json does not define. */

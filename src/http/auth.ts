@@ -1,10 +1,10 @@
 /** API keys at the door: a bearer key that is known, of this deployment, and neither expired nor revoked. */
 import bearerAuth from '@fastify/bearer-auth';
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify';
-import { LRUCache } from 'lru-cache';
 import { type Accounts, type ApiKey, hashKey, isKeyOf, refusal, type Scope } from '../accounts.ts';
 import { type ErrorCode, Failure } from '../errors.ts';
 import type { KeyUses } from './key-uses.ts';
+import type { Keyring } from './keyring.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -19,6 +19,7 @@ export interface AuthOptions {
   live: boolean;
   now: () => Date;
   uses: KeyUses;
+  keyring: Keyring;
 }
 
 const realm = 'Bearer realm="animal-store"';
@@ -26,22 +27,11 @@ const realm = 'Bearer realm="animal-store"';
 // RFC 6750, section 2.1, with the case-insensitive scheme of RFC 9110, section 11.1. The plugin would trim more than spaces.
 const bearer = /^bearer +[\x21-\x7e]+$/i;
 
-/** A key that was looked up is known for so long: a revocation takes effect within a second, on every process. */
-const knownForMs = 500;
-const maxKnownKeys = 10_000;
-
 /** Protects every route of `app`'s scope; 401 comes before anything is read of a body. */
-export async function installAuth(app: FastifyInstance, { accounts, live, now, uses }: AuthOptions): Promise<void> {
+export async function installAuth(app: FastifyInstance, options: AuthOptions): Promise<void> {
+  const { accounts, live, now, uses, keyring } = options;
   app.decorateRequest('apiKey', null);
   app.decorateRequest('keyRefusal', null);
-
-  const known = new LRUCache<string, ApiKey>({ max: maxKnownKeys, ttl: knownForMs, ttlResolution: knownForMs / 5 });
-
-  async function find(key: string): Promise<ApiKey | undefined> {
-    const found = await accounts.findKey(hashKey(key));
-    if (found) known.set(key, found);
-    return found;
-  }
 
   function judge(found: ApiKey | undefined, request: FastifyRequest): boolean {
     request.keyRefusal = found ? (refusal(found, now()) ?? null) : 'invalid_api_key';
@@ -52,11 +42,14 @@ export async function installAuth(app: FastifyInstance, { accounts, live, now, u
   }
 
   function open(key: string, request: FastifyRequest): boolean | Promise<boolean> {
-    if (!bearer.test(request.headers.authorization as string)) return judge(undefined, request);
-    const found = known.get(key);
-    if (found) return judge(found, request);
-    if (!isKeyOf(live, key)) return judge(undefined, request);
-    return find(key).then((row) => judge(row, request));
+    const authorization = request.headers.authorization as string;
+    const known = keyring.recall(authorization);
+    if (known) return judge(known, request);
+    if (!bearer.test(authorization) || !isKeyOf(live, key)) return judge(undefined, request);
+    return accounts.findKey(hashKey(key)).then((found) => {
+      if (found) keyring.remember(authorization, found);
+      return judge(found, request);
+    });
   }
 
   await app.register(bearerAuth, {
@@ -76,7 +69,7 @@ export async function installAuth(app: FastifyInstance, { accounts, live, now, u
 
 // RFC 6750, section 3.1: a request that presented no bearer token gets the bare challenge. Made once, as taking a stack costs
 // more than all the rest of a 401.
-const missing = new Failure('missing_api_key', undefined, { headers: { 'www-authenticate': realm } });
+export const missing = new Failure('missing_api_key', undefined, { headers: { 'www-authenticate': realm } });
 
 function refused({ keyRefusal }: FastifyRequest, error: Error): Error {
   if (keyRefusal) {

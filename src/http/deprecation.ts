@@ -9,7 +9,7 @@ const warningDays = 90;
 const dayMs = 24 * 60 * 60 * 1000;
 
 /** RFC 9745 (a structured-field date, in seconds) and RFC 8594, with the links that both ask for. `base` ends in /v1. */
-function deprecationHeaders(base: string): Record<string, string> {
+export function deprecationHeaders(base: string): Record<string, string> {
   const origin = base.slice(0, -'/v1'.length);
   return {
     deprecation: `@${deprecatedSince.getTime() / 1000}`,

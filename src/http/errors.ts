@@ -1,6 +1,7 @@
 /** Everything that can go wrong with a request, translated into one Failure and sent in one shape. */
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { type ErrorCode, Failure } from '../errors.ts';
+import { standingHeaders } from './answers.ts';
 import { logRefusal } from './request-log.ts';
 
 /** Fastify's own error codes that are the client's doing; every other error is ours. */
@@ -22,8 +23,8 @@ export function failureHeaders(failure: Failure, requestId: string): Record<stri
   return {
     'content-type': 'application/json',
     'cache-control': 'no-store',
-    'x-content-type-options': 'nosniff',
     'x-request-id': requestId,
+    ...standingHeaders,
     ...failure.headers,
   };
 }

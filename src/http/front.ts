@@ -2,15 +2,16 @@
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import { Failure } from '../errors.ts';
+import { standingHeaders } from './answers.ts';
 
 /** RFC 9112, section 3 asks for at least 8,000 octets. */
-const maxUrlLength = 8192;
+export const maxUrlLength = 8192;
 
 /** uri-host [":" port] (RFC 9110, section 7.2). Two Hosts arrive here joined by a comma and a space, which none can hold. */
 const host = /^(?:\[[0-9A-Za-z.:_~-]+\]|(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::\d*)?$/;
 
 /** What is wrong with a message that Node's parser lets pass, or undefined. */
-function fault({ httpVersion, headers }: IncomingMessage): string | undefined {
+export function fault({ httpVersion, headers }: IncomingMessage): string | undefined {
   if (httpVersion !== '1.1' && httpVersion !== '1.0') return 'The version of HTTP must be 1.1 or 1.0.';
   // RFC 9112, section 3.2: exactly one valid Host, except in HTTP/1.0.
   if (headers.host === undefined ? httpVersion === '1.1' : !host.test(headers.host)) {
@@ -26,8 +27,7 @@ function fault({ httpVersion, headers }: IncomingMessage): string | undefined {
 
 export function installFront(app: FastifyInstance): void {
   app.addHook('onRequest', (request, reply, done) => {
-    reply.header('x-request-id', request.id);
-    reply.header('x-content-type-options', 'nosniff');
+    reply.header('x-request-id', request.id).headers(standingHeaders);
     if ((request.raw.url as string).length > maxUrlLength) return done(new Failure('uri_too_long'));
     const headers = { connection: 'close' };
     const wrong = fault(request.raw);

@@ -14,11 +14,12 @@ import { IdempotencyHeaders, retryOf } from './idempotency.ts';
 import type { KeyUses } from './key-uses.ts';
 import { refuseOtherMethods } from './methods.ts';
 import { bodyErrors } from './operation.ts';
-import { Cursor, pageLinks } from './paging.ts';
-import { createRenderedCache, etagOf } from './rendered.ts';
+import { Cursor } from './paging.ts';
+import type { PetAnswers } from './pet-answers.ts';
 
 export interface PetsOptions {
   pets: Pets;
+  answers: PetAnswers;
   uses: KeyUses;
   /** What the addresses in answers start with: the public base address, or its path. Ends in /v1. */
   base: string;
@@ -40,9 +41,7 @@ const ListQuery = Type.Object({
 
 const PetParams = Type.Object({ petId: Int64({ description: 'Identifier of the animal to return.', examples: [1] }) });
 
-export function petRoutes(app: App, { pets, uses, base, removed }: PetsOptions): void {
-  const rendered = createRenderedCache(() => pets.version());
-
+export function petRoutes(app: App, { pets, answers, uses, base, removed }: PetsOptions): void {
   app.get(
     '/pets',
     {
@@ -62,13 +61,7 @@ export function petRoutes(app: App, { pets, uses, base, removed }: PetsOptions):
     },
     async (request, reply) => {
       const { limit, status, cursor: after = 0n } = request.query;
-      const page = await rendered.get(`${limit} ${status} ${after}`, async () => {
-        const { pets: found, next } = await pets.list({ limit, status, after });
-        const body = Buffer.from(`[${found.join()}]`);
-        const link = pageLinks(base, { limit, status }, next);
-        return { body, etag: etagOf(body), link };
-      });
-      return answer(request, reply, page);
+      return answer(request, reply, await answers.page({ limit, status, after }));
     },
   );
 
@@ -128,16 +121,7 @@ export function petRoutes(app: App, { pets, uses, base, removed }: PetsOptions):
         },
       },
     },
-    async (request, reply) => {
-      const { petId } = request.params;
-      const pet = await rendered.get(String(petId), async () => {
-        const found = await pets.find(petId);
-        if (!found) throw new Failure('pet_not_found');
-        const body = Buffer.from(found);
-        return { body, etag: etagOf(body) };
-      });
-      return answer(request, reply, pet);
-    },
+    async (request, reply) => answer(request, reply, await answers.animal(request.params.petId)),
   );
 
   refuseOtherMethods(app, '/pets', ['GET', 'HEAD', 'POST']);

@@ -3,7 +3,7 @@ import { parse, stringify } from 'yaml';
 import { answer } from './answers.ts';
 import type { App } from './app-type.ts';
 import { refuseOtherMethods } from './methods.ts';
-import { etagOf, type Rendered } from './rendered.ts';
+import { type Rendered, render } from './rendered.ts';
 
 export interface ReferenceOptions {
   /** The committed document, as YAML. */
@@ -21,18 +21,14 @@ export function referenceRoutes(app: App, { document, base }: ReferenceOptions):
     const openapi = parse(document) as { servers: { url: string; description: string }[] };
     const others = openapi.servers.filter(({ url }) => url !== base);
     openapi.servers = [{ url: base, description: 'This server' }, ...others];
-    cached = { json: rendered(JSON.stringify(openapi, null, 2)), yaml: rendered(stringify(openapi)) };
+    // RFC 9512, section 2.1.
+    const yaml = render(stringify(openapi), { type: 'application/yaml' });
+    cached = { json: render(JSON.stringify(openapi, null, 2)), yaml };
     return cached;
   }
 
   app.get('/openapi.json', (request, reply) => answer(request, reply, documents().json));
-  // RFC 9512, section 2.1.
-  app.get('/openapi.yaml', (request, reply) => answer(request, reply, documents().yaml, 'application/yaml'));
+  app.get('/openapi.yaml', (request, reply) => answer(request, reply, documents().yaml));
   refuseOtherMethods(app, '/openapi.json', ['GET', 'HEAD']);
   refuseOtherMethods(app, '/openapi.yaml', ['GET', 'HEAD']);
-}
-
-function rendered(text: string): Rendered {
-  const body = Buffer.from(text);
-  return { body, etag: etagOf(body) };
 }

@@ -6,22 +6,37 @@ import { LRUCache } from 'lru-cache';
 export interface Rendered {
   body: Buffer;
   etag: string;
-  link?: string | undefined;
+  /** Names and values in turn, ETag among them; those that tell of the body are not. */
+  headers: string[];
+  /** Content-Type and Content-Length, which a 304 goes without. */
+  bodyHeaders: string[];
 }
 
 export interface RenderedCache {
-  /** The answer under `key` in the store's present version, rendered anew where it is not kept. */
+  /** The answer under `key` in the store's present version: kept from the second time on that it is asked for. */
   get(key: string, render: () => Promise<Rendered>): Promise<Rendered> | Rendered;
 }
 
 const maxBytes = 16 * 1024 * 1024;
 
-/** What an entry costs beside its body: the key, the other fields and the cache's own lists. */
-const entryBytes = 600;
+/** What an entry costs beside its body: the key, the headers and the cache's own lists. */
+const entryBytes = 1000;
 
-/** A strong validator: equal bytes, and only those, have an equal one (RFC 9110, section 8.8.3). */
-export function etagOf(body: Buffer): string {
-  return `"${hash('sha256', body, 'base64url').slice(0, 27)}"`;
+const maxAsked = 10_000;
+
+interface Kind {
+  link?: string;
+  type?: string;
+}
+
+/** Renders a text. No shared cache may keep it, and none use it without asking (RFC 9111, section 5.2.2). */
+export function render(text: string, { link, type = 'application/json' }: Kind = {}): Rendered {
+  const body = Buffer.from(text);
+  // A strong validator: equal bytes, and only those, have an equal one (RFC 9110, section 8.8.3).
+  const etag = `"${hash('sha256', body, 'base64url').slice(0, 27)}"`;
+  const headers = ['etag', etag, 'cache-control', 'private, no-cache', 'vary', 'Authorization'];
+  if (link !== undefined) headers.push('link', link);
+  return { body, etag, headers, bodyHeaders: ['content-type', type, 'content-length', String(body.length)] };
 }
 
 /**
@@ -33,12 +48,19 @@ export function createRenderedCache(version: () => number): RenderedCache {
     maxSize: maxBytes,
     sizeCalculation: ({ body }) => body.length + entryBytes,
   });
+  /** What was asked for once: to keep all of many that are never asked for again would cost more than it saves. */
+  const asked = new Set<string>();
   let current: number | undefined;
 
   async function renew(key: string, read: number, render: () => Promise<Rendered>): Promise<Rendered> {
     const rendered = await render();
     // Another request may have found a newer version meanwhile, and emptied the cache for it.
-    if (read === current) kept.set(key, rendered);
+    if (read !== current) return rendered;
+    if (asked.has(key)) kept.set(key, rendered);
+    else {
+      if (asked.size >= maxAsked) asked.clear();
+      asked.add(key);
+    }
     return rendered;
   }
 
@@ -47,6 +69,7 @@ export function createRenderedCache(version: () => number): RenderedCache {
       const read = version();
       if (read !== current) {
         kept.clear();
+        asked.clear();
         current = read;
       }
       return kept.get(key) ?? renew(key, read, render);

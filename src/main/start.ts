@@ -25,6 +25,30 @@ export function loadConfig(): Config {
   }
 }
 
+/** Passes the lines of a turn of the event loop on as one: pino's stream measures its whole block anew at each write. */
+function byTurns(open: () => ReturnType<typeof pino.destination>, maxWrite: number): DestinationStream {
+  let lines = '';
+  function pass(): void {
+    if (lines !== '') stream.write(lines);
+    lines = '';
+  }
+  // Before pino's own, which writes what its stream holds when the process exits.
+  process.on('exit', pass);
+  const stream = open();
+  setInterval(() => stream.flush(), logFlushMs).unref();
+  return {
+    write(line: string) {
+      if (lines === '') setImmediate(pass);
+      else if (lines.length + line.length > maxWrite) pass();
+      lines += line;
+    },
+    flush() {
+      pass();
+      stream.flushSync();
+    },
+  } as DestinationStream;
+}
+
 /** Readable lines on a terminal, where the development dependency for them is installed; otherwise JSON, written in blocks. */
 async function openLogStream(block: { minLength: number; maxWrite: number }): Promise<DestinationStream> {
   /* c8 ignore start -- on a terminal, which takes what ran with it when it goes */
@@ -34,10 +58,7 @@ async function openLogStream(block: { minLength: number; maxWrite: number }): Pr
       return pretty.default({ sync: true, singleLine: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' });
   }
   /* c8 ignore stop */
-  // pino writes what is left when the process exits.
-  const stream = pino.destination({ fd: 1, sync: false, ...block });
-  setInterval(() => stream.flush(), logFlushMs).unref();
-  return stream;
+  return byTurns(() => pino.destination({ fd: 1, sync: false, ...block }), block.maxWrite);
 }
 
 export async function openLog(config: Config): Promise<Logger> {

@@ -1,18 +1,16 @@
 /** Everything that changes the SQLite store: synchronous functions, each called inside the writer's open transaction. */
 import type { Account, ApiKey, KeyUse, NewApiKey, Secret } from '../accounts.ts';
 import type { Message } from '../messages.ts';
-import type { Addition, NewPet, PetJson, Retry } from '../pets.ts';
+import { type Addition, type NewPet, type PetJson, type Retry, retryWindowMs } from '../pets.ts';
 import type { Connection } from './sqlite-connection.ts';
 import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns, toAccount, toApiKey } from './sqlite-rows.ts';
 
 export type Commands = ReturnType<typeof prepareCommands>;
 export type CommandName = keyof Commands;
 
-interface NewAnimal {
-  pet: NewPet;
+interface NewAnimal extends NewPet {
   retry?: Retry | undefined;
   at: number;
-  forgottenAt: number;
 }
 
 interface Rotation {
@@ -69,8 +67,9 @@ export function prepareCommands(connection: Connection) {
   }
 
   return {
-    /** `forgottenAt`: a key that was first used then, or before, counts as new. */
-    addPet({ pet: { name, categoryId, status }, retry, at, forgottenAt }: NewAnimal): Addition {
+    addPet({ name, categoryId, status, retry, at }: NewAnimal): Addition {
+      // A key that was first used then, or before, counts as new.
+      const forgottenAt = at - retryWindowMs;
       if (retry) {
         // No operation changes an animal, so the row itself still tells what the first call's body was.
         const known = findRetry.get(name, categoryId, status, retry.accountId, retry.key, forgottenAt);

@@ -43,7 +43,7 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
   ).pluck();
   const findPet = sql<[bigint], PetJson>('SELECT json FROM pet WHERE id = ?').pluck();
   // Changes when any other connection commits (https://sqlite.org/pragma.html#pragma_data_version), and all that write are others.
-  const dataVersion = sql<[], bigint>('PRAGMA data_version').pluck();
+  const dataVersion = sql<[], number>('PRAGMA data_version').pluck().safeIntegers(false);
   const listAccounts = sql<[], AccountRow>(`SELECT ${accountColumns} FROM account ORDER BY id`);
   const listKeys = sql<[string | null], ApiKeyRow>(
     `SELECT ${apiKeyColumns} WHERE account.name = coalesce(?, account.name) ORDER BY api_key.id`,
@@ -69,7 +69,7 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
       return { pets, next: idOf(pets.at(-1) as PetJson) };
     }),
     findPet: guarded((id) => findPet.get(id)),
-    version: guarded(() => Number(dataVersion.get())),
+    version: guarded(() => dataVersion.get() as number),
     listAccounts: guarded(() => listAccounts.all().map(toAccount)),
     listKeys: guarded((account) => listKeys.all(account ?? null).map(toApiKey)),
     findKey: guarded((hash) => {

@@ -1,5 +1,4 @@
 /** The embedded store: one SQLite file in WAL mode, read here and written by a thread of its own, with a connection each. */
-import { retryWindowMs } from '../pets.ts';
 import type { OpenOptions, Repository } from './repository.ts';
 import { prepareStore } from './sqlite-connection.ts';
 import { startReader } from './sqlite-reader.ts';
@@ -17,7 +16,7 @@ export function openSqlite(file: string, options: OpenOptions): Repository {
     // The promises are for engines that are not as quick to answer; a failure becomes a rejection.
     pets: {
       list: async (query) => reader.listPets(query),
-      add: (pet, retry) => writer.write('addPet', { pet, retry, at: at(), forgottenAt: at() - retryWindowMs }),
+      add: (pet, retry) => writer.write('addPet', { ...pet, retry, at: at() }),
       find: async (id) => reader.findPet(id),
       version: () => reader.version(),
     },

@@ -1,0 +1,30 @@
+/** The answers to reads of animals, rendered once for each version of the store. */
+import { Failure } from '../errors.ts';
+import type { PetQuery, Pets } from '../pets.ts';
+import { pageLinks } from './paging.ts';
+import { createRenderedCache, type Rendered, render } from './rendered.ts';
+
+/** Both reject with Failure `service_unavailable` where the store cannot answer. */
+export interface PetAnswers {
+  page(query: PetQuery): Promise<Rendered> | Rendered;
+  /** Rejects with Failure `pet_not_found`. */
+  animal(id: bigint): Promise<Rendered> | Rendered;
+}
+
+/** `base`: what the addresses in answers start with. */
+export function createPetAnswers(pets: Pets, base: string): PetAnswers {
+  const kept = createRenderedCache(() => pets.version());
+  return {
+    page: (query) =>
+      kept.get(`${query.limit} ${query.status} ${query.after}`, async () => {
+        const { pets: found, next } = await pets.list(query);
+        return render(`[${found.join()}]`, { link: pageLinks(base, query, next) });
+      }),
+    animal: (id) =>
+      kept.get(String(id), async () => {
+        const found = await pets.find(id);
+        if (found === undefined) throw new Failure('pet_not_found');
+        return render(found);
+      }),
+  };
+}
