@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import { stringify } from 'yaml';
 import { buildApp } from '../src/app.ts';
 import { ErrorBody, type ErrorCode, errorTable } from '../src/errors.ts';
+import { createMetrics } from '../src/http/metrics.ts';
 import type { AnswerHeader, Operation } from '../src/http/operation.ts';
 
 type Json = Record<string, unknown>;
@@ -23,6 +24,7 @@ const commonErrors: ErrorCode[] = [
   'request_timeout',
   'uri_too_long',
   'expectation_failed',
+  'rate_limited',
   'headers_too_large',
   'internal_error',
   'service_unavailable',
@@ -43,6 +45,7 @@ const responseNames: Record<number, string> = {
   415: 'UnsupportedMediaType',
   417: 'ExpectationFailed',
   422: 'UnprocessableContent',
+  429: 'TooManyRequests',
   431: 'HeadersTooLarge',
   500: 'InternalError',
   501: 'NotImplemented',
@@ -83,15 +86,29 @@ const headers = {
   },
   Sunset: { description: 'Removed at (RFC 8594), an HTTP date.', schema: text },
   'WWW-Authenticate': { description: 'How to authenticate (RFC 6750, section 3).', schema: text },
+  'RateLimit-Limit': {
+    description: 'Requests that this key may make in a minute, where there is a limit.',
+    schema: { ...text, pattern: '^\\d+$' },
+  },
+  'RateLimit-Remaining': {
+    description: 'Requests that are left of them.',
+    schema: { ...text, pattern: '^\\d+$' },
+  },
+  'RateLimit-Reset': {
+    description: 'Seconds until all are there again.',
+    schema: { ...text, pattern: '^\\d+$' },
+  },
   'Retry-After': { description: 'Seconds to wait before trying again.', schema: { ...text, pattern: '^\\d+$' } },
 } as const;
 type HeaderName = keyof typeof headers;
 
-const alwaysSent: HeaderName[] = ['X-Request-Id', 'X-Content-Type-Options', 'Cache-Control'];
+const rateHeaders: HeaderName[] = ['RateLimit-Limit', 'RateLimit-Remaining', 'RateLimit-Reset'];
+const alwaysSent: HeaderName[] = ['X-Request-Id', 'X-Content-Type-Options', 'Cache-Control', ...rateHeaders];
 const withEtag: HeaderName[] = ['ETag', 'Vary'];
 const errorHeaders: Partial<Record<number, HeaderName[]>> = {
   401: ['WWW-Authenticate'],
   403: ['WWW-Authenticate'],
+  429: ['Retry-After'],
   503: ['Retry-After'],
 };
 
@@ -303,12 +320,15 @@ async function describe(app: FastifyInstance, name: DocumentName): Promise<void>
 /** The documents as the code has them, in YAML. */
 export async function generateDocuments(): Promise<Record<DocumentName, string>> {
   const app = await buildApp({
-    store: {} as never,
+    store: { measure: () => ({ waitingWrites: 0, walBytes: undefined }) } as never,
     logger: pino({ level: 'silent' }),
     now: () => new Date(),
     live: false,
     quickstartBasePath,
     enforceSunset: true,
+    metrics: createMetrics(''),
+    limits: { maxInFlight: 1, refusalsPerMinute: 1 },
+    draining: () => false,
     documents: { animalStore: '', quickstart: '' },
     watch: async (bare) => {
       await describe(bare, 'openapi.yaml');

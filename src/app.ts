@@ -6,27 +6,37 @@ import type { Accounts } from './accounts.ts';
 import type { App } from './http/app-type.ts';
 import { installAuth } from './http/auth.ts';
 import { installContent } from './http/content.ts';
+import { installCors } from './http/cors.ts';
 import { sunset } from './http/deprecation.ts';
 import { installErrors, sendFrameworkFailure } from './http/errors.ts';
 import { installFront } from './http/front.ts';
 import { createKeyUses } from './http/key-uses.ts';
 import { createKeyring } from './http/keyring.ts';
+import {
+  createKeyLimit,
+  createRefusalCounter,
+  installLoadShedding,
+  installRateLimits,
+  type Limits,
+} from './http/limits.ts';
 import { messageRoutes } from './http/messages.ts';
 import { installMethods } from './http/methods.ts';
+import type { Metrics, Sources } from './http/metrics.ts';
 import { orderRoutes } from './http/orders.ts';
 import { createPetAnswers } from './http/pet-answers.ts';
 import { petRoutes } from './http/pets.ts';
 import { servePlainReads } from './http/plain-reads.ts';
 import { referenceRoutes } from './http/reference.ts';
-import { installRequestLog } from './http/request-log.ts';
+import { createRequestLog, type Observe, observeRequests } from './http/request-log.ts';
 import { installSocketAnswers, refuseConnection } from './http/socket.ts';
 import { installValidation } from './http/validation.ts';
 import type { Messages } from './messages.ts';
 import type { Pets } from './pets.ts';
 
 export interface AppOptions {
-  store: { pets: Pets; accounts: Accounts; messages: Messages };
+  store: { pets: Pets; accounts: Accounts; messages: Messages; measure: Sources['store'] };
   logger: FastifyBaseLogger;
+  metrics: Metrics;
   now: () => Date;
   /** Whether this is production. */
   live: boolean;
@@ -36,6 +46,13 @@ export interface AppOptions {
   quickstartBasePath?: string | undefined;
   /** Whether getPet ends at its sunset. */
   enforceSunset: boolean;
+  limits: Limits;
+  /** Addresses and networks of proxies whose X-Forwarded-For is believed. */
+  trustProxy?: string[] | undefined;
+  /** Origins whose pages may call the interface; undefined: none. */
+  corsOrigins?: string[] | undefined;
+  /** Whether clients are asked, by Connection: close, to go elsewhere, as the process is about to stop. */
+  draining: () => boolean;
   /** The committed OpenAPI documents, as YAML. */
   documents: { animalStore: string; quickstart: string };
   /** Called on the bare server before any route exists: for tools that watch routes being registered. */
@@ -63,35 +80,58 @@ const serverOptions: FastifyHttpOptions<Server> = {
 
 /** Builds the server; nothing listens yet. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
-  const { store, now, live, baseUrl, quickstartBasePath, documents } = options;
+  const { store, metrics, limits, now, live, baseUrl, quickstartBasePath, corsOrigins, draining, documents } = options;
+  const log = createRequestLog(options.logger);
+  const observe: Observe = (answered) => {
+    log(answered);
+    metrics.request(answered);
+  };
   const app: App = fastify({
     ...serverOptions,
+    ...(options.trustProxy && { trustProxy: options.trustProxy }),
     loggerInstance: options.logger,
-    frameworkErrors: sendFrameworkFailure,
-    clientErrorHandler: (error, socket) => refuseConnection(error, socket, options.logger),
+    frameworkErrors: sendFrameworkFailure(observe),
+    clientErrorHandler: (error, socket) => refuseConnection(error, socket, observe),
   });
   await options.watch?.(app);
   const base = baseUrl ?? '/v1';
   const removed = () => options.enforceSunset && now() >= sunset;
-  const uses = createKeyUses(app, store.accounts, now);
+  const uses = createKeyUses(app, store.accounts, metrics, now);
 
   const keyring = createKeyring(app);
   const answers = createPetAnswers(store.pets, base);
 
-  servePlainReads(app, { answers, keyring, uses, log: options.logger, now, base, removed });
-  installSocketAnswers(app.server, options.logger);
+  metrics.watch({ store: () => store.measure(), pages: answers.use });
+  // What is counted by key, or told to browsers, is left to the hooks below.
+  if (limits.requestsPerMinute === undefined && corsOrigins === undefined) {
+    servePlainReads(app, { answers, keyring, uses, observe, now, base, removed, draining });
+  }
+  installSocketAnswers(app.server, observe);
   installMethods(app);
-  installRequestLog(app);
-  installFront(app);
+  observeRequests(app, observe);
+  installFront(app, draining);
+  await installLoadShedding(app, limits, metrics);
+  await installRateLimits(app);
+  if (corsOrigins) await installCors(app, corsOrigins);
   installErrors(app);
+  const limitKeys = createKeyLimit(app, limits, metrics);
   installContent(app);
   installValidation(app);
+  const auth = {
+    accounts: store.accounts,
+    live,
+    now,
+    uses,
+    keyring,
+    countRefusal: createRefusalCounter(app, limits, metrics),
+  };
 
   referenceRoutes(app, { document: documents.animalStore, base });
 
   await app.register(
     async (v1: App) => {
-      await installAuth(v1, { accounts: store.accounts, live, now, uses, keyring });
+      await installAuth(v1, auth);
+      if (limitKeys) v1.addHook('onRequest', limitKeys);
       petRoutes(v1, { pets: store.pets, answers, uses, base, removed });
       orderRoutes(v1);
     },
@@ -104,7 +144,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
         const root = base.slice(0, -'/v1'.length);
         referenceRoutes(quickstart, { document: documents.quickstart, base: root + quickstartBasePath });
         await quickstart.register(async (keyed: App) => {
-          await installAuth(keyed, { accounts: store.accounts, live, now, uses, keyring });
+          await installAuth(keyed, auth);
+          if (limitKeys) keyed.addHook('onRequest', limitKeys);
           messageRoutes(keyed, { messages: store.messages, now });
         });
       },

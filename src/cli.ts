@@ -179,11 +179,13 @@ program
 
 program
   .command('health')
-  .description('ask the server at HOST and PORT whether it answers')
+  .description('ask the server at OPS_HOST and OPS_PORT whether it is ready')
   .action(async () => {
-    const { HOST, PORT } = readEnvironment();
-    const host = { '0.0.0.0': '127.0.0.1', '::': '[::1]' }[HOST] ?? (HOST.includes(':') ? `[${HOST}]` : HOST);
-    const url = `http://${host}:${PORT}/v1/pets`;
+    const { OPS_HOST, OPS_PORT } = readEnvironment();
+    if (OPS_PORT === 'off') throw new Refusal('OPS_PORT is off: there is no door to ask at.');
+    const host =
+      { '0.0.0.0': '127.0.0.1', '::': '[::1]' }[OPS_HOST] ?? (OPS_HOST.includes(':') ? `[${OPS_HOST}]` : OPS_HOST);
+    const url = `http://${host}:${OPS_PORT}/readyz`;
     // Not fetch, which refuses some ports, such as 6000 and 10080.
     const request = get(url, { signal: AbortSignal.timeout(healthTimeoutMs) });
     const [response] = (await once(request, 'response').catch((error: NodeJS.ErrnoException) => {
@@ -191,11 +193,11 @@ program
       const reason = (error.cause as Error | undefined)?.message || error.message || error.code;
       throw new Refusal(`${url} does not answer: ${reason}.`);
     })) as [IncomingMessage];
-    // Without a key the right answer is a refusal, and it comes from our own error table.
-    const body = (await json(response).catch(() => null)) as { code?: string } | null;
-    if (body?.code !== 'missing_api_key')
+    const body = (await json(response).catch(() => null)) as { status?: string; code?: string } | null;
+    if (body?.code === 'service_unavailable') throw new Refusal('The server is not ready.');
+    if (body?.status !== 'ready')
       throw new Refusal(`${url} answers ${response.statusCode}, but not as the animal store does.`);
-    print('ok');
+    print('ready');
   });
 
 /** What the operator reads of an error; undefined where it is a bug of ours. */

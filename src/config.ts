@@ -7,6 +7,10 @@ const oneOf = <const Values extends string[]>(
   options: { default: Values[number]; description: string },
 ) => Type.Unsafe<Values[number]>({ type: 'string', enum: values, title: `one of ${values.join(', ')}`, ...options });
 
+const port = '(0|[1-9]\\d{0,3}|[1-5]\\d{4}|6[0-4]\\d{3}|65[0-4]\\d{2}|655[0-2]\\d|6553[0-5])';
+const address = '[0-9A-Fa-f.:]+(/\\d{1,3})?';
+const origin = 'https?://[A-Za-z0-9.:[\\]-]+';
+
 /** A title ends the sentence "<NAME> must be …". */
 export const settings = Type.Object({
   DEPLOYMENT: oneOf(['development', 'staging', 'production'], {
@@ -25,6 +29,18 @@ export const settings = Type.Object({
     maximum: 65535,
     default: 3000,
     description: 'Port to listen on. 0 lets the system choose a free one.',
+  }),
+  OPS_HOST: Type.String({
+    title: 'an address',
+    default: '127.0.0.1',
+    description:
+      "Address of the operators' door: /livez, /readyz and /metrics, without a key. Keep it off the public network.",
+  }),
+  OPS_PORT: Type.String({
+    title: 'off, or a whole number from 0 to 65535',
+    pattern: `^(off|${port})$`,
+    default: '9464',
+    description: "Port of the operators' door; off closes it. 0 lets the system choose a free one.",
   }),
   BASE_URL: Type.Optional(
     Type.String({
@@ -58,6 +74,52 @@ export const settings = Type.Object({
     default: '/quickstart',
     description: 'Path below which the messages quickstart is served; off serves none.',
   }),
+  LAME_DUCK_MS: Type.Integer({
+    title: 'a whole number from 0 to 600000',
+    minimum: 0,
+    maximum: 600_000,
+    default: 0,
+    description:
+      'Milliseconds from SIGTERM or SIGINT, in which /readyz answers 503 and everything else is still served, to the end of the listening. As long as a load balancer takes to notice.',
+  }),
+  MAX_IN_FLIGHT: Type.Integer({
+    title: 'a whole number from 1 to 100000',
+    minimum: 1,
+    maximum: 100_000,
+    default: 2000,
+    description: 'Requests that are worked on at the same time; beyond them, 503 with Retry-After.',
+  }),
+  RATE_LIMIT: Type.Optional(
+    Type.Integer({
+      title: 'a whole number from 1 to 1000000',
+      minimum: 1,
+      maximum: 1_000_000,
+      description:
+        'Requests that an API key may make in a minute, of each process; beyond them, 429 with Retry-After. Unset: any number.',
+    }),
+  ),
+  REFUSAL_LIMIT: Type.Integer({
+    title: 'a whole number from 1 to 1000000',
+    minimum: 1,
+    maximum: 1_000_000,
+    default: 600,
+    description:
+      'Refused API keys that an address may present in a minute, to each process; beyond them, 429 instead of 401. No valid key is ever held back by it.',
+  }),
+  TRUST_PROXY: Type.Optional(
+    Type.String({
+      title: 'addresses or networks of proxies, separated by commas, such as 10.0.0.0/8,::1',
+      pattern: `^${address}(,${address})*$`,
+      description: 'Proxies whose X-Forwarded-For is believed. Unset: none.',
+    }),
+  ),
+  CORS_ORIGINS: Type.Optional(
+    Type.String({
+      title: 'origins, separated by commas, such as https://app.example.com',
+      pattern: `^${origin}(,${origin})*$`,
+      description: 'Origins whose pages may call the interface from a browser. Unset: none.',
+    }),
+  ),
   SUNSET_ENFORCE: oneOf(['true', 'false'], {
     default: 'true',
     description:

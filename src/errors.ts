@@ -24,6 +24,7 @@ export const errorTable = {
   unsupported_media_type: [415, 'The body must be application/json in UTF-8, without a content coding.'],
   expectation_failed: [417, 'The only supported expectation is 100-continue.'],
   idempotency_key_reused: [422, 'This Idempotency-Key was already used with another body.'],
+  rate_limited: [429, 'Too many requests; try again after the time in Retry-After.'],
   headers_too_large: [431, 'The header section is too large.'],
   internal_error: [500, 'Something went wrong on our side; the X-Request-Id of this answer finds it in our log.'],
   not_implemented: [501, 'This operation is named but not available.'],

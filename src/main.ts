@@ -12,5 +12,5 @@ const workers = config.WORKERS === 'auto' ? availableParallelism() : Number(conf
 if (workers > 1 && cluster.isPrimary) {
   // A store that cannot be opened is told once, and migrated once.
   await openStore(config, logger).close();
-  supervise(workers, logger);
+  await supervise(workers, config, logger);
 } else await serve(config, logger);

@@ -310,11 +310,12 @@ describe('beside a running server', () => {
   });
 
   test('health finds it', async () => {
-    const { port, folder } = await startServer();
-    for (const HOST of [undefined, '0.0.0.0'])
-      expect(await runCli(['health'], { folder, env: { HOST, PORT: String(port) } })).toEqual({
+    const { opsUrl, folder } = await startServer();
+    const OPS_PORT = new URL(opsUrl()).port;
+    for (const OPS_HOST of [undefined, '0.0.0.0', 'localhost'])
+      expect(await runCli(['health'], { folder, env: { OPS_HOST, OPS_PORT } })).toEqual({
         code: 0,
-        stdout: 'ok\n',
+        stdout: 'ready\n',
         stderr: '',
       });
   });
@@ -323,9 +324,23 @@ describe('beside a running server', () => {
 describe('health', () => {
   test('exit 1: nothing listens', async () => {
     // Port 1 is nobody's, and one of those that fetch would not ask.
-    expect(refusalOf(await runCli(['health'], { env: { PORT: '1' } }))).toBe(
-      'http://127.0.0.1:1/v1/pets does not answer: connect ECONNREFUSED 127.0.0.1:1.',
+    expect(refusalOf(await runCli(['health'], { env: { OPS_PORT: '1' } }))).toBe(
+      'http://127.0.0.1:1/readyz does not answer: connect ECONNREFUSED 127.0.0.1:1.',
     );
+  });
+
+  test('exit 1: there is no door', async () => {
+    expect(refusalOf(await runCli(['health'], { env: { OPS_PORT: 'off' } }))).toBe(
+      'OPS_PORT is off: there is no door to ask at.',
+    );
+  });
+
+  test('exit 1: the server is about to stop', async () => {
+    const server = await startServer({ env: { LAME_DUCK_MS: '3000' } });
+    const OPS_PORT = new URL(server.opsUrl()).port;
+    void server.end('SIGTERM');
+    await server.seen('stdout', /"msg":"stopping"/);
+    expect(refusalOf(await runCli(['health'], { env: { OPS_PORT } }))).toBe('The server is not ready.');
   });
 
   test.for(['Hello', 'null'])('exit 1: another server listens, and says %s', async (text) => {
@@ -333,8 +348,8 @@ describe('health', () => {
     onTestFinished(() => void other.close());
     await once(other, 'listening');
     const { port } = other.address() as AddressInfo;
-    expect(refusalOf(await runCli(['health'], { env: { PORT: String(port) } }))).toBe(
-      `http://127.0.0.1:${port}/v1/pets answers 200, but not as the animal store does.`,
+    expect(refusalOf(await runCli(['health'], { env: { OPS_PORT: String(port) } }))).toBe(
+      `http://127.0.0.1:${port}/readyz answers 200, but not as the animal store does.`,
     );
   });
 });

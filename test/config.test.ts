@@ -12,6 +12,11 @@ const defaults: Config = {
   QUICKSTART_BASE_PATH: '/quickstart',
   SUNSET_ENFORCE: 'true',
   WORKERS: '1',
+  OPS_HOST: '127.0.0.1',
+  OPS_PORT: '9464',
+  LAME_DUCK_MS: 0,
+  MAX_IN_FLIGHT: 2000,
+  REFUSAL_LIMIT: 600,
 };
 
 function complaint(env: NodeJS.ProcessEnv): string {

@@ -37,6 +37,7 @@ test('every command of the README prints what the README says', async () => {
     PATH: `${path.dirname(process.execPath)}:${process.env.PATH}`,
     KEY: await server.firstKey(),
     PORT: String(server.port),
+    OPS_PORT: new URL(server.opsUrl()).port,
   };
   const steps = transcript();
   expect(steps.length).toBeGreaterThan(15);

@@ -24,7 +24,12 @@ export function answer(
 }
 
 function setHeaders(reply: FastifyReply, headers: string[]): FastifyReply {
-  for (let at = 0; at < headers.length; at += 2) reply.header(headers[at] as string, headers[at + 1]);
+  for (let at = 0; at < headers.length; at += 2) {
+    const [name, value] = headers.slice(at, at + 2) as [string, string];
+    // An answer to a page of another origin varies by that as well.
+    const others = name === 'vary' ? reply.getHeader(name) : undefined;
+    reply.header(name, others === undefined ? value : `${others}, ${value}`);
+  }
   return reply;
 }
 

@@ -5,6 +5,7 @@ import { type Accounts, type ApiKey, hashKey, isKeyOf, refusal, type Scope } fro
 import { type ErrorCode, Failure } from '../errors.ts';
 import type { KeyUses } from './key-uses.ts';
 import type { Keyring } from './keyring.ts';
+import type { CountRefusal } from './limits.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -20,6 +21,7 @@ export interface AuthOptions {
   now: () => Date;
   uses: KeyUses;
   keyring: Keyring;
+  countRefusal: CountRefusal;
 }
 
 const realm = 'Bearer realm="animal-store"';
@@ -29,7 +31,7 @@ const bearer = /^bearer +[\x21-\x7e]+$/i;
 
 /** Protects every route of `app`'s scope; 401 comes before anything is read of a body. */
 export async function installAuth(app: FastifyInstance, options: AuthOptions): Promise<void> {
-  const { accounts, live, now, uses, keyring } = options;
+  const { accounts, live, now, uses, keyring, countRefusal } = options;
   app.decorateRequest('apiKey', null);
   app.decorateRequest('keyRefusal', null);
 
@@ -63,7 +65,11 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
   const verify = app.verifyBearerAuth as NonNullable<typeof app.verifyBearerAuth>;
   app.addHook('onRequest', (request, reply, done) => {
     if (request.headers.authorization === undefined) return done(missing);
-    verify(request, reply, (error) => done(error && refused(request, error)));
+    verify(request, reply, (error) => {
+      const failure = error && refused(request, error);
+      if (!failure || failure === missing || !request.keyRefusal) return done(failure);
+      countRefusal(request).then((exceeded) => done(exceeded ?? failure), done);
+    });
   });
 }
 

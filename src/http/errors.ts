@@ -2,7 +2,7 @@
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { type ErrorCode, Failure } from '../errors.ts';
 import { standingHeaders } from './answers.ts';
-import { logRefusal } from './request-log.ts';
+import { type Observe, observeRefusal } from './request-log.ts';
 
 /** Fastify's own error codes that are the client's doing; every other error is ours. */
 const frameworkCodes: Record<string, ErrorCode> = {
@@ -44,9 +44,11 @@ export function sendFailure(error: unknown, request: FastifyRequest, reply: Fast
 }
 
 /** Answers a URL that the router cannot read: no hook, and so no line of the log, follows. */
-export function sendFrameworkFailure(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  logRefusal(request.log, request.id, toFailure(error));
-  sendFailure(error, request, reply);
+export function sendFrameworkFailure(observe: Observe) {
+  return (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
+    observeRefusal(observe, request.id, toFailure(error));
+    sendFailure(error, request, reply);
+  };
 }
 
 /** Error handler and unknown paths of the whole server. */

@@ -25,9 +25,10 @@ export function fault({ httpVersion, headers }: IncomingMessage): string | undef
   return undefined;
 }
 
-export function installFront(app: FastifyInstance): void {
+export function installFront(app: FastifyInstance, draining: () => boolean): void {
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id).headers(standingHeaders);
+    if (draining()) reply.header('connection', 'close');
     if ((request.raw.url as string).length > maxUrlLength) return done(new Failure('uri_too_long'));
     const headers = { connection: 'close' };
     const wrong = fault(request.raw);

@@ -1,6 +1,7 @@
 /** When each API key was last used, and how often for deprecated calls: kept in memory, written once a minute. */
 import type { FastifyInstance } from 'fastify';
 import type { Accounts, ApiKey, KeyUse } from '../accounts.ts';
+import type { Metrics } from './metrics.ts';
 
 export interface KeyUses {
   count(key: ApiKey): void;
@@ -10,7 +11,7 @@ export interface KeyUses {
 const flushEveryMs = 60_000;
 
 /** Flushes every minute and when `app` closes; no request waits for it. */
-export function createKeyUses(app: FastifyInstance, accounts: Accounts, now: () => Date): KeyUses {
+export function createKeyUses(app: FastifyInstance, accounts: Accounts, metrics: Metrics, now: () => Date): KeyUses {
   let uses = new Map<number, KeyUse>();
 
   async function flush(): Promise<void> {
@@ -48,6 +49,7 @@ export function createKeyUses(app: FastifyInstance, accounts: Accounts, now: () 
     },
     countDeprecated: (key) => {
       useOf(key).deprecatedCalls += 1;
+      metrics.deprecatedCall(key);
     },
   };
 }

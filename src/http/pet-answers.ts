@@ -2,19 +2,21 @@
 import { Failure } from '../errors.ts';
 import type { PetQuery, Pets } from '../pets.ts';
 import { pageLinks } from './paging.ts';
-import { createRenderedCache, type Rendered, render } from './rendered.ts';
+import { type CacheUse, createRenderedCache, type Rendered, render } from './rendered.ts';
 
-/** Both reject with Failure `service_unavailable` where the store cannot answer. */
+/** The reads reject with Failure `service_unavailable` where the store cannot answer. */
 export interface PetAnswers {
   page(query: PetQuery): Promise<Rendered> | Rendered;
   /** Rejects with Failure `pet_not_found`. */
   animal(id: bigint): Promise<Rendered> | Rendered;
+  use(): CacheUse;
 }
 
 /** `base`: what the addresses in answers start with. */
 export function createPetAnswers(pets: Pets, base: string): PetAnswers {
   const kept = createRenderedCache(() => pets.version());
   return {
+    use: kept.use,
     page: (query) =>
       kept.get(`${query.limit} ${query.status} ${query.after}`, async () => {
         const { pets: found, next } = await pets.list(query);

@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
-import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import { type ApiKey, refusal } from '../accounts.ts';
 import type { PetQuery } from '../pets.ts';
 import { standingHeaders } from './answers.ts';
@@ -17,18 +17,20 @@ import type { Keyring } from './keyring.ts';
 import { readCursor } from './paging.ts';
 import type { PetAnswers } from './pet-answers.ts';
 import type { Rendered } from './rendered.ts';
-import { logRequest } from './request-log.ts';
+import { type Observe, traceIdOf } from './request-log.ts';
 
 export interface PlainReadOptions {
   answers: PetAnswers;
   keyring: Keyring;
   uses: KeyUses;
-  log: FastifyBaseLogger;
+  observe: Observe;
   now: () => Date;
   /** What the addresses in answers start with. */
   base: string;
   /** Whether getPet has been removed by now. */
   removed: () => boolean;
+  /** Whether clients are asked to go elsewhere. */
+  draining: () => boolean;
 }
 
 interface Read {
@@ -40,6 +42,7 @@ interface Read {
 interface Call {
   read: Read;
   response: ServerResponse;
+  traceId: string | undefined;
   /** As performance.now() gave it. */
   begun: number;
 }
@@ -78,16 +81,12 @@ const missingKey = {
 
 /** Takes the plain reads from `app`, which goes on to serve all other requests. */
 export function servePlainReads(app: FastifyInstance, options: PlainReadOptions): void {
-  const { answers, keyring, uses, log, now, base, removed } = options;
+  const { answers, keyring, uses, observe, now, base, removed, draining } = options;
   const standing = flat(standingHeaders);
   const deprecation = flat(deprecationHeaders(base));
   const { server } = app;
   const [fastify] = server.listeners('request') as [RequestListener];
   server.removeAllListeners('request');
-  let closing = false;
-  app.addHook('preClose', async () => {
-    closing = true;
-  });
 
   function readOf(url: string): Read | undefined {
     const page = list.exec(url);
@@ -106,12 +105,18 @@ export function servePlainReads(app: FastifyInstance, options: PlainReadOptions)
     return key && !refusal(key, now()) && key.scopes.includes('pets:read') ? key : undefined;
   }
 
-  function send({ read, response, begun }: Call, status: number, headers: string[], body: Buffer, key?: ApiKey): void {
+  function send(
+    { read, response, begun, traceId }: Call,
+    status: number,
+    headers: string[],
+    body: Buffer,
+    key?: ApiKey,
+  ): void {
     const reqId = randomUUID();
     const { route, deprecated } = read;
     response.writeHead(status, ['x-request-id', reqId, ...headers, ...(deprecated ? deprecation : [])]).end(body);
     response.once('close', () => {
-      logRequest(log, { reqId, method: 'GET', route, status, ms: performance.now() - begun, key: key?.id });
+      observe({ reqId, method: 'GET', route, status, ms: performance.now() - begun, key: key?.id, traceId });
     });
   }
 
@@ -124,10 +129,10 @@ export function servePlainReads(app: FastifyInstance, options: PlainReadOptions)
   server.on('request', (request, response) => {
     const begun = performance.now();
     const pass = () => fastify(request, response);
-    const read = closing || !isPlain(request) ? undefined : readOf(request.url as string);
+    const read = draining() || !isPlain(request) ? undefined : readOf(request.url as string);
     if (!read) return pass();
-    const call = { read, response, begun };
-    const { authorization } = request.headers;
+    const { authorization, traceparent } = request.headers;
+    const call = { read, response, begun, traceId: traceIdOf(traceparent) };
     if (authorization === undefined) return send(call, 401, missingKey.headers, missingKey.body);
     const key = readerOf(authorization);
     if (!key) return pass();

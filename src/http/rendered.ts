@@ -12,7 +12,14 @@ export interface Rendered {
   bodyHeaders: string[];
 }
 
+export interface CacheUse {
+  hits: number;
+  misses: number;
+}
+
 export interface RenderedCache {
+  /** How often an answer was kept, and was not, since the start. */
+  use(): CacheUse;
   /** The answer under `key` in the store's present version: kept from the second time on that it is asked for. */
   get(key: string, render: () => Promise<Rendered>): Promise<Rendered> | Rendered;
 }
@@ -51,6 +58,8 @@ export function createRenderedCache(version: () => number): RenderedCache {
   /** What was asked for once: to keep all of many that are never asked for again would cost more than it saves. */
   const asked = new Set<string>();
   let current: number | undefined;
+  let hits = 0;
+  let misses = 0;
 
   async function renew(key: string, read: number, render: () => Promise<Rendered>): Promise<Rendered> {
     const rendered = await render();
@@ -65,6 +74,7 @@ export function createRenderedCache(version: () => number): RenderedCache {
   }
 
   return {
+    use: () => ({ hits, misses }),
     get(key, render) {
       const read = version();
       if (read !== current) {
@@ -72,7 +82,13 @@ export function createRenderedCache(version: () => number): RenderedCache {
         asked.clear();
         current = read;
       }
-      return kept.get(key) ?? renew(key, read, render);
+      const found = kept.get(key);
+      if (found) {
+        hits += 1;
+        return found;
+      }
+      misses += 1;
+      return renew(key, read, render);
     },
   };
 }

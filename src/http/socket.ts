@@ -2,11 +2,10 @@
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { FastifyBaseLogger } from 'fastify';
 import { type ErrorCode, Failure } from '../errors.ts';
 import { failureHeaders } from './errors.ts';
 import { serveInTurn } from './in-turn.ts';
-import { logRefusal } from './request-log.ts';
+import { type Observe, observeRefusal } from './request-log.ts';
 
 const parserCodes: Record<string, ErrorCode> = {
   HPE_HEADER_OVERFLOW: 'headers_too_large',
@@ -27,29 +26,29 @@ interface Bookkeeping {
 const refused = new WeakSet<Duplex>();
 
 /** Refuses what Node's HTTP parser could not read, or could not wait for, and closes the socket. */
-export function refuseConnection(error: Error & { code?: string }, socket: Duplex, log: FastifyBaseLogger): void {
+export function refuseConnection(error: Error & { code?: string }, socket: Duplex, observe: Observe): void {
   // The parser fails again on every packet that follows.
   if (refused.has(socket)) return;
   refused.add(socket);
   if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy();
-  else refuseInTurn(socket, new Failure(parserCodes[String(error.code)] ?? 'bad_request'), log);
+  else refuseInTurn(socket, new Failure(parserCodes[String(error.code)] ?? 'bad_request'), observe);
 }
 
 /** Sends `failure` after the answers to the requests before it, which the store may still be writing, and closes the socket. */
-function refuseInTurn(socket: Duplex, failure: Failure, log: FastifyBaseLogger): void {
+function refuseInTurn(socket: Duplex, failure: Failure, observe: Observe): void {
   const { _httpMessage: response, parser } = socket as Duplex & Bookkeeping;
   if (!socket.writable) return;
-  if (response?.req.complete) response.once('close', () => refuseInTurn(socket, failure, log));
+  if (response?.req.complete) response.once('close', () => refuseInTurn(socket, failure, observe));
   else if (response?.headersSent) response.once('close', () => socket.destroy());
-  else if (response) answerFailure(response, failure, log);
+  else if (response) answerFailure(response, failure, observe);
   // The request that broke off has its answer already.
   else if (parser?.incoming?.complete === false) socket.destroy();
-  else writeFailure(socket, failure, log);
+  else writeFailure(socket, failure, observe);
 }
 
-function headersOf(failure: Failure, body: string, log: FastifyBaseLogger): Record<string, string> {
+function headersOf(failure: Failure, body: string, observe: Observe): Record<string, string> {
   const id = randomUUID();
-  logRefusal(log, id, failure);
+  observeRefusal(observe, id, failure);
   return {
     ...failureHeaders(failure, id),
     connection: 'close',
@@ -57,14 +56,14 @@ function headersOf(failure: Failure, body: string, log: FastifyBaseLogger): Reco
   };
 }
 
-function answerFailure(response: ServerResponse, failure: Failure, log: FastifyBaseLogger): void {
+function answerFailure(response: ServerResponse, failure: Failure, observe: Observe): void {
   const body = JSON.stringify(failure.body());
-  response.writeHead(failure.status, headersOf(failure, body, log)).end(body);
+  response.writeHead(failure.status, headersOf(failure, body, observe)).end(body);
 }
 
-function writeFailure(socket: Duplex, failure: Failure, log: FastifyBaseLogger): void {
+function writeFailure(socket: Duplex, failure: Failure, observe: Observe): void {
   const body = JSON.stringify(failure.body());
-  const headers = Object.entries({ date: new Date().toUTCString(), ...headersOf(failure, body, log) });
+  const headers = Object.entries({ date: new Date().toUTCString(), ...headersOf(failure, body, observe) });
   const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`);
   socket.end(`HTTP/1.1 ${failure.status} ${STATUS_CODES[failure.status]}\r\n${lines.join('')}\r\n${body}`);
   // To close while bytes are unread would reset the connection, and the answer could be lost (RFC 9112, section 9.6).
@@ -74,7 +73,7 @@ function writeFailure(socket: Duplex, failure: Failure, log: FastifyBaseLogger):
 }
 
 /** Sets the time-outs, and what becomes of Expect (RFC 9110, section 10.1.1) and of CONNECT (section 9.3.6). */
-export function installSocketAnswers(server: Server, log: FastifyBaseLogger): void {
+export function installSocketAnswers(server: Server, observe: Observe): void {
   serveInTurn(server);
   // Node gives the lesser of the two to the headers and the greater to the whole request: by default that is a minute.
   server.headersTimeout = server.requestTimeout;
@@ -89,6 +88,6 @@ export function installSocketAnswers(server: Server, log: FastifyBaseLogger): vo
   server.on('connect', (_request: IncomingMessage, socket: Duplex) => {
     // Node has taken its own listener away, and an error that nobody hears ends the process.
     socket.on('error', () => socket.destroy());
-    refuseInTurn(socket, new Failure('method_not_allowed', undefined, { headers: { allow: '' } }), log);
+    refuseInTurn(socket, new Failure('method_not_allowed', undefined, { headers: { allow: '' } }), observe);
   });
 }

@@ -1,4 +1,5 @@
 /** What every process of the server does before it serves: settings, log, store, each refused with one sentence. */
+import { readFileSync } from 'node:fs';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import type { Config, ConfigError } from '../config.ts';
 import { openRepository } from '../repository/open.ts';
@@ -10,6 +11,14 @@ const logFlushMs = 100;
 
 /** Blocks hold whole lines. Where several processes write to one pipe, it takes only 4096 bytes at once (pipe(7), PIPE_BUF). */
 const logBlock = { alone: { minLength: 8192, maxWrite: 16_384 }, several: { minLength: 2048, maxWrite: 4096 } };
+
+/** What asks a process to finish its work and end. */
+export const stopSignals = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
+
+/** The release that runs. */
+export const { version: release } = JSON.parse(
+  readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
+) as { version: string };
 
 /** The operator's one sentence, and no more: nothing was served yet. */
 export function refuseToStart(sentence: string): never {
@@ -63,11 +72,17 @@ async function openLogStream(block: { minLength: number; maxWrite: number }): Pr
 
 export async function openLog(config: Config): Promise<Logger> {
   const stream = await openLogStream(config.WORKERS === '1' ? logBlock.alone : logBlock.several);
-  return pino({ level: config.LOG_LEVEL }, stream);
+  const logger = pino({ level: config.LOG_LEVEL }, stream);
+  /* c8 ignore next 4 -- a bug of ours: what is logged is written when the process exits */
+  process.on('uncaughtException', (error) => {
+    logger.fatal({ err: error }, 'uncaught');
+    process.exit(1);
+  });
+  return logger;
 }
 
 /** Opens the store. Where it can promise nothing more, what waits is answered 503 and the process ends, for another to take its place. */
-export function openStore(config: Config, logger: Logger): Repository {
+export function openStore(config: Config, logger: Logger, onCommit?: (writes: number) => void): Repository {
   const onMigration = (name: string) => logger.info(`migration ${name} applied`);
   /* c8 ignore start -- the disk must fail for this */
   const onFatal = (error: Error) => {
@@ -76,7 +91,7 @@ export function openStore(config: Config, logger: Logger): Repository {
   };
   /* c8 ignore stop */
   try {
-    return openRepository(config.DATABASE_URL, { now: () => new Date(), onMigration, onFatal });
+    return openRepository(config.DATABASE_URL, { now: () => new Date(), onMigration, onFatal, onCommit });
   } catch (error) {
     return refuseToStart(`DATABASE_URL: ${(error as OpenError).message}`);
   }

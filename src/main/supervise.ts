@@ -1,12 +1,20 @@
 /** One port from several processes: starts them, replaces one that ends, and stops them together. */
 import cluster, { type Worker } from 'node:cluster';
 import type { Logger } from 'pino';
+import type { Config } from '../config.ts';
+import { gatherMetrics } from '../http/metrics.ts';
+import { buildOps } from '../http/ops.ts';
+import { openOps } from './listen.ts';
+import { refuseToStart, stopSignals } from './start.ts';
 
 /** Between the end of a worker and its successor's start, so that a fault that comes back at once does not keep the machine busy. */
 const restartDelayMs = 500;
 
+/** Above the workers' own. */
+const stopDeadlineMs = 13_000;
+
 /** Starts `count` workers, each of which serves. Ends the process when they have been stopped, or none could start. */
-export function supervise(count: number, logger: Logger): void {
+export async function supervise(count: number, config: Config, logger: Logger): Promise<void> {
   const alive = new Set<Worker>();
   let listening = false;
   let stopping = false;
@@ -46,9 +54,11 @@ export function supervise(count: number, logger: Logger): void {
     }
     stopping = true;
     for (const worker of alive) worker.send(signal);
+    setTimeout(() => stop(signal), config.LAME_DUCK_MS + stopDeadlineMs).unref();
   }
 
-  process.on('SIGTERM', stop);
-  process.on('SIGINT', stop);
+  for (const signal of stopSignals) process.on(signal, stop);
+  const ops = buildOps({ ready: () => listening && !stopping && alive.size > 0, ...gatherMetrics() });
+  await openOps(ops, config, logger).catch(({ message }: Error) => refuseToStart(message));
   start();
 }

@@ -7,8 +7,17 @@ export interface Repository {
   pets: Pets;
   accounts: Accounts;
   messages: Messages;
+  /** What an operator watches. */
+  measure(): StoreMeasures;
   /** Resolves when everything accepted is on disk and every handle is closed. */
   close(): Promise<void>;
+}
+
+export interface StoreMeasures {
+  /** Writes that were accepted and are not answered yet. */
+  waitingWrites: number;
+  /** Size of the write-ahead log; undefined where the engine keeps it to itself. */
+  walBytes: number | undefined;
 }
 
 /** The store cannot be opened; the message is one sentence for the operator. */
@@ -21,6 +30,8 @@ export interface OpenOptions {
   now: () => Date;
   /** Called when the store can no longer promise that a write is on disk: the process must end. */
   onFatal?: ((error: Error) => void) | undefined;
+  /** Told how many writes each commit held. */
+  onCommit?: ((writes: number) => void) | undefined;
   /** Told the name of each migration as it is applied. */
   onMigration?: ((name: string) => void) | undefined;
 }

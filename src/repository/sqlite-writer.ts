@@ -1,6 +1,7 @@
 /** The main thread's end of the writer: collects a turn's writes, bounds what waits, and hands back what became of each. */
 import { Worker } from 'node:worker_threads';
 import type { Failure } from '../errors.ts';
+import type { OpenOptions } from './repository.ts';
 import type { CommandName, Commands } from './sqlite-commands.ts';
 import { translate, unavailable } from './sqlite-errors.ts';
 import type { Reply, Request, Write } from './sqlite-writer-thread.ts';
@@ -16,6 +17,8 @@ interface Waiting {
 export interface Writer {
   /** Resolves after the commit, and so the fsync, that holds the write. A rejected write may still be on disk where its fsync failed. */
   write<Name extends CommandName>(name: Name, input: Input<Name>): Promise<Output<Name>>;
+  /** Writes that are not answered yet. */
+  waiting(): number;
   /** Resolves when all that was accepted is committed and the thread is gone; rejects where the last fsync failed. */
   close(): Promise<void>;
 }
@@ -29,8 +32,8 @@ const maxWaiting = 10_000;
  */
 const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;
 
-/** Starts the writer's thread on the store in `file`. `onFatal` is called when it can write no more. */
-export function startWriter(file: string, onFatal?: (error: Error) => void): Writer {
+/** Starts the writer's thread on the store in `file`. */
+export function startWriter(file: string, { onFatal, onCommit }: Pick<OpenOptions, 'onFatal' | 'onCommit'>): Writer {
   const thread = new Worker(new URL('./sqlite-writer-thread.ts', import.meta.url), { workerData: file });
   const waiting: Waiting[] = [];
   let unsent: Write[] = [];
@@ -55,6 +58,7 @@ export function startWriter(file: string, onFatal?: (error: Error) => void): Wri
     const answered = waiting.splice(0, reply.count);
     if ('outputs' in reply) {
       for (const [index, { resolve }] of answered.entries()) resolve(reply.outputs[index] as never);
+      if (reply.count > 0) onCommit?.(reply.count);
       return send();
     }
     const cause = Object.assign(new Error(reply.error.message), reply.error);
@@ -87,6 +91,7 @@ export function startWriter(file: string, onFatal?: (error: Error) => void): Wri
       unsent.push([name, input as never]);
       return new Promise((resolve, reject) => waiting.push({ resolve, reject }));
     },
+    waiting: () => waiting.length,
     async close() {
       closing = true;
       broken = unavailable(new Error('the store is closed'));

@@ -1,4 +1,5 @@
 /** The embedded store: one SQLite file in WAL mode, read here and written by a thread of its own, with a connection each. */
+import { statSync } from 'node:fs';
 import type { OpenOptions, Repository } from './repository.ts';
 import { prepareStore } from './sqlite-connection.ts';
 import { startReader } from './sqlite-reader.ts';
@@ -6,10 +7,10 @@ import { startWriter } from './sqlite-writer.ts';
 
 /** Opens the store in `file`, creating and migrating it as needed. Throws OpenError. */
 export function openSqlite(file: string, options: OpenOptions): Repository {
-  const { now, onFatal } = options;
+  const { now } = options;
   prepareStore(file, options);
   const reader = startReader(file);
-  const writer = startWriter(file, onFatal);
+  const writer = startWriter(file, options);
   const at = () => now().getTime();
 
   return {
@@ -36,6 +37,11 @@ export function openSqlite(file: string, options: OpenOptions): Repository {
     messages: {
       add: (message) => writer.write('addMessage', message),
     },
+
+    measure: () => ({
+      waitingWrites: writer.waiting(),
+      walBytes: statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0,
+    }),
 
     async close() {
       // The last connection to close is the one that can write: it moves the WAL into the file and removes it.

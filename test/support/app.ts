@@ -9,6 +9,7 @@ import { Agent, request as undiciRequest } from 'undici';
 import { onTestFinished } from 'vitest';
 import { newSecret, type Scope, scopes } from '../../src/accounts.ts';
 import { type AppOptions, buildApp } from '../../src/app.ts';
+import { createMetrics } from '../../src/http/metrics.ts';
 import { openRepository } from '../../src/repository/open.ts';
 import type { Repository } from '../../src/repository/repository.ts';
 import { type Answer, expectDocumented } from './documented.ts';
@@ -75,6 +76,9 @@ export async function startApp(options: Partial<AppOptions> = {}): Promise<TestA
     live: false,
     quickstartBasePath: '/quickstart',
     enforceSunset: true,
+    metrics: createMetrics('test'),
+    limits: { maxInFlight: 10_000, refusalsPerMinute: 1_000_000 },
+    draining: () => false,
     documents,
     ...options,
   });

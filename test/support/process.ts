@@ -76,13 +76,18 @@ export function launch(file: string, args: string[], { folder = temporaryFolder(
 
 /** `node src/main.ts`, whether or not it comes to listen. */
 export function launchServer({ env, ...surroundings }: Surroundings = {}): Process {
-  return launch(process.execPath, [`${projectFolder}src/main.ts`], { env: { PORT: '0', ...env }, ...surroundings });
+  return launch(process.execPath, [`${projectFolder}src/main.ts`], {
+    env: { PORT: '0', OPS_PORT: '0', ...env },
+    ...surroundings,
+  });
 }
 
 export interface Server extends Process {
   /** Address of the server, without a path. */
   url: string;
   port: number;
+  /** Address of the operators' door. */
+  opsUrl: () => string;
   /** The key that a first start prints. */
   firstKey: () => Promise<string>;
   /** One request with the key, as JSON where there is a body. */
@@ -110,6 +115,7 @@ export async function startServer(surroundings: Surroundings = {}): Promise<Serv
     ...server,
     url,
     port: Number(port),
+    opsUrl: () => /Operators' door open at (http:\/\/[^"]+)"/.exec(server.stdout())?.[1] as string,
     firstKey: async () => (await server.seen('stderr', /^ {2}(ast_test_\w+)$/m))[1] as string,
     call: async (key, method, path, body, more) => {
       const response = await fetch(url + path, {

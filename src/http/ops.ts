@@ -1,0 +1,29 @@
+/** The operators' door: whether the process lives, whether it is ready, and what it measures. It asks for no key. */
+import fastify, { type FastifyInstance } from 'fastify';
+import { Failure } from '../errors.ts';
+import { installErrors } from './errors.ts';
+
+export interface OpsOptions {
+  /** Whether requests are welcome: the store answers, and nobody has asked the process to stop. */
+  ready: () => boolean;
+  /** The text that Prometheus reads, and its type. */
+  metrics: () => Promise<string>;
+  metricsType: string;
+}
+
+/** Builds the door; nothing listens yet. */
+export function buildOps({ ready, metrics, metricsType }: OpsOptions): FastifyInstance {
+  const ops = fastify({ logger: false, forceCloseConnections: true });
+  installErrors(ops);
+  ops.addHook(
+    'onSend',
+    async (request, reply) => void reply.headers({ 'cache-control': 'no-store', 'x-request-id': request.id }),
+  );
+  ops.get('/livez', () => ({ status: 'live' }));
+  ops.get('/readyz', () => {
+    if (!ready()) throw new Failure('service_unavailable');
+    return { status: 'ready' };
+  });
+  ops.get('/metrics', async (_request, reply) => reply.type(metricsType).send(await metrics()));
+  return ops;
+}

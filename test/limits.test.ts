@@ -1,0 +1,132 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { newSecret } from '../src/accounts.ts';
+import { createMetrics } from '../src/http/metrics.ts';
+import { startApp } from './support/app.ts';
+
+const limits = { maxInFlight: 10_000, refusalsPerMinute: 1_000_000 };
+const tabby = { name: 'Tabby', categoryId: 1 };
+
+async function counted(metrics: ReturnType<typeof createMetrics>, limit: string): Promise<number | undefined> {
+  const found = await metrics.registry.getSingleMetric('animal_store_limited_requests_total')?.get();
+  return found?.values.find(({ labels }) => labels.limit === limit)?.value;
+}
+
+describe('RATE_LIMIT', () => {
+  test('429 rate_limited beyond it, with Retry-After, for this key alone', async () => {
+    const metrics = createMetrics('test');
+    const { call, newKey } = await startApp({ metrics, limits: { ...limits, requestsPerMinute: 3 } });
+    for (const left of ['2', '1', '0']) {
+      const { status, headers } = await call('GET', '/v1/pets');
+      expect([status, headers['ratelimit-limit'], headers['ratelimit-remaining']]).toEqual([200, '3', left]);
+    }
+    for (const path of ['/v1/pets', '/v1/pets/1', '/v1/store/orders']) {
+      const { status, json, headers } = await call('GET', path);
+      expect([status, json.code]).toEqual([429, 'rate_limited']);
+      expect(Number(headers['retry-after'])).toBeGreaterThan(50);
+      expect(headers['ratelimit-remaining']).toBe('0');
+    }
+    expect((await call('POST', '/quickstart/messages', { body: { message: 'x' } })).status).toBe(429);
+    expect(await counted(metrics, 'key')).toBe(4);
+    const other = await newKey();
+    expect((await call('GET', '/v1/pets', { key: other.key })).status).toBe(200);
+  });
+
+  test('is not there unless it is set', async () => {
+    const { call } = await startApp();
+    expect((await call('GET', '/v1/pets')).headers['ratelimit-limit']).toBeUndefined();
+  });
+});
+
+describe('REFUSAL_LIMIT', () => {
+  test('429 instead of 401 for an address that presents refused keys, never for a valid key or none', async () => {
+    const metrics = createMetrics('test');
+    const { call, newKey } = await startApp({ metrics, limits: { ...limits, refusalsPerMinute: 2 } });
+    const junk = newSecret(false).key;
+    expect((await call('GET', '/v1/pets', { key: junk })).json.code).toBe('invalid_api_key');
+    expect((await call('GET', '/v1/pets', { key: 'junk' })).json.code).toBe('invalid_api_key');
+    const refused = await call('GET', '/v1/pets', { key: junk });
+    expect([refused.status, refused.json.code]).toEqual([429, 'rate_limited']);
+    expect(Number(refused.headers['retry-after'])).toBeGreaterThan(50);
+    expect(await counted(metrics, 'refusals')).toBe(1);
+    expect((await call('GET', '/v1/pets', { key: null })).status).toBe(401);
+    expect((await call('GET', '/v1/pets', { key: (await newKey()).key })).status).toBe(200);
+  });
+
+  test.each([
+    [undefined, [401, 429]],
+    [['127.0.0.1'], [401, 401]],
+  ])('tells addresses apart by X-Forwarded-For only behind a trusted proxy: %s', async (trustProxy, statuses) => {
+    const { call } = await startApp({ trustProxy, limits: { ...limits, refusalsPerMinute: 1 } });
+    const seen: number[] = [];
+    for (const address of ['192.0.2.1', '192.0.2.2']) {
+      seen.push((await call('GET', '/v1/pets', { key: 'junk', headers: { 'x-forwarded-for': address } })).status);
+    }
+    expect(seen).toEqual(statuses);
+  });
+});
+
+test('MAX_IN_FLIGHT: 503 with Retry-After beyond it, and served again when there is room', async () => {
+  const metrics = createMetrics('test');
+  const { call, add, store } = await startApp({ metrics, limits: { ...limits, maxInFlight: 2 } });
+  const { add: write } = store.pets;
+  store.pets.add = async (...input) => {
+    await sleep(300);
+    return write(...input);
+  };
+  const busy = [add(tabby), add(tabby)];
+  await sleep(100);
+  const { status, json, headers } = await add(tabby);
+  expect([status, json.code, headers['retry-after']]).toEqual([503, 'service_unavailable', '1']);
+  expect(await counted(metrics, 'in_flight')).toBe(1);
+  expect((await Promise.all(busy)).map((answer) => answer.status)).toEqual([201, 201]);
+  expect((await add(tabby)).status).toBe(201);
+  expect((await call('GET', '/v1/pets')).json).toHaveLength(3);
+});
+
+describe('CORS_ORIGINS', () => {
+  const preflight = (origin: string) => ({
+    key: null,
+    headers: {
+      origin,
+      'access-control-request-method': 'POST',
+      'access-control-request-headers': 'authorization,content-type',
+    },
+  });
+
+  test('a page of a listed origin may call, and read the headers that matter', async () => {
+    const { url, key } = await startApp({ corsOrigins: ['https://app.example.com', 'https://b.example.com'] });
+    const options = preflight('https://app.example.com');
+    const allowed = await fetch(`${url}/v1/pets`, { method: 'OPTIONS', headers: options.headers });
+    expect(allowed.status).toBe(204);
+    expect(allowed.headers.get('access-control-allow-origin')).toBe('https://app.example.com');
+    expect(allowed.headers.get('access-control-allow-headers')).toContain('Authorization');
+    const headers = { origin: 'https://app.example.com', authorization: `Bearer ${key}` };
+    const answer = await fetch(`${url}/v1/pets`, { headers });
+    expect([answer.status, answer.headers.get('access-control-allow-origin')]).toEqual([
+      200,
+      'https://app.example.com',
+    ]);
+    expect(answer.headers.get('access-control-expose-headers')).toContain('Link');
+    expect(answer.headers.get('vary')).toMatch(/Origin/);
+    const refused = await fetch(`${url}/v1/pets`, { headers: { origin: 'https://app.example.com' } });
+    expect([refused.status, refused.headers.get('access-control-allow-origin')]).toEqual([
+      401,
+      'https://app.example.com',
+    ]);
+  });
+
+  test('another origin gets no leave', async () => {
+    const { url } = await startApp({ corsOrigins: ['https://app.example.com'] });
+    const { headers } = preflight('https://evil.example.net');
+    const answer = await fetch(`${url}/v1/pets`, { method: 'OPTIONS', headers });
+    expect(answer.headers.get('access-control-allow-origin')).toBeNull();
+  });
+
+  test('unset, a preflight is an OPTIONS like any other: it asks for the key', async () => {
+    const { call } = await startApp();
+    const answer = await call('OPTIONS', '/v1/pets', preflight('https://app.example.com'));
+    expect(answer.status).toBe(401);
+    expect(Object.keys(answer.headers).filter((name) => name.startsWith('access-control'))).toEqual([]);
+  });
+});

@@ -1,0 +1,127 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { launchServer, type Server, startServer } from './support/process.ts';
+
+const tabby = { name: 'Tabby', categoryId: 1 };
+
+async function ask(server: Server, path: string): Promise<{ status: number; type: string | null; text: string }> {
+  const response = await fetch(server.opsUrl() + path);
+  return { status: response.status, type: response.headers.get('content-type'), text: await response.text() };
+}
+
+/** The value of a line of /metrics that begins with `series`; NaN where there is none. */
+async function metric(server: Server, series: string): Promise<number> {
+  const { text } = await ask(server, '/metrics');
+  const line = text.split('\n').find((each) => each.startsWith(`${series} `));
+  return Number(line?.split(' ').at(-1));
+}
+
+describe("the operators' door", () => {
+  test('tells that the process lives and is ready, and asks for no key', async () => {
+    const server = await startServer();
+    expect(await ask(server, '/livez')).toMatchObject({ status: 200, text: '{"status":"live"}' });
+    expect(await ask(server, '/readyz')).toMatchObject({ status: 200, text: '{"status":"ready"}' });
+    expect(await ask(server, '/v1/pets')).toMatchObject({
+      status: 404,
+      text: expect.stringContaining('route_not_found'),
+    });
+  });
+
+  test('is nothing that the public port knows of', async () => {
+    const server = await startServer();
+    for (const path of ['/livez', '/readyz', '/metrics']) {
+      expect((await server.call(null, 'GET', path)).json.code).toBe('route_not_found');
+    }
+  });
+
+  test('measures requests by method, template and status; the cache; commits; deprecated calls by key; the release', async () => {
+    const server = await startServer();
+    const key = await server.firstKey();
+    for (let count = 0; count < 5; count++) await server.call(key, 'POST', '/v1/pets', tabby);
+    for (let count = 0; count < 4; count++) await server.call(key, 'GET', '/v1/pets/1');
+    await server.call(null, 'GET', '/v1/pets');
+    await server.call(key, 'GET', '/nowhere');
+    const count = (labels: string) => metric(server, `http_request_duration_seconds_count{${labels}}`);
+    await expect.poll(() => count('method="POST",route="/v1/pets",status="201"')).toBe(5);
+    expect(await count('method="GET",route="/v1/pets/:petId",status="200"')).toBe(4);
+    expect(await count('method="GET",route="/v1/pets",status="401"')).toBe(1);
+    expect(await count('method="GET",route="none",status="404"')).toBe(1);
+    expect(await metric(server, 'animal_store_deprecated_calls_total{account="first",key="first"}')).toBe(4);
+    expect(await metric(server, 'animal_store_cache_misses_total')).toBe(2);
+    expect(await metric(server, 'animal_store_cache_hits_total')).toBe(2);
+    // The first start's account and key are commits of their own.
+    expect(await metric(server, 'animal_store_commit_writes_sum')).toBe(7);
+    expect(await metric(server, 'animal_store_waiting_writes')).toBe(0);
+    expect(await metric(server, 'animal_store_wal_bytes')).toBeGreaterThan(0);
+    expect(await metric(server, 'animal_store_build_info{version="1.0.0"}')).toBe(1);
+    expect(await metric(server, 'nodejs_eventloop_lag_p99_seconds')).toBeGreaterThan(0);
+  });
+
+  test('stays closed with OPS_PORT=off', async () => {
+    const server = await startServer({ env: { OPS_PORT: 'off' } });
+    expect(server.stdout()).not.toContain("Operators' door");
+    await server.end('SIGTERM');
+  });
+
+  test('a port that is taken is told by the name of its setting', async () => {
+    const other = createServer().listen(0, '127.0.0.1');
+    onTestFinished(() => void other.close());
+    await once(other, 'listening');
+    const { port } = other.address() as AddressInfo;
+    for (const WORKERS of ['1', '2']) {
+      const { code, stderr } = await launchServer({ env: { OPS_PORT: String(port), WORKERS } }).end();
+      expect([code, stderr]).toEqual([
+        1,
+        `animal-store: OPS_PORT ${port} on 127.0.0.1 is already in use: set OPS_PORT to a free one, or stop the process that holds it.\n`,
+      ]);
+    }
+  });
+
+  test('of several processes is one: ready when one serves, with the sums of their metrics', async () => {
+    const server = await startServer({ env: { WORKERS: '2' } });
+    const key = await server.firstKey();
+    expect((await ask(server, '/readyz')).status).toBe(200);
+    // Without keep-alive, so that the connections are shared out.
+    await Promise.all(
+      Array.from({ length: 20 }, () => server.call(key, 'POST', '/v1/pets', tabby, { connection: 'close' })),
+    );
+    const added = 'http_request_duration_seconds_count{method="POST",route="/v1/pets",status="201"}';
+    await expect.poll(() => metric(server, added), { timeout: 10_000 }).toBe(20);
+    const { code } = await server.end('SIGTERM');
+    expect(code).toBe(0);
+  });
+});
+
+describe('the end, with a lame-duck time', () => {
+  test.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(
+    '%s: not ready at once; what comes is answered, with Connection: close, until the time is over; then exit 0',
+    async (signal) => {
+      const server = await startServer({ env: { LAME_DUCK_MS: '700' } });
+      const key = await server.firstKey();
+      const begun = performance.now();
+      const ended = server.end(signal);
+      await server.seen('stdout', /"msg":"stopping"/);
+      expect((await ask(server, '/readyz')).status).toBe(503);
+      expect((await ask(server, '/livez')).status).toBe(200);
+      const { status, headers } = await server.call(key, 'POST', '/v1/pets', tabby);
+      expect([status, headers.get('connection')]).toEqual([201, 'close']);
+      expect((await server.call(key, 'GET', '/v1/pets')).headers.get('connection')).toBe('close');
+      expect((await ended).code).toBe(0);
+      const tookMs = performance.now() - begun;
+      expect(tookMs).toBeGreaterThan(690);
+      expect(tookMs).toBeLessThan(1700);
+    },
+  );
+
+  test('a second signal ends it at once, with exit 1', async () => {
+    const server = await startServer({ env: { LAME_DUCK_MS: '60000' } });
+    const ended = server.end('SIGTERM');
+    await server.seen('stdout', /"msg":"stopping"/);
+    await sleep(50);
+    void server.end('SIGTERM');
+    expect((await ended).code).toBe(1);
+  });
+});
