@@ -15,13 +15,14 @@ export interface Metrics {
   request(answered: Answered): void;
   deprecatedCall(key: ApiKey): void;
   /** A request was refused because a limit was reached. */
-  limited(limit: 'key' | 'refusals' | 'in_flight' | 'event_loop'): void;
+  limited(limit: (typeof limits)[number]): void;
   /** So many writes shared a commit. */
   commit(writes: number): void;
   /** Asked for their state at each scrape. */
   watch(sources: Sources): void;
 }
 
+const limits = ['key', 'refusals', 'in_flight', 'event_loop'] as const;
 const durations = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 const batches = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 
@@ -50,6 +51,8 @@ export function createMetrics(version: string): Metrics {
     labelNames: ['limit'] as const,
     registers,
   });
+  // A rate needs a first value to start from.
+  for (const limit of limits) limited.inc({ limit }, 0);
   const commits = new Histogram({
     name: 'animal_store_commit_writes',
     help: 'Writes that shared a commit.',
