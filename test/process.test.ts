@@ -1,15 +1,13 @@
 /** The life of the server process: its start, what it says and refuses, and its end. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { request } from 'undici';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { openRepository } from '../src/repository/open.ts';
 import { temporaryFolder } from './support/app.ts';
 import { launch, launchServer, projectFolder, type Server, startServer } from './support/process.ts';
 
@@ -180,8 +178,6 @@ describe('settings', () => {
 });
 
 describe('exit 1, with one sentence and no stack', () => {
-  const hashOf = (file: string) => createHash('sha256').update(readFileSync(file)).digest('hex');
-
   const refusal = async (env: Record<string, string>, folder?: string) => {
     const { code, stderr } = await launchServer({ env, ...(folder && { folder }) }).end();
     expect(code).toBe(1);
@@ -225,48 +221,6 @@ describe('exit 1, with one sentence and no stack', () => {
       /^DATABASE_URL: file\/data\/store\.db cannot be opened: ENOTDIR.*\.$/,
     );
   });
-
-  test('a folder as database', async () => {
-    const folder = temporaryFolder();
-    mkdirSync(path.join(folder, 'store.db'));
-    expect(await refusal({ DATABASE_URL: 'sqlite:store.db' }, folder)).toBe('DATABASE_URL: store.db is not a file.');
-  });
-
-  test('a file that is no database, left as it is', async () => {
-    const folder = temporaryFolder();
-    const file = path.join(folder, 'store.db');
-    writeFileSync(file, 'Not a database. '.repeat(1000));
-    const before = hashOf(file);
-    expect(await refusal({ DATABASE_URL: 'sqlite:store.db' }, folder)).toBe(
-      'DATABASE_URL: store.db is not an SQLite database.',
-    );
-    expect(hashOf(file)).toBe(before);
-  });
-
-  test("another application's database, left as it is", async () => {
-    const folder = temporaryFolder();
-    const file = path.join(folder, 'store.db');
-    new Database(file).exec('CREATE TABLE pet (id INTEGER PRIMARY KEY)').close();
-    const before = hashOf(file);
-    expect(await refusal({ DATABASE_URL: 'sqlite:store.db' }, folder)).toBe(
-      'DATABASE_URL: store.db is a database of another application.',
-    );
-    expect(hashOf(file)).toBe(before);
-  });
-
-  test('a store of a newer release, left as it is', async () => {
-    const folder = temporaryFolder();
-    const file = path.join(folder, 'store.db');
-    await openRepository(`sqlite:${file}`, { now: () => new Date() }).close();
-    const database = new Database(file);
-    database.pragma('user_version = 99');
-    database.close();
-    const before = hashOf(file);
-    expect(await refusal({ DATABASE_URL: 'sqlite:store.db' }, folder)).toBe(
-      'DATABASE_URL: store.db has schema version 99; this release knows none above 2.',
-    );
-    expect(hashOf(file)).toBe(before);
-  });
 });
 
 describe('the end', () => {
@@ -302,26 +256,6 @@ describe('the end', () => {
     await server.seen('stdout', /"stopping"/);
     server.end('SIGINT');
     expect(await end).toMatchObject({ code: 1 });
-  });
-
-  test('kill -9: every animal whose addition was answered is there after a restart', async () => {
-    const server = await startServer();
-    const key = await server.firstKey();
-    const answered: string[] = [];
-    const client = async (name: string) => {
-      for (let count = 0; ; count++) {
-        const { json } = await server.call(key, 'POST', '/v1/pets', { ...tabby, name: `${name} ${count}` });
-        if (answered.push(`${json.id} ${json.name}`) === 90) server.end('SIGKILL');
-      }
-    };
-    await Promise.allSettled(['a', 'b', 'c', 'd'].map(client));
-    expect(await server.end()).toMatchObject({ code: null });
-
-    const again = await startServer({ folder: server.folder });
-    const { json } = await again.call(key, 'GET', '/v1/pets?limit=100');
-    const kept = json.map(({ id, name }: { id: number; name: string }) => `${id} ${name}`);
-    expect(answered.length).toBeGreaterThanOrEqual(90);
-    expect(kept).toEqual(expect.arrayContaining(answered));
   });
 
   test('what one process was told, the next one knows', async () => {

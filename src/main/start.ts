@@ -85,13 +85,17 @@ export async function openLog(config: Config): Promise<Logger> {
 export function openStore(config: Config, logger: Logger, onCommit?: (writes: number) => void): Repository {
   const onMigration = (name: string) => logger.info(`migration ${name} applied`);
   /* c8 ignore start -- the disk must fail for this */
+  const onCheckpointFailure = (error: Error) => {
+    logger.error({ err: error }, 'a checkpoint failed: the write-ahead log grows until one succeeds');
+  };
   const onFatal = (error: Error) => {
     logger.fatal({ err: error }, 'the store can no longer be written to');
     setTimeout(() => process.exit(1), fatalDelayMs);
   };
   /* c8 ignore stop */
   try {
-    return openRepository(config.DATABASE_URL, { now: () => new Date(), onMigration, onFatal, onCommit });
+    const hooks = { onMigration, onFatal, onCheckpointFailure, onCommit };
+    return openRepository(config.DATABASE_URL, { now: () => new Date(), ...hooks });
   } catch (error) {
     return refuseToStart(`DATABASE_URL: ${(error as OpenError).message}`);
   }

@@ -30,6 +30,8 @@ export interface OpenOptions {
   now: () => Date;
   /** Called when the store can no longer promise that a write is on disk: the process must end. */
   onFatal?: ((error: Error) => void) | undefined;
+  /** Called when the write-ahead log could not be moved into the file. Nothing is lost: the log grows until a later attempt succeeds. */
+  onCheckpointFailure?: ((error: Error) => void) | undefined;
   /** Told how many writes each commit held. */
   onCommit?: ((writes: number) => void) | undefined;
   /** Told the name of each migration as it is applied. */

@@ -33,7 +33,7 @@ const maxWaiting = 10_000;
 const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;
 
 /** Starts the writer's thread on the store in `file`. */
-export function startWriter(file: string, { onFatal, onCommit }: Pick<OpenOptions, 'onFatal' | 'onCommit'>): Writer {
+export function startWriter(file: string, { onFatal, onCheckpointFailure, onCommit }: OpenOptions): Writer {
   const thread = new Worker(new URL('./sqlite-writer-thread.ts', import.meta.url), { workerData: file });
   const waiting: Waiting[] = [];
   let unsent: Write[] = [];
@@ -69,6 +69,8 @@ export function startWriter(file: string, { onFatal, onCommit }: Pick<OpenOption
       lost = cause;
       return giveUp(cause);
     }
+    // What a checkpoint could not move stays in the log, and the next one begins anew.
+    if (reply.count === 0) onCheckpointFailure?.(cause);
     /* v8 ignore stop */
     send();
   });

@@ -1,64 +1,137 @@
-/** A disk that fails, by injected system call errors. */
-import { spawnSync } from 'node:child_process';
+/** A disk that fails, by injected system call errors, once or from then on. */
+import { readdirSync } from 'node:fs';
 import path from 'node:path';
-import { expect, test } from 'vitest';
-import { newSecret, scopes } from '../../src/accounts.ts';
-import { openRepository } from '../../src/repository/open.ts';
-import { temporaryFolder } from '../support/app.ts';
-import { launch, projectFolder } from '../support/process.ts';
+import { setTimeout } from 'node:timers/promises';
+import { beforeEach, expect, test } from 'vitest';
+import { type Outcome, openClient, type Promises, sideBySide } from '../support/client.ts';
+import { startServer } from '../support/process.ts';
+import { makeStore, missingFrom } from '../support/store-file.ts';
+import { injecting, needStrace } from '../support/strace.ts';
+import { figure } from '../support/tier.ts';
 
-const tabby = JSON.stringify({ name: 'Tabby', categoryId: 1 });
-
-/** The server with a key, each fsync of `failing` answered EIO. */
-async function startOnFailingDisk(failing: 'store.db' | 'store.db-wal') {
-  const folder = temporaryFolder();
-  const file = path.join(folder, 'store.db');
-  const store = openRepository(`sqlite:${file}`, { now: () => new Date() });
-  const secret = newSecret(false);
-  await store.accounts.addAccount('zoo');
-  await store.accounts.addKey({ account: 'zoo', name: 'till', scopes: [...scopes], lifetimeMs: null, secret });
-  await store.close();
-  const inject = [
-    '-f',
-    '-qq',
-    '-o',
-    '/dev/null',
-    '-P',
-    path.join(folder, failing),
-    '-e',
-    'inject=fsync,fdatasync:error=EIO',
-  ];
-  const env = { PORT: '0', DATABASE_URL: `sqlite:${file}` };
-  const server = launch('strace', [...inject, process.execPath, `${projectFolder}src/main.ts`], { folder, env });
-  const [, url = ''] = await server.seen('stdout', /Server listening at (http:\S+?)"/);
-  const headers = { authorization: `Bearer ${secret.key}`, 'content-type': 'application/json' };
-  const add = () =>
-    fetch(`${url}/v1/pets`, { method: 'POST', headers, body: tabby }).then(
-      ({ status }) => status,
-      () => 'cut',
-    );
-  return { server, add };
+interface Fault {
+  /** System calls, as strace names them. */
+  calls: string;
+  file: 'store.db' | 'store.db-wal';
+  error: string;
+  /** Which of the calls is the first to fail. */
+  first: number;
+  /** Whether all after it fail as well. */
+  forGood: boolean;
+  /** Whether the server has to end by itself. */
+  fatal: boolean;
 }
 
-const skipped = spawnSync('strace', ['-V']).error ? 'strace is not installed: no failing disk to be had' : undefined;
+const connections = 24;
 
-test('a commit whose fsync fails is 503, and the process ends with 1 within 2 s', async ({ skip }) => {
-  if (skipped) skip(skipped);
-  const { server, add } = await startOnFailingDisk('store.db-wal');
-  expect(await add()).toBe(503);
-  const begun = performance.now();
-  expect(await server.end()).toMatchObject({ code: 1, stdout: expect.stringContaining('SQLITE_IOERR_FSYNC') });
-  expect(performance.now() - begun).toBeLessThan(2000);
+/** More additions than a checkpoint waits for, where it is the checkpoint that is to fail. */
+const enough = { 'store.db': 1300, 'store.db-wal': 400 };
+
+/** Adds and reads animals on a disk with this fault until there are enough, or the process ends. */
+async function suffer(fault: Fault) {
+  const { folder, file, key, env } = await makeStore();
+  const tampering = `error=${fault.error}:when=${fault.first}${fault.forGood ? '+' : ''}`;
+  const server = await startServer({ env, under: injecting(fault.calls, tampering, path.join(folder, fault.file)) });
+  const promises: Promises = new Map();
+  const { add, get } = openClient(server.url, key, connections, promises);
+  const additions: { outcome: Outcome; sentAfterFailure: boolean }[] = [];
+  const reads: Outcome[] = [];
+  let failedAt: number | undefined;
+  let endedAt: number | undefined;
+  const ended = server.end().finally(() => {
+    endedAt = performance.now();
+  });
+
+  async function addNext(): Promise<void> {
+    const sentAfterFailure = failedAt !== undefined;
+    const outcome = await add(`animal ${additions.length} ${Math.random()}`);
+    if (outcome.status !== 201) failedAt ??= performance.now();
+    additions.push({ outcome, sentAfterFailure });
+  }
+  const isOver = () => endedAt !== undefined || (!fault.fatal && additions.length >= enough[fault.file]);
+
+  await addNext();
+  await sideBySide(connections, async (index) => {
+    while (!isOver()) {
+      if (index > 0) await addNext();
+      else reads.push(await get(reads.length % 2 ? '/v1/pets' : '/v1/pets/1'));
+      if (index === 0 || failedAt !== undefined) await setTimeout(5);
+    }
+  });
+  const { code, stdout } = fault.fatal ? await ended : await server.end('SIGTERM');
+  const endedAfterMs = (endedAt ?? 0) - (failedAt ?? 0);
+  return { fault, additions, reads, promises, code, stdout, endedAfterMs, file, left: readdirSync(folder) };
+}
+
+type Course = Awaited<ReturnType<typeof suffer>>;
+
+const statusesOf = (outcomes: Outcome[]) => new Set(outcomes.map(({ status }) => status));
+
+/** What holds whatever fails: nothing is lost, a failure is 503 in the Error shape, and reads go on for as long as the process does. */
+function expectSound({ fault, additions, reads, promises, file }: Course): void {
+  expect(missingFrom(file, promises)).toEqual([]);
+  for (const { outcome } of additions) {
+    if (outcome.status === 201 || (fault.fatal && outcome.status === 'cut')) continue;
+    expect(outcome.json).toEqual({ code: 'service_unavailable', message: expect.any(String), status: 503 });
+  }
+  expect(statusesOf(reads.filter(({ status }) => !(fault.fatal && status === 'cut')))).toEqual(new Set([200]));
+}
+
+/** The four ways in which these calls may fail, each on a server of its own. */
+async function sufferAll(calls: string, file: Fault['file'], first: number, fatal: boolean): Promise<Course[]> {
+  const ways = ['EIO', 'ENOSPC'].flatMap((error) => [false, true].map((forGood) => ({ error, forGood })));
+  const courses = await Promise.all(ways.map((way) => suffer({ calls, file, first, fatal, ...way })));
+  courses.forEach(expectSound);
+  const outcomes = courses.flatMap(({ additions }) => additions.map(({ outcome }) => outcome));
+  const count = (wanted: number) => outcomes.filter(({ status }) => status === wanted).length;
+  const slowest = Math.round(Math.max(...courses.map(({ endedAfterMs }) => endedAfterMs)));
+  figure(
+    `disk: ${calls} of ${file} fails (EIO, ENOSPC; once, for good): ${count(201)} acknowledged, 0 lost, ${count(503)} answered 503` +
+      (fatal ? `, exit 1 after ${slowest} ms at most` : ''),
+  );
+  return courses;
+}
+
+beforeEach(needStrace);
+
+test.for([
+  ['store.db-wal', 4],
+  ['store.db', 1],
+] as const)(
+  'a failed fsync of %s: 503, nothing is acknowledged after it, and the process ends with 1 within 2 s',
+  async ([file, first]) => {
+    for (const { additions, code, stdout, endedAfterMs } of await sufferAll('fsync,fdatasync', file, first, true)) {
+      const after = additions.filter(({ sentAfterFailure }) => sentAfterFailure).map(({ outcome }) => outcome);
+      expect(statusesOf(after)).toContain(503);
+      expect(statusesOf(after)).not.toContain(201);
+      expect(stdout).toContain('SQLITE_IOERR_FSYNC');
+      expect(code).toBe(1);
+      expect(endedAfterMs).toBeLessThan(2000);
+    }
+  },
+);
+
+test('a failed write of the log, amid a commit: 503 for what it held, reads go on, and so do writes when it can be written', async () => {
+  for (const { fault, additions, stdout, code } of await sufferAll('pwrite64', 'store.db-wal', 40, false)) {
+    const after = additions.filter(({ sentAfterFailure }) => sentAfterFailure).map(({ outcome }) => outcome);
+    expect(statusesOf(after)).toEqual(new Set([fault.forGood ? 503 : 201]));
+    expect(stdout).toContain(fault.error === 'EIO' ? 'SQLITE_IOERR_WRITE' : 'SQLITE_FULL');
+    expect(code).toBe(0);
+  }
 });
 
-test('a checkpoint whose fsync fails ends the process with 1, and nothing is acknowledged after', async ({ skip }) => {
-  if (skipped) skip(skipped);
-  const { server, add } = await startOnFailingDisk('store.db');
-  const answers: (number | string)[] = [];
-  while (answers.length < 3000 && !answers.some((answer) => answer !== 201)) {
-    answers.push(...(await Promise.all(Array.from({ length: 50 }, add))));
-  }
-  expect(answers.some((answer) => answer === 503 || answer === 'cut')).toBe(true);
-  expect(await add()).not.toBe(201);
-  expect(await server.end()).toMatchObject({ code: 1, stdout: expect.stringContaining('SQLITE_IOERR_FSYNC') });
-}, 60_000);
+test.for([
+  ['pwrite64', 3],
+  ['ftruncate', 1],
+] as const)(
+  'a failed %s of the file, amid a checkpoint: no request fails, the log tells, and the next checkpoint makes up for it',
+  async ([calls, first]) => {
+    for (const { fault, additions, stdout, code, left } of await sufferAll(calls, 'store.db', first, false)) {
+      expect(statusesOf(additions.map(({ outcome }) => outcome))).toEqual(new Set([201]));
+      expect(stdout).toMatch(/"code":"SQLITE_(IOERR|FULL)\w*".*"msg":"a checkpoint failed/);
+      // The last checkpoint is that of the end: what it could not move is still in the log.
+      expect(left.includes('store.db-wal')).toBe(fault.forGood);
+      expect(code).toBe(0);
+    }
+  },
+);

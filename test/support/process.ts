@@ -1,6 +1,7 @@
 /** The real processes: `node src/main.ts` and `node src/cli.ts`, in a folder and an environment of their own, gone with the test. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 import { temporaryFolder } from './app.ts';
@@ -15,6 +16,10 @@ export interface Surroundings {
   folder?: string;
   /** The whole environment but for PATH, and PORT=0 for a server. */
   env?: Record<string, string | undefined>;
+  /** Folder of the server's source; undefined is this project's. */
+  source?: string;
+  /** Program, with its arguments, that the server's command line is given to. */
+  under?: string[];
 }
 
 export interface Exit {
@@ -75,11 +80,10 @@ export function launch(file: string, args: string[], { folder = temporaryFolder(
 }
 
 /** `node src/main.ts`, whether or not it comes to listen. */
-export function launchServer({ env, ...surroundings }: Surroundings = {}): Process {
-  return launch(process.execPath, [`${projectFolder}src/main.ts`], {
-    env: { PORT: '0', OPS_PORT: '0', ...env },
-    ...surroundings,
-  });
+export function launchServer(surroundings: Surroundings = {}): Process {
+  const { env, source = projectFolder, under = [] } = surroundings;
+  const [file = '', ...args] = [...under, process.execPath, path.join(source, 'src/main.ts')];
+  return launch(file, args, { ...surroundings, env: { PORT: '0', OPS_PORT: '0', ...env } });
 }
 
 export interface Server extends Process {

@@ -1,0 +1,120 @@
+/** A start on a file that is no store of this release: refused in one line, and the file left as it is. */
+import { hash } from 'node:crypto';
+import {
+  copyFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import { afterAll, expect, test } from 'vitest';
+import { latestVersion } from '../../src/repository/migrations.ts';
+import { temporaryFolder } from '../support/app.ts';
+import { launchServer } from '../support/process.ts';
+import { makeStore } from '../support/store-file.ts';
+import { injecting, needStrace } from '../support/strace.ts';
+import { figure } from '../support/tier.ts';
+
+const malformed = 'cannot be opened: database disk image is malformed';
+const garbage = 'Not a database. '.repeat(1000);
+
+/** Overwrites `length` bytes of the file from `offset` on. */
+function damage(file: string, offset: number, length: number): void {
+  const bytes = readFileSync(file);
+  writeFileSync(file, bytes.fill(0xa5, offset, offset + length));
+}
+
+function change(file: string, sql: string): void {
+  const database = new Database(file);
+  database.exec(sql);
+  database.close();
+}
+
+/** Another application's database whose last writes are still in its log, as a crash leaves it. */
+function leaveForeignLog(file: string): void {
+  const aside = path.join(temporaryFolder(), 'other.db');
+  const other = new Database(aside);
+  other.exec('PRAGMA journal_mode = WAL; CREATE TABLE pet (id INTEGER PRIMARY KEY); INSERT INTO pet VALUES (1)');
+  for (const suffix of ['', '-wal']) copyFileSync(aside + suffix, file + suffix);
+  other.close();
+}
+
+/** What stands in the store's place → what makes a sound store, closed, so; what the operator reads of it. */
+const cases: Record<string, [spoil: (file: string) => void, sentence: string]> = {
+  'a text file': [(file) => writeFileSync(file, garbage), 'is not an SQLite database'],
+  'a text file beside an empty log': [
+    (file) => {
+      writeFileSync(file, garbage);
+      writeFileSync(`${file}-wal`, '');
+    },
+    'is not an SQLite database',
+  ],
+  'a store cut off amid a page': [(file) => truncateSync(file, statSync(file).size - 6000), malformed],
+  'a store with a damaged header': [(file) => damage(file, 16, 8), 'is not an SQLite database'],
+  'a store with a damaged schema': [(file) => damage(file, 100, 3000), malformed],
+  'a store without its animals': [(file) => change(file, 'DROP TABLE pet'), 'cannot be opened: no such table: pet'],
+  'a store of a newer release': [
+    (file) => change(file, 'PRAGMA user_version = 99'),
+    `has schema version 99; this release knows none above ${latestVersion()}`,
+  ],
+  "another application's database": [
+    (file) => change(file, 'PRAGMA application_id = 7'),
+    'is a database of another application',
+  ],
+  "another application's database, with a log": [leaveForeignLog, 'is a database of another application'],
+  'a folder': [
+    (file) => {
+      rmSync(file);
+      mkdirSync(file);
+      writeFileSync(path.join(file, 'note'), 'kept');
+    },
+    'is not a file',
+  ],
+};
+
+/** Path → hash of each file in the folder. */
+function contents(folder: string): Record<string, string> {
+  const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  const paths = files.map(({ parentPath, name }) => path.join(parentPath, name));
+  return Object.fromEntries(paths.map((file) => [file, hash('sha256', readFileSync(file))]));
+}
+
+const refusalsMs: number[] = [];
+
+/** Starts the server in `folder`, and expects this one line of it. */
+async function expectRefusal(folder: string, sentence: string, under: string[] = []): Promise<void> {
+  const before = contents(folder);
+  const begun = performance.now();
+  const exit = await launchServer({ folder, env: { DATABASE_URL: 'sqlite:store.db' }, under }).end();
+  refusalsMs.push(performance.now() - begun);
+  expect(exit).toEqual({ code: 1, stdout: '', stderr: `animal-store: DATABASE_URL: store.db ${sentence}.\n` });
+  // SQLite may leave an empty log beside it.
+  expect(contents(folder)).toMatchObject(before);
+  expect(refusalsMs.at(-1)).toBeLessThan(3000);
+}
+
+test.for(Object.entries(cases))(
+  '%s: exit 1 within 3 s, one line, and its bytes unchanged',
+  async ([, [spoil, sentence]]) => {
+    const { folder, file } = await makeStore();
+    spoil(file);
+    await expectRefusal(folder, sentence);
+  },
+);
+
+test('a store that may not be read: exit 1 within 3 s, one line, and its bytes unchanged', async (context) => {
+  // Nothing is forbidden to root, as whom tests may run.
+  needStrace(context);
+  const { folder, file } = await makeStore();
+  const forbidden = injecting('openat', 'error=EACCES', file);
+  await expectRefusal(folder, 'cannot be opened: unable to open database file', forbidden);
+});
+
+afterAll(() => {
+  figure(`bad files: ${refusalsMs.length} refused, the slowest after ${Math.round(Math.max(...refusalsMs))} ms`);
+});

@@ -1,0 +1,108 @@
+/** Mixed load for a long time: what grows, and what fails. */
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { setTimeout } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { type Client, type Outcome, openClient, sideBySide } from '../support/client.ts';
+import { findPort, firstAnswer } from '../support/known-port.ts';
+import { percentile } from '../support/percentile.ts';
+import { launchServer, type Process } from '../support/process.ts';
+import { makeStore } from '../support/store-file.ts';
+import { figure, tier } from '../support/tier.ts';
+
+const seconds = Number(process.env.ENDURANCE_SECONDS ?? tier(8, 30 * 60));
+
+/** In less, a young process is compared with itself. */
+const comparable = seconds >= 120;
+
+interface Second {
+  p99Ms: number;
+  logMiB: number;
+  memoryMiB: number;
+  descriptors: number;
+}
+
+const some = (below: number) => Math.floor(Math.random() * below);
+const pauseMs = () => 5 + some(15);
+
+function readSome({ get }: Client, animals: number): Promise<Outcome> {
+  const cursor = Buffer.from(`after:${1 + some(animals)}`).toString('base64url');
+  const limit = [5, 20, 50, 100][some(4)];
+  const pages = [`/v1/pets?limit=${limit}&cursor=${cursor}`, `/v1/pets?limit=${limit}&status=available`];
+  return get(some(2) ? (pages[some(2)] as string) : `/v1/pets/${1 + some(animals)}`);
+}
+
+function look({ pid }: Process, log: string, timesMs: number[]): Second {
+  return {
+    p99Ms: percentile(timesMs, 99),
+    logMiB: (statSync(log, { throwIfNoEntry: false })?.size ?? 0) / 2 ** 20,
+    memoryMiB: Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024,
+    descriptors: readdirSync(`/proc/${pid}/fd`).length,
+  };
+}
+
+/** Loads the server with readers and writers, and looks at it once a second. */
+async function endure(): Promise<{ course: Second[]; failures: Outcome[]; answers: number; animals: number }> {
+  const { file, key, env } = await makeStore();
+  const port = await findPort();
+  // Silent: the tests keep what a server says.
+  const server = launchServer({ env: { ...env, PORT: String(port), LOG_LEVEL: 'warn', NODE_V8_COVERAGE: undefined } });
+  const client = openClient(`http://127.0.0.1:${port}`, key, 16);
+  await firstAnswer(server, client);
+  await client.add('the first');
+  const course: Second[] = [];
+  const failures: Outcome[] = [];
+  const timesMs: number[] = [];
+  let answers = 0;
+  let animals = 1;
+  let over = false;
+
+  async function ask(index: number): Promise<void> {
+    const begun = performance.now();
+    const writes = index % 2 === 0;
+    const name = `animal-${index}-${answers}`;
+    const outcome = writes ? await client.add(name, some(2) ? name : undefined) : await readSome(client, animals);
+    timesMs.push(performance.now() - begun);
+    answers += 1;
+    if (outcome.status !== (writes ? 201 : 200)) failures.push(outcome);
+    else if (writes) animals += 1;
+  }
+
+  const asking = sideBySide(16, async (index) => {
+    for (; !over; await setTimeout(pauseMs())) await ask(index);
+  });
+  while (course.length < seconds) {
+    await setTimeout(1000);
+    course.push(look(server, `${file}-wal`, timesMs.splice(0)));
+  }
+  over = true;
+  await asking;
+  return { course, failures, answers, animals };
+}
+
+test(
+  'under mixed load the log stays small, nothing grows without end, and no request fails',
+  async () => {
+    const { course, failures, answers, animals } = await endure();
+    const most = (name: keyof Second) => Math.max(...course.map((second) => second[name]));
+    const quarter = course.slice(0, Math.ceil(course.length / 4)).length;
+    const usual = (part: Second[], name: keyof Second) =>
+      percentile(
+        part.map((second) => second[name]),
+        50,
+      );
+    const change = (name: keyof Second) =>
+      [usual(course.slice(0, quarter), name), usual(course.slice(-quarter), name)] as const;
+    const flat = (name: keyof Second, slack: number) => {
+      const [first, last] = change(name);
+      if (comparable) expect(last, name).toBeLessThan(first * 1.2 + slack);
+      return `${first.toFixed(1)} → ${last.toFixed(1)}`;
+    };
+    figure(
+      `endurance: ${seconds} s, ${answers} answers, ${animals} animals, ${failures.length} failures, log at most ${most('logMiB').toFixed(1)} MiB; ` +
+        `first → last quarter: p99 ${flat('p99Ms', 5)} ms, memory ${flat('memoryMiB', 10)} MiB, descriptors ${flat('descriptors', 3)}`,
+    );
+    expect(failures.slice(0, 3)).toEqual([]);
+    expect(most('logMiB')).toBeLessThan(64);
+  },
+  (seconds + 60) * 1000,
+);

@@ -1,0 +1,92 @@
+/** Reads what strace saw of a server: each change to its store's files and each 201, in the order in which they took effect. */
+import { readFileSync } from 'node:fs';
+
+/** A place in the trace. A call that was under way when the process ended is never done. */
+interface Span {
+  begun: number;
+  done: number;
+}
+
+export type Change =
+  | { kind: 'create' | 'remove' | 'sync'; file: string }
+  | { kind: 'write'; file: string; offset: number; bytes: Buffer }
+  | { kind: 'truncate'; file: string; size: number };
+
+/** Names and ids of animals in an answer 201 that began to be sent. */
+type Promised = { kind: 'answer'; promised: [name: string, id: number][] };
+
+export type DiskEvent = (Change | Promised) & Span;
+
+const text = '"((?:\\\\x..)*)"';
+const fd = '(?:\\d+|AT_FDCWD)<([^>]*)>(?:\\(deleted\\))?';
+const forms = {
+  open: new RegExp(`^openat\\(${fd}, ${text}, [^)]*O_CREAT[^)]*\\) += \\d+<([^>]*)>`),
+  unlink: new RegExp(`^unlink\\(${text}\\) += 0`),
+  write: new RegExp(`^pwrite64\\(${fd}, ${text}, \\d+, (\\d+)(?:\\) += (\\d+))?`),
+  truncate: new RegExp(`^ftruncate\\(${fd}, (\\d+)(?:\\) += 0)?`),
+  sync: new RegExp(`^(?:fsync|fdatasync)\\(${fd}\\) += 0`),
+  answer: /^writev?\(/,
+};
+
+function decode(hex: string): Buffer {
+  return Buffer.from(hex.replaceAll('\\x', ''), 'hex');
+}
+
+function answerIn(call: string): Promised | undefined {
+  const sent = Buffer.concat([...call.matchAll(new RegExp(text, 'g'))].map(([, hex = '']) => decode(hex))).toString();
+  const promised = [...sent.matchAll(/HTTP\/1\.1 201 [^{]+(\{[^}]+\})/g)].map(([, body = '']) => JSON.parse(body));
+  if (promised.length === 0) return undefined;
+  return { kind: 'answer', promised: promised.map(({ name, id }) => [name, id]) };
+}
+
+/** What a call, complete or cut off by the end of its process, did. A sync that did not succeed did nothing. */
+function meaning(call: string): Change | Promised | undefined {
+  const path = (hex: string | undefined) => decode(hex as string).toString();
+  if (/"\.\.\./.test(call)) throw new Error(`strace has cut short ${call.slice(0, 100)}`);
+  let found = forms.write.exec(call);
+  if (found) {
+    const bytes = decode(found[2] as string).subarray(0, found[4] === undefined ? undefined : Number(found[4]));
+    return { kind: 'write', file: path(found[1]), offset: Number(found[3]), bytes };
+  }
+  found = forms.sync.exec(call);
+  if (found) return { kind: 'sync', file: path(found[1]) };
+  found = forms.truncate.exec(call);
+  if (found) return { kind: 'truncate', file: path(found[1]), size: Number(found[2]) };
+  found = forms.open.exec(call);
+  if (found) return { kind: 'create', file: path(found[3]) };
+  found = forms.unlink.exec(call);
+  if (found) return { kind: 'remove', file: path(found[1]) };
+  return forms.answer.test(call) ? answerIn(call) : undefined;
+}
+
+/** All calls of the log of `strace -f -xx -y`, each with where it began and where it was done. */
+function* callsIn(log: string): Generator<{ call: string } & Span> {
+  const unfinished = new Map<string, { call: string; begun: number }>();
+  for (const [place, line] of readFileSync(log, 'latin1').split('\n').entries()) {
+    const [, thread = '', rest = ''] = /^(\d+) +(.*)$/.exec(line) ?? [];
+    const resumed = /^<\.\.\. \w+ resumed>/.exec(rest);
+    if (rest.endsWith('<unfinished ...>')) {
+      unfinished.set(thread, { call: rest.slice(0, -'<unfinished ...>'.length).trimEnd(), begun: place });
+    } else if (resumed) {
+      const { call, begun } = unfinished.get(thread) as { call: string; begun: number };
+      unfinished.delete(thread);
+      yield { call: call + rest.slice(resumed[0].length), begun, done: place };
+    } else yield { call: rest, begun: place, done: place };
+  }
+  for (const { call, begun } of unfinished.values()) yield { call, begun, done: Number.POSITIVE_INFINITY };
+}
+
+/**
+ * The changes to `folder` and what is in it, and the answers. A change may be on disk, and an answer with its client, from its
+ * beginning on; a sync is certain only when it is done.
+ */
+export function readTrace(log: string, folder: string): DiskEvent[] {
+  const events: DiskEvent[] = [];
+  for (const { call, begun, done } of callsIn(log)) {
+    const event = meaning(call);
+    if (!event || ('file' in event && event.file !== folder && !event.file.startsWith(`${folder}/`))) continue;
+    events.push({ ...event, begun, done });
+  }
+  const effective = ({ kind, begun, done }: DiskEvent) => (kind === 'sync' ? done : begun);
+  return events.sort((one, other) => effective(one) - effective(other));
+}

@@ -1,0 +1,41 @@
+/** The store's file as such: made with a key before a server starts, and read when none has it open. */
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import { newSecret, scopes } from '../../src/accounts.ts';
+import { openRepository } from '../../src/repository/open.ts';
+import { temporaryFolder } from './app.ts';
+import type { Promises } from './client.ts';
+
+export interface MadeStore {
+  folder: string;
+  file: string;
+  /** An API key with both scopes. */
+  key: string;
+  /** What a server needs to open it. */
+  env: { DATABASE_URL: string };
+}
+
+/** A store without animals, closed. */
+export async function makeStore(folder = temporaryFolder()): Promise<MadeStore> {
+  const file = path.join(folder, 'store.db');
+  const env = { DATABASE_URL: `sqlite:${file}` };
+  const store = openRepository(env.DATABASE_URL, { now: () => new Date() });
+  const secret = newSecret(false);
+  await store.accounts.addAccount('zoo');
+  await store.accounts.addKey({ account: 'zoo', name: 'till', scopes: [...scopes], lifetimeMs: null, secret });
+  await store.close();
+  return { folder, file, key: secret.key, env };
+}
+
+/** Names that were promised under an id and are not there under it. Throws where the file is damaged. */
+export function missingFrom(file: string, promises: Promises): string[] {
+  const database = new Database(file, { readonly: true });
+  try {
+    const verdict = database.pragma('integrity_check', { simple: true });
+    if (verdict !== 'ok') throw new Error(`${file}: ${verdict}`);
+    const names = new Map(database.prepare('SELECT id, name FROM pet').raw().all() as [number, string][]);
+    return [...promises].filter(([name, id]) => names.get(id) !== name).map(([name]) => name);
+  } finally {
+    database.close();
+  }
+}

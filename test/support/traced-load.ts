@@ -1,0 +1,43 @@
+/** Animals added to a server under strace, which is then killed: what it did to its disk, and what it left there. */
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { temporaryFolder } from './app.ts';
+import { openClient, type Promises, sideBySide } from './client.ts';
+import { type DiskEvent, readTrace } from './disk-trace.ts';
+import { startServer } from './process.ts';
+import { makeStore } from './store-file.ts';
+import { tracing } from './strace.ts';
+
+interface Load {
+  animals: number;
+  /** Requests under way at once. */
+  connections: number;
+  /** A planted copy's folder. */
+  source?: string | undefined;
+}
+
+export interface TracedLoad {
+  folder: string;
+  /** The store's file before the server started. */
+  base: Buffer;
+  events: DiskEvent[];
+  promises: Promises;
+}
+
+export async function traceLoad({ animals, connections, source }: Load): Promise<TracedLoad> {
+  const { folder, file, key, env } = await makeStore();
+  const base = readFileSync(file);
+  const log = path.join(temporaryFolder(), 'trace');
+  const server = await startServer({ env, under: tracing(log), ...(source && { source }) });
+  const promises: Promises = new Map();
+  const { add } = openClient(server.url, key, connections, promises);
+  let next = 0;
+  await sideBySide(connections, async () => {
+    while (next < animals) {
+      const { status } = await add(`animal-${++next}.`);
+      if (status !== 201) throw new Error(`answered ${status}`);
+    }
+  });
+  await server.end('SIGKILL');
+  return { folder, base, events: readTrace(log, folder), promises };
+}
