@@ -18,7 +18,8 @@ import { temporaryFolder } from '../support/app.ts';
 import { launchServer } from '../support/process.ts';
 import { makeStore } from '../support/store-file.ts';
 import { injecting, needStrace } from '../support/strace.ts';
-import { figure } from '../support/tier.ts';
+import { figure, patientMs } from '../support/tier.ts';
+import { undisturbed } from '../support/undisturbed.ts';
 
 const malformed = 'cannot be opened: database disk image is malformed';
 const garbage = 'Not a database. '.repeat(1000);
@@ -87,7 +88,7 @@ function contents(folder: string): Record<string, string> {
 const refusalsMs: number[] = [];
 
 /** Starts the server in `folder`, and expects this one line of it. */
-async function expectRefusal(folder: string, sentence: string, under: string[] = []): Promise<void> {
+async function expectRefusal(folder: string, sentence: string, under = undisturbed): Promise<void> {
   const before = contents(folder);
   const begun = performance.now();
   const exit = await launchServer({ folder, env: { DATABASE_URL: 'sqlite:store.db' }, under }).end();
@@ -100,6 +101,7 @@ async function expectRefusal(folder: string, sentence: string, under: string[] =
 
 test.for(Object.entries(cases))(
   '%s: exit 1 within 3 s, one line, and its bytes unchanged',
+  { timeout: patientMs },
   async ([, [spoil, sentence]]) => {
     const { folder, file } = await makeStore();
     spoil(file);
@@ -107,13 +109,17 @@ test.for(Object.entries(cases))(
   },
 );
 
-test('a store that may not be read: exit 1 within 3 s, one line, and its bytes unchanged', async (context) => {
-  // Nothing is forbidden to root, as whom tests may run.
-  needStrace(context);
-  const { folder, file } = await makeStore();
-  const forbidden = injecting('openat', 'error=EACCES', file);
-  await expectRefusal(folder, 'cannot be opened: unable to open database file', forbidden);
-});
+test(
+  'a store that may not be read: exit 1 within 3 s, one line, and its bytes unchanged',
+  async (context) => {
+    // Nothing is forbidden to root, as whom tests may run.
+    needStrace(context);
+    const { folder, file } = await makeStore();
+    const forbidden = [...undisturbed, ...injecting('openat', 'error=EACCES', file)];
+    await expectRefusal(folder, 'cannot be opened: unable to open database file', forbidden);
+  },
+  patientMs,
+);
 
 afterAll(() => {
   figure(`bad files: ${refusalsMs.length} refused, the slowest after ${Math.round(Math.max(...refusalsMs))} ms`);

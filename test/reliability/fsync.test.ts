@@ -3,7 +3,7 @@ import { beforeEach, expect, test } from 'vitest';
 import type { DiskEvent } from '../support/disk-trace.ts';
 import { plant } from '../support/plant.ts';
 import { needStrace } from '../support/strace.ts';
-import { figure } from '../support/tier.ts';
+import { figure, patientMs } from '../support/tier.ts';
 import { type TracedLoad, traceLoad } from '../support/traced-load.ts';
 
 type Write = Extract<DiskEvent, { kind: 'write' }>;
@@ -54,16 +54,24 @@ const load = { animals: 600, connections: 600 };
 
 beforeEach(needStrace);
 
-test('each 201 to 600 concurrent additions leaves after the fsync that covers its row', async () => {
-  const { answered, commits, early } = tooEarly(await traceLoad(load));
-  figure(`fsync: ${answered} concurrent POSTs in ${commits} commits, ${early.length} answered before their fsync`);
-  expect(answered).toBe(600);
-  expect(early).toEqual([]);
-});
+test(
+  'each 201 to 600 concurrent additions leaves after the fsync that covers its row',
+  async () => {
+    const { answered, commits, early } = tooEarly(await traceLoad(load));
+    figure(`fsync: ${answered} concurrent POSTs in ${commits} commits, ${early.length} answered before their fsync`);
+    expect(answered).toBe(600);
+    expect(early).toEqual([]);
+  },
+  patientMs,
+);
 
-test('a server with synchronous=NORMAL is found out', async () => {
-  const source = plant('src/repository/sqlite-connection.ts', 'synchronous = FULL', 'synchronous = NORMAL');
-  const { answered, early } = tooEarly(await traceLoad({ ...load, source }));
-  figure(`fsync, with synchronous=NORMAL planted: ${early.length} of ${answered} answered before their fsync`);
-  expect(early.length).toBeGreaterThan(0);
-});
+test(
+  'a server with synchronous=NORMAL is found out',
+  async () => {
+    const source = plant('src/repository/sqlite-connection.ts', 'synchronous = FULL', 'synchronous = NORMAL');
+    const { answered, early } = tooEarly(await traceLoad({ ...load, source }));
+    figure(`fsync, with synchronous=NORMAL planted: ${early.length} of ${answered} answered before their fsync`);
+    expect(early.length).toBeGreaterThan(0);
+  },
+  patientMs,
+);

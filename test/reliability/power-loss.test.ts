@@ -9,7 +9,7 @@ import { plant } from '../support/plant.ts';
 import { seededRandom } from '../support/random.ts';
 import { missingFrom } from '../support/store-file.ts';
 import { needStrace } from '../support/strace.ts';
-import { figure, tier } from '../support/tier.ts';
+import { figure, patientMs, tier } from '../support/tier.ts';
 import { type TracedLoad, traceLoad } from '../support/traced-load.ts';
 
 const survivals: Survival[] = ['none', 'some', 'all'];
@@ -68,27 +68,35 @@ function checkpointsIn({ folder, events }: TracedLoad): number {
 
 beforeEach(needStrace);
 
-test('whatever of the unsynced survives a power loss, all that was acknowledged does, and the file is sound', async () => {
-  const load = await traceLoad({ animals: tier(2200, 10_000), connections: 16 });
-  expectFaithful(load);
-  const checkpoints = checkpointsIn(load);
-  expect(checkpoints).toBeGreaterThanOrEqual(tier(2, 9));
-  const images = tier(1800, 20_000);
-  const { lost, corrupt } = losses(load, images, Math.trunc(Math.random() * 2 ** 32));
-  figure(
-    `power loss: ${images} images across ${checkpoints} checkpoints, ${lost.length} lost, ${corrupt.length} corrupt`,
-  );
-  expect({ lost, corrupt }).toEqual({ lost: [], corrupt: [] });
-});
+test(
+  'whatever of the unsynced survives a power loss, all that was acknowledged does, and the file is sound',
+  async () => {
+    const load = await traceLoad({ animals: tier(2200, 10_000), connections: 16 });
+    expectFaithful(load);
+    const checkpoints = checkpointsIn(load);
+    expect(checkpoints).toBeGreaterThanOrEqual(tier(2, 9));
+    const images = tier(1800, 20_000);
+    const { lost, corrupt } = losses(load, images, Math.trunc(Math.random() * 2 ** 32));
+    figure(
+      `power loss: ${images} images across ${checkpoints} checkpoints, ${lost.length} lost, ${corrupt.length} corrupt`,
+    );
+    expect({ lost, corrupt }).toEqual({ lost: [], corrupt: [] });
+  },
+  patientMs,
+);
 
 test.for([
   ['NORMAL', 'lost', 500],
   ['OFF', 'corrupt', 1600],
-] as const)('a server with synchronous=%s is found out: images are %s', async ([level, finding, animals]) => {
-  const source = plant('src/repository/sqlite-connection.ts', 'synchronous = FULL', `synchronous = ${level}`);
-  const load = await traceLoad({ animals, connections: 16, source });
-  const images = 300;
-  const found = losses(load, images, 1)[finding].length;
-  figure(`power loss, with synchronous=${level} planted: ${images} images, ${found} ${finding}`);
-  expect(found).toBeGreaterThan(0);
-});
+] as const)(
+  'a server with synchronous=%s is found out: images are %s',
+  { timeout: patientMs },
+  async ([level, finding, animals]) => {
+    const source = plant('src/repository/sqlite-connection.ts', 'synchronous = FULL', `synchronous = ${level}`);
+    const load = await traceLoad({ animals, connections: 16, source });
+    const images = 300;
+    const found = losses(load, images, 1)[finding].length;
+    figure(`power loss, with synchronous=${level} planted: ${images} images, ${found} ${finding}`);
+    expect(found).toBeGreaterThan(0);
+  },
+);

@@ -1,12 +1,8 @@
 /** A server whose port is known before it starts: it can be asked from its first moment on, silent or started anew. */
-import { spawnSync } from 'node:child_process';
 import { createServer } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import type { Client } from './client.ts';
 import type { Process } from './process.ts';
-
-/** Puts a server before all else on the machine, where that is allowed: what is timed is its own doing. */
-export const undisturbed = spawnSync('chrt', ['-f', '1', 'true']).status === 0 ? ['chrt', '-f', '1'] : [];
 
 /** A free port that no one is given by chance: those are from 32768 on (ip(7), ip_local_port_range). */
 export async function findPort(): Promise<number> {
@@ -18,7 +14,7 @@ export async function findPort(): Promise<number> {
   return free ? port : findPort();
 }
 
-/** Resolves when the server gives a first answer; rejects where it ends before. */
+/** Resolves when the server serves; rejects where it ends before. One that was held up in its start sheds load at first. */
 export async function firstAnswer({ end }: Process, { get }: Client): Promise<void> {
   let ended: string | undefined;
   void end().then(({ code, stderr }) => {

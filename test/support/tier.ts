@@ -10,3 +10,6 @@ export function tier<Value>(quick: Value, long: Value): Value {
 export function figure(text: string): void {
   process.stdout.write(`figure: ${text}\n`);
 }
+
+/** The time-out of a test that a busy machine may hold up. */
+export const patientMs = tier(120_000, 3_600_000);

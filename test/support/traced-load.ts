@@ -4,9 +4,11 @@ import path from 'node:path';
 import { temporaryFolder } from './app.ts';
 import { openClient, type Promises, sideBySide } from './client.ts';
 import { type DiskEvent, readTrace } from './disk-trace.ts';
+import { firstAnswer } from './known-port.ts';
 import { startServer } from './process.ts';
 import { makeStore } from './store-file.ts';
 import { tracing } from './strace.ts';
+import { undisturbed } from './undisturbed.ts';
 
 interface Load {
   animals: number;
@@ -28,13 +30,14 @@ export async function traceLoad({ animals, connections, source }: Load): Promise
   const { folder, file, key, env } = await makeStore();
   const base = readFileSync(file);
   const log = path.join(temporaryFolder(), 'trace');
-  const server = await startServer({ env, under: tracing(log), ...(source && { source }) });
+  const server = await startServer({ env, under: [...undisturbed, ...tracing(log)], ...(source && { source }) });
   const promises: Promises = new Map();
-  const { add } = openClient(server.url, key, connections, promises);
+  const client = openClient(server.url, key, connections, promises);
+  await firstAnswer(server, client);
   let next = 0;
   await sideBySide(connections, async () => {
     while (next < animals) {
-      const { status } = await add(`animal-${++next}.`);
+      const { status } = await client.add(`animal-${++next}.`);
       if (status !== 201) throw new Error(`answered ${status}`);
     }
   });
