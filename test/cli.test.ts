@@ -336,7 +336,7 @@ describe('health', () => {
   });
 
   test('exit 1: the server is about to stop', async () => {
-    const server = await startServer({ env: { LAME_DUCK_MS: '3000' } });
+    const server = await startServer({ env: { LAME_DUCK_MS: '60000' } });
     const OPS_PORT = new URL(server.opsUrl()).port;
     void server.end('SIGTERM');
     await server.seen('stdout', /"msg":"stopping"/);
