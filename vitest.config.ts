@@ -3,6 +3,8 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
+    // Tests of the tests: npm run test:harness.
+    exclude: ['test/harness/**'],
     testTimeout: 30_000,
     maxWorkers: 2,
     coverage: {

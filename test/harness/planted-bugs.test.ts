@@ -1,0 +1,63 @@
+/** The tests are tested: each planted bug must make its test fail, and without the bugs the same tests pass. */
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { temporaryFolder } from '../support/app.ts';
+import { projectFolder } from '../support/process.ts';
+import { figure } from '../support/tier.ts';
+import { type PlantedBug, plantedBugs } from './planted-bugs.ts';
+
+interface Report {
+  testResults: { assertionResults: { fullName: string; status: string }[]; message: string }[];
+}
+
+const escaped = (text: string) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+
+/** A copy of the whole project, tests included. */
+function copyProject(): string {
+  const copy = temporaryFolder();
+  const { stdout } = spawnSync('git', ['ls-files', '-co', '--exclude-standard'], {
+    cwd: projectFolder,
+    encoding: 'utf8',
+  });
+  for (const file of stdout.trimEnd().split('\n')) {
+    mkdirSync(path.dirname(path.join(copy, file)), { recursive: true });
+    cpSync(path.join(projectFolder, file), path.join(copy, file));
+  }
+  symlinkSync(path.join(projectFolder, 'node_modules'), path.join(copy, 'node_modules'));
+  return copy;
+}
+
+/** Runs the tests that are to catch a bug in `folder`; resolves to the names of those that ran, and of those that failed. */
+async function run(folder: string, [file, name]: PlantedBug['caughtBy']): Promise<{ ran: string[]; failed: string[] }> {
+  const report = path.join(folder, 'report.json');
+  const args = ['run', file, '-t', `^${escaped(name)}`, '--reporter=json', `--outputFile=${report}`];
+  const child = spawn(path.join(projectFolder, 'node_modules/.bin/vitest'), args, { cwd: folder, stdio: 'ignore' });
+  await once(child, 'exit');
+  const { testResults } = JSON.parse(readFileSync(report, 'utf8')) as Report;
+  const results = testResults.flatMap(({ assertionResults }) => assertionResults);
+  const named = (...statuses: string[]) =>
+    results.filter(({ status }) => statuses.includes(status)).map(({ fullName }) => fullName);
+  return { ran: named('passed', 'failed'), failed: named('failed') };
+}
+
+function plantIn(folder: string, { file, from, to }: PlantedBug): void {
+  const parts = readFileSync(path.join(folder, file), 'utf8').split(from);
+  if (parts.length < 2) throw new Error(`${file} does not hold what is to be replaced: ${from}`);
+  writeFileSync(path.join(folder, file), parts.join(to));
+}
+
+describe('the harness', () => {
+  test.each(plantedBugs.map((bug) => [bug.name, bug] as const))('notices: %s', async (name, bug) => {
+    const folder = copyProject();
+    const sound = await run(folder, bug.caughtBy);
+    expect(sound.ran.length, 'tests of that name').toBeGreaterThan(0);
+    expect(sound.failed, 'without the bug').toEqual([]);
+    plantIn(folder, bug);
+    const { failed } = await run(folder, bug.caughtBy);
+    expect(failed.length, 'with the bug').toBeGreaterThan(0);
+    figure(`${name}: caught by ${bug.caughtBy[0]}, "${failed[0]}"`);
+  });
+});

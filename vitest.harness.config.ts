@@ -1,0 +1,8 @@
+import { defineConfig } from 'vitest/config';
+
+export default defineConfig({
+  test: {
+    include: ['test/harness/*.test.ts'],
+    testTimeout: 600_000,
+  },
+});
