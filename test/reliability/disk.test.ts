@@ -9,7 +9,12 @@ import { startServer } from '../support/process.ts';
 import { makeStore, missingFrom } from '../support/store-file.ts';
 import { injecting, needStrace } from '../support/strace.ts';
 import { figure, patientMs } from '../support/tier.ts';
-import { runUndisturbed } from '../support/undisturbed.ts';
+import { putFirst } from '../support/undisturbed.ts';
+
+interface Sent extends Outcome {
+  /** Whether it was sent when an addition had already failed. */
+  afterFailure: boolean;
+}
 
 interface Fault {
   /** System calls, as strace names them. */
@@ -37,10 +42,10 @@ async function suffer(fault: Fault) {
   const promises: Promises = new Map();
   const client = openClient(server.url, key, connections, promises);
   const { add, get } = client;
-  runUndisturbed(server.pid);
+  putFirst(server.pid);
   await firstAnswer(server, client);
-  const additions: { outcome: Outcome; sentAfterFailure: boolean }[] = [];
-  const reads: Outcome[] = [];
+  const additions: Sent[] = [];
+  const reads: Sent[] = [];
   let failedAt: number | undefined;
   let endedAt: number | undefined;
   const ended = server.end().finally(() => {
@@ -48,10 +53,14 @@ async function suffer(fault: Fault) {
   });
 
   async function addNext(): Promise<void> {
-    const sentAfterFailure = failedAt !== undefined;
+    const afterFailure = failedAt !== undefined;
     const outcome = await add(`animal ${additions.length} ${Math.random()}`);
     if (outcome.status !== 201) failedAt ??= performance.now();
-    additions.push({ outcome, sentAfterFailure });
+    additions.push({ ...outcome, afterFailure });
+  }
+  async function readNext(): Promise<void> {
+    const afterFailure = failedAt !== undefined;
+    reads.push({ ...(await get(reads.length % 2 ? '/v1/pets' : '/v1/pets/1')), afterFailure });
   }
   // One that has to end by itself is given some more time for it.
   const most = enough[fault.file] * (fault.fatal ? 10 : 1);
@@ -61,7 +70,7 @@ async function suffer(fault: Fault) {
   await sideBySide(connections, async (index) => {
     while (!isOver()) {
       if (index > 0) await addNext();
-      else reads.push(await get(reads.length % 2 ? '/v1/pets' : '/v1/pets/1'));
+      else await readNext();
       if (index === 0 || failedAt !== undefined) await setTimeout(5);
     }
   });
@@ -73,13 +82,14 @@ async function suffer(fault: Fault) {
 type Course = Awaited<ReturnType<typeof suffer>>;
 
 const statusesOf = (outcomes: Outcome[]) => new Set(outcomes.map(({ status }) => status));
+const afterFailure = (sent: Sent[]) => statusesOf(sent.filter((one) => one.afterFailure));
 
 /** What holds whatever fails: nothing is lost, a failure is 503 in the Error shape, and reads go on for as long as the process does. */
 function expectSound({ fault, additions, reads, promises, file }: Course): void {
   expect(missingFrom(file, promises)).toEqual([]);
-  for (const { outcome } of additions) {
-    if (outcome.status === 201 || (fault.fatal && outcome.status === 'cut')) continue;
-    expect(outcome.json).toEqual({ code: 'service_unavailable', message: expect.any(String), status: 503 });
+  for (const { status, json } of additions) {
+    if (status === 201 || (fault.fatal && status === 'cut')) continue;
+    expect(json).toEqual({ code: 'service_unavailable', message: expect.any(String), status: 503 });
   }
   expect(statusesOf(reads.filter(({ status }) => !(fault.fatal && status === 'cut')))).toEqual(new Set([200]));
 }
@@ -89,8 +99,8 @@ async function sufferAll(calls: string, file: Fault['file'], first: number, fata
   const ways = ['EIO', 'ENOSPC'].flatMap((error) => [false, true].map((forGood) => ({ error, forGood })));
   const courses = await Promise.all(ways.map((way) => suffer({ calls, file, first, fatal, ...way })));
   courses.forEach(expectSound);
-  const outcomes = courses.flatMap(({ additions }) => additions.map(({ outcome }) => outcome));
-  const count = (wanted: number) => outcomes.filter(({ status }) => status === wanted).length;
+  const count = (wanted: number) =>
+    courses.flatMap(({ additions }) => additions).filter(({ status }) => status === wanted).length;
   const slowest = Math.round(Math.max(...courses.map(({ endedAfterMs }) => endedAfterMs)));
   figure(
     `disk: ${calls} of ${file} fails (EIO, ENOSPC; once, for good): ${count(201)} acknowledged, 0 lost, ${count(503)} answered 503` +
@@ -108,10 +118,11 @@ test.for([
   'a failed fsync of %s: 503, nothing is acknowledged after it, and the process ends with 1 within 2 s',
   { timeout: patientMs },
   async ([file, first]) => {
-    for (const { additions, code, stdout, endedAfterMs } of await sufferAll('fsync,fdatasync', file, first, true)) {
-      const after = additions.filter(({ sentAfterFailure }) => sentAfterFailure).map(({ outcome }) => outcome);
-      expect(statusesOf(additions.map(({ outcome }) => outcome))).toContain(503);
-      expect(statusesOf(after)).not.toContain(201);
+    const courses = await sufferAll('fsync,fdatasync', file, first, true);
+    expect(afterFailure(courses.flatMap(({ reads }) => reads))).toContain(200);
+    for (const { additions, code, stdout, endedAfterMs } of courses) {
+      expect(statusesOf(additions)).toContain(503);
+      expect(afterFailure(additions)).not.toContain(201);
       expect(stdout).toContain('SQLITE_IOERR_FSYNC');
       expect(code).toBe(1);
       expect(endedAfterMs).toBeLessThan(2000);
@@ -122,9 +133,9 @@ test.for([
 test(
   'a failed write of the log, amid a commit: 503 for what it held, reads go on, and so do writes when it can be written',
   async () => {
-    for (const { fault, additions, stdout, code } of await sufferAll('pwrite64', 'store.db-wal', 40, false)) {
-      const after = additions.filter(({ sentAfterFailure }) => sentAfterFailure).map(({ outcome }) => outcome);
-      expect(statusesOf(after)).toEqual(new Set([fault.forGood ? 503 : 201]));
+    for (const { fault, additions, reads, stdout, code } of await sufferAll('pwrite64', 'store.db-wal', 40, false)) {
+      expect(afterFailure(additions)).toEqual(new Set([fault.forGood ? 503 : 201]));
+      expect(afterFailure(reads)).toEqual(new Set([200]));
       expect(stdout).toContain(fault.error === 'EIO' ? 'SQLITE_IOERR_WRITE' : 'SQLITE_FULL');
       expect(code).toBe(0);
     }
@@ -140,7 +151,7 @@ test.for([
   { timeout: patientMs },
   async ([calls, first]) => {
     for (const { fault, additions, stdout, code, left } of await sufferAll(calls, 'store.db', first, false)) {
-      expect(statusesOf(additions.map(({ outcome }) => outcome))).toEqual(new Set([201]));
+      expect(statusesOf(additions)).toEqual(new Set([201]));
       expect(stdout).toMatch(/"code":"SQLITE_(IOERR|FULL)\w*".*"msg":"a checkpoint failed/);
       // The last checkpoint is that of the end: what it could not move is still in the log.
       expect(left.includes('store.db-wal')).toBe(fault.forGood);

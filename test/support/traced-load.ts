@@ -30,7 +30,7 @@ export async function traceLoad({ animals, connections, source }: Load): Promise
   const { folder, file, key, env } = await makeStore();
   const base = readFileSync(file);
   const log = path.join(temporaryFolder(), 'trace');
-  const server = await startServer({ env, under: [...undisturbed, ...tracing(log)], ...(source && { source }) });
+  const server = await undisturbed(() => startServer({ env, under: tracing(log), ...(source && { source }) }));
   const promises: Promises = new Map();
   const client = openClient(server.url, key, connections, promises);
   await firstAnswer(server, client);
