@@ -1,16 +1,5 @@
-/** The server: serves in this process, or supervises several that do. */
-import cluster from 'node:cluster';
-import { availableParallelism } from 'node:os';
-import { serve } from './main/serve.ts';
-import { loadConfig, openLog, openStore } from './main/start.ts';
-import { supervise } from './main/supervise.ts';
+/** The server. */
+import './main/signals.ts';
 
-const config = loadConfig();
-const logger = await openLog(config);
-const workers = config.WORKERS === 'auto' ? availableParallelism() : Number(config.WORKERS);
-
-if (workers > 1 && cluster.isPrimary) {
-  // A store that cannot be opened is told once, and migrated once.
-  await openStore(config, logger).close();
-  await supervise(workers, config, logger);
-} else await serve(config, logger);
+// Not before signals are heeded: to load all the rest takes most of a start.
+await import('./main/run.ts');

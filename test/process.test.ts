@@ -239,6 +239,19 @@ describe('the end', () => {
     },
   );
 
+  test.for([
+    ['SIGTERM', '1'],
+    ['SIGINT', '1'],
+    ['SIGTERM', '2'],
+  ])('%s as soon as the server heeds it, WORKERS %s: exit 0, and no stack', async ([signal, WORKERS]) => {
+    const sendOnceHeeded = `process.on('newListener', (name) => name === '${signal}' && process.kill(process.pid, name))`;
+    const preload = `data:text/javascript,${encodeURIComponent(sendOnceHeeded)}`;
+    const server = launch(process.execPath, ['--import', preload, `${projectFolder}src/main.ts`], {
+      env: { PORT: '0', WORKERS },
+    });
+    expect(await server.end()).toMatchObject({ code: 0, stderr: expect.not.stringMatching(/^ +at /m) });
+  });
+
   test('SIGTERM: a request under way is answered, then exit 0', async () => {
     const server = await startServer();
     const socket = await begin(server);

@@ -13,7 +13,8 @@ import { buildOps } from '../http/ops.ts';
 import type { Repository } from '../repository/repository.ts';
 import { giveFirstKey } from './first-key.ts';
 import { listen, openOps } from './listen.ts';
-import { openStore, refuseToStart, release, stopSignals } from './start.ts';
+import { onEndSignal } from './signals.ts';
+import { openStore, refuseToStart, release } from './start.ts';
 
 /** Above the time-out of a request, so that one that never completes is answered 408 and the exit is still 0. */
 const stopDeadlineMs = 12_000;
@@ -111,7 +112,7 @@ export async function serve(config: Config, logger: Logger): Promise<void> {
   // The supervisor sends its word as a text; what asks for the metrics is an object.
   if (cluster.isWorker) process.on('message', (word) => typeof word === 'string' && stop(word));
   // A terminal sends its signals to all processes at once: those of several wait for their supervisor's word.
-  for (const signal of stopSignals) process.on(signal, cluster.isWorker ? () => undefined : stop);
+  onEndSignal(cluster.isWorker ? () => undefined : stop);
 
   const warning = sunsetWarning(now());
   if (warning) logger.warn(warning);
@@ -120,8 +121,12 @@ export async function serve(config: Config, logger: Logger): Promise<void> {
     if (ops) await openOps(ops, config, logger);
     url = await listen(app, { host: config.HOST, port: config.PORT, prefix: '' });
   } catch (error) {
+    // Told to stop before it listened: it does not, and its end is under way.
+    if (stopping) return;
     await store.close();
     refuseToStart((error as Error).message);
   }
-  await giveFirstKey(store, url, logger, config.DEPLOYMENT === 'production');
+  await giveFirstKey(store, url, logger, config.DEPLOYMENT === 'production').catch((error) => {
+    if (!stopping) throw error;
+  });
 }

@@ -12,9 +12,6 @@ const logFlushMs = 100;
 /** Blocks hold whole lines. Where several processes write to one pipe, it takes only 4096 bytes at once (pipe(7), PIPE_BUF). */
 const logBlock = { alone: { minLength: 8192, maxWrite: 16_384 }, several: { minLength: 2048, maxWrite: 4096 } };
 
-/** What asks a process to finish its work and end. */
-export const stopSignals = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
-
 /** The release that runs. */
 export const { version: release } = JSON.parse(
   readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),

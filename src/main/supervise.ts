@@ -5,7 +5,8 @@ import type { Config } from '../config.ts';
 import { gatherMetrics } from '../http/metrics.ts';
 import { buildOps } from '../http/ops.ts';
 import { openOps } from './listen.ts';
-import { refuseToStart, stopSignals } from './start.ts';
+import { onEndSignal } from './signals.ts';
+import { refuseToStart } from './start.ts';
 
 /** Between the end of a worker and its successor's start, so that a fault that comes back at once does not keep the machine busy. */
 const restartDelayMs = 500;
@@ -57,7 +58,7 @@ export async function supervise(count: number, config: Config, logger: Logger): 
     setTimeout(() => stop(signal), config.LAME_DUCK_MS + stopDeadlineMs).unref();
   }
 
-  for (const signal of stopSignals) process.on(signal, stop);
+  onEndSignal(stop);
   const ops = buildOps({ ready: () => listening && !stopping && alive.size > 0, ...gatherMetrics() });
   await openOps(ops, config, logger).catch(({ message }: Error) => refuseToStart(message));
   start();
