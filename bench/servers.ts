@@ -31,7 +31,7 @@ export interface Running {
 
 /** Makes a store with `rows` animals, whose statuses take turns, and returns a key to it. */
 export async function seed(file: string, rows: number): Promise<string> {
-  const store = openRepository(`sqlite:${file}`, { now: () => new Date() });
+  const store = await openRepository(`sqlite:${file}`, { now: () => new Date() });
   const secret = newSecret(false);
   await store.accounts.addAccount('bench');
   await store.accounts.addKey({ account: 'bench', name: 'bench', scopes: [...scopes], lifetimeMs: null, secret });

@@ -22,7 +22,7 @@ async function withStore<Result>(
   use: (store: Repository) => Promise<Result>,
   onMigration?: (name: string) => void,
 ): Promise<Result> {
-  const store = openRepository(readEnvironment().DATABASE_URL, { now: () => new Date(), onMigration });
+  const store = await openRepository(readEnvironment().DATABASE_URL, { now: () => new Date(), onMigration });
   try {
     return await use(store);
   } finally {

@@ -117,7 +117,7 @@ describe('401 and 403', () => {
   });
 
   test('503 service_unavailable, not 401, where the store cannot say whether a key is known', async () => {
-    const store = openRepository(`sqlite:${temporaryFolder()}/store.db`, { now: () => new Date() });
+    const store = await openRepository(`sqlite:${temporaryFolder()}/store.db`, { now: () => new Date() });
     onTestFinished(() => store.close());
     const findKey = () =>
       Promise.reject(new Failure('service_unavailable', undefined, { headers: { 'retry-after': '1' } }));
@@ -349,7 +349,7 @@ describe('the use of a key', () => {
 
     await app.close();
     await store.close();
-    const reopened = openRepository(`sqlite:${file}`, { now: () => new Date() });
+    const reopened = await openRepository(`sqlite:${file}`, { now: () => new Date() });
     const keys = await reopened.accounts.listKeys();
     await reopened.close();
     expect(keys.find((known) => known.id === id)).toMatchObject({
@@ -395,7 +395,7 @@ describe('the use of a key', () => {
   });
 
   test('that cannot be recorded is told in the log, and fails no request', async () => {
-    const store = openRepository(`sqlite:${temporaryFolder()}/store.db`, { now: () => new Date() });
+    const store = await openRepository(`sqlite:${temporaryFolder()}/store.db`, { now: () => new Date() });
     onTestFinished(() => store.close());
     const secret = newSecret(false);
     await store.accounts.addAccount('a');

@@ -27,7 +27,7 @@ interface TestStore {
 async function makeStore(...secrets: Secret[]): Promise<TestStore> {
   const folder = temporaryFolder();
   const file = path.join(folder, 'data/animal-store.db');
-  const store = openRepository(`sqlite:${file}`, { now: () => new Date() });
+  const store = await openRepository(`sqlite:${file}`, { now: () => new Date() });
   await store.accounts.addAccount('zoo');
   const granted: Scope[] = [...scopes];
   for (const secret of secrets)

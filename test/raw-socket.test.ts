@@ -546,7 +546,7 @@ describe('clients that leave', () => {
     }));
 
   test('a side closed while the store is still writing is answered when it has', async () => {
-    const store = openRepository(`sqlite:${temporaryFolder()}/store.db`, { now: () => new Date() });
+    const store = await openRepository(`sqlite:${temporaryFolder()}/store.db`, { now: () => new Date() });
     onTestFinished(() => store.close());
     const secret = newSecret(false);
     await store.accounts.addAccount('slow');

@@ -74,7 +74,7 @@ describe('no reader sees a page older than an acknowledged write', () => {
 
   test('of another connection, as another process has it', async () => {
     const { file, call } = await startApp();
-    const other = openRepository(`sqlite:${file}`, { now: () => new Date() });
+    const other = await openRepository(`sqlite:${file}`, { now: () => new Date() });
     try {
       for (let count = 1; count <= 30; count++) {
         expect((await call('GET', `/v1/pets/${count}`)).status).toBe(404);

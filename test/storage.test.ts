@@ -17,9 +17,9 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-function openStore({ now = () => new Date() } = {}): { store: Repository; file: string } {
+async function openStore({ now = () => new Date() } = {}): Promise<{ store: Repository; file: string }> {
   const file = path.join(temporaryFolder(), 'store.db');
-  const store = openRepository(`sqlite:${file}`, { now });
+  const store = await openRepository(`sqlite:${file}`, { now });
   onTestFinished(() => store.close());
   return { store, file };
 }
@@ -33,7 +33,7 @@ function openOther(file: string): Database.Database {
 
 /** A store of one animal and one key, in whose file the first page of `table` has been overwritten. */
 async function openDamaged(table: 'pet' | 'message'): Promise<{ store: Repository; key: string }> {
-  const { store, file } = openStore();
+  const { store, file } = await openStore();
   const secret = newSecret(false);
   await store.accounts.addAccount('owner');
   await store.accounts.addKey({ account: 'owner', name: 'k', scopes: [...scopes], lifetimeMs: null, secret });
@@ -47,7 +47,7 @@ async function openDamaged(table: 'pet' | 'message'): Promise<{ store: Repositor
   const bytes = fs.readFileSync(file);
   fs.writeFileSync(file, bytes.fill(0xff, (page - 1) * size, page * size));
 
-  const damaged = openRepository(`sqlite:${file}`, { now: () => new Date() });
+  const damaged = await openRepository(`sqlite:${file}`, { now: () => new Date() });
   onTestFinished(() => damaged.close());
   return { store: damaged, key: secret.key };
 }
@@ -55,8 +55,8 @@ async function openDamaged(table: 'pet' | 'message'): Promise<{ store: Repositor
 const pragma = (connection: Database.Database, name: string) => Number(connection.pragma(name, { simple: true }));
 
 describe('the file', () => {
-  test('is ours, of this version, and keeps its types and references', () => {
-    const { file } = openStore();
+  test('is ours, of this version, and keeps its types and references', async () => {
+    const { file } = await openStore();
     const other = openOther(file);
     expect(other.pragma('application_id', { simple: true })).toBe(0x414e4d4c);
     expect(other.pragma('user_version', { simple: true })).toBe(fs.readdirSync('migrations/sqlite').length);
@@ -75,7 +75,7 @@ describe('the file', () => {
 
   test('is created with its folder, and is a single file once it is closed', async () => {
     const file = path.join(temporaryFolder(), 'a', 'b', 'store.db');
-    const store = openRepository(`sqlite:${file}`, { now: () => new Date() });
+    const store = await openRepository(`sqlite:${file}`, { now: () => new Date() });
     await store.pets.add(biscuit);
     await store.close();
     expect(fs.readdirSync(path.dirname(file))).toEqual(['store.db']);
@@ -95,8 +95,8 @@ describe('the file', () => {
     connection.close();
   });
 
-  test('is read through a connection that cannot write', () => {
-    const { file } = openStore();
+  test('is read through a connection that cannot write', async () => {
+    const { file } = await openStore();
     const reader = openReader(file);
     expect(['foreign_keys', 'trusted_schema'].map((name) => pragma(reader, name))).toEqual([1, 0]);
     expect(() => reader.exec('DELETE FROM pet')).toThrow('readonly');
@@ -104,7 +104,7 @@ describe('the file', () => {
   });
 
   test('holds no key, only its hash and its first characters', async () => {
-    const { store, file } = openStore();
+    const { store, file } = await openStore();
     const secret = newSecret(false);
     await store.accounts.addAccount('a');
     await store.accounts.addKey({ account: 'a', name: 'k', scopes: ['pets:read'], lifetimeMs: null, secret });
@@ -118,9 +118,9 @@ describe('the file', () => {
 });
 
 describe('reading', () => {
-  test('no list costs more in a larger store: each walks the rowid or the index, and nothing is sorted', () => {
+  test('no list costs more in a larger store: each walks the rowid or the index, and nothing is sorted', async () => {
     const prepare = vi.spyOn(Database.prototype, 'prepare');
-    const { file } = openStore();
+    const { file } = await openStore();
     const lists = prepare.mock.calls.map(([sql]) => sql).filter((sql) => /FROM pet WHERE .* LIMIT/.test(sql));
     const other = openOther(file);
     const plans = lists.map((sql) => {
@@ -156,7 +156,7 @@ describe('writing', () => {
   }
 
   test('all writes of one turn of the event loop share one commit', async () => {
-    const { store, file } = openStore();
+    const { store, file } = await openStore();
     await store.pets.add(biscuit);
     const before = commitsIn(file);
     await Promise.all(Array.from({ length: 200 }, () => store.pets.add(biscuit)));
@@ -167,7 +167,7 @@ describe('writing', () => {
   });
 
   test('none is acknowledged before its commit, which other connections then see', async () => {
-    const { store, file } = openStore();
+    const { store, file } = await openStore();
     const count = openOther(file).prepare('SELECT count(*) FROM pet').pluck();
     const seen: unknown[] = [];
     const adding = Array.from({ length: 20 }, () => store.pets.add(biscuit).then(() => seen.push(count.get())));
@@ -179,7 +179,7 @@ describe('writing', () => {
   });
 
   test('what was accepted is written before the store closes', async () => {
-    const { store, file } = openStore();
+    const { store, file } = await openStore();
     const adding = store.pets.add(biscuit);
     await store.close();
     expect(await adding).toMatchObject({ outcome: 'added', id: 1n });
@@ -187,18 +187,18 @@ describe('writing', () => {
   });
 
   test('503 service_unavailable: a write after the close', async () => {
-    const { store } = openStore();
+    const { store } = await openStore();
     await store.close();
     await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
   });
 
   test('an id is never given again, also when its row is gone', async () => {
-    const { store, file } = openStore();
+    const { store, file } = await openStore();
     for (let i = 0; i < 3; i++) await store.pets.add(biscuit);
     openOther(file).exec('DELETE FROM pet');
     expect(await store.pets.add(biscuit)).toMatchObject({ id: 4n });
     await store.close();
-    const reopened = openRepository(`sqlite:${file}`, { now: () => new Date() });
+    const reopened = await openRepository(`sqlite:${file}`, { now: () => new Date() });
     openOther(file).exec('DELETE FROM pet');
     expect(await reopened.pets.add(biscuit)).toMatchObject({ id: 5n });
     await reopened.close();
@@ -280,7 +280,7 @@ describe('what an error means', () => {
 });
 
 test('503 service_unavailable: more writes at once than may wait, which are stored all the same', async () => {
-  const { store } = openStore();
+  const { store } = await openStore();
   const outcomes = await Promise.allSettled(Array.from({ length: 10_020 }, () => store.pets.add(biscuit)));
   const refused = outcomes.filter((outcome) => outcome.status === 'rejected');
   expect(refused.map(({ reason }) => reason.code)).toEqual(Array.from({ length: 20 }, () => 'service_unavailable'));
@@ -300,14 +300,14 @@ describe('a store of ours with a table missing', () => {
     return { open, file, fatal };
   }
 
-  test('is refused where it cannot be read', () => {
+  test('is refused where it cannot be read', async () => {
     const { open, file } = openWithout('pet');
-    expect(open).toThrow(new OpenError(`${file} cannot be opened: no such table: pet.`));
+    await expect(open()).rejects.toThrow(new OpenError(`${file} cannot be opened: no such table: pet.`));
   });
 
   test('is told once, and takes no write, where it cannot be written', async () => {
     const { open, fatal } = openWithout('message');
-    const store = open();
+    const store = await open();
     onTestFinished(() => store.close());
     await expect(store.pets.add(biscuit)).rejects.toMatchObject({
       code: 'service_unavailable',
@@ -320,7 +320,7 @@ describe('a store of ours with a table missing', () => {
 
   test('takes no write either where nobody asked to be told', async () => {
     const { file } = openWithout('message');
-    const store = openRepository(`sqlite:${file}`, { now: () => new Date() });
+    const store = await openRepository(`sqlite:${file}`, { now: () => new Date() });
     onTestFinished(() => store.close());
     await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
   });
@@ -333,8 +333,8 @@ describe('migrations', () => {
     const told: string[] = [];
     const open = (now: Date) =>
       openRepository(`sqlite:${file}`, { now: () => now, onMigration: (name) => void told.push(name) });
-    await open(time).close();
-    await open(new Date()).close();
+    await (await open(time)).close();
+    await (await open(new Date())).close();
     const names = fs.readdirSync('migrations/sqlite').sort();
     expect(told).toEqual(names);
     const recorded = openOther(file).prepare('SELECT version, name, applied_at FROM migration ORDER BY version').all();
@@ -350,7 +350,7 @@ describe('migrations', () => {
       DELETE FROM pet WHERE id = 3;
       PRAGMA application_id = ${0x414e4d4c}; PRAGMA user_version = 1`);
     old.close();
-    const store = openRepository(`sqlite:${file}`, { now: () => new Date() });
+    const store = await openRepository(`sqlite:${file}`, { now: () => new Date() });
     onTestFinished(() => store.close());
     expect((await store.pets.list({ limit: 100, after: 0n })).pets).toEqual([
       '{"id":1,"name":"a\\"é","categoryId":9223372036854775807,"status":"sold"}',
@@ -394,7 +394,7 @@ describe('migrations', () => {
   test('an empty file becomes a store', async () => {
     const file = path.join(temporaryFolder(), 'store.db');
     fs.writeFileSync(file, '');
-    await openRepository(`sqlite:${file}`, { now: () => new Date() }).close();
+    await (await openRepository(`sqlite:${file}`, { now: () => new Date() })).close();
     expect(openOther(file).pragma('application_id', { simple: true })).toBe(0x414e4d4c);
   });
 
@@ -446,23 +446,23 @@ describe('migrations', () => {
       },
       sentence: 'cannot be opened: database disk image is malformed',
     },
-  ])('$what is refused in one sentence, its bytes unchanged', ({ make, sentence }) => {
+  ])('$what is refused in one sentence, its bytes unchanged', async ({ make, sentence }) => {
     const file = path.join(temporaryFolder(), 'store.db');
     make(file);
     const hash = () => createHash('sha256').update(fs.readFileSync(file)).digest('hex');
     const before = hash();
     const open = () => openRepository(`sqlite:${file}`, { now: () => new Date() });
-    expect(open).toThrow(OpenError);
-    expect(open).toThrow(`${file} ${sentence}`);
+    await expect(open()).rejects.toThrow(OpenError);
+    await expect(open()).rejects.toThrow(`${file} ${sentence}`);
     expect(hash()).toBe(before);
   });
 
-  test('a folder is refused, also where a folder is missing and cannot be made', () => {
+  test('a folder is refused, also where a folder is missing and cannot be made', async () => {
     const folder = temporaryFolder();
-    const open = (file: string) => () => openRepository(`sqlite:${file}`, { now: () => new Date() });
-    expect(open(folder)).toThrow(new OpenError(`${folder} is not a file.`));
+    const open = (file: string) => openRepository(`sqlite:${file}`, { now: () => new Date() });
+    await expect(open(folder)).rejects.toThrow(new OpenError(`${folder} is not a file.`));
     fs.writeFileSync(path.join(folder, 'a'), '');
-    expect(open(path.join(folder, 'a', 'store.db'))).toThrow(OpenError);
+    await expect(open(path.join(folder, 'a', 'store.db'))).rejects.toThrow(OpenError);
     expect(fs.readdirSync(folder)).toEqual(['a']);
   });
 });
@@ -473,7 +473,7 @@ describe('accounts and keys', () => {
 
   async function openWithKey({ lifetimeMs = null }: { lifetimeMs?: number | null } = {}) {
     let time = at(0);
-    const { store, file } = openStore({ now: () => time });
+    const { store, file } = await openStore({ now: () => time });
     await store.accounts.addAccount('owner');
     const scopes: Scope[] = ['pets:read'];
     const key = await store.accounts.addKey({

@@ -11,6 +11,6 @@ const workers = config.WORKERS === 'auto' ? availableParallelism() : Number(conf
 
 if (workers > 1 && cluster.isPrimary) {
   // A store that cannot be opened is told once, and migrated once.
-  await openStore(config, logger).close();
+  await (await openStore(config, logger)).close();
   await supervise(workers, config, logger);
 } else await serve(config, logger);

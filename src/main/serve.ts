@@ -86,7 +86,7 @@ function idleCloser({ server }: FastifyInstance): () => void {
 /** Serves until told to stop: by a signal, or as one of several processes by the one that started them. */
 export async function serve(config: Config, logger: Logger): Promise<void> {
   const metrics = createMetrics(release);
-  const store = openStore(config, logger, metrics.commit);
+  const store = await openStore(config, logger, metrics.commit);
   let stopping = false;
   const app = await build({ config, logger, store, metrics, draining: () => stopping });
   const closeIdle = idleCloser(app);

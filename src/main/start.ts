@@ -79,7 +79,11 @@ export async function openLog(config: Config): Promise<Logger> {
 }
 
 /** Opens the store. Where it can promise nothing more, what waits is answered 503 and the process ends, for another to take its place. */
-export function openStore(config: Config, logger: Logger, onCommit?: (writes: number) => void): Repository {
+export async function openStore(
+  config: Config,
+  logger: Logger,
+  onCommit?: (writes: number) => void,
+): Promise<Repository> {
   const onMigration = (name: string) => logger.info(`migration ${name} applied`);
   /* c8 ignore start -- the disk must fail for this */
   const onCheckpointFailure = (error: Error) => {
@@ -92,7 +96,7 @@ export function openStore(config: Config, logger: Logger, onCommit?: (writes: nu
   /* c8 ignore stop */
   try {
     const hooks = { onMigration, onFatal, onCheckpointFailure, onCommit };
-    return openRepository(config.DATABASE_URL, { now: () => new Date(), ...hooks });
+    return await openRepository(config.DATABASE_URL, { now: () => new Date(), ...hooks });
   } catch (error) {
     return refuseToStart(`DATABASE_URL: ${(error as OpenError).message}`);
   }

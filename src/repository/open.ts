@@ -3,7 +3,7 @@
 import type { OpenOptions, Repository } from './repository.ts';
 import { openSqlite } from './sqlite.ts';
 
-/** Opens the store, creating and migrating it as needed. Throws OpenError. */
-export function openRepository(databaseUrl: string, options: OpenOptions): Repository {
+/** Opens the store, creating and migrating it as needed. Rejects with OpenError. */
+export async function openRepository(databaseUrl: string, options: OpenOptions): Promise<Repository> {
   return openSqlite(databaseUrl.slice('sqlite:'.length), options);
 }

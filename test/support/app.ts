@@ -66,7 +66,7 @@ export async function startApp(options: Partial<AppOptions> = {}): Promise<TestA
   const file = path.join(temporaryFolder(), 'store.db');
   let time: Date | undefined;
   const now = () => time ?? new Date();
-  const store = openRepository(`sqlite:${file}`, { now });
+  const store = await openRepository(`sqlite:${file}`, { now });
   const lines: string[] = [];
   const logger = pino({ level: 'debug' }, { write: (line: string) => void lines.push(line) });
   const app = await buildApp({
