@@ -1,12 +1,41 @@
 import { defineConfig } from 'vitest/config';
 
+const testTimeout = 30_000;
+
+/** What clients are promised, whichever database stands behind: these run on both. */
+const behaviour = [
+  ...['accounts', 'auth', 'createPet', 'getPet', 'limits', 'listPets', 'messages', 'plain-reads', 'properties'],
+  ...['raw-socket', 'rendered', 'store'],
+].map((name) => `test/${name}.test.ts`);
+
+/** npm run test:harness. */
+const testsOfTests = ['test/harness/**'];
+
+const onPostgres = ['test/postgres*.test.ts'];
+
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
-    // Tests of the tests: npm run test:harness.
-    exclude: ['test/harness/**'],
-    testTimeout: 30_000,
     maxWorkers: 2,
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'sqlite',
+          include: ['test/**/*.test.ts'],
+          exclude: [...onPostgres, ...testsOfTests],
+          testTimeout,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'postgres',
+          include: [...behaviour, ...onPostgres],
+          globalSetup: 'test/support/postgres-setup.ts',
+          testTimeout,
+        },
+      },
+    ],
     coverage: {
       include: ['src/**'],
       // app-type.ts holds a type alone. The others run in processes and threads of their own only, where this collector does not
@@ -18,7 +47,7 @@ export default defineConfig({
         'src/cli.ts',
         'src/cli/**',
         'src/repository/sqlite-commands.ts',
-        'src/repository/sqlite-rows.ts',
+        'src/repository/rows.ts',
         'src/repository/sqlite-writer-thread.ts',
       ],
       // Not coverage/ itself, which the tests' processes write to meanwhile.

@@ -52,11 +52,12 @@ export const settings = Type.Object({
     }),
   ),
   DATABASE_URL: Type.String({
-    title: 'sqlite: and the path of a file',
+    title: 'sqlite: and the path of a file, or postgres://user:password@host:port/database',
     // SQLite's :memory: would be a store of its own for each connection.
-    pattern: '^sqlite:(?!:memory:$)\\S(.*\\S)?$',
+    pattern: '^(sqlite:(?!:memory:$)\\S(.*\\S)?|postgres(ql)?://[^\\s/]+/\\S+)$',
     default: 'sqlite:./data/animal-store.db',
-    description: 'The store: sqlite: and the path of a file, which is created with its folder where it is missing.',
+    description:
+      'The store: sqlite: and the path of a file, which is created with its folder where it is missing; or postgres://user:password@host:port/database, with several hosts separated by commas (docs/scaling.md).',
   }),
   LOG_LEVEL: oneOf(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], {
     default: 'info',

@@ -82,6 +82,9 @@ export interface Pets {
   /** Resolves only when the animal is on disk. */
   add(pet: NewPet, retry?: Retry): Promise<Addition>;
   find(id: bigint): Promise<PetJson | undefined>;
-  /** Another number whenever something may have been written since, by this process or another. Throws where it cannot be told. */
-  version(): number;
+  /**
+   * Another number whenever something may have been written since, by this process or another; throws where it cannot be told.
+   * Absent where only a round trip could tell: then no answer is kept.
+   */
+  version?: () => number;
 }

@@ -4,8 +4,9 @@ import { parse } from 'yaml';
 import { hashKey, isKeyOf, newSecret } from '../src/accounts.ts';
 import { Failure } from '../src/errors.ts';
 import { openRepository } from '../src/repository/open.ts';
-import { documents, startApp, type TestApp, temporaryFolder } from './support/app.ts';
+import { documents, startApp, type TestApp } from './support/app.ts';
 import { converse, summaryOf } from './support/raw.ts';
+import { emptyStore } from './support/store.ts';
 
 const bare = 'Bearer realm="animal-store"';
 const invalidToken = `${bare}, error="invalid_token"`;
@@ -117,7 +118,7 @@ describe('401 and 403', () => {
   });
 
   test('503 service_unavailable, not 401, where the store cannot say whether a key is known', async () => {
-    const store = await openRepository(`sqlite:${temporaryFolder()}/store.db`, { now: () => new Date() });
+    const store = await openRepository(await emptyStore(), { now: () => new Date() });
     onTestFinished(() => store.close());
     const findKey = () =>
       Promise.reject(new Failure('service_unavailable', undefined, { headers: { 'retry-after': '1' } }));
@@ -336,7 +337,7 @@ describe('everything behind the door', () => {
 
 describe('the use of a key', () => {
   test('is recorded when the server closes', async () => {
-    const { app, store, file, call, newKey, setTime } = await startApp();
+    const { app, store, databaseUrl, call, newKey, setTime } = await startApp();
     const { key, id } = await newKey();
     const unused = await newKey();
     setTime(new Date('2027-02-03T04:05:06.007Z'));
@@ -349,7 +350,7 @@ describe('the use of a key', () => {
 
     await app.close();
     await store.close();
-    const reopened = await openRepository(`sqlite:${file}`, { now: () => new Date() });
+    const reopened = await openRepository(databaseUrl, { now: () => new Date() });
     const keys = await reopened.accounts.listKeys();
     await reopened.close();
     expect(keys.find((known) => known.id === id)).toMatchObject({
@@ -395,7 +396,7 @@ describe('the use of a key', () => {
   });
 
   test('that cannot be recorded is told in the log, and fails no request', async () => {
-    const store = await openRepository(`sqlite:${temporaryFolder()}/store.db`, { now: () => new Date() });
+    const store = await openRepository(await emptyStore(), { now: () => new Date() });
     onTestFinished(() => store.close());
     const secret = newSecret(false);
     await store.accounts.addAccount('a');

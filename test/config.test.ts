@@ -56,6 +56,8 @@ describe('readConfig', () => {
     ['BASE_URL', 'https://api.example.com/v1'],
     ['BASE_URL', 'http://[::1]:8080/animals/store/v1'],
     ['DATABASE_URL', 'sqlite:/var/lib/animal store/a.db'],
+    ['DATABASE_URL', 'postgres://user:pass%40word@db-1:5432,db-2:5433/animals?sslmode=verify-full'],
+    ['DATABASE_URL', 'postgresql://localhost/animals'],
     ['LOG_LEVEL', 'silent'],
     ['QUICKSTART_BASE_PATH', 'off'],
     ['QUICKSTART_BASE_PATH', '/examples/quick-start'],
@@ -72,7 +74,8 @@ describe('readConfig', () => {
   const deployments = 'DEPLOYMENT must be one of development, staging, production.';
   const port = 'PORT must be a whole number from 0 to 65535.';
   const baseUrl = 'BASE_URL must be an http or https address that ends in /v1, without a query.';
-  const databaseUrl = 'DATABASE_URL must be sqlite: and the path of a file.';
+  const databaseUrl =
+    'DATABASE_URL must be sqlite: and the path of a file, or postgres://user:password@host:port/database.';
   const levels = 'LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent.';
   const quickstart = 'QUICKSTART_BASE_PATH must be off, or a path such as /quickstart that is not below /v1.';
   const enforce = 'SUNSET_ENFORCE must be one of true, false.';
@@ -101,7 +104,20 @@ describe('readConfig', () => {
         'https://example.com\r\nX: /v1',
       ],
     ],
-    [databaseUrl, 'DATABASE_URL', ['sqlite:', 'sqlite: ', 'sqlite::memory:', './a.db', 'postgres://example.com/a']],
+    [
+      databaseUrl,
+      'DATABASE_URL',
+      [
+        'sqlite:',
+        'sqlite: ',
+        'sqlite::memory:',
+        './a.db',
+        'postgres://',
+        'postgres:///a',
+        'postgres://host',
+        'mysql://host/a',
+      ],
+    ],
     [levels, 'LOG_LEVEL', ['loud', 'INFO', '30']],
     [quickstart, 'QUICKSTART_BASE_PATH', ['on', '/', '/a/', 'a', '/v1', '/v1/quickstart', '/:a', '/*', '/a?b']],
     [enforce, 'SUNSET_ENFORCE', ['yes', '1', 'TRUE']],

@@ -5,8 +5,9 @@ import { newSecret } from '../src/accounts.ts';
 import type { PetPage } from '../src/pets.ts';
 import { openRepository } from '../src/repository/open.ts';
 import type { Repository } from '../src/repository/repository.ts';
-import { startApp, type TestApp, temporaryFolder } from './support/app.ts';
+import { startApp, type TestApp } from './support/app.ts';
 import { converse, summaryOf } from './support/raw.ts';
+import { emptyStore } from './support/store.ts';
 
 /** What is sent, in one packet or several → the answers, in words. `KEY` stands for the test's key. */
 type Case = [sent: string | Buffer | (string | Buffer)[], expected: string, options?: Parameters<typeof converse>[2]];
@@ -546,7 +547,7 @@ describe('clients that leave', () => {
     }));
 
   test('a side closed while the store is still writing is answered when it has', async () => {
-    const store = await openRepository(`sqlite:${temporaryFolder()}/store.db`, { now: () => new Date() });
+    const store = await openRepository(await emptyStore(), { now: () => new Date() });
     onTestFinished(() => store.close());
     const secret = newSecret(false);
     await store.accounts.addAccount('slow');

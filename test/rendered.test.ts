@@ -73,8 +73,8 @@ describe('no reader sees a page older than an acknowledged write', () => {
   });
 
   test('of another connection, as another process has it', async () => {
-    const { file, call } = await startApp();
-    const other = await openRepository(`sqlite:${file}`, { now: () => new Date() });
+    const { databaseUrl, call } = await startApp();
+    const other = await openRepository(databaseUrl, { now: () => new Date() });
     try {
       for (let count = 1; count <= 30; count++) {
         expect((await call('GET', `/v1/pets/${count}`)).status).toBe(404);

@@ -5,7 +5,7 @@ import { installErrors } from './errors.ts';
 
 export interface OpsOptions {
   /** Whether requests are welcome: the store answers, and nobody has asked the process to stop. */
-  ready: () => boolean;
+  ready: () => boolean | Promise<boolean>;
   /** The text that Prometheus reads, and its type. */
   metrics: () => Promise<string>;
   metricsType: string;
@@ -20,8 +20,8 @@ export function buildOps({ ready, metrics, metricsType }: OpsOptions): FastifyIn
     async (request, reply) => void reply.headers({ 'cache-control': 'no-store', 'x-request-id': request.id }),
   );
   ops.get('/livez', () => ({ status: 'live' }));
-  ops.get('/readyz', () => {
-    if (!ready()) throw new Failure('service_unavailable');
+  ops.get('/readyz', async () => {
+    if (!(await ready())) throw new Failure('service_unavailable');
     return { status: 'ready' };
   });
   ops.get('/metrics', async (_request, reply) => reply.type(metricsType).send(await metrics()));

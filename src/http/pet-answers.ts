@@ -14,7 +14,7 @@ export interface PetAnswers {
 
 /** `base`: what the addresses in answers start with. */
 export function createPetAnswers(pets: Pets, base: string): PetAnswers {
-  const kept = createRenderedCache(() => pets.version());
+  const kept = createRenderedCache(pets.version && (() => (pets as Required<Pets>).version()));
   return {
     use: kept.use,
     page: (query) =>

@@ -48,9 +48,9 @@ export function render(text: string, { link, type = 'application/json' }: Kind =
 
 /**
  * `version` changes with every write to the store, by whichever process. It is read before the store is, so that an answer may be
- * newer than the version it is kept under but never older.
+ * newer than the version it is kept under but never older. Without it nothing is kept.
  */
-export function createRenderedCache(version: () => number): RenderedCache {
+export function createRenderedCache(version: (() => number) | undefined): RenderedCache {
   const kept = new LRUCache<string, Rendered>({
     maxSize: maxBytes,
     sizeCalculation: ({ body }) => body.length + entryBytes,
@@ -76,6 +76,10 @@ export function createRenderedCache(version: () => number): RenderedCache {
   return {
     use: () => ({ hits, misses }),
     get(key, render) {
+      if (!version) {
+        misses += 1;
+        return render();
+      }
       const read = version();
       if (read !== current) {
         kept.clear();

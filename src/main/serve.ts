@@ -54,16 +54,13 @@ function build({ config, logger, store, metrics, draining }: Parts): Promise<Fas
 
 function opsDoor(store: Repository, metrics: Metrics, open: () => boolean): FastifyInstance {
   const { registry } = metrics;
-  const answers = () => {
-    try {
-      store.pets.version();
-      return true;
-    } catch {
-      return false;
-    }
-  };
+  const answers = () =>
+    store.check().then(
+      () => true,
+      () => false,
+    );
   return buildOps({
-    ready: () => open() && answers(),
+    ready: async () => open() && (await answers()),
     metrics: () => registry.metrics(),
     metricsType: registry.contentType,
   });

@@ -96,7 +96,8 @@ export async function openStore(
   /* c8 ignore stop */
   try {
     const hooks = { onMigration, onFatal, onCheckpointFailure, onCommit };
-    return await openRepository(config.DATABASE_URL, { now: () => new Date(), ...hooks });
+    const migrate = config.DEPLOYMENT !== 'production';
+    return await openRepository(config.DATABASE_URL, { now: () => new Date(), migrate, ...hooks });
   } catch (error) {
     return refuseToStart(`DATABASE_URL: ${(error as OpenError).message}`);
   }

@@ -1,9 +1,11 @@
 /** Chooses the engine by the scheme of the database's URL. */
 
+import { openPostgres } from './postgres.ts';
 import type { OpenOptions, Repository } from './repository.ts';
 import { openSqlite } from './sqlite.ts';
 
 /** Opens the store, creating and migrating it as needed. Rejects with OpenError. */
 export async function openRepository(databaseUrl: string, options: OpenOptions): Promise<Repository> {
+  if (!databaseUrl.startsWith('sqlite:')) return openPostgres(databaseUrl, options);
   return openSqlite(databaseUrl.slice('sqlite:'.length), options);
 }

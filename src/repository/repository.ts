@@ -7,6 +7,8 @@ export interface Repository {
   pets: Pets;
   accounts: Accounts;
   messages: Messages;
+  /** Resolves where the store answers; rejects otherwise. */
+  check(): Promise<void>;
   /** What an operator watches. */
   measure(): StoreMeasures;
   /** Resolves when everything accepted is on disk and every handle is closed. */
@@ -34,6 +36,8 @@ export interface OpenOptions {
   onCheckpointFailure?: ((error: Error) => void) | undefined;
   /** Told how many writes each commit held. */
   onCommit?: ((writes: number) => void) | undefined;
+  /** Whether a database that several servers share may be brought to this release's schema. An SQLite file always is. Default: true. */
+  migrate?: boolean | undefined;
   /** Told the name of each migration as it is applied. */
   onMigration?: ((name: string) => void) | undefined;
 }

@@ -2,8 +2,8 @@
 import type { Account, ApiKey, KeyUse, NewApiKey, Secret } from '../accounts.ts';
 import type { Message } from '../messages.ts';
 import { type Addition, type NewPet, type PetJson, type Retry, retryWindowMs } from '../pets.ts';
+import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns, toAccount, toApiKey } from './rows.ts';
 import type { Connection } from './sqlite-connection.ts';
-import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns, toAccount, toApiKey } from './sqlite-rows.ts';
 
 export type Commands = ReturnType<typeof prepareCommands>;
 export type CommandName = keyof Commands;
@@ -102,7 +102,7 @@ export function prepareCommands(connection: Connection) {
       if (!owner) return undefined;
       const expiresAt = lifetimeMs === null ? null : at + lifetimeMs;
       const { hint, hash } = secret;
-      const row = insertKey.get(owner.id, name, hint, hash, scopes.join(' '), at, lifetimeMs, expiresAt);
+      const row = insertKey.get(BigInt(owner.id), name, hint, hash, scopes.join(' '), at, lifetimeMs, expiresAt);
       return keyById((row as { id: bigint }).id);
     },
 

@@ -1,5 +1,5 @@
 /** What the errors of SQLite mean to a client. */
-import { Failure } from '../errors.ts';
+import { unavailable } from './unavailable.ts';
 
 // Primary result codes (https://sqlite.org/rescode.html) that tell of the disk, the file or another process, not of a bug of ours.
 const passing = /^SQLITE_(BUSY|LOCKED|NOMEM|READONLY|IOERR|CORRUPT|FULL|CANTOPEN|PROTOCOL|NOTADB)(_|$)/;
@@ -8,8 +8,4 @@ const passing = /^SQLITE_(BUSY|LOCKED|NOMEM|READONLY|IOERR|CORRUPT|FULL|CANTOPEN
 export function translate(error: unknown): unknown {
   if (!passing.test(String((error as { code?: unknown }).code))) return error;
   return unavailable(error);
-}
-
-export function unavailable(cause: unknown): Failure {
-  return new Failure('service_unavailable', undefined, { headers: { 'retry-after': '1' }, cause });
 }

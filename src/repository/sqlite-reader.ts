@@ -1,9 +1,9 @@
 /** Everything that is read from the SQLite store, through a connection that cannot write. */
 import type { Account, ApiKey } from '../accounts.ts';
 import type { PetJson, PetPage, PetQuery } from '../pets.ts';
+import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns, toAccount, toApiKey } from './rows.ts';
 import { openError, openReader } from './sqlite-connection.ts';
 import { translate } from './sqlite-errors.ts';
-import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns, toAccount, toApiKey } from './sqlite-rows.ts';
 
 /** Reads are short and synchronous; they throw Failure `service_unavailable` where the store cannot answer. */
 export interface Reader {

@@ -3,8 +3,9 @@ import { Worker } from 'node:worker_threads';
 import type { Failure } from '../errors.ts';
 import type { OpenOptions } from './repository.ts';
 import type { CommandName, Commands } from './sqlite-commands.ts';
-import { translate, unavailable } from './sqlite-errors.ts';
+import { translate } from './sqlite-errors.ts';
 import type { Reply, Request, Write } from './sqlite-writer-thread.ts';
+import { unavailable } from './unavailable.ts';
 
 type Input<Name extends CommandName> = Parameters<Commands[Name]>[0];
 type Output<Name extends CommandName> = ReturnType<Commands[Name]>;

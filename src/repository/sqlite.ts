@@ -38,6 +38,8 @@ export function openSqlite(file: string, options: OpenOptions): Repository {
       add: (message) => writer.write('addMessage', message),
     },
 
+    check: async () => void reader.version(),
+
     measure: () => ({
       waitingWrites: writer.waiting(),
       walBytes: statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0,

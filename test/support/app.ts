@@ -1,8 +1,6 @@
-/** The whole server on a port of its own, over a store of its own in a folder of its own, for one test. */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+/** The whole server on a port of its own, over a store of its own, for one test. */
+import { readFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import type { FastifyInstance } from 'fastify';
 import { pino } from 'pino';
 import { Agent, request as undiciRequest } from 'undici';
@@ -13,6 +11,9 @@ import { createMetrics } from '../../src/http/metrics.ts';
 import { openRepository } from '../../src/repository/open.ts';
 import type { Repository } from '../../src/repository/repository.ts';
 import { type Answer, expectDocumented } from './documented.ts';
+import { emptyStore } from './store.ts';
+
+export { temporaryFolder } from './store.ts';
 
 interface CallOptions {
   /** Authorization's key; undefined sends the test's own, null none at all. */
@@ -34,7 +35,8 @@ export interface TestApp {
   /** Address of the server, without a path. */
   url: string;
   port: number;
-  file: string;
+  /** Address of the store. */
+  databaseUrl: string;
   /** A key with both scopes. */
   key: string;
   /** Log lines so far. */
@@ -52,21 +54,15 @@ export interface TestApp {
   add: (pet: object, headers?: Record<string, string>) => Promise<JsonAnswer>;
 }
 
-export function temporaryFolder(): string {
-  const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-'));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
-
 const read = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8');
 export const documents = { animalStore: read('openapi.yaml'), quickstart: read('openapi.quickstart.yaml') };
 
 /** Starts the server and stops it when the test ends. */
 export async function startApp(options: Partial<AppOptions> = {}): Promise<TestApp> {
-  const file = path.join(temporaryFolder(), 'store.db');
+  const databaseUrl = await emptyStore();
   let time: Date | undefined;
   const now = () => time ?? new Date();
-  const store = await openRepository(`sqlite:${file}`, { now });
+  const store = await openRepository(databaseUrl, { now });
   const lines: string[] = [];
   const logger = pino({ level: 'debug' }, { write: (line: string) => void lines.push(line) });
   const app = await buildApp({
@@ -135,7 +131,7 @@ export async function startApp(options: Partial<AppOptions> = {}): Promise<TestA
     store,
     url,
     port,
-    file,
+    databaseUrl,
     key,
     log: () => lines.join(''),
     setTime: (value) => {

@@ -1,28 +1,30 @@
-/** The columns that are read, and what becomes of a row. Integers arrive as BigInt. */
+/** The columns that are read, and what becomes of a row. Integers arrive as BigInt, or as their decimals. */
 import type { Account, ApiKey, Scope } from '../accounts.ts';
 
 export const accountColumns = 'id, name, created_at';
 export const apiKeyColumns = 'api_key.*, account.name AS account FROM api_key JOIN account ON account.id = account_id';
 
+type Whole = bigint | string;
+
 export interface AccountRow {
-  id: bigint;
+  id: Whole;
   name: string;
-  created_at: bigint;
+  created_at: Whole;
 }
 
 export interface ApiKeyRow {
-  id: bigint;
-  account_id: bigint;
+  id: Whole;
+  account_id: Whole;
   account: string;
   name: string;
   hint: string;
   scopes: string;
-  created_at: bigint;
-  lifetime_ms: bigint | null;
-  expires_at: bigint | null;
-  revoked_at: bigint | null;
-  last_used_at: bigint | null;
-  deprecated_calls: bigint;
+  created_at: Whole;
+  lifetime_ms: Whole | null;
+  expires_at: Whole | null;
+  revoked_at: Whole | null;
+  last_used_at: Whole | null;
+  deprecated_calls: Whole;
 }
 
 export function toAccount(row: AccountRow): Account {
@@ -45,6 +47,6 @@ export function toApiKey(row: ApiKeyRow): ApiKey {
   };
 }
 
-function toDate(ms: bigint): Date {
+function toDate(ms: Whole): Date {
   return new Date(Number(ms));
 }

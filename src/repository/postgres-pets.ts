@@ -1,0 +1,36 @@
+/** The reading of animals from PostgreSQL, and their JSON. */
+import type { PetJson, PetPage, PetQuery } from '../pets.ts';
+import type { Pool } from './postgres-pool.ts';
+
+interface PetRow {
+  id: string;
+  name: string;
+  category_id: string;
+  status: string;
+}
+
+/** The bytes that SQLite's json_object() gives, which escapes what JSON.stringify does and nothing else. Integers come as their decimals. */
+export function petJson(id: string, name: string, categoryId: string | bigint, status: string): PetJson {
+  return `{"id":${id},"name":${JSON.stringify(name)},"categoryId":${categoryId},"status":"${status}"}`;
+}
+
+const toJson = ({ id, name, category_id, status }: PetRow) => petJson(id, name, category_id, status);
+
+export async function listPets(pool: Pool, { limit, status, after }: PetQuery): Promise<PetPage> {
+  // One row more than asked for tells whether a next page exists.
+  const rows = await pool.read<PetRow[]>((sql) =>
+    status
+      ? sql`SELECT id, name, category_id, status FROM pet WHERE status = ${status} AND id > ${String(after)} ORDER BY id LIMIT ${limit + 1}`
+      : sql`SELECT id, name, category_id, status FROM pet WHERE id > ${String(after)} ORDER BY id LIMIT ${limit + 1}`,
+  );
+  if (rows.length <= limit) return { pets: rows.map(toJson), next: undefined };
+  rows.pop();
+  return { pets: rows.map(toJson), next: BigInt((rows.at(-1) as PetRow).id) };
+}
+
+export async function findPet(pool: Pool, id: bigint): Promise<PetJson | undefined> {
+  const [row] = await pool.read<PetRow[]>(
+    (sql) => sql`SELECT id, name, category_id, status FROM pet WHERE id = ${String(id)}`,
+  );
+  return row && toJson(row);
+}

@@ -1,0 +1,244 @@
+/** What becomes of requests when PostgreSQL refuses, is silent, or is lost. */
+import postgres from 'postgres';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { newSecret, type Secret, scopes } from '../src/accounts.ts';
+import { openRepository } from '../src/repository/open.ts';
+import type { Repository } from '../src/repository/repository.ts';
+import { startApp } from './support/app.ts';
+import { startProxy } from './support/proxy.ts';
+import { emptyStore, newDatabase, textRows } from './support/store.ts';
+
+const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
+const everything = { limit: 100, after: 0n };
+const unavailable = { code: 'service_unavailable', headers: { 'retry-after': '1' } };
+
+async function addKey({ accounts }: Repository): Promise<Secret> {
+  const secret = newSecret(false);
+  await accounts.addAccount('owner');
+  await accounts.addKey({ account: 'owner', name: 'k', scopes: [...scopes], lifetimeMs: null, secret });
+  return secret;
+}
+
+async function open(databaseUrl: string): Promise<Repository> {
+  const store = await openRepository(databaseUrl, { now: () => new Date() });
+  onTestFinished(() => store.close());
+  return store;
+}
+
+function clientOf(databaseUrl: string): postgres.Sql {
+  const sql = postgres(databaseUrl, { max: 1, onnotice: () => undefined });
+  onTestFinished(() => sql.end());
+  return sql;
+}
+
+/** A store in which the first `times` additions fail with `code`. */
+async function failing(code: string, times: number): Promise<{ store: Repository; databaseUrl: string }> {
+  const databaseUrl = await newDatabase({ template: 'template_animals' });
+  await clientOf(databaseUrl).unsafe(`
+    CREATE SEQUENCE attempt;
+    CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      IF nextval('attempt') <= ${times} THEN RAISE EXCEPTION 'canary_3b1c' USING ERRCODE = '${code}', DETAIL = 'canary_77aa'; END IF;
+      RETURN NULL;
+    END $$;
+    CREATE TRIGGER fail AFTER INSERT ON pet EXECUTE FUNCTION fail();`);
+  return { store: await open(databaseUrl), databaseUrl };
+}
+
+const attempts = async (databaseUrl: string) =>
+  Number((await textRows(databaseUrl, 'SELECT last_value FROM attempt'))[0]?.last_value);
+
+describe('a write that the database has refused', () => {
+  test.each(['40001', '40P01'])('is sent again, and done once: %s', async (code) => {
+    const { store, databaseUrl } = await failing(code, 3);
+    expect(await store.pets.add(biscuit)).toMatchObject({ outcome: 'added', id: 1n });
+    expect((await store.pets.list(everything)).pets).toHaveLength(1);
+    expect(await attempts(databaseUrl)).toBe(4);
+  });
+
+  test('is given up after its time, 503', async () => {
+    const { store, databaseUrl } = await failing('40001', 1_000_000);
+    const begun = performance.now();
+    await expect(store.pets.add(biscuit)).rejects.toMatchObject(unavailable);
+    expect(performance.now() - begun).toBeLessThan(4500);
+    expect(await attempts(databaseUrl)).toBeGreaterThan(5);
+  });
+
+  test.each(['53100', '58030', '57014', 'XX001'])(
+    'for a reason of its own is 503, and not sent again: %s',
+    async (code) => {
+      const { store, databaseUrl } = await failing(code, 1);
+      await expect(store.pets.add(biscuit)).rejects.toMatchObject({
+        ...unavailable,
+        cause: { code, message: 'canary_3b1c' },
+      });
+      expect(await attempts(databaseUrl)).toBe(1);
+      expect(await store.pets.add(biscuit)).toMatchObject({ outcome: 'added', id: 1n });
+    },
+  );
+
+  test('as no server of ours should ask for it is 500, told without what a row holds', async () => {
+    const { store } = await failing('23514', 1);
+    const failure = await store.pets.add(biscuit).catch((error: unknown) => error);
+    expect(failure).toMatchObject({ code: '23514', message: 'canary_3b1c' });
+    expect(JSON.stringify(failure)).not.toContain('canary_77aa');
+  });
+});
+
+describe('an answer that is lost with its connection', () => {
+  test('to a write: 503, and it is not sent again, as nobody knows whether it was done', async () => {
+    const databaseUrl = await emptyStore();
+    const proxy = await startProxy(databaseUrl);
+    const store = await open(proxy.through(databaseUrl));
+    // The first statement on a connection is described before it is sent.
+    await store.pets.add(biscuit);
+    for (let lost = 1; lost <= 5; lost++) {
+      proxy.cutNextAnswer();
+      await expect(store.pets.add(biscuit)).rejects.toMatchObject(unavailable);
+      await store.pets.add({ ...biscuit, name: 'after' });
+      expect(await textRows(databaseUrl, `SELECT count(*) FROM pet WHERE name = 'Biscuit'`)).toEqual([
+        { count: `${lost + 1}` },
+      ]);
+    }
+  });
+
+  test('to a write with an Idempotency-Key: the same request again has the answer', async () => {
+    const databaseUrl = await emptyStore();
+    const proxy = await startProxy(databaseUrl);
+    const store = await open(proxy.through(databaseUrl));
+    await store.pets.add(biscuit);
+    proxy.cutNextAnswer();
+    const retry = { accountId: 1, key: 'k' };
+    await expect(store.pets.add(biscuit, retry)).rejects.toMatchObject(unavailable);
+    expect(await store.pets.add(biscuit, retry)).toMatchObject({ outcome: 'replayed', id: 2n });
+  });
+
+  test('to a read: it is read again', async () => {
+    const databaseUrl = await emptyStore();
+    const proxy = await startProxy(databaseUrl);
+    const store = await open(proxy.through(databaseUrl));
+    await store.pets.add(biscuit);
+    for (let time = 0; time < 5; time++) {
+      proxy.cutNextAnswer();
+      expect((await store.pets.list(everything)).pets).toHaveLength(1);
+    }
+  });
+});
+
+test('a database that falls silent: every request is answered 503 within 5 s, and served when it is back', async () => {
+  const databaseUrl = await emptyStore();
+  const proxy = await startProxy(databaseUrl);
+  const store = await open(proxy.through(databaseUrl));
+  const { call, key: unknown } = await startApp({ store });
+  const { key } = await addKey(store);
+  await call('GET', '/v1/pets', { key });
+  proxy.silence();
+  const begun = performance.now();
+  const times: number[] = [];
+  const answers = await Promise.all(
+    Array.from({ length: 40 }, async (_, index) => {
+      const path = index % 2 ? '/v1/pets' : `/v1/pets/${index + 1}`;
+      const answer = await (index % 3
+        ? call('GET', path, { key })
+        : call('POST', '/v1/pets', { key, body: { name: 'x', categoryId: 1 } }));
+      times.push(performance.now() - begun);
+      return [answer.status, answer.headers['retry-after']];
+    }),
+  );
+  expect(answers).toEqual(Array(40).fill([503, '1']));
+  expect(Math.max(...times)).toBeLessThan(5000);
+  await expect(store.check()).rejects.toMatchObject(unavailable);
+  proxy.mend();
+  await expect
+    .poll(
+      () =>
+        store.check().then(
+          () => 'well',
+          () => 'ill',
+        ),
+      { timeout: 3000 },
+    )
+    .toBe('well');
+  expect((await call('GET', '/v1/pets', { key })).status).toBe(200);
+  expect((await call('GET', '/v1/pets', { key: unknown })).status).toBe(401);
+}, 30_000);
+
+describe('more requests than the database can take', () => {
+  test('wait in a queue of bounded length, beyond which they are refused at once', async () => {
+    const databaseUrl = await emptyStore();
+    const store = await open(`${databaseUrl}?connections=2`);
+    const sql = postgres(databaseUrl, { max: 1 });
+    const release = await sql.reserve();
+    await release`BEGIN`;
+    await release`LOCK TABLE pet`;
+    const refusedAtOnce: string[] = [];
+    let answered = false;
+    const lists = Array.from({ length: 10_100 }, () =>
+      store.pets.list(everything).catch((error: Error) => {
+        if (!answered) refusedAtOnce.push(String(error.cause));
+      }),
+    );
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    answered = true;
+    await release`COMMIT`;
+    release.release();
+    await Promise.all(lists);
+    await sql.end();
+    expect(refusedAtOnce.length).toBeGreaterThanOrEqual(90);
+    expect(refusedAtOnce.length).toBeLessThanOrEqual(100);
+    expect(new Set(refusedAtOnce)).toEqual(new Set(['Error: too many requests wait for the database']));
+    expect((await store.pets.list(everything)).pets).toEqual([]);
+  });
+
+  test('additions that wait for longer than they may are 503, and none is lost or doubled', async () => {
+    const databaseUrl = await emptyStore();
+    const store = await open(databaseUrl);
+    const outcomes = await Promise.allSettled(Array.from({ length: 10_020 }, () => store.pets.add(biscuit)));
+    const added = outcomes.filter(({ status }) => status === 'fulfilled').length;
+    expect(added).toBeLessThanOrEqual(10_000);
+    expect(added).toBeGreaterThan(0);
+    const [row] = await textRows(databaseUrl, 'SELECT count(*), count(DISTINCT id) AS ids FROM pet');
+    expect(row?.count).toBe(row?.ids);
+    expect(Number(row?.count)).toBeGreaterThanOrEqual(added);
+  });
+
+  test('a lock that another server keeps is waited for two seconds, 503', async () => {
+    const databaseUrl = await emptyStore();
+    const store = await open(databaseUrl);
+    const sql = postgres(databaseUrl, { max: 1 });
+    const other = await sql.reserve();
+    await other`BEGIN`;
+    await other`SELECT FROM pet_id FOR UPDATE`;
+    await expect(store.pets.add(biscuit)).rejects.toMatchObject(unavailable);
+    await other`ROLLBACK`;
+    other.release();
+    await sql.end();
+    expect(await store.pets.add(biscuit)).toMatchObject({ id: 1n });
+  });
+});
+
+describe('the end', () => {
+  test('what was accepted is written before the store closes; then it is 503', async () => {
+    const databaseUrl = await emptyStore();
+    const store = await open(databaseUrl);
+    const adding = [store.pets.add(biscuit), store.pets.add(biscuit)];
+    const listing = store.pets.list(everything);
+    await store.close();
+    expect(await Promise.all(adding)).toMatchObject([{ id: 1n }, { id: 2n }]);
+    await listing;
+    await expect(store.pets.add(biscuit)).rejects.toMatchObject(unavailable);
+    await expect(store.pets.list(everything)).rejects.toMatchObject(unavailable);
+    expect(await textRows(databaseUrl, 'SELECT count(*) FROM pet')).toEqual([{ count: '2' }]);
+  });
+
+  test('connections that the server ends are replaced', async () => {
+    const databaseUrl = await emptyStore();
+    const store = await open(databaseUrl);
+    const sql = clientOf(databaseUrl);
+    for (let time = 0; time < 5; time++) {
+      await store.pets.add(biscuit);
+      await sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`;
+      expect((await store.pets.list(everything)).pets).toHaveLength(time + 1);
+    }
+  });
+});

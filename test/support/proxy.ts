@@ -1,0 +1,62 @@
+/** A wire to a database that can be cut, or fall silent, at a chosen moment. */
+
+import { once } from 'node:events';
+import net from 'node:net';
+import { onTestFinished } from 'vitest';
+
+export interface Proxy {
+  /** `databaseUrl`, by way of this wire. */
+  through: (databaseUrl: string) => string;
+  /** The next answer of the database is lost, and its connection with it. */
+  cutNextAnswer: () => void;
+  /** Nothing arrives any more, in either direction, and connections stay open. */
+  silence: () => void;
+  /** All is well again, for new connections. */
+  mend: () => void;
+  /** Connections made so far. */
+  connections: () => number;
+}
+
+export async function startProxy(databaseUrl: string): Promise<Proxy> {
+  const { hostname, port } = new URL(databaseUrl);
+  let state: 'well' | 'cut' | 'silent' = 'well';
+  let connections = 0;
+  const sockets = new Set<net.Socket>();
+  const server = net.createServer((near) => {
+    connections += 1;
+    const far = net.connect(Number(port), hostname);
+    for (const socket of [near, far]) sockets.add(socket.on('error', () => undefined));
+    const end = () => {
+      near.destroy();
+      far.destroy();
+    };
+    near.on('data', (bytes) => state !== 'silent' && far.write(bytes)).on('close', end);
+    far.on('close', end).on('data', (bytes) => {
+      if (state === 'cut') {
+        state = 'well';
+        return end();
+      }
+      return state !== 'silent' && near.write(bytes);
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  const own = (server.address() as net.AddressInfo).port;
+  return {
+    through: (url) => url.replace(`:${port}/`, `:${own}/`),
+    cutNextAnswer: () => {
+      state = 'cut';
+    },
+    silence: () => {
+      state = 'silent';
+    },
+    mend: () => {
+      state = 'well';
+    },
+    connections: () => connections,
+  };
+}
