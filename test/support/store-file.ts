@@ -19,7 +19,7 @@ export interface MadeStore {
 export async function makeStore(folder = temporaryFolder()): Promise<MadeStore> {
   const file = path.join(folder, 'store.db');
   const env = { DATABASE_URL: `sqlite:${file}` };
-  const store = openRepository(env.DATABASE_URL, { now: () => new Date() });
+  const store = await openRepository(env.DATABASE_URL, { now: () => new Date() });
   const secret = newSecret(false);
   await store.accounts.addAccount('zoo');
   await store.accounts.addKey({ account: 'zoo', name: 'till', scopes: [...scopes], lifetimeMs: null, secret });
