@@ -1,4 +1,5 @@
 /** The exact signed 64-bit integer: its schema, and the reading of JSON that keeps every digit. */
+import { isUtf8 } from 'node:buffer';
 import { kind, shown } from './schema.ts';
 
 const MIN = -(2n ** 63n);
@@ -18,6 +19,12 @@ export function Int64(annotations: { description: string; examples: number[] }):
 
 /** A canonical decimal, as paths and queries carry integers: `01`, `+1`, `1.0` and `1e3` are not. */
 export const canonicalDecimal = /^-?(?:0|[1-9]\d*)$/;
+
+/** The integer that a canonical decimal stands for; any other text as it is. */
+export function readDecimal(text: string): bigint | string {
+  // Longer ones are out of range, and BigInt's time grows with the square of the length.
+  return text.length <= 20 && canonicalDecimal.test(text) ? BigInt(text) : text;
+}
 
 const jsonNumber = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
 
@@ -48,11 +55,22 @@ function revive(_key: string, value: unknown, context: { source?: string }): unk
  * JSON.parse with exact integers (as BigInt). Throws SyntaxError where the text is not JSON, or where an object names
  * a member twice: which of the two counts differs from reader to reader (RFC 8259, section 4; RFC 7493, section 2.3).
  */
-export function parseJson(text: string): unknown {
+function parseJson(text: string): unknown {
   // TypeScript's library does not know the reviver's third argument yet (ECMAScript, JSON.parse source text access).
   const value = JSON.parse(text, revive as (key: string, value: unknown) => unknown);
   refuseDuplicateNames(text);
   return value;
+}
+
+/** parseJson of bytes. Throws SyntaxError, with what is wrong with them. */
+export function readJson(bytes: Buffer): unknown {
+  if (!isUtf8(bytes)) throw new SyntaxError('not valid UTF-8');
+  try {
+    return parseJson(bytes.toString());
+  } catch (error) {
+    const fault = error instanceof RangeError ? 'nested too deeply' : `not valid JSON: ${(error as Error).message}`;
+    throw new SyntaxError(fault);
+  }
 }
 
 /** Only for text that JSON.parse has accepted: a string followed by a colon is then always a member name. */

@@ -3,7 +3,7 @@ import { type Static, Type } from '@sinclair/typebox';
 import { Int64 } from './int64.ts';
 import { isStorable, kind } from './schema.ts';
 
-const statuses = ['available', 'pending', 'sold'] as const;
+export const statuses = ['available', 'pending', 'sold'] as const;
 
 export const PetStatus = kind<(typeof statuses)[number]>(
   'PetStatus',

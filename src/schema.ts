@@ -1,5 +1,7 @@
 /** How our schemas say, for people, what they demand. */
-import { Kind, type TSchema, Type, TypeRegistry } from '@sinclair/typebox';
+import { Kind, type TObject, type TSchema, Type, TypeRegistry } from '@sinclair/typebox';
+import { TypeCompiler } from '@sinclair/typebox/compiler';
+import { Value } from '@sinclair/typebox/value';
 
 /** A symbol, so that it stays out of openapi.yaml. */
 const must = Symbol('must');
@@ -27,4 +29,47 @@ export function isStorable(value: unknown): value is string {
 /** A name of the client's making, short enough to repeat, and well-formed, as every JSON text must be. */
 export function shown(name: string): string {
   return JSON.stringify((name.length > 64 ? `${name.slice(0, 64)}…` : name).toWellFormed());
+}
+
+export type Values = Record<string, unknown>;
+
+export function isObject(value: unknown): value is Values {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/**
+ * A check of objects against `schema`, wherever they come from: it returns a text for every fault, those of known fields first. Where
+ * there is none it adds the defaults of what is missing.
+ */
+export function checkOf(schema: TObject): (values: Values) => string[] {
+  const compiled = TypeCompiler.Compile(schema);
+  const defaults = Object.entries(schema.properties).filter(([, { default: value }]) => value !== undefined);
+  return (values) => {
+    if (!compiled.Check(values)) return faultsOf(schema, values);
+    for (const [name, property] of defaults) values[name] ??= property.default;
+    return [];
+  };
+}
+
+function faultsOf(schema: TObject, values: Values): string[] {
+  const texts: string[] = [];
+  for (const [name, property] of Object.entries(schema.properties)) {
+    if (!Object.hasOwn(values, name)) {
+      if (schema.required?.includes(name)) texts.push(`${name} is required`);
+    } else if (!Value.Check(property, values[name])) texts.push(`${name} must ${demandOf(property)}`);
+  }
+  for (const name of Object.keys(values)) {
+    if (!Object.hasOwn(schema.properties, name)) texts.push(`${shown(name)} is not a known field`);
+  }
+  return texts;
+}
+
+/** So many faults are named; a body may hold thousands. */
+const maxNamed = 20;
+
+/** One sentence from all of them, without its full stop. */
+export function joinFaults(texts: readonly string[]): string {
+  const named = texts.slice(0, maxNamed);
+  if (texts.length > maxNamed) named.push(`and ${texts.length - maxNamed} more`);
+  return named.join('; ');
 }

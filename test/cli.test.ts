@@ -10,6 +10,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type ApiKey, newSecret, type Scope, type Secret, scopes } from '../src/accounts.ts';
 import { openRepository } from '../src/repository/open.ts';
 import { temporaryFolder } from './support/app.ts';
+import { refusalOf } from './support/commands.ts';
 import { type Exit, launch, projectFolder, runCli, type Server, startServer } from './support/process.ts';
 
 interface TestStore {
@@ -47,12 +48,6 @@ async function makeStore(...secrets: Secret[]): Promise<TestStore> {
   };
 }
 
-function refusalOf({ code, stdout, stderr }: Exit): string {
-  expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
-  expect(stderr).toMatch(/^(animal-store: [^\n]+\.\n)+$/);
-  return stderr.replaceAll('animal-store: ', '').trimEnd();
-}
-
 const instant = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 const usageOf = (command: string) => new RegExp(`^Usage: animal-store ${command}`.trimEnd(), 'm');
 
@@ -69,6 +64,11 @@ describe('usage', () => {
     'key revoke',
     'key rotate',
     'migrate',
+    'check',
+    'backup',
+    'restore',
+    'import',
+    'export',
     'health',
   ];
 
@@ -106,6 +106,9 @@ describe('usage', () => {
     ['an unknown scope', 'key create', ['key', 'create', '--account', 'zoo', '--name', 'a', '--scopes', 'pets:eat']],
     ['a life without unit', 'key create', ['key', 'create', '--account', 'zoo', '--name', 'a', '--expires', '90']],
     ['an id that is no number', 'key revoke', ['key', 'revoke', 'till']],
+    ['a format that is not known', 'export', ['export', '--format', 'xml']],
+    ['a status that is not known', 'export', ['export', '--status', 'lost']],
+    ['a backup to nowhere', 'backup', ['backup']],
   ] as [string, string, string[]][])('exit 2: %s shows the usage on stderr', async ([, command, args]) => {
     const { code, stdout, stderr } = await runCli(args);
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
@@ -359,7 +362,7 @@ describe('the store', () => {
     const folder = temporaryFolder();
     expect(await runCli(['migrate'], { folder })).toEqual({
       code: 0,
-      stdout: 'Applied 0001_initial.sql, 0002_rendered_animals.sql.\n',
+      stdout: 'Applied 0001_initial.sql, 0002_rendered_animals.sql, 0003_imports.sql.\n',
       stderr: '',
     });
     expect(await runCli(['migrate'], { folder })).toEqual({

@@ -66,7 +66,7 @@ describe('the file', () => {
       ({ name }) => !name.startsWith('sqlite_'),
     );
     expect(tables.map(({ name }) => name).sort()).toEqual([
-      ...['account', 'api_key', 'idempotency', 'message', 'migration', 'pet'],
+      ...['account', 'api_key', 'idempotency', 'import', 'message', 'migration', 'pet'],
     ]);
     expect(tables.filter(({ strict }) => strict !== 1)).toEqual([]);
     const columns = other.pragma('index_info(pet_status_id)') as { name: string }[];

@@ -1,5 +1,5 @@
 /** What the commands' arguments may be; each throws InvalidArgumentError, which tells the operator what to give instead. */
-import { InvalidArgumentError } from 'commander';
+import { InvalidArgumentError, Option } from 'commander';
 import { type Scope, scopes } from '../accounts.ts';
 
 const unitMs = { m: 60_000, h: 3_600_000, d: 86_400_000 };
@@ -27,4 +27,20 @@ export function name(text: string): string {
   if (text === '' || text.length > 100 || /\p{C}/u.test(text))
     throw new InvalidArgumentError('Give 1 to 100 printable characters.');
   return text;
+}
+
+/** Of CSV, in the order of an export. */
+export const columns = ['id', 'name', 'categoryId', 'status'];
+
+export type Format = 'ndjson' | 'csv';
+
+export function formatOption(): Option {
+  return new Option(
+    '--format <format>',
+    'how the animals are written (default: csv for *.csv, otherwise ndjson)',
+  ).choices(['ndjson', 'csv']);
+}
+
+export function formatOf(file: string, given: Format | undefined): Format {
+  return given ?? (/\.csv$/i.test(file) ? 'csv' : 'ndjson');
 }

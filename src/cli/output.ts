@@ -56,3 +56,7 @@ export function showSecret(secret: Secret, key: ApiKey, json: boolean | undefine
     print(secret.key);
   }
 }
+
+export function animals(count = 0): string {
+  return `${count} ${count === 1 ? 'animal' : 'animals'}`;
+}

@@ -1,8 +1,7 @@
 /** Request bodies: JSON in UTF-8, or 415. */
-import { isUtf8 } from 'node:buffer';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Failure } from '../errors.ts';
-import { parseJson } from '../int64.ts';
+import { readJson } from '../int64.ts';
 
 const token = "[!#$%&'*+.^_`|~0-9a-z-]+";
 const parameter = `charset=(?:utf-8|"utf-8")|(?!charset=)${token}=(?:${token}|"(?:[^"\\\\]|\\\\.)*")`;
@@ -35,12 +34,10 @@ export function installContent(app: FastifyInstance): void {
     const bytes = body as Buffer;
     // An empty body is a missing one; validation says so.
     if (bytes.length === 0) return done(null, undefined);
-    if (!isUtf8(bytes)) return done(new Failure('invalid_json', 'The body is not valid UTF-8.'));
     try {
-      done(null, parseJson(bytes.toString()));
+      done(null, readJson(bytes));
     } catch (error) {
-      const fault = error instanceof RangeError ? 'nested too deeply' : `not valid JSON: ${(error as Error).message}`;
-      done(new Failure('invalid_json', `The body is ${fault}.`));
+      done(new Failure('invalid_json', `The body is ${(error as Error).message}.`));
     }
   });
 }

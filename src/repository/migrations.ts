@@ -37,6 +37,7 @@ export function migrate(
   }
 }
 
-function currentVersion(connection: Connection): number {
+/** The schema version of an open store. */
+export function currentVersion(connection: Connection): number {
   return Number(connection.pragma('user_version', { simple: true }));
 }

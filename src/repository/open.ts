@@ -7,5 +7,10 @@ import { openSqlite } from './sqlite.ts';
 /** Opens the store, creating and migrating it as needed. Rejects with OpenError. */
 export async function openRepository(databaseUrl: string, options: OpenOptions): Promise<Repository> {
   if (!databaseUrl.startsWith('sqlite:')) return openPostgres(databaseUrl, options);
-  return openSqlite(databaseUrl.slice('sqlite:'.length), options);
+  return openSqlite(sqliteFile(databaseUrl), options);
+}
+
+/** The path of the file that a URL of the embedded store names. */
+export function sqliteFile(databaseUrl: string): string {
+  return databaseUrl.slice('sqlite:'.length);
 }

@@ -27,6 +27,11 @@ export class OpenError extends Error {
   override name = 'OpenError';
 }
 
+/** A copy of the store cannot be made or used; the message is one sentence for the operator. */
+export class CopyError extends Error {
+  override name = 'CopyError';
+}
+
 export interface OpenOptions {
   /** The clock, for creation dates and the age of idempotency keys. */
   now: () => Date;

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { latestVersion, migrate } from './migrations.ts';
+import { currentVersion, latestVersion, migrate } from './migrations.ts';
 import { OpenError, type OpenOptions } from './repository.ts';
 
 /** "ANML" in ASCII, in every file of ours (https://sqlite.org/pragma.html#pragma_application_id). */
@@ -87,20 +87,45 @@ function setUp(connection: Connection): void {
 
 /** Looks at a file through a connection that cannot write, and throws where it is not a store that this version serves. */
 function inspect(file: string): void {
-  if (!fs.statSync(file).isFile()) throw new OpenError(`${file} is not a file.`);
+  requireFile(file);
   const connection = new Database(file, { readonly: true, fileMustExist: true });
   try {
-    const id = connection.pragma('application_id', { simple: true });
-    const version = Number(connection.pragma('user_version', { simple: true }));
     const empty = connection.prepare('SELECT 1 FROM sqlite_schema').get() === undefined;
-    if (id !== applicationId && !(id === 0 && empty)) {
-      throw new OpenError(`${file} is a database of another application.`);
-    }
-    if (version > latestVersion()) {
-      throw new OpenError(`${file} has schema version ${version}; this release knows none above ${latestVersion()}.`);
-    }
+    if (!empty || applicationIdOf(connection) !== 0 || currentVersion(connection) !== 0) identify(connection, file);
   } finally {
     connection.close();
+  }
+}
+
+/** Throws OpenError where a database is not a store of ours, of this schema or an older one. */
+function identify(connection: Connection, file: string): void {
+  if (applicationIdOf(connection) !== applicationId)
+    throw new OpenError(`${file} is a database of another application.`);
+  const version = currentVersion(connection);
+  if (version > latestVersion())
+    throw new OpenError(`${file} has schema version ${version}; this release knows none above ${latestVersion()}.`);
+}
+
+function applicationIdOf(connection: Connection): number {
+  return Number(connection.pragma('application_id', { simple: true }));
+}
+
+function requireFile(file: string): void {
+  if (!fs.statSync(file).isFile()) throw new OpenError(`${file} is not a file.`);
+}
+
+/** Opens an existing store, of this schema or an older one, for reading only. Throws OpenError. */
+export function openExisting(file: string): Connection {
+  let connection: Connection | undefined;
+  try {
+    if (!fs.existsSync(file)) throw new OpenError(`${file} does not exist.`);
+    requireFile(file);
+    connection = openReader(file);
+    identify(connection, file);
+    return connection;
+  } catch (error) {
+    connection?.close();
+    throw openError(file, error);
   }
 }
 

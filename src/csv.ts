@@ -1,0 +1,40 @@
+/** CSV, strictly as RFC 4180 has it; a record may also end with a line feed alone. */
+
+/** One record without its line break. Throws SyntaxError, with what is wrong with it. */
+export function readCsv(record: string): string[] {
+  const fields: string[] = [];
+  for (let start = 0; ; ) {
+    const { text, end } = record[start] === '"' ? quoted(record, start) : plain(record, start);
+    fields.push(text);
+    if (end >= record.length) return fields;
+    if (record[end] !== ',') throw new SyntaxError('text follows a closing quote');
+    start = end + 1;
+  }
+}
+
+function plain(record: string, start: number): { text: string; end: number } {
+  const comma = record.indexOf(',', start);
+  const end = comma === -1 ? record.length : comma;
+  const text = record.slice(start, end);
+  if (/["\r\n]/.test(text)) throw new SyntaxError('a quote or line break stands in a field without quotes');
+  return { text, end };
+}
+
+function quoted(record: string, start: number): { text: string; end: number } {
+  let end = start;
+  do {
+    end = record.indexOf('"', end + 1);
+    if (end === -1) throw new SyntaxError('a quote is not closed');
+    // A doubled one stands for one of the text.
+  } while (record[end + 1] === '"' && ++end);
+  return { text: record.slice(start + 1, end).replaceAll('""', '"'), end: end + 1 };
+}
+
+/** A record with its line break. */
+export function writeCsv(fields: readonly (string | bigint)[]): string {
+  return `${fields.map((field) => quote(String(field))).join()}\r\n`;
+}
+
+function quote(field: string): string {
+  return /[",\r\n]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field;
+}

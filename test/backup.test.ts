@@ -1,0 +1,374 @@
+/** The commands that look after the store as a whole: check, backup and restore, each as an operator runs it. */
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { type CommandFolder, change, commandFolder, namesIn, query } from './support/commands.ts';
+import { launch, projectFolder, runCli, startServer } from './support/process.ts';
+
+const tabby = { name: 'Tabby', categoryId: 1n, status: 'available' } as const;
+const rex = { name: 'Rex', categoryId: 9_007_199_254_740_993n, status: 'sold' } as const;
+
+/** A tmpfs of this many KiB over `folder`, which goes with the test; false where mounting is not allowed. */
+function mountSmall(folder: string, kib: number): boolean {
+  fs.mkdirSync(folder);
+  if (spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${kib}k`, 'none', folder]).status !== 0) return false;
+  onTestFinished(() => void spawnSync('umount', [folder]));
+  return true;
+}
+
+/** Bytes of every file below a folder, by name. */
+function contentOf(folder: string): Record<string, string> {
+  const names = fs.readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort();
+  const files = names.filter((name) => fs.statSync(path.join(folder, name)).isFile());
+  return Object.fromEntries(files.map((name) => [name, fs.readFileSync(path.join(folder, name), 'latin1')]));
+}
+
+/** Overwrites the first page of a table. */
+function damage(file: string, table: string): void {
+  const [{ page, size } = { page: 0, size: 0 }] = query<{ page: number; size: number }>(
+    file,
+    `SELECT rootpage AS page, page_size AS size FROM sqlite_schema, pragma_page_size WHERE name = '${table}'`,
+  );
+  fs.writeFileSync(file, fs.readFileSync(file).fill(0xff, (page - 1) * size, page * size));
+}
+
+const keptIn = ({ folder }: CommandFolder) =>
+  fs.readdirSync(path.join(folder, 'data')).filter((name) => name.endsWith('.before-restore'));
+
+describe('check', { timeout: 60_000 }, () => {
+  test('a sound store is told in full, as a table and as JSON, and left as it is', async () => {
+    const { run, store } = await commandFolder(tabby, rex);
+    const before = fs.readFileSync(store);
+    const table = await run('check');
+    expect(table).toMatch(/^WHAT +FOUND\nfile +\.\/data\/animal-store\.db\nsize +\d+ bytes\nschema version +3 of 3\n/);
+    expect(table).toMatch(/^rows of pet +2\n\.\/data\/animal-store\.db is sound\.\n$/m);
+    expect(JSON.parse(await run('check', '--json'))).toEqual({
+      ok: true,
+      file: './data/animal-store.db',
+      bytes: before.length,
+      sqliteVersion: expect.stringMatching(/^3\.\d+\.\d+$/),
+      schemaVersion: 3,
+      latestSchemaVersion: 3,
+      rows: { account: 0, api_key: 0, idempotency: 0, import: 0, message: 0, migration: 3, pet: 2 },
+      problems: [],
+    });
+    expect(fs.readFileSync(store).equals(before)).toBe(true);
+  });
+
+  test('beside a running server it sees what is still in the log', async () => {
+    const server = await startServer();
+    const key = await server.firstKey();
+    await server.call(key, 'POST', '/v1/pets', { name: 'Tabby', categoryId: 1 });
+    const { stdout } = await runCli(['check', '--json'], { folder: server.folder });
+    expect(JSON.parse(stdout)).toMatchObject({ ok: true, rows: { pet: 1, account: 1, api_key: 1 } });
+  });
+
+  const bad: [string, (file: string) => void, RegExp][] = [
+    ['a missing file', (file) => fs.rmSync(file), /^copy\.db does not exist\.$/],
+    ['a folder', (file) => fs.rmSync(file) === fs.mkdirSync(file), /^copy\.db is not a file\.$/],
+    ['garbage', (file) => fs.writeFileSync(file, 'No store. '.repeat(1000)), /^copy\.db is not an SQLite database\.$/],
+    ['a file cut short', (file) => fs.truncateSync(file, 6000), /^copy\.db cannot be opened: .+ malformed\.$/],
+    ['an empty file', (file) => fs.truncateSync(file), /^copy\.db is a database of another application\.$/],
+    [
+      'a newer schema',
+      (file) => change(file, 'PRAGMA user_version = 99'),
+      /schema version 99; this release knows none/,
+    ],
+    ['a damaged table', (file) => damage(file, 'pet'), /malformed|integrity_check/],
+    [
+      'an index that lacks a row',
+      (file) =>
+        change(
+          file,
+          "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'status, id', 'id, status') WHERE name = 'pet_status_id'",
+        ),
+      /^integrity_check: row 1 missing from index pet_status_id\.$/m,
+    ],
+    [
+      'a key without its account',
+      (file) =>
+        change(
+          file,
+          `PRAGMA foreign_keys = OFF; INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at)
+           VALUES (7, 'x', 'x', zeroblob(32), 'pets:read', 0)`,
+        ),
+      /^Row 1 of api_key refers to a row of account that is not there\.$/,
+    ],
+  ];
+  test.each(bad)('exit 1 and its sentence: %s', async (_, spoil, sentence) => {
+    const { folder, store, at } = await commandFolder(tabby);
+    fs.renameSync(store, at('copy.db'));
+    spoil(at('copy.db'));
+    const { code, stdout, stderr } = await runCli(['check', 'copy.db', '--json'], { folder });
+    const { ok, problems } = JSON.parse(stdout);
+    expect([code, ok, problems.join('\n')]).toEqual([1, false, expect.stringMatching(sentence)]);
+    expect(stderr.replaceAll('animal-store: ', '')).toBe(`${problems.join('\n')}\n`);
+  });
+
+  test('exit 1: of a damaged store, what could be read is shown before the sentence', async () => {
+    const { folder, store } = await commandFolder(tabby);
+    damage(store, 'pet');
+    const { code, stdout, stderr } = await runCli(['check'], { folder });
+    expect([code, stdout, stderr]).toEqual([
+      1,
+      expect.stringMatching(/^schema version +3 of 3$/m),
+      expect.stringMatching(/malformed|integrity_check/),
+    ]);
+  });
+});
+
+describe('backup', { timeout: 60_000 }, () => {
+  test('is one file, for its owner alone, that holds the store as it is and can be opened where nothing may be written', async () => {
+    const { run, at, folder } = await commandFolder(tabby, rex);
+    expect(await run('backup', 'copy.db')).toBe('Backed up 2 animals to copy.db.\n');
+    expect(fs.readdirSync(folder).filter((name) => name.startsWith('copy'))).toEqual(['copy.db']);
+    expect(fs.statSync(at('copy.db')).mode & 0o777).toBe(0o600);
+    expect(query(at('copy.db'), 'PRAGMA journal_mode')).toEqual([{ journal_mode: 'delete' }]);
+    expect(namesIn(at('copy.db'))).toEqual(['Tabby', 'Rex']);
+    expect(await run('check', 'copy.db')).toMatch(/copy\.db is sound\.\n$/);
+  });
+
+  test('an older schema is backed up as it is, before the release that follows it touches it', async () => {
+    const { run, store, at } = await commandFolder(tabby);
+    change(store, 'DROP TABLE import; DELETE FROM migration WHERE version = 3; PRAGMA user_version = 2');
+    await run('backup', 'copy.db');
+    for (const file of [store, at('copy.db')])
+      expect(query(file, 'PRAGMA user_version')).toEqual([{ user_version: 2 }]);
+  });
+
+  test('a file that exists is replaced with --force only', async () => {
+    const { run, refused, at, folder } = await commandFolder(tabby);
+    fs.writeFileSync(at('copy.db'), 'precious');
+    expect(await refused('backup', 'copy.db')).toBe('copy.db exists already: use --force to replace it.');
+    expect(fs.readFileSync(at('copy.db'), 'utf8')).toBe('precious');
+    fs.writeFileSync(at('copy.db.partial'), 'of a backup that was killed');
+    await run('backup', 'copy.db', '--force');
+    expect(namesIn(at('copy.db'))).toEqual(['Tabby']);
+    expect(fs.readdirSync(folder).sort()).toEqual(['copy.db', 'data']);
+  });
+
+  test('exit 1: the store itself, by any name, a folder, no store, and nowhere', async () => {
+    const { run, refused, folder, at, store } = await commandFolder(tabby);
+    const before = contentOf(folder);
+    fs.linkSync(store, at('alias.db'));
+    for (const name of ['data/animal-store.db', 'alias.db'])
+      expect(await refused('backup', name, '--force')).toBe(`${name} is the store itself.`);
+    fs.rmSync(at('alias.db'));
+    expect(await refused('backup', 'data', '--force')).toBe('data is not a file.');
+    expect(await refused('backup', 'nowhere/copy.db')).toMatch(/^ENOENT: no such file or directory, open .+\.$/);
+    for (const suffix of ['-shm', '-wal']) fs.rmSync(store + suffix, { force: true });
+    expect(contentOf(folder)).toEqual(before);
+    fs.rmSync(store);
+    expect(await refused('backup', 'copy.db')).toBe('DATABASE_URL: ./data/animal-store.db does not exist.');
+    expect(await run('migrate')).toMatch(/^Applied/);
+  });
+
+  test('exit 1: a damaged store gives no backup', async () => {
+    const { refused, folder, store } = await commandFolder(tabby);
+    damage(store, 'pet');
+    expect(await refused('backup', 'copy.db')).toMatch(/^copy\.db\.partial cannot be written: .+\.$/);
+    expect(fs.readdirSync(folder)).toEqual(['data']);
+  });
+
+  test('exit 1: a full disk gives no backup, and leaves nothing behind', async ({ skip }) => {
+    const { refused, at } = await commandFolder({ ...tabby, name: 'x'.repeat(300_000) });
+    if (!mountSmall(at('small'), 200)) skip('mounting is not allowed: no full disk to be had');
+    expect(await refused('backup', 'small/copy.db')).toBe(
+      'small/copy.db.partial cannot be written: database or disk is full.',
+    );
+    expect(fs.readdirSync(at('small'))).toEqual([]);
+  });
+
+  test('of two at once to the same place, what bears the name in the end is whole', async () => {
+    const { folder, at } = await commandFolder(tabby, rex);
+    const exits = await Promise.all([1, 2, 3].map(() => runCli(['backup', 'copy.db', '--force'], { folder })));
+    expect(exits.some(({ code }) => code === 0)).toBe(true);
+    for (const { code, stderr } of exits) if (code !== 0) expect(stderr).toMatch(/^animal-store: .+\.\n$/);
+    expect(namesIn(at('copy.db'))).toEqual(['Tabby', 'Rex']);
+  });
+
+  test('on a terminal a bar tells how far it is, and goes when it is done', async () => {
+    const { folder } = await commandFolder(tabby);
+    const command = `'${process.execPath}' '${projectFolder}src/cli.ts' backup copy.db`;
+    const { code, stdout } = await launch('script', ['-qec', command, '/dev/null'], { folder }).end();
+    expect(code).toBe(0);
+    const shown = stdout.replaceAll('\u001b[K', '<clear>');
+    expect(shown).toMatch(/\rCopying [█░]{30} \d+ %, \d+ pages, \d+\/s<clear>/);
+    expect(shown).toMatch(/\r<clear>Backed up 1 animal to copy\.db\.\r\n$/);
+  });
+});
+
+describe('restore', { timeout: 60_000 }, () => {
+  /** A folder with a store of Rex and a backup of Tabby. */
+  async function withBackup() {
+    const [here, other] = await Promise.all([commandFolder(rex), commandFolder(tabby)]);
+    change(other.store, 'PRAGMA journal_mode = DELETE');
+    fs.renameSync(other.store, here.at('copy.db'));
+    return here;
+  }
+
+  test('puts the backup in the place of the store, and keeps that one whole beside it', async () => {
+    const here = await withBackup();
+    fs.chmodSync(here.store, 0o640);
+    expect(await here.run('restore', 'copy.db')).toMatch(
+      /^Restored 1 animal from copy\.db\.\nThe store that was there before is kept as \.\/data\/animal-store\.db\.\w+\.before-restore\.\n$/,
+    );
+    const [kept = ''] = keptIn(here);
+    expect(fs.readdirSync(path.join(here.folder, 'data')).sort()).toEqual(['animal-store.db', kept]);
+    expect(namesIn(path.join(here.folder, 'data', kept))).toEqual(['Rex']);
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+    expect(fs.statSync(here.store).mode & 0o777).toBe(0o640);
+    // Again: a store that is kept is never overwritten.
+    await here.run('restore', 'copy.db');
+    expect(keptIn(here)).toHaveLength(2);
+  });
+
+  test('where there was no store, none is kept', async () => {
+    const here = await withBackup();
+    fs.rmSync(path.join(here.folder, 'data'), { recursive: true });
+    expect(await here.run('restore', 'copy.db')).toBe('Restored 1 animal from copy.db.\n');
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+    for (const suffix of ['-shm', '-wal']) fs.rmSync(here.store + suffix, { force: true });
+    expect(fs.readdirSync(path.join(here.folder, 'data'))).toEqual(['animal-store.db']);
+  });
+
+  test('an older schema is brought to this release', async () => {
+    const here = await withBackup();
+    change(here.at('copy.db'), 'DROP TABLE import; DELETE FROM migration WHERE version = 3; PRAGMA user_version = 2');
+    const { code, stderr } = await runCli(['restore', 'copy.db'], { folder: here.folder });
+    expect([code, stderr]).toEqual([0, 'Applied 0003_imports.sql.\n']);
+    expect(await here.run('migrate')).toBe('The store is up to date.\n');
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+  });
+
+  test('an id that was given after the backup is not given again', async () => {
+    const here = await commandFolder(tabby);
+    await here.run('backup', 'copy.db');
+    change(
+      here.store,
+      "INSERT INTO pet (name, category_id, status) VALUES ('Rex', 1, 'sold'), ('Bo', 1, 'sold'); INSERT INTO account (name, created_at) VALUES ('a', 0), ('b', 0)",
+    );
+    await here.run('restore', 'copy.db');
+    fs.writeFileSync(here.at('more.ndjson'), '{"name":"Ida","categoryId":1}\n');
+    await here.run('import', 'more.ndjson');
+    expect(query(here.store, 'SELECT id, name FROM pet')).toEqual([
+      { id: 1, name: 'Tabby' },
+      { id: 4, name: 'Ida' },
+    ]);
+    await here.run('account', 'add', 'c');
+    expect(query(here.store, 'SELECT id FROM account')).toEqual([{ id: 3 }]);
+  });
+
+  test('exit 1 and the store as it was: a server has it open, also one that has not been asked anything yet', async () => {
+    const here = await withBackup();
+    const server = await startServer({ folder: here.folder });
+    expect(await here.refused('restore', 'copy.db')).toBe('./data/animal-store.db is in use: stop the server first.');
+    expect(await here.refused('restore', 'copy.db', '--force')).toBe(
+      './data/animal-store.db is in use: stop the server first.',
+    );
+    const key = await server.firstKey();
+    const { json } = await server.call(key, 'POST', '/v1/pets', { name: 'Ida', categoryId: 1 });
+    expect(json.id).toBe(2);
+    await server.end('SIGTERM');
+    expect(namesIn(here.store)).toEqual(['Rex', 'Ida']);
+    await here.run('restore', 'copy.db');
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+  });
+
+  test.each([
+    ['a reader', { readonly: true }],
+    ['a writer', {}],
+  ])('exit 1: %s of another program has it open', async (_, options) => {
+    const here = await withBackup();
+    const other = new Database(here.store, options);
+    onTestFinished(() => void other.close());
+    other.prepare('SELECT * FROM pet').all();
+    expect(await here.refused('restore', 'copy.db')).toMatch(/is in use/);
+    expect(fs.readdirSync(path.join(here.folder, 'data')).filter((name) => name.includes('restor'))).toEqual([]);
+    expect(other.prepare('SELECT name FROM pet').all()).toEqual([{ name: 'Rex' }]);
+  });
+
+  test('what a killed server left in the log is in the store that is kept', async () => {
+    const here = await withBackup();
+    const server = await startServer({ folder: here.folder });
+    await server.call(await server.firstKey(), 'POST', '/v1/pets', { name: 'Ida', categoryId: 1 });
+    await server.end('SIGKILL');
+    expect(fs.statSync(`${here.store}-wal`).size).toBeGreaterThan(0);
+    await here.run('restore', 'copy.db');
+    const [kept = ''] = keptIn(here);
+    expect(namesIn(path.join(here.folder, 'data', kept))).toEqual(['Rex', 'Ida']);
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+  });
+
+  const unusable: [string, (file: string) => void, RegExp][] = [
+    ['no file', (file) => fs.rmSync(file), /^copy\.db does not exist\.$/],
+    ['garbage', (file) => fs.writeFileSync(file, 'No store. '.repeat(1000)), /^copy\.db is not an SQLite database\.$/],
+    [
+      'another application',
+      (file) => change(file, 'PRAGMA application_id = 1'),
+      /^copy\.db is a database of another application\.$/,
+    ],
+    [
+      'a newer schema',
+      (file) => change(file, 'PRAGMA user_version = 99'),
+      /schema version 99; this release knows none above 3\.$/,
+    ],
+    ['a damaged table', (file) => damage(file, 'message'), /restoring cannot be written: .+\.$/],
+  ];
+  test.each(unusable)('exit 1 and the store as it was: %s instead of a backup', async (_, spoil, sentence) => {
+    const here = await withBackup();
+    spoil(here.at('copy.db'));
+    const before = contentOf(here.folder);
+    expect(await here.refused('restore', 'copy.db')).toMatch(sentence);
+    const after = contentOf(here.folder);
+    expect(Object.keys(after)).toEqual(Object.keys(before));
+    expect(namesIn(here.store)).toEqual(['Rex']);
+  });
+
+  test('exit 1: the store itself, and a full disk where there is none', async ({ skip }) => {
+    const here = await withBackup();
+    expect(await here.refused('restore', 'data/animal-store.db')).toBe('data/animal-store.db is the store itself.');
+    fs.rmSync(path.join(here.folder, 'data'), { recursive: true });
+    if (!mountSmall(path.join(here.folder, 'data'), 40)) skip('mounting is not allowed: no full disk to be had');
+    expect(await here.refused('restore', 'copy.db')).toMatch(/restoring cannot be written: .*full\.$/);
+    expect(fs.readdirSync(path.join(here.folder, 'data'))).toEqual([]);
+  });
+
+  test('a store that is too damaged to be locked is replaced with --force only, and kept with its log', async () => {
+    const here = await withBackup();
+    fs.writeFileSync(here.store, 'No store. '.repeat(1000));
+    fs.writeFileSync(`${here.store}-wal`, 'its log');
+    expect(await here.refused('restore', 'copy.db')).toBe(
+      './data/animal-store.db cannot be locked (it is not an SQLite database): see that no server runs, then use --force.',
+    );
+    await here.run('restore', 'copy.db', '--force');
+    const [kept = ''] = keptIn(here);
+    expect(fs.readFileSync(path.join(here.folder, 'data', kept), 'utf8')).toMatch(/^No store\./);
+    expect(fs.readFileSync(path.join(here.folder, 'data', `${kept}-wal`), 'utf8')).toBe('its log');
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+  });
+
+  test('a store with a head but no body is replaced with --force only', async () => {
+    const here = await withBackup();
+    fs.truncateSync(here.store, 100);
+    expect(await here.refused('restore', 'copy.db')).toMatch(
+      /cannot be locked \(.+\): see that no server runs, then use --force\.$/,
+    );
+    await here.run('restore', 'copy.db', '--force');
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+    expect(keptIn(here)).toHaveLength(1);
+  });
+
+  test('a log without its store may be that of a running server: --force only', async () => {
+    const here = await withBackup();
+    fs.rmSync(here.store);
+    fs.writeFileSync(`${here.store}-wal`, 'a log');
+    expect(await here.refused('restore', 'copy.db')).toBe(
+      './data/animal-store.db-wal is there without its store: see that no server runs, then use --force.',
+    );
+    expect(await here.run('restore', 'copy.db', '--force')).toBe('Restored 1 animal from copy.db.\n');
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+  });
+});

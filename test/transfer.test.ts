@@ -1,0 +1,465 @@
+/** The commands that move animals out of a store and into one. */
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import { setTimeout } from 'node:timers/promises';
+import fc from 'fast-check';
+import { describe, expect, test, vi } from 'vitest';
+import type { NewPet } from '../src/pets.ts';
+import { change, commandFolder, namesIn, query, refusalOf } from './support/commands.ts';
+import { launch, projectFolder, runCli, startServer } from './support/process.ts';
+
+const tabby: NewPet = { name: 'Tabby', categoryId: 1n, status: 'available' };
+const rex: NewPet = { name: 'Rex, the "King"', categoryId: 9_007_199_254_740_993n, status: 'sold' };
+const ida: NewPet = { name: 'Ida\r\nand\u2028Bo', categoryId: -(2n ** 63n), status: 'pending' };
+
+const cli = `'${process.execPath}' '${projectFolder}src/cli.ts'`;
+
+/** Runs a line of bash in a folder, `cli` being the command. */
+const shell = (line: string, folder: string) => launch('bash', ['--norc', '-c', line], { folder }).end();
+
+const jsonLines = (count: number) =>
+  Array.from({ length: count }, (_, index) => `{"name":"pet ${index + 1}","categoryId":${index + 1}}\n`).join('');
+
+const timeout = 60_000;
+
+describe('export', { timeout }, () => {
+  test('writes each animal as the server answers it, exact, ascending by id', async () => {
+    const { run } = await commandFolder(tabby, rex, ida);
+    const lines = [
+      '{"id":1,"name":"Tabby","categoryId":1,"status":"available"}',
+      '{"id":2,"name":"Rex, the \\"King\\"","categoryId":9007199254740993,"status":"sold"}',
+      '{"id":3,"name":"Ida\\r\\nand\u2028Bo","categoryId":-9223372036854775808,"status":"pending"}',
+    ];
+    expect(await run('export')).toBe(`${lines.join('\n')}\n`);
+    expect(await run('export', '-', '--status', 'sold')).toBe(`${lines[1]}\n`);
+  });
+
+  test('CSV: with --format, or to a file that ends so', async () => {
+    const { run, at } = await commandFolder(tabby, rex, ida);
+    const expected =
+      'id,name,categoryId,status\r\n1,Tabby,1,available\r\n2,"Rex, the ""King""",9007199254740993,sold\r\n3,"Ida\r\nand\u2028Bo",-9223372036854775808,pending\r\n';
+    expect(await run('export', '--format', 'csv')).toBe(expected);
+    await run('export', 'pets.CSV');
+    expect(fs.readFileSync(at('pets.CSV'), 'utf8')).toBe(expected);
+    await run('export', 'sold.csv', '--format', 'ndjson', '--status', 'sold');
+    expect(fs.readFileSync(at('sold.csv'), 'utf8')).toMatch(/^{"id":2,.+}\n$/);
+  });
+
+  test('goes beyond one page, beside a server that writes', async () => {
+    const { run, folder, at } = await commandFolder();
+    fs.writeFileSync(at('many.ndjson'), jsonLines(1234));
+    await run('import', 'many.ndjson');
+    const server = await startServer({ folder });
+    const key = await server.firstKey();
+    const [lines] = await Promise.all([
+      run('export'),
+      ...Array.from({ length: 20 }, () => server.call(key, 'POST', '/v1/pets', { name: 'x', categoryId: 1 })),
+    ]);
+    const ids = lines
+      .split('\n')
+      .slice(0, -1)
+      .map((line) => JSON.parse(line).id);
+    expect(ids.length).toBeGreaterThanOrEqual(1234);
+    expect(ids).toEqual(ids.map((_, index) => index + 1));
+  });
+
+  test('a file that exists is replaced with --force only; a store that does not exist is not made', async () => {
+    const { run, refused, at, folder, store } = await commandFolder(tabby);
+    fs.writeFileSync(at('pets.csv'), 'precious');
+    expect(await refused('export', 'pets.csv')).toBe('pets.csv exists already: use --force to replace it.');
+    await run('export', 'pets.csv', '--force');
+    expect(fs.readFileSync(at('pets.csv'), 'utf8')).toMatch(/Tabby/);
+    expect(await refused('export', 'data/animal-store.db', '--force')).toMatch(/is the store itself/);
+    fs.rmSync(store);
+    expect(await refused('export')).toBe('DATABASE_URL: ./data/animal-store.db does not exist.');
+    expect(fs.readdirSync(folder).sort()).toEqual(['data', 'pets.csv']);
+  });
+
+  test('exit 1 and one sentence: whoever reads goes away before the end, and a full disk', async () => {
+    const { run, folder, at } = await commandFolder();
+    fs.writeFileSync(at('many.ndjson'), jsonLines(20_000));
+    await run('import', 'many.ndjson');
+    const closed = await shell(`{ ${cli} export; echo "exit $?" >&2; } | head -n 1`, folder);
+    expect(closed).toMatchObject({
+      stdout: '{"id":1,"name":"pet 1","categoryId":1,"status":"available"}\n',
+      stderr: 'animal-store: The output was closed before its end.\nexit 1\n',
+    });
+    const full = await shell(`${cli} export > /dev/full`, folder);
+    expect(refusalOf(full)).toMatch(/^ENOSPC: no space left on device, write\.$/);
+  });
+
+  test('on a terminal a bar tells how far it is', async () => {
+    const { folder } = await commandFolder(tabby);
+    const { stdout } = await launch('script', ['-qec', `${cli} export pets.csv`, '/dev/null'], { folder }).end();
+    expect(stdout).toMatch(/\rExporting █{30} 100 %, 1 animals, \d+\/s/);
+  });
+});
+
+describe('import', { timeout }, () => {
+  test('adds every animal, exact, with ids of the store, whatever ids the file has', async () => {
+    const { run, at, store } = await commandFolder(tabby);
+    const lines = [
+      '\ufeff{"id": 77, "name": "Rex", "categoryId": 9007199254740993, "status": "sold"}\r',
+      '',
+      '{"categoryId": 1e3, "name": "Ida \\ud83d\\ude3a\u2028Bo"}',
+    ];
+    fs.writeFileSync(at('pets.ndjson'), lines.join('\n'));
+    expect(await run('import', 'pets.ndjson')).toBe('Imported 2 animals.\n');
+    expect(query(store, 'SELECT json AS pet FROM pet WHERE id > 1')).toEqual([
+      { pet: '{"id":2,"name":"Rex","categoryId":9007199254740993,"status":"sold"}' },
+      { pet: '{"id":3,"name":"Ida 😺\u2028Bo","categoryId":1000,"status":"available"}' },
+    ]);
+  });
+
+  test('CSV: columns in any order, status may be missing or empty, records over several lines', async () => {
+    const { run, at, store } = await commandFolder();
+    fs.writeFileSync(
+      at('pets.csv'),
+      '\ufeffcategoryId,status,name\n9007199254740993,sold,Rex\n\n-1,,"Ida\r\nsaid ""hi"", twice\n"\r\n1,pending,"Bo"',
+    );
+    expect(await run('import', 'pets.csv')).toBe('Imported 3 animals.\n');
+    expect(query(store, 'SELECT id, name, CAST(category_id AS TEXT) AS category, status FROM pet')).toEqual([
+      { id: 1, name: 'Rex', category: '9007199254740993', status: 'sold' },
+      { id: 2, name: 'Ida\r\nsaid "hi", twice\n', category: '-1', status: 'available' },
+      { id: 3, name: 'Bo', category: '1', status: 'pending' },
+    ]);
+    fs.writeFileSync(at('plain.txt'), 'name,categoryId\nBo,2\n');
+    expect(await run('import', 'plain.txt', '--format', 'csv')).toBe('Imported 1 animal.\n');
+  });
+
+  test('from a pipe it is the same, all or none', async () => {
+    const { folder, at, store } = await commandFolder(tabby);
+    fs.writeFileSync(at('pets.ndjson'), `${jsonLines(1500)}{}\n`);
+    const refused = await shell(`cat pets.ndjson | ${cli} import -`, folder);
+    expect(refusalOf(refused)).toMatch(/^line 1501: name is required; categoryId is required\.\n1 of 1501 lines/);
+    expect(await shell(`head -n 1500 pets.ndjson | ${cli} import -`, folder)).toMatchObject({ code: 0 });
+    expect(await shell(`${cli} import <(echo '{"name":"a","categoryId":1}')`, folder)).toMatchObject({ code: 0 });
+    expect(namesIn(store)).toHaveLength(1502);
+  });
+
+  test('exit 1, and nothing is imported: every bad line is named, in the words of POST /pets', async () => {
+    const server = await startServer();
+    const { folder } = server;
+    const bad: (string | Buffer)[] = [
+      '{"name":"","categoryId":9223372036854775808,"status":"lost","age":3}',
+      '{"name":"Rex"}',
+      '[1]',
+      '{"name":"Rex","name":"Rex","categoryId":1}',
+      '{"name":"a\\u0000b","categoryId":1.5}',
+      'nonsense \u001b[31m',
+      '['.repeat(60_000),
+      Buffer.concat([Buffer.from('{"name":"'), Buffer.of(0xff), Buffer.from('","categoryId":1}')]),
+    ];
+    const lines = ['{"name":"good","categoryId":1}', ...bad].flatMap((line) => [Buffer.from(line), Buffer.from('\n')]);
+    fs.writeFileSync(`${folder}/pets.ndjson`, Buffer.concat(lines));
+    const headers = { authorization: `Bearer ${await server.firstKey()}`, 'content-type': 'application/json' };
+    const answers = (await Promise.all(
+      bad.map((body) =>
+        fetch(`${server.url}/v1/pets`, { method: 'POST', headers, body }).then((answer) => answer.json()),
+      ),
+    )) as { message: string }[];
+    const messages = answers.map(({ message }) => message.replace(/^The body (is )?/, '').replace('\u001b', '�'));
+    expect(refusalOf(await runCli(['import', 'pets.ndjson'], { folder })).split('\n')).toEqual([
+      ...messages.map((message, index) => `line ${index + 2}: ${message}`),
+      '8 of 9 lines are bad, so nothing was imported: mend them, or use --skip-bad.',
+    ]);
+    expect(namesIn(`${folder}/data/animal-store.db`)).toEqual([]);
+  });
+
+  test('exit 1: the first 20 bad lines are named, the others counted, a line without end costs no memory', async () => {
+    const { refused, at } = await commandFolder();
+    fs.writeFileSync(at('pets.ndjson'), `${jsonLines(3)}${'x'.repeat(3_000_000)}\n${'{}\n'.repeat(24)}`);
+    const sentences = (await refused('import', 'pets.ndjson')).split('\n');
+    expect(sentences).toHaveLength(22);
+    expect(sentences[0]).toBe('line 4: longer than 131072 bytes.');
+    expect(sentences.slice(19)).toEqual([
+      'line 23: name is required; categoryId is required.',
+      'And 5 more lines.',
+      '25 of 28 lines are bad, so nothing was imported: mend them, or use --skip-bad.',
+    ]);
+  });
+
+  test('exit 1: bad records of CSV, and a first line that names no columns', async () => {
+    const { refused, at } = await commandFolder();
+    const records = [
+      'name,categoryId,status',
+      'Bo,01,sold',
+      'Bo,1',
+      'a"b,1,sold',
+      '",1,sold',
+      'Bo,1,sold',
+      '"x",1,sold"',
+      'Bo,1,',
+    ];
+    fs.writeFileSync(at('pets.csv'), `${records.join('\n')}\n"open,1,sold\n`);
+    expect((await refused('import', 'pets.csv')).split('\n')).toEqual([
+      `line 2: categoryId must be an integer from ${-(2n ** 63n)} to ${2n ** 63n - 1n}.`,
+      'line 3: has 2 fields where the first line has 3.',
+      'lines 4 to 5: not valid CSV: a quote or line break stands in a field without quotes.',
+      'lines 7 to 9: not valid CSV: a quote or line break stands in a field without quotes.',
+      '4 of 5 lines are bad, so nothing was imported: mend them, or use --skip-bad.',
+    ]);
+    const header = async (text: string) => {
+      fs.writeFileSync(at('pets.csv'), text);
+      return refused('import', 'pets.csv', '--skip-bad');
+    };
+    expect(await header('name,age,name\nBo,1,Bo\n')).toBe(
+      'line 1, which names the columns: name is given more than once; "age" is not a known field; categoryId is required.',
+    );
+    expect(await header('"name\n')).toMatch(/^line 1, .+: not valid CSV: a quote is not closed; name is required/);
+    expect(await header('')).toMatch(/^line 1, .+: name is required; categoryId is required\.$/);
+    expect(await header('n\xe4me'.repeat(70_000))).toMatch(/^line 1, .+: name is required; categoryId is required\.$/);
+    fs.writeFileSync(at('latin1.csv'), Buffer.from('name,categoryId\nB\xe4r,1\n', 'latin1'));
+    expect(await refused('import', 'latin1.csv')).toMatch(/^line 2: not valid UTF-8\.\n/);
+  });
+
+  test('--skip-bad imports the good lines and names the others', async () => {
+    const { folder, at, store } = await commandFolder();
+    fs.writeFileSync(at('pets.ndjson'), `{}\n${jsonLines(1200)}nonsense\n`);
+    const exit = await runCli(['import', 'pets.ndjson', '--skip-bad'], { folder });
+    expect(exit).toMatchObject({ code: 0, stdout: 'Imported 1200 animals, left out 2 lines.\n' });
+    expect(exit.stderr).toMatch(
+      /^animal-store: line 1: name is required; .+\.\nanimal-store: line 1202: not valid JSON: .+\.\n$/,
+    );
+    expect(namesIn(store)).toHaveLength(1200);
+  });
+
+  test('exit 1: no such file, and a folder', async () => {
+    const { refused } = await commandFolder(tabby);
+    expect(await refused('import', 'none.csv')).toMatch(/^ENOENT: no such file or directory, stat 'none\.csv'\.$/);
+    expect(await refused('import', 'data')).toMatch(/^EISDIR: illegal operation on a directory, read\.$/);
+  });
+
+  test('exit 1: a full disk; what was committed stays, and the rest follows when there is room', async ({ skip }) => {
+    const { folder, at, store } = await commandFolder();
+    fs.mkdirSync(at('data'));
+    const mount = (...options: string[]) => spawnSync('mount', [...options, at('data')]).status === 0;
+    if (!mount('-t', 'tmpfs', '-o', 'size=2500k', 'none')) skip('mounting is not allowed: no full disk to be had');
+    try {
+      fs.writeFileSync(at('pets.ndjson'), jsonLines(20_000));
+      const { code, stderr } = await runCli(['import', 'pets.ndjson'], { folder });
+      expect([code, stderr]).toEqual([1, 'animal-store: The store cannot answer: database or disk is full.\n']);
+      expect(mount('-o', 'remount,size=20000k')).toBe(true);
+      const again = await runCli(['import', 'pets.ndjson'], { folder });
+      expect(again).toMatchObject({ code: 0, stderr: expect.stringMatching(/^Going on after line \d+000\.\n$/) });
+      expect(namesIn(store)).toEqual(Array.from({ length: 20_000 }, (_, index) => `pet ${index + 1}`));
+    } finally {
+      spawnSync('umount', [at('data')]);
+    }
+  });
+
+  test('on a terminal a bar tells how far it is', async () => {
+    const { folder, at } = await commandFolder();
+    fs.writeFileSync(at('pets.ndjson'), jsonLines(2500));
+    const { stdout } = await launch('script', ['-qec', `${cli} import pets.ndjson`, '/dev/null'], { folder }).end();
+    expect(stdout).toMatch(/\rChecking [█░]{30} \d+ %, 1000 lines, \d+\/s/);
+    expect(stdout).toMatch(/\rImporting [█░]{30} \d+ %, 1000 lines, \d+\/s/);
+    expect(stdout).toMatch(/Imported 2500 animals\.\r\n$/);
+  });
+});
+
+describe('import --keep-ids', { timeout }, () => {
+  test('keeps the ids, in any order, and the store goes on above the highest', async () => {
+    const { run, at, store } = await commandFolder(tabby);
+    fs.writeFileSync(at('kept.csv'), 'id,name,categoryId,status\r\n9,Rex,1,sold\r\n4,Bo,1,sold\r\n');
+    await run('import', 'kept.csv', '--keep-ids');
+    fs.writeFileSync(at('new.csv'), 'id,name,categoryId\n9,Ida,1\n');
+    await run('import', 'new.csv');
+    expect(query(store, 'SELECT id, name FROM pet ORDER BY id')).toEqual([
+      { id: 1, name: 'Tabby' },
+      { id: 4, name: 'Bo' },
+      { id: 9, name: 'Rex' },
+      { id: 10, name: 'Ida' },
+    ]);
+  });
+
+  test('exit 1, and nothing is imported: an id that is missing, not one of ours, taken, or given twice', async () => {
+    const { refused, folder, at, store } = await commandFolder(tabby);
+    const ids = ['"id":2,', '', '"id":0,', '"id":9007199254740992,', '"id":1,', '"id":2,', '"id":null,'];
+    fs.writeFileSync(at('pets.ndjson'), ids.map((id) => `{${id}"name":"x","categoryId":1}\n`).join(''));
+    const range = 'id must be an integer from 1 to 9007199254740991.';
+    expect((await refused('import', 'pets.ndjson', '--keep-ids')).split('\n')).toEqual([
+      'line 2: id is required.',
+      `line 3: ${range}`,
+      `line 4: ${range}`,
+      'line 5: id 1 exists already.',
+      'line 6: id 2 is on line 1 already.',
+      `line 7: ${range}`,
+      '6 of 7 lines are bad, so nothing was imported: mend them, or use --skip-bad.',
+    ]);
+    expect(namesIn(store)).toEqual(['Tabby']);
+    const skipping = await runCli(['import', 'pets.ndjson', '--keep-ids', '--skip-bad'], { folder });
+    expect(skipping).toMatchObject({ code: 0, stdout: 'Imported 1 animal, left out 6 lines.\n' });
+    expect(query(store, 'SELECT id FROM pet')).toEqual([{ id: 1 }, { id: 2 }]);
+  });
+
+  test('for any animals: export, import and export again give the same bytes, as JSON lines and as CSV', async () => {
+    const name = fc
+      .oneof(
+        fc.string({ unit: 'binary', minLength: 1 }),
+        fc.string({ unit: fc.constantFrom('"', ',', '\r', '\n', '\ufeff', 'a'), minLength: 1 }),
+      )
+      .filter((text) => !text.includes('\0') && text.isWellFormed());
+    const pet = fc.record<NewPet>({
+      name,
+      categoryId: fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
+      status: fc.constantFrom('available', 'pending', 'sold'),
+    });
+    const lists = fc.array(pet, { minLength: 50, maxLength: 300, size: 'max' });
+    await fc.assert(
+      fc.asyncProperty(lists, fc.constantFrom('csv', 'ndjson'), async (pets, format) => {
+        const [from, to] = await Promise.all([commandFolder(...pets), commandFolder()]);
+        change(from.store, 'DELETE FROM pet WHERE id % 7 = 0');
+        await from.run('export', `pets.${format}`);
+        const bytes = fs.readFileSync(from.at(`pets.${format}`));
+        fs.writeFileSync(to.at(`pets.${format}`), bytes);
+        await to.run('import', `pets.${format}`, '--keep-ids');
+        await to.run('export', `again.${format}`);
+        expect(fs.readFileSync(to.at(`again.${format}`)).equals(bytes)).toBe(true);
+      }),
+      { numRuns: 4, endOnFailure: true },
+    );
+  });
+});
+
+describe('import, again', { timeout }, () => {
+  /** A file of so many animals, and a wait until so many of them are in the store. */
+  async function withFile(count: number) {
+    const here = await commandFolder();
+    fs.writeFileSync(here.at('pets.ndjson'), jsonLines(count));
+    const launched = () => launch(process.execPath, [`${projectFolder}src/cli.ts`, 'import', 'pets.ndjson'], here);
+    const imported = (atLeast: number) =>
+      vi.waitUntil(
+        () => {
+          try {
+            return namesIn(here.store).length >= atLeast;
+          } catch {
+            return false;
+          }
+        },
+        { timeout: 30_000, interval: 10 },
+      );
+    const expectAll = () => {
+      expect(namesIn(here.store)).toEqual(Array.from({ length: count }, (_, index) => `pet ${index + 1}`));
+    };
+    return { ...here, launched, imported, expectAll };
+  }
+
+  test('the same content is imported once, under whatever name; --again imports it once more', async () => {
+    const { run, at, store } = await withFile(3);
+    await run('import', 'pets.ndjson');
+    const already =
+      /^renamed\.ndjson was imported already, on \d{4}-.+Z: 3 animals\. Use --again to import it once more\.\n$/;
+    fs.renameSync(at('pets.ndjson'), at('renamed.ndjson'));
+    expect(await run('import', 'renamed.ndjson')).toMatch(already);
+    expect(await run('import', 'renamed.ndjson', '--again')).toBe('Imported 3 animals.\n');
+    expect(namesIn(store)).toHaveLength(6);
+    fs.appendFileSync(at('renamed.ndjson'), '{"name":"other","categoryId":1}\n');
+    expect(await run('import', 'renamed.ndjson')).toBe('Imported 4 animals.\n');
+  });
+
+  test('killed again and again, it goes on after the last line that was committed: each line once', async () => {
+    const { run, launched, imported, expectAll } = await withFile(30_000);
+    let before = 0;
+    for (const atLeast of [1, 9000, 18_000]) {
+      const command = launched();
+      await imported(atLeast);
+      await command.end('SIGKILL');
+      if (before > 0) expect(command.stderr()).toMatch(/^Going on after line \d+000\.\n$/);
+      before = atLeast;
+    }
+    await run('import', 'pets.ndjson');
+    expectAll();
+  });
+
+  test.each(['SIGINT', 'SIGTERM'] as const)(
+    '%s: ends after the batch, says where, and goes on from there',
+    async (signal) => {
+      const { folder, launched, imported, expectAll } = await withFile(30_000);
+      const command = launched();
+      await imported(1);
+      const { code, stderr } = await command.end(signal);
+      expect([code, stderr]).toEqual([
+        1,
+        expect.stringMatching(
+          /^animal-store: Interrupted: (\d+000) animals imported, up to line \1\. The same command goes on from there\.\n$/,
+        ),
+      ]);
+      expect(await runCli(['import', 'pets.ndjson'], { folder })).toMatchObject({
+        code: 0,
+        stdout: 'Imported 30000 animals.\n',
+      });
+      expectAll();
+    },
+  );
+
+  test('SIGINT while lines are checked: nothing was imported yet', async () => {
+    const { launched, store, expectAll, run } = await withFile(60_000);
+    const command = launched();
+    await vi.waitUntil(() => fs.existsSync(store), { interval: 5, timeout: 20_000 });
+    const { code, stderr } = await command.end('SIGINT');
+    if (code === 1) expect(stderr).toMatch(/Interrupted: 0 animals imported, up to line 0/);
+    await run('import', 'pets.ndjson');
+    expectAll();
+  });
+
+  test('exit 1: a file that is written to meanwhile', async () => {
+    const { at, launched, imported } = await withFile(30_000);
+    const command = launched();
+    await imported(1);
+    fs.appendFileSync(at('pets.ndjson'), '{"name":"late","categoryId":1}\n');
+    expect(refusalOf(await command.end())).toMatch(
+      /^pets\.ndjson has changed meanwhile: \d+ animals imported, up to line \d+\.$/,
+    );
+  });
+
+  test('exit 1: an id that the server gives away meanwhile, and the batch with it', async () => {
+    const { at, store, launched, imported, folder } = await withFile(0);
+    const lines = Array.from({ length: 30_000 }, (_, index) => `{"id":${index + 1},"name":"pet","categoryId":1}\n`);
+    fs.writeFileSync(at('pets.ndjson'), lines.join(''));
+    const command = launch(process.execPath, [`${projectFolder}src/cli.ts`, 'import', 'pets.ndjson', '--keep-ids'], {
+      folder,
+    });
+    await imported(1);
+    change(
+      store,
+      "PRAGMA busy_timeout = 5000; INSERT INTO pet (id, name, category_id, status) VALUES (29500, 'first', 1, 'sold')",
+    );
+    expect(refusalOf(await command.end())).toBe(
+      'Line 29500: id 29500 exists by now: 29000 animals imported, up to line 29000.',
+    );
+    expect(namesIn(store)).toHaveLength(29_001);
+    void launched;
+  });
+
+  test('two processes at once do not import the same twice', async () => {
+    const { launched, expectAll, run } = await withFile(10_000);
+    const exits = await Promise.all([launched().end(), launched().end()]);
+    for (const { code, stdout, stderr } of exits)
+      if (code === 0) expect(stdout).toMatch(/Imported 10000 animals|imported already/);
+      else expect(stderr).toBe('animal-store: Another process imports the same at this moment.\n');
+    await run('import', 'pets.ndjson');
+    expectAll();
+  });
+
+  test('beside a running server, every request is answered', async () => {
+    const { folder, launched, store } = await withFile(20_000);
+    const server = await startServer({ folder });
+    const key = await server.firstKey();
+    const command = launched();
+    const statuses: number[] = [];
+    let ended = false;
+    const client = async () => {
+      while (!ended) {
+        statuses.push((await server.call(key, 'POST', '/v1/pets', { name: 'posted', categoryId: 1 })).status);
+        await setTimeout(2);
+      }
+    };
+    const clients = [client(), client()];
+    const { code } = await command.end();
+    ended = true;
+    await Promise.all(clients);
+    expect([code, new Set(statuses)]).toEqual([0, new Set([201])]);
+    expect(namesIn(store)).toHaveLength(20_000 + statuses.length);
+  });
+});
