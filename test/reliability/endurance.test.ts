@@ -9,7 +9,7 @@ import { launchServer, type Process } from '../support/process.ts';
 import { makeStore } from '../support/store-file.ts';
 import { figure, tier } from '../support/tier.ts';
 
-const seconds = Number(process.env.ENDURANCE_SECONDS ?? tier(8, 30 * 60));
+const seconds = Number(process.env.ENDURANCE_SECONDS ?? tier(6, 30 * 60));
 
 /** In less, a young process is compared with itself. */
 const comparable = seconds >= 120;
