@@ -8,8 +8,8 @@ const behaviour = [
   ...['raw-socket', 'rendered', 'store'],
 ].map((name) => `test/${name}.test.ts`);
 
-/** npm run test:harness. */
-const testsOfTests = ['test/harness/**'];
+/** npm run test:harness, npm run test:image. */
+const onTheirOwn = ['test/harness/**', 'test/image/**'];
 
 const onPostgres = ['test/postgres*.test.ts'];
 
@@ -22,7 +22,7 @@ export default defineConfig({
         test: {
           name: 'sqlite',
           include: ['test/**/*.test.ts'],
-          exclude: [...onPostgres, ...testsOfTests],
+          exclude: [...onPostgres, ...onTheirOwn],
           testTimeout,
         },
       },

@@ -1,0 +1,41 @@
+/** A stand-in for the official image of Node, where none can be pulled: Debian by debootstrap, with this machine's Node and npm. */
+import { copyFileSync, cpSync, existsSync, mkdirSync, renameSync, symlinkSync } from 'node:fs';
+import path from 'node:path';
+import { type Engine, projectFolder } from './engine.ts';
+import { execute, isInstalled } from './execute.ts';
+
+const minutes = 60_000;
+
+/** Gives `engine` an image of that name, such as node:24-bookworm-slim. Without root or debootstrap it is left to be pulled. */
+export async function makeBase({ command, env, folder }: Engine, name: string): Promise<'made' | 'pulled'> {
+  if (command !== 'podman' || process.getuid?.() !== 0 || !(await isInstalled('debootstrap'))) return 'pulled';
+  const [, major, release] = /^node:(\d+)-(\w+)-slim$/.exec(name) ?? [];
+  if (!release || !process.version.startsWith(`v${major}.`)) return 'pulled';
+  const cache = path.join(projectFolder, 'node_modules/.cache/animal-store');
+  const archive = path.join(cache, `node-${process.version}-${release}.tar`);
+  if (!existsSync(archive)) {
+    mkdirSync(cache, { recursive: true });
+    await pack(path.join(folder, 'base'), release, `${archive}.part`);
+    renameSync(`${archive}.part`, archive);
+  }
+  const PATH = 'PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+  const changes = ['--change', `ENV ${PATH}`, '--change', 'CMD ["node"]'];
+  await execute(command, ['import', '-q', ...changes, archive, `docker.io/library/${name}`], {
+    env,
+    timeoutMs: 5 * minutes,
+  });
+  return 'made';
+}
+
+async function pack(root: string, release: string, archive: string): Promise<void> {
+  await execute('debootstrap', ['--variant=minbase', release, root], { timeoutMs: 10 * minutes });
+  const local = path.join(root, 'usr/local');
+  copyFileSync(process.execPath, path.join(local, 'bin/node'));
+  const modules = path.join(local, 'lib/node_modules');
+  mkdirSync(modules, { recursive: true });
+  cpSync(path.join(await execute('npm', ['root', '-g']), 'npm'), path.join(modules, 'npm'), { recursive: true });
+  symlinkSync('../lib/node_modules/npm/bin/npm-cli.js', path.join(local, 'bin/npm'));
+  await execute('tar', ['-C', root, '--exclude=./var/cache/apt/archives/*.deb', '-cf', archive, '.'], {
+    timeoutMs: 5 * minutes,
+  });
+}

@@ -1,0 +1,66 @@
+/** Builds the image from the Dockerfile as it is, once for the whole suite, and leaves nothing of it behind. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type { TestProject } from 'vitest/node';
+import { figure } from '../support/tier.ts';
+import { makeBase } from './base-image.ts';
+import { type Engine, findEngine, imageName, projectFolder } from './engine.ts';
+import { attempt, execute } from './execute.ts';
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** Or the reason why there is none. */
+    engine: Engine | string;
+  }
+}
+
+/** npm's settings here that a build needs too: where packages come from, and whom to trust about that. */
+async function npmSettings(): Promise<string> {
+  const registry = await execute('npm', ['config', 'get', 'registry']);
+  const authorities = process.env.NODE_EXTRA_CA_CERTS ? readFileSync(process.env.NODE_EXTRA_CA_CERTS, 'utf8') : '';
+  const certificates = authorities.match(/-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g) ?? [];
+  return [`registry=${registry}`, ...certificates.map((each) => `ca[]=${JSON.stringify(each)}`)].join('\n');
+}
+
+async function build(engine: Engine): Promise<void> {
+  const { command, env, folder } = engine;
+  const [, base = ''] = /^FROM (\S+)$/m.exec(readFileSync(`${projectFolder}Dockerfile`, 'utf8')) ?? [];
+  const begun = performance.now();
+  const source = await makeBase(engine, base);
+  const based = performance.now();
+  const secret = path.join(folder, 'npmrc');
+  writeFileSync(secret, await npmSettings(), { mode: 0o600 });
+  const revision = await execute('git', ['rev-parse', 'HEAD'], { cwd: projectFolder });
+  const what = ['--secret', `id=npmrc,src=${secret}`, '--build-arg', `REVISION=${revision}`, '-t', imageName];
+  await execute(command, ['build', '--network', 'host', ...what, projectFolder], { env, timeoutMs: 600_000 });
+  const seconds = (from: number, to: number) => ((to - from) / 1000).toFixed(1);
+  figure(
+    `${base} ${source} in ${seconds(begun, based)} s; image built by ${command} in ${seconds(based, performance.now())} s`,
+  );
+}
+
+async function tidyUp({ command, env, folder }: Engine): Promise<void> {
+  if (command === 'docker') await attempt('docker', ['image', 'rm', '-f', imageName]);
+  else {
+    await attempt('podman', ['rm', '--all', '--force', '--time', '0'], { env });
+    await attempt('podman', ['volume', 'prune', '--force'], { env });
+    await attempt('podman', ['rmi', '--all', '--force'], { env });
+    await attempt('umount', [path.join(folder, 'root/overlay')]);
+  }
+  rmSync(folder, { recursive: true, force: true });
+}
+
+export async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-image-'));
+  const engine = await findEngine(folder);
+  project.provide('engine', engine);
+  if (typeof engine === 'string') return async () => rmSync(folder, { recursive: true });
+  try {
+    await build(engine);
+  } catch (error) {
+    await tidyUp(engine);
+    throw error;
+  }
+  return () => tidyUp(engine);
+}
