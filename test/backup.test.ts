@@ -1,22 +1,14 @@
 /** The commands that look after the store as a whole: check, backup and restore, each as an operator runs it. */
-import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type CommandFolder, change, commandFolder, namesIn, query } from './support/commands.ts';
 import { launch, projectFolder, runCli, startServer } from './support/process.ts';
+import { mountSmallDisk, noDisk } from './support/small-disk.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1n, status: 'available' } as const;
 const rex = { name: 'Rex', categoryId: 9_007_199_254_740_993n, status: 'sold' } as const;
-
-/** A tmpfs of this many KiB over `folder`, which goes with the test; false where mounting is not allowed. */
-function mountSmall(folder: string, kib: number): boolean {
-  fs.mkdirSync(folder);
-  if (spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${kib}k`, 'none', folder]).status !== 0) return false;
-  onTestFinished(() => void spawnSync('umount', [folder]));
-  return true;
-}
 
 /** Bytes of every file below a folder, by name. */
 function contentOf(folder: string): Record<string, string> {
@@ -174,7 +166,7 @@ describe('backup', { timeout: 60_000 }, () => {
 
   test('exit 1: a full disk gives no backup, and leaves nothing behind', async ({ skip }) => {
     const { refused, at } = await commandFolder({ ...tabby, name: 'x'.repeat(300_000) });
-    if (!mountSmall(at('small'), 200)) skip('mounting is not allowed: no full disk to be had');
+    if (!mountSmallDisk(at('small'), 200)) skip(noDisk);
     expect(await refused('backup', 'small/copy.db')).toBe(
       'small/copy.db.partial cannot be written: database or disk is full.',
     );
@@ -331,7 +323,7 @@ describe('restore', { timeout: 60_000 }, () => {
     const here = await withBackup();
     expect(await here.refused('restore', 'data/animal-store.db')).toBe('data/animal-store.db is the store itself.');
     fs.rmSync(path.join(here.folder, 'data'), { recursive: true });
-    if (!mountSmall(path.join(here.folder, 'data'), 40)) skip('mounting is not allowed: no full disk to be had');
+    if (!mountSmallDisk(path.join(here.folder, 'data'), 40)) skip(noDisk);
     expect(await here.refused('restore', 'copy.db')).toMatch(/restoring cannot be written: .*full\.$/);
     expect(fs.readdirSync(path.join(here.folder, 'data'))).toEqual([]);
   });

@@ -1,5 +1,4 @@
 /** The commands that move animals out of a store and into one. */
-import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
 import fc from 'fast-check';
@@ -7,6 +6,7 @@ import { describe, expect, test, vi } from 'vitest';
 import type { NewPet } from '../src/pets.ts';
 import { change, commandFolder, namesIn, query, refusalOf } from './support/commands.ts';
 import { launch, projectFolder, runCli, startServer } from './support/process.ts';
+import { mountSmallDisk, noDisk } from './support/small-disk.ts';
 
 const tabby: NewPet = { name: 'Tabby', categoryId: 1n, status: 'available' };
 const rex: NewPet = { name: 'Rex, the "King"', categoryId: 9_007_199_254_740_993n, status: 'sold' };
@@ -232,20 +232,15 @@ describe('import', { timeout }, () => {
 
   test('exit 1: a full disk; what was committed stays, and the rest follows when there is room', async ({ skip }) => {
     const { folder, at, store } = await commandFolder();
-    fs.mkdirSync(at('data'));
-    const mount = (...options: string[]) => spawnSync('mount', [...options, at('data')]).status === 0;
-    if (!mount('-t', 'tmpfs', '-o', 'size=2500k', 'none')) skip('mounting is not allowed: no full disk to be had');
-    try {
-      fs.writeFileSync(at('pets.ndjson'), jsonLines(20_000));
-      const { code, stderr } = await runCli(['import', 'pets.ndjson'], { folder });
-      expect([code, stderr]).toEqual([1, 'animal-store: The store cannot answer: database or disk is full.\n']);
-      expect(mount('-o', 'remount,size=20000k')).toBe(true);
-      const again = await runCli(['import', 'pets.ndjson'], { folder });
-      expect(again).toMatchObject({ code: 0, stderr: expect.stringMatching(/^Going on after line \d+000\.\n$/) });
-      expect(namesIn(store)).toEqual(Array.from({ length: 20_000 }, (_, index) => `pet ${index + 1}`));
-    } finally {
-      spawnSync('umount', [at('data')]);
-    }
+    const disk = mountSmallDisk(at('data'), 2500);
+    if (!disk) return skip(noDisk);
+    fs.writeFileSync(at('pets.ndjson'), jsonLines(20_000));
+    const { code, stderr } = await runCli(['import', 'pets.ndjson'], { folder });
+    expect([code, stderr]).toEqual([1, 'animal-store: The store cannot answer: database or disk is full.\n']);
+    disk.resize(20_000);
+    const again = await runCli(['import', 'pets.ndjson'], { folder });
+    expect(again).toMatchObject({ code: 0, stderr: expect.stringMatching(/^Going on after line \d+000\.\n$/) });
+    expect(namesIn(store)).toEqual(Array.from({ length: 20_000 }, (_, index) => `pet ${index + 1}`));
   });
 
   test('on a terminal a bar tells how far it is', async () => {

@@ -1,0 +1,214 @@
+/** Backups that are made while the server writes, the way back from them, and commands that are killed. */
+import fs from 'node:fs';
+import path from 'node:path';
+import { setTimeout } from 'node:timers/promises';
+import { expect, test, vi } from 'vitest';
+import { openClient, type Promises, sideBySide } from '../support/client.ts';
+import { namesIn } from '../support/commands.ts';
+import { launch, type Process, projectFolder, runCli, startServer } from '../support/process.ts';
+import { seededRandom } from '../support/random.ts';
+import { makeStore, missingFrom } from '../support/store-file.ts';
+import { needStrace } from '../support/strace.ts';
+import { figure, patientMs, tier } from '../support/tier.ts';
+
+const connections = 8;
+
+const jsonLines = (count: number) =>
+  Array.from({ length: count }, (_, index) => `{"name":"line ${index + 1}","categoryId":1}\n`).join('');
+
+/** A store of so many imported animals, and a server that more are added to from several sides until it is gone. */
+async function startUnderLoad(animals: number) {
+  const made = await makeStore();
+  fs.writeFileSync(path.join(made.folder, 'pets.ndjson'), jsonLines(animals));
+  const run = (...args: string[]) => runCli(args, made);
+  expect(await run('import', 'pets.ndjson')).toMatchObject({ code: 0 });
+
+  const server = await startServer({ env: made.env });
+  const promises: Promises = new Map();
+  const client = openClient(server.url, made.key, connections, promises);
+  const statuses = new Set<number | 'cut'>();
+  let sent = 0;
+  const load = sideBySide(connections, async () => {
+    while (!statuses.has('cut')) statuses.add((await client.add(`animal-${++sent}`)).status);
+  });
+  const kill = async () => {
+    await server.end('SIGKILL');
+    await load;
+    expect([...statuses].sort()).toEqual([201, 'cut']);
+  };
+  /** Waits until so many more are acknowledged. */
+  const acknowledge = (more: number) => {
+    const enough = promises.size + more;
+    return vi.waitUntil(() => promises.size >= enough, { timeout: 60_000, interval: 5 });
+  };
+  return { ...made, promises, run, kill, acknowledge };
+}
+
+test(
+  'a backup under write load opens, is sound, and holds every animal that was acknowledged before it began',
+  async () => {
+    const backups = tier(2, 20);
+    const { folder, promises, run, kill, acknowledge } = await startUnderLoad(tier(5000, 200_000));
+    let acknowledgedMeanwhile = 0;
+    for (let count = 1; count <= backups; count++) {
+      await acknowledge(100);
+      const before = new Map(promises);
+      expect(await run('backup', `${count}.db`)).toMatchObject({ code: 0, stderr: '' });
+      acknowledgedMeanwhile += promises.size - before.size;
+      expect(missingFrom(path.join(folder, `${count}.db`), before)).toEqual([]);
+    }
+    const acknowledged = promises.size;
+    await kill();
+    expect(acknowledgedMeanwhile).toBeGreaterThan(0);
+    figure(
+      `${backups} online backups under write load (${acknowledged} animals acknowledged, ${acknowledgedMeanwhile} of them while a backup ran): 0 unsound, 0 animals missing`,
+    );
+  },
+  patientMs,
+);
+
+test(
+  'a drill: backup under load, kill -9, restore, start; everything from before the backup is there, and no id is given again',
+  async () => {
+    const { env, key, file, folder, promises, run, kill, acknowledge } = await startUnderLoad(1000);
+    await acknowledge(200);
+    const before = new Map(promises);
+    expect(await run('backup', 'last.db')).toMatchObject({ code: 0 });
+    await acknowledge(200);
+    expect((await run('restore', 'last.db')).stderr).toMatch(/is in use: stop the server first/);
+    await kill();
+    const highest = Math.max(...promises.values());
+
+    const begun = performance.now();
+    expect(await run('restore', 'last.db')).toMatchObject({ code: 0, stderr: '' });
+    const server = await startServer({ env });
+    const client = openClient(server.url, key, 1);
+    const { status, json } = await client.add('after the drill');
+    const backMs = Math.round(performance.now() - begun);
+    expect(status).toBe(201);
+    expect(json.id).toBeGreaterThan(highest);
+    for (const [name, id] of before) expect((await client.get(`/v1/pets/${id}`)).json.name).toBe(name);
+    await server.end('SIGTERM');
+    expect(missingFrom(file, before)).toEqual([]);
+    const [kept = ''] = fs.readdirSync(folder).filter((name) => name.endsWith('.before-restore'));
+    expect(missingFrom(path.join(folder, kept), promises)).toEqual([]);
+    figure(
+      `restore drill: ${before.size} of ${before.size} animals acknowledged before the backup are back, answering again after ${backMs} ms; all ${promises.size} are in the store that was kept`,
+    );
+  },
+  patientMs,
+);
+
+const seed = Date.now() % 1_000_000;
+
+const cli = [`${projectFolder}src/cli.ts`];
+
+/** Runs a command again and again, killing it at any moment of its run, until `enough` killed runs say so. Returns how many. */
+async function killRandomly(
+  command: () => Process,
+  usualMs: number,
+  enough: (killed: number) => boolean,
+): Promise<number> {
+  const random = seededRandom(seed);
+  let killed = 0;
+  for (let longestMs = usualMs; !enough(killed); ) {
+    const { end } = command();
+    await setTimeout(random() * longestMs);
+    if ((await end('SIGKILL')).code === null) killed += 1;
+    // The machine is less busy than it was.
+    else longestMs *= 0.8;
+  }
+  return killed;
+}
+
+/** How long a command takes, which must succeed. */
+async function timeOf(command: Promise<{ code: number | null }>): Promise<number> {
+  const begun = performance.now();
+  expect(await command).toMatchObject({ code: 0 });
+  return performance.now() - begun;
+}
+
+test(
+  'a restore that is killed leaves the old store or the new one, whole',
+  async () => {
+    const { folder, file, env } = await makeStore();
+    const run = (...args: string[]) => runCli(args, { folder, env });
+    fs.writeFileSync(path.join(folder, 'old.ndjson'), jsonLines(5));
+    fs.writeFileSync(path.join(folder, 'new.ndjson'), jsonLines(5000));
+    await run('import', 'old.ndjson');
+    await run('backup', 'old.db');
+    await run('import', 'new.ndjson');
+    await run('backup', 'new.db');
+    const usualMs = await timeOf(run('restore', 'old.db'));
+    const seen = new Set<number>();
+    const times = tier(6, 100);
+    const restores = () =>
+      launch(process.execPath, [...cli, 'restore', Math.random() < 0.5 ? 'old.db' : 'new.db'], { folder, env });
+    const killed = await killRandomly(restores, usualMs, (count) => {
+      expect(missingFrom(file, new Map()), `seed ${seed}`).toEqual([]);
+      seen.add(namesIn(file).length);
+      return count === times;
+    });
+    expect([...seen].filter((count) => count !== 5 && count !== 5005)).toEqual([]);
+    expect(await run('restore', 'new.db')).toMatchObject({ code: 0, stderr: '' });
+    expect(namesIn(file)).toHaveLength(5005);
+    expect(fs.readdirSync(folder).filter((name) => /restoring|partial/.test(name))).toEqual([]);
+    figure(`${killed} restores killed -9 (seed ${seed}): each left the old store or the new one, whole`);
+  },
+  patientMs,
+);
+
+test(
+  'an import that is killed again and again adds each line exactly once',
+  async () => {
+    const lines = tier(20_000, 200_000);
+    const times = tier(4, 40);
+    const { folder, file, env } = await makeStore();
+    fs.writeFileSync(path.join(folder, 'pets.ndjson'), jsonLines(lines));
+    const other = await makeStore();
+    const usualMs = await timeOf(runCli(['import', path.join(folder, 'pets.ndjson')], other));
+    let added = 0;
+    const imports = () => launch(process.execPath, [...cli, 'import', 'pets.ndjson'], { folder, env });
+    const killed = await killRandomly(imports, usualMs, (count) => {
+      expect(namesIn(file).length, `seed ${seed}`).toBeGreaterThanOrEqual(added);
+      added = namesIn(file).length;
+      return count === times || added === lines;
+    });
+    expect(await runCli(['import', 'pets.ndjson'], { folder, env })).toMatchObject({ code: 0 });
+    expect(namesIn(file), `seed ${seed}`).toEqual(Array.from({ length: lines }, (_, index) => `line ${index + 1}`));
+    figure(
+      `an import of ${lines} lines killed -9 ${killed} times (seed ${seed}), ${added} of them added by then: in the end each line once`,
+    );
+  },
+  patientMs,
+);
+
+test(
+  'backup, restore and export: what takes a name is on disk before, and the name after',
+  async (context) => {
+    needStrace(context);
+    const { folder, file, env } = await makeStore();
+    const log = path.join(folder, 'trace');
+    const calls = async (...args: string[]) => {
+      const traced = ['-f', '-qq', '-y', '-e', 'trace=fsync,rename', '-o', log, process.execPath, ...cli, ...args];
+      expect(await launch('strace', traced, { folder, env }).end()).toMatchObject({ code: 0 });
+      const lines = fs.readFileSync(log, 'utf8').matchAll(/(?:fsync\(\d+<(.+?)>|rename\("(.+?)", "(.+?)")\) += 0/g);
+      const names = (text = '') => path.relative(folder, path.resolve(folder, text)) || 'folder';
+      return [...lines].map(([, synced, from, to]) => (synced ? names(synced) : `${names(from)} → ${names(to)}`));
+    };
+    for (const [command, made] of [
+      ['backup', 'copy.db'],
+      ['export', 'pets.csv'],
+    ] as const)
+      expect((await calls(command, made)).slice(-3)).toEqual([
+        `${made}.partial`,
+        `${made}.partial → ${made}`,
+        'folder',
+      ]);
+    const store = path.basename(file);
+    const restored = await calls('restore', 'copy.db');
+    const place = restored.indexOf(`${store}.restoring → ${store}`);
+    expect(restored.slice(place - 1, place + 2)).toEqual([`${store}.restoring`, restored[place], 'folder']);
+  },
+  patientMs,
+);
