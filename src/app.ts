@@ -60,7 +60,7 @@ export interface AppOptions {
 }
 
 const bodyLimitBytes = 64 * 1024;
-const requestTimeoutMs = 10_000;
+const requestTimeoutMs = 9000;
 const keepAliveTimeoutMs = 72_000;
 
 const serverOptions: FastifyHttpOptions<Server> = {
@@ -75,7 +75,7 @@ const serverOptions: FastifyHttpOptions<Server> = {
   // A path parameter may be as long as a URL: whether it is a number is for validation to say.
   routerOptions: { maxParamLength: 16 * 1024 },
   // A request without Host, and one with several, is answered in our own shape (http/front.ts).
-  http: { requireHostHeader: false, joinDuplicateHeaders: true, connectionsCheckingInterval: 1000 },
+  http: { requireHostHeader: false, joinDuplicateHeaders: true, connectionsCheckingInterval: 500 },
 };
 
 /** Builds the server; nothing listens yet. */

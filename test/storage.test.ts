@@ -290,6 +290,32 @@ test('503 service_unavailable: more writes at once than may wait, which are stor
   expect((await store.pets.add(biscuit)).outcome).toBe('added');
 });
 
+test('503 service_unavailable: more text at once than may wait, until some of it is stored', async () => {
+  const { store } = await openStore();
+  const long = { ...biscuit, name: 'x'.repeat(60_000) };
+  const message = {
+    id: 'msg_1',
+    accountId: 1,
+    message: long.name,
+    status: 'queued',
+    createdAt: new Date(0).toISOString(),
+  };
+  const fitting = Math.floor((32 * 1024 * 1024) / long.name.length);
+  const outcomes = await Promise.allSettled([
+    ...Array.from({ length: fitting + 3 }, () => store.pets.add(long)),
+    store.messages.add(message),
+    store.pets.add(biscuit),
+  ]);
+  const refused = outcomes.flatMap((outcome, index) =>
+    outcome.status === 'rejected' ? [[index, outcome.reason]] : [],
+  );
+  const unavailable = expect.objectContaining({ code: 'service_unavailable', headers: { 'retry-after': '1' } });
+  expect(refused).toEqual([0, 1, 2, 3].map((index) => [fitting + index, unavailable]));
+  expect(
+    (await Promise.allSettled([store.pets.add(long), store.messages.add(message)])).map(({ status }) => status),
+  ).toEqual(['fulfilled', 'fulfilled']);
+});
+
 describe('a store of ours with a table missing', () => {
   function openWithout(table: string) {
     const file = path.join(temporaryFolder(), 'store.db');

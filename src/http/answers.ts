@@ -1,6 +1,7 @@
 /** Answers that succeed: those of GET are kept, and asked about again with ETag and If-None-Match. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Rendered } from './rendered.ts';
+import { admit } from './unread.ts';
 
 /** What every answer carries, whatever its status. */
 export const standingHeaders = { 'x-content-type-options': 'nosniff' };
@@ -17,10 +18,10 @@ export function answer(
   reply: FastifyReply,
   { body, etag, headers, bodyHeaders }: Rendered,
 ): FastifyReply {
-  setHeaders(reply, headers);
   const condition = request.headers['if-none-match'];
-  if (condition !== undefined && matches(condition, etag)) return reply.code(304).send();
-  return setHeaders(reply, bodyHeaders).send(body);
+  if (condition !== undefined && matches(condition, etag)) return setHeaders(reply, headers).code(304).send();
+  admit(body, reply.raw);
+  return setHeaders(setHeaders(reply, headers), bodyHeaders).send(body);
 }
 
 function setHeaders(reply: FastifyReply, headers: string[]): FastifyReply {

@@ -18,6 +18,7 @@ import { readCursor } from './paging.ts';
 import type { PetAnswers } from './pet-answers.ts';
 import type { Rendered } from './rendered.ts';
 import { type Observe, traceIdOf } from './request-log.ts';
+import { admit } from './unread.ts';
 
 export interface PlainReadOptions {
   answers: PetAnswers;
@@ -121,6 +122,7 @@ export function servePlainReads(app: FastifyInstance, options: PlainReadOptions)
   }
 
   function sendRead(call: Call, { headers, bodyHeaders, body }: Rendered, key: ApiKey): void {
+    admit(body, call.response);
     uses.count(key);
     if (call.read.deprecated) uses.countDeprecated(key);
     send(call, 200, [...standing, ...headers, ...bodyHeaders], body, key);
@@ -138,7 +140,7 @@ export function servePlainReads(app: FastifyInstance, options: PlainReadOptions)
     if (!key) return pass();
     try {
       const answer = read.answer();
-      if (answer instanceof Promise) answer.then((rendered) => sendRead(call, rendered, key), pass);
+      if (answer instanceof Promise) answer.then((rendered) => sendRead(call, rendered, key)).catch(pass);
       else sendRead(call, answer, key);
     } catch {
       pass();

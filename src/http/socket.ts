@@ -6,6 +6,7 @@ import { type ErrorCode, Failure } from '../errors.ts';
 import { failureHeaders } from './errors.ts';
 import { serveInTurn } from './in-turn.ts';
 import { type Observe, observeRefusal } from './request-log.ts';
+import { cutOffNonReaders } from './unread.ts';
 
 const parserCodes: Record<string, ErrorCode> = {
   HPE_HEADER_OVERFLOW: 'headers_too_large',
@@ -75,6 +76,7 @@ function writeFailure(socket: Duplex, failure: Failure, observe: Observe): void 
 /** Sets the time-outs, and what becomes of Expect (RFC 9110, section 10.1.1) and of CONNECT (section 9.3.6). */
 export function installSocketAnswers(server: Server, observe: Observe): void {
   serveInTurn(server);
+  cutOffNonReaders(server);
   // Node gives the lesser of the two to the headers and the greater to the whole request: by default that is a minute.
   server.headersTimeout = server.requestTimeout;
   // A client that has closed its side only still waits for its answer; Node's types do not know this property.

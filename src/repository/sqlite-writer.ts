@@ -13,19 +13,25 @@ type Output<Name extends CommandName> = ReturnType<Commands[Name]>;
 interface Waiting {
   resolve: (output: never) => void;
   reject: (error: unknown) => void;
+  characters: number;
 }
 
 export interface Writer {
-  /** Resolves after the commit, and so the fsync, that holds the write. A rejected write may still be on disk where its fsync failed. */
-  write<Name extends CommandName>(name: Name, input: Input<Name>): Promise<Output<Name>>;
+  /**
+   * Resolves after the commit, and so the fsync, that holds the write. A rejected write may still be on disk where its fsync failed.
+   * `characters`: the length of the texts that a client made as long as it likes.
+   */
+  write<Name extends CommandName>(name: Name, input: Input<Name>, characters?: number): Promise<Output<Name>>;
   /** Writes that are not answered yet. */
   waiting(): number;
   /** Resolves when all that was accepted is committed and the thread is gone; rejects where the last fsync failed. */
   close(): Promise<void>;
 }
 
-/** Beyond so many unanswered writes, memory and waiting would grow without end: they are refused with 503. */
+/** Beyond so many unanswered writes, or so much text in them, memory and waiting would grow without end: more are refused with 503. */
 const maxWaiting = 10_000;
+/** 64 MiB at most, as V8 keeps a character in one or two bytes. */
+const maxWaitingCharacters = 32 * 1024 * 1024;
 
 /**
  * After a failed fsync nobody knows what of the file is on disk, and a second fsync would not tell (https://sqlite.org/rescode.html,
@@ -37,6 +43,7 @@ const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;
 export function startWriter(file: string, { onFatal, onCheckpointFailure, onCommit }: OpenOptions): Writer {
   const thread = new Worker(new URL('./sqlite-writer-thread.ts', import.meta.url), { workerData: file });
   const waiting: Waiting[] = [];
+  let waitingCharacters = 0;
   let unsent: Write[] = [];
   let broken: Failure | undefined;
   let closing = false;
@@ -57,6 +64,7 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
 
   thread.on('message', (reply: Reply) => {
     const answered = waiting.splice(0, reply.count);
+    for (const { characters } of answered) waitingCharacters -= characters;
     if ('outputs' in reply) {
       for (const [index, { resolve }] of answered.entries()) resolve(reply.outputs[index] as never);
       if (reply.count > 0) onCommit?.(reply.count);
@@ -87,12 +95,14 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
   });
 
   return {
-    write(name, input) {
+    write(name, input, characters = 0) {
       if (broken) return Promise.reject(broken);
-      if (waiting.length >= maxWaiting) return Promise.reject(unavailable(new Error('too many writes are waiting')));
+      if (waiting.length >= maxWaiting || waitingCharacters + characters > maxWaitingCharacters)
+        return Promise.reject(unavailable(new Error('too many writes are waiting')));
       if (unsent.length === 0) setImmediate(send);
       unsent.push([name, input as never]);
-      return new Promise((resolve, reject) => waiting.push({ resolve, reject }));
+      waitingCharacters += characters;
+      return new Promise((resolve, reject) => waiting.push({ resolve, reject, characters }));
     },
     waiting: () => waiting.length,
     async close() {

@@ -17,7 +17,7 @@ export function openSqlite(file: string, options: OpenOptions): Repository {
     // The promises are for engines that are not as quick to answer; a failure becomes a rejection.
     pets: {
       list: async (query) => reader.listPets(query),
-      add: (pet, retry) => writer.write('addPet', { ...pet, retry, at: at() }),
+      add: (pet, retry) => writer.write('addPet', { ...pet, retry, at: at() }, pet.name.length),
       find: async (id) => reader.findPet(id),
       version: () => reader.version(),
     },
@@ -35,7 +35,7 @@ export function openSqlite(file: string, options: OpenOptions): Repository {
     },
 
     messages: {
-      add: (message) => writer.write('addMessage', message),
+      add: (message) => writer.write('addMessage', message, message.message.length),
     },
 
     check: async () => void reader.version(),
