@@ -9,13 +9,13 @@ const limits = limitsOf(readComposition().services.staging);
 
 /** One command of the engine; rejects where it fails. */
 export function engine(...args: string[]): Promise<string> {
-  const { command, env } = inject('engine') as Engine;
-  return execute(command, args, { env });
+  const { command, env, folder } = inject('engine') as Engine;
+  return execute(command, args, { env, cwd: folder });
 }
 
 export function attemptEngine(...args: string[]): Promise<Output> {
-  const { command, env } = inject('engine') as Engine;
-  return attempt(command, args, { env });
+  const { command, env, folder } = inject('engine') as Engine;
+  return attempt(command, args, { env, cwd: folder });
 }
 
 /** Holds a store; gone with the test. */
@@ -41,6 +41,7 @@ export interface Container {
 
 interface Answer {
   status: number;
+  location?: string;
   // biome-ignore lint/suspicious/noExplicitAny: a test states what it expects of a body by reading it.
   json: any;
 }
@@ -117,7 +118,8 @@ export async function containerNamed(name: string): Promise<Container> {
         headers,
         body: body === undefined ? null : JSON.stringify(body),
       });
-      return { status: response.status, json: await response.json() };
+      const location = response.headers.get('location');
+      return { status: response.status, json: await response.json(), ...(location !== null && { location }) };
     },
   };
 }

@@ -103,7 +103,7 @@ describe('a container', () => {
     const { call } = container;
     await expect.poll(() => call(key, 'GET', '/v1/pets')).toEqual({ status: 200, json: [] });
     const pet = { id: 1, ...tabby, status: 'available' };
-    expect(await call(key, 'POST', '/v1/pets', tabby)).toEqual({ status: 201, json: pet });
+    expect(await call(key, 'POST', '/v1/pets', tabby)).toEqual({ status: 201, json: pet, location: '/v1/pets/1' });
     expect(await call(key, 'GET', '/v1/pets')).toEqual({ status: 200, json: [pet] });
     expect(await call(key, 'GET', '/v1/pets/1')).toEqual({ status: 200, json: pet });
     expect(await call(null, 'GET', '/v1/pets')).toMatchObject({ status: 401, json: { code: 'missing_api_key' } });
