@@ -1,0 +1,115 @@
+/** deploy/nginx.conf in a real nginx, with its ports and its certificate replaced. */
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import path from 'node:path';
+import { text } from 'node:stream/consumers';
+import { connect as connectTls } from 'node:tls';
+import { Agent, request } from 'undici';
+import { expect, onTestFinished } from 'vitest';
+import { temporaryFolder } from './app.ts';
+import { launch, projectFolder } from './process.ts';
+
+/** The name of production; that of staging begins with staging. */
+export const name = 'animals.example.com';
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+function certify(folder: string): { certificate: string; key: string } {
+  const [certificate, key] = [path.join(folder, 'certificate.pem'), path.join(folder, 'key.pem')];
+  const names = `subjectAltName=DNS:${name},DNS:staging.${name}`;
+  const what = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-subj', `/CN=${name}`];
+  execFileSync('openssl', ['req', '-x509', ...what, '-addext', names, '-keyout', key, '-out', certificate], {
+    stdio: 'ignore',
+  });
+  return { certificate, key };
+}
+
+interface Ports {
+  production: number;
+  staging: number;
+}
+
+/** The file as it is but for the replacements, each of which must find its place, inside the least that nginx needs besides. */
+async function configure(folder: string, upstream: Ports) {
+  const { certificate, key } = certify(folder);
+  const [https, http] = [await freePort(), await freePort()];
+  let site = readFileSync(`${projectFolder}deploy/nginx.conf`, 'utf8');
+  for (const [from, to] of [
+    ['127.0.0.1:3000', `127.0.0.1:${upstream.production}`],
+    ['127.0.0.1:3100', `127.0.0.1:${upstream.staging}`],
+    ['listen 443', `listen 127.0.0.1:${https}`],
+    ['listen 80', `listen 127.0.0.1:${http}`],
+    [`/etc/letsencrypt/live/${name}/fullchain.pem`, certificate],
+    [`/etc/letsencrypt/live/${name}/privkey.pem`, key],
+  ] as const) {
+    expect(site).toContain(from);
+    site = site.replaceAll(from, to);
+  }
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+    (kind) => `${kind}_temp_path ${folder}/t;`,
+  );
+  const inHttp = [`access_log ${folder}/access.log;`, ...temporary, site].join('\n');
+  const file = path.join(folder, 'nginx.conf');
+  writeFileSync(file, `pid ${folder}/pid;\ndaemon off;\nmaster_process off;\nevents {}\nhttp {\n${inHttp}\n}\n`);
+  return { file, https, http, certificate };
+}
+
+export interface Answer {
+  status: number;
+  headers: Record<string, string | string[] | undefined>;
+  body: string;
+}
+
+/** nginx, listening, before servers at these ports. */
+export async function startNginx(upstream: Ports) {
+  const folder = temporaryFolder();
+  mkdirSync(path.join(folder, 'logs'));
+  const { file, https, http, certificate } = await configure(folder, upstream);
+  const nginx = launch('nginx', ['-p', folder, '-e', 'stderr', '-c', file], {});
+  const ca = readFileSync(certificate);
+  const connects = () =>
+    new Promise((resolve) => {
+      const socket = connect(https, '127.0.0.1', () => resolve(true));
+      socket.on('error', () => resolve(false)).on('connect', () => socket.destroy());
+    });
+  await expect.poll(connects, { timeout: 10_000 }).toBe(true);
+  const agents = [name, `staging.${name}`].map(
+    (servername) => new Agent({ allowH2: false, connect: { ca, servername } }),
+  );
+  onTestFinished(() => Promise.all(agents.map((agent) => agent.destroy())).then(() => undefined));
+
+  const call = async (method: string, target: string, headers: Record<string, string> = {}, body?: string) => {
+    const staging = headers.host?.startsWith('staging.');
+    const answer = await request(`https://127.0.0.1:${https}${target}`, {
+      method: method as 'GET',
+      headers: { host: name, ...headers },
+      body: body ?? null,
+      dispatcher: agents[staging ? 1 : 0] as Agent,
+    });
+    return { status: answer.statusCode, headers: answer.headers, body: await answer.body.text() };
+  };
+  /** Bytes over TLS, and all that comes back until the connection ends. */
+  const raw = (bytes: string) => {
+    const socket = connectTls({ host: '127.0.0.1', port: https, ca, servername: name });
+    onTestFinished(() => void socket.destroy());
+    socket.write(bytes);
+    return text(socket);
+  };
+  return { nginx, https, http, ca, call, raw };
+}
+
+/** Before no server at all. */
+export async function startNginxAlone() {
+  const port = await freePort();
+  return startNginx({ production: port, staging: port });
+}
