@@ -1,0 +1,98 @@
+/** The image, Compose and nginx are held to what the server knows: its settings, its ports, its times. */
+import { spawnSync } from 'node:child_process';
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import {
+  constant,
+  deployments,
+  dockerfile,
+  expectSettings,
+  imageSettings,
+  pairs,
+  read,
+  stopMs,
+} from './support/deployment.ts';
+import { projectFolder } from './support/process.ts';
+
+const { version, license, description } = JSON.parse(read('package.json'));
+const compose = parse(read('compose.yaml'), { merge: true });
+
+describe('the Dockerfile', () => {
+  test('sets what the server knows, and exposes the ports that it sets', () => {
+    const { NODE_ENV, ...rest } = imageSettings;
+    expect(NODE_ENV).toBe('production');
+    expectSettings(rest);
+    expect(/^EXPOSE (.*)$/m.exec(dockerfile)?.[1]).toBe(`${rest.PORT} ${rest.OPS_PORT}`);
+  });
+
+  test('tells the release and the licence as package.json does', () => {
+    expect(pairs('LABEL')).toMatchObject({
+      'org.opencontainers.image.version': version,
+      'org.opencontainers.image.licenses': license,
+      'org.opencontainers.image.description': description,
+    });
+  });
+});
+
+describe('compose.yaml', () => {
+  test('starts each deployment as such, on ports and a volume of its own', () => {
+    expect(Object.keys(compose.services).sort()).toEqual([...deployments].sort());
+    const { production, staging } = compose.services;
+    for (const name of deployments) {
+      const { environment, ports, volumes } = compose.services[name];
+      expectSettings(environment);
+      expect(environment.DEPLOYMENT).toBe(name);
+      expect(volumes).toEqual([`${name}:/data`]);
+      expect(ports.map((port: string) => port.split(':')[2])).toEqual([imageSettings.PORT, imageSettings.OPS_PORT]);
+      // Only the proxy of this machine may reach it.
+      for (const port of ports) expect(port).toMatch(/^127\.0\.0\.1:/);
+    }
+    expect(new Set([...production.ports, ...staging.ports].map((port: string) => port.split(':')[1])).size).toBe(4);
+    expect(production.environment.BASE_URL).not.toBe(staging.environment.BASE_URL);
+  });
+
+  test('gives it time to end, and takes from it what it does not need', () => {
+    for (const name of deployments) {
+      const { stop_grace_period: grace, ...service } = compose.services[name];
+      expect(Number.parseInt(grace, 10) * 1000).toBeGreaterThan(stopMs);
+      expect(service).toMatchObject({
+        restart: 'unless-stopped',
+        read_only: true,
+        cap_drop: ['ALL'],
+        security_opt: ['no-new-privileges:true'],
+        mem_limit: '256m',
+        cpus: 1,
+        pids_limit: 100,
+      });
+    }
+  });
+
+  test('is what Compose can read', ({ skip }) => {
+    const tools = [['docker-compose'], ['docker', 'compose']];
+    const tool = tools.find(([file = '', ...args]) => spawnSync(file, [...args, 'version']).status === 0);
+    if (!tool) return skip('neither docker-compose nor docker compose is installed');
+    const [file = '', ...args] = tool;
+    const { stderr, status } = spawnSync(file, [...args, '-f', 'compose.yaml', 'config', '-q'], { cwd: projectFolder });
+    expect([String(stderr), status]).toEqual(['', 0]);
+  }, 60_000);
+});
+
+test('nginx waits longer than the server, lets pass more than the server takes, and leaves a connection before it', () => {
+  const site = read('deploy/nginx.conf');
+  const unit: Record<string, number> = { s: 1000, k: 1024, '': 1 };
+  const directive = (name: string) => {
+    const [, count, suffix = ''] = new RegExp(`^ *${name} (?:\\d+ )?(\\d+)([sk]?);`, 'm').exec(site) ?? [];
+    return Number(count) * (unit[suffix] ?? Number.NaN);
+  };
+  const requestTimeoutMs = constant('src/app.ts', 'requestTimeoutMs');
+  expect(directive('proxy_read_timeout')).toBeGreaterThan(requestTimeoutMs);
+  expect(directive('proxy_send_timeout')).toBeGreaterThan(requestTimeoutMs);
+  expect(directive('keepalive_timeout')).toBeLessThan(constant('src/app.ts', 'keepAliveTimeoutMs'));
+  expect(directive('client_max_body_size')).toBeGreaterThan(constant('src/app.ts', 'bodyLimitBytes'));
+  expect(directive('client_body_buffer_size')).toBe(directive('client_max_body_size'));
+  expect(directive('large_client_header_buffers')).toBeGreaterThan(2 * 8000);
+  for (const name of deployments)
+    expect(site).toContain(
+      `upstream animal_store_${name} {\n  server ${compose.services[name].ports[0].replace(/:\d+$/, '')};`,
+    );
+});
