@@ -320,7 +320,7 @@ async function describe(app: FastifyInstance, name: DocumentName): Promise<void>
 /** The documents as the code has them, in YAML. */
 export async function generateDocuments(): Promise<Record<DocumentName, string>> {
   const app = await buildApp({
-    store: { measure: () => ({ waitingWrites: 0, walBytes: undefined }) } as never,
+    store: { pets: {}, measure: () => ({ waitingWrites: 0, walBytes: undefined }) } as never,
     logger: pino({ level: 'silent' }),
     now: () => new Date(),
     live: false,

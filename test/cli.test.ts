@@ -390,7 +390,7 @@ describe('the store', () => {
   test('exit 1: bad settings are all named', async () => {
     const env = { DATABASE_URL: 'mysql://example.com', PORT: 'http' };
     expect(refusalOf(await runCli(['account', 'list'], { env }))).toBe(
-      'PORT must be a whole number from 0 to 65535.\nDATABASE_URL must be sqlite: and the path of a file.',
+      'PORT must be a whole number from 0 to 65535.\nDATABASE_URL must be sqlite: and the path of a file, or postgres://user:password@host:port/database.',
     );
   });
 

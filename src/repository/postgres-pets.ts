@@ -20,7 +20,8 @@ export async function listPets(pool: Pool, { limit, status, after }: PetQuery): 
   // One row more than asked for tells whether a next page exists.
   const rows = await pool.read<PetRow[]>((sql) =>
     status
-      ? sql`SELECT id, name, category_id, status FROM pet WHERE status = ${status} AND id > ${String(after)} ORDER BY id LIMIT ${limit + 1}`
+      ? // Not status = …, where the planner may walk the primary key and drop what has another status: a rare one would cost the whole table.
+        sql`SELECT id, name, category_id, status FROM pet WHERE (status, id) > (${status}, ${String(after)}) AND status <= ${status} ORDER BY status, id LIMIT ${limit + 1}`
       : sql`SELECT id, name, category_id, status FROM pet WHERE id > ${String(after)} ORDER BY id LIMIT ${limit + 1}`,
   );
   if (rows.length <= limit) return { pets: rows.map(toJson), next: undefined };
