@@ -29,7 +29,9 @@ async function refuseOthers(sql: Sql): Promise<void> {
   const [row] = await sql`
     SELECT string_agg(tablename, ', ' ORDER BY tablename) AS tables FROM pg_catalog.pg_tables
     WHERE schemaname = current_schema() AND tablename IN ('pet', 'pet_id', 'account', 'api_key', 'idempotency', 'message')`;
-  if (row?.tables) throw new OpenError(`holds tables of another application (${row.tables}).`);
+  // Another process may have made them since the version was read, and its record with them.
+  if (row?.tables && (await currentVersion(sql)) === 0)
+    throw new OpenError(`holds tables of another application (${row.tables}).`);
 }
 
 /** The row of version 0 is what migrating processes lock: a session's advisory lock would not survive a pooler between, nor exist in CockroachDB. */

@@ -15,7 +15,7 @@ export interface Repository {
   close(): Promise<void>;
 }
 
-export interface StoreMeasures {
+interface StoreMeasures {
   /** Writes that were accepted and are not answered yet. */
   waitingWrites: number;
   /** Size of the write-ahead log; undefined where the engine keeps it to itself. */
