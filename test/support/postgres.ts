@@ -159,7 +159,7 @@ export async function start(data: string, port?: number): Promise<Server> {
 export async function startPair(): Promise<{ primary: Server; standby: Server; end: () => Promise<void> }> {
   const folders = [dataFolder(), dataFolder()] as const;
   const [ours, theirs] = folders;
-  initialize(ours, ['wal_level = replica', 'hot_standby = on', 'max_connections = 100', 'max_wal_senders = 5']);
+  initialize(ours, []);
   fs.cpSync(ours, theirs, { recursive: true, preserveTimestamps: true });
   const primary = await start(ours);
   fs.writeFileSync(path.join(theirs, 'standby.signal'), '');
@@ -169,7 +169,10 @@ export async function startPair(): Promise<{ primary: Server; standby: Server; e
   );
   if (identity.uid !== undefined) execFileSync('chown', ['-R', `${identity.uid}:${identity.gid}`, theirs]);
   fs.chmodSync(theirs, 0o700);
-  const standby = await start(theirs);
+  const standby = await start(theirs).catch(async (error: unknown) => {
+    await primary.kill();
+    throw error;
+  });
   fs.appendFileSync(path.join(ours, 'postgresql.conf'), "synchronous_standby_names = 'standby'\n");
   execFileSync(program('pg_ctl'), ['-D', ours, 'reload'], { ...identity, env: { LC_ALL: 'C' }, stdio: 'ignore' });
   return {
