@@ -13,7 +13,7 @@ const identity = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {};
 const platform = `${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`;
 
 /** Why there is no PostgreSQL to be had here; undefined where there is. */
-const missingPostgres = ((): string | undefined => {
+export const missingPostgres = ((): string | undefined => {
   try {
     nativeFolder();
     return undefined;
