@@ -56,7 +56,33 @@ export interface Server {
 }
 
 const user = 'app';
-const program = (name: string) => path.join(nativeFolder(), 'bin', name);
+
+/** Whether another user may come to `folder`, through all the folders above it. */
+function isOpen(folder: string): boolean {
+  const above = path.dirname(folder);
+  return (fs.statSync(folder).mode & 0o001) !== 0 && (above === folder || isOpen(above));
+}
+
+let programs: string | undefined;
+
+/** The programs, in a copy where the servers' user may not come to the project's own folder. */
+function programsFolder(): string {
+  if (programs !== undefined) return programs;
+  const native = nativeFolder();
+  linkLibraries(native);
+  if (identity.uid === undefined || isOpen(native)) {
+    programs = native;
+  } else {
+    const copy = fs.mkdtempSync(path.join(tmpdir(), 'animal-store-postgres-'));
+    fs.cpSync(native, copy, { recursive: true, verbatimSymlinks: true });
+    fs.chmodSync(copy, 0o755);
+    process.on('exit', () => fs.rmSync(copy, { recursive: true, force: true }));
+    programs = copy;
+  }
+  return programs;
+}
+
+const program = (name: string) => path.join(programsFolder(), 'bin', name);
 
 export async function freePort(): Promise<number> {
   const server = net.createServer().listen(0, '127.0.0.1');
@@ -75,7 +101,6 @@ export function dataFolder(): string {
 
 /** Makes an empty cluster in `data`, set up by the lines of `settings`. */
 export function initialize(data: string, settings: string[]): void {
-  linkLibraries(nativeFolder());
   const args = ['-D', data, '-U', user, '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync'];
   execFileSync(program('initdb'), args, { ...identity, env: { LC_ALL: 'C' }, stdio: ['ignore', 'ignore', 'pipe'] });
   const common = ["listen_addresses = '127.0.0.1'", "unix_socket_directories = ''", 'shared_buffers = 32MB'];
