@@ -20,6 +20,9 @@ const minuteMs = 60_000;
 /** A mean, over as long a time: the event loop stands still, and to accept more would only lengthen the queue. */
 const maxEventLoopDelayMs = 1000;
 
+/** The first means tell of the start itself, which keeps the event loop busy. */
+const settledAfterMs = 3 * maxEventLoopDelayMs;
+
 const tooMany = new Failure('service_unavailable', undefined, { headers: { 'retry-after': '1' } });
 
 /** Sheds load at the door of `app`: 503 with Retry-After. */
@@ -29,11 +32,16 @@ export async function installLoadShedding(
   metrics: Metrics,
 ): Promise<void> {
   let inFlight = 0;
+  let settledAt = Number.POSITIVE_INFINITY;
+  app.addHook('onListen', async () => {
+    settledAt = performance.now() + settledAfterMs;
+  });
   await app.register(underPressure, {
     maxEventLoopDelay: maxEventLoopDelayMs,
     sampleInterval: maxEventLoopDelayMs,
     /* v8 ignore next 4 -- the process of the tests would stand still for seconds */
     async pressureHandler() {
+      if (performance.now() < settledAt) return;
       metrics.limited('event_loop');
       throw tooMany;
     },
