@@ -39,7 +39,7 @@ export async function installLoadShedding(
   await app.register(underPressure, {
     maxEventLoopDelay: maxEventLoopDelayMs,
     sampleInterval: maxEventLoopDelayMs,
-    /* v8 ignore next 4 -- the process of the tests would stand still for seconds */
+    /* v8 ignore next 5 -- the process of the tests would stand still for seconds */
     async pressureHandler() {
       if (performance.now() < settledAt) return;
       metrics.limited('event_loop');
