@@ -46,6 +46,7 @@ export default defineConfig({
         'src/main/**',
         'src/cli.ts',
         'src/cli/**',
+        'src/http/ops.ts',
         'src/repository/files.ts',
         'src/repository/sqlite-check.ts',
         'src/repository/sqlite-commands.ts',

@@ -166,3 +166,11 @@ test('calls that took the short way are counted for their key, and getPet among 
   expect(known?.lastUsedAt).not.toBeNull();
   expect(known?.deprecatedCalls).toBe(calls.length);
 });
+
+test('while the process is about to stop, every answer asks the client to go elsewhere', async () => {
+  const { call } = await startApp({ draining: () => true });
+  for (let again = 0; again < 2; again++) {
+    const { status, headers } = await call('GET', '/v1/pets');
+    expect([status, headers.connection]).toEqual([200, 'close']);
+  }
+});

@@ -1,5 +1,5 @@
 /** What operators watch, in the form that Prometheus reads. */
-import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { ApiKey } from '../accounts.ts';
 import type { CacheUse } from './rendered.ts';
 import type { Answered } from './request-log.ts';
@@ -107,16 +107,4 @@ export function createMetrics(version: string): Metrics {
     commit: (writes) => commits.observe(writes),
     watch,
   };
-}
-
-/** Lets the process that started this one gather its metrics. */
-export function shareMetrics({ registry }: Metrics): void {
-  AggregatorRegistry.setRegistries([registry]);
-  new AggregatorRegistry();
-}
-
-/** The metrics of all processes that this one started, as one: sums, or the largest where that is what counts. */
-export function gatherMetrics(): { metrics: () => Promise<string>; metricsType: string } {
-  const all = new AggregatorRegistry();
-  return { metrics: () => all.clusterMetrics(), metricsType: all.contentType };
 }

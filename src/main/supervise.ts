@@ -2,8 +2,8 @@
 import cluster, { type Worker } from 'node:cluster';
 import type { Logger } from 'pino';
 import type { Config } from '../config.ts';
-import { gatherMetrics } from '../http/metrics.ts';
 import { buildOps } from '../http/ops.ts';
+import { gatherMetrics } from './cluster-metrics.ts';
 import { openOps } from './listen.ts';
 import { onEndSignal } from './signals.ts';
 import { refuseToStart } from './start.ts';
