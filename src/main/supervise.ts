@@ -55,6 +55,7 @@ export async function supervise(count: number, config: Config, logger: Logger): 
     }
     stopping = true;
     for (const worker of alive) worker.send(signal);
+    /* c8 ignore next -- a worker that hangs beyond its own deadline */
     setTimeout(() => stop(signal), config.LAME_DUCK_MS + stopDeadlineMs).unref();
   }
 
