@@ -149,7 +149,9 @@ describe('backup', { timeout: 60_000 }, () => {
       expect(await refused('backup', name, '--force')).toBe(`${name} is the store itself.`);
     fs.rmSync(at('alias.db'));
     expect(await refused('backup', 'data', '--force')).toBe('data is not a file.');
-    expect(await refused('backup', 'nowhere/copy.db')).toMatch(/^ENOENT: no such file or directory, open .+\.$/);
+    expect(await refused('backup', 'nowhere/copy.db')).toMatch(
+      /^nowhere\/copy\.db\.partial cannot be written: ENOENT: .+\.$/,
+    );
     for (const suffix of ['-shm', '-wal']) fs.rmSync(store + suffix, { force: true });
     expect(contentOf(folder)).toEqual(before);
     fs.rmSync(store);

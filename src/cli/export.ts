@@ -5,9 +5,10 @@ import { pipeline } from 'node:stream/promises';
 import { type Command, Option } from 'commander';
 import { writeCsv } from '../csv.ts';
 import { type PetStatus, statuses } from '../pets.ts';
+import { makeFile } from '../repository/files.ts';
 import { type Export, openExport, type PetRow } from '../repository/sqlite-export.ts';
 import { columns, type Format, formatOf, formatOption } from './arguments.ts';
-import { makeFile } from './files.ts';
+import { replaceFile } from './files.ts';
 import { animals } from './output.ts';
 import { withProgress } from './progress.ts';
 import { now, storeFile } from './store.ts';
@@ -32,7 +33,12 @@ export function exportCommand(program: Command): void {
       try {
         const count = await (file === '-'
           ? write(source, format, process.stdout, { end: false })
-          : makeFile(file, force, (partial) => write(source, format, createWriteStream(partial), { end: true })));
+          : replaceFile(file, force, (partial) =>
+              makeFile(partial, 0o666, (descriptor) => {
+                const output = createWriteStream('', { fd: descriptor, autoClose: false });
+                return write(source, format, output, { end: true });
+              }),
+            ));
         process.stderr.write(`Exported ${animals(count)}.\n`);
       } finally {
         source.close();

@@ -1,29 +1,23 @@
 /** Files that a command makes: whole under their name, or not there at all. */
-import { existsSync, renameSync, rmSync, statSync } from 'node:fs';
+import { existsSync, renameSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { sync } from '../repository/files.ts';
 import { companions } from '../repository/sqlite-copy.ts';
 import { isSame } from '../repository/sqlite-restore.ts';
 import { Refusal, storeFile } from './store.ts';
 
-/** Lets `write` fill a file beside `file` that takes its name when it is on disk. A file that is there already is replaced with `force` only. */
-export async function makeFile<Result>(
+/** Has a file made beside `file`, whole and on disk, that then takes its name. A file that is there already is replaced with `force` only. */
+export async function replaceFile<Result>(
   file: string,
   force: boolean | undefined,
-  write: (partial: string) => Promise<Result>,
+  make: (partial: string) => Promise<Result>,
 ): Promise<Result> {
   refuse(file, force);
   const partial = `${file}.partial`;
-  try {
-    const result = await write(partial);
-    sync(partial);
-    renameSync(partial, file);
-    sync(path.dirname(file));
-    return result;
-  } catch (error) {
-    rmSync(partial, { force: true });
-    throw error;
-  }
+  const result = await make(partial);
+  renameSync(partial, file);
+  sync(path.dirname(file));
+  return result;
 }
 
 function refuse(file: string, force: boolean | undefined): void {

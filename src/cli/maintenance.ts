@@ -4,7 +4,7 @@ import { checkStore, type Report } from '../repository/sqlite-check.ts';
 import { openExisting } from '../repository/sqlite-connection.ts';
 import { copyStore } from '../repository/sqlite-copy.ts';
 import { restoreStore } from '../repository/sqlite-restore.ts';
-import { makeFile } from './files.ts';
+import { replaceFile } from './files.ts';
 import { animals, print, printJson, printTable } from './output.ts';
 import { withProgress } from './progress.ts';
 import { now, Refusal, storeFile, withStore } from './store.ts';
@@ -66,7 +66,7 @@ function backupCommand(program: Command): void {
       const source = openExisting(storeFile());
       try {
         const { pet } = await withProgress('Copying', 'pages', ({ show }) =>
-          makeFile(file, force, (partial) => copyStore(source, partial, show)),
+          replaceFile(file, force, (partial) => copyStore(source, partial, show)),
         );
         print(`Backed up ${animals(pet)} to ${file}.`);
       } finally {

@@ -2,6 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
+import { makeFile } from './files.ts';
 import { CopyError } from './repository.ts';
 import { checkStore, countRows } from './sqlite-check.ts';
 import type { Connection } from './sqlite-connection.ts';
@@ -23,21 +24,17 @@ const pagesAtOnce = 1000;
  * file, without a log beside it. Throws CopyError, with nothing left at `copy`.
  */
 export async function copyStore(source: Connection, copy: string, onProgress: OnProgress): Promise<Rows> {
-  removeStore(copy);
-  const file = fs.openSync(copy, 'wx', 0o600);
   try {
-    const rows = await copyPages(source, copy, onProgress);
-    makeSingleFile(copy);
-    compare(copy, rows);
-    fs.fsyncSync(file);
-    // Two that copy to the same place: the later one has removed what the earlier one was writing.
-    if (fs.fstatSync(file).ino !== fs.statSync(copy).ino) throw new Error('another process writes there too');
-    return rows;
-  } catch (error) {
     removeStore(copy);
+    return await makeFile(copy, 0o600, async () => {
+      const rows = await copyPages(source, copy, onProgress);
+      makeSingleFile(copy);
+      compare(copy, rows);
+      return rows;
+    });
+  } catch (error) {
+    if (error instanceof CopyError) throw error;
     throw new CopyError(`${copy} cannot be written: ${(error as Error).message}.`, { cause: error });
-  } finally {
-    fs.closeSync(file);
   }
 }
 

@@ -5,11 +5,13 @@ import { setTimeout } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
 import { openClient, type Promises, sideBySide } from '../support/client.ts';
 import { namesIn } from '../support/commands.ts';
+import { firstAnswer } from '../support/known-port.ts';
 import { launch, type Process, projectFolder, runCli, startServer } from '../support/process.ts';
 import { seededRandom } from '../support/random.ts';
 import { makeStore, missingFrom } from '../support/store-file.ts';
 import { needStrace } from '../support/strace.ts';
 import { figure, patientMs, tier } from '../support/tier.ts';
+import { undisturbed } from '../support/undisturbed.ts';
 
 const connections = 8;
 
@@ -23,7 +25,7 @@ async function startUnderLoad(animals: number) {
   const run = (...args: string[]) => runCli(args, made);
   expect(await run('import', 'pets.ndjson')).toMatchObject({ code: 0 });
 
-  const server = await startServer({ env: made.env });
+  const server = await startServer({ env: made.env, under: undisturbed });
   const promises: Promises = new Map();
   const client = openClient(server.url, made.key, connections, promises);
   const statuses = new Set<number | 'cut'>();
@@ -34,7 +36,9 @@ async function startUnderLoad(animals: number) {
   const kill = async () => {
     await server.end('SIGKILL');
     await load;
-    expect([...statuses].sort()).toEqual([201, 'cut']);
+    // A server that the machine holds up may refuse work; the store itself never failed it.
+    expect([...statuses].filter((status) => status !== 201 && status !== 503)).toEqual(['cut']);
+    expect(server.stdout()).not.toContain('SQLITE_');
   };
   /** Waits until so many more are acknowledged. */
   const acknowledge = (more: number) => {
@@ -81,8 +85,9 @@ test(
 
     const begun = performance.now();
     expect(await run('restore', 'last.db')).toMatchObject({ code: 0, stderr: '' });
-    const server = await startServer({ env });
+    const server = await startServer({ env, under: undisturbed });
     const client = openClient(server.url, key, 1);
+    await firstAnswer(server, client);
     const { status, json } = await client.add('after the drill');
     const backMs = Math.round(performance.now() - begun);
     expect(status).toBe(201);
