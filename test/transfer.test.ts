@@ -7,7 +7,6 @@ import type { NewPet } from '../src/pets.ts';
 import { change, commandFolder, namesIn, query, refusalOf } from './support/commands.ts';
 import { launch, projectFolder, runCli, startServer } from './support/process.ts';
 import { mountSmallDisk, noDisk } from './support/small-disk.ts';
-import { undisturbed } from './support/undisturbed.ts';
 
 const tabby: NewPet = { name: 'Tabby', categoryId: 1n, status: 'available' };
 const rex: NewPet = { name: 'Rex, the "King"', categoryId: 9_007_199_254_740_993n, status: 'sold' };
@@ -443,7 +442,7 @@ describe('import, again', { timeout }, () => {
 
   test('beside a running server, every request is answered', async () => {
     const { folder, start, store } = await withFile(10_000);
-    const server = await startServer({ folder, under: undisturbed });
+    const server = await startServer({ folder });
     const key = await server.firstKey();
     const command = start();
     const statuses: number[] = [];
