@@ -1,11 +1,14 @@
 /** The settings: one table with each name, default and meaning, and its reading from the environment. */
 import { type Static, Type } from '@sinclair/typebox';
-import envSchema from 'env-schema';
+import { Value } from '@sinclair/typebox/value';
 
 const oneOf = <const Values extends string[]>(
   values: Values,
   options: { default: Values[number]; description: string },
-) => Type.Unsafe<Values[number]>({ type: 'string', enum: values, title: `one of ${values.join(', ')}`, ...options });
+) =>
+  Type.Unsafe<Values[number]>(
+    Type.String({ enum: values, pattern: `^(${values.join('|')})$`, title: `one of ${values.join(', ')}`, ...options }),
+  );
 
 const port = '(0|[1-9]\\d{0,3}|[1-5]\\d{4}|6[0-4]\\d{3}|65[0-4]\\d{2}|655[0-2]\\d|6553[0-5])';
 const address = '[0-9A-Fa-f.:]+(/\\d{1,3})?';
@@ -135,21 +138,18 @@ export class ConfigError extends Error {
   override name = 'ConfigError';
 }
 
-/** Integers are read here and strictly: the validator's coercion takes " " for 0, 0x10 for 16, and lets Infinity pass. */
-function read(name: string, text: string): string | number {
-  if (settings.properties[name as keyof Config]?.type !== 'integer') return text;
+/** Strict: Number() would take " " for 0, 0x10 for 16, and let Infinity pass. */
+function read(name: keyof Config, text: string): string | number {
+  if (settings.properties[name].type !== 'integer') return text;
   return /^(0|[1-9]\d*)$/.test(text) ? Number(text) : Number.NaN;
 }
 
 /** Reads and checks all settings; an empty value counts as unset. Throws ConfigError. */
 export function readConfig(env: NodeJS.ProcessEnv): Config {
-  const set = Object.entries(env).flatMap(([name, value]) => (value ? [[name, read(name, value)]] : []));
-  const given = Object.fromEntries(set);
-  try {
-    return envSchema<Config>({ schema: settings, data: given, env: false });
-  } catch (error) {
-    const { errors } = error as { errors: { instancePath: string }[] };
-    const names = new Set(errors.map(({ instancePath }) => instancePath.slice(1) as keyof Config));
-    throw new ConfigError([...names].map((name) => `${name} must be ${settings.properties[name].title}.`).join('\n'));
-  }
+  const names = Object.keys(settings.properties) as (keyof Config)[];
+  const given = Object.fromEntries(names.flatMap((name) => (env[name] ? [[name, read(name, env[name])]] : [])));
+  const config = Value.Default(settings, given);
+  if (Value.Check(settings, config)) return config;
+  const wrong = new Set([...Value.Errors(settings, config)].map(({ path }) => path.slice(1) as keyof Config));
+  throw new ConfigError([...wrong].map((name) => `${name} must be ${settings.properties[name].title}.`).join('\n'));
 }

@@ -11,6 +11,9 @@ export const projectFolder = fileURLToPath(new URL('../../', import.meta.url));
 /** Where each process says what of it ran, for `npm test` to hold to 100 % what runs in processes of its own only. */
 const coverageFolder = `${projectFolder}coverage/processes`;
 
+/** A test spends most of its time on starting processes, and those on compiling (vitest.config.ts sets it). */
+const compileCache = process.env.NODE_COMPILE_CACHE;
+
 export interface Surroundings {
   /** Working directory; undefined makes a new one. */
   folder?: string;
@@ -44,7 +47,7 @@ export function launch(file: string, args: string[], { folder = temporaryFolder(
   const child = spawn(file, args, {
     cwd: folder,
     // Nothing else is inherited: a DATABASE_URL of the developer's must not become the tests' store.
-    env: { PATH: process.env.PATH, NODE_V8_COVERAGE: coverageFolder, ...env },
+    env: { PATH: process.env.PATH, NODE_V8_COVERAGE: coverageFolder, NODE_COMPILE_CACHE: compileCache, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const output = { stdout: '', stderr: '' };
