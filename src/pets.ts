@@ -1,6 +1,7 @@
 /** The animals: their schemas (which are also their types) and what a store of them must do. */
 import { type Static, Type } from '@sinclair/typebox';
 import { Int64 } from './int64.ts';
+import type { Retry } from './retries.ts';
 import { isStorable, kind } from './schema.ts';
 
 export const statuses = ['available', 'pending', 'sold'] as const;
@@ -64,14 +65,6 @@ export interface PetPage {
   /** The id of the last one here, where another that fits the query follows it. */
   next: bigint | undefined;
 }
-
-/** One creation under an Idempotency-Key; the key is remembered per account for `retryWindowMs`. */
-export interface Retry {
-  accountId: number;
-  key: string;
-}
-
-export const retryWindowMs = 24 * 60 * 60 * 1000;
 
 /** `added`: a new animal. `replayed`: the animal of an earlier call under the same key. `reused`: that key had another body. */
 export type Addition = { outcome: 'added' | 'replayed'; id: bigint; pet: PetJson } | { outcome: 'reused' };

@@ -2,7 +2,7 @@
 import { Type } from '@sinclair/typebox';
 import type { FastifyRequest } from 'fastify';
 import type { ApiKey } from '../accounts.ts';
-import type { Retry } from '../pets.ts';
+import type { Retry } from '../retries.ts';
 import { demand } from '../schema.ts';
 
 export const IdempotencyHeaders = Type.Object({

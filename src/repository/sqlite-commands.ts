@@ -1,7 +1,8 @@
 /** Everything that changes the SQLite store: synchronous functions, each called inside the writer's open transaction. */
 import type { Account, ApiKey, KeyUse, NewApiKey, Secret } from '../accounts.ts';
 import type { Message } from '../messages.ts';
-import { type Addition, type NewPet, type PetJson, type Retry, retryWindowMs } from '../pets.ts';
+import type { Addition, NewPet, PetJson } from '../pets.ts';
+import { type Retry, retryWindowMs } from '../retries.ts';
 import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns, toAccount, toApiKey } from './rows.ts';
 import type { Connection } from './sqlite-connection.ts';
 

@@ -5,8 +5,11 @@ import { temporaryFolder } from '../support/app.ts';
 import { type Server, startServer } from '../support/process.ts';
 import { figure, tier } from '../support/tier.ts';
 
-const lameDuckMs = 300;
+const lameDuckMs = 500;
 const probeEveryMs = 50;
+
+/** Between the calls of a client: a server that starts needs a share of the machine, and so do the probes. */
+const pauseMs = 5;
 
 interface Backend {
   server: Server;
@@ -45,6 +48,7 @@ test(
 
     async function client(index: number): Promise<void> {
       for (let turn = index; running; turn++) {
+        await sleep(pauseMs);
         const open = backends.filter(({ ready }) => ready);
         const { server } = open[turn % open.length] as Backend;
         const writing = turn % 4 === 0;
