@@ -112,7 +112,7 @@ test('clients that take nothing of their answers are cut off within 12 s; slow r
   await fill(60_000, (pet) => server.call(key, 'POST', '/v1/pets', pet));
   await fill(60_000, app.add);
   const page = get(key, '/v1/pets?limit=100');
-  const slow = sendOnly(server.port, get(key, '/v1/pets?limit=100', close)).then((socket) => read(socket, 400));
+  const slow = sendOnly(server.port, get(key, '/v1/pets?limit=100', close)).then((socket) => read(socket, 480));
   const late = readLate(app);
   const idle = fallIdle(server.port, get(key, '/v1/pets?limit=1'));
 
