@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import { stringify } from 'yaml';
 import { buildApp } from '../src/app.ts';
 import { ErrorBody, type ErrorCode, errorTable } from '../src/errors.ts';
+import { standingHeaders } from '../src/http/answers.ts';
 import { createMetrics } from '../src/http/metrics.ts';
 import type { AnswerHeader, Operation } from '../src/http/operation.ts';
 
@@ -60,6 +61,11 @@ const headers = {
     schema: { ...text, format: 'uuid' },
   },
   'X-Content-Type-Options': { description: 'Always nosniff.', required: true, schema: { ...text, const: 'nosniff' } },
+  'Content-Security-Policy': {
+    description: 'Always the same: an answer is data, and no page.',
+    required: true,
+    schema: { ...text, const: standingHeaders['content-security-policy'] },
+  },
   'Cache-Control': {
     description: 'private, no-cache where an ETag is sent; otherwise no-store.',
     required: true,
@@ -103,7 +109,13 @@ const headers = {
 type HeaderName = keyof typeof headers;
 
 const rateHeaders: HeaderName[] = ['RateLimit-Limit', 'RateLimit-Remaining', 'RateLimit-Reset'];
-const alwaysSent: HeaderName[] = ['X-Request-Id', 'X-Content-Type-Options', 'Cache-Control', ...rateHeaders];
+const alwaysSent: HeaderName[] = [
+  'X-Request-Id',
+  'X-Content-Type-Options',
+  'Content-Security-Policy',
+  'Cache-Control',
+  ...rateHeaders,
+];
 const withEtag: HeaderName[] = ['ETag', 'Vary'];
 const errorHeaders: Partial<Record<number, HeaderName[]>> = {
   401: ['WWW-Authenticate'],

@@ -3,8 +3,15 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Rendered } from './rendered.ts';
 import { admit } from './unread.ts';
 
-/** What every answer carries, whatever its status. */
-export const standingHeaders = { 'x-content-type-options': 'nosniff' };
+/**
+ * What every answer carries, whatever its status: it is data, not to be guessed at, rendered or framed (OWASP REST Security Cheat Sheet).
+ * frame-ancestors stands for X-Frame-Options, and default-src for all that a page would need rules for. Strict-Transport-Security is
+ * for whoever ends TLS: over plain HTTP it must not be sent (RFC 6797, section 7.2).
+ */
+export const standingHeaders = {
+  'x-content-type-options': 'nosniff',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+};
 
 /** Whether If-None-Match holds `etag`: a list or `*`, compared weakly (RFC 9110, section 13.1.2). */
 function matches(ifNoneMatch: string, etag: string): boolean {

@@ -88,6 +88,7 @@ export function summaryOf({ status, headers, text }: RawAnswer): string {
     'content-type': 'application/json',
     'cache-control': 'no-store',
     'x-content-type-options': 'nosniff',
+    'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
     'x-request-id': expect.stringMatching(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/),
   });
   return `${status} ${body.code}${status === 405 ? ` [${headers.allow?.replaceAll(',', '')}]` : ''}`;
