@@ -68,9 +68,14 @@ export function readJson(bytes: Buffer): unknown {
   try {
     return parseJson(bytes.toString());
   } catch (error) {
-    const fault = error instanceof RangeError ? 'nested too deeply' : `not valid JSON: ${(error as Error).message}`;
+    const fault = error instanceof RangeError ? 'nested too deeply' : `not valid JSON: ${faultOf(error as Error)}`;
     throw new SyntaxError(fault);
   }
+}
+
+/** What V8 says of a JSON text, without the piece of it that V8 may repeat: that may be anything, and what is said is passed on. */
+function faultOf({ message }: Error): string {
+  return message.replace(/^(Unexpected token .+?), (?:\.{3})?".*$/su, '$1');
 }
 
 /** Only for text that JSON.parse has accepted: a string followed by a colon is then always a member name. */

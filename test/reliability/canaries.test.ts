@@ -1,0 +1,178 @@
+/** Canaries: words of the client's and of the operator's that must not come out again in the log, the metrics or an error. */
+import { randomBytes } from 'node:crypto';
+import { mkdirSync } from 'node:fs';
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import { expect, test } from 'vitest';
+import { newSecret, type Scope, scopes } from '../../src/accounts.ts';
+import { openRepository } from '../../src/repository/open.ts';
+import { temporaryFolder } from '../support/app.ts';
+import { names, placesOf } from '../support/places.ts';
+import { plant } from '../support/plant.ts';
+import { launchServer, startServer } from '../support/process.ts';
+import { converse, type RawAnswer } from '../support/raw.ts';
+import { figure, patientMs } from '../support/tier.ts';
+
+/** A word that nothing but the test can have made. */
+const canary = () => `canary${randomBytes(8).toString('hex')}`;
+
+/** A store in a folder, with keys of every kind, and a key to look on with. All that has a name is named by a canary. */
+async function makeStore() {
+  const folder = temporaryFolder();
+  mkdirSync(path.join(folder, 'data'));
+  const file = path.join(folder, 'data', 'animal-store.db');
+  const store = await openRepository(`sqlite:${file}`, { now: () => new Date() });
+  const [account, name] = [canary(), canary()];
+  await store.accounts.addAccount(account);
+  async function addKey(granted: Scope[]) {
+    const secret = newSecret(false);
+    const added = await store.accounts.addKey({ account, name, scopes: granted, lifetimeMs: null, secret });
+    return { id: added?.id as number, key: secret.key };
+  }
+  const revoked = await addKey([...scopes]);
+  await store.accounts.revokeKey(revoked.id);
+  const keys = {
+    valid: (await addKey([...scopes])).key,
+    'without the scope to write': (await addKey(['pets:read'])).key,
+    revoked: revoked.key,
+    unknown: newSecret(false).key,
+    'of production': newSecret(true).key,
+    malformed: `ast_test_${canary()}`,
+  };
+  const { key } = await addKey([...scopes]);
+  await store.close();
+  return { folder, file, keys, key, names: [account, name] };
+}
+
+/** What no client has any business with: paths, stacks, SQL, our libraries' names. */
+const internals =
+  /\.[jt]s\b|\bat \S+ \(|\n|node_modules|\/tmp\/|sqlite|better-|fastify|FST_|ERR_|SELECT |INSERT |no such/i;
+
+interface Exchange {
+  place: string;
+  word: string;
+  answers: RawAnswer[];
+}
+
+/** Sends each word in each place, on a connection each. Later places of a word find what earlier ones left. */
+async function sendAll(port: number, key: string, words: string[]): Promise<Exchange[]> {
+  const exchanges: Exchange[] = [];
+  for (const [place, write] of Object.entries(placesOf(key))) {
+    const sent = words.map(async (word) => {
+      const answers = await converse(port, [write(word)], { deadlineMs: 20_000 });
+      exchanges.push({ place, word, answers });
+    });
+    await Promise.all(sent);
+  }
+  return exchanges;
+}
+
+const textOf = ({ headers, text }: RawAnswer) => `${JSON.stringify(headers)}${text}`;
+
+/** A key by halves is still half a key; a password may be told as it came. */
+const formsOf = (word: string) => [word, word.slice(-12), Buffer.from(`user:${word}`).toString('base64')];
+
+interface Findings {
+  /** Canaries that came out, by where they did. */
+  hits: { log: string[]; metrics: string[]; errors: string[] };
+  /** Error answers that tell of what is inside. */
+  indiscreet: string[];
+  figure: string;
+}
+
+/** Tells a server every canary in every place, then looks for them in all that it says. `source` as `startServer` takes it. */
+async function search(source?: string): Promise<Findings> {
+  const { folder, file, keys, key, names: given } = await makeStore();
+  const env = { LOG_LEVEL: 'trace', REFUSAL_LIMIT: '1000000', NODE_V8_COVERAGE: undefined };
+  const server = await startServer({ folder, env, ...(source && { source }) });
+  const secrets = Object.values(keys);
+  const exchanges = await sendAll(server.port, key, [...secrets, canary(), canary()]);
+  // What fails within is told without its inside, too.
+  new Database(file).exec('ALTER TABLE pet RENAME TO other').close();
+  const places = placesOf(key);
+  for (const place of ['name', 'value of cursor', 'Idempotency-Key', 'Accept']) {
+    const word = canary();
+    exchanges.push({ place, word, answers: await converse(server.port, [places[place]?.(word) as string]) });
+  }
+  const metrics = await (await fetch(`${server.opsUrl()}/metrics`)).text();
+  const { stdout, stderr } = await server.end('SIGTERM');
+  const log = stdout + stderr;
+  const lines = log.split('\n').length;
+  expect(lines).toBeGreaterThan(exchanges.length);
+  expect(metrics).toContain('http_request');
+
+  const clients = [...new Set(exchanges.map(({ word }) => word)), key];
+  const spoken = [...clients, ...given];
+  const within = (text: string, words: string[]) =>
+    words.filter((word) => formsOf(word).some((form) => text.includes(form)));
+  const errors = exchanges.flatMap(({ place, word, answers }) =>
+    answers.filter(({ status }) => status >= 400).map((answer) => ({ place, word, answer, text: textOf(answer) })),
+  );
+  expect(errors.filter(({ answer }) => answer.status >= 500).length).toBeGreaterThan(2);
+  const untold = [...secrets, key, ...given];
+  return {
+    hits: {
+      log: within(log, spoken),
+      // What a key does is counted under the names that the operator gave it and its account.
+      metrics: within(metrics, clients),
+      errors: errors.flatMap(({ place, word, text }) =>
+        within(text, names.includes(place) ? untold : [...untold, word]).map((hit) => `${place}: ${hit}`),
+      ),
+    },
+    indiscreet: errors.map(({ text }) => text).filter((text) => internals.test(text) || text.includes(folder)),
+    figure: `${spoken.length} canaries in ${Object.keys(places).length} places: 0 hits in ${lines} lines of the log at trace, ${errors.length} errors and the metrics`,
+  };
+}
+
+test(
+  'no word of a client and no key is in the log or the metrics, and none but a name of its own making in an error',
+  async () => {
+    const found = await search();
+    expect(found.hits).toEqual({ log: [], metrics: [], errors: [] });
+    expect(found.indiscreet).toEqual([]);
+    figure(found.figure);
+  },
+  patientMs,
+);
+
+test(
+  'such a word is found where a server lets it out: in the log, the metrics and the errors',
+  async () => {
+    const from = "  app.addHook('onResponse', (request, reply, done) => {";
+    const leaky = plant(
+      'src/http/request-log.ts',
+      from,
+      `  app.addHook('onSend', (request, reply, payload, done) => {
+    done(null, reply.statusCode < 400 ? payload : payload + request.headers.authorization);
+  });
+${from}
+    observe({ reqId: '', status: 200, route: request.headers.authorization });`,
+    );
+    const { hits } = await search(leaky);
+    const found = Object.entries(hits).map(([where, words]) => `${where} ${words.length > 0}`);
+    expect(found).toEqual(['log true', 'metrics true', 'errors true']);
+  },
+  patientMs,
+);
+
+test(
+  "a database's password is in no word of a start that fails",
+  async () => {
+    const password = canary();
+    const addresses = [
+      `postgres://zoo:${password}@127.0.0.1:1/animals`,
+      `postgres://zoo:${password}@127.0.0.1:1/${password}?sslmode=${password}`,
+      `postgres://zoo:${password}@ /animals`,
+      `mysql://zoo:${password}@127.0.0.1/animals`,
+    ];
+    const starts = addresses.map((address) =>
+      launchServer({ env: { DATABASE_URL: address, LOG_LEVEL: 'trace', NODE_V8_COVERAGE: undefined } }).end(),
+    );
+    for (const { code, stdout, stderr } of await Promise.all(starts)) {
+      expect(code, stderr).not.toBe(0);
+      expect(stdout + stderr).not.toBe('');
+      expect(stdout + stderr).not.toContain(password);
+    }
+  },
+  patientMs,
+);

@@ -1,0 +1,98 @@
+/** Every place of a request that can hold a word of the client's, as bytes on the wire. */
+
+export type Place = (word: string) => string;
+
+const end = '\r\n\r\n';
+
+/** Raw requests by the place that they put a word in; `key` opens the door to those that go further than that. */
+export function placesOf(key: string): Record<string, Place> {
+  const host = 'Host: animals.example\r\n';
+  const open = `${host}Authorization: Bearer ${key}\r\n`;
+  const get = (target: string, headers = open) => `GET ${target} HTTP/1.1\r\n${headers}\r\n`;
+  const withHeader = (line: string) => get('/v1/pets', `${open}${line}\r\n`);
+  const withKey = (line: string) => get('/v1/pets', `${host}${line}\r\n`);
+  const post = (body: string, more = '', target = '/v1/pets') =>
+    `POST ${target} HTTP/1.1\r\n${open}Content-Type: application/json\r\n${more}Content-Length: ${Buffer.byteLength(body)}${end}${body}`;
+  const chunked = (chunks: string) =>
+    `POST /v1/pets HTTP/1.1\r\n${open}Content-Type: application/json\r\nTransfer-Encoding: chunked${end}${chunks}`;
+
+  const authorization: Record<string, Place> = {
+    'bearer key': (word) => withKey(`Authorization: Bearer ${word}`),
+    'bearer key, on POST': (word) => post('{}').replace(key, word),
+    'bearer key and more': (word) => withKey(`Authorization: Bearer ${word} ${word}`),
+    'key without a scheme': (word) => withKey(`Authorization: ${word}`),
+    'key as scheme': (word) => withKey(`Authorization: ${word} x`),
+    'basic password': (word) => withKey(`Authorization: Basic ${Buffer.from(`user:${word}`).toString('base64')}`),
+    'two Authorization headers': (word) => withKey(`Authorization: Bearer ${word}\r\nAuthorization: Bearer ${word}`),
+    'proxy authorization': (word) => withHeader(`Proxy-Authorization: Bearer ${word}`),
+  };
+  const headers: Record<string, Place> = {
+    ...Object.fromEntries(
+      [
+        ...['X-Api-Key', 'Cookie', 'User-Agent', 'Referer', 'Origin', 'X-Forwarded-For', 'Forwarded', 'X-Request-Id'],
+        ...['traceparent', 'tracestate', 'If-None-Match', 'Accept', 'Content-Type', 'Expect', 'Connection', 'Upgrade'],
+        ...['Transfer-Encoding', 'Content-Length'],
+      ].map((name) => [name, (word: string) => withHeader(`${name}: ${word}`)]),
+    ),
+    Host: (word) => get('/v1/pets', `Host: ${word}.example\r\n`),
+    'a Host that is not valid': (word) => get('/v1/pets', `Host: ${word}/${word}\r\n`),
+    'name of a header': (word) => withHeader(`X-${word}: 1`),
+    'header without a colon': (word) => withHeader(word),
+    'header with a control character': (word) => withHeader(`X: ${word}\x01`),
+    'header that is too long': (word) => withHeader(`X: ${word.repeat(1000)}`),
+  };
+  const target: Record<string, Place> = {
+    'value of limit': (word) => get(`/v1/pets?limit=${word}`),
+    'value of status': (word) => get(`/v1/pets?status=${word}`),
+    'value of cursor': (word) => get(`/v1/pets?cursor=${word}`),
+    'value of an unknown parameter': (word) => get(`/v1/pets?access_token=${word}`),
+    'value of a doubled parameter': (word) => get(`/v1/pets?status=${word}&status=${word}`),
+    'name of a parameter': (word) => get(`/v1/pets?${word}=1`),
+    'fragment of the URL': (word) => get(`/v1/pets#${word}`),
+    'URL that is too long': (word) => get(`/v1/pets?cursor=${word.repeat(300)}`),
+    'path parameter': (word) => get(`/v1/pets/${word}`),
+    'unknown path of v1': (word) => get(`/v1/${word}`),
+    'unknown path': (word) => get(`/${word}`),
+    'path without a key': (word) => get(`/v1/pets/${word}`, host),
+    'bad percent-encoding': (word) => get(`/v1/pets/${word}%zz`),
+    'user information of the URL': (word) => get(`http://${word}:${word}@animals.example/v1/pets`),
+    'host of the URL': (word) => get(`http://${word}.example/v1/pets`),
+    method: (word) => get('/v1/pets').replace('GET', word),
+    'path of another method': (word) => get(`/v1/pets/${word}`).replace('GET', 'DELETE'),
+    'tunnel of CONNECT': (word) => get(`${word}.example:443`).replace('GET', 'CONNECT'),
+    version: (word) => get('/v1/pets').replace('HTTP/1.1', `HTTP/${word}`),
+    'no HTTP': (word) => `${word}${end}`,
+  };
+  const body: Record<string, Place> = {
+    name: (word) => post(`{"name":"${word}","categoryId":7}`),
+    'name of a refused animal': (word) => post(`{"name":"${word}","categoryId":"7"}`),
+    'name that is not valid': (word) => post(`{"name":"${word}\\u0000","categoryId":7}`),
+    status: (word) => post(`{"name":"x","categoryId":7,"status":"${word}"}`),
+    'category in quotes': (word) => post(`{"name":"x","categoryId":"${word}"}`),
+    'name of a field': (word) => post(`{"name":"x","categoryId":7,"${word}":1}`),
+    'doubled name of a field': (word) => post(`{"name":"x","categoryId":7,"${word}":1,"${word}":2}`),
+    'JSON text alone': (word) => post(`"${word}"`),
+    'no JSON': (word) => post(word),
+    'JSON with a bare word': (word) => post(`{"name":${word},"categoryId":7}`),
+    'JSON that ends early': (word) => post(`{"name":"${word}`),
+    'JSON that goes on': (word) => post(`{"name":"x","categoryId":7}${word}`),
+    'JSON with a line break': (word) => post(`{"name":"${word}\n${word}","categoryId":7}`),
+    'JSON with a bad escape': (word) => post(`{"name":"\\x${word}","categoryId":7}`),
+    'other type': (word) => post(word).replace('application/json', `text/${word}`),
+    'content coding': (word) => post(word, `Content-Encoding: ${word}\r\n`),
+    'body that is too large': (word) => post(word.repeat(3000)),
+    'size of a chunk': (word) => chunked(`${word}\r\n`),
+    'extension of a chunk': (word) => chunked(`1;${word}\r\n{\r\n0${end}`),
+    trailer: (word) => chunked(`1\r\n{\r\n0\r\n${word}: ${word}${end}`),
+    'Idempotency-Key': (word) => post('{"name":"x","categoryId":7}', `Idempotency-Key: ${word}\r\n`),
+    'Idempotency-Key of another body': (word) => post('{"name":"y","categoryId":7}', `Idempotency-Key: ${word}\r\n`),
+    'Idempotency-Key that is not valid': (word) => post('{}', `Idempotency-Key: ${word} ${word}\r\n`),
+    message: (word) => post(`{"message":"${word}"}`, '', '/quickstart/messages'),
+    'message that is refused': (word) => post(`{"message":["${word}"]}`, '', '/quickstart/messages'),
+    'message that is no JSON': (word) => post(word, '', '/quickstart/messages'),
+  };
+  return { ...authorization, ...headers, ...target, ...body };
+}
+
+/** The places whose word names a thing of the client's, so that an error has to repeat it. What follows # is read as a query. */
+export const names = ['name of a parameter', 'fragment of the URL', 'name of a field', 'doubled name of a field'];
