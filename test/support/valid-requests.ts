@@ -1,0 +1,177 @@
+/** Requests that an OpenAPI document says are valid, made from its parameters, bodies and schemas alone. */
+import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { parse } from 'yaml';
+
+export interface Schema {
+  type?: string;
+  format?: string;
+  enum?: string[];
+  minimum?: number;
+  maximum?: number;
+  minLength?: number;
+  maxLength?: number;
+  pattern?: string;
+  properties?: Record<string, Schema>;
+  required?: string[];
+  additionalProperties?: boolean;
+}
+
+export interface Parameter {
+  name: string;
+  in: 'path' | 'query' | 'header';
+  required: boolean;
+  schema: Schema;
+}
+
+export interface Operation {
+  operationId: string;
+  method: string;
+  /** The template, with what stands before it on this server. */
+  path: string;
+  /** All documented methods of the path. */
+  methods: string[];
+  parameters: Parameter[];
+  body: Schema | undefined;
+  /** The documented statuses. */
+  statuses: number[];
+}
+
+/** A request of an operation, in parts that can be broken one by one. Texts of the URL are encoded, fields are JSON texts. */
+export interface Draft {
+  operation: Operation;
+  method: string;
+  path: string;
+  parameters: Record<string, string>;
+  query: [name: string, text: string][];
+  headers: Record<string, string | string[]>;
+  fields: [name: string, json: string][];
+  /** Sent in place of the fields. */
+  body?: string | Buffer;
+}
+
+export interface Request {
+  method: string;
+  target: string;
+  headers: Record<string, string | string[]>;
+  body: string | Buffer | undefined;
+}
+
+type Node = Record<string, unknown>;
+
+/** A copy of `node` with each reference replaced by what it refers to. */
+function resolved(document: Node, node: unknown): unknown {
+  if (Array.isArray(node)) return node.map((item) => resolved(document, item));
+  if (typeof node !== 'object' || node === null) return node;
+  const { $ref, ...rest } = node as Node;
+  const own = Object.fromEntries(Object.entries(rest).map(([name, value]) => [name, resolved(document, value)]));
+  if (typeof $ref !== 'string') return own;
+  const target = $ref.split('/').slice(1);
+  const found = target.reduce((from: unknown, name) => (from as Node)[name], document);
+  return { ...(resolved(document, found) as Node), ...own };
+}
+
+/** The operations of a committed document, which this server has below `prefix`. */
+export function readOperations(name: string, prefix: string): Operation[] {
+  const document: Node = parse(readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8'));
+  const paths = resolved(document, document.paths) as Record<string, Record<string, Node>>;
+  return Object.entries(paths).flatMap(([path, operations]) =>
+    Object.entries(operations).map(([method, operation]) => {
+      const body = operation.requestBody as { content: Record<string, { schema: Schema }> } | undefined;
+      return {
+        operationId: operation.operationId as string,
+        method: method.toUpperCase(),
+        path: prefix + path,
+        methods: Object.keys(operations).map((other) => other.toUpperCase()),
+        parameters: (operation.parameters ?? []) as Parameter[],
+        body: body?.content['application/json']?.schema,
+        statuses: Object.keys(operation.responses as Node)
+          .map(Number)
+          .filter(Number.isInteger),
+      };
+    }),
+  );
+}
+
+const int64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n };
+
+export function rangeOf({ minimum, maximum }: Schema): { min: bigint; max: bigint } {
+  return { min: BigInt(minimum ?? int64.min), max: BigInt(maximum ?? int64.max) };
+}
+
+/** Texts of the schema. Where all of Unicode may stand, all of it does. */
+function stringsOf({ minLength = 0, maxLength = 200, pattern = '' }: Schema): fc.Arbitrary<string> {
+  const matches = new RegExp(pattern, 'u');
+  if (!matches.test(' é\u{1f408}\n')) {
+    return fc.stringMatching(matches).filter((text) => text.length >= minLength && text.length <= maxLength);
+  }
+  return fc.string({ unit: 'binary', minLength, maxLength }).filter((text) => matches.test(text));
+}
+
+export function valuesOf(schema: Schema): fc.Arbitrary<string | bigint> {
+  if (schema.enum) return fc.constantFrom(...schema.enum);
+  if (schema.type === 'string') return stringsOf(schema);
+  if (schema.type !== 'integer') throw new Error(`no values are known for type ${schema.type}`);
+  const range = rangeOf(schema);
+  return fc.oneof(fc.constantFrom(range.min, range.max), fc.bigInt(range));
+}
+
+const escaped = (text: string) =>
+  `"${text.replace(/[\s\S]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)}"`;
+
+/** JSON texts of the schema, also the less usual ways to write a value. */
+export function jsonOf(schema: Schema): fc.Arbitrary<string> {
+  return fc.tuple(valuesOf(schema), fc.nat(9)).map(([value, way]) => {
+    if (typeof value === 'string') return way === 0 ? escaped(value) : JSON.stringify(value);
+    return String(value) + (way === 0 ? '.0' : way === 1 ? 'e0' : '');
+  });
+}
+
+/** Values that only the server can give: no schema tells them. */
+export type Known = Record<string, fc.Arbitrary<string>>;
+
+function textsOf({ name, in: place, schema }: Parameter, known: Known): fc.Arbitrary<string> {
+  const texts = known[name] ?? valuesOf(schema).map(String);
+  return place === 'header' ? texts : texts.map(encodeURIComponent);
+}
+
+function maybe<Value>(required: boolean, arbitrary: fc.Arbitrary<Value>): fc.Arbitrary<Value | undefined> {
+  return required ? arbitrary : fc.option(arbitrary, { nil: undefined });
+}
+
+/** Valid requests of an operation. */
+export function draftsOf(operation: Operation, known: Known): fc.Arbitrary<Draft> {
+  const { parameters, body, method, path } = operation;
+  const texts = fc.tuple(
+    ...parameters.map((parameter) =>
+      maybe(parameter.required, textsOf(parameter, known)).map((text) => ({ parameter, text })),
+    ),
+  );
+  const fields = fc.tuple(
+    ...Object.entries(body?.properties ?? {}).map(([name, schema]) =>
+      maybe(body?.required?.includes(name) ?? false, jsonOf(schema)).map((json) => ({ name, json })),
+    ),
+  );
+  const inAnyOrder = <Item>(items: Item[]) => fc.shuffledSubarray(items, { minLength: items.length });
+  return fc.tuple(texts.chain(inAnyOrder), fields.chain(inAnyOrder)).map(([given, members]) => {
+    const draft: Draft = { operation, method, path, parameters: {}, query: [], headers: {}, fields: [] };
+    for (const { parameter, text } of given) {
+      if (text === undefined) continue;
+      if (parameter.in === 'path') draft.parameters[parameter.name] = text;
+      else if (parameter.in === 'query') draft.query.push([parameter.name, text]);
+      else draft.headers[parameter.name.toLowerCase()] = text;
+    }
+    for (const { name, json } of members) if (json !== undefined) draft.fields.push([name, json]);
+    if (body) draft.headers['content-type'] = 'application/json';
+    return draft;
+  });
+}
+
+/** The request as it is sent. */
+export function written({ operation, method, path, parameters, query, headers, fields, body }: Draft): Request {
+  const filled = path.replace(/\{(\w+)\}/g, (_, name) => parameters[name] ?? '');
+  const search = query.map(([name, text]) => `${name}=${text}`).join('&');
+  const members = fields.map(([name, json]) => `${JSON.stringify(name)}:${json}`);
+  const own = operation.body === undefined ? undefined : `{${members.join()}}`;
+  return { method, target: filled + (search && `?${search}`), headers, body: body ?? own };
+}
