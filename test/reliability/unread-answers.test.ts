@@ -8,6 +8,7 @@ import { startApp, type TestApp } from '../support/app.ts';
 import { type Server, startServer } from '../support/process.ts';
 import { converse, summaryOf } from '../support/raw.ts';
 import { figure, tier } from '../support/tier.ts';
+import { undisturbed } from '../support/undisturbed.ts';
 
 const withinMs = 12_000;
 
@@ -169,7 +170,8 @@ test('503 service_unavailable where clients hold more than 32 MiB that they have
 const memoryMB = ({ pid }: Server) =>
   Math.round(Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1000);
 
-test('50 sockets that pipeline 2,000 requests for large pages each, and read none, cost less than 150 MB, and stop nobody', async () => {
+/** What 50 such sockets cost in memory, and how long another's request takes meanwhile. */
+async function flood(): Promise<{ before: number; most: number; ms: number }> {
   // V8 takes what the machine has before it collects any garbage: these are limits as a small container sets them.
   const server = await startServer({ env: { NODE_OPTIONS: '--max-semi-space-size=16 --max-old-space-size=160' } });
   const key = await server.firstKey();
@@ -194,7 +196,15 @@ test('50 sockets that pipeline 2,000 requests for large pages each, and read non
   await untilAnswered(await Promise.all(clients));
   const begun = performance.now();
   expect((await server.call(key, 'GET', '/v1/pets/1')).status).toBe(200);
-  expect(performance.now() - begun).toBeLessThan(2000);
-  figure(`50 sockets x 2,000 unread requests for pages of 1 MB: ${most - before} MB more than the ${before} MB before`);
+  return { before, most, ms: Math.round(performance.now() - begun) };
+}
+
+test('50 sockets that pipeline 2,000 requests for large pages each, and read none, cost less than 150 MB, and stop nobody', async () => {
+  // Their first packets alone are a second of work: with a busy machine's share of a processor, it would be three.
+  const { before, most, ms } = await undisturbed(flood);
+  figure(
+    `50 sockets x 2,000 unread requests for pages of 1 MB: ${most - before} MB more than the ${before} MB before; another's GET took ${ms} ms`,
+  );
+  expect(ms).toBeLessThan(2000);
   expect(most - before).toBeLessThan(150);
 }, 60_000);
