@@ -10,7 +10,7 @@ const fatalDelayMs = 500;
 const logFlushMs = 100;
 
 /** Blocks hold whole lines. Where several processes write to one pipe, it takes only 4096 bytes at once (pipe(7), PIPE_BUF). */
-const logBlock = { alone: { minLength: 65_536, maxWrite: 65_536 }, several: { minLength: 2048, maxWrite: 4096 } };
+const logBlock = { alone: { minLength: 32_768, maxWrite: 65_536 }, several: { minLength: 2048, maxWrite: 4096 } };
 
 /** The release that runs. */
 export const { version: release } = JSON.parse(
