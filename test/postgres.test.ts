@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import fc from 'fast-check';
 import postgres from 'postgres';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { newSecret } from '../src/accounts.ts';
 import { openRepository } from '../src/repository/open.ts';
 import { OpenError, type OpenOptions, type Repository } from '../src/repository/repository.ts';
 import { freePort } from './support/postgres.ts';
@@ -57,6 +58,19 @@ test('both engines answer with the same bytes, for any animal', async () => {
     }),
     { numRuns: 60, examples: [[[example]]] },
   );
+});
+
+test('nothing is left to a session, where a pooler may stand between: statements need no names', async () => {
+  const databaseUrl = await emptyStore();
+  const store = await open(`${databaseUrl}?prepare=false&connections=1`);
+  const retry = { accountId: 1, key: 'k' };
+  expect(await store.pets.add(biscuit, retry)).toMatchObject({ outcome: 'added', id: 1n });
+  expect(await store.pets.add(biscuit, retry)).toMatchObject({ outcome: 'replayed', id: 1n });
+  expect((await store.pets.list({ ...everything, status: 'available' })).pets).toHaveLength(1);
+  await store.accounts.addAccount('owner');
+  const key = { account: 'owner', name: 'k', scopes: [], lifetimeMs: 5, secret: newSecret(false) };
+  expect(await store.accounts.addKey(key)).toMatchObject({ id: 1 });
+  expect((await store.accounts.findKey(key.secret.hash))?.name).toBe('k');
 });
 
 describe('ids', () => {

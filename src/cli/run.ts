@@ -5,6 +5,7 @@ import { Failure } from '../errors.ts';
 import { complain } from '../main/environment.ts';
 import { CopyError, OpenError } from '../repository/repository.ts';
 import { accountCommands } from './accounts.ts';
+import { copyCommand } from './copy.ts';
 import { exportCommand } from './export.ts';
 import { healthCommand } from './health.ts';
 import { importCommand } from './import.ts';
@@ -25,6 +26,7 @@ keyCommands(program);
 maintenanceCommands(program);
 importCommand(program);
 exportCommand(program);
+copyCommand(program);
 healthCommand(program);
 
 /** What the operator reads of an error; undefined where it is a bug of ours. */

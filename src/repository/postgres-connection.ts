@@ -1,7 +1,6 @@
 /** One connection to the server that takes writes, out of several hosts of which one does. */
-import { once } from 'node:events';
-import net from 'node:net';
 import postgres from 'postgres';
+import { createWay } from './postgres-socket.ts';
 import type { Host, Target } from './postgres-url.ts';
 
 export type Sql = postgres.Sql;
@@ -12,20 +11,19 @@ export interface Connection {
   destroy: () => void;
 }
 
-/** From the first packet to the first answer; a host that stands still must leave time for the next. */
-const connectTimeoutMs = 1000;
+/** From the first packet to the first answer. Of several hosts, one that stands still must leave time for the next. */
+const connectTimeoutMs = { one: 2000, several: 1000 };
 
 /** Connects to `host`. `onClose` is called once, when the connection, having been open, has ended for whatever reason. */
 async function connectTo(host: Host, target: Target, onClose: () => void): Promise<Connection> {
-  const socket = new net.Socket();
-  let used = false;
+  const way = createWay(host, target.ssl);
   const options = {
     hostname: host.host,
     port: host.port,
     database: target.database,
     ...(target.user && { username: target.user }),
     ...(target.password && { password: target.password }),
-    ssl: target.ssl,
+    ssl: false,
     prepare: target.prepare,
     // 'read-write' would take a standby for the primary.
     target_session_attrs: 'primary' as const,
@@ -36,26 +34,20 @@ async function connectTo(host: Host, target: Target, onClose: () => void): Promi
     connection: { application_name: 'animal-store' },
     onnotice: () => undefined,
     onclose: onClose,
-    // The driver closes a socket politely, and waits for the other side to do the same: one that stands still never does.
-    async socket() {
-      // It would also connect anew by itself, when a statement may have been sent already.
-      if (used) throw new Error('the connection was closed');
-      used = true;
-      socket.connect(host.port, host.host);
-      await once(socket, 'connect');
-      return Object.assign(socket.setNoDelay(), host);
-    },
+    socket: way.open,
   };
   const sql = postgres(options as postgres.Options<Record<string, postgres.PostgresType>>);
   const destroy = () => {
-    socket.destroy();
+    way.destroy();
     sql.end({ timeout: 0 }).catch(() => undefined);
   };
-  const timer = setTimeout(() => {
-    socket.destroy(new Error(`${host.host}:${host.port} does not answer`));
-  }, connectTimeoutMs);
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    const withinMs = connectTimeoutMs[target.hosts.length > 1 ? 'several' : 'one'];
+    timer = setTimeout(() => reject(new Error(`${host.host}:${host.port} does not answer`)), withinMs);
+  });
   try {
-    await sql`SELECT 1`;
+    await Promise.race([sql`SELECT 1`, late]);
     return { sql, destroy };
   } catch (error) {
     destroy();

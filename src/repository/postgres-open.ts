@@ -10,8 +10,11 @@ import { OpenError, type OpenOptions } from './repository.ts';
 const patienceMs = 5000;
 const askAgainMs = 200;
 
-/** A wrong password, user or database: to ask again would change nothing (classes 28 and 3D, and 42501). */
-const lasting = /^(28|3D|42501)/;
+/**
+ * A wrong password, user or database (classes 28 and 3D, and 42501), or a certificate that is not trusted
+ * (https://nodejs.org/docs/latest-v24.x/api/tls.html#x509-certificate-error-codes): to ask again would change nothing.
+ */
+const lasting = /^(28|3D|42501|NO_TLS|UNABLE_TO)|CERT/;
 
 async function connectFirst(connect: () => Promise<Connection>): Promise<Connection> {
   const deadline = performance.now() + patienceMs;

@@ -1,6 +1,7 @@
 /** Additions of animals: those of a turn of the event loop, and those that come while a batch is on its way, share a round trip and a commit. */
 import type { Addition, NewPet } from '../pets.ts';
 import { type Retry, retryWindowMs } from '../retries.ts';
+import { numberArray, textArray } from './postgres-arrays.ts';
 import { petJson } from './postgres-pets.ts';
 import { deadlineMs, type Pool } from './postgres-pool.ts';
 import { unavailable } from './unavailable.ts';
@@ -27,15 +28,6 @@ const maxBatch = 500;
 
 /** Beyond so many that wait, they would wait for too long: they are refused with 503. */
 const maxWaiting = 10_000;
-
-/** A text array as PostgreSQL reads it (https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO). */
-function textArray(texts: (string | undefined)[]): string {
-  return `{${texts.map((text) => (text === undefined ? 'NULL' : `"${text.replaceAll(/["\\]/g, '\\$&')}"`)).join()}}`;
-}
-
-function numberArray(numbers: (bigint | number | undefined)[]): string {
-  return `{${numbers.map((number) => number ?? 'NULL').join()}}`;
-}
 
 function addPets(pool: Pool, batch: Waiting[], withinMs: number): Promise<{ outcome: string; id: string }[]> {
   const names = textArray(batch.map(({ pet }) => pet.name));

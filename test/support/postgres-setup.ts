@@ -15,8 +15,8 @@ declare module 'vitest' {
 let stop: () => Promise<void>;
 
 export async function setup({ provide }: TestProject): Promise<void> {
-  const data = dataFolder();
   // What a crash would lose is of no interest here.
+  const data = dataFolder({ inMemory: true });
   initialize(data, ['fsync = off', 'full_page_writes = off', 'max_connections = 300', 'autovacuum = off']);
   const server = await start(data);
   stop = async () => {

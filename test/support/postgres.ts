@@ -92,9 +92,19 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** A folder that the servers' user may write to. */
-export function dataFolder(): string {
-  const folder = fs.mkdtempSync(path.join(tmpdir(), 'animal-store-postgres-'));
+const memory = '/dev/shm';
+const roomBytes = 2 ** 30;
+
+function hasRoomInMemory(): boolean {
+  if (!fs.existsSync(memory)) return false;
+  const { bavail, bsize } = fs.statfsSync(memory);
+  return bavail * bsize > roomBytes;
+}
+
+/** A folder that the servers' user may write to; in memory, where asked for and there is room. */
+export function dataFolder({ inMemory = false } = {}): string {
+  const parent = inMemory && hasRoomInMemory() ? memory : tmpdir();
+  const folder = fs.mkdtempSync(path.join(parent, 'animal-store-postgres-'));
   if (identity.uid !== undefined) fs.chownSync(folder, identity.uid, identity.gid);
   return folder;
 }

@@ -13,24 +13,26 @@ export interface Proxy {
   silence: () => void;
   /** All is well again, for new connections. */
   mend: () => void;
-  /** Connections made so far. */
-  connections: () => number;
+  /** What clients have sent so far, in Latin-1. */
+  seen: () => string;
 }
 
 export async function startProxy(databaseUrl: string): Promise<Proxy> {
   const { hostname, port } = new URL(databaseUrl);
   let state: 'well' | 'cut' | 'silent' = 'well';
-  let connections = 0;
+  let seen = '';
   const sockets = new Set<net.Socket>();
   const server = net.createServer((near) => {
-    connections += 1;
     const far = net.connect(Number(port), hostname);
     for (const socket of [near, far]) sockets.add(socket.on('error', () => undefined));
     const end = () => {
       near.destroy();
       far.destroy();
     };
-    near.on('data', (bytes) => state !== 'silent' && far.write(bytes)).on('close', end);
+    near.on('close', end).on('data', (bytes) => {
+      seen += bytes.toString('latin1');
+      return state !== 'silent' && far.write(bytes);
+    });
     far.on('close', end).on('data', (bytes) => {
       if (state === 'cut') {
         state = 'well';
@@ -57,6 +59,6 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
     mend: () => {
       state = 'well';
     },
-    connections: () => connections,
+    seen: () => seen,
   };
 }

@@ -1,0 +1,252 @@
+/** animal-store copy: from SQLite to PostgreSQL, whole, compared, and gone on with. */
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import postgres from 'postgres';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { newSecret, scopes } from '../src/accounts.ts';
+import { copyToPostgres } from '../src/repository/copy.ts';
+import { openRepository, sqliteFile } from '../src/repository/open.ts';
+import type { Repository } from '../src/repository/repository.ts';
+import { refusalOf } from './support/commands.ts';
+import { launch, projectFolder, runCli } from './support/process.ts';
+import { startProxy } from './support/proxy.ts';
+import { newDatabase, temporaryFolder, textRows } from './support/store.ts';
+
+const now = () => new Date();
+const animal = { name: '\\"{},NULL\u0001é😀', categoryId: -(2n ** 63n), status: 'sold' } as const;
+
+async function open(databaseUrl: string): Promise<Repository> {
+  const store = await openRepository(databaseUrl, { now });
+  onTestFinished(() => store.close());
+  return store;
+}
+
+function clientOf(databaseUrl: string): postgres.Sql {
+  const sql = postgres(databaseUrl, { max: 1, onnotice: () => undefined });
+  onTestFinished(() => sql.end());
+  return sql;
+}
+
+/** A store with a little of everything, and `animals` animals more. */
+async function makeSource(animals: number): Promise<{ from: string; store: Repository; hash: Buffer }> {
+  const from = `sqlite:${path.join(temporaryFolder(), 'store.db')}`;
+  const store = await open(from);
+  const { hash } = newSecret(false);
+  const secret = { key: '', hash, hint: 'ast_test_abcd' };
+  for (const name of ['gone', 'owner "\\', 'last']) await store.accounts.addAccount(name);
+  await store.accounts.addKey({ account: 'owner "\\', name: 'k', scopes: [...scopes], lifetimeMs: 9, secret });
+  await store.accounts.removeAccount('gone');
+  await store.accounts.removeAccount('last');
+  await store.messages.add({
+    id: 'msg_1',
+    accountId: 1,
+    message: 'He said {"NULL"},\\ \n',
+    status: 'queued',
+    createdAt: now().toISOString(),
+  });
+  await store.pets.add(animal, { accountId: 2, key: 'retry' });
+  const database = new Database(from.slice('sqlite:'.length));
+  database
+    .prepare(
+      `WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+       INSERT INTO pet (name, category_id, status) SELECT 'pet ' || i, 9223372036854775807 - i, 'pending' FROM n`,
+    )
+    .run(animals);
+  database.exec('DELETE FROM pet WHERE id IN (3, (SELECT max(id) FROM pet))');
+  database.close();
+  return { from, store, hash };
+}
+
+const command = (from: string, to: string) => ['copy', '--from', from, '--to', to];
+
+/** What was shown of how far it is: done, total, and how many in this run. */
+type Shown = [number, number, number | undefined];
+
+/** What the command does, in this process. */
+async function copy(from: string, to: string, onShow?: (...shown: Shown) => void) {
+  const shown: Shown[] = [];
+  const counts = await copyToPostgres(sqliteFile(from), to, {
+    now,
+    watch: (_what, work) =>
+      work((done, total, count) => {
+        shown.push([done, total, count]);
+        onShow?.(done, total, count);
+      }),
+  });
+  return { counts, shown };
+}
+
+async function walk(store: Repository): Promise<string[]> {
+  const all: string[] = [];
+  for (let after: bigint | undefined = 0n; after !== undefined; ) {
+    const page: { pets: string[]; next: bigint | undefined } = await store.pets.list({ limit: 100, after });
+    all.push(...page.pets);
+    after = page.next;
+  }
+  return all;
+}
+
+test('everything is there: animals with their ids, accounts, keys, retries, messages, and what was given before', async () => {
+  const { from, store, hash } = await makeSource(5000);
+  const to = await newDatabase();
+  expect(await runCli(command(from, to))).toMatchObject({
+    code: 0,
+    stderr: '',
+    stdout: 'Copied and compared: 4999 animals, 1 accounts, 1 keys, 1 idempotency keys, 1 messages.\n',
+  });
+  const copied = await open(to);
+  expect(await walk(copied)).toEqual(await walk(store));
+  expect(await copied.accounts.listAccounts()).toEqual(await store.accounts.listAccounts());
+  expect(await copied.accounts.findKey(hash)).toEqual(await store.accounts.findKey(hash));
+  for (const table of ['message', 'idempotency', 'api_key']) {
+    expect(await textRows(to, `SELECT * FROM ${table}`)).toHaveLength(1);
+  }
+  expect(await textRows(to, 'SELECT message FROM message')).toEqual(
+    await textRows(from, 'SELECT message FROM message'),
+  );
+  // Ids go on where they were, those of rows that are gone included.
+  expect(await copied.pets.add(animal, { accountId: 2, key: 'retry' })).toMatchObject({ outcome: 'replayed', id: 1n });
+  expect(await copied.pets.add(animal)).toMatchObject({ id: 5002n });
+  expect(await copied.accounts.addAccount('next')).toMatchObject({ id: 4 });
+}, 60_000);
+
+test('a second run brings what is new, and what has changed; a third nothing', async () => {
+  const { from, store } = await makeSource(100);
+  const to = await newDatabase({ template: 'template_animals' });
+  await copy(from, to);
+  await store.pets.add(animal, { accountId: 2, key: 'other' });
+  await store.accounts.revokeKey(1);
+  for (const copied of [[102, 102, 1], undefined]) {
+    const { counts, shown } = await copy(from, to);
+    expect(counts).toEqual({ pet: 100, account: 1, api_key: 1, idempotency: 2, message: 1 });
+    expect(shown).toEqual([...(copied ? [copied] : []), [100, 100, undefined]]);
+  }
+  const copied = await open(to);
+  expect(await walk(copied)).toEqual(await walk(store));
+  expect(await copied.accounts.listKeys()).toEqual(await store.accounts.listKeys());
+});
+
+test('on a terminal a bar tells how far it is', async () => {
+  const { from } = await makeSource(5000);
+  const to = await newDatabase();
+  const line = `node ${projectFolder}src/cli.ts ${command(from, to).join(' ')}`;
+  const { code, stdout } = await launch('script', ['-qec', line, '/dev/null'], {}).end();
+  expect(stdout).toMatch(/\rCopying [█░]{30} \d+ %, 2000 animals, \d+\/s/);
+  expect(stdout).toMatch(/\rComparing [█░]{30} \d+ %, 2000 animals, \d+\/s/);
+  expect(code).toBe(0);
+}, 60_000);
+
+test('what is added while it runs is in the copy, or in that of the next run', async () => {
+  const { from, store } = await makeSource(5000);
+  const to = await newDatabase({ template: 'template_animals' });
+  let adding: Promise<unknown> = Promise.resolve();
+  const add = () => {
+    adding = adding.then(() => store.pets.add(animal));
+  };
+  const { counts } = await copy(from, to, add);
+  await adding;
+  await copy(from, to);
+  expect(counts.pet).toBeGreaterThanOrEqual(4999);
+  const copied = await open(to);
+  const seen = await walk(copied);
+  expect(seen.length).toBeGreaterThan(5000);
+  expect(seen).toEqual(await walk(store));
+});
+
+test('an empty store can be copied: its first animal is 1', async () => {
+  const from = `sqlite:${path.join(temporaryFolder(), 'store.db')}`;
+  await open(from);
+  const to = await newDatabase({ template: 'template_animals' });
+  expect((await copy(from, to)).counts).toEqual({ pet: 0, account: 0, api_key: 0, idempotency: 0, message: 0 });
+  const copied = await open(to);
+  expect(await copied.pets.add(animal)).toMatchObject({ id: 1n });
+  expect(await copied.accounts.addAccount('first')).toMatchObject({ id: 1 });
+});
+
+/** Has the server stand still where it is told of an animal beyond `id`. */
+const haltBeyond = (id: number) => `
+  CREATE OR REPLACE FUNCTION halt() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN IF NEW.last_id > ${id} THEN PERFORM pg_sleep(600); END IF; RETURN NEW; END $$;
+  CREATE OR REPLACE TRIGGER halt BEFORE UPDATE ON pet_id FOR EACH ROW EXECUTE FUNCTION halt()`;
+
+test('a copy that is killed in the middle of a page is gone on with, and whole in the end', async () => {
+  const { from, store } = await makeSource(10_000);
+  const to = await newDatabase({ template: 'template_animals' });
+  const sql = clientOf(to);
+  const halted = async () =>
+    (
+      await sql`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep' AND state = 'active'`
+    )[0]?.pid as number | undefined;
+  for (const id of [3000, 7000]) {
+    await sql.unsafe(haltBeyond(id));
+    const running = launch(process.execPath, [`${projectFolder}src/cli.ts`, ...command(from, to)], {});
+    const session = await vi.waitUntil(halted, { timeout: 30_000 });
+    await running.end('SIGKILL');
+    await sql`SELECT pg_terminate_backend(${session}, 10000)`;
+    const [row] = await sql`SELECT max(id) AS reached, (SELECT last_id FROM pet_id) FROM pet`;
+    expect(Number(row?.reached)).toBeGreaterThan(id - 2000);
+    expect(Number(row?.reached)).toBeLessThanOrEqual(id);
+    expect(row?.last_id).toBe(row?.reached);
+  }
+  await sql`DROP TRIGGER halt ON pet_id`;
+  const { counts, shown } = await copy(from, to);
+  expect(counts.pet).toBe(9999);
+  // What was there was not copied again.
+  expect(shown[0]?.[0]).toBeGreaterThan(7000);
+  const copied = await open(to);
+  expect(await walk(copied)).toEqual(await walk(store));
+  const { id } = (await store.pets.add(animal)) as { id: bigint };
+  expect(id).toBe(10_002n);
+  expect(await copied.pets.add(animal)).toMatchObject({ id });
+}, 60_000);
+
+test('a connection that is lost is told in one sentence, and the same command goes on', async () => {
+  const { from, store } = await makeSource(5000);
+  const to = await newDatabase({ template: 'template_animals' });
+  const proxy = await startProxy(to);
+  const shown = proxy.through(to).replace('app@', '');
+  await expect(copy(from, proxy.through(to), () => proxy.cutNextAnswer())).rejects.toThrow(
+    `The copy to ${shown} was interrupted: `,
+  );
+  await copy(from, to);
+  expect(await walk(await open(to))).toEqual(await walk(store));
+});
+
+test('is refused where others have written, before anything is changed', async () => {
+  const { from } = await makeSource(10);
+  const to = await newDatabase({ template: 'template_animals' });
+  const store = await open(to);
+  const shown = to.replace('app@', '');
+  const filled = `${shown} holds a store already.`;
+  const written = `${shown} was written to since it was copied to: a server has run on it.`;
+  await store.accounts.addAccount('theirs');
+  await expect(copy(from, to)).rejects.toThrow(filled);
+  expect(await store.accounts.listAccounts()).toMatchObject([{ name: 'theirs' }]);
+  await store.accounts.removeAccount('theirs');
+  await copy(from, to);
+  await store.accounts.addAccount('theirs');
+  await expect(copy(from, to)).rejects.toThrow(written);
+  await store.accounts.removeAccount('theirs');
+  await store.pets.add(animal);
+  expect(refusalOf(await runCli(command(from, to)))).toBe(written);
+});
+
+test('a row that differs is noticed', async () => {
+  const { from } = await makeSource(3000);
+  const to = await newDatabase({ template: 'template_animals' });
+  await copy(from, to);
+  await clientOf(to)`UPDATE pet SET name = 'x' WHERE id = 2000`;
+  await expect(copy(from, to)).rejects.toThrow(
+    'pet differs in the copy, which holds 2999 rows instead of 2999: do not use it.',
+  );
+});
+
+test('what cannot be copied is told in one sentence', async () => {
+  const to = await newDatabase();
+  await expect(copy('sqlite:/nowhere/store.db', to)).rejects.toThrow('/nowhere/store.db does not exist.');
+  expect(await textRows(to, `SELECT tablename FROM pg_tables WHERE schemaname = 'public'`)).toEqual([]);
+  const { from } = await makeSource(1);
+  await expect(copy(from, 'postgres://host')).rejects.toThrow('the address must be postgres://');
+  expect(await runCli(command(to, to))).toMatchObject({ code: 2, stdout: '' });
+  expect(await runCli(command(from, from))).toMatchObject({ code: 2, stdout: '' });
+});

@@ -1,0 +1,92 @@
+/** TLS on the way to the database, as sslmode in its address says. */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import net from 'node:net';
+import path from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { openRepository } from '../src/repository/open.ts';
+import { dataFolder, freePort, initialize, type Server, start } from './support/postgres.ts';
+import { startProxy } from './support/proxy.ts';
+import { emptyStore, temporaryFolder } from './support/store.ts';
+
+const now = () => new Date();
+
+/** A server with a certificate for 127.0.0.1 of its own making. */
+async function startWithTls(): Promise<{ server: Server; certificate: string }> {
+  const data = dataFolder({ inMemory: true });
+  initialize(data, ['ssl = on', 'fsync = off']);
+  const folder = temporaryFolder();
+  const [certificate, key] = [path.join(folder, 'server.crt'), path.join(folder, 'server.key')];
+  const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1'];
+  const subject = ['-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1'];
+  execFileSync(
+    'openssl',
+    ['req', '-x509', ...curve, '-nodes', '-days', '2', '-keyout', key, '-out', certificate, ...subject],
+    { stdio: 'ignore' },
+  );
+  const { uid, gid } = fs.statSync(data);
+  for (const file of [certificate, key]) {
+    const copy = path.join(data, path.basename(file));
+    fs.copyFileSync(file, copy);
+    fs.chmodSync(copy, 0o600);
+    fs.chownSync(copy, uid, gid);
+  }
+  const server = await start(data, await freePort());
+  onTestFinished(async () => {
+    await server.kill();
+    fs.rmSync(data, { recursive: true, force: true });
+  });
+  return { server, certificate };
+}
+
+const missing = spawnSync('openssl', ['version']).error && 'openssl is not installed: no certificate to be had';
+
+async function open(databaseUrl: string): Promise<void> {
+  await (await openRepository(databaseUrl, { now })).close();
+}
+
+test('sslmode: encrypted from allow on, and verify-full takes no certificate that it cannot trust', async ({
+  skip,
+}) => {
+  if (missing) skip(missing);
+  const { server, certificate } = await startWithTls();
+  const url = server.url('postgres');
+  async function encrypted(query: string): Promise<boolean> {
+    const proxy = await startProxy(url);
+    await open(proxy.through(url) + query);
+    return !proxy.seen().includes('SELECT 1');
+  }
+  expect(await encrypted('')).toBe(false);
+  expect(await encrypted('?sslmode=disable')).toBe(false);
+  for (const mode of ['allow', 'prefer', 'require']) expect(await encrypted(`?sslmode=${mode}`), mode).toBe(true);
+  const begun = performance.now();
+  for (const mode of ['verify-ca', 'verify-full']) {
+    const trusting = `?sslmode=${mode}&sslrootcert=${certificate}`;
+    expect(await encrypted(trusting), mode).toBe(true);
+    await expect(encrypted(`?sslmode=${mode}`)).rejects.toThrow('cannot be opened: self-signed certificate');
+    await expect(open(url.replace('127.0.0.1', 'localhost') + trusting)).rejects.toThrow(/does not match.*altnames/);
+  }
+  // To ask again would change nothing.
+  expect(performance.now() - begun).toBeLessThan(4500);
+}, 60_000);
+
+test('a server without TLS: prefer does without, require does not', async () => {
+  const databaseUrl = await emptyStore();
+  await open(`${databaseUrl}?sslmode=prefer`);
+  await expect(open(`${databaseUrl}?sslmode=require`)).rejects.toThrow(
+    'cannot be opened: the server does not offer TLS.',
+  );
+});
+
+test('what somebody in between puts before the encryption is not taken for the server', async () => {
+  const between = net.createServer((socket) =>
+    socket.on('error', () => undefined).once('data', () => socket.write('SR')),
+  );
+  await once(between.listen(0, '127.0.0.1'), 'listening');
+  onTestFinished(() => void between.close());
+  const { port } = between.address() as net.AddressInfo;
+  await expect(open(`postgres://app@127.0.0.1:${port}/animals?sslmode=require`)).rejects.toThrow(
+    'cannot be opened: the server does not speak its protocol.',
+  );
+});
