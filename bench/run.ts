@@ -1,9 +1,10 @@
-/** npm run bench: the animal store against bare node:http or, with many animals, against itself with few; round by round. */
+/** npm run bench: the animal store against bare node:http or against itself: with few animals, one process, or the other database; round by round. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { chooseTool, load, type Tool, workloads } from './load.ts';
+import { startPostgres } from './postgres.ts';
 import { chart, type Finding, ratio, table } from './report.ts';
 import { seed, startBare, startStore } from './servers.ts';
 
@@ -13,6 +14,7 @@ const usage = `npm run bench -- [options]
   --rounds N    rounds, each with every workload on both servers in turn (5)
   --seconds N   seconds of load on each server for each workload in each round (3)
   --workers N   the store with N processes against the store with one; nothing is bound to a core
+  --engine E    postgres: the store on PostgreSQL against the store on SQLite. With --workers, of as many processes each
   --only A,B    of list, random, get, create, none
   --tool NAME   wrk or autocannon (wrk where it is installed)
 
@@ -28,6 +30,7 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '3' },
     workers: { type: 'string', default: '1' },
+    engine: { type: 'string', default: 'sqlite' },
     only: { type: 'string' },
     tool: { type: 'string', default: chooseTool() },
     help: { type: 'boolean', default: false },
@@ -43,6 +46,7 @@ const rounds = Number(values.rounds);
 const seconds = Number(values.seconds);
 const tool = values.tool as Tool;
 const growth = rows > baseRows;
+const onPostgres = values.engine === 'postgres';
 const several = values.workers !== '1';
 const only = values.only?.split(',') ?? (growth ? ['list', 'random', 'get'] : undefined);
 const progress = (text: string) => process.stderr.write(`${text}\n`);
@@ -52,9 +56,15 @@ const storeFile = path.join(folder, 'store.db');
 progress(`filling a store with ${rows.toLocaleString('en')} animals …`);
 const key = await seed(storeFile, rows);
 const core = several ? undefined : 0;
-const store = await startStore(storeFile, ports[1], { WORKERS: values.workers }, core);
+const database = onPostgres ? await startPostgres(storeFile) : undefined;
+const ourEnv = { WORKERS: values.workers, ...(database && { DATABASE_URL: database.databaseUrl }) };
+const store = await startStore(storeFile, ports[1], ourEnv, core);
 
 async function startOther(): Promise<{ name: string; server: typeof store; key: string }> {
+  if (onPostgres) {
+    const server = await startStore(storeFile, ports[0], { WORKERS: values.workers }, core);
+    return { name: 'on SQLite', server, key };
+  }
   if (several) {
     const alone = path.join(folder, 'alone.db');
     const itsKey = await seed(alone, rows);
@@ -67,12 +77,20 @@ async function startOther(): Promise<{ name: string; server: typeof store; key: 
 }
 
 const other = await startOther();
-const ours = several ? `${values.workers} processes` : growth ? `${rows} animals` : 'animal store';
+/** What is put beside `other`, the share of it to reach where that is not the workload's own, and the name of the record. */
+function plan(): { ours: string; goal?: number; record: string } {
+  if (onPostgres) return { ours: 'on PostgreSQL', goal: 1, record: `postgres${several ? `-${values.workers}` : ''}` };
+  if (several) return { ours: `${values.workers} processes`, goal: 1, record: `workers-${values.workers}` };
+  if (growth) return { ours: `${rows} animals`, goal: 0.9, record: `rows-${rows}` };
+  return { ours: 'animal store', record: 'latest' };
+}
+
+const { ours, goal: common, record } = plan();
 const names: [string, string] = [other.name, ours];
 const chosen = workloads(rows).filter(({ name }) => only?.includes(name) ?? true);
 const small = workloads(baseRows);
 const findings: Finding[] = chosen.map(({ name, title, goal }) => {
-  return { name, title, goal: several ? 1 : growth ? 0.9 : goal, bare: [], store: [], failures: 0 };
+  return { name, title, goal: common ?? goal, bare: [], store: [], failures: 0 };
 });
 
 try {
@@ -106,13 +124,14 @@ try {
   process.stdout.write(`start to first answer ${facts.startMs} ms, memory after the load ${facts.memoryMiB} MiB\n`);
   const results = path.join(import.meta.dirname, 'results');
   mkdirSync(results, { recursive: true });
-  const file = path.join(results, several ? `workers-${values.workers}` : growth ? `rows-${rows}` : 'latest');
+  const file = path.join(results, record);
   const summary = findings.map((finding) => ({ ...finding, ratio: Math.round(ratio(finding) * 1000) / 1000 }));
   writeFileSync(`${file}.json`, `${JSON.stringify({ ...facts, findings: summary }, null, 2)}\n`);
-  const title = `Requests per second, as a share of those of ${several || growth ? other.name : 'bare node:http'}`;
+  const title = `Requests per second, as a share of those of ${record === 'latest' ? 'bare node:http' : other.name}`;
   const caption = `${facts.date}, Node ${facts.node}, ${facts.processor}, ${tool}, median of ${rounds} rounds of ${seconds} s. The mark is the goal.`;
   writeFileSync(`${file}.svg`, chart(findings, title, caption));
 } finally {
   await Promise.all([store.stop(), other.server.stop()]);
+  await database?.stop();
   rmSync(folder, { recursive: true, force: true });
 }

@@ -190,6 +190,28 @@ describe('more requests than the database can take', () => {
     expect((await store.pets.list(everything)).pets).toEqual([]);
   });
 
+  test('are answered 503 with Retry-After when no connection became free in time, and served when one is', async () => {
+    const databaseUrl = await emptyStore();
+    const store = await open(`${databaseUrl}?connections=2`);
+    const { call } = await startApp({ store });
+    const { key } = await addKey(store);
+    // Known from now on: only what is asked of the animals waits.
+    await call('GET', '/v1/pets', { key });
+    const sql = clientOf(databaseUrl);
+    const release = await sql.reserve();
+    await release`BEGIN`;
+    await release`LOCK TABLE pet`;
+    const begun = performance.now();
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, id) => call('GET', `/v1/pets/${id + 1}`, { key })),
+    );
+    expect(performance.now() - begun).toBeLessThan(5000);
+    expect(answers.map(({ status, headers }) => [status, headers['retry-after']])).toEqual(Array(20).fill([503, '1']));
+    await release`COMMIT`;
+    release.release();
+    expect((await call('GET', '/v1/pets', { key })).status).toBe(200);
+  });
+
   test('additions that wait for longer than they may are 503, and none is lost or doubled', async () => {
     const databaseUrl = await emptyStore();
     const store = await open(databaseUrl);

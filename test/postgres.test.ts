@@ -1,5 +1,6 @@
 /** What holds of PostgreSQL alone, and of the two engines side by side. */
 import fs from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import postgres from 'postgres';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -8,6 +9,7 @@ import { openRepository } from '../src/repository/open.ts';
 import { OpenError, type OpenOptions, type Repository } from '../src/repository/repository.ts';
 import { freePort } from './support/postgres.ts';
 import { launch, projectFolder, runCli, startServer } from './support/process.ts';
+import { startProxy } from './support/proxy.ts';
 import { emptyStore, newDatabase, temporaryFolder, textRows } from './support/store.ts';
 
 const now = () => new Date();
@@ -232,6 +234,15 @@ describe('a database that cannot be opened is told in one sentence', () => {
       /^postgres:\/\/127.0.0.1:\d+\/nowhere cannot be opened: .*does not exist\.$/,
     );
     expect(performance.now() - begun).toBeLessThan(4000);
+  });
+
+  test('but one that is up within five seconds is waited for', async () => {
+    const databaseUrl = await emptyStore();
+    const port = await freePort();
+    const opening = open(databaseUrl.replace(/:\d+\//, `:${port}/`));
+    await sleep(500);
+    await startProxy(databaseUrl, port);
+    await (await opening).check();
   });
 
   test('one whose server is down: after five seconds, and by the server with exit 1', async () => {

@@ -14,9 +14,9 @@ export interface Connection {
 /** From the first packet to the first answer. Of several hosts, one that stands still must leave time for the next. */
 const connectTimeoutMs = { one: 2000, several: 1000 };
 
-/** Connects to `host`. `onClose` is called once, when the connection, having been open, has ended for whatever reason. */
+/** Connects to `host`. `onClose` is called, once or more, when the connection has ended for whatever reason. */
 async function connectTo(host: Host, target: Target, onClose: () => void): Promise<Connection> {
-  const way = createWay(host, target.ssl);
+  const way = createWay(host, target.ssl, onClose);
   const options = {
     hostname: host.host,
     port: host.port,

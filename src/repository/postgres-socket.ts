@@ -16,8 +16,12 @@ const sslRequest = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f]);
 const noTls = (reason: string) => Object.assign(new Error(reason), { code: 'NO_TLS' });
 const willing = 'S'.charCodeAt(0);
 
-/** Here rather than in the driver, which verifies a certificate against "localhost" where the host is an address, and destroys only what is within. */
-export function createWay({ host, port }: Host, ssl: Target['ssl']): Way {
+/**
+ * Here rather than in the driver, which verifies a certificate against "localhost" where the host is an address, and destroys only what
+ * is within. `onEnd` is called as soon as the server sends no more: until the socket is closed, some turns of the event loop later, a
+ * statement could still be written to it, and its outcome would count as unknown.
+ */
+export function createWay({ host, port }: Host, ssl: Target['ssl'], onEnd: () => void): Way {
   const plain = new net.Socket();
   let outer: net.Socket = plain;
   let opened = false;
@@ -46,7 +50,7 @@ export function createWay({ host, port }: Host, ssl: Target['ssl']): Way {
       await once(plain, 'connect');
       plain.setNoDelay();
       if (ssl) await encrypt();
-      return Object.assign(outer, { host, port });
+      return Object.assign(outer.once('end', onEnd), { host, port });
     },
     destroy() {
       outer.destroy();

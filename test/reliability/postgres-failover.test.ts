@@ -91,15 +91,15 @@ async function startOn(
   return { server, key: await server.firstKey(), database };
 }
 
-async function failOver(): Promise<{
+interface Found {
   acknowledged: number;
   lost: number;
   doubled: number;
   failed: number;
   writingAgainMs: number;
-}> {
-  const { primary, standby, end } = await startPair();
-  onTestFinished(end);
+}
+
+async function failOver(primary: Server, standby: Server): Promise<Found> {
   const { server, key, database } = await startOn(primary, standby);
   const { attempts, stop } = load(server, key, 16);
   await sleep(1500);
@@ -141,7 +141,8 @@ test('the primary is killed and the standby promoted, under load: nothing lost, 
 }) => {
   if (missingPostgres) skip(missingPostgres);
   for (let round = 1; round <= tier(1, 20); round++) {
-    const found = await failOver();
+    const { primary, standby, end } = await startPair();
+    const found = await failOver(primary, standby).finally(end);
     figure(
       `fail-over ${round}: ${found.acknowledged} acknowledged, ${found.lost} lost, ${found.doubled} doubled, ${found.failed} in flight answered 503, writing again ${Math.round(found.writingAgainMs)} ms after the promotion`,
     );

@@ -6,6 +6,7 @@ import { createRequire } from 'node:module';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 /** PostgreSQL refuses to run as root; "nobody" on most systems. */
 const identity = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {};
@@ -138,14 +139,26 @@ function childrenOf(pid: number): number[] {
   });
 }
 
-function signalAll(child: ChildProcess, signal: NodeJS.Signals): void {
+/** Returns whom it has told. */
+function signalAll(child: ChildProcess, signal: NodeJS.Signals): number[] {
   const pid = child.pid as number;
-  for (const each of [pid, ...childrenOf(pid)]) {
+  const all = [pid, ...childrenOf(pid)];
+  for (const each of all) {
     try {
       process.kill(each, signal);
     } catch {
       // It ended by itself.
     }
+  }
+  return all;
+}
+
+/** Whether a process has ended, its connections with it. */
+function isGone(pid: number): boolean {
+  try {
+    return /^.*\) Z/.test(fs.readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  } catch {
+    return true;
   }
 }
 
@@ -176,8 +189,10 @@ export async function start(data: string, port?: number): Promise<Server> {
     data,
     url: (database) => `postgres://${user}@127.0.0.1:${onPort}/${database}`,
     async kill() {
-      signalAll(child, 'SIGKILL');
+      const all = signalAll(child, 'SIGKILL');
       await exit;
+      // A process that was killed still keeps its connections until a busy machine has let it end.
+      while (!all.every(isGone)) await sleep(1);
     },
     freeze: () => signalAll(child, 'SIGSTOP'),
     thaw: () => signalAll(child, 'SIGCONT'),

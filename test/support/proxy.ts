@@ -17,7 +17,8 @@ export interface Proxy {
   seen: () => string;
 }
 
-export async function startProxy(databaseUrl: string): Promise<Proxy> {
+/** `ownPort`: 0 where any will do. */
+export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Proxy> {
   const { hostname, port } = new URL(databaseUrl);
   let state: 'well' | 'cut' | 'silent' = 'well';
   let seen = '';
@@ -41,7 +42,7 @@ export async function startProxy(databaseUrl: string): Promise<Proxy> {
       return state !== 'silent' && near.write(bytes);
     });
   });
-  server.listen(0, '127.0.0.1');
+  server.listen(ownPort, '127.0.0.1');
   await once(server, 'listening');
   onTestFinished(() => {
     for (const socket of sockets) socket.destroy();

@@ -1,0 +1,27 @@
+/** A real PostgreSQL beside the load: on disk, with fsync, its processes wherever the system puts them. */
+import { rmSync } from 'node:fs';
+import postgres from 'postgres';
+import { copyToPostgres } from '../src/repository/copy.ts';
+import { dataFolder, initialize, start } from '../test/support/postgres.ts';
+
+/** Starts one that holds what the store in `file` holds. */
+export async function startPostgres(file: string): Promise<{ databaseUrl: string; stop: () => Promise<void> }> {
+  const data = dataFolder();
+  initialize(data, []);
+  const server = await start(data);
+  const administrator = postgres(server.url('postgres'), { max: 1 });
+  await administrator`CREATE DATABASE animals`;
+  await administrator.end();
+  const databaseUrl = server.url('animals');
+  await copyToPostgres(file, databaseUrl, {
+    now: () => new Date(),
+    watch: (_what, work) => work(() => undefined),
+  });
+  return {
+    databaseUrl,
+    async stop() {
+      await server.kill();
+      rmSync(data, { recursive: true, force: true });
+    },
+  };
+}
