@@ -342,6 +342,7 @@ export async function generateDocuments(): Promise<Record<DocumentName, string>>
     limits: { maxInFlight: 1, refusalsPerMinute: 1 },
     draining: () => false,
     documents: { animalStore: '', quickstart: '' },
+    readPageFile: async () => Buffer.from(''),
     watch: async (bare) => {
       await describe(bare, 'openapi.yaml');
       await describe(bare, 'openapi.quickstart.yaml');

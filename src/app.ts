@@ -27,6 +27,7 @@ import { createPetAnswers } from './http/pet-answers.ts';
 import { petRoutes } from './http/pets.ts';
 import { servePlainReads } from './http/plain-reads.ts';
 import { referenceRoutes } from './http/reference.ts';
+import { referencePageRoutes } from './http/reference-page.ts';
 import { createRequestLog, type Observe, observeRequests } from './http/request-log.ts';
 import { installSocketAnswers, refuseConnection } from './http/socket.ts';
 import { installValidation } from './http/validation.ts';
@@ -55,6 +56,8 @@ export interface AppOptions {
   draining: () => boolean;
   /** The committed OpenAPI documents, as YAML. */
   documents: { animalStore: string; quickstart: string };
+  /** Reads a file of the reference page. */
+  readPageFile: (name: string) => Promise<Buffer>;
   /** Called on the bare server before any route exists: for tools that watch routes being registered. */
   watch?: (app: FastifyInstance) => Promise<void>;
 }
@@ -126,7 +129,9 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     countRefusal: createRefusalCounter(app, limits, metrics),
   };
 
+  const root = base.slice(0, -'/v1'.length);
   referenceRoutes(app, { document: documents.animalStore, base });
+  referencePageRoutes(app, { readFile: options.readPageFile, root, quickstartBasePath });
 
   await app.register(
     async (v1: App) => {
@@ -141,7 +146,6 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   if (quickstartBasePath !== undefined) {
     await app.register(
       async (quickstart: App) => {
-        const root = base.slice(0, -'/v1'.length);
         referenceRoutes(quickstart, { document: documents.quickstart, base: root + quickstartBasePath });
         await quickstart.register(async (keyed: App) => {
           await installAuth(keyed, auth);

@@ -6,7 +6,10 @@ const sunset = new Date('2030-12-05T00:00:00Z');
 
 function expectAnnounced({ headers }: JsonAnswer): void {
   expect(headers).toMatchObject({ deprecation: '@1795132800', sunset: 'Thu, 05 Dec 2030 00:00:00 GMT' });
-  expect(links(headers.link)).toEqual({ 'successor-version': '/v1/pets', deprecation: '/openapi.yaml' });
+  expect(links(headers.link)).toEqual({
+    'successor-version': '/v1/pets',
+    deprecation: '/docs#animal-store/tag/pets/getPet',
+  });
 }
 
 describe('GET /v1/pets/{petId}', () => {
@@ -96,7 +99,7 @@ describe('GET /v1/pets/{petId}', () => {
     const { call } = await startApp({ baseUrl: 'https://example.com/animals/v1' });
     expect(links((await call('GET', '/v1/pets/1')).headers.link)).toEqual({
       'successor-version': 'https://example.com/animals/v1/pets',
-      deprecation: 'https://example.com/animals/openapi.yaml',
+      deprecation: 'https://example.com/animals/docs#animal-store/tag/pets/getPet',
     });
   });
 

@@ -45,7 +45,7 @@ describe('the OpenAPI documents', () => {
     expect([...routes].sort()).toEqual(documented.sort());
   });
 
-  test('every route that answers otherwise than 405, 204 or 404 is an operation or a document', async () => {
+  test('every route that answers otherwise than 405, 204 or 404 is an operation, a document or the page', async () => {
     const others = new Set<string>();
     await startApp({
       watch: async (app) => {
@@ -55,7 +55,8 @@ describe('the OpenAPI documents', () => {
       },
     });
     const documents = ['/openapi.json', '/openapi.yaml', '/quickstart/openapi.json', '/quickstart/openapi.yaml'];
-    expect([...others].sort()).toEqual(documents.flatMap((url) => [`GET ${url}`, `HEAD ${url}`]).sort());
+    const page = ['/', '/docs', '/docs/page.js', '/docs/page.css', '/docs/icon.svg', '/docs/renderer.js'];
+    expect([...others].sort()).toEqual([...documents, ...page].flatMap((url) => [`GET ${url}`, `HEAD ${url}`]).sort());
   });
 
   test('say what the contract says', () => {

@@ -1,6 +1,7 @@
 /** The end of GET /pets/{petId}: its dates, its announcement on every answer, and its removal. */
 import type { onRequestHookHandler, onSendHookHandler } from 'fastify';
 import { Failure } from '../errors.ts';
+import { placeOf } from './reference-page.ts';
 
 const deprecatedSince = new Date('2026-11-20T00:00:00Z');
 export const sunset = new Date('2030-12-05T00:00:00Z');
@@ -14,7 +15,7 @@ export function deprecationHeaders(base: string): Record<string, string> {
   return {
     deprecation: `@${deprecatedSince.getTime() / 1000}`,
     sunset: sunset.toUTCString(),
-    link: `<${base}/pets>; rel="successor-version", <${origin}/openapi.yaml>; rel="deprecation"; type="application/yaml"`,
+    link: `<${base}/pets>; rel="successor-version", <${origin}${placeOf('pets', 'getPet')}>; rel="deprecation"; type="text/html"`,
   };
 }
 

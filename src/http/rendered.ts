@@ -36,9 +36,9 @@ interface Kind {
   type?: string;
 }
 
-/** Renders a text. No shared cache may keep it, and none use it without asking (RFC 9111, section 5.2.2). */
-export function render(text: string, { link, type = 'application/json' }: Kind = {}): Rendered {
-  const body = Buffer.from(text);
+/** Renders a text, or what is one already as bytes. No shared cache may keep it, and none use it without asking (RFC 9111, section 5.2.2). */
+export function render(content: string | Buffer, { link, type = 'application/json' }: Kind = {}): Rendered {
+  const body = typeof content === 'string' ? Buffer.from(content) : content;
   // A strong validator: equal bytes, and only those, have an equal one (RFC 9110, section 8.8.3).
   const etag = `"${hash('sha256', body, 'base64url').slice(0, 27)}"`;
   const headers = ['etag', etag, 'cache-control', 'private, no-cache', 'vary', 'Authorization'];

@@ -1,6 +1,7 @@
 /** One serving process: store → app → listen; a signal → drain → close → exit. */
 import cluster from 'node:cluster';
 import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
@@ -31,7 +32,8 @@ interface Parts {
 }
 
 function build({ config, logger, store, metrics, draining }: Parts): Promise<FastifyInstance> {
-  const readDocument = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8');
+  const at = (name: string) => new URL(`../../${name}`, import.meta.url);
+  const readDocument = (name: string) => readFileSync(at(name), 'utf8');
   return buildApp({
     store,
     logger,
@@ -50,6 +52,7 @@ function build({ config, logger, store, metrics, draining }: Parts): Promise<Fas
     corsOrigins: config.CORS_ORIGINS?.split(','),
     draining,
     documents: { animalStore: readDocument('openapi.yaml'), quickstart: readDocument('openapi.quickstart.yaml') },
+    readPageFile: (name) => readFile(at(`reference/${name}`)),
   });
 }
 

@@ -76,7 +76,7 @@ describe('the image', () => {
   test('holds what the server reads, and nothing of its tests or of the machine that built it', async () => {
     const { stdout } = await runAlone('ls', '-A', '/app');
     expect(lines(stdout)).toEqual(
-      lines('LICENSE\nmigrations\nnode_modules\nopenapi.quickstart.yaml\nopenapi.yaml\npackage.json\nsrc'),
+      lines('LICENSE\nmigrations\nnode_modules\nopenapi.quickstart.yaml\nopenapi.yaml\npackage.json\nreference\nsrc'),
     );
     expect(await engine('history', '--no-trunc', imageName)).not.toContain('registry=');
     expect((await runAlone('find', '/root', '/app', '-name', '.npmrc', '-size', '+0')).stdout).toBe('');

@@ -1,5 +1,6 @@
 /** The whole server on a port of its own, over a store of its own, for one test. */
 import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { pino } from 'pino';
@@ -76,6 +77,7 @@ export async function startApp(options: Partial<AppOptions> = {}): Promise<TestA
     limits: { maxInFlight: 10_000, refusalsPerMinute: 1_000_000 },
     draining: () => false,
     documents,
+    readPageFile: (name) => readFile(new URL(`../../reference/${name}`, import.meta.url)),
     ...options,
   });
   await app.listen({ host: '127.0.0.1', port: 0 });

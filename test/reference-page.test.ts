@@ -1,0 +1,118 @@
+import { hash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { gunzipSync } from 'node:zlib';
+import { describe, expect, test } from 'vitest';
+import { documents, startApp } from './support/app.ts';
+import { startServer } from './support/process.ts';
+
+const file = (name: string) => readFileSync(new URL(`../reference/${name}`, import.meta.url));
+const browser = { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
+
+describe('GET /docs', () => {
+  test('200 without a key: the page, which may ask this origin alone and run no script but its own', async () => {
+    const { call } = await startApp();
+    const { status, headers, text } = await call('GET', '/docs', { key: null });
+    expect([status, headers['content-type']]).toEqual([200, 'text/html; charset=utf-8']);
+    const policy = (headers['content-security-policy'] as string).split('; ');
+    expect(policy).toContain("default-src 'none'");
+    expect(policy).toContain("script-src 'self'");
+    expect(policy).toContain("connect-src 'self'");
+    expect(policy).toContain("frame-ancestors 'none'");
+    expect(headers).toMatchObject({ 'referrer-policy': 'no-referrer', 'x-content-type-options': 'nosniff' });
+    expect(text).not.toMatch(/<script>|\son\w+=|https?:/);
+  });
+
+  test('links to both documents, and to one where there is no quickstart', async () => {
+    const linked = async (quickstartBasePath?: string) => {
+      const { call } = await startApp({ quickstartBasePath });
+      const { text } = await call('GET', '/docs');
+      return [...text.matchAll(/rel="service-desc" href="(.*?)".*? data-server="(.*?)"/g)].map(([, ...found]) => found);
+    };
+    expect(await linked()).toEqual([['openapi.json', 'v1']]);
+    const quickstart = ['first/messages/openapi.json', 'first/messages'];
+    expect(await linked('/first/messages')).toEqual([['openapi.json', 'v1'], quickstart]);
+  });
+
+  test('405 to other methods', async () => {
+    const { call } = await startApp();
+    expect(await call('POST', '/docs')).toMatchObject({ status: 405, headers: { allow: 'GET, HEAD, OPTIONS' } });
+  });
+
+  test('500 where a file cannot be read, and 200 when it can', async () => {
+    let broken = true;
+    const { call } = await startApp({
+      readPageFile: async (name) => {
+        if (broken) throw new Error('EIO');
+        return file(name);
+      },
+    });
+    expect((await call('GET', '/docs')).json).toMatchObject({ code: 'internal_error' });
+    broken = false;
+    expect((await call('GET', '/docs')).status).toBe(200);
+  });
+});
+
+describe('the files of the page', () => {
+  test.each([
+    ['page.js', 'text/javascript; charset=utf-8'],
+    ['page.css', 'text/css; charset=utf-8'],
+    ['icon.svg', 'image/svg+xml'],
+  ])('/docs/%s: 200, and 304 to the one who has it', async (name, type) => {
+    const { call } = await startApp();
+    const { status, headers, text } = await call('GET', `/docs/${name}`, { key: null });
+    expect([status, headers['content-type'], text]).toEqual([200, type, file(name).toString()]);
+    const again = await call('GET', `/docs/${name}`, { headers: { 'if-none-match': headers.etag as string } });
+    expect([again.status, again.text]).toEqual([304, '']);
+  });
+
+  test('/docs/renderer.js is the one that is noted, compressed for those who take it so', async () => {
+    const { url, call } = await startApp();
+    const { sha256 } = JSON.parse(file('renderer.json').toString());
+    expect(hash('sha256', gunzipSync(file('renderer.js.gz')))).toBe(sha256);
+    const etags = new Set<string | null>();
+    for (const [accepted, encoding] of [
+      ['gzip, deflate, br', 'gzip'],
+      ['gzip;q=0.5', 'gzip'],
+      ['gzip;q=0', null],
+      ['identity', null],
+    ] as const) {
+      const answer = await fetch(`${url}/docs/renderer.js`, { headers: { 'accept-encoding': accepted } });
+      expect([answer.status, answer.headers.get('content-encoding')], accepted).toEqual([200, encoding]);
+      expect(answer.headers.get('vary')).toContain('Accept-Encoding');
+      expect(hash('sha256', Buffer.from(await answer.arrayBuffer()))).toBe(sha256);
+      etags.add(answer.headers.get('etag'));
+    }
+    expect(etags).toContain((await call('GET', '/docs/renderer.js')).headers.etag);
+    expect(etags.size).toBe(2);
+  });
+});
+
+test('the server finds the page among its own files', async () => {
+  const { url } = await startServer();
+  for (const name of ['/docs', '/docs/renderer.js']) expect((await fetch(url + name)).status).toBe(200);
+});
+
+describe('GET /', () => {
+  test.each([
+    [undefined, '/docs'],
+    ['https://example.com/animals/v1', 'https://example.com/animals/docs'],
+  ])('302 to the page for a browser: base address %s', async (baseUrl, location) => {
+    const { call } = await startApp({ baseUrl });
+    const answer = await call('GET', '/', { key: null, headers: browser });
+    expect(answer).toMatchObject({ status: 302, headers: { location, vary: 'Accept' } });
+  });
+
+  test.each(['application/json', '*/*'])('404 route_not_found to other clients: Accept: %s', async (accept) => {
+    const { call } = await startApp();
+    const answer = await call('GET', '/', { headers: { accept } });
+    expect(answer).toMatchObject({ status: 404, json: { code: 'route_not_found' } });
+  });
+});
+
+test('the place that rel="deprecation" names is that of an operation of the document', async () => {
+  const { call } = await startApp();
+  const { link } = (await call('GET', '/v1/pets/1')).headers;
+  const [, group, operation] = /<\/docs#animal-store\/tag\/(\w+)\/(\w+)>; rel="deprecation"/.exec(link as string) ?? [];
+  expect([group, operation]).toEqual(['pets', 'getPet']);
+  expect(documents.animalStore).toContain(`operationId: ${operation}\n`);
+});
