@@ -10,10 +10,16 @@ interface Place {
   end: { line: number | null };
 }
 
+interface FunctionPlace {
+  name: string;
+  decl: Place;
+  loc: Place;
+}
+
 interface FileCoverage {
   statementMap: Record<string, Place>;
   s: Record<string, number>;
-  fnMap: Record<string, { name: string; decl: Place; loc: Place }>;
+  fnMap: Record<string, FunctionPlace>;
   f: Record<string, number>;
   branchMap: Record<string, { loc: Place; locations: Partial<Place>[] }>;
   b: Record<string, number[]>;
@@ -35,21 +41,21 @@ function linesRan(file: FileCoverage | undefined, { start, end }: Place): boolea
   );
 }
 
-/** Whether processes ran all functions that begin on the line: V8 knows no others of them. */
-function functionRan(file: FileCoverage | undefined, line: number): boolean {
+/** Whether processes ran all functions that begin there. c8 leaves out those without a name, whose lines must do. */
+function functionRan(file: FileCoverage | undefined, { decl, loc }: FunctionPlace): boolean {
+  const lines = [decl.start.line, loc.start.line];
   const counts = Object.entries(file?.fnMap ?? {})
-    .filter(([, { loc }]) => loc.start.line === line)
+    .filter(([, known]) => lines.includes(known.loc.start.line))
     .map(([id]) => file?.f[id]);
-  return counts.length > 0 && counts.every((count) => count);
+  return counts.length > 0 ? counts.every((count) => count) : linesRan(file, loc);
 }
 
 function* missedIn(name: string, file: FileCoverage): Generator<[line: number, what: string]> {
   const processes = inProcesses[name];
   for (const [id, place] of Object.entries(file.statementMap))
     if (file.s[id] === 0 && !linesRan(processes, place)) yield [place.start.line, 'statement'];
-  for (const [id, { name: called, decl, loc }] of Object.entries(file.fnMap))
-    if (file.f[id] === 0 && !functionRan(processes, decl.start.line) && !functionRan(processes, loc.start.line))
-      yield [decl.start.line, `function ${called}`];
+  for (const [id, place] of Object.entries(file.fnMap))
+    if (file.f[id] === 0 && !functionRan(processes, place)) yield [place.decl.start.line, `function ${place.name}`];
   for (const [id, { loc, locations }] of Object.entries(file.branchMap))
     for (const [arm, place] of locations.entries())
       if (file.b[id]?.[arm] === 0 && !linesRan(processes, place.start && place.end ? (place as Place) : loc))

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { onTestFinished } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import { temporaryFolder } from './app.ts';
 
 export const projectFolder = fileURLToPath(new URL('../../', import.meta.url));
@@ -11,8 +11,11 @@ export const projectFolder = fileURLToPath(new URL('../../', import.meta.url));
 /** Where each process says what of it ran, for `npm test` to hold to 100 % what runs in processes of its own only. */
 const coverageFolder = `${projectFolder}coverage/processes`;
 
-/** A test spends most of its time on starting processes, and those on compiling (vitest.config.ts sets it). */
-const compileCache = process.env.NODE_COMPILE_CACHE;
+/** A start is mostly compiling; what comes out of the cache cannot be measured. vitest.config.ts sets it. */
+const quick = { NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE };
+
+/** Not where a process is put under faults and load: what it runs there is run elsewhere as well. */
+const isMeasured = () => !expect.getState().testPath?.includes('/reliability/');
 
 export interface Surroundings {
   /** Working directory; undefined makes a new one. */
@@ -47,7 +50,7 @@ export function launch(file: string, args: string[], { folder = temporaryFolder(
   const child = spawn(file, args, {
     cwd: folder,
     // Nothing else is inherited: a DATABASE_URL of the developer's must not become the tests' store.
-    env: { PATH: process.env.PATH, NODE_V8_COVERAGE: coverageFolder, NODE_COMPILE_CACHE: compileCache, ...env },
+    env: { PATH: process.env.PATH, ...(isMeasured() ? { NODE_V8_COVERAGE: coverageFolder } : quick), ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const output = { stdout: '', stderr: '' };
