@@ -90,7 +90,7 @@ export const settings = Type.Object({
     title: 'a whole number from 1 to 100000',
     minimum: 1,
     maximum: 100_000,
-    default: 2000,
+    default: 1000,
     description: 'Requests that are worked on at the same time; beyond them, 503 with Retry-After.',
   }),
   RATE_LIMIT: Type.Optional(

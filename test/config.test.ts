@@ -15,7 +15,7 @@ const defaults: Config = {
   OPS_HOST: '127.0.0.1',
   OPS_PORT: '9464',
   LAME_DUCK_MS: 0,
-  MAX_IN_FLIGHT: 2000,
+  MAX_IN_FLIGHT: 1000,
   REFUSAL_LIMIT: 600,
 };
 

@@ -1,0 +1,59 @@
+/** Three times as many clients as the server works for at the same time. */
+import { expect, test } from 'vitest';
+import { readConfig } from '../../src/config.ts';
+import { openClient } from '../support/client.ts';
+import { findPort, firstAnswer } from '../support/known-port.ts';
+import { loadWith } from '../support/many-clients.ts';
+import { percentile } from '../support/percentile.ts';
+import { launchServer } from '../support/process.ts';
+import { makeStore } from '../support/store-file.ts';
+import { figure, tier } from '../support/tier.ts';
+import { undisturbed } from '../support/undisturbed.ts';
+
+const clients = 3 * readConfig({}).MAX_IN_FLIGHT;
+const seconds = Number(process.env.OVERLOAD_SECONDS ?? tier(0, 60));
+const peakSeconds = 5;
+
+function additionWith(key: string): () => string {
+  const body = '{"name":"Biscuit","categoryId":7}';
+  const headers = `Host: animals.example\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n`;
+  const request = `POST /v1/pets HTTP/1.1\r\n${headers}Content-Length: ${body.length}\r\n\r\n${body}`;
+  return () => request;
+}
+
+/** How many additions a second as many clients get as keep a server busy, and what too many of them are answered. */
+async function overload() {
+  const { key, env } = await makeStore();
+  const port = await findPort();
+  // Silent: the tests keep what a server says.
+  const server = launchServer({ env: { ...env, PORT: String(port), LOG_LEVEL: 'warn', NODE_V8_COVERAGE: undefined } });
+  await firstAnswer(server, openClient(`http://127.0.0.1:${port}`, key, 1));
+  const load = { port, next: additionWith(key) };
+  await loadWith({ ...load, clients: 64, seconds: 2 });
+  const before = await loadWith({ ...load, clients: 64, seconds: peakSeconds });
+  const outcomes = await loadWith({ ...load, clients, seconds });
+  // Before and after: the machine may have had less to give in one of them.
+  const after = await loadWith({ ...load, clients: 64, seconds: peakSeconds });
+  return { peak: (before.length + after.length) / (2 * peakSeconds), outcomes };
+}
+
+// Some seconds would show little: npm run test:slow has a minute for it.
+test.runIf(seconds > 0)(
+  'at three times its capacity a server does four fifths of what it can, in less than 500 ms, and the rest is 503 with Retry-After',
+  async () => {
+    const { peak, outcomes } = await undisturbed(overload);
+    const accepted = outcomes.filter(({ status }) => status === 201).map(({ ms }) => ms);
+    const others = outcomes.filter(({ status }) => status !== 201);
+    const share = accepted.length / seconds / peak;
+    const p99 = percentile(accepted, 99);
+    figure(
+      `${clients} clients for ${seconds} s: ${(share * 100).toFixed(0)} % of the ${Math.round(peak)} additions a second that 64 get, p99 ${Math.round(p99)} ms; ${others.length} refused`,
+    );
+    expect(new Set(others.map(({ status, retryAfter }) => `${status}, again after ${retryAfter} s`))).toEqual(
+      new Set(['503, again after 1 s']),
+    );
+    expect(share).toBeGreaterThan(0.8);
+    expect(p99).toBeLessThan(500);
+  },
+  (seconds + 60) * 1000,
+);

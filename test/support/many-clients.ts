@@ -1,0 +1,73 @@
+/** Clients on a connection each, that ask again as soon as they are answered, or when they are told to: many of them for little of a processor. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+export interface Outcome {
+  status: number;
+  /** Seconds, where the answer says when to try again. */
+  retryAfter: number | undefined;
+  /** From the request to the last byte of its answer. */
+  ms: number;
+}
+
+interface Load {
+  port: number;
+  clients: number;
+  seconds: number;
+  /** The bytes of the next request. */
+  next: () => string;
+}
+
+/** What `bytes` say once the whole answer is there; undefined before. */
+function readAnswer(bytes: Buffer): Omit<Outcome, 'ms'> | undefined {
+  const headersEnd = bytes.indexOf('\r\n\r\n');
+  if (headersEnd === -1) return undefined;
+  const headers = bytes.toString('latin1', 0, headersEnd).toLowerCase();
+  const find = (name: string) => new RegExp(`\r\n${name}: (\\d+)`).exec(headers)?.[1];
+  if (bytes.length < headersEnd + 4 + Number(find('content-length'))) return undefined;
+  const retryAfter = find('retry-after');
+  return {
+    status: Number(headers.slice(9, 12)),
+    retryAfter: retryAfter === undefined ? undefined : Number(retryAfter),
+  };
+}
+
+async function ask(socket: Socket, request: string): Promise<Outcome> {
+  const begun = performance.now();
+  socket.write(request);
+  return new Promise((resolve, reject) => {
+    let bytes: Buffer = Buffer.alloc(0);
+    const look = (part: Buffer) => {
+      bytes = bytes.length === 0 ? part : Buffer.concat([bytes, part]);
+      const answer = readAnswer(bytes);
+      if (!answer) return;
+      socket.off('data', look).off('close', reject);
+      resolve({ ...answer, ms: performance.now() - begun });
+    };
+    socket.on('data', look).once('close', reject);
+  });
+}
+
+/** Resolves to all that was answered in `seconds`. Rejects where a connection is refused or cut. */
+export async function loadWith({ port, clients, seconds, next }: Load): Promise<Outcome[]> {
+  const outcomes: Outcome[] = [];
+  const sockets: Socket[] = [];
+  while (sockets.length < clients) {
+    // As many at once as a server's queue surely takes.
+    const few = Array.from({ length: Math.min(100, clients - sockets.length) }, () => connect(port, '127.0.0.1'));
+    await Promise.all(few.map((socket) => once(socket, 'connect')));
+    sockets.push(...few);
+  }
+  const end = performance.now() + seconds * 1000;
+  const work = sockets.map(async (socket) => {
+    while (performance.now() < end) {
+      const outcome = await ask(socket, next());
+      outcomes.push(outcome);
+      if (outcome.retryAfter) await sleep(outcome.retryAfter * 1000);
+    }
+    socket.destroy();
+  });
+  await Promise.all(work);
+  return outcomes;
+}
