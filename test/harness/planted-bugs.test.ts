@@ -3,7 +3,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../support/app.ts';
 import { projectFolder } from '../support/process.ts';
 import { figure } from '../support/tier.ts';
@@ -33,7 +33,16 @@ function copyProject(): string {
 /** Runs the tests that are to catch a bug in `folder`; resolves to the names of those that ran, and of those that failed. */
 async function run(folder: string, [file, name]: PlantedBug['caughtBy']): Promise<{ ran: string[]; failed: string[] }> {
   const report = path.join(folder, 'report.json');
-  const args = ['run', file, '-t', `^${escaped(name)}`, '--reporter=json', `--outputFile=${report}`];
+  const args = [
+    'run',
+    file,
+    '--project',
+    'sqlite',
+    '-t',
+    `^${escaped(name)}`,
+    '--reporter=json',
+    `--outputFile=${report}`,
+  ];
   const child = spawn(path.join(projectFolder, 'node_modules/.bin/vitest'), args, { cwd: folder, stdio: 'ignore' });
   await once(child, 'exit');
   const { testResults } = JSON.parse(readFileSync(report, 'utf8')) as Report;
@@ -49,7 +58,19 @@ function plantIn(folder: string, { file, from, to }: PlantedBug): void {
   writeFileSync(path.join(folder, file), parts.join(to));
 }
 
+const rows: string[][] = [['planted bug', 'caught by', 'its test that failed']];
+
+/** Prints the rows as a table, its columns as wide as their longest entry. */
+function printTable(): void {
+  const widths = rows.reduce((widest, row) => row.map((cell, at) => Math.max(cell.length, widest[at] ?? 0)), [0]);
+  for (const row of rows)
+    process.stdout.write(`| ${row.map((cell, at) => cell.padEnd(widths[at] ?? 0)).join(' | ')} |\n`);
+  figure(`${rows.length - 1} of ${plantedBugs.length} planted bugs were caught by their tests`);
+}
+
 describe('the harness', () => {
+  afterAll(printTable);
+
   test.each(plantedBugs.map((bug) => [bug.name, bug] as const))('notices: %s', async (name, bug) => {
     const folder = copyProject();
     const sound = await run(folder, bug.caughtBy);
@@ -58,6 +79,6 @@ describe('the harness', () => {
     plantIn(folder, bug);
     const { failed } = await run(folder, bug.caughtBy);
     expect(failed.length, 'with the bug').toBeGreaterThan(0);
-    figure(`${name}: caught by ${bug.caughtBy[0]}, "${failed[0]}"`);
+    rows.push([name, bug.caughtBy[0], failed[0] as string]);
   });
 });
