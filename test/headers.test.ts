@@ -56,6 +56,18 @@ const table: Record<string, Row> = {
   'the document': [200, { ...kept, 'content-type': 'application/yaml' }, get('/openapi.yaml', host)],
   'the document as JSON': [200, { ...kept, ...json }, get('/openapi.json', host)],
   'the document that is known': [304, kept, get('/openapi.json', `${host}If-None-Match: *\r\n`)],
+  'the reference page': [
+    200,
+    {
+      ...kept,
+      'content-type': 'text/html; charset=utf-8',
+      'content-security-policy': expect.stringMatching(/^default-src 'none'; script-src 'self'; /),
+      'referrer-policy': 'no-referrer',
+      'cross-origin-opener-policy': 'same-origin',
+    },
+    get('/docs', host),
+  ],
+  'the way to it': [302, { ...notKept, location: '/docs', vary: 'Accept' }, get('/', `${host}Accept: text/html\r\n`)],
   'a bad parameter': [400, failed, get('/v1/pets?limit=0')],
   'a bad URL': [400, failed, get('/v1/pets/%zz')],
   'a bad body': [400, failed, post('{}')],
