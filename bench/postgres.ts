@@ -9,6 +9,12 @@ export async function startPostgres(file: string): Promise<{ databaseUrl: string
   const data = dataFolder();
   initialize(data, []);
   const server = await start(data);
+  async function stop() {
+    await server.kill();
+    rmSync(data, { recursive: true, force: true });
+  }
+  // Also where the run fails.
+  process.once('exit', stop);
   const administrator = postgres(server.url('postgres'), { max: 1 });
   await administrator`CREATE DATABASE animals`;
   await administrator.end();
@@ -17,11 +23,5 @@ export async function startPostgres(file: string): Promise<{ databaseUrl: string
     now: () => new Date(),
     watch: (_what, work) => work(() => undefined),
   });
-  return {
-    databaseUrl,
-    async stop() {
-      await server.kill();
-      rmSync(data, { recursive: true, force: true });
-    },
-  };
+  return { databaseUrl, stop };
 }

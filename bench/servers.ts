@@ -89,6 +89,8 @@ export function startStore(
     NODE_ENV: 'production',
     DATABASE_URL: `sqlite:${file}`,
     PORT: String(port),
+    // Two run side by side.
+    OPS_PORT: 'off',
     ...environment,
   };
   const child = spawn('sh', ['-c', command, program, ...args], { cwd: path.dirname(file), env, stdio: 'ignore' });

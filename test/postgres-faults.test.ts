@@ -31,8 +31,12 @@ function clientOf(databaseUrl: string): postgres.Sql {
   return sql;
 }
 
-/** A store in which the first `times` additions fail with `code`. */
-async function failing(code: string, times: number): Promise<{ store: Repository; databaseUrl: string }> {
+/** A store in which the first `times` additions fail with `code`, `when` the animal is inserted or its transaction committed. */
+async function failing(
+  code: string,
+  times: number,
+  when: 'inserted' | 'committed' = 'inserted',
+): Promise<{ store: Repository; databaseUrl: string }> {
   const databaseUrl = await newDatabase({ template: 'template_animals' });
   await clientOf(databaseUrl).unsafe(`
     CREATE SEQUENCE attempt;
@@ -41,7 +45,8 @@ async function failing(code: string, times: number): Promise<{ store: Repository
       IF nextval('attempt') <= ${times} THEN RAISE EXCEPTION 'canary_3b1c' USING ERRCODE = '${code}', DETAIL = 'canary_77aa'; END IF;
       RETURN NULL;
     END $$;
-    CREATE TRIGGER fail AFTER INSERT ON pet EXECUTE FUNCTION fail();`);
+    CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON pet ${when === 'committed' ? 'DEFERRABLE INITIALLY DEFERRED' : ''}
+      FOR EACH ROW EXECUTE FUNCTION fail();`);
   return { store: await open(databaseUrl), databaseUrl };
 }
 
@@ -49,11 +54,33 @@ const attempts = async (databaseUrl: string) =>
   Number((await textRows(databaseUrl, 'SELECT last_value FROM attempt'))[0]?.last_value);
 
 describe('a write that the database has refused', () => {
-  test.each(['40001', '40P01'])('is sent again, and done once: %s', async (code) => {
-    const { store, databaseUrl } = await failing(code, 3);
+  test.for([
+    ['40001', 'inserted'],
+    ['40P01', 'inserted'],
+    ['40001', 'committed'],
+  ] as const)('is sent again, and done once: %s where it is %s', async ([code, when]) => {
+    const { store, databaseUrl } = await failing(code, 3, when);
     expect(await store.pets.add(biscuit)).toMatchObject({ outcome: 'added', id: 1n });
     expect((await store.pets.list(everything)).pets).toHaveLength(1);
     expect(await attempts(databaseUrl)).toBe(4);
+  });
+
+  test('where all transactions are serializable, and three servers really meet: all is done, and once', async () => {
+    const databaseUrl = await newDatabase({ template: 'template_animals' });
+    const sql = clientOf(databaseUrl);
+    const name = new URL(databaseUrl).pathname.slice(1);
+    await sql.unsafe(`ALTER DATABASE ${name} SET default_transaction_isolation = 'serializable'`);
+    const stores = await Promise.all([1, 2, 3].map(() => open(databaseUrl)));
+    for (let round = 0; round < 20; round++) {
+      const retry = { accountId: 1, key: `key ${round}` };
+      await Promise.all(stores.flatMap(({ pets }) => [pets.add(biscuit), pets.add(biscuit, retry)]));
+    }
+    expect(await textRows(databaseUrl, 'SELECT count(*), max(id) FROM pet')).toEqual([{ count: '80', max: '80' }]);
+    // Each session tells what it has rolled back at its end.
+    await Promise.all(stores.map((store) => store.close()));
+    const refused = async () =>
+      Number((await sql`SELECT xact_rollback FROM pg_stat_database WHERE datname = ${name}`)[0]?.xact_rollback);
+    await expect.poll(refused, { timeout: 5000 }).toBeGreaterThan(10);
   });
 
   test('is given up after its time, 503', async () => {
