@@ -75,3 +75,8 @@ Scalar.createApiReference('#reference', {
   showDeveloperTools: 'never',
   hideClientButton: true,
 });
+
+// Buttons that are an icon alone get a name as they appear.
+new MutationObserver(() => {
+  for (const button of document.querySelectorAll('.scalar-code-copy:not([aria-label])')) button.ariaLabel = 'Copy';
+}).observe(document.body, { childList: true, subtree: true });
