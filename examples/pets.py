@@ -1,0 +1,48 @@
+"""Adds an animal and lists what there is, with Python's standard library alone: python3 examples/pets.py NAME CATEGORY"""
+
+import json
+import os
+import re
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+
+KEY = os.environ["KEY"]
+BASE_URL = os.environ.get("BASE_URL", "http://127.0.0.1:3000/v1")
+
+
+def call(url, body=None, headers=None):
+    """The answer's body and headers; of a failure, its code and message as an exception."""
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {KEY}", **(headers or {})})
+    if body is not None:
+        request.data = json.dumps(body).encode()
+        request.add_header("Content-Type", "application/json")
+    try:
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return json.load(response), response.headers
+    except urllib.error.HTTPError as error:
+        failure = json.load(error)
+        raise SystemExit(f"{failure['status']} {failure['code']}: {failure['message']}") from None
+
+
+def add(name, category_id):
+    pet = {"name": name, "categoryId": category_id}
+    return call(f"{BASE_URL}/pets", pet, {"Idempotency-Key": str(uuid.uuid4())})[0]
+
+
+def pets():
+    url = f"{BASE_URL}/pets?limit=100"
+    while url:
+        page, headers = call(url)
+        yield from page
+        # RFC 8288; the address may be a path.
+        following = re.search(r'<([^>]*)>; rel="next"', headers.get("Link", ""))
+        url = following and urllib.parse.urljoin(url, following[1])
+
+
+name, category = sys.argv[1:]
+print("Added:", add(name, int(category)))
+for pet in pets():
+    print(pet["id"], pet["name"], pet["categoryId"], pet["status"])

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# A first session with curl. KEY is an API key; BASE_URL the address of the interface.
+set -euo pipefail
+: "${KEY:?Set KEY to your API key.}" "${BASE_URL:=http://127.0.0.1:3000/v1}"
+
+call() { curl --silent --show-error --fail-with-body --header "Authorization: Bearer $KEY" "$@"; }
+add() { call "$BASE_URL/pets" --json "$1" --header "Idempotency-Key: $(date +%s)-$$-$RANDOM-$RANDOM" && echo; }
+
+add '{"name": "Biscuit", "categoryId": 9007199254740993}'
+add '{"name": "Crumb", "categoryId": 7, "status": "sold"}'
+
+echo 'Sold:'
+call "$BASE_URL/pets?status=sold" && echo
+
+# The address of the next page stands in the Link header, until there is none.
+page="$BASE_URL/pets?limit=1"
+headers=$(mktemp)
+trap 'rm -f "$headers"' EXIT
+while [ -n "$page" ]; do
+  call "$page" --dump-header "$headers" && echo
+  next=$(sed -nE 's/^link: .*<([^>]*)>; rel="next".*/\1/Ip' "$headers")
+  case $next in
+    /*) page=${BASE_URL%/v1}$next ;; # Without a public base address of its own, the server gives paths.
+    *) page=$next ;;
+  esac
+done

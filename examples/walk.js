@@ -1,0 +1,29 @@
+/** Walks over all animals, page by page, and prints each: node examples/walk.js [status] */
+const { KEY, BASE_URL = 'http://127.0.0.1:3000/v1' } = process.env;
+
+/** JSON.parse rounds integers beyond 2^53: those become BigInt, so that a categoryId keeps every digit. */
+const parse = (text) =>
+  JSON.parse(text, (_name, value, { source } = {}) =>
+    typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? BigInt(source) : value,
+  );
+
+/** Where Link says that the walk goes on (RFC 8288); it may be a path. */
+function nextPage(response) {
+  const next = /<([^>]*)>; rel="next"/.exec(response.headers.get('link') ?? '')?.[1];
+  return next && new URL(next, response.url);
+}
+
+async function* allPets(status) {
+  let page = new URL(`${BASE_URL}/pets?limit=100`);
+  if (status) page.searchParams.set('status', status);
+  while (page) {
+    const response = await fetch(page, { headers: { authorization: `Bearer ${KEY}` } });
+    const body = parse(await response.text());
+    if (!response.ok) throw new Error(`${body.status} ${body.code}: ${body.message}`);
+    yield* body;
+    page = nextPage(response);
+  }
+}
+
+for await (const { id, name, categoryId, status } of allPets(process.argv[2]))
+  console.log(`${id}\t${name}\t${categoryId}\t${status}`);

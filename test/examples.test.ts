@@ -1,0 +1,57 @@
+/** The examples are run as they are, against a real server. */
+import { spawnSync } from 'node:child_process';
+import { expect, test } from 'vitest';
+import { launch, projectFolder, type Server, startServer } from './support/process.ts';
+import { startProxy } from './support/proxy.ts';
+
+const biscuit = { id: 1, name: 'Biscuit', categoryId: 9007199254740993n, status: 'available' };
+const line = '1\tBiscuit\t9007199254740993\tavailable\n';
+
+async function start(): Promise<{ server: Server; env: { KEY: string; BASE_URL: string } }> {
+  const server = await startServer();
+  return { server, env: { KEY: await server.firstKey(), BASE_URL: `${server.url}/v1` } };
+}
+
+async function run(env: Record<string, string>, command: string, file: string, ...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await launch(command, [`${projectFolder}examples/${file}`, ...args], { env }).end();
+  expect(code, stderr).toBe(0);
+  return stdout;
+}
+
+const node = process.execPath;
+
+test('session.sh adds, filters and walks; walk.js and pets.py show every digit of it', async ({ skip }) => {
+  const { server, env } = await start();
+  const first = JSON.stringify({ ...biscuit, categoryId: 0 }).replace('0,', '9007199254740993,');
+  const second = '{"id":2,"name":"Crumb","categoryId":7,"status":"sold"}';
+  expect(await run(env, 'bash', 'session.sh')).toBe(
+    [first, second, 'Sold:', `[${second}]`, `[${first}]`, `[${second}]`, ''].join('\n'),
+  );
+  expect(await run(env, node, 'walk.js', 'available')).toBe(line);
+  await Promise.all(
+    Array.from({ length: 210 }, (_, index) =>
+      server.call(env.KEY, 'POST', '/v1/pets', { name: `P${index}`, categoryId: 1 }),
+    ),
+  );
+  const walked = (await run(env, node, 'walk.js')).trimEnd().split('\n');
+  expect(walked.map((row) => Number(row.split('\t')[0]))).toEqual(Array.from({ length: 212 }, (_, index) => index + 1));
+  if (spawnSync('python3', ['--version']).error) skip('python3 is not installed');
+  const printed = (await run(env, 'python3', 'pets.py', 'Spot', '9223372036854775807')).split('\n');
+  expect(printed).toHaveLength(215);
+  expect(printed.slice(0, 2)).toEqual([
+    "Added: {'id': 213, 'name': 'Spot', 'categoryId': 9223372036854775807, 'status': 'available'}",
+    '1 Biscuit 9007199254740993 available',
+  ]);
+});
+
+test('retry.js adds once, though the first answer is lost', async () => {
+  const { server, env } = await start();
+  const proxy = await startProxy(`${server.url}/`);
+  proxy.cutNextAnswer();
+  const through = { ...env, BASE_URL: proxy.through(env.BASE_URL) };
+  expect(await run(through, node, 'retry.js', 'Biscuit', '9007199254740993')).toMatch(
+    /^201 \(the answer to an earlier attempt\): \{"id":1,"name":"Biscuit","categoryId":9007199254740993,/,
+  );
+  expect(proxy.connections()).toBe(2);
+  expect(await run(env, node, 'walk.js')).toBe(line);
+});
