@@ -1,0 +1,111 @@
+import { Value } from '@sinclair/typebox/value';
+import { describe, expect, test } from 'vitest';
+import { canonicalDecimal, Int64, parseJson } from '../src/int64.ts';
+import { demandOf } from '../src/schema.ts';
+
+describe('parseJson', () => {
+  test.for<[text: string, value: bigint | number]>([
+    ['0', 0n],
+    ['-0', 0n],
+    ['0.0', 0n],
+    ['0e5', 0n],
+    ['-0.000e-7', 0n],
+    ['0e999999999', 0n],
+    ['7', 7n],
+    ['-7', -7n],
+    ['10', 10n],
+    ['100', 100n],
+    ['1.0', 1n],
+    ['1.50e1', 15n],
+    ['1e3', 1000n],
+    ['1E+3', 1000n],
+    ['12300e-2', 123n],
+    ['0.001e3', 1n],
+    ['0.0010e4', 10n],
+    ['1050', 1050n],
+    ['9007199254740993', 9007199254740993n],
+    ['9223372036854775807', 9223372036854775807n],
+    ['-9223372036854775808', -9223372036854775808n],
+    ['9223372036854775808', 9223372036854775808n],
+    ['9999999999999999999', 9999999999999999999n],
+    ['1e18', 1000000000000000000n],
+    ['10e17', 1000000000000000000n],
+    ['1.5', 1.5],
+    ['-1.5', -1.5],
+    ['1e-1', 0.1],
+    ['10e-2', 0.1],
+    ['12.345e2', 1234.5],
+    ['10000000000000000000', Infinity],
+    ['-10000000000000000000', -Infinity],
+    ['1e19', Infinity],
+    ['1e999999999', Infinity],
+    ['-1e999999999', -Infinity],
+    ['-12345678901234567890', -Infinity],
+    ['1e-999999999', 0],
+  ])('%s is read as %s', ([text, value]) => {
+    expect(parseJson(text)).toBe(value);
+    expect(parseJson(`{"a":[${text}]}`)).toEqual({ a: [value] });
+  });
+
+  test('everything but numbers is what JSON.parse makes of it', () => {
+    const text = '{"a":"1","b":[true,false,null,"\\u0031\\n"],"c":{},"":[]}';
+    expect(parseJson(text)).toEqual(JSON.parse(text));
+  });
+
+  test.for([
+    '{"a":1,"a":1}',
+    '{"a":1,"\\u0061":1}',
+    '{"a" :1,"a"\t:1}',
+    '{"b":{"a":1,"a":2}}',
+    '[{"a":{}},{"b":1,"a":{"c":2},"b":3}]',
+    '{"a":{"b":1},"a":2}',
+  ])('a member that is given twice is refused: %s', (text) => {
+    expect(() => parseJson(text)).toThrow(SyntaxError);
+    expect(() => parseJson(text)).toThrow(/^the member "[ab]" is given more than once$/);
+  });
+
+  test.for(['{"a":{"a":1},"b":[{"a":1},{"a":2}]}', '{"a":"a","b":"{\\"a\\":1,\\"a\\":2}"}', '{"a":"b","b":"b"}'])(
+    'the same name in different objects, or within a text, is none: %s',
+    (text) => {
+      expect(
+        JSON.stringify(parseJson(text), (_key, value) => (typeof value === 'bigint' ? Number(value) : value)),
+      ).toBe(text);
+    },
+  );
+
+  test.for(['', '{', '01', '1.', '.5', '+1', '{"a":1,}', "{'a':1}", 'NaN'])(
+    'what is no JSON is refused: %j',
+    (text) => {
+      expect(() => parseJson(text)).toThrow(SyntaxError);
+    },
+  );
+});
+
+describe('Int64', () => {
+  const schema = Int64({ description: 'A number.', examples: [7] });
+
+  test('reads in the documents as an integer of 64 bits', () => {
+    expect({ ...schema }).toMatchObject({
+      type: 'integer',
+      format: 'int64',
+      description: 'A number.',
+      examples: [7],
+    });
+  });
+
+  test('says what it demands', () => {
+    expect(demandOf(schema)).toBe('be an integer from -9223372036854775808 to 9223372036854775807');
+  });
+
+  test('takes the whole signed range and nothing beside it', () => {
+    for (const value of [-(2n ** 63n), -1n, 0n, 2n ** 63n - 1n]) expect(Value.Check(schema, value)).toBe(true);
+    for (const value of [-(2n ** 63n) - 1n, 2n ** 63n, 1, '1', true, null, undefined, Infinity])
+      expect(Value.Check(schema, value)).toBe(false);
+  });
+});
+
+test('a canonical decimal has neither leading zeros nor a plus, a point or an exponent', () => {
+  for (const text of ['0', '-0', '1', '-1', '10', '9223372036854775807']) expect(text).toMatch(canonicalDecimal);
+  for (const text of ['', '-', '01', '-01', '+1', '1.0', '1e3', ' 1', '1 ', '1x', 'x1', '--1', '0x1'])
+    expect(text).not.toMatch(canonicalDecimal);
+});

@@ -1,0 +1,301 @@
+/** What the parts promise that know neither a socket nor a store: each by itself, to the letter. */
+import type { IncomingMessage } from 'node:http';
+import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
+import { describe, expect, test } from 'vitest';
+import { type ErrorCode, errorTable, Failure } from '../src/errors.ts';
+import { deprecationHeaders, sunset, sunsetWarning } from '../src/http/deprecation.ts';
+import { toFailure } from '../src/http/errors.ts';
+import { fault } from '../src/http/front.ts';
+import { retryOf } from '../src/http/idempotency.ts';
+import { pageLinks, readCursor } from '../src/http/paging.ts';
+import { createRequestLog, traceIdOf } from '../src/http/request-log.ts';
+import { translate } from '../src/repository/sqlite-errors.ts';
+import { isStorable, shown } from '../src/schema.ts';
+
+describe('the table of error codes', () => {
+  const promised: Record<number, ErrorCode[]> = {
+    400: ['bad_request', 'invalid_url', 'invalid_parameter', 'invalid_cursor', 'invalid_json', 'invalid_body'],
+    401: ['missing_api_key', 'invalid_api_key', 'expired_api_key', 'revoked_api_key'],
+    403: ['insufficient_scope'],
+    404: ['route_not_found', 'pet_not_found'],
+    405: ['method_not_allowed'],
+    408: ['request_timeout'],
+    410: ['operation_removed'],
+    413: ['payload_too_large'],
+    414: ['uri_too_long'],
+    415: ['unsupported_media_type'],
+    417: ['expectation_failed'],
+    422: ['idempotency_key_reused'],
+    429: ['rate_limited'],
+    431: ['headers_too_large'],
+    500: ['internal_error'],
+    501: ['not_implemented'],
+    503: ['service_unavailable'],
+  };
+
+  test('holds the promised codes under their status, and no others', () => {
+    const held = Object.entries(errorTable).map(([code, [status]]) => `${status} ${code}`);
+    expect(held.sort()).toEqual(
+      Object.entries(promised)
+        .flatMap(([status, codes]) => codes.map((code) => `${status} ${code}`))
+        .sort(),
+    );
+  });
+
+  test('has a sentence of its own for each code', () => {
+    const sentences = Object.values(errorTable).map(([, sentence]) => sentence);
+    expect(new Set(sentences).size).toBe(sentences.length);
+    for (const sentence of sentences) expect(sentence).toMatch(/^[A-Za-z].{15,}\.$/);
+  });
+});
+
+describe('a Failure', () => {
+  test('answers its code, its status and the sentence of the table', () => {
+    const failure = new Failure('pet_not_found');
+    expect(failure.body()).toEqual({ code: 'pet_not_found', message: 'There is no animal with this id.', status: 404 });
+    expect({ ...failure }).toEqual({ code: 'pet_not_found', status: 404, headers: {}, name: 'Failure' });
+    expect(failure).not.toHaveProperty('cause');
+  });
+
+  test('answers a more exact sentence and more headers where they are given, and keeps its cause to itself', () => {
+    const cause = new Error('secret');
+    const failure = new Failure('rate_limited', 'Wait.', { headers: { 'retry-after': '1' }, cause });
+    expect(failure.body()).toEqual({ code: 'rate_limited', message: 'Wait.', status: 429 });
+    expect(failure.headers).toEqual({ 'retry-after': '1' });
+    expect(failure.cause).toBe(cause);
+  });
+
+  test.for<[code: string | undefined, failure: ErrorCode]>([
+    ['FST_ERR_BAD_URL', 'invalid_url'],
+    ['FST_ERR_CTP_BODY_TOO_LARGE', 'payload_too_large'],
+    ['FST_ERR_CTP_INVALID_MEDIA_TYPE', 'unsupported_media_type'],
+    ['FST_ERR_CTP_INVALID_CONTENT_LENGTH', 'bad_request'],
+    ['FST_ERR_VALIDATION', 'internal_error'],
+    [undefined, 'internal_error'],
+  ])('is what becomes of an error of the framework: %s is %s', ([code, expected]) => {
+    const error = Object.assign(new Error('x'), { code });
+    const failure = toFailure(error);
+    expect(failure.code).toBe(expected);
+    expect(failure.cause).toBe(error);
+  });
+});
+
+describe('a text that is kept', () => {
+  test('is one without NUL and without lone surrogates', () => {
+    for (const text of ['', 'a', '\u{1f436}', '\u0001', '\uffff']) expect(isStorable(text)).toBe(true);
+    for (const value of ['a\0', '\0', '\ud800', 'a\udc00b', 1, null, undefined, ['a'], {}])
+      expect(isStorable(value)).toBe(false);
+  });
+
+  test('is repeated in at most 64 characters, quoted, and well-formed', () => {
+    expect(shown('a"b')).toBe('"a\\"b"');
+    expect(shown('x'.repeat(64))).toBe(`"${'x'.repeat(64)}"`);
+    expect(shown('x'.repeat(65))).toBe(`"${'x'.repeat(64)}…"`);
+    expect(shown(`${'x'.repeat(63)}\u{1f436}y`)).toBe(`"${'x'.repeat(63)}\ufffd…"`);
+  });
+});
+
+describe('fault', () => {
+  const of = (httpVersion: string, headers: IncomingMessage['headers']) =>
+    fault({ httpVersion, headers } as IncomingMessage);
+  const version = 'The version of HTTP must be 1.1 or 1.0.';
+  const host = 'The request must have exactly one Host header, with a valid value.';
+  const coding = 'The only transfer coding is chunked, and only in HTTP/1.1.';
+
+  test('a version of HTTP other than 1.1 and 1.0', () => {
+    for (const other of ['2.0', '0.9', '1.2', '1.']) expect(of(other, { host: 'a' })).toBe(version);
+    for (const known of ['1.0', '1.1']) expect(of(known, { host: 'a' })).toBeUndefined();
+  });
+
+  test('a Host that is missing in HTTP/1.1', () => {
+    expect(of('1.1', {})).toBe(host);
+    expect(of('1.0', {})).toBeUndefined();
+  });
+
+  test.for([
+    '',
+    'a',
+    'a.example',
+    'a:',
+    'a:80',
+    '127.0.0.1:3000',
+    '[::1]',
+    '[fe80::1%25x]:1'.replace('%25', '~'),
+    'a%20b',
+    '%aF',
+    "!$&'()*+,;=_~-",
+  ])('no Host such as %j', (value) => {
+    for (const httpVersion of ['1.0', '1.1']) expect(of(httpVersion, { host: value })).toBeUndefined();
+  });
+
+  test.for([
+    'a, b',
+    'a b',
+    ' a',
+    'a ',
+    'a/b',
+    'a@b',
+    'a?b',
+    'a#b',
+    'a:x',
+    'a:1:2',
+    '[::1',
+    '::1]',
+    '[]',
+    '[::1]x',
+    'x[::1]',
+    '%2',
+    '%zz',
+    '%2z',
+    'é',
+  ])('a Host such as %j', (value) => {
+    for (const httpVersion of ['1.0', '1.1']) expect(of(httpVersion, { host: value })).toBe(host);
+  });
+
+  test('a transfer coding other than chunked, and any in HTTP/1.0', () => {
+    const sent = (httpVersion: string, value: string) => of(httpVersion, { host: 'a', 'transfer-encoding': value });
+    for (const value of ['chunked', 'Chunked', 'CHUNKED']) {
+      expect(sent('1.1', value)).toBeUndefined();
+      expect(sent('1.0', value)).toBe(coding);
+    }
+    for (const value of ['', 'gzip', 'gzip, chunked', 'chunked, gzip', 'chunkedx', 'xchunked'])
+      expect(sent('1.1', value)).toBe(coding);
+  });
+});
+
+describe('paging', () => {
+  const cursor = (text: string) => Buffer.from(text).toString('base64url');
+
+  test.for([1n, 9n, 10n, 2n ** 53n - 1n, 9999999999999999n])(
+    'a cursor leads back to the id it was written for: %d',
+    (id) => {
+      const [, written = ''] = /&cursor=([\w-]+)>; rel="next"/.exec(pageLinks('/v1', { limit: 1 }, id)) ?? [];
+      expect(readCursor(written)).toBe(id);
+    },
+  );
+
+  test.for([
+    'after:0',
+    'after:01',
+    'after:-1',
+    'after:',
+    'after:x',
+    'after:1x',
+    'xafter:1',
+    'after:10000000000000000',
+    'before:1',
+    '',
+  ])('none leads anywhere that says %j', (text) => {
+    expect(readCursor(cursor(text))).toBeUndefined();
+  });
+
+  test('none is taken that is written otherwise than we write it', () => {
+    const [ours] = [cursor('after:1')];
+    expect(readCursor(ours)).toBe(1n);
+    for (const other of [`${ours}=`, ` ${ours}`, `${ours}\n`, ours.replace(/.$/, 'R'), `*${ours}`])
+      expect(readCursor(other)).toBeUndefined();
+  });
+
+  test('the links keep limit and status, and name the next page only where there is one', () => {
+    expect(pageLinks('/v1', { limit: 20 }, undefined)).toBe('</v1/pets?limit=20>; rel="first"');
+    expect(pageLinks('https://a.example/v1', { limit: 2, status: 'sold' }, 7n)).toBe(
+      `<https://a.example/v1/pets?limit=2&status=sold&cursor=${cursor('after:7')}>; rel="next", <https://a.example/v1/pets?limit=2&status=sold>; rel="first"`,
+    );
+  });
+});
+
+describe('the end of getPet', () => {
+  test('is announced to the second', () => {
+    expect(sunset.toISOString()).toBe('2030-12-05T00:00:00.000Z');
+    expect(deprecationHeaders('https://a.example/store/v1')).toEqual({
+      deprecation: '@1795132800',
+      sunset: 'Thu, 05 Dec 2030 00:00:00 GMT',
+      link: '<https://a.example/store/v1/pets>; rel="successor-version", <https://a.example/store/openapi.yaml>; rel="deprecation"; type="application/yaml"',
+    });
+  });
+
+  test.for<[now: string, warning: string | undefined]>([
+    ['2026-11-20T00:00:00Z', undefined],
+    ['2030-09-05T23:59:59.999Z', undefined],
+    ['2030-09-06T00:00:00Z', 'GET /pets/{petId} is removed in 90 days, on 2030-12-05: from then on it answers 410.'],
+    ['2030-12-04T23:59:59.999Z', 'GET /pets/{petId} is removed in 1 days, on 2030-12-05: from then on it answers 410.'],
+    ['2030-12-05T00:00:00Z', 'GET /pets/{petId} was removed on 2030-12-05.'],
+    ['2031-01-01T00:00:00Z', 'GET /pets/{petId} was removed on 2030-12-05.'],
+  ])('is told to operators in its last 90 days and after it: at %s, %s', ([now, warning]) => {
+    expect(sunsetWarning(new Date(now))).toBe(warning);
+  });
+});
+
+describe('the log of requests', () => {
+  const traceId = '0af7651916cd43dd8448eb211c80319c';
+
+  test('takes the trace id of a traceparent, of this and of later versions', () => {
+    for (const header of [`00-${traceId}-b7ad6b7169203331-01`, `cc-${traceId}-b7ad6b7169203331-01-later`])
+      expect(traceIdOf(header)).toBe(traceId);
+  });
+
+  test.for([
+    undefined,
+    '',
+    `0-${traceId}-b7ad6b7169203331-01`,
+    `x00-${traceId}-b7ad6b7169203331-01`,
+    `00-${traceId.slice(1)}-b7ad6b7169203331-01`,
+    `00-${traceId}-b7ad6b716920333-01`,
+    `00-${traceId}-b7ad6b7169203331-0`,
+    `00-${traceId.toUpperCase()}-b7ad6b7169203331-01`,
+    `00-${traceId}-b7ad6b7169203331`,
+  ])('takes none of a traceparent that is not valid: %s', (header) => {
+    expect(traceIdOf(header)).toBeUndefined();
+  });
+
+  test('rounds times to a hundredth of a millisecond, and leaves out what is not known', () => {
+    const lines: unknown[][] = [];
+    const observe = createRequestLog({
+      info: (...line: unknown[]) => lines.push(line),
+    } as unknown as FastifyBaseLogger);
+    observe({ reqId: 'a', status: 200, method: 'GET', route: '/x', ms: 1.23456, key: 1, traceId });
+    observe({ reqId: 'b', status: 400, code: 'bad_request' });
+    expect(lines).toEqual([
+      [{ reqId: 'a', status: 200, method: 'GET', route: '/x', ms: 1.23, key: 1, traceId, code: undefined }, 'request'],
+      [{ reqId: 'b', status: 400, code: 'bad_request' }, 'request'],
+    ]);
+  });
+});
+
+test('a retry belongs to the account of the key that asks for it', () => {
+  const request = (headers: object) => ({ headers, apiKey: { id: 1, accountId: 7 } }) as unknown as FastifyRequest;
+  expect(retryOf(request({}))).toBeUndefined();
+  expect(retryOf(request({ 'idempotency-key': 'a' }))).toEqual({ accountId: 7, key: 'a' });
+});
+
+describe('an error of SQLite', () => {
+  test.for([
+    'BUSY',
+    'BUSY_SNAPSHOT',
+    'LOCKED',
+    'NOMEM',
+    'READONLY',
+    'IOERR',
+    'IOERR_FSYNC',
+    'CORRUPT',
+    'FULL',
+    'CANTOPEN',
+    'PROTOCOL',
+    'NOTADB',
+  ])('%s may pass: service_unavailable, to be tried again after a second', (name) => {
+    const error = Object.assign(new Error('x'), { code: `SQLITE_${name}` });
+    expect(translate(error)).toMatchObject({
+      code: 'service_unavailable',
+      headers: { 'retry-after': '1' },
+      cause: error,
+    });
+  });
+
+  test.for(['SQLITE_CONSTRAINT', 'SQLITE_BUSYX', 'XSQLITE_BUSY', 'SQLITE_FULLNESS', 'SQLITE_ERROR', undefined])(
+    '%s is ours',
+    (code) => {
+      const error = Object.assign(new Error('x'), { code });
+      expect(translate(error)).toBe(error);
+    },
+  );
+});
