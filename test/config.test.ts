@@ -50,7 +50,7 @@ describe('readConfig', () => {
     expect(env).toEqual({ PORT: '8080', HOST: '', PATH: '/usr/bin' });
   });
 
-  test.for<[name: keyof Config, value: string]>([
+  test.for<readonly [name: keyof Config, value: string]>([
     ['DEPLOYMENT', 'production'],
     ['HOST', '::'],
     ['BASE_URL', 'https://api.example.com/v1'],
@@ -63,12 +63,32 @@ describe('readConfig', () => {
     ['QUICKSTART_BASE_PATH', '/examples/quick-start'],
     ['QUICKSTART_BASE_PATH', '/v11'],
     ['SUNSET_ENFORCE', 'false'],
+    ['WORKERS', 'auto'],
+    ['WORKERS', '99'],
+    ['OPS_HOST', '::1'],
+    ...['off', '0', '9', '1024', '59999', '64999', '65499', '65529', '65535'].map(
+      (port) => ['OPS_PORT', port] as const,
+    ),
+    ['TRUST_PROXY', '10.0.0.0/8,::1,192.168.0.1/32,FD00::/8'],
+    ['CORS_ORIGINS', 'https://app.example.com,http://localhost:5173,http://[::1]:80'],
   ])('%s may be %s', ([name, value]) => {
     expect(readConfig({ [name]: value })).toEqual({ ...defaults, [name]: value });
   });
 
   test.for([0, 1, 65535])('PORT may be %d', (port) => {
     expect(readConfig({ PORT: String(port) }).PORT).toBe(port);
+  });
+
+  test.for<[name: keyof Config, least: number, most: number]>([
+    ['PORT', 0, 65_535],
+    ['LAME_DUCK_MS', 0, 600_000],
+    ['MAX_IN_FLIGHT', 1, 100_000],
+    ['RATE_LIMIT', 1, 1_000_000],
+    ['REFUSAL_LIMIT', 1, 1_000_000],
+  ])('%s is a whole number from %d to %d', ([name, least, most]) => {
+    for (const value of [least, least + 1, most]) expect(readConfig({ [name]: String(value) })[name]).toBe(value);
+    for (const value of [least - 1, most + 1, 1.5, `0${least}`, 'x'])
+      expect(complaint({ [name]: String(value) })).toBe(`${name} must be a whole number from ${least} to ${most}.`);
   });
 
   const deployments = 'DEPLOYMENT must be one of development, staging, production.';
@@ -121,6 +141,30 @@ describe('readConfig', () => {
     [levels, 'LOG_LEVEL', ['loud', 'INFO', '30']],
     [quickstart, 'QUICKSTART_BASE_PATH', ['on', '/', '/a/', 'a', '/v1', '/v1/quickstart', '/:a', '/*', '/a?b']],
     [enforce, 'SUNSET_ENFORCE', ['yes', '1', 'TRUE']],
+    ['WORKERS must be auto or a whole number from 1 to 99.', 'WORKERS', ['0', '100', '01', 'Auto', 'auto1', '1auto']],
+    [
+      'OPS_PORT must be off, or a whole number from 0 to 65535.',
+      'OPS_PORT',
+      ['on', 'off1', '1off', '-1', '01', '65536', '65540', '65600', '66000', '70000', '100000', '1.5'],
+    ],
+    [
+      'TRUST_PROXY must be addresses or networks of proxies, separated by commas, such as 10.0.0.0/8,::1.',
+      'TRUST_PROXY',
+      ['true', '10.0.0.0/', '10.0.0.0/1000', '10.0.0.0/x', '10.0.0.1,', ',::1', '10.0.0.1, ::1', 'proxy.example'],
+    ],
+    [
+      'CORS_ORIGINS must be origins, separated by commas, such as https://app.example.com.',
+      'CORS_ORIGINS',
+      [
+        '*',
+        'a.example',
+        'ftp://a.example',
+        'https://',
+        'https://a.example/',
+        'https://a.example,',
+        'xhttps://a.example',
+      ],
+    ],
   ] as const)('%s', ([sentence, name, values]) => {
     for (const value of values) expect(complaint({ [name]: value }), value).toBe(sentence);
   });
