@@ -1,3 +1,4 @@
+import { Kind } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
 import { describe, expect, test } from 'vitest';
 import { canonicalDecimal, Int64, parseJson } from '../src/int64.ts';
@@ -22,6 +23,7 @@ describe('parseJson', () => {
     ['12300e-2', 123n],
     ['0.001e3', 1n],
     ['0.0010e4', 10n],
+    ['0.0000000000000000000001e22', 1n],
     ['1050', 1050n],
     ['9007199254740993', 9007199254740993n],
     ['9223372036854775807', 9223372036854775807n],
@@ -59,6 +61,8 @@ describe('parseJson', () => {
     '{"b":{"a":1,"a":2}}',
     '[{"a":{}},{"b":1,"a":{"c":2},"b":3}]',
     '{"a":{"b":1},"a":2}',
+    '{"a":"x}","a":1}',
+    '{"b":"{x","a":"\\"}","a":1}',
   ])('a member that is given twice is refused: %s', (text) => {
     expect(() => parseJson(text)).toThrow(SyntaxError);
     expect(() => parseJson(text)).toThrow(/^the member "[ab]" is given more than once$/);
@@ -93,7 +97,8 @@ describe('Int64', () => {
     });
   });
 
-  test('says what it demands', () => {
+  test('says what it demands, and to validation what it is', () => {
+    expect(schema[Kind]).toBe('Int64');
     expect(demandOf(schema)).toBe('be an integer from -9223372036854775808 to 9223372036854775807');
   });
 

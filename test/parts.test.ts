@@ -1,16 +1,26 @@
 /** What the parts promise that know neither a socket nor a store: each by itself, to the letter. */
+import { readFileSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
+import { Kind } from '@sinclair/typebox';
+import { Value } from '@sinclair/typebox/value';
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import { describe, expect, test } from 'vitest';
-import { type ErrorCode, errorTable, Failure } from '../src/errors.ts';
+import { parse } from 'yaml';
+import { ErrorBody, type ErrorCode, errorTable, Failure } from '../src/errors.ts';
 import { deprecationHeaders, sunset, sunsetWarning } from '../src/http/deprecation.ts';
 import { toFailure } from '../src/http/errors.ts';
 import { fault } from '../src/http/front.ts';
 import { retryOf } from '../src/http/idempotency.ts';
-import { pageLinks, readCursor } from '../src/http/paging.ts';
+import { Cursor, pageLinks, readCursor } from '../src/http/paging.ts';
 import { createRequestLog, traceIdOf } from '../src/http/request-log.ts';
 import { translate } from '../src/repository/sqlite-errors.ts';
-import { isStorable, shown } from '../src/schema.ts';
+import { demandOf, isStorable, shown } from '../src/schema.ts';
+
+const document = parse(readFileSync(new URL('../openapi.yaml', import.meta.url), 'utf8'));
+
+test('the shape of a failure is the one that openapi.yaml promises', () => {
+  expect(JSON.parse(JSON.stringify(ErrorBody))).toEqual({ title: 'Error', ...document.components.schemas.Error });
+});
 
 describe('the table of error codes', () => {
   const promised: Record<number, ErrorCode[]> = {
@@ -164,6 +174,20 @@ describe('fault', () => {
 });
 
 describe('paging', () => {
+  test('a cursor is described as in openapi.yaml, and is a position once it has been read', () => {
+    const parameters: { name: string; description?: string; schema: object }[] = document.paths['/pets'].get.parameters;
+    const { schema, description } = parameters.find(({ name }) => name === 'cursor') as (typeof parameters)[number];
+    expect({ ...schema, description }).toEqual(JSON.parse(JSON.stringify(Cursor)));
+    expect(Cursor[Kind]).toBe('Cursor');
+    expect(demandOf(Cursor)).toBe('be taken unchanged from the Link header of a list answer');
+    expect([1n, 'YWZ0ZXI6MQ', 1, undefined].map((value) => Value.Check(Cursor, value))).toEqual([
+      true,
+      false,
+      false,
+      false,
+    ]);
+  });
+
   const cursor = (text: string) => Buffer.from(text).toString('base64url');
 
   test.for([1n, 9n, 10n, 2n ** 53n - 1n, 9999999999999999n])(
