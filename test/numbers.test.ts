@@ -1,10 +1,12 @@
 import { Kind } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
 import { describe, expect, test } from 'vitest';
-import { canonicalDecimal, Int64, parseJson } from '../src/int64.ts';
+import { canonicalDecimal, Int64, readJson } from '../src/int64.ts';
 import { demandOf } from '../src/schema.ts';
 
-describe('parseJson', () => {
+const parseJson = (text: string) => readJson(Buffer.from(text));
+
+describe('readJson', () => {
   test.for<[text: string, value: bigint | number]>([
     ['0', 0n],
     ['-0', 0n],
