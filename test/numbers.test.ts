@@ -67,7 +67,7 @@ describe('readJson', () => {
     '{"b":"{x","a":"\\"}","a":1}',
   ])('a member that is given twice is refused: %s', (text) => {
     expect(() => parseJson(text)).toThrow(SyntaxError);
-    expect(() => parseJson(text)).toThrow(/^the member "[ab]" is given more than once$/);
+    expect(() => parseJson(text)).toThrow(/^not valid JSON: the member "[ab]" is given more than once$/);
   });
 
   test.for(['{"a":{"a":1},"b":[{"a":1},{"a":2}]}', '{"a":"a","b":"{\\"a\\":1,\\"a\\":2}"}', '{"a":"b","b":"b"}'])(

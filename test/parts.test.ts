@@ -234,7 +234,7 @@ describe('the end of getPet', () => {
     expect(deprecationHeaders('https://a.example/store/v1')).toEqual({
       deprecation: '@1795132800',
       sunset: 'Thu, 05 Dec 2030 00:00:00 GMT',
-      link: '<https://a.example/store/v1/pets>; rel="successor-version", <https://a.example/store/openapi.yaml>; rel="deprecation"; type="application/yaml"',
+      link: '<https://a.example/store/v1/pets>; rel="successor-version", <https://a.example/store/docs#animal-store/tag/pets/getPet>; rel="deprecation"; type="text/html"',
     });
   });
 
