@@ -46,6 +46,7 @@ export default defineConfig({
       reportsDirectory: 'coverage/vitest',
       // What runs in processes of its own is added by scripts/coverage.ts.
       reporter: ['json'],
+      reportOnFailure: true,
     },
   },
 });

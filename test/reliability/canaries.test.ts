@@ -83,7 +83,7 @@ interface Findings {
 /** Tells a server every canary in every place, then looks for them in all that it says. `source` as `startServer` takes it. */
 async function search(source?: string): Promise<Findings> {
   const { folder, file, keys, key, names: given } = await makeStore();
-  const env = { LOG_LEVEL: 'trace', REFUSAL_LIMIT: '1000000', NODE_V8_COVERAGE: undefined };
+  const env = { LOG_LEVEL: 'trace', REFUSAL_LIMIT: '1000000' };
   const server = await startServer({ folder, env, ...(source && { source }) });
   const secrets = Object.values(keys);
   const exchanges = await sendAll(server.port, key, [...secrets, canary(), canary()]);
@@ -166,7 +166,7 @@ test(
       `mysql://zoo:${password}@127.0.0.1/animals`,
     ];
     const starts = addresses.map((address) =>
-      launchServer({ env: { DATABASE_URL: address, LOG_LEVEL: 'trace', NODE_V8_COVERAGE: undefined } }).end(),
+      launchServer({ env: { DATABASE_URL: address, LOG_LEVEL: 'trace' } }).end(),
     );
     for (const { code, stdout, stderr } of await Promise.all(starts)) {
       expect(code, stderr).not.toBe(0);

@@ -45,7 +45,7 @@ async function endure(): Promise<{ course: Second[]; failures: Outcome[]; answer
   const { file, key, env } = await makeStore();
   const port = await findPort();
   // Silent: the tests keep what a server says.
-  const server = launchServer({ env: { ...env, PORT: String(port), LOG_LEVEL: 'warn', NODE_V8_COVERAGE: undefined } });
+  const server = launchServer({ env: { ...env, PORT: String(port), LOG_LEVEL: 'warn' } });
   const client = openClient(`http://127.0.0.1:${port}`, key, 16);
   await firstAnswer(server, client);
   await client.add('the first');

@@ -24,7 +24,7 @@ function start({ env, key }: MadeStore, port: number, promises: Promises): Promi
   return undisturbed(async () => {
     const begun = performance.now();
     // Without coverage, whose collecting takes its time.
-    const server = launchServer({ env: { ...env, PORT: String(port), NODE_V8_COVERAGE: undefined } });
+    const server = launchServer({ env: { ...env, PORT: String(port) } });
     await firstAnswer(server, client);
     return { server, client, startMs: performance.now() - begun };
   });

@@ -12,7 +12,7 @@ test(
     const runs = tier(4, 200);
     await fc.assert(
       fc.asyncProperty(commands, async (sequence) => {
-        const server = await startServer({ env: { NODE_V8_COVERAGE: undefined } });
+        const server = await startServer();
         const real: Real = { server, key: await server.firstKey() };
         try {
           await fc.asyncModelRun(() => ({ model: { pets: [], retries: new Map(), seen: new Map() }, real }), sequence);

@@ -26,7 +26,7 @@ async function overload() {
   const { key, env } = await makeStore();
   const port = await findPort();
   // Silent: the tests keep what a server says.
-  const server = launchServer({ env: { ...env, PORT: String(port), LOG_LEVEL: 'warn', NODE_V8_COVERAGE: undefined } });
+  const server = launchServer({ env: { ...env, PORT: String(port), LOG_LEVEL: 'warn' } });
   await firstAnswer(server, openClient(`http://127.0.0.1:${port}`, key, 1));
   const load = { port, next: additionWith(key) };
   await loadWith({ ...load, clients: 64, seconds: 2 });

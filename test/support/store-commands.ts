@@ -77,7 +77,7 @@ const nextOf = ({ headers }: Told) => /<([^>]+)>; rel="next"/.exec(String(header
 async function restart(real: Real, signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {
   const { code } = await real.server.end(signal);
   expect(code).toBe(signal === 'SIGTERM' ? 0 : null);
-  real.server = await startServer({ folder: real.server.folder, env: { NODE_V8_COVERAGE: undefined } });
+  real.server = await startServer({ folder: real.server.folder });
 }
 
 const newPet: fc.Arbitrary<NewPet> = fc.record(
