@@ -137,6 +137,21 @@ describe('an answer that is lost with its connection', () => {
     }
   });
 
+  test('to a write, in silence: 503 after its time, and it is not sent again', async () => {
+    const databaseUrl = await emptyStore();
+    const proxy = await startProxy(databaseUrl);
+    const store = await open(proxy.through(databaseUrl));
+    await store.pets.add(biscuit);
+    proxy.silence();
+    await expect(store.pets.add({ ...biscuit, name: 'lost' })).rejects.toMatchObject(unavailable);
+    proxy.mend();
+    expect(await store.pets.add({ ...biscuit, name: 'after' })).toMatchObject({ id: 2n });
+    expect(await textRows(databaseUrl, 'SELECT name FROM pet ORDER BY id')).toEqual([
+      { name: 'Biscuit' },
+      { name: 'after' },
+    ]);
+  });
+
   test('to a write with an Idempotency-Key: the same request again has the answer', async () => {
     const databaseUrl = await emptyStore();
     const proxy = await startProxy(databaseUrl);
@@ -286,6 +301,21 @@ describe('the end', () => {
     await expect(store.pets.add(biscuit)).rejects.toMatchObject(unavailable);
     await expect(store.pets.list(everything)).rejects.toMatchObject(unavailable);
     expect(await textRows(databaseUrl, 'SELECT count(*) FROM pet')).toEqual([{ count: '2' }]);
+  });
+
+  test('a list that waits is answered before the store closes', async () => {
+    const databaseUrl = await emptyStore();
+    const store = await open(databaseUrl);
+    await store.pets.add(biscuit);
+    const other = await clientOf(databaseUrl).reserve();
+    await other`BEGIN`;
+    await other`LOCK TABLE pet`;
+    const listing = store.pets.list(everything);
+    const closing = store.close();
+    await other`COMMIT`;
+    other.release();
+    expect((await listing).pets).toHaveLength(1);
+    await closing;
   });
 
   test('connections that the server ends are replaced', async () => {

@@ -7,7 +7,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { newSecret } from '../src/accounts.ts';
 import { openRepository } from '../src/repository/open.ts';
 import { OpenError, type OpenOptions, type Repository } from '../src/repository/repository.ts';
-import { freePort } from './support/postgres.ts';
+import { dataFolder, freePort, initialize, start } from './support/postgres.ts';
 import { launch, projectFolder, runCli, startServer } from './support/process.ts';
 import { startProxy } from './support/proxy.ts';
 import { emptyStore, newDatabase, temporaryFolder, textRows } from './support/store.ts';
@@ -19,6 +19,19 @@ async function open(databaseUrl: string, options: Partial<OpenOptions> = {}): Pr
   const store = await openRepository(databaseUrl, { now, ...options });
   onTestFinished(() => store.close());
   return store;
+}
+
+/** Address of a server that takes no writes, as it waits for those of a primary. */
+async function startStandby(): Promise<string> {
+  const data = dataFolder({ inMemory: true });
+  initialize(data, []);
+  fs.writeFileSync(`${data}/standby.signal`, '');
+  const server = await start(data);
+  onTestFinished(async () => {
+    await server.kill();
+    fs.rmSync(data, { recursive: true, force: true });
+  });
+  return server.url('postgres');
 }
 
 function clientOf(databaseUrl: string): postgres.Sql {
@@ -180,6 +193,21 @@ describe('the schema', () => {
     expect(await textRows(databaseUrl, 'SELECT count(*) FROM pet_id')).toEqual([{ count: '1' }]);
   }, 60_000);
 
+  test('that another process is just making is waited for', async () => {
+    const databaseUrl = await newDatabase();
+    const other = clientOf(databaseUrl);
+    const sql = clientOf(databaseUrl);
+    const waiting = async () =>
+      (await sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).length;
+    let opening: Promise<Repository> | undefined;
+    await other.begin(async (transaction) => {
+      await transaction`CREATE TABLE migration (version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)`;
+      opening = open(databaseUrl);
+      await expect.poll(waiting, { timeout: 5000, interval: 5 }).toBe(1);
+    });
+    await (await opening)?.check();
+  });
+
   test('is left to the operator in production, who is told what to run', async () => {
     const databaseUrl = await newDatabase();
     const env = { DATABASE_URL: databaseUrl, DEPLOYMENT: 'production', PORT: '0', OPS_PORT: '0' };
@@ -236,6 +264,12 @@ describe('a database that cannot be opened is told in one sentence', () => {
     expect(performance.now() - begun).toBeLessThan(4000);
   });
 
+  test('but of several hosts one that is well is enough', async () => {
+    const databaseUrl = await emptyStore();
+    const down = await freePort();
+    await (await open(databaseUrl.replace('127.0.0.1', `127.0.0.1:${down},127.0.0.1`))).check();
+  });
+
   test('but one that is up within five seconds is waited for', async () => {
     const databaseUrl = await emptyStore();
     const port = await freePort();
@@ -245,11 +279,15 @@ describe('a database that cannot be opened is told in one sentence', () => {
     await (await opening).check();
   });
 
-  test('one whose server is down: after five seconds, and by the server with exit 1', async () => {
+  test('one whose server is down, or a standby: after five seconds, and by the server with exit 1', async () => {
     const databaseUrl = `postgres://someone:secret@127.0.0.1:${await freePort()}/animals`;
     const begun = performance.now();
-    await expect(open(databaseUrl)).rejects.toThrow(OpenError);
-    expect(performance.now() - begun).toBeLessThan(8000);
+    const standby = await startStandby();
+    await Promise.all([
+      expect(open(databaseUrl)).rejects.toThrow(OpenError),
+      expect(open(standby)).rejects.toThrow('cannot be opened: it is a standby, or does not answer.'),
+    ]);
+    expect(performance.now() - begun).toBeLessThan(12_000);
     const env = { DATABASE_URL: databaseUrl, PORT: '0' };
     const { code, stderr } = await launch(process.execPath, [`${projectFolder}src/main.ts`], { env }).end();
     expect(code).toBe(1);

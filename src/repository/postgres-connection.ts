@@ -14,6 +14,8 @@ export interface Connection {
 /** From the first packet to the first answer. Of several hosts, one that stands still must leave time for the next. */
 const connectTimeoutMs = { one: 2000, several: 1000 };
 
+const ignore = () => undefined;
+
 /** Connects to `host`. `onClose` is called, once or more, when the connection has ended for whatever reason. */
 async function connectTo(host: Host, target: Target, onClose: () => void): Promise<Connection> {
   const way = createWay(host, target.ssl, onClose);
@@ -32,14 +34,14 @@ async function connectTo(host: Host, target: Target, onClose: () => void): Promi
     max_lifetime: null,
     fetch_types: false,
     connection: { application_name: 'animal-store' },
-    onnotice: () => undefined,
+    onnotice: ignore,
     onclose: onClose,
     socket: way.open,
   };
   const sql = postgres(options as postgres.Options<Record<string, postgres.PostgresType>>);
   const destroy = () => {
     way.destroy();
-    sql.end({ timeout: 0 }).catch(() => undefined);
+    sql.end({ timeout: 0 }).catch(ignore);
   };
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {

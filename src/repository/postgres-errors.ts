@@ -1,6 +1,5 @@
 /** What the errors of PostgreSQL and of the way to it mean. */
 import postgres from 'postgres';
-import { Failure } from '../errors.ts';
 import { unavailable } from './unavailable.ts';
 
 /** Nothing was done, and the same may succeed next time (https://www.postgresql.org/docs/18/errcodes-appendix.html). */
@@ -24,7 +23,6 @@ export function wasRefused(error: unknown): boolean {
 
 /** What an error means to a client: `service_unavailable` where it may pass, otherwise the error itself. */
 export function translate(error: unknown): unknown {
-  if (error instanceof Failure) return error;
   if (!(error instanceof postgres.PostgresError)) return unavailable(error);
   // What a row held has no place in a log.
   const { code, message, severity } = error;

@@ -22,8 +22,6 @@ export interface Pool {
    * meanwhile leaves the outcome unknown.
    */
   write<Result>(work: Work<Result>, deadlineMs?: number): Promise<Result>;
-  /** Works that are not answered yet. */
-  waiting(): number;
   close(): Promise<void>;
 }
 
@@ -75,9 +73,8 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
     opening = true;
     while (open.size < size && queue.some(({ done }) => !done)) {
       try {
-        let ended: () => void = () => undefined;
-        const connection = await connect(() => ended());
-        ended = () => drop(connection);
+        let connection: Connection | undefined;
+        connection = await connect(() => connection && drop(connection));
         open.add(connection);
         idle.push(connection);
         pump();
@@ -147,7 +144,6 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
   return {
     read: (work, withinMs = deadlineMs) => run(work, true, withinMs),
     write: (work, withinMs = deadlineMs) => run(work, false, withinMs),
-    waiting: () => unanswered,
     async close() {
       closing = true;
       if (unanswered > 0) await new Promise<void>((resolve) => (drained = resolve));
