@@ -13,8 +13,6 @@ export interface Proxy {
   silence: () => void;
   /** All is well again, for new connections. */
   mend: () => void;
-  /** Connections made so far. */
-  connections: () => number;
   /** What clients have sent so far, in Latin-1. */
   seen: () => string;
 }
@@ -23,11 +21,9 @@ export interface Proxy {
 export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Proxy> {
   const { hostname, port } = new URL(databaseUrl);
   let state: 'well' | 'cut' | 'silent' = 'well';
-  let connections = 0;
   let seen = '';
   const sockets = new Set<net.Socket>();
   const server = net.createServer((near) => {
-    connections += 1;
     const far = net.connect(Number(port), hostname);
     for (const socket of [near, far]) sockets.add(socket.on('error', () => undefined));
     const end = () => {
@@ -64,7 +60,6 @@ export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Prox
     mend: () => {
       state = 'well';
     },
-    connections: () => connections,
     seen: () => seen,
   };
 }
