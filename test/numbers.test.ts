@@ -1,12 +1,13 @@
 import { Kind } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
 import { describe, expect, test } from 'vitest';
-import { canonicalDecimal, Int64, readJson } from '../src/int64.ts';
+import { canonicalDecimal, Int64, readDecimal, readJson } from '../src/int64.ts';
 import { demandOf } from '../src/schema.ts';
 
-const parseJson = (text: string) => readJson(Buffer.from(text));
+/** What the body `text` holds. */
+const read = (text: string) => readJson(Buffer.from(text));
 
-describe('readJson', () => {
+describe('a JSON text', () => {
   test.for<[text: string, value: bigint | number]>([
     ['0', 0n],
     ['-0', 0n],
@@ -47,13 +48,13 @@ describe('readJson', () => {
     ['-12345678901234567890', -Infinity],
     ['1e-999999999', 0],
   ])('%s is read as %s', ([text, value]) => {
-    expect(parseJson(text)).toBe(value);
-    expect(parseJson(`{"a":[${text}]}`)).toEqual({ a: [value] });
+    expect(read(text)).toBe(value);
+    expect(read(`{"a":[${text}]}`)).toEqual({ a: [value] });
   });
 
   test('everything but numbers is what JSON.parse makes of it', () => {
     const text = '{"a":"1","b":[true,false,null,"\\u0031\\n"],"c":{},"":[]}';
-    expect(parseJson(text)).toEqual(JSON.parse(text));
+    expect(read(text)).toEqual(JSON.parse(text));
   });
 
   test.for([
@@ -61,30 +62,42 @@ describe('readJson', () => {
     '{"a":1,"\\u0061":1}',
     '{"a" :1,"a"\t:1}',
     '{"b":{"a":1,"a":2}}',
-    '[{"a":{}},{"b":1,"a":{"c":2},"b":3}]',
+    '[{"a":{}},{"a":1,"b":{"c":2},"a":3}]',
     '{"a":{"b":1},"a":2}',
     '{"a":"x}","a":1}',
     '{"b":"{x","a":"\\"}","a":1}',
   ])('a member that is given twice is refused: %s', (text) => {
-    expect(() => parseJson(text)).toThrow(SyntaxError);
-    expect(() => parseJson(text)).toThrow(/^not valid JSON: the member "[ab]" is given more than once$/);
+    expect(() => read(text)).toThrow(new SyntaxError('not valid JSON: the member "a" is given more than once'));
   });
 
   test.for(['{"a":{"a":1},"b":[{"a":1},{"a":2}]}', '{"a":"a","b":"{\\"a\\":1,\\"a\\":2}"}', '{"a":"b","b":"b"}'])(
     'the same name in different objects, or within a text, is none: %s',
     (text) => {
-      expect(
-        JSON.stringify(parseJson(text), (_key, value) => (typeof value === 'bigint' ? Number(value) : value)),
-      ).toBe(text);
+      expect(JSON.stringify(read(text), (_key, value) => (typeof value === 'bigint' ? Number(value) : value))).toBe(
+        text,
+      );
     },
   );
 
   test.for(['', '{', '01', '1.', '.5', '+1', '{"a":1,}', "{'a':1}", 'NaN'])(
     'what is no JSON is refused: %j',
     (text) => {
-      expect(() => parseJson(text)).toThrow(SyntaxError);
+      expect(() => read(text)).toThrow(SyntaxError);
+      expect(() => read(text)).toThrow(/^not valid JSON: ./);
     },
   );
+
+  test('what is wrong is said without the piece of the text that it stands in', () => {
+    for (const text of ['[secret]', `["${'x'.repeat(40)}", secret]`, `[secret, "${'x'.repeat(40)}"]`])
+      expect(() => read(text)).toThrow(new SyntaxError("not valid JSON: Unexpected token 's'"));
+    expect(() => read('\n\n[1}')).toThrow(/^not valid JSON: Expected .+ in JSON at position \d+/);
+  });
+
+  test('bytes that are not UTF-8, and a text that is nested without end, are told by a sentence of their own', () => {
+    expect(() => readJson(Buffer.from([0x22, 0xff, 0x22]))).toThrow(new SyntaxError('not valid UTF-8'));
+    const deep = `${'['.repeat(200_000)}${']'.repeat(200_000)}`;
+    expect(() => read(deep)).toThrow(new SyntaxError('nested too deeply'));
+  });
 });
 
 describe('Int64', () => {
@@ -109,6 +122,13 @@ describe('Int64', () => {
     for (const value of [-(2n ** 63n) - 1n, 2n ** 63n, 1, '1', true, null, undefined, Infinity])
       expect(Value.Check(schema, value)).toBe(false);
   });
+});
+
+test('a decimal of at most 20 characters is read to its last digit; any other text stays as it is', () => {
+  for (const text of ['0', '-7', '9223372036854775808', '-9223372036854775808', '12345678901234567890'])
+    expect(readDecimal(text)).toBe(BigInt(text));
+  for (const text of ['', '01', '+1', '1.0', '1e3', 'x', '123456789012345678901', '-12345678901234567890'])
+    expect(readDecimal(text)).toBe(text);
 });
 
 test('a canonical decimal has neither leading zeros nor a plus, a point or an exponent', () => {

@@ -1,0 +1,122 @@
+/** What the schemas take and say: of animals, of messages, and of any object that is checked against one. */
+import { readFileSync } from 'node:fs';
+import { Type } from '@sinclair/typebox';
+import { Value } from '@sinclair/typebox/value';
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { Int64 } from '../src/int64.ts';
+import { Message, NewMessage } from '../src/messages.ts';
+import { NewPet, Pet, PetStatus, Pets, statuses } from '../src/pets.ts';
+import { retryWindowMs } from '../src/retries.ts';
+import { checkOf, demandOf, isObject, joinFaults, kind, shown } from '../src/schema.ts';
+
+const schemasOf = (name: string) =>
+  parse(readFileSync(new URL(`../${name}`, import.meta.url), 'utf8')).components.schemas;
+
+/** As the documents hold it, but that what they refer to stands in its place. */
+const plain = (schema: object) => JSON.parse(JSON.stringify(schema));
+
+test('animals are described as in openapi.yaml', () => {
+  const { PetStatus: status, ...documented } = schemasOf('openapi.yaml');
+  const titled = (title: string, more = {}) => ({ title, ...documented[title], ...more });
+  const properties = (title: string, more: object) => ({ ...documented[title].properties, status: more });
+  const shared = { title: 'PetStatus', ...status };
+  const pet = titled('Pet', { properties: properties('Pet', shared) });
+  expect(plain(PetStatus)).toEqual(shared);
+  expect(plain(Pet)).toEqual(pet);
+  expect(plain(Pets)).toEqual(titled('Pets', { items: pet }));
+  expect(plain(NewPet)).toEqual(
+    titled('NewPet', { properties: properties('NewPet', { ...shared, default: 'available' }) }),
+  );
+});
+
+test('messages are described as in openapi.quickstart.yaml', () => {
+  const { NewMessage: newMessage, Message: message } = schemasOf('openapi.quickstart.yaml');
+  expect(plain(NewMessage)).toEqual({ title: 'NewMessage', ...newMessage });
+  expect(plain(Message)).toEqual({ title: 'Message', ...message });
+});
+
+test('an animal to add: a name that can be kept, a category and a known status', () => {
+  const pet = { name: 'Biscuit', categoryId: 7n };
+  for (const status of statuses) expect(Value.Check(NewPet, { ...pet, status })).toBe(true);
+  expect(Value.Check(NewPet, pet)).toBe(true);
+  for (const name of ['', 'a\0', '\ud800', 7, null]) expect(Value.Check(NewPet, { ...pet, name })).toBe(false);
+  for (const status of ['', 'lost', 'Sold', null]) expect(Value.Check(NewPet, { ...pet, status })).toBe(false);
+  for (const other of [{ name: 'a' }, { categoryId: 7n }, { ...pet, id: 1n }])
+    expect(Value.Check(NewPet, other)).toBe(false);
+});
+
+test('an animal, a name and a message say what they demand', () => {
+  expect(demandOf(PetStatus)).toBe('be one of available, pending, sold');
+  expect(demandOf(NewPet.properties.name)).toBe(
+    'be a string of at least 1 character, without NUL and without lone surrogates',
+  );
+  expect(demandOf(NewMessage.properties.message)).toBe('be a string without NUL and without lone surrogates');
+});
+
+test('a message is any text that can be kept, also an empty one', () => {
+  for (const message of ['', 'Hello', '\u{1f436}']) expect(Value.Check(NewMessage, { message })).toBe(true);
+  for (const message of ['a\0', '\ud800', 7, null, undefined]) expect(Value.Check(NewMessage, { message })).toBe(false);
+  expect(Value.Check(NewMessage, { message: '', more: 1 })).toBe(false);
+});
+
+test('a creation may be repeated for 24 hours', () => {
+  expect(retryWindowMs).toBe(86_400_000);
+});
+
+describe('an object that is checked', () => {
+  const Word = kind<string>('TestWord', (value) => typeof value === 'string', 'be a word', { type: 'string' });
+  const check = checkOf(
+    Type.Object(
+      {
+        id: Int64({ description: 'A number.', examples: [1] }),
+        name: Type.Optional({ ...Word, default: 'none' }),
+        note: Type.Optional(Word),
+      },
+      { additionalProperties: false },
+    ),
+  );
+
+  test('has the defaults of what is missing, and keeps what is there', () => {
+    const given = { id: 1n };
+    expect(check(given)).toEqual([]);
+    expect(given).toEqual({ id: 1n, name: 'none' });
+    const full = { id: 1n, name: '', note: 'b' };
+    expect(check(full)).toEqual([]);
+    expect(full).toEqual({ id: 1n, name: '', note: 'b' });
+  });
+
+  test('is told of every fault, those of known fields first, and stays as it is', () => {
+    const given = { more: 1, name: 7, toString: 2 };
+    expect(check(given)).toEqual([
+      'id is required',
+      'name must be a word',
+      '"more" is not a known field',
+      '"toString" is not a known field',
+    ]);
+    expect(given).toEqual({ more: 1, name: 7, toString: 2 });
+    expect(check({ id: 1, note: undefined })).toEqual([
+      'id must be an integer from -9223372036854775808 to 9223372036854775807',
+      'note must be a word',
+    ]);
+  });
+
+  test('is one of JSON: no array, no null', () => {
+    expect(isObject({})).toBe(true);
+    for (const value of [[], null, undefined, 'a', 1, true]) expect(isObject(value)).toBe(false);
+  });
+});
+
+test('of many faults twenty are named, and the rest counted', () => {
+  const faults = Array.from({ length: 22 }, (_, at) => `fault ${at + 1}`);
+  expect(joinFaults([])).toBe('');
+  expect(joinFaults(['a', 'b'])).toBe('a; b');
+  expect(joinFaults(faults.slice(0, 20))).toBe(faults.slice(0, 20).join('; '));
+  expect(joinFaults(faults)).toBe(`${faults.slice(0, 20).join('; ')}; and 2 more`);
+});
+
+test('an API key in the wrong place is not repeated', () => {
+  expect(shown('ast_live_0123Az')).toBe('"ast_live_…"');
+  expect(shown(`ast_test_a ast_live_${'b'.repeat(80)}!`)).toBe('"ast_test_… ast_live_…!"');
+  expect(shown('ast_test_')).toBe('"ast_test_"');
+});
