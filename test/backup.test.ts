@@ -135,7 +135,7 @@ describe('backup', { timeout: 60_000 }, () => {
     fs.writeFileSync(at('copy.db'), 'precious');
     expect(await refused('backup', 'copy.db')).toBe('copy.db exists already: use --force to replace it.');
     expect(fs.readFileSync(at('copy.db'), 'utf8')).toBe('precious');
-    fs.writeFileSync(at('copy.db.partial'), 'of a backup that was killed');
+    fs.writeFileSync(at('copy.db.4194305.partial'), 'of a backup that was killed');
     await run('backup', 'copy.db', '--force');
     expect(namesIn(at('copy.db'))).toEqual(['Tabby']);
     expect(fs.readdirSync(folder).sort()).toEqual(['copy.db', 'data']);
@@ -150,7 +150,7 @@ describe('backup', { timeout: 60_000 }, () => {
     fs.rmSync(at('alias.db'));
     expect(await refused('backup', 'data', '--force')).toBe('data is not a file.');
     expect(await refused('backup', 'nowhere/copy.db')).toMatch(
-      /^nowhere\/copy\.db\.partial cannot be written: ENOENT: .+\.$/,
+      /^nowhere\/copy\.db\.\d+\.partial cannot be written: ENOENT: .+\.$/,
     );
     for (const suffix of ['-shm', '-wal']) fs.rmSync(store + suffix, { force: true });
     expect(contentOf(folder)).toEqual(before);
@@ -162,24 +162,23 @@ describe('backup', { timeout: 60_000 }, () => {
   test('exit 1: a damaged store gives no backup', async () => {
     const { refused, folder, store } = await commandFolder(tabby);
     damage(store, 'pet');
-    expect(await refused('backup', 'copy.db')).toMatch(/^copy\.db\.partial cannot be written: .+\.$/);
+    expect(await refused('backup', 'copy.db')).toMatch(/^copy\.db\.\d+\.partial cannot be written: .+\.$/);
     expect(fs.readdirSync(folder)).toEqual(['data']);
   });
 
   test('exit 1: a full disk gives no backup, and leaves nothing behind', async ({ skip }) => {
     const { refused, at } = await commandFolder({ ...tabby, name: 'x'.repeat(300_000) });
     if (!mountSmallDisk(at('small'), 200)) skip(noDisk);
-    expect(await refused('backup', 'small/copy.db')).toBe(
-      'small/copy.db.partial cannot be written: database or disk is full.',
+    expect(await refused('backup', 'small/copy.db')).toMatch(
+      /^small\/copy\.db\.\d+\.partial cannot be written: database or disk is full\.$/,
     );
     expect(fs.readdirSync(at('small'))).toEqual([]);
   });
 
-  test('of two at once to the same place, what bears the name in the end is whole', async () => {
+  test('several at once to the same place all succeed, and what bears the name in the end is whole', async () => {
     const { folder, at } = await commandFolder(tabby, rex);
     const exits = await Promise.all([1, 2, 3].map(() => runCli(['backup', 'copy.db', '--force'], { folder })));
-    expect(exits.some(({ code }) => code === 0)).toBe(true);
-    for (const { code, stderr } of exits) if (code !== 0) expect(stderr).toMatch(/^animal-store: .+\.\n$/);
+    for (const { code, stderr } of exits) expect(code, stderr).toBe(0);
     expect(namesIn(at('copy.db'))).toEqual(['Tabby', 'Rex']);
   });
 

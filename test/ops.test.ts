@@ -28,6 +28,7 @@ describe("the operators' door", () => {
       status: 404,
       text: expect.stringContaining('route_not_found'),
     });
+    await server.end('SIGTERM');
   });
 
   test('is nothing that the public port knows of', async () => {
@@ -58,6 +59,7 @@ describe("the operators' door", () => {
     expect(await metric(server, 'animal_store_wal_bytes')).toBeGreaterThan(0);
     expect(await metric(server, 'animal_store_build_info{version="1.0.0"}')).toBe(1);
     expect(await metric(server, 'nodejs_eventloop_lag_p99_seconds')).toBeGreaterThan(0);
+    await server.end('SIGTERM');
   });
 
   test('stays closed with OPS_PORT=off', async () => {

@@ -57,6 +57,7 @@ describe('the first start', () => {
   test('the next start prints no key, and the first one still opens', async () => {
     const first = await startServer();
     const key = await first.firstKey();
+    expect((await fetch(`${first.url}/docs`)).status).toBe(200);
     await first.end('SIGTERM');
     const second = await startServer({ folder: first.folder });
     expect(await second.call(key, 'GET', '/v1/pets')).toMatchObject({ status: 200 });

@@ -376,7 +376,7 @@ describe('import, again', { timeout }, () => {
   test.each(['SIGINT', 'SIGTERM'] as const)(
     '%s: ends after the batch, says where, and goes on from there',
     async (signal) => {
-      const { folder, start, imported, expectAll } = await withFile(30_000);
+      const { folder, start, imported, expectAll } = await withFile(30_000, {});
       const command = start();
       await imported(1);
       const { code, stderr } = await command.end(signal);
@@ -395,7 +395,7 @@ describe('import, again', { timeout }, () => {
   );
 
   test('SIGINT while lines are checked: nothing was imported yet', async () => {
-    const { start, store, expectAll, run } = await withFile(30_000);
+    const { start, store, expectAll, run } = await withFile(30_000, {});
     const command = start();
     await vi.waitUntil(() => fs.existsSync(store), { interval: 5, timeout: 20_000 });
     const { code, stderr } = await command.end('SIGINT');
@@ -405,7 +405,7 @@ describe('import, again', { timeout }, () => {
   });
 
   test('exit 1: a file that is written to meanwhile', async () => {
-    const { at, start, imported } = await withFile(30_000);
+    const { at, start, imported } = await withFile(30_000, {});
     const command = start();
     await imported(1);
     fs.appendFileSync(at('pets.ndjson'), '{"name":"late","categoryId":1}\n');
@@ -415,7 +415,7 @@ describe('import, again', { timeout }, () => {
   });
 
   test('exit 1: an id that the server gives away meanwhile, and the batch with it', async () => {
-    const { at, store, start, imported } = await withFile(0);
+    const { at, store, start, imported } = await withFile(0, {});
     const lines = Array.from({ length: 30_000 }, (_, index) => `{"id":${index + 1},"name":"pet","categoryId":1}\n`);
     fs.writeFileSync(at('pets.ndjson'), lines.join(''));
     const command = start('--keep-ids');

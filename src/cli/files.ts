@@ -1,5 +1,5 @@
 /** Files that a command makes: whole under their name, or not there at all. */
-import { existsSync, renameSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { sync } from '../repository/files.ts';
 import { companions } from '../repository/sqlite-copy.ts';
@@ -13,11 +13,30 @@ export async function replaceFile<Result>(
   make: (partial: string) => Promise<Result>,
 ): Promise<Result> {
   refuse(file, force);
-  const partial = `${file}.partial`;
+  removeLeftovers(file);
+  // A name of its own: of several processes with the same aim each finishes, and the last one's file stays.
+  const partial = `${file}.${process.pid}.partial`;
   const result = await make(partial);
   renameSync(partial, file);
   sync(path.dirname(file));
   return result;
+}
+
+/** What processes that were killed have left. */
+function removeLeftovers(file: string): void {
+  const { dir, base } = path.parse(path.resolve(file));
+  for (const name of existsSync(dir) ? readdirSync(dir) : []) {
+    const pid = name.startsWith(`${base}.`) && /^(\d+)\.partial$/.exec(name.slice(base.length + 1))?.[1];
+    if (pid && !isRunning(Number(pid))) rmSync(path.join(dir, name), { force: true });
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
 }
 
 function refuse(file: string, force: boolean | undefined): void {

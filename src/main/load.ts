@@ -9,10 +9,12 @@ const cacheFolder = fileURLToPath(new URL('../../node_modules/.cache/animal-stor
 export async function load(program: () => Promise<unknown>): Promise<void> {
   // What comes out of the cache does not count its blocks, as a measurement of coverage needs it to.
   if (process.env.NODE_V8_COVERAGE) return void (await program());
+  /* v8 ignore start -- never measured, as said above */
   enableCompileCache(cacheFolder);
   // Threads and processes that this one starts take it from here.
   process.env.NODE_COMPILE_CACHE ??= cacheFolder;
   await program();
   // Now, and not at the exit: a process that is killed shall start as quickly again.
   flushCompileCache();
+  /* v8 ignore stop */
 }

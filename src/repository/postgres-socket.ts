@@ -35,6 +35,7 @@ export function createWay({ host, port }: Host, ssl: Target['ssl'], onEnd: () =>
       if (ssl === 'prefer') return;
       throw noTls('the server does not offer TLS');
     }
+    /* v8 ignore next -- the socket within tells of it, and only where both fail at once does this one */
     plain.removeAllListeners().on('error', () => undefined);
     const verify = typeof ssl === 'object' ? ssl : { rejectUnauthorized: false };
     outer = tls.connect({ socket: plain, host, ...(net.isIP(host) === 0 && { servername: host }), ...verify });

@@ -206,7 +206,8 @@ test(
       const traced = ['-f', '-qq', '-y', '-e', 'trace=fsync,rename', '-o', log, process.execPath, ...cli, ...args];
       expect(await launch('strace', traced, { folder, env }).end()).toMatchObject({ code: 0 });
       const lines = fs.readFileSync(log, 'utf8').matchAll(/(?:fsync\(\d+<(.+?)>|rename\("(.+?)", "(.+?)")\) += 0/g);
-      const names = (text = '') => path.relative(folder, path.resolve(folder, text)) || 'folder';
+      const names = (text = '') =>
+        path.relative(folder, path.resolve(folder, text)).replace(/\.\d+\.partial$/, '.partial') || 'folder';
       return [...lines].map(([, synced, from, to]) => (synced ? names(synced) : `${names(from)} → ${names(to)}`));
     };
     for (const [command, made] of [
