@@ -1,4 +1,5 @@
 /** What holds of PostgreSQL alone, and of the two engines side by side. */
+import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
@@ -243,6 +244,16 @@ describe('the schema', () => {
 });
 
 describe('a database that cannot be opened is told in one sentence', () => {
+  test('one where tables may not be made', async () => {
+    const databaseUrl = await newDatabase();
+    const role = `reader_${randomBytes(8).toString('hex')}`;
+    const sql = clientOf(databaseUrl);
+    await sql.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD 'secret'`);
+    onTestFinished(async () => void (await sql.unsafe(`DROP ROLE ${role}`)));
+    const limited = databaseUrl.replace(/\/\/[^@]+@/, `//${role}:secret@`);
+    await expect(open(limited)).rejects.toThrow('cannot be opened: permission denied for schema public.');
+  });
+
   test('one that does not keep names byte for byte', async () => {
     const databaseUrl = await newDatabase({ encoding: 'SQL_ASCII' });
     await expect(open(databaseUrl)).rejects.toThrow('has the encoding SQL_ASCII; it must be UTF8.');
