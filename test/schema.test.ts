@@ -4,14 +4,15 @@ import { Type } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { IdempotencyHeaders } from '../src/http/idempotency.ts';
 import { Int64 } from '../src/int64.ts';
 import { Message, NewMessage } from '../src/messages.ts';
 import { NewPet, Pet, PetStatus, Pets, statuses } from '../src/pets.ts';
 import { retryWindowMs } from '../src/retries.ts';
 import { checkOf, demandOf, isObject, joinFaults, kind, shown } from '../src/schema.ts';
 
-const schemasOf = (name: string) =>
-  parse(readFileSync(new URL(`../${name}`, import.meta.url), 'utf8')).components.schemas;
+const read = (name: string) => parse(readFileSync(new URL(`../${name}`, import.meta.url), 'utf8'));
+const schemasOf = (name: string) => read(name).components.schemas;
 
 /** As the documents hold it, but that what they refer to stands in its place. */
 const plain = (schema: object) => JSON.parse(JSON.stringify(schema));
@@ -34,6 +35,19 @@ test('messages are described as in openapi.quickstart.yaml', () => {
   const { NewMessage: newMessage, Message: message } = schemasOf('openapi.quickstart.yaml');
   expect(plain(NewMessage)).toEqual({ title: 'NewMessage', ...newMessage });
   expect(plain(Message)).toEqual({ title: 'Message', ...message });
+});
+
+test('an Idempotency-Key is described as in openapi.yaml, and says what it demands', () => {
+  const [documented] = read('openapi.yaml').paths['/pets'].post.parameters;
+  const { schema, name, description, example } = documented;
+  const key = IdempotencyHeaders.properties['Idempotency-Key'];
+  expect(name).toBe('Idempotency-Key');
+  expect(plain(key)).toEqual({ ...schema, description, examples: [example] });
+  expect(demandOf(key)).toBe('be 1 to 255 visible ASCII characters, given once');
+  for (const headers of [{}, { [name]: '!' }, { [name]: '~'.repeat(255) }])
+    expect(Value.Check(IdempotencyHeaders, headers)).toBe(true);
+  for (const value of ['', 'a b', 'é', '~'.repeat(256)])
+    expect(Value.Check(IdempotencyHeaders, { [name]: value })).toBe(false);
 });
 
 test('an animal to add: a name that can be kept, a category and a known status', () => {
@@ -80,7 +94,7 @@ describe('an object that is checked', () => {
   test('has the defaults of what is missing, and keeps what is there', () => {
     const given = { id: 1n };
     expect(check(given)).toEqual([]);
-    expect(given).toEqual({ id: 1n, name: 'none' });
+    expect(given).toStrictEqual({ id: 1n, name: 'none' });
     const full = { id: 1n, name: '', note: 'b' };
     expect(check(full)).toEqual([]);
     expect(full).toEqual({ id: 1n, name: '', note: 'b' });
@@ -95,6 +109,9 @@ describe('an object that is checked', () => {
       '"toString" is not a known field',
     ]);
     expect(given).toEqual({ more: 1, name: 7, toString: 2 });
+    expect(check({ id: 1n, note: 7 })).toEqual(['note must be a word']);
+    const free = checkOf(Type.Object({ note: Type.Optional(Word) }, { additionalProperties: false }));
+    expect(free({ more: 1 })).toEqual(['"more" is not a known field']);
     expect(check({ id: 1, note: undefined })).toEqual([
       'id must be an integer from -9223372036854775808 to 9223372036854775807',
       'note must be a word',
