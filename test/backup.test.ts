@@ -135,7 +135,8 @@ describe('backup', { timeout: 60_000 }, () => {
     fs.writeFileSync(at('copy.db'), 'precious');
     expect(await refused('backup', 'copy.db')).toBe('copy.db exists already: use --force to replace it.');
     expect(fs.readFileSync(at('copy.db'), 'utf8')).toBe('precious');
-    fs.writeFileSync(at('copy.db.4194305.partial'), 'of a backup that was killed');
+    for (const name of ['partial', 'partial-journal'])
+      fs.writeFileSync(at(`copy.db.4194305.${name}`), 'of a backup that was killed');
     await run('backup', 'copy.db', '--force');
     expect(namesIn(at('copy.db'))).toEqual(['Tabby']);
     expect(fs.readdirSync(folder).sort()).toEqual(['copy.db', 'data']);

@@ -1,31 +1,18 @@
 /** animal-store copy: from SQLite to PostgreSQL, whole, compared, and gone on with. */
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import postgres from 'postgres';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { newSecret, scopes } from '../src/accounts.ts';
 import { copyToPostgres } from '../src/repository/copy.ts';
-import { openRepository, sqliteFile } from '../src/repository/open.ts';
+import { sqliteFile } from '../src/repository/open.ts';
 import type { Repository } from '../src/repository/repository.ts';
 import { refusalOf } from './support/commands.ts';
 import { launch, projectFolder, runCli } from './support/process.ts';
 import { startProxy } from './support/proxy.ts';
-import { newDatabase, temporaryFolder, textRows } from './support/store.ts';
+import { clientOf, newDatabase, open, temporaryFolder, textRows } from './support/store.ts';
 
 const now = () => new Date();
 const animal = { name: '\\"{},NULL\u0001é😀', categoryId: -(2n ** 63n), status: 'sold' } as const;
-
-async function open(databaseUrl: string): Promise<Repository> {
-  const store = await openRepository(databaseUrl, { now });
-  onTestFinished(() => store.close());
-  return store;
-}
-
-function clientOf(databaseUrl: string): postgres.Sql {
-  const sql = postgres(databaseUrl, { max: 1, onnotice: () => undefined });
-  onTestFinished(() => sql.end());
-  return sql;
-}
 
 /** A store with a little of everything, and `animals` animals more. */
 async function makeSource(animals: number): Promise<{ from: string; store: Repository; hash: Buffer }> {

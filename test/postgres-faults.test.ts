@@ -1,12 +1,11 @@
 /** What becomes of requests when PostgreSQL refuses, is silent, or is lost. */
 import postgres from 'postgres';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { newSecret, type Secret, scopes } from '../src/accounts.ts';
-import { openRepository } from '../src/repository/open.ts';
 import type { Repository } from '../src/repository/repository.ts';
 import { startApp } from './support/app.ts';
 import { startProxy } from './support/proxy.ts';
-import { emptyStore, newDatabase, textRows } from './support/store.ts';
+import { clientOf, emptyStore, newDatabase, open, textRows } from './support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 const everything = { limit: 100, after: 0n };
@@ -19,17 +18,11 @@ async function addKey({ accounts }: Repository): Promise<Secret> {
   return secret;
 }
 
-async function open(databaseUrl: string): Promise<Repository> {
-  const store = await openRepository(databaseUrl, { now: () => new Date() });
-  onTestFinished(() => store.close());
-  return store;
-}
-
-function clientOf(databaseUrl: string): postgres.Sql {
-  const sql = postgres(databaseUrl, { max: 1, onnotice: () => undefined });
-  // Also where a test fails with a lock in its hands.
-  onTestFinished(() => sql.end({ timeout: 1 }));
-  return sql;
+/** A store that is reached by a wire which can be cut. */
+async function openByWire() {
+  const databaseUrl = await emptyStore();
+  const proxy = await startProxy(databaseUrl);
+  return { databaseUrl, proxy, store: await open(proxy.through(databaseUrl)) };
 }
 
 /** A store in which the first `times` additions fail with `code`, `when` the animal is inserted or its transaction committed. */
@@ -122,9 +115,7 @@ describe('a write that the database has refused', () => {
 
 describe('an answer that is lost with its connection', () => {
   test('to a write: 503, and it is not sent again, as nobody knows whether it was done', async () => {
-    const databaseUrl = await emptyStore();
-    const proxy = await startProxy(databaseUrl);
-    const store = await open(proxy.through(databaseUrl));
+    const { databaseUrl, proxy, store } = await openByWire();
     // The first statement on a connection is described before it is sent.
     await store.pets.add(biscuit);
     for (let lost = 1; lost <= 5; lost++) {
@@ -138,9 +129,7 @@ describe('an answer that is lost with its connection', () => {
   });
 
   test('to a write, in silence: 503 after its time, and it is not sent again', async () => {
-    const databaseUrl = await emptyStore();
-    const proxy = await startProxy(databaseUrl);
-    const store = await open(proxy.through(databaseUrl));
+    const { databaseUrl, proxy, store } = await openByWire();
     await store.pets.add(biscuit);
     proxy.silence();
     await expect(store.pets.add({ ...biscuit, name: 'lost' })).rejects.toMatchObject(unavailable);
@@ -153,9 +142,7 @@ describe('an answer that is lost with its connection', () => {
   });
 
   test('to a write with an Idempotency-Key: the same request again has the answer', async () => {
-    const databaseUrl = await emptyStore();
-    const proxy = await startProxy(databaseUrl);
-    const store = await open(proxy.through(databaseUrl));
+    const { proxy, store } = await openByWire();
     await store.pets.add(biscuit);
     proxy.cutNextAnswer();
     const retry = { accountId: 1, key: 'k' };
@@ -164,9 +151,7 @@ describe('an answer that is lost with its connection', () => {
   });
 
   test('to a read: it is read again', async () => {
-    const databaseUrl = await emptyStore();
-    const proxy = await startProxy(databaseUrl);
-    const store = await open(proxy.through(databaseUrl));
+    const { proxy, store } = await openByWire();
     await store.pets.add(biscuit);
     for (let time = 0; time < 5; time++) {
       proxy.cutNextAnswer();
@@ -176,9 +161,7 @@ describe('an answer that is lost with its connection', () => {
 });
 
 test('a database that falls silent: every request is answered 503 within 5 s, and served when it is back', async () => {
-  const databaseUrl = await emptyStore();
-  const proxy = await startProxy(databaseUrl);
-  const store = await open(proxy.through(databaseUrl));
+  const { proxy, store } = await openByWire();
   const { call, key: unknown } = await startApp({ store });
   const { key } = await addKey(store);
   await call('GET', '/v1/pets', { key });

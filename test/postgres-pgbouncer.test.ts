@@ -1,30 +1,16 @@
 /** The store by way of PgBouncer in transaction mode: nothing may be left to a session. */
-import postgres from 'postgres';
-import { beforeEach, expect, onTestFinished, test } from 'vitest';
+import type postgres from 'postgres';
+import { beforeEach, expect, test } from 'vitest';
 import { newSecret, scopes } from '../src/accounts.ts';
-import { openRepository } from '../src/repository/open.ts';
-import type { Repository } from '../src/repository/repository.ts';
 import { missingPgbouncer, startPgbouncer } from './support/pgbouncer.ts';
 import { runCli, startServer } from './support/process.ts';
-import { newDatabase, textRows } from './support/store.ts';
+import { clientOf, newDatabase, open, textRows } from './support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 
 beforeEach(({ skip }) => {
   if (missingPgbouncer) skip(missingPgbouncer);
 });
-
-async function open(databaseUrl: string): Promise<Repository> {
-  const store = await openRepository(databaseUrl, { now: () => new Date() });
-  onTestFinished(() => store.close());
-  return store;
-}
-
-function clientOf(databaseUrl: string): postgres.Sql {
-  const sql = postgres(databaseUrl, { max: 1, fetch_types: false });
-  onTestFinished(() => sql.end());
-  return sql;
-}
 
 test('three stores at once, whose thirty connections share two: everything is done, and once', async () => {
   const databaseUrl = await newDatabase({ template: 'template_animals' });

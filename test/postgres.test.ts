@@ -3,24 +3,15 @@ import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
-import postgres from 'postgres';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { newSecret } from '../src/accounts.ts';
-import { openRepository } from '../src/repository/open.ts';
-import { OpenError, type OpenOptions, type Repository } from '../src/repository/repository.ts';
+import { OpenError, type Repository } from '../src/repository/repository.ts';
 import { dataFolder, freePort, initialize, start } from './support/postgres.ts';
 import { launch, projectFolder, runCli, startServer } from './support/process.ts';
 import { startProxy } from './support/proxy.ts';
-import { emptyStore, newDatabase, temporaryFolder, textRows } from './support/store.ts';
+import { clientOf, emptyStore, newDatabase, open, temporaryFolder, textRows } from './support/store.ts';
 
-const now = () => new Date();
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
-
-async function open(databaseUrl: string, options: Partial<OpenOptions> = {}): Promise<Repository> {
-  const store = await openRepository(databaseUrl, { now, ...options });
-  onTestFinished(() => store.close());
-  return store;
-}
 
 /** Address of a server that takes no writes, as it waits for those of a primary. */
 async function startStandby(): Promise<string> {
@@ -33,12 +24,6 @@ async function startStandby(): Promise<string> {
     fs.rmSync(data, { recursive: true, force: true });
   });
   return server.url('postgres');
-}
-
-function clientOf(databaseUrl: string): postgres.Sql {
-  const sql = postgres(databaseUrl, { max: 1, onnotice: () => undefined });
-  onTestFinished(() => sql.end());
-  return sql;
 }
 
 const everything = { limit: 100, after: 0n };

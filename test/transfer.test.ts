@@ -317,17 +317,17 @@ describe('import --keep-ids', { timeout }, () => {
   });
 });
 
-/** Collecting coverage makes a process several times slower. */
-const unmeasured = { NODE_V8_COVERAGE: undefined };
-
 describe('import, again', { timeout }, () => {
   /** A file of so many animals, an import of it, and a wait until so many of them are in the store. */
-  async function withFile(count: number, env: Record<string, undefined> = unmeasured) {
+  async function withFile(count: number, measured = false) {
     const here = await commandFolder();
     const { folder, store } = here;
     fs.writeFileSync(here.at('pets.ndjson'), jsonLines(count));
     const start = (...options: string[]) =>
-      launch(process.execPath, [`${projectFolder}src/cli.ts`, 'import', 'pets.ndjson', ...options], { folder, env });
+      launch(process.execPath, [`${projectFolder}src/cli.ts`, 'import', 'pets.ndjson', ...options], {
+        folder,
+        measured,
+      });
     const imported = async (atLeast: number) => {
       while (!fs.existsSync(store) || countIn(store) < atLeast) await setTimeout(5);
     };
@@ -376,7 +376,7 @@ describe('import, again', { timeout }, () => {
   test.each(['SIGINT', 'SIGTERM'] as const)(
     '%s: ends after the batch, says where, and goes on from there',
     async (signal) => {
-      const { folder, start, imported, expectAll } = await withFile(30_000, {});
+      const { folder, start, imported, expectAll } = await withFile(30_000, true);
       const command = start();
       await imported(1);
       const { code, stderr } = await command.end(signal);
@@ -395,7 +395,7 @@ describe('import, again', { timeout }, () => {
   );
 
   test('SIGINT while lines are checked: nothing was imported yet', async () => {
-    const { start, store, expectAll, run } = await withFile(30_000, {});
+    const { start, store, expectAll, run } = await withFile(30_000, true);
     const command = start();
     await vi.waitUntil(() => fs.existsSync(store), { interval: 5, timeout: 20_000 });
     const { code, stderr } = await command.end('SIGINT');
@@ -405,7 +405,7 @@ describe('import, again', { timeout }, () => {
   });
 
   test('exit 1: a file that is written to meanwhile', async () => {
-    const { at, start, imported } = await withFile(30_000, {});
+    const { at, start, imported } = await withFile(30_000, true);
     const command = start();
     await imported(1);
     fs.appendFileSync(at('pets.ndjson'), '{"name":"late","categoryId":1}\n');
@@ -415,7 +415,7 @@ describe('import, again', { timeout }, () => {
   });
 
   test('exit 1: an id that the server gives away meanwhile, and the batch with it', async () => {
-    const { at, store, start, imported } = await withFile(0, {});
+    const { at, store, start, imported } = await withFile(0, true);
     const lines = Array.from({ length: 30_000 }, (_, index) => `{"id":${index + 1},"name":"pet","categoryId":1}\n`);
     fs.writeFileSync(at('pets.ndjson'), lines.join(''));
     const command = start('--keep-ids');

@@ -22,11 +22,11 @@ export async function replaceFile<Result>(
   return result;
 }
 
-/** What processes that were killed have left. */
+/** What processes that were killed have left, SQLite's journals among it. */
 function removeLeftovers(file: string): void {
   const { dir, base } = path.parse(path.resolve(file));
   for (const name of existsSync(dir) ? readdirSync(dir) : []) {
-    const pid = name.startsWith(`${base}.`) && /^(\d+)\.partial$/.exec(name.slice(base.length + 1))?.[1];
+    const pid = name.startsWith(`${base}.`) && /^(\d+)\.partial(?:-\w+)?$/.exec(name.slice(base.length + 1))?.[1];
     if (pid && !isRunning(Number(pid))) rmSync(path.join(dir, name), { force: true });
   }
 }

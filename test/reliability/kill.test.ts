@@ -23,7 +23,6 @@ function start({ env, key }: MadeStore, port: number, promises: Promises): Promi
   const client = openClient(`http://127.0.0.1:${port}`, key, connections, promises);
   return undisturbed(async () => {
     const begun = performance.now();
-    // Without coverage, whose collecting takes its time.
     const server = launchServer({ env: { ...env, PORT: String(port) } });
     await firstAnswer(server, client);
     return { server, client, startMs: performance.now() - begun };

@@ -26,6 +26,8 @@ export interface Surroundings {
   source?: string;
   /** Program, with its arguments, that the server's command line is given to. */
   under?: string[];
+  /** Whether it tells what of it ran, which makes it several times slower; undefined: outside of reliability/. */
+  measured?: boolean;
 }
 
 export interface Exit {
@@ -46,11 +48,12 @@ export interface Process {
 }
 
 /** Starts a program that is killed, if it still runs, when the test ends. */
-export function launch(file: string, args: string[], { folder = temporaryFolder(), env = {} }: Surroundings): Process {
+export function launch(file: string, args: string[], surroundings: Surroundings): Process {
+  const { folder = temporaryFolder(), env = {}, measured = isMeasured() } = surroundings;
   const child = spawn(file, args, {
     cwd: folder,
     // Nothing else is inherited: a DATABASE_URL of the developer's must not become the tests' store.
-    env: { PATH: process.env.PATH, ...(isMeasured() ? { NODE_V8_COVERAGE: coverageFolder } : quick), ...env },
+    env: { PATH: process.env.PATH, ...(measured ? { NODE_V8_COVERAGE: coverageFolder } : quick), ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const output = { stdout: '', stderr: '' };

@@ -1,4 +1,4 @@
-/** An empty store for one test, on the database that the suite runs on. */
+/** Stores for one test, on the database that the suite runs on, and what they hold. */
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -6,6 +6,8 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import postgres from 'postgres';
 import { inject, onTestFinished } from 'vitest';
+import { openRepository } from '../../src/repository/open.ts';
+import type { OpenOptions, Repository } from '../../src/repository/repository.ts';
 import type {} from './postgres-setup.ts';
 
 export function temporaryFolder(): string {
@@ -49,6 +51,21 @@ export async function emptyStore(): Promise<string> {
   // What is registered later, such as a store's close, runs before.
   onTestFinished(() => empty(databaseUrl));
   return databaseUrl;
+}
+
+/** The store at an address, closed when the test ends. */
+export async function open(databaseUrl: string, options: Partial<OpenOptions> = {}): Promise<Repository> {
+  const store = await openRepository(databaseUrl, { now: () => new Date(), ...options });
+  onTestFinished(() => store.close());
+  return store;
+}
+
+/** A connection past the store to its PostgreSQL database. */
+export function clientOf(databaseUrl: string): postgres.Sql {
+  const sql = postgres(databaseUrl, { max: 1, onnotice: () => undefined });
+  // Also where a test fails with a lock in its hands.
+  onTestFinished(() => sql.end({ timeout: 1 }));
+  return sql;
 }
 
 /** What the store at `databaseUrl` holds, by another connection, as texts. */
