@@ -9,10 +9,9 @@ import { onTestFinished } from 'vitest';
 import { newSecret, type Scope, scopes } from '../../src/accounts.ts';
 import { type AppOptions, buildApp } from '../../src/app.ts';
 import { createMetrics } from '../../src/http/metrics.ts';
-import { openRepository } from '../../src/repository/open.ts';
 import type { Repository } from '../../src/repository/repository.ts';
 import { type Answer, expectDocumented } from './documented.ts';
-import { emptyStore } from './store.ts';
+import { borrowStore } from './store.ts';
 
 export { temporaryFolder } from './store.ts';
 
@@ -60,10 +59,7 @@ export const documents = { animalStore: read('openapi.yaml'), quickstart: read('
 
 /** Starts the server and stops it when the test ends. */
 export async function startApp(options: Partial<AppOptions> = {}): Promise<TestApp> {
-  const databaseUrl = await emptyStore();
-  let time: Date | undefined;
-  const now = () => time ?? new Date();
-  const store = await openRepository(databaseUrl, { now });
+  const { databaseUrl, store, now, setTime } = await borrowStore();
   const lines: string[] = [];
   const logger = pino({ level: 'debug' }, { write: (line: string) => void lines.push(line) });
   const app = await buildApp({
@@ -85,7 +81,6 @@ export async function startApp(options: Partial<AppOptions> = {}): Promise<TestA
   onTestFinished(async () => {
     await agent.close();
     await app.close();
-    await store.close();
   });
 
   const { port } = app.server.address() as AddressInfo;
@@ -136,9 +131,7 @@ export async function startApp(options: Partial<AppOptions> = {}): Promise<TestA
     databaseUrl,
     key,
     log: () => lines.join(''),
-    setTime: (value) => {
-      time = value;
-    },
+    setTime,
     newKey,
     call,
     add: (pet, headers = {}) => call('POST', '/v1/pets', { body: pet, headers }),
