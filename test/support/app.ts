@@ -12,6 +12,7 @@ import { createMetrics } from '../../src/http/metrics.ts';
 import { openRepository } from '../../src/repository/open.ts';
 import type { Repository } from '../../src/repository/repository.ts';
 import { type Answer, expectDocumented } from './documented.ts';
+import { keepExchange } from './exchanges.ts';
 import { emptyStore } from './store.ts';
 
 export { temporaryFolder } from './store.ts';
@@ -123,6 +124,7 @@ export async function startApp(options: Partial<AppOptions> = {}): Promise<TestA
     });
     const text = await response.body.text();
     const answer = { status: response.statusCode, headers: response.headers, text };
+    keepExchange({ method, target, headers: sent, body: bytes, answer });
     expectDocumented(method, target, answer);
     const isJson = text !== '' && String(response.headers['content-type']).startsWith('application/json');
     return { ...answer, json: isJson ? JSON.parse(text) : undefined };
