@@ -1,5 +1,6 @@
-/** Wrong answers made of a right one. */
+/** Wrong answers and requests, made of right ones. */
 import type { Answer } from '../support/documented.ts';
+import type { Exchange } from '../support/exchanges.ts';
 
 /** Those that every answer must carry. */
 const required = ['x-request-id', 'x-content-type-options', 'content-security-policy', 'cache-control'];
@@ -14,6 +15,17 @@ function rewritten(text: string, change: (subject: Subject) => void): string {
   const body = JSON.parse(text);
   change(subjectOf(body));
   return JSON.stringify(body);
+}
+
+/** Each with its name: what the server would have refused, as if it had not. */
+export function requestFaultsOf(exchange: Exchange): [string, Exchange][] {
+  const { authorization: _, ...headers } = exchange.headers;
+  const faults: [string, Exchange][] = [['no key', { ...exchange, headers }]];
+  if (exchange.method === 'POST') faults.push(['a body without members', { ...exchange, body: btoa('{}') }]);
+  else if (exchange.target.startsWith('/v1/pets/'))
+    faults.push(['a petId in letters', { ...exchange, target: '/v1/pets/x' }]);
+  else faults.push(['a limit of 0', { ...exchange, target: '/v1/pets?limit=0' }]);
+  return faults;
 }
 
 /** Each with its name. */

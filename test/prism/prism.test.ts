@@ -5,7 +5,7 @@ import { parse } from 'yaml';
 import type { Exchange } from '../support/exchanges.ts';
 import { projectFolder } from '../support/process.ts';
 import { figure } from '../support/tier.ts';
-import { faultsOf } from './faults.ts';
+import { faultsOf, requestFaultsOf } from './faults.ts';
 import { sideBySide, startPrism } from './prism.ts';
 import { recordTraffic } from './traffic.ts';
 import { accepted, isMocked, judge } from './verdicts.ts';
@@ -82,7 +82,7 @@ test('no answer violates the documents, and no request that the server accepted'
   expect(requests).toBeGreaterThan(1000);
 });
 
-test('Prism notices a wrong answer of every kind: a status, a header, a media type, a member', async () => {
+test('Prism notices what is wrong in every kind of answer, and in accepted requests', async () => {
   const missed: string[] = [];
   let kinds = 0;
   let faults = 0;
@@ -103,8 +103,13 @@ test('Prism notices a wrong answer of every kind: a status, a header, a media ty
         const judgement = await judge(prism, { ...exchange, answer });
         if (judgement.answer.length === 0) missed.push(`${kind}: ${fault}`);
       }
+      if (!accepted(exchange)) continue;
+      for (const [fault, wrong] of requestFaultsOf(exchange)) {
+        faults++;
+        if ((await judge(prism, wrong)).request.length === 0) missed.push(`${kind}: ${fault}`);
+      }
     }
   }
-  figure(`${faults} faults planted in ${kinds} kinds of answers, ${missed.length} missed by Prism`);
+  figure(`${faults} faults planted in ${kinds} kinds of answers and their requests, ${missed.length} missed by Prism`);
   expect(missed).toEqual([]);
 });
