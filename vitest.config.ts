@@ -8,8 +8,8 @@ const behaviour = [
   ...['raw-socket', 'rendered', 'store'],
 ].map((name) => `test/${name}.test.ts`);
 
-/** npm run test:harness, npm run test:image, npm run test:browser. */
-const onTheirOwn = ['test/browser/**', 'test/harness/**', 'test/image/**'];
+/** npm run test:harness, npm run test:image, npm run test:browser, npm run test:prism. */
+const onTheirOwn = ['test/browser/**', 'test/harness/**', 'test/image/**', 'test/prism/**'];
 
 const onPostgres = ['test/postgres*.test.ts'];
 

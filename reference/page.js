@@ -76,7 +76,31 @@ Scalar.createApiReference('#reference', {
   hideClientButton: true,
 });
 
-// Buttons that are an icon alone get a name as they appear.
+/** What the renderer leaves out of its ARIA attributes (WCAG 2.2, 1.3.1, 2.1.1 and 4.1.2): where, and how it is mended. */
+const mends = {
+  '.scalar-code-copy:not([aria-label]), [role="dialog"] .group\\/copy-button:not([aria-label])': (button) => {
+    button.ariaLabel = 'Copy';
+  },
+  // What has been chosen is its name from then on.
+  '[role="dialog"] button[aria-haspopup="menu"]': (button) => {
+    button.ariaLabel = button.textContent.trim() ? null : 'Choose a value';
+  },
+  // It is told of before it is there.
+  '[role="dialog"] .group\\/copy-button[aria-controls]': (button) => button.removeAttribute('aria-controls'),
+  '[role="dialog"] button[role="none"]': (button) => button.removeAttribute('role'),
+  // No list of values belongs to it.
+  '[role="dialog"] [role="combobox"]:not([aria-expanded])': (field) => {
+    field.role = 'textbox';
+  },
+  '.cm-content[contenteditable="true"]:not([aria-label])': (editor) => {
+    editor.ariaLabel = 'Request body';
+  },
+  '.cm-content[contenteditable="false"]:not([aria-label])': (viewer) => {
+    viewer.ariaLabel = 'Response body';
+    // A text that nobody writes in is scrolled by keys only where it takes the focus.
+    viewer.closest('.cm-scroller').tabIndex = 0;
+  },
+};
 new MutationObserver(() => {
-  for (const button of document.querySelectorAll('.scalar-code-copy:not([aria-label])')) button.ariaLabel = 'Copy';
-}).observe(document.body, { childList: true, subtree: true });
+  for (const [selector, mend] of Object.entries(mends)) document.querySelectorAll(selector).forEach(mend);
+}).observe(document.body, { childList: true, characterData: true, subtree: true });

@@ -3,12 +3,14 @@ import { accessibilityFaults, describeInBrowser, openReference, picture } from '
 
 describeInBrowser('for everybody', () => {
   const narrow = { width: 390, height: 844 };
-  test.each([
+  const looks = [
     ['light', {}],
     ['dark', { colorScheme: 'dark' }],
     ['narrow', { viewport: narrow }],
     ['narrow-dark', { viewport: narrow, colorScheme: 'dark' }],
-  ] as const)('axe finds nothing, nothing is wider than the page: %s', async (name, options) => {
+  ] as const;
+
+  test.each(looks)('axe finds nothing, nothing is wider than the page: %s', async (name, options) => {
     const { page, open, faults } = await openReference(options);
     for (const place of ['', 'pets/listPets', 'pets/getPet', 'store/listOrders']) {
       await open(place);
@@ -17,6 +19,25 @@ describeInBrowser('for everybody', () => {
       const beyond = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
       expect(beyond, place).toBeLessThanOrEqual(0);
       await picture(page, [name, ...(place ? [place.split('/')[1]] : [])].join('-'));
+    }
+    expect(faults()).toEqual([]);
+  });
+
+  test.each(looks)('axe finds nothing in the open panel, before and after an answer: %s', async (name, options) => {
+    const { page, server, key, open, authenticate, send, faults } = await openReference(options);
+    // Enough for an answer that is scrolled.
+    for (let index = 0; index < 20; index++)
+      await server.call(key, 'POST', '/v1/pets', { name: 'Crumb', categoryId: 7 });
+    for (const place of ['listPets', 'getPet', 'createPet']) {
+      const operation = await open(`pets/${place}`);
+      await authenticate(key);
+      const panel = await send(operation, async (opened) => {
+        await opened.getByRole('button', { name: 'Send' }).first().waitFor();
+        expect(await accessibilityFaults(page), `${place}, opened`).toEqual([]);
+      });
+      await panel.locator('.cm-content[contenteditable="false"]').first().waitFor();
+      expect(await accessibilityFaults(page), `${place}, answered`).toEqual([]);
+      await picture(page, `panel-${place}-${name}`);
     }
     expect(faults()).toEqual([]);
   });

@@ -4,6 +4,7 @@ import { Agent, request as undiciRequest } from 'undici';
 import { expect, onTestFinished, test } from 'vitest';
 import { type Rule, rulesOf } from '../support/broken-requests.ts';
 import { type Answer, expectDocumented } from '../support/documented.ts';
+import { keepExchange } from '../support/exchanges.ts';
 import { runCli, type Server, startServer } from '../support/process.ts';
 import { figure, patientMs, tier } from '../support/tier.ts';
 import {
@@ -70,14 +71,16 @@ function roundFor(kinds: Kind[], seed: number): Sent[] {
 async function send({ url }: Server, key: string, agent: Agent, draft: Draft): Promise<Answer & { target: string }> {
   const { method, target, headers, body } = written(draft);
   const all: typeof headers = { authorization: `Bearer ${key}`, ...headers };
-  const sent = Object.entries(all).filter(([, value]) => value === '' || value.length > 0);
+  const sent = Object.fromEntries(Object.entries(all).filter(([, value]) => value === '' || value.length > 0));
   const response = await undiciRequest(url + target, {
     method: method as 'GET',
-    headers: Object.fromEntries(sent),
+    headers: sent,
     body: body ?? null,
     dispatcher: agent,
   });
-  return { target, status: response.statusCode, headers: response.headers, text: await response.body.text() };
+  const answer = { status: response.statusCode, headers: response.headers, text: await response.body.text() };
+  keepExchange({ method, target, headers: sent, body, answer });
+  return { target, ...answer };
 }
 
 /** Throws where the answer is not the one that its kind asks for, or not as documented. */

@@ -11,6 +11,7 @@ import { type AppOptions, buildApp } from '../../src/app.ts';
 import { createMetrics } from '../../src/http/metrics.ts';
 import type { Repository } from '../../src/repository/repository.ts';
 import { type Answer, expectDocumented } from './documented.ts';
+import { keepExchange } from './exchanges.ts';
 import { borrowStore } from './store.ts';
 
 export { temporaryFolder } from './store.ts';
@@ -118,6 +119,7 @@ export async function startApp(options: Partial<AppOptions> = {}): Promise<TestA
     });
     const text = await response.body.text();
     const answer = { status: response.statusCode, headers: response.headers, text };
+    keepExchange({ method, target, headers: sent, body: bytes, answer });
     expectDocumented(method, target, answer);
     const isJson = text !== '' && String(response.headers['content-type']).startsWith('application/json');
     return { ...answer, json: isJson ? JSON.parse(text) : undefined };

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { request } from 'undici';
 import { expect } from 'vitest';
 import { type Answer, expectDocumented } from './documented.ts';
+import { keepExchange } from './exchanges.ts';
 import { type Server, startServer } from './process.ts';
 
 interface NewPet {
@@ -39,6 +40,7 @@ async function ask({ server, key }: Real, method: string, path: string, body?: s
   };
   const answer = await request(server.url + path, { method: method as 'GET', headers, body: body ?? null });
   const told = { status: answer.statusCode, headers: answer.headers, text: await answer.body.text() };
+  keepExchange({ method, target: path, headers, body, answer: told });
   expectDocumented(method, path, told);
   return { ...told, code: told.status >= 400 ? JSON.parse(told.text).code : undefined };
 }

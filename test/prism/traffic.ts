@@ -1,0 +1,35 @@
+/** What the tests send to the server and are answered, as a run of them now keeps it. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type { Exchange } from '../support/exchanges.ts';
+import { projectFolder } from '../support/process.ts';
+
+/** Those that call the server with test/support/app.ts, and those that make up requests for a real process. */
+function filesWithTraffic(): string[] {
+  const own = readdirSync(`${projectFolder}test`)
+    .map((name) => `test/${name}`)
+    .filter((name) => name.endsWith('.test.ts') && !name.startsWith('test/postgres'))
+    .filter((name) => readFileSync(projectFolder + name, 'utf8').includes('startApp('));
+  return [...own, 'test/reliability/generated-requests.test.ts', 'test/reliability/model.test.ts'];
+}
+
+/** Runs them on SQLite; throws where one fails. */
+export async function recordTraffic(): Promise<Exchange[]> {
+  const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-'));
+  try {
+    const file = path.join(folder, 'exchanges');
+    const args = ['run', '--project=sqlite', ...filesWithTraffic()];
+    const env = { ...process.env, EXCHANGES: file };
+    const vitest = path.join(projectFolder, 'node_modules/.bin/vitest');
+    const child = spawn(vitest, args, { cwd: projectFolder, env, stdio: ['ignore', 'ignore', 'inherit'] });
+    const [code] = await once(child, 'exit');
+    if (code !== 0) throw new Error(`the tests that make the traffic have failed: npx vitest ${args.join(' ')}`);
+    const lines = readFileSync(file, 'utf8').trimEnd().split('\n');
+    return lines.map((line) => JSON.parse(line));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
