@@ -27,7 +27,7 @@ VOLUME /data
 EXPOSE 3000 9464
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=15s --timeout=5s --start-period=30s CMD ["node", "src/cli.ts", "health"]
-CMD ["node", "src/main.ts"]
+CMD ["node", "--max-semi-space-size=8", "src/main.ts"]
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="animal-store" \
   org.opencontainers.image.description="A JSON interface to a store of animals: exact, durable and small." \

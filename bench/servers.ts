@@ -10,6 +10,10 @@ import { openRepository } from '../src/repository/open.ts';
 
 const root = path.resolve(import.meta.dirname, '..');
 
+/** What `npm start` says to node itself. */
+const { scripts } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
+const nodeOptions: string[] = scripts.start.split(' ').slice(1, -1);
+
 /** Server on one core, load on the other, where the system can say so. */
 const pinned = availableParallelism() > 1 && spawnSync('taskset', ['-V']).status === 0;
 
@@ -82,7 +86,7 @@ export function startStore(
   core: number | undefined = 0,
 ): Promise<Running> {
   const begun = performance.now();
-  const [program, args] = onCore(core, [process.execPath, path.join(root, 'src/main.ts')]);
+  const [program, args] = onCore(core, [process.execPath, ...nodeOptions, path.join(root, 'src/main.ts')]);
   const command = `exec "$0" "$@" >> ${file}.log 2>&1`;
   const env = {
     PATH: process.env.PATH,

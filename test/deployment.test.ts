@@ -14,7 +14,7 @@ import {
 } from './support/deployment.ts';
 import { projectFolder } from './support/process.ts';
 
-const { version, license, description } = JSON.parse(read('package.json'));
+const { version, license, description, scripts } = JSON.parse(read('package.json'));
 const compose = parse(read('compose.yaml'), { merge: true });
 
 describe('the Dockerfile', () => {
@@ -23,6 +23,10 @@ describe('the Dockerfile', () => {
     expect(NODE_ENV).toBe('production');
     expectSettings(rest);
     expect(/^EXPOSE (.*)$/m.exec(dockerfile)?.[1]).toBe(`${rest.PORT} ${rest.OPS_PORT}`);
+  });
+
+  test('starts what npm start does', () => {
+    expect(JSON.parse(/^CMD (\[.*)$/m.exec(dockerfile)?.[1] as string)).toEqual(scripts.start.split(' '));
   });
 
   test('tells the release and the licence as package.json does', () => {

@@ -86,7 +86,7 @@ describe('the image', () => {
 describe('a container', () => {
   test('runs node itself as process 1, as nobody in particular, and can write to /data only', async () => {
     const container = await startContainer(newVolume());
-    expect((await container.run('cat', '/proc/1/cmdline')).stdout).toBe('node\0src/main.ts\0');
+    expect((await container.run('cat', '/proc/1/cmdline')).stdout).toBe('node\0--max-semi-space-size=8\0src/main.ts\0');
     const status = (await container.run('cat', '/proc/1/status')).stdout;
     expect(/^Uid:\t(\d+)\t(\d+)/m.exec(status)?.slice(1)).toEqual(['10001', '10001']);
     expect(/^Gid:\t(\d+)/m.exec(status)?.[1]).toBe('10001');

@@ -1,6 +1,7 @@
 /** The real processes: `node src/main.ts` and `node src/cli.ts`, in a folder and an environment of their own, gone with the test. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished } from 'vitest';
@@ -88,10 +89,14 @@ export function launch(file: string, args: string[], surroundings: Surroundings)
   };
 }
 
-/** `node src/main.ts`, whether or not it comes to listen. */
+/** What `npm start` says to node itself. */
+const { scripts } = JSON.parse(readFileSync(`${projectFolder}package.json`, 'utf8'));
+const nodeOptions: string[] = scripts.start.split(' ').slice(1, -1);
+
+/** The server as `npm start` runs it, whether or not it comes to listen. */
 export function launchServer(surroundings: Surroundings = {}): Process {
   const { env, source = projectFolder, under = [] } = surroundings;
-  const [file = '', ...args] = [...under, process.execPath, path.join(source, 'src/main.ts')];
+  const [file = '', ...args] = [...under, process.execPath, ...nodeOptions, path.join(source, 'src/main.ts')];
   return launch(file, args, { ...surroundings, env: { PORT: '0', OPS_PORT: '0', ...env } });
 }
 
@@ -120,7 +125,7 @@ interface Answer {
   json: any;
 }
 
-/** `node src/main.ts`, listening. */
+/** The server, listening. */
 export async function startServer(surroundings: Surroundings = {}): Promise<Server> {
   const server = launchServer(surroundings);
   const [, url = '', port] = await server.seen('stdout', /Server listening at (http:\/\/\S+:(\d+))"/);
