@@ -1,8 +1,10 @@
 import fc from 'fast-check';
+import fastify from 'fastify';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { parse } from 'yaml';
-import { hashKey, isKeyOf, newSecret } from '../src/accounts.ts';
+import { type ApiKey, hashKey, isKeyOf, newSecret } from '../src/accounts.ts';
 import { Failure } from '../src/errors.ts';
+import { createKeyring } from '../src/http/keyring.ts';
 import { openRepository } from '../src/repository/open.ts';
 import { documents, startApp, type TestApp } from './support/app.ts';
 import { converse, summaryOf } from './support/raw.ts';
@@ -407,6 +409,40 @@ describe('the use of a key', () => {
     await app.close();
     expect(log()).toContain('the last use of API keys is not recorded');
     expect(log()).toContain('the disk is full');
+  });
+
+  test('that could not be recorded is later, with what came since', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    const times = [new Date('2027-01-01T00:00:00Z'), new Date('2027-01-01T00:01:00Z')] as const;
+    const store = await openRepository(await emptyStore(), { now: () => times[0] });
+    onTestFinished(() => store.close());
+    const secret = newSecret(false);
+    await store.accounts.addAccount('a');
+    await store.accounts.addKey({ account: 'a', name: 'a', scopes: ['pets:read'], lifetimeMs: null, secret });
+    const { accounts } = store;
+    const recordUses = vi.fn(accounts.recordUses).mockRejectedValueOnce(new Error('the disk is full'));
+    const { call, setTime, log } = await startApp({ store: { ...store, accounts: { ...accounts, recordUses } } });
+    for (const time of times) {
+      setTime(time);
+      for (let count = 0; count < 2; count++) await call('GET', '/v1/pets/1', { key: secret.key });
+      vi.advanceTimersByTime(60_000);
+      await vi.waitFor(() => expect(log()).toContain('the disk is full'));
+    }
+    const recorded = [{ lastUsedAt: times[1], deprecatedCalls: 4 }];
+    await vi.waitFor(async () => expect(await accounts.listKeys()).toMatchObject(recorded));
+  });
+});
+
+describe('the keys of late', () => {
+  test('are ten thousand at most', async () => {
+    const app = fastify();
+    onTestFinished(() => app.close());
+    const { recall, remember } = createKeyring(app);
+    const key = {} as ApiKey;
+    for (let count = 1; count <= 10_000; count++) remember(`Bearer ${count}`, key);
+    expect([recall('Bearer 1'), recall('Bearer 10000')]).toEqual([key, key]);
+    remember('Bearer 10001', key);
+    expect([recall('Bearer 1'), recall('Bearer 10001')]).toEqual([undefined, key]);
   });
 });
 

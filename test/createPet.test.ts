@@ -214,8 +214,18 @@ describe('POST /v1/pets', () => {
       const answer = await call('POST', '/v1/pets', { body: JSON.stringify(biscuit), type });
       expect(answer, String(type)).toMatchObject({ status: 415, json: { code: 'unsupported_media_type' } });
     }
-    const headers = { 'content-encoding': 'gzip' };
-    expect((await call('POST', '/v1/pets', { body: biscuit, headers })).status).toBe(415);
+    const codings = {
+      gzip: 415,
+      'x-identity': 415,
+      identity2: 415,
+      'gzip, identity': 415,
+      identity: 201,
+      Identity: 201,
+    };
+    for (const [coding, status] of Object.entries(codings)) {
+      const headers = { 'content-encoding': coding };
+      expect((await call('POST', '/v1/pets', { body: biscuit, headers })).status, coding).toBe(status);
+    }
     for (const type of [
       'application/json; charset=UTF-8',
       'Application/JSON;charset="utf-8"',

@@ -157,6 +157,13 @@ describe('GET /v1/pets', () => {
     expect((await call('GET', `/v1/pets?${many}`)).json.message).toMatch(/; and 5 more\.$/);
   });
 
+  test('400 invalid_parameter: a cursor that is not the only fault', async () => {
+    const { call } = await startApp();
+    const { json } = await call('GET', '/v1/pets?cursor=z&page=1');
+    expect(json).toMatchObject({ code: 'invalid_parameter' });
+    expect(json.message).toMatch(/^cursor must .*; "page" is not /);
+  });
+
   test.each([
     '',
     'x',

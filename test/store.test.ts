@@ -4,12 +4,14 @@ import { startApp } from './support/app.ts';
 
 describe('GET /v1/store/orders', () => {
   test('501 not_implemented, with a key', async () => {
-    const { call } = await startApp();
+    const { call, log } = await startApp();
     expect((await call('GET', '/v1/store/orders')).json).toEqual({
       code: 'not_implemented',
       message: 'This operation is named but not available.',
       status: 501,
     });
+    // Nobody needs to be woken for it.
+    expect(log()).not.toContain('"level":50');
   });
 
   test('401 without a key; 405 to other methods', async () => {
