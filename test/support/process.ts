@@ -15,8 +15,14 @@ const coverageFolder = `${projectFolder}coverage/processes`;
 /** A start is mostly compiling; what comes out of the cache cannot be measured. vitest.config.ts sets it. */
 const quick = { NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE };
 
+/** What npm run test:mutation tells the processes (test/mutation/setup.ts). */
+function ofMutation(): Record<string, string | undefined> {
+  const { NODE_OPTIONS, MUTANTS_FOLDER, MUTANTS_TEST, __STRYKER_ACTIVE_MUTANT__ } = process.env;
+  return MUTANTS_FOLDER ? { NODE_OPTIONS, MUTANTS_FOLDER, MUTANTS_TEST, __STRYKER_ACTIVE_MUTANT__ } : {};
+}
+
 /** Not where a process is put under faults and load: what it runs there is run elsewhere as well. */
-const isMeasured = () => !expect.getState().testPath?.includes('/reliability/');
+const isMeasured = () => !process.env.MUTANTS_FOLDER && !expect.getState().testPath?.includes('/reliability/');
 
 export interface Surroundings {
   /** Working directory; undefined makes a new one. */
@@ -54,7 +60,12 @@ export function launch(file: string, args: string[], surroundings: Surroundings)
   const child = spawn(file, args, {
     cwd: folder,
     // Nothing else is inherited: a DATABASE_URL of the developer's must not become the tests' store.
-    env: { PATH: process.env.PATH, ...(measured ? { NODE_V8_COVERAGE: coverageFolder } : quick), ...env },
+    env: {
+      PATH: process.env.PATH,
+      ...(measured ? { NODE_V8_COVERAGE: coverageFolder } : quick),
+      ...ofMutation(),
+      ...env,
+    },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const output = { stdout: '', stderr: '' };
