@@ -60,11 +60,11 @@ async function run(name: string): Promise<Result[]> {
 function changeOf({ fileName, location: { start, end }, replacement }: Result): string {
   const lines = readFileSync(fileName, 'utf8')
     .split('\n')
-    .slice(start.line, end.line + 1);
-  lines.push((lines.pop() ?? '').slice(0, end.column));
-  lines[0] = (lines[0] ?? '').slice(start.column);
+    .slice(start.line - 1, end.line);
+  lines.push((lines.pop() ?? '').slice(0, end.column - 1));
+  lines[0] = (lines[0] ?? '').slice(start.column - 1);
   const short = (text: string) => text.replace(/\s+/g, ' ').slice(0, 60);
-  return `${path.relative('.', fileName)}:${start.line + 1}  ${short(lines.join(' '))}  →  ${short(replacement)}`;
+  return `${path.relative('.', fileName)}:${start.line}  ${short(lines.join(' '))}  →  ${short(replacement)}`;
 }
 
 function tell(title: string, results: Result[]): number {

@@ -434,6 +434,17 @@ describe('the use of a key', () => {
 });
 
 describe('the keys of late', () => {
+  test('are looked up twice a second, however often they come', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    const { store, call } = await startApp();
+    const findKey = vi.spyOn(store.accounts, 'findKey');
+    for (let count = 0; count < 3; count++) await call('GET', '/v1/store/orders');
+    expect(findKey).toHaveBeenCalledTimes(1);
+    vi.advanceTimersByTime(500);
+    for (let count = 0; count < 3; count++) await call('GET', '/v1/store/orders');
+    expect(findKey).toHaveBeenCalledTimes(2);
+  });
+
   test('are ten thousand at most', async () => {
     const app = fastify();
     onTestFinished(() => app.close());

@@ -67,7 +67,7 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
     if (request.headers.authorization === undefined) return done(missing);
     verify(request, reply, (error) => {
       const failure = error && refused(request, error);
-      if (!failure || failure === missing || !request.keyRefusal) return done(failure);
+      if (!request.keyRefusal) return done(failure);
       countRefusal(request).then((exceeded) => done(exceeded ?? failure), done);
     });
   });
