@@ -8,7 +8,6 @@ import { createKeyring } from '../src/http/keyring.ts';
 import { openRepository } from '../src/repository/open.ts';
 import { documents, startApp, type TestApp } from './support/app.ts';
 import { converse, summaryOf } from './support/raw.ts';
-import { emptyStore } from './support/store.ts';
 
 const bare = 'Bearer realm="animal-store"';
 const invalidToken = `${bare}, error="invalid_token"`;
@@ -121,11 +120,9 @@ describe('401 and 403', () => {
   });
 
   test('503 service_unavailable, not 401, where the store cannot say whether a key is known', async () => {
-    const store = await openRepository(await emptyStore(), { now: () => new Date() });
-    onTestFinished(() => store.close());
-    const findKey = () =>
+    const { store, call } = await startApp();
+    store.accounts.findKey = () =>
       Promise.reject(new Failure('service_unavailable', undefined, { headers: { 'retry-after': '1' } }));
-    const { call } = await startApp({ store: { ...store, accounts: { ...store.accounts, findKey } } });
     const answer = await call('GET', '/v1/pets', { key: newSecret(false).key });
     expect(answer.json).toMatchObject({ code: 'service_unavailable', status: 503 });
     expect(answer.headers).toMatchObject({ 'retry-after': '1' });
@@ -399,14 +396,9 @@ describe('the use of a key', () => {
   });
 
   test('that cannot be recorded is told in the log, and fails no request', async () => {
-    const store = await openRepository(await emptyStore(), { now: () => new Date() });
-    onTestFinished(() => store.close());
-    const secret = newSecret(false);
-    await store.accounts.addAccount('a');
-    await store.accounts.addKey({ account: 'a', name: 'a', scopes: ['pets:read'], lifetimeMs: null, secret });
-    const recordUses = () => Promise.reject(new Error('the disk is full'));
-    const { app, call, log } = await startApp({ store: { ...store, accounts: { ...store.accounts, recordUses } } });
-    expect((await call('GET', '/v1/pets', { key: secret.key })).status).toBe(200);
+    const { app, store, call, log } = await startApp();
+    store.accounts.recordUses = () => Promise.reject(new Error('the disk is full'));
+    expect((await call('GET', '/v1/pets')).status).toBe(200);
     await app.close();
     expect(log()).toContain('the last use of API keys is not recorded');
     expect(log()).toContain('the disk is full');
@@ -415,22 +407,16 @@ describe('the use of a key', () => {
   test('that could not be recorded is later, with what came since', async () => {
     vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
     const times = [new Date('2027-01-01T00:00:00Z'), new Date('2027-01-01T00:01:00Z')] as const;
-    const store = await openRepository(await emptyStore(), { now: () => times[0] });
-    onTestFinished(() => store.close());
-    const secret = newSecret(false);
-    await store.accounts.addAccount('a');
-    await store.accounts.addKey({ account: 'a', name: 'a', scopes: ['pets:read'], lifetimeMs: null, secret });
-    const { accounts } = store;
-    const recordUses = vi.fn(accounts.recordUses).mockRejectedValueOnce(new Error('the disk is full'));
-    const { call, setTime, log } = await startApp({ store: { ...store, accounts: { ...accounts, recordUses } } });
+    const { store, call, setTime, log } = await startApp();
+    vi.spyOn(store.accounts, 'recordUses').mockRejectedValueOnce(new Error('the disk is full'));
     for (const time of times) {
       setTime(time);
-      for (let count = 0; count < 2; count++) await call('GET', '/v1/pets/1', { key: secret.key });
+      for (let count = 0; count < 2; count++) await call('GET', '/v1/pets/1');
       vi.advanceTimersByTime(60_000);
       await vi.waitFor(() => expect(log()).toContain('the disk is full'));
     }
     const recorded = [{ lastUsedAt: times[1], deprecatedCalls: 4 }];
-    await vi.waitFor(async () => expect(await accounts.listKeys()).toMatchObject(recorded));
+    await vi.waitFor(async () => expect(await store.accounts.listKeys()).toMatchObject(recorded));
   });
 });
 

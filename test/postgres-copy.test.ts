@@ -32,7 +32,7 @@ async function makeSource(animals: number): Promise<{ from: string; store: Repos
     createdAt: now().toISOString(),
   });
   await store.pets.add(animal, { accountId: 2, key: 'retry' });
-  const database = new Database(from.slice('sqlite:'.length));
+  const database = new Database(sqliteFile(from));
   database
     .prepare(
       `WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?)

@@ -1,13 +1,10 @@
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, onTestFinished, test } from 'vitest';
-import { newSecret } from '../src/accounts.ts';
+import { describe, expect, test } from 'vitest';
 import type { PetPage } from '../src/pets.ts';
-import { openRepository } from '../src/repository/open.ts';
 import type { Repository } from '../src/repository/repository.ts';
 import { startApp, type TestApp } from './support/app.ts';
 import { converse, summaryOf } from './support/raw.ts';
-import { emptyStore } from './support/store.ts';
 
 /** What is sent, in one packet or several → the answers, in words. `KEY` stands for the test's key. */
 type Case = [sent: string | Buffer | (string | Buffer)[], expected: string, options?: Parameters<typeof converse>[2]];
@@ -547,17 +544,13 @@ describe('clients that leave', () => {
     }));
 
   test('a side closed while the store is still writing is answered when it has', async () => {
-    const store = await openRepository(await emptyStore(), { now: () => new Date() });
-    onTestFinished(() => store.close());
-    const secret = newSecret(false);
-    await store.accounts.addAccount('slow');
-    await store.accounts.addKey({ account: 'slow', name: 'slow', scopes: ['pets:write'], lifetimeMs: null, secret });
-    const slow: typeof store.pets.add = async (...input) => {
+    const { port, key, store } = await startApp();
+    const { add: quick } = store.pets;
+    store.pets.add = async (...input) => {
       await sleep(100);
-      return store.pets.add(...input);
+      return quick(...input);
     };
-    const { port } = await startApp({ store: { ...store, pets: { ...store.pets, add: slow } } });
-    const sent = add().replace('KEY', secret.key);
+    const sent = add().replace('KEY', key);
     const closed = await converse(port, [sent], { halfClose: true });
     const broken = await converse(port, [`${sent}garbage\r\n\r\n`, 'more'], { answers: 2 });
     expect([...closed, ...broken].map(summaryOf)).toEqual(['201', '201', '400 bad_request']);

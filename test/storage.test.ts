@@ -5,7 +5,7 @@ import Database from 'better-sqlite3';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { hashKey, newSecret, scopes } from '../src/accounts.ts';
 import { Failure } from '../src/errors.ts';
-import { openRepository } from '../src/repository/open.ts';
+import { openRepository, sqliteFile } from '../src/repository/open.ts';
 import { OpenError, type Repository } from '../src/repository/repository.ts';
 import { openConnection, openReader, prepareStore } from '../src/repository/sqlite-connection.ts';
 import { translate } from '../src/repository/sqlite-errors.ts';
@@ -262,7 +262,7 @@ describe('what an error means', () => {
 
   test('500 internal_error: one fixed sentence, and the cause only in the log, under the request id', async () => {
     const { databaseUrl, call, add, log } = await startApp();
-    const file = databaseUrl.slice('sqlite:'.length);
+    const file = sqliteFile(databaseUrl);
     openOther(file).exec('ALTER TABLE pet RENAME TO canary_1f3a');
     openOther(file).exec('CREATE VIEW pet AS SELECT * FROM canary_1f3a_missing');
     for (const answer of [await call('GET', '/v1/pets'), await add({ name: 'x', categoryId: 1 })]) {

@@ -6,7 +6,7 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import postgres from 'postgres';
 import { afterAll, inject, onTestFinished } from 'vitest';
-import { openRepository } from '../../src/repository/open.ts';
+import { openRepository, sqliteFile } from '../../src/repository/open.ts';
 import type { OpenOptions, Repository } from '../../src/repository/repository.ts';
 import type {} from './postgres-setup.ts';
 
@@ -43,7 +43,7 @@ const truncate = {
 
 async function empty(databaseUrl: string): Promise<void> {
   if (postgresUrl === undefined) {
-    const database = new Database(databaseUrl.slice('sqlite:'.length));
+    const database = new Database(sqliteFile(databaseUrl));
     // A crash may lose it.
     database.pragma('synchronous = OFF');
     database.transaction(() => database.exec(truncate.sqlite)).immediate();
@@ -95,7 +95,7 @@ async function openNew(): Promise<OpenStore> {
 
 async function discard({ databaseUrl, store }: OpenStore): Promise<void> {
   await store.close();
-  if (postgresUrl === undefined) rmSync(path.dirname(databaseUrl.slice('sqlite:'.length)), { recursive: true });
+  if (postgresUrl === undefined) rmSync(path.dirname(sqliteFile(databaseUrl)), { recursive: true });
 }
 
 /** An open and empty store for one test, which may be the last one's: most of what a test of a request takes is its store's start and end. */
@@ -140,7 +140,7 @@ export function clientOf(databaseUrl: string): postgres.Sql {
 /** What the store at `databaseUrl` holds, by another connection, as texts. */
 export async function textRows(databaseUrl: string, sql: string): Promise<Record<string, string | null>[]> {
   if (databaseUrl.startsWith('sqlite:')) {
-    const database = new Database(databaseUrl.slice('sqlite:'.length), { readonly: true });
+    const database = new Database(sqliteFile(databaseUrl), { readonly: true });
     const rows = database.prepare<[], Record<string, unknown>>(sql).safeIntegers().all();
     database.close();
     return rows.map((row) =>
