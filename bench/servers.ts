@@ -7,12 +7,7 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { newSecret, scopes } from '../src/accounts.ts';
 import { openRepository } from '../src/repository/open.ts';
-
-const root = path.resolve(import.meta.dirname, '..');
-
-/** What `npm start` says to node itself. */
-const { scripts } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
-const nodeOptions: string[] = scripts.start.split(' ').slice(1, -1);
+import { nodeOptions, projectFolder } from '../test/support/project.ts';
 
 /** Server on one core, load on the other, where the system can say so. */
 const pinned = availableParallelism() > 1 && spawnSync('taskset', ['-V']).status === 0;
@@ -86,7 +81,7 @@ export function startStore(
   core: number | undefined = 0,
 ): Promise<Running> {
   const begun = performance.now();
-  const [program, args] = onCore(core, [process.execPath, ...nodeOptions, path.join(root, 'src/main.ts')]);
+  const [program, args] = onCore(core, [process.execPath, ...nodeOptions, path.join(projectFolder, 'src/main.ts')]);
   const command = `exec "$0" "$@" >> ${file}.log 2>&1`;
   const env = {
     PATH: process.env.PATH,
@@ -125,7 +120,7 @@ export async function startBare(store: Running, key: string, folder: string, por
   const file = path.join(folder, 'recorded.json');
   writeFileSync(file, JSON.stringify(answers));
   const begun = performance.now();
-  const [program, args] = onCore(0, [process.execPath, path.join(root, 'bench/bare.ts'), String(port), file]);
+  const [program, args] = onCore(0, [process.execPath, path.join(projectFolder, 'bench/bare.ts'), String(port), file]);
   return running(spawn(program, args, { stdio: 'ignore' }), `http://127.0.0.1:${port}`, begun);
 }
 

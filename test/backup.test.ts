@@ -4,7 +4,8 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type CommandFolder, change, commandFolder, namesIn, query } from './support/commands.ts';
-import { launch, projectFolder, runCli, startServer } from './support/process.ts';
+import { launch, runCli, startServer } from './support/process.ts';
+import { projectFolder } from './support/project.ts';
 import { mountSmallDisk, noDisk } from './support/small-disk.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1n, status: 'available' } as const;

@@ -11,7 +11,8 @@ import { type ApiKey, newSecret, type Scope, type Secret, scopes } from '../src/
 import { openRepository } from '../src/repository/open.ts';
 import { temporaryFolder } from './support/app.ts';
 import { refusalOf } from './support/commands.ts';
-import { type Exit, launch, projectFolder, runCli, type Server, startServer } from './support/process.ts';
+import { type Exit, launch, runCli, type Server, startServer } from './support/process.ts';
+import { projectFolder } from './support/project.ts';
 
 interface TestStore {
   /** Where the default DATABASE_URL leads to the store. */

@@ -5,7 +5,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { temporaryFolder } from './support/app.ts';
-import { launch, projectFolder, startServer } from './support/process.ts';
+import { launch, startServer } from './support/process.ts';
+import { projectFolder } from './support/project.ts';
 
 const names = ['openapi.yaml', 'openapi.quickstart.yaml'];
 const read = (name: string) => readFileSync(path.join(projectFolder, name), 'utf8');

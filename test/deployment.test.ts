@@ -12,7 +12,7 @@ import {
   read,
   stopMs,
 } from './support/deployment.ts';
-import { projectFolder } from './support/process.ts';
+import { projectFolder } from './support/project.ts';
 
 const { version, license, description, scripts } = JSON.parse(read('package.json'));
 const compose = parse(read('compose.yaml'), { merge: true });

@@ -1,7 +1,8 @@
 /** The examples are run as they are, against a real server. */
 import { spawnSync } from 'node:child_process';
 import { expect, test } from 'vitest';
-import { launch, projectFolder, type Server, startServer } from './support/process.ts';
+import { launch, type Server, startServer } from './support/process.ts';
+import { projectFolder } from './support/project.ts';
 import { startProxy } from './support/proxy.ts';
 
 const biscuit = { id: 1, name: 'Biscuit', categoryId: 9007199254740993n, status: 'available' };

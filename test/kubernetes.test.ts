@@ -5,7 +5,8 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { deployments, dockerfile, expectSettings, imageSettings, read, stopMs } from './support/deployment.ts';
-import { launch, projectFolder, startServer } from './support/process.ts';
+import { launch, startServer } from './support/process.ts';
+import { projectFolder } from './support/project.ts';
 
 const { version } = JSON.parse(read('package.json'));
 

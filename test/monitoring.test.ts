@@ -3,7 +3,8 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { projectFolder, startServer } from './support/process.ts';
+import { startServer } from './support/process.ts';
+import { projectFolder } from './support/project.ts';
 
 interface Rule {
   alert: string;

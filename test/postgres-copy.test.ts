@@ -7,7 +7,8 @@ import { copyToPostgres } from '../src/repository/copy.ts';
 import { sqliteFile } from '../src/repository/open.ts';
 import type { Repository } from '../src/repository/repository.ts';
 import { refusalOf } from './support/commands.ts';
-import { launch, projectFolder, runCli } from './support/process.ts';
+import { launch, runCli } from './support/process.ts';
+import { projectFolder } from './support/project.ts';
 import { startProxy } from './support/proxy.ts';
 import { clientOf, newDatabase, open, temporaryFolder, textRows } from './support/store.ts';
 

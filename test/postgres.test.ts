@@ -7,7 +7,8 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { newSecret } from '../src/accounts.ts';
 import { OpenError, type Repository } from '../src/repository/repository.ts';
 import { dataFolder, freePort, initialize, start } from './support/postgres.ts';
-import { launch, projectFolder, runCli, startServer } from './support/process.ts';
+import { launch, runCli, startServer } from './support/process.ts';
+import { projectFolder } from './support/project.ts';
 import { startProxy } from './support/proxy.ts';
 import { clientOf, emptyStore, newDatabase, open, temporaryFolder, textRows } from './support/store.ts';
 

@@ -9,7 +9,8 @@ import Database from 'better-sqlite3';
 import { request } from 'undici';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { temporaryFolder } from './support/app.ts';
-import { launch, launchServer, projectFolder, type Server, startServer } from './support/process.ts';
+import { launch, launchServer, type Server, startServer } from './support/process.ts';
+import { projectFolder } from './support/project.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1 };
 const isInstalled = (tool: string) => spawnSync(tool, ['--version']).error === undefined;

@@ -5,7 +5,8 @@ import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
 import type { NewPet } from '../src/pets.ts';
 import { change, commandFolder, namesIn, query, refusalOf } from './support/commands.ts';
-import { launch, projectFolder, runCli, startServer } from './support/process.ts';
+import { launch, runCli, startServer } from './support/process.ts';
+import { projectFolder } from './support/project.ts';
 import { mountSmallDisk, noDisk } from './support/small-disk.ts';
 
 const tabby: NewPet = { name: 'Tabby', categoryId: 1n, status: 'available' };

@@ -15,7 +15,7 @@ export const standingHeaders = {
 
 /** Whether If-None-Match holds `etag`: a list or `*`, compared weakly (RFC 9110, section 13.1.2). */
 function matches(ifNoneMatch: string, etag: string): boolean {
-  if (ifNoneMatch.trim() === '*') return true;
+  if (ifNoneMatch === '*') return true;
   return ifNoneMatch.match(/"[\x21\x23-\x7e\x80-\xff]*"/g)?.some((tag) => tag === etag) ?? false;
 }
 

@@ -3,7 +3,8 @@ import { existsSync } from 'node:fs';
 import axe from 'axe-core';
 import { type Browser, type BrowserContextOptions, chromium, type Locator, type Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { projectFolder, type Server, startServer } from '../support/process.ts';
+import { type Server, startServer } from '../support/process.ts';
+import { projectFolder } from '../support/project.ts';
 
 /** Debian's; CHROMIUM names another. */
 const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';

@@ -5,7 +5,7 @@ import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'nod
 import path from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../support/app.ts';
-import { projectFolder } from '../support/process.ts';
+import { projectFolder } from '../support/project.ts';
 import { figure } from '../support/tier.ts';
 import { type PlantedBug, plantedBugs } from './planted-bugs.ts';
 

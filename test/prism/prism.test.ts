@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { beforeAll, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import type { Exchange } from '../support/exchanges.ts';
-import { projectFolder } from '../support/process.ts';
+import { projectFolder } from '../support/project.ts';
 import { figure } from '../support/tier.ts';
 import { faultsOf, requestFaultsOf } from './faults.ts';
 import { sideBySide, startPrism } from './prism.ts';

@@ -5,7 +5,8 @@ import { Agent, request } from 'undici';
 import { onTestFinished } from 'vitest';
 import type { Exchange } from '../support/exchanges.ts';
 import { findPort } from '../support/known-port.ts';
-import { launch, projectFolder } from '../support/process.ts';
+import { launch } from '../support/process.ts';
+import { projectFolder } from '../support/project.ts';
 import { startReplay, ticketHeader } from './replay.ts';
 
 /** Fetched for the moment: it would add 136 packages to those that every check-out installs. */

@@ -5,7 +5,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { Exchange } from '../support/exchanges.ts';
-import { projectFolder } from '../support/process.ts';
+import { projectFolder } from '../support/project.ts';
 
 /** Those that call the server with test/support/app.ts, and those that make up requests for a real process. */
 function filesWithTraffic(): string[] {

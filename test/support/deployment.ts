@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect } from 'vitest';
 import { readConfig, settings } from '../../src/config.ts';
-import { projectFolder } from './process.ts';
+import { projectFolder } from './project.ts';
 
 export const deployments = ['staging', 'production'] as const;
 

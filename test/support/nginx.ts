@@ -10,7 +10,8 @@ import { connect as connectTls } from 'node:tls';
 import { Agent, request } from 'undici';
 import { expect, onTestFinished } from 'vitest';
 import { temporaryFolder } from './app.ts';
-import { launch, projectFolder } from './process.ts';
+import { launch } from './process.ts';
+import { projectFolder } from './project.ts';
 
 /** The name of production; that of staging begins with staging. */
 export const name = 'animals.example.com';

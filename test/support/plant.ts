@@ -2,7 +2,7 @@
 import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { temporaryFolder } from './app.ts';
-import { projectFolder } from './process.ts';
+import { projectFolder } from './project.ts';
 
 /** Returns the copy's folder, for `startServer({ source })`. Throws unless `file`, from the project's folder on, holds `from` exactly once. */
 export function plant(file: string, from: string, to: string): string {

@@ -1,13 +1,10 @@
 /** The real processes: `node src/main.ts` and `node src/cli.ts`, in a folder and an environment of their own, gone with the test. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished } from 'vitest';
 import { temporaryFolder } from './app.ts';
-
-export const projectFolder = fileURLToPath(new URL('../../', import.meta.url));
+import { nodeOptions, projectFolder } from './project.ts';
 
 /** Where each process says what of it ran, for `npm test` to hold to 100 % what runs in processes of its own only. */
 const coverageFolder = `${projectFolder}coverage/processes`;
@@ -99,10 +96,6 @@ export function launch(file: string, args: string[], surroundings: Surroundings)
     end,
   };
 }
-
-/** What `npm start` says to node itself. */
-const { scripts } = JSON.parse(readFileSync(`${projectFolder}package.json`, 'utf8'));
-const nodeOptions: string[] = scripts.start.split(' ').slice(1, -1);
 
 /** The server as `npm start` runs it, whether or not it comes to listen. */
 export function launchServer(surroundings: Surroundings = {}): Process {
