@@ -131,6 +131,11 @@ describe('GET /openapi.json and /openapi.yaml', () => {
     expect(parse(yaml.text)).toEqual(expected);
   });
 
+  test('200 whatever the query says: they are no operations', async () => {
+    const { call } = await startApp();
+    expect((await call('GET', '/openapi.json?version=1')).status).toBe(200);
+  });
+
   test('304 to If-None-Match', async () => {
     const { call } = await startApp();
     const { etag } = (await call('GET', '/openapi.yaml')).headers;

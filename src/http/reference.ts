@@ -19,8 +19,7 @@ export function referenceRoutes(app: App, { document, base }: ReferenceOptions):
   function documents(): { json: Rendered; yaml: Rendered } {
     if (cached) return cached;
     const openapi = parse(document) as { servers: { url: string; description: string }[] };
-    const others = openapi.servers.filter(({ url }) => url !== base);
-    openapi.servers = [{ url: base, description: 'This server' }, ...others];
+    openapi.servers.unshift({ url: base, description: 'This server' });
     // RFC 9512, section 2.1.
     const yaml = render(stringify(openapi), { type: 'application/yaml' });
     cached = { json: render(JSON.stringify(openapi, null, 2)), yaml };

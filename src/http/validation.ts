@@ -38,25 +38,22 @@ function toFailure(violations: Violation[]): Failure {
 
 function compile({ params, querystring, headers, body }: FastifySchema): Part[] {
   const parts: Part[] = [];
-  if (params) parts.push(textPart(params as TObject, 'parameter', (request) => request.params as Values));
-  parts.push(
-    textPart((querystring ?? Type.Object({})) as TObject, 'query parameter', (request) => request.query as Values),
-  );
+  if (params) parts.push(textPart(params as TObject, (request) => request.params as Values));
+  parts.push(textPart((querystring ?? Type.Object({})) as TObject, (request) => request.query as Values));
   if (headers) parts.push(headerPart(headers as TObject));
   if (body) parts.push(bodyPart(body as TObject));
   return parts;
 }
 
 /** Path and query: texts, which become the values that their schemas describe. */
-function textPart(schema: TObject, what: string, values: (request: FastifyRequest) => Values): Part {
+function textPart(schema: TObject, values: (request: FastifyRequest) => Values): Part {
   const properties = Object.entries(schema.properties);
   return (request, violations) => {
     const given = values(request);
     for (const [name, property] of properties) {
       const text = given[name];
-      if (text === undefined) {
-        if (property.default !== undefined) given[name] = property.default;
-      } else if (Array.isArray(text)) violations.push(invalid(`${name} is given more than once`));
+      if (text === undefined) given[name] = property.default;
+      else if (Array.isArray(text)) violations.push(invalid(`${name} is given more than once`));
       else {
         const value = read(property[Kind], text as string);
         if (Value.Check(property, value)) given[name] = value;
@@ -67,8 +64,10 @@ function textPart(schema: TObject, what: string, values: (request: FastifyReques
           });
       }
     }
+    // Of a path all are known: the route names them.
     for (const name of Object.keys(given)) {
-      if (!Object.hasOwn(schema.properties, name)) violations.push(invalid(`${shown(name)} is not a known ${what}`));
+      if (!Object.hasOwn(schema.properties, name))
+        violations.push(invalid(`${shown(name)} is not a known query parameter`));
     }
   };
 }
