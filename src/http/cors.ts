@@ -1,12 +1,15 @@
 /** Which pages may call the interface from a browser (Fetch Standard, section 3.3). */
-import cors from '@fastify/cors';
-import type { FastifyInstance } from 'fastify';
+import cors, { type FastifyCorsOptions } from '@fastify/cors';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 
 const dayS = 24 * 60 * 60;
 
-/** Answers preflights and names the origin; keys go in a header that pages set themselves, so that there are no credentials. */
+/**
+ * Answers preflights and names the origin; keys go in a header that pages set themselves, so that there are no credentials. An OPTIONS
+ * without Origin or Access-Control-Request-Method is no preflight (section 3.2.2), and goes the way of any other.
+ */
 export async function installCors(app: FastifyInstance, origins: string[]): Promise<void> {
-  await app.register(cors, {
+  const options = {
     origin: origins,
     methods: ['GET', 'HEAD', 'POST'],
     allowedHeaders: ['Authorization', 'Content-Type', 'Idempotency-Key', 'If-None-Match'],
@@ -24,6 +27,12 @@ export async function installCors(app: FastifyInstance, origins: string[]): Prom
       'X-Request-Id',
     ],
     maxAge: dayS,
-    strictPreflight: false,
+  };
+  const others = { ...options, preflight: false };
+  const isPreflight = ({ headers }: FastifyRequest) =>
+    headers.origin !== undefined && headers['access-control-request-method'] !== undefined;
+  await app.register(cors, {
+    delegator: (request: FastifyRequest, done: (error: null, options: FastifyCorsOptions) => void) =>
+      done(null, isPreflight(request) ? options : others),
   });
 }

@@ -54,6 +54,10 @@ export function sendFrameworkFailure(observe: Observe) {
 /** Error handler and unknown paths of the whole server. */
 export function installErrors(app: FastifyInstance): void {
   app.setErrorHandler(sendFailure);
+  // Where an OPTIONS is no preflight after all, @fastify/cors hands its own route over to this.
+  app.setNotFoundHandler(() => {
+    throw new Failure('route_not_found');
+  });
   app.addHook('onRequest', (request, _reply, done) => {
     // Here rather than in the handler of the unknown path, which would first judge the body.
     done(request.is404 ? new Failure('route_not_found') : undefined);
