@@ -594,7 +594,9 @@ describe('clients that leave', () => {
   });
 });
 
-test('408 request_timeout: whoever is slow is answered and cut off within 12 seconds', async () => {
+test('408 request_timeout: whoever is slow is answered and cut off within 12 seconds', {
+  timeout: 30_000,
+}, async () => {
   const slow = { deadlineMs: 12_000, gapMs: 900 };
   await prove({
     'says nothing': ['', '408 request_timeout', slow],
