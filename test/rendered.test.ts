@@ -12,6 +12,21 @@ describe('the cache of rendered answers', () => {
     expect([await get('a'), await get('a'), await get('a'), await get('b')]).toEqual(['a1', 'a2', 'a2', 'b3']);
     version = 2;
     expect([await get('a'), await get('a'), await get('a'), await get('b')]).toEqual(['a4', 'a5', 'a5', 'b6']);
+    expect(cache.use()).toEqual({ hits: 2, misses: 6 });
+  });
+
+  test('keeps nothing where the store tells no version', async () => {
+    const cache = createRenderedCache(undefined);
+    let rendered = 0;
+    for (let asked = 1; asked <= 3; asked++) {
+      expect((await cache.get('a', async () => page(`${++rendered}`))).body.toString()).toBe(String(asked));
+    }
+    expect(cache.use()).toEqual({ hits: 0, misses: 3 });
+  });
+
+  test('an ETag is the first 162 bits of the SHA-256 of the bytes', () => {
+    // FIPS 180-4's example, in base64url.
+    expect(page('abc').etag).toBe('"ungWv48Bz-pBQUDeXa4iI7ADYaO"');
   });
 
   test('does not keep what was rendered while the store moved on', async () => {
@@ -20,7 +35,7 @@ describe('the cache of rendered answers', () => {
     const slow = cache.get('a', async () => {
       await Promise.resolve();
       version = 2;
-      await cache.get('b', async () => page('b'));
+      await cache.get('a', async () => page('newer'));
       return page('old');
     });
     expect((await slow).body.toString()).toBe('old');

@@ -5,7 +5,7 @@ import { Failure } from '../errors.ts';
 import { standingHeaders } from './answers.ts';
 
 /** RFC 9112, section 3 asks for at least 8,000 octets. */
-export const maxUrlLength = 8192;
+const maxUrlLength = 8192;
 
 /** uri-host [":" port] (RFC 9110, section 7.2). Two Hosts arrive here joined by a comma and a space, which none can hold. */
 const host = /^(?:\[[0-9A-Za-z.:_~-]+\]|(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::\d*)?$/;

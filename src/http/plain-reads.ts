@@ -11,7 +11,7 @@ import { standingHeaders } from './answers.ts';
 import { missing } from './auth.ts';
 import { deprecationHeaders } from './deprecation.ts';
 import { failureHeaders } from './errors.ts';
-import { fault, maxUrlLength } from './front.ts';
+import { fault } from './front.ts';
 import type { KeyUses } from './key-uses.ts';
 import type { Keyring } from './keyring.ts';
 import { readCursor } from './paging.ts';
@@ -62,7 +62,6 @@ function isPlain(request: IncomingMessage): boolean {
   const { headers } = request;
   return (
     request.method === 'GET' &&
-    (request.url as string).length <= maxUrlLength &&
     headers.expect === undefined &&
     headers['transfer-encoding'] === undefined &&
     headers['content-length'] === undefined &&
