@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { launchServer, type Server, startServer } from './support/process.ts';
+import { converse } from './support/raw.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1 };
 
@@ -41,15 +42,27 @@ describe("the operators' door", () => {
   test('measures requests by method, template and status; the cache; commits; deprecated calls by key; the release', async () => {
     const server = await startServer();
     const key = await server.firstKey();
+    const begun = performance.now();
     for (let count = 0; count < 5; count++) await server.call(key, 'POST', '/v1/pets', tabby);
     for (let count = 0; count < 4; count++) await server.call(key, 'GET', '/v1/pets/1');
     await server.call(null, 'GET', '/v1/pets');
     await server.call(key, 'GET', '/nowhere');
+    await converse(server.port, ['no request\r\n\r\n']);
     const count = (labels: string) => metric(server, `http_request_duration_seconds_count{${labels}}`);
     await expect.poll(() => count('method="POST",route="/v1/pets",status="201"')).toBe(5);
     expect(await count('method="GET",route="/v1/pets/:petId",status="200"')).toBe(4);
     expect(await count('method="GET",route="/v1/pets",status="401"')).toBe(1);
     expect(await count('method="GET",route="none",status="404"')).toBe(1);
+    expect(await count('method="none",route="none",status="400"')).toBe(1);
+    const seconds = await metric(
+      server,
+      'http_request_duration_seconds_sum{method="POST",route="/v1/pets",status="201"}',
+    );
+    expect(seconds).toBeGreaterThan(0);
+    expect(seconds).toBeLessThan((performance.now() - begun) / 1000);
+    for (const limit of ['key', 'refusals', 'in_flight', 'event_loop']) {
+      expect(await metric(server, `animal_store_limited_requests_total{limit="${limit}"}`), limit).toBe(0);
+    }
     expect(await metric(server, 'animal_store_deprecated_calls_total{account="first",key="first"}')).toBe(4);
     expect(await metric(server, 'animal_store_cache_misses_total')).toBe(2);
     expect(await metric(server, 'animal_store_cache_hits_total')).toBe(2);
