@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { launchServer, type Server, startServer } from './support/process.ts';
@@ -8,9 +8,9 @@ import { converse } from './support/raw.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1 };
 
-async function ask(server: Server, path: string): Promise<{ status: number; type: string | null; text: string }> {
+async function ask(server: Server, path: string): Promise<{ status: number; headers: Headers; text: string }> {
   const response = await fetch(server.opsUrl() + path);
-  return { status: response.status, type: response.headers.get('content-type'), text: await response.text() };
+  return { status: response.status, headers: response.headers, text: await response.text() };
 }
 
 /** The value of a line of /metrics that begins with `series`; NaN where there is none. */
@@ -29,6 +29,10 @@ describe("the operators' door", () => {
       status: 404,
       text: expect.stringContaining('route_not_found'),
     });
+    for (const path of ['/livez', '/readyz', '/metrics', '/v1/pets']) {
+      const { headers } = await ask(server, path);
+      expect([headers.get('cache-control'), headers.get('x-request-id')]).toEqual(['no-store', expect.any(String)]);
+    }
     await server.end('SIGTERM');
   });
 
@@ -60,6 +64,17 @@ describe("the operators' door", () => {
     );
     expect(seconds).toBeGreaterThan(0);
     expect(seconds).toBeLessThan((performance.now() - begun) / 1000);
+    const buckets = async (name: string) => {
+      const { text } = await ask(server, '/metrics');
+      const found = [...text.matchAll(new RegExp(`^${name}_bucket\\{le="([\\d.]+)"`, 'gm'))].map(([, le]) =>
+        Number(le),
+      );
+      return [...new Set(found)];
+    };
+    expect(await buckets('http_request_duration_seconds')).toEqual([
+      0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+    ]);
+    expect(await buckets('animal_store_commit_writes')).toEqual([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]);
     for (const limit of ['key', 'refusals', 'in_flight', 'event_loop']) {
       expect(await metric(server, `animal_store_limited_requests_total{limit="${limit}"}`), limit).toBe(0);
     }
@@ -130,6 +145,18 @@ describe('the end, with a lame-duck time', () => {
       expect(tookMs).toBeLessThan(1700);
     },
   );
+
+  test("is not held up by half a request at the operators' door", async () => {
+    const server = await startServer();
+    const socket = connect(Number(new URL(server.opsUrl()).port), '127.0.0.1');
+    onTestFinished(() => void socket.destroy());
+    await once(socket, 'connect');
+    socket.on('error', () => undefined).write('GET /livez HTTP/1.1\r\n');
+    expect((await ask(server, '/livez')).status).toBe(200);
+    const begun = performance.now();
+    expect((await server.end('SIGTERM')).code).toBe(0);
+    expect(performance.now() - begun).toBeLessThan(3000);
+  });
 
   test('a second signal ends it at once, with exit 1', async () => {
     const server = await startServer({ env: { LAME_DUCK_MS: '60000' } });
