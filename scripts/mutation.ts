@@ -29,9 +29,9 @@ const groups: Record<string, Group> = {
     tests: named('numbers parts schema keys config csv'),
   },
   requests: {
-    files: inFolder('http/', 'messages methods operation orders pets reference validation'),
+    files: inFolder('http/', 'content messages methods operation orders pets reference validation'),
     tests: named('openapi createPet listPets getPet messages store request-log'),
-    later: named('plain-reads ops'),
+    later: named('plain-reads raw-socket ops'),
   },
   auth: { files: inFolder('http/', 'auth key-uses keyring'), tests: named('auth keys limits'), later: named('ops') },
   limits: {
@@ -47,9 +47,9 @@ const groups: Record<string, Group> = {
   page: { files: inFolder('http/', 'reference-page'), tests: named('reference-page') },
   ops: { files: inFolder('http/', 'metrics ops'), tests: named('ops limits') },
   sockets: {
-    files: inFolder('http/', 'content front socket unread'),
+    files: inFolder('http/', 'front socket unread'),
     tests: named('parts raw-socket'),
-    later: named('reliability/unread-answers reliability/slow-clients'),
+    later: named('plain-reads reliability/unread-answers reliability/slow-clients'),
   },
   app: {
     files: [...inFolder('', 'app'), ...inFolder('http/', 'deprecation errors request-log')],

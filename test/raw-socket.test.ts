@@ -329,6 +329,7 @@ describe('Expect', () => {
         unknown: expecting('a-pony'),
         empty: expecting(''),
         'longer than 100-continue': expecting('100-continued'),
+        'longer at its front': expecting('x100-continue'),
         'without a key': withoutKey(expecting('a-pony')),
       }),
     ));
@@ -349,6 +350,7 @@ describe('Expect', () => {
       ],
       'unknown path': [expecting('100-continue').replace('/v1/pets', '/v1/cats'), '404 route_not_found'],
       'GET, which has no body': [list('Expect: 100-continue\r\n'), '200'],
+      'unknown in HTTP/1.0, where it is to be ignored': [expecting('a-pony').replace('/1.1', '/1.0') + pet, '201'],
     }));
 });
 
@@ -499,6 +501,9 @@ describe('bodies', () => {
 });
 
 describe('several requests on one socket', () => {
+  /** Waits for one answer more than there is to be: the server has to close the socket itself. */
+  const closed = { answers: 2 };
+
   test('a broken request is answered after those before it', () =>
     prove({
       'POST, garbage': [`${add()}garbage\r\n\r\n`, '201, 400 bad_request'],
@@ -510,16 +515,19 @@ describe('several requests on one socket', () => {
       'POST, unknown expectation': [add() + list('Expect: a-pony\r\n'), '201, 417 expectation_failed'],
       'POST, CONNECT': [add() + on('CONNECT', 'a:443'), '201, 405 method_not_allowed []'],
       'POST, bad URL, POST': [add() + get('/%zz') + add(), '201, 400 invalid_url, 201'],
-      'garbage, POST': [`garbage\r\n\r\n${add()}`, '400 bad_request'],
+      'garbage, POST': [`garbage\r\n\r\n${add()}`, '400 bad_request', closed],
+      'a Host that is none, POST': [list().replace(host, 'Host: a b\r\n') + add(), '400 bad_request', closed],
+      'HTTP/1.2, POST': [list().replace('/1.1', '/1.2') + add(), '400 bad_request', closed],
+      'unknown expectation, POST': [list('Expect: a-pony\r\n') + add(), '417 expectation_failed', closed],
       'no key, POST': [withoutKey(add()) + add(), '401 missing_api_key, 201'],
       '20 times POST': [add().repeat(20), Array(20).fill('201').join(', ')],
     }));
 
   test('nothing is read after Connection: close', () =>
     prove({
-      'POST, POST': [post(`${json}${lengthOf(pet)}Connection: close\r\n`) + add(), '201'],
-      'POST, garbage': [`${post(`${json}${lengthOf(pet)}Connection: close\r\n`)}garbage\r\n\r\n`, '201'],
-      'POST in HTTP/1.0, POST': [add().replace('HTTP/1.1', 'HTTP/1.0') + add(), '201'],
+      'POST, POST': [post(`${json}${lengthOf(pet)}Connection: close\r\n`) + add(), '201', closed],
+      'POST, garbage': [`${post(`${json}${lengthOf(pet)}Connection: close\r\n`)}garbage\r\n\r\n`, '201', closed],
+      'POST in HTTP/1.0, POST': [add().replace('HTTP/1.1', 'HTTP/1.0') + add(), '201', closed],
     }));
 
   test('packets may be cut anywhere', () =>
