@@ -48,7 +48,9 @@ function connectionsOf(clients: Socket[]): { local: number; remote: number; unre
 
 /** How many of these clients the server still holds a connection for, be it only in the kernel. */
 function held(clients: Socket[], serverPort: number): number {
-  return connectionsOf(clients).filter(({ local }) => local === serverPort).length;
+  // Another server's client may have the same port: it is one for each pair.
+  const own = clients.filter(({ remotePort }) => remotePort === serverPort);
+  return connectionsOf(own).filter(({ local }) => local === serverPort).length;
 }
 
 /** Resolves when each of these clients has been sent something, or been cut off. */
