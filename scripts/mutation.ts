@@ -53,8 +53,8 @@ const groups: Record<string, Group> = {
   },
   app: {
     files: [...inFolder('', 'app'), ...inFolder('http/', 'deprecation errors request-log')],
-    tests: named('parts request-log headers getPet limits reference-page'),
-    later: named('raw-socket storage'),
+    tests: named('parts request-log headers getPet limits reference-page store'),
+    later: named('openapi plain-reads ops raw-socket storage process'),
   },
   writes: {
     files: inFolder('repository/', 'sqlite sqlite-commands sqlite-reader sqlite-writer sqlite-writer-thread'),

@@ -131,6 +131,13 @@ describe('GET /openapi.json and /openapi.yaml', () => {
     expect(parse(yaml.text)).toEqual(expected);
   });
 
+  test('200: that of the messages, at the path of its own server', async () => {
+    const { call } = await startApp({ quickstartBasePath: '/first', baseUrl: 'https://example.com/animals/v1' });
+    const [server, ...others] = (await call('GET', '/first/openapi.json', { key: null })).json.servers;
+    expect(server).toEqual({ url: 'https://example.com/animals/first', description: 'This server' });
+    expect(others).toEqual(parse(committed('openapi.quickstart.yaml')).servers);
+  });
+
   test('200 whatever the query says: they are no operations', async () => {
     const { call } = await startApp();
     expect((await call('GET', '/openapi.json?version=1')).status).toBe(200);
