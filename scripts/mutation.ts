@@ -73,6 +73,7 @@ const groups: Record<string, Group> = {
       ...inFolder('cli/', 'files maintenance progress'),
     ],
     tests: named('backup'),
+    later: named('cli transfer'),
     slow: true,
   },
   transfer: {

@@ -138,9 +138,16 @@ describe('backup', { timeout: 60_000 }, () => {
     expect(fs.readFileSync(at('copy.db'), 'utf8')).toBe('precious');
     for (const name of ['partial', 'partial-journal'])
       fs.writeFileSync(at(`copy.db.4194305.${name}`), 'of a backup that was killed');
+    const kept = [
+      `copy.db.${process.pid}.partial`,
+      'copy.db.4194305.partial.txt',
+      'copy.db.v4194305.partial',
+      'copz.db.4194305.partial',
+    ];
+    for (const name of kept) fs.writeFileSync(at(name), 'of a process that runs, or of no backup');
     await run('backup', 'copy.db', '--force');
     expect(namesIn(at('copy.db'))).toEqual(['Tabby']);
-    expect(fs.readdirSync(folder).sort()).toEqual(['copy.db', 'data']);
+    expect(fs.readdirSync(folder).sort()).toEqual(['copy.db', 'data', ...kept].sort());
   });
 
   test('exit 1: the store itself, by any name, a folder, no store, and nowhere', async () => {
