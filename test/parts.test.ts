@@ -1,6 +1,7 @@
 /** What the parts promise that know neither a socket nor a store: each by itself, to the letter. */
+import { EventEmitter } from 'node:events';
 import { readFileSync } from 'node:fs';
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Kind } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
@@ -13,6 +14,7 @@ import { fault } from '../src/http/front.ts';
 import { retryOf } from '../src/http/idempotency.ts';
 import { Cursor, pageLinks, readCursor } from '../src/http/paging.ts';
 import { createRequestLog, traceIdOf } from '../src/http/request-log.ts';
+import { admit } from '../src/http/unread.ts';
 import { translate } from '../src/repository/sqlite-errors.ts';
 import { demandOf, isStorable, shown } from '../src/schema.ts';
 
@@ -171,6 +173,30 @@ describe('fault', () => {
     for (const value of ['', 'gzip', 'gzip, chunked', 'chunked, gzip', 'chunkedx', 'xchunked'])
       expect(sent('1.1', value)).toBe(coding);
   });
+});
+
+test('large bodies that nobody has read are bounded together, each counted once', () => {
+  /** Returns what ends the answer. */
+  const send = (body: Buffer) => {
+    const response = new EventEmitter();
+    admit(body, response as ServerResponse);
+    return () => void response.emit('close');
+  };
+  const [half, otherHalf] = [Buffer.alloc(16 * 1024 * 1024), Buffer.alloc(16 * 1024 * 1024)];
+  const large = Buffer.alloc(64 * 1024);
+  const refusal = expect.objectContaining({ code: 'service_unavailable', headers: { 'retry-after': '1' } });
+  for (let again = 0; again < 2; again++) {
+    const ends = [send(half), send(half), send(half)];
+    const endOther = send(otherHalf);
+    expect(() => send(large)).toThrow(refusal);
+    send(Buffer.alloc(64 * 1024 - 1))();
+    for (const end of ends) {
+      expect(() => send(large)).toThrow(refusal);
+      end();
+    }
+    send(large)();
+    endOther();
+  }
 });
 
 describe('paging', () => {

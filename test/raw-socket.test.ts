@@ -537,6 +537,17 @@ describe('several requests on one socket', () => {
     }));
 });
 
+test('a refusal of the message itself has its line in the log, under the id of its answer', async () => {
+  const { port, log } = await startApp();
+  const [answer] = await converse(port, ['garbage\r\n\r\n']);
+  const lines = log().trim().split('\n');
+  expect(JSON.parse(lines.at(-1) as string)).toMatchObject({
+    reqId: answer?.headers['x-request-id'],
+    status: 400,
+    code: 'bad_request',
+  });
+});
+
 describe('clients that leave', () => {
   test('a side closed after a whole request is answered; after a part of one, 400 bad_request', () =>
     prove({

@@ -31,15 +31,15 @@ export function refuseConnection(error: Error & { code?: string }, socket: Duple
   // The parser fails again on every packet that follows.
   if (refused.has(socket)) return;
   refused.add(socket);
-  if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy();
-  else refuseInTurn(socket, new Failure(parserCodes[String(error.code)] ?? 'bad_request'), observe);
+  refuseInTurn(socket, new Failure(parserCodes[String(error.code)] ?? 'bad_request'), observe);
 }
 
 /** Sends `failure` after the answers to the requests before it, which the store may still be writing, and closes the socket. */
 function refuseInTurn(socket: Duplex, failure: Failure, observe: Observe): void {
   const { _httpMessage: response, parser } = socket as Duplex & Bookkeeping;
-  if (!socket.writable) return;
-  if (response?.req.complete) response.once('close', () => refuseInTurn(socket, failure, observe));
+  // As after a reset, which Node tells as an error, too.
+  if (!socket.writable) socket.destroy();
+  else if (response?.req.complete) response.once('close', () => refuseInTurn(socket, failure, observe));
   else if (response?.headersSent) response.once('close', () => socket.destroy());
   else if (response) answerFailure(response, failure, observe);
   // The request that broke off has its answer already.
@@ -89,7 +89,7 @@ export function installSocketAnswers(server: Server, observe: Observe): void {
   // An empty Allow says that the resource has no methods (RFC 9110, section 10.2.1): this server is no proxy.
   server.on('connect', (_request: IncomingMessage, socket: Duplex) => {
     // Node has taken its own listener away, and an error that nobody hears ends the process.
-    socket.on('error', () => socket.destroy());
+    socket.on('error', () => undefined);
     refuseInTurn(socket, new Failure('method_not_allowed', undefined, { headers: { allow: '' } }), observe);
   });
 }
