@@ -70,6 +70,7 @@ describe('usage', () => {
     'restore',
     'import',
     'export',
+    'copy',
     'health',
   ];
 
@@ -78,8 +79,10 @@ describe('usage', () => {
       const { code, stdout, stderr } = await runCli([...command.split(' ').filter(Boolean), '--help']);
       expect({ code, stderr }, command).toEqual({ code: 0, stderr: '' });
       expect(stdout).toMatch(usageOf(command));
+      return `$ animal-store ${[command, '--help'].join(' ').trim()}\n${stdout}`;
     };
-    await Promise.all(commands.map(shown));
+    const help = await Promise.all(commands.map(shown));
+    await expect(help.join('\n')).toMatchFileSnapshot('cli-help.txt');
   });
 
   test.for(['npx --no animal-store -- --help', 'npm run cli -- --help'])(

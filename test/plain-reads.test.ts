@@ -71,13 +71,13 @@ describe('the short way answers as Fastify does, header by header and byte by by
     const long = await app.call('GET', path, { headers: { 'if-none-match': '"other"' }, ...(key === null && { key }) });
     await vi.waitFor(() => expect(lastLine(app.log())).toMatchObject({ reqId: long.headers['x-request-id'] }));
     expect(visible(short)).toEqual(visible(long));
-    // By now the answer is kept, and at hand at once.
-    expect(visible(await shortAnswer(app, path, key))).toEqual(visible(long));
     const fields = ({ level, method, route, status, key: id, msg }: Record<string, unknown>) => [
       [level, method, route, status, id, msg],
     ];
     expect(fields(shortLine)).toEqual(fields(lastLine(app.log())));
     expect(Object.keys(shortLine)).toEqual(Object.keys(lastLine(app.log())));
+    // By now the answer is kept, and at hand at once.
+    expect(visible(await shortAnswer(app, path, key))).toEqual(visible(long));
   });
 
   test('a walk along Link takes it from the second page on', async () => {
@@ -176,13 +176,14 @@ test('calls that took the short way are counted for their key, and getPet among 
   const start = Date.now();
   let deprecated = 0;
   let attempt = 0;
-  // Each attempt has a time of its own, so that the last use can be that of the one that took the short way only.
+  // Each attempt has a time of its own, so that the last use can only be that of two that took the short way.
   for (let before = -1; app.seen() !== before; ) {
     before = app.seen();
     attempt += 1;
     app.setTime(new Date(start + attempt * 60_000));
     await app.call('GET', '/v1/pets/2', { key });
     deprecated += 1;
+    await app.call('GET', '/v1/pets', { key });
   }
   await app.app.close();
   const known = (await app.store.accounts.listKeys()).find((each) => each.id === id);

@@ -247,10 +247,21 @@ describe('import', { timeout }, () => {
   test('on a terminal a bar tells how far it is', async () => {
     const { folder, at } = await commandFolder();
     fs.writeFileSync(at('pets.ndjson'), jsonLines(2500));
+    const begun = performance.now();
     const { stdout } = await launch('script', ['-qec', `${cli} import pets.ndjson`, '/dev/null'], { folder }).end();
-    expect(stdout).toMatch(/\rChecking [█░]{30} \d+ %, 1000 lines, \d+\/s/);
-    expect(stdout).toMatch(/\rImporting [█░]{30} \d+ %, 1000 lines, \d+\/s/);
-    expect(stdout).toMatch(/Imported 2500 animals\.\r\n$/);
+    const seconds = (performance.now() - begun) / 1000;
+    const shown = stdout.replaceAll('\u001b[K', '<clear>');
+    const bars = [...shown.matchAll(/\r(\w+) (█*)(░*) (\d+) %, 1000 lines, (\d+)\/s<clear>/g)];
+    expect(bars.map(([, what]) => what)).toEqual(['Checking', 'Importing']);
+    for (const [, , full = '', empty = '', percent, rate] of bars) {
+      expect(full.length + empty.length).toBe(30);
+      // 1000 of 2500 lines, the first of which are the shortest.
+      expect(Math.abs(full.length - 12)).toBeLessThanOrEqual(1);
+      expect(Math.abs(Number(percent) - 40)).toBeLessThanOrEqual(2);
+      expect(Number(rate)).toBeGreaterThanOrEqual(Math.floor(1000 / seconds));
+      expect(Number(rate)).toBeLessThanOrEqual(1_000_000);
+    }
+    expect(shown).toMatch(/\r<clear>Imported 2500 animals\.\r\n$/);
   });
 });
 
