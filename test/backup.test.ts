@@ -55,7 +55,9 @@ describe('check', { timeout: 60_000 }, () => {
     const key = await server.firstKey();
     await server.call(key, 'POST', '/v1/pets', { name: 'Tabby', categoryId: 1 });
     const { stdout } = await runCli(['check', '--json'], { folder: server.folder });
-    expect(JSON.parse(stdout)).toMatchObject({ ok: true, rows: { pet: 1, account: 1, api_key: 1 } });
+    const file = path.join(server.folder, 'data/animal-store.db');
+    const bytes = fs.statSync(file).size + fs.statSync(`${file}-wal`).size;
+    expect(JSON.parse(stdout)).toMatchObject({ ok: true, bytes, rows: { pet: 1, account: 1, api_key: 1 } });
   });
 
   const bad: [string, (file: string) => void, RegExp][] = [
@@ -89,13 +91,24 @@ describe('check', { timeout: 60_000 }, () => {
         ),
       /^Row 1 of api_key refers to a row of account that is not there\.$/,
     ],
+    [
+      'two keys without their account',
+      (file) =>
+        change(
+          file,
+          `PRAGMA foreign_keys = OFF; INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at)
+           VALUES (7, 'x', 'x', zeroblob(32), 'pets:read', 0), (7, 'y', 'y', randomblob(32), 'pets:read', 0)`,
+        ),
+      /^(Row \d of api_key refers to a row of account that is not there\.\n?){2}$/,
+    ],
   ];
   test.each(bad)('exit 1 and its sentence: %s', async (_, spoil, sentence) => {
     const { folder, store, at } = await commandFolder(tabby);
     fs.renameSync(store, at('copy.db'));
     spoil(at('copy.db'));
     const { code, stdout, stderr } = await runCli(['check', 'copy.db', '--json'], { folder });
-    const { ok, problems } = JSON.parse(stdout);
+    const { ok, bytes, problems } = JSON.parse(stdout);
+    expect(bytes).toEqual(fs.existsSync(at('copy.db')) ? expect.any(Number) : null);
     expect([code, ok, problems.join('\n')]).toEqual([1, false, expect.stringMatching(sentence)]);
     expect(stderr.replaceAll('animal-store: ', '')).toBe(`${problems.join('\n')}\n`);
   });
