@@ -227,6 +227,11 @@ describe('restore', { timeout: 60_000 }, () => {
   test('puts the backup in the place of the store, and keeps that one whole beside it', async () => {
     const here = await withBackup();
     fs.chmodSync(here.store, 0o640);
+    // Only root may give a file away.
+    const owner = process.getuid?.() === 0 ? 1000 : fs.statSync(here.store).uid;
+    fs.chownSync(here.store, owner, -1);
+    for (const suffix of ['', '-wal', '-journal'])
+      fs.writeFileSync(`${here.store}.restoring${suffix}`, 'of a restore that was killed');
     expect(await here.run('restore', 'copy.db')).toMatch(
       /^Restored 1 animal from copy\.db\.\nThe store that was there before is kept as \.\/data\/animal-store\.db\.\w+\.before-restore\.\n$/,
     );
@@ -234,7 +239,7 @@ describe('restore', { timeout: 60_000 }, () => {
     expect(fs.readdirSync(path.join(here.folder, 'data')).sort()).toEqual(['animal-store.db', kept]);
     expect(namesIn(path.join(here.folder, 'data', kept))).toEqual(['Rex']);
     expect(namesIn(here.store)).toEqual(['Tabby']);
-    expect(fs.statSync(here.store).mode & 0o777).toBe(0o640);
+    expect(fs.statSync(here.store)).toMatchObject({ mode: 0o100640, uid: owner });
     // Again: a store that is kept is never overwritten.
     await here.run('restore', 'copy.db');
     expect(keptIn(here)).toHaveLength(2);
@@ -245,8 +250,16 @@ describe('restore', { timeout: 60_000 }, () => {
     fs.rmSync(path.join(here.folder, 'data'), { recursive: true });
     expect(await here.run('restore', 'copy.db')).toBe('Restored 1 animal from copy.db.\n');
     expect(namesIn(here.store)).toEqual(['Tabby']);
+    expect(query(here.store, 'SELECT name FROM sqlite_sequence')).toEqual([{ name: 'pet' }]);
     for (const suffix of ['-shm', '-wal']) fs.rmSync(here.store + suffix, { force: true });
     expect(fs.readdirSync(path.join(here.folder, 'data'))).toEqual(['animal-store.db']);
+  });
+
+  test('an empty file in the place of the store is none that anybody could miss', async () => {
+    const here = await withBackup();
+    fs.truncateSync(here.store);
+    await here.run('restore', 'copy.db');
+    expect(namesIn(here.store)).toEqual(['Tabby']);
   });
 
   test('an older schema is brought to this release', async () => {
@@ -293,12 +306,15 @@ describe('restore', { timeout: 60_000 }, () => {
   });
 
   test.each([
-    ['a reader', { readonly: true }],
-    ['a writer', {}],
-  ])('exit 1: %s of another program has it open', async (_, options) => {
+    ['a reader', { readonly: true }, 'WAL'],
+    ['a writer', {}, 'WAL'],
+    ['a reader without a log', { readonly: true }, 'DELETE'],
+  ])('exit 1: %s of another program has it open', async (_, options, mode) => {
     const here = await withBackup();
+    change(here.store, `PRAGMA journal_mode = ${mode}`);
     const other = new Database(here.store, options);
     onTestFinished(() => void other.close());
+    other.exec('BEGIN');
     other.prepare('SELECT * FROM pet').all();
     expect(await here.refused('restore', 'copy.db')).toMatch(/is in use/);
     expect(fs.readdirSync(path.join(here.folder, 'data')).filter((name) => name.includes('restor'))).toEqual([]);
