@@ -87,6 +87,7 @@ const groups: Record<string, Group> = {
   cli: {
     files: [...inFolder('', 'cli'), ...inFolder('cli/', 'accounts arguments health keys output run store')],
     tests: named('cli'),
+    later: named('backup transfer'),
     slow: true,
   },
   main: {

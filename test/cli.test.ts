@@ -119,6 +119,23 @@ describe('usage', () => {
     expect(stderr).toMatch(usageOf(command));
     if (args.length > 0 && command !== 'account') expect(stderr).toMatch(/^error: .+/);
   });
+
+  const create = ['key', 'create', '--account', 'zoo', '--name', 'a'];
+  const aLife = 'Give a whole number and m, h or d, such as 24h.';
+  const anId = 'Give the number that key list shows.';
+  test.for([
+    [[...create, '--expires', '90'], aLife],
+    [[...create, '--expires', 'x90d'], aLife],
+    [[...create, '--expires', '90dx'], aLife],
+    [[...create, '--scopes', 'pets:read,pets:eat'], 'Give one or more of pets:read,pets:write.'],
+    [[...create, '--name', ''], 'Give 1 to 100 printable characters.'],
+    [['key', 'revoke', '7th'], anId],
+    [['key', 'revoke', 'a7'], anId],
+  ] as [string[], string][])('exit 2: %s is told what to give', async ([args, sentence]) => {
+    const { code, stderr } = await runCli(args);
+    expect([code, stderr]).toEqual([2, expect.stringMatching(/^error: .+ is invalid.*\. /)]);
+    expect(stderr.split('\n')[0]?.endsWith(`. ${sentence}`), stderr).toBe(true);
+  });
 });
 
 describe('account', () => {
@@ -145,12 +162,12 @@ describe('account', () => {
   });
 
   test('exit 1: an account with active keys stays, unless --force', async () => {
-    const { run, refused, keys } = await makeStore(newSecret(false), newSecret(false));
+    const { run, refused, keys } = await makeStore(newSecret(false), newSecret(false), newSecret(false));
     await run('key', 'revoke', '1');
     expect(await refused('account', 'remove', 'zoo')).toBe(
-      'Account zoo has active keys (2): revoke them, or use --force.',
+      'Account zoo has active keys (2, 3): revoke them, or use --force.',
     );
-    expect(await keys()).toHaveLength(2);
+    expect(await keys()).toHaveLength(3);
     await run('account', 'remove', 'zoo', '--force');
     expect(await keys()).toEqual([]);
   });
