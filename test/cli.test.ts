@@ -122,13 +122,15 @@ describe('usage', () => {
 
   const create = ['key', 'create', '--account', 'zoo', '--name', 'a'];
   const aLife = 'Give a whole number and m, h or d, such as 24h.';
+  const aName = 'Give 1 to 100 printable characters.';
   const anId = 'Give the number that key list shows.';
   test.for([
     [[...create, '--expires', '90'], aLife],
     [[...create, '--expires', 'x90d'], aLife],
     [[...create, '--expires', '90dx'], aLife],
     [[...create, '--scopes', 'pets:read,pets:eat'], 'Give one or more of pets:read,pets:write.'],
-    [[...create, '--name', ''], 'Give 1 to 100 printable characters.'],
+    [[...create, '--name', ''], aName],
+    [['account', 'add', 'x'.repeat(101)], aName],
     [['key', 'revoke', '7th'], anId],
     [['key', 'revoke', 'a7'], anId],
   ] as [string[], string][])('exit 2: %s is told what to give', async ([args, sentence]) => {
@@ -156,8 +158,11 @@ describe('account', () => {
   });
 
   test('exit 1: a name that is taken, and one that is not known', async () => {
-    const { refused } = await makeStore();
+    const { run, refused } = await makeStore();
     expect(await refused('account', 'add', 'zoo')).toBe('Account zoo exists already.');
+    const longest = 'x'.repeat(100);
+    await run('account', 'add', longest);
+    expect(await refused('account', 'add', longest)).toBe(`Account ${longest} exists already.`);
     expect(await refused('account', 'remove', 'circus')).toBe('There is no account circus.');
   });
 
@@ -245,7 +250,7 @@ describe('key', () => {
     expect(await refused('key', 'create', '--account', 'circus', '--name', 'a')).toBe(
       'There is no account circus: add it first.',
     );
-    expect(await refused('key', 'revoke', '9')).toBe('There is no key 9.');
+    expect(await refused('key', 'revoke', '90')).toBe('There is no key 90.');
     expect(await refused('key', 'rotate', '9', '--overlap', '1h')).toBe('There is no key 9 that could be rotated.');
     expect(await run('key', 'revoke', '1')).toMatchObject({ stdout: 'Key 1 revoked.\n' });
     expect(await run('key', 'revoke', '1')).toMatchObject({ stdout: 'Key 1 revoked.\n' });

@@ -166,6 +166,36 @@ describe('writing', () => {
     expect(openOther(file).prepare('SELECT count(*) FROM pet').pluck().get()).toBe(204);
   });
 
+  test('a commit holds a thousand writes at most, after which the log is moved into the file', async () => {
+    const file = path.join(temporaryFolder(), 'store.db');
+    const commits: number[] = [];
+    const store = await openRepository(`sqlite:${file}`, {
+      now: () => new Date(),
+      onCommit: (writes) => commits.push(writes),
+    });
+    onTestFinished(() => store.close());
+    const held = () => fs.statSync(file).size;
+    const before = held();
+    const long = { ...biscuit, name: 'x'.repeat(1000) };
+    const add = (count: number) => Promise.all(Array.from({ length: count }, () => store.pets.add(long)));
+    await add(999);
+    expect([commits, held()]).toEqual([[999], before]);
+    await add(1);
+    await vi.waitFor(() => expect(held()).toBeGreaterThan(1_000_000), 5000);
+    await add(2500);
+    expect(commits).toEqual([999, 1, 1000, 1000, 500]);
+  });
+
+  test('retries are forgotten after their time, ten for each that is made', async () => {
+    let time = Date.UTC(2027, 0, 1);
+    const { store, file } = await openStore({ now: () => new Date(time) });
+    const add = (key: string) => store.pets.add(biscuit, { accountId: 1, key });
+    await Promise.all(Array.from({ length: 30 }, (_, index) => add(`old ${index}`)));
+    time += 24 * 60 * 60 * 1000;
+    expect(await add('old 1')).toMatchObject({ outcome: 'added', id: 31n });
+    expect(openOther(file).prepare('SELECT count(*) FROM idempotency').pluck().get()).toBe(21);
+  });
+
   test('none is acknowledged before its commit, which other connections then see', async () => {
     const { store, file } = await openStore();
     const count = openOther(file).prepare('SELECT count(*) FROM pet').pluck();
