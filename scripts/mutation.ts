@@ -59,7 +59,7 @@ const groups: Record<string, Group> = {
   writes: {
     files: inFolder('repository/', 'sqlite sqlite-commands sqlite-reader sqlite-writer sqlite-writer-thread'),
     tests: named('storage accounts createPet listPets messages'),
-    later: named('auth rendered reliability/fsync'),
+    later: named('auth rendered ops reliability/fsync reliability/disk'),
   },
   files: {
     files: inFolder('repository/', 'files migrations open rows sqlite-connection unavailable'),

@@ -250,6 +250,7 @@ describe('key', () => {
     expect(await refused('key', 'create', '--account', 'circus', '--name', 'a')).toBe(
       'There is no account circus: add it first.',
     );
+    expect(await refused('key', 'list', '--account', 'circus')).toBe('There is no account circus.');
     expect(await refused('key', 'revoke', '90')).toBe('There is no key 90.');
     expect(await refused('key', 'rotate', '9', '--overlap', '1h')).toBe('There is no key 9 that could be rotated.');
     expect(await run('key', 'revoke', '1')).toMatchObject({ stdout: 'Key 1 revoked.\n' });
@@ -355,6 +356,26 @@ describe('health', () => {
     // Port 1 is nobody's, and one of those that fetch would not ask.
     expect(refusalOf(await runCli(['health'], { env: { OPS_PORT: '1' } }))).toBe(
       'http://127.0.0.1:1/readyz does not answer: connect ECONNREFUSED 127.0.0.1:1.',
+    );
+  });
+
+  test.for([
+    ['0.0.0.0', '127.0.0.1'],
+    ['::', '[::1]'],
+    ['::2', '[::2]'],
+  ])('asks a server at OPS_HOST=%s at %s', async ([OPS_HOST, host]) => {
+    expect(refusalOf(await runCli(['health'], { env: { OPS_HOST, OPS_PORT: '1' } }))).toContain(
+      `http://${host}:1/readyz does not answer: `,
+    );
+  });
+
+  test('exit 1: a server that says nothing is given three seconds', async () => {
+    const silent = createServer(() => undefined).listen(0, '127.0.0.1');
+    onTestFinished(() => void silent.close());
+    await once(silent, 'listening');
+    const { port } = silent.address() as AddressInfo;
+    expect(refusalOf(await runCli(['health'], { env: { OPS_PORT: String(port) } }))).toBe(
+      `http://127.0.0.1:${port}/readyz does not answer: The operation was aborted due to timeout.`,
     );
   });
 
