@@ -215,14 +215,29 @@ describe('key', () => {
     expect(await keys()).toEqual([shown]);
   });
 
-  test('list, for one account or for all, tells the state of each key', async () => {
-    const { run, file } = await makeStore(newSecret(false), newSecret(false), newSecret(false));
+  test('list, for one account or for all, tells the state and the use of each key', async () => {
+    const secrets = [newSecret(false), newSecret(false), newSecret(false)];
+    const { run, file } = await makeStore(...secrets);
     await run('account', 'add', 'circus');
     await run('key', 'revoke', '2');
     expire(file, 3);
-    const states = (stdout: string) => stdout.match(/active|revoked|expired/g);
-    expect(states((await run('key', 'list')).stdout)).toEqual(['active', 'revoked', 'expired']);
-    expect(states((await run('key', 'list', '--account', 'zoo')).stdout)).toHaveLength(3);
+    use(file, 1, '2027-01-15T08:00:00.000Z', 12);
+    const { stdout } = await run('key', 'list');
+    const cells = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => line.split(/ {2,}/));
+    const row = (id: number, ...rest: unknown[]) => {
+      const hint = `${secrets[id - 1]?.key.slice(0, 13)}…`;
+      return [String(id), 'zoo', 'till', hint, 'pets:read,pets:write', ...rest];
+    };
+    expect(cells).toEqual([
+      ['ID', 'ACCOUNT', 'NAME', 'KEY', 'SCOPES', 'STATE', 'EXPIRES', 'LAST USED', 'DEPRECATED CALLS'],
+      row(1, 'active', 'never', '2027-01-15T08:00:00.000Z', '12'),
+      row(2, 'revoked', 'never', 'never', '0'),
+      row(3, 'expired', instant, 'never', '0'),
+    ]);
+    expect(await run('key', 'list', '--account', 'zoo')).toMatchObject({ stdout });
     expect(await run('key', 'list', '--account', 'circus')).toMatchObject({ stdout: 'There are no keys.\n' });
     expect(await run('key', 'list', '--account', 'circus', '--json')).toMatchObject({ stdout: '[]\n' });
   });
@@ -263,6 +278,15 @@ describe('key', () => {
 function expire(file: string, id: number): void {
   const database = new Database(file);
   database.prepare('UPDATE api_key SET expires_at = created_at WHERE id = ?').run(id);
+  database.close();
+}
+
+/** Has a key been used last at `time`, for so many deprecated calls in all. */
+function use(file: string, id: number, time: string, calls: number): void {
+  const database = new Database(file);
+  database
+    .prepare('UPDATE api_key SET last_used_at = ?, deprecated_calls = ? WHERE id = ?')
+    .run(Date.parse(time), calls, id);
   database.close();
 }
 
