@@ -11,7 +11,7 @@ interface Group {
   tests: string[];
   /** Tests that take longer, for the changes that the first ones did not notice. */
   later?: string[];
-  /** Whether its tests start processes, which takes them seconds. */
+  /** Whether its tests start processes, which takes them seconds, as it does the later ones. */
   slow?: boolean;
 }
 
@@ -128,7 +128,7 @@ async function run(name: string): Promise<Result[]> {
   const results = await mutate(name, group.files, group.tests, group.slow);
   const places = new Set(results.filter(lives).map((result) => identity(result).place));
   if (!group.later || places.size === 0) return results;
-  const again = await mutate(`${name}-later`, [...places], group.later, group.slow);
+  const again = await mutate(`${name}-later`, [...places], group.later, true);
   const verdicts = new Map(again.map((result) => [identity(result).change, result]));
   return results.map((result) => (lives(result) ? (verdicts.get(identity(result).change) ?? result) : result));
 }

@@ -10,7 +10,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type ApiKey, newSecret, type Scope, type Secret, scopes } from '../src/accounts.ts';
 import { openRepository } from '../src/repository/open.ts';
 import { temporaryFolder } from './support/app.ts';
-import { refusalOf } from './support/commands.ts';
+import { change, refusalOf } from './support/commands.ts';
 import { type Exit, launch, runCli, type Server, startServer } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
 
@@ -221,7 +221,8 @@ describe('key', () => {
     await run('account', 'add', 'circus');
     await run('key', 'revoke', '2');
     expire(file, 3);
-    use(file, 1, '2027-01-15T08:00:00.000Z', 12);
+    const used = '2027-01-15T08:00:00.000Z';
+    change(file, `UPDATE api_key SET last_used_at = ${Date.parse(used)}, deprecated_calls = 12 WHERE id = 1`);
     const { stdout } = await run('key', 'list');
     const cells = stdout
       .trimEnd()
@@ -233,7 +234,7 @@ describe('key', () => {
     };
     expect(cells).toEqual([
       ['ID', 'ACCOUNT', 'NAME', 'KEY', 'SCOPES', 'STATE', 'EXPIRES', 'LAST USED', 'DEPRECATED CALLS'],
-      row(1, 'active', 'never', '2027-01-15T08:00:00.000Z', '12'),
+      row(1, 'active', 'never', used, '12'),
       row(2, 'revoked', 'never', 'never', '0'),
       row(3, 'expired', instant, 'never', '0'),
     ]);
@@ -276,18 +277,7 @@ describe('key', () => {
 
 /** Moves the end of a key's life to the past. */
 function expire(file: string, id: number): void {
-  const database = new Database(file);
-  database.prepare('UPDATE api_key SET expires_at = created_at WHERE id = ?').run(id);
-  database.close();
-}
-
-/** Has a key been used last at `time`, for so many deprecated calls in all. */
-function use(file: string, id: number, time: string, calls: number): void {
-  const database = new Database(file);
-  database
-    .prepare('UPDATE api_key SET last_used_at = ?, deprecated_calls = ? WHERE id = ?')
-    .run(Date.parse(time), calls, id);
-  database.close();
+  change(file, `UPDATE api_key SET expires_at = created_at WHERE id = ${id}`);
 }
 
 describe('beside a running server', () => {

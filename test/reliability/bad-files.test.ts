@@ -15,6 +15,7 @@ import Database from 'better-sqlite3';
 import { afterAll, expect, test } from 'vitest';
 import { latestVersion } from '../../src/repository/migrations.ts';
 import { temporaryFolder } from '../support/app.ts';
+import { change } from '../support/commands.ts';
 import { launchServer } from '../support/process.ts';
 import { makeStore } from '../support/store-file.ts';
 import { injecting, needStrace } from '../support/strace.ts';
@@ -28,12 +29,6 @@ const garbage = 'Not a database. '.repeat(1000);
 function damage(file: string, offset: number, length: number): void {
   const bytes = readFileSync(file);
   writeFileSync(file, bytes.fill(0xa5, offset, offset + length));
-}
-
-function change(file: string, sql: string): void {
-  const database = new Database(file);
-  database.exec(sql);
-  database.close();
 }
 
 /** Another application's database whose last writes are still in its log, as a crash leaves it. */
