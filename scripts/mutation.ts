@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { Stryker } from '@stryker-mutator/core';
+import { startForSuites } from '../test/support/postgres-setup.ts';
 
 interface Group {
   files: string[];
@@ -13,6 +14,8 @@ interface Group {
   later?: string[];
   /** Whether its tests start processes, which takes them seconds, as it does the later ones. */
   slow?: boolean;
+  /** Whether its tests' stores are PostgreSQL's. */
+  onPostgres?: boolean;
 }
 
 const inFolder = (folder: string, names: string) => names.split(' ').map((name) => `src/${folder}${name}.ts`);
@@ -24,9 +27,9 @@ const groups: Record<string, Group> = {
     files: [
       ...inFolder('', 'accounts config csv errors int64 messages pets retries schema'),
       ...inFolder('http/', 'idempotency paging'),
-      ...inFolder('repository/', 'sqlite-errors'),
+      ...inFolder('repository/', 'postgres-url sqlite-errors'),
     ],
-    tests: named('numbers parts schema keys config csv'),
+    tests: named('numbers parts schema keys config csv postgres-url'),
   },
   requests: {
     files: inFolder('http/', 'content messages methods operation orders pets reference validation'),
@@ -98,6 +101,25 @@ const groups: Record<string, Group> = {
     tests: named('process ops'),
     slow: true,
   },
+  postgres: {
+    files: inFolder('repository/postgres', ' -accounts -arrays -connection -errors -pets -pool -writer'),
+    tests: named('accounts createPet listPets messages postgres'),
+    later: named('postgres-faults postgres-pgbouncer'),
+    onPostgres: true,
+  },
+  'postgres-open': {
+    files: inFolder('repository/postgres-', 'migrations open socket'),
+    tests: named('postgres-tls postgres-open'),
+    later: named('postgres-faults'),
+    slow: true,
+    onPostgres: true,
+  },
+  copy: {
+    files: [...inFolder('repository/', 'copy copy-tables'), ...inFolder('cli/', 'copy')],
+    tests: named('postgres-copy'),
+    slow: true,
+    onPostgres: true,
+  },
 };
 
 const wantedPercent = 90;
@@ -105,11 +127,18 @@ const wantedPercent = 90;
 // The tests' threads and processes start a third sooner with it.
 process.env.NODE_COMPILE_CACHE ??= path.resolve('node_modules/.cache/animal-store');
 
+/** One server for all mutants, each of which would otherwise take a second to start its own. */
+let postgres: Awaited<ReturnType<typeof startForSuites>> | undefined;
+
 type Result = Awaited<ReturnType<Stryker['runMutationTest']>>[number];
 
-async function mutate(title: string, places: string[], tests: string[], slow = false): Promise<Result[]> {
+async function mutate(title: string, places: string[], tests: string[], how: Pick<Group, 'slow' | 'onPostgres'>) {
   // For test/mutation/tests.ts and vitest.mutation.config.ts.
-  Object.assign(process.env, { MUTATION_TESTS: tests.join(), MUTATION_TEST_TIMEOUT_MS: slow ? '60000' : '6000' });
+  Object.assign(process.env, {
+    MUTATION_TESTS: tests.join(),
+    MUTATION_TEST_TIMEOUT_MS: how.slow ? '60000' : '6000',
+    MUTATION_POSTGRES_URL: how.onPostgres ? postgres?.url : '',
+  });
   const jsonReporter = { fileName: `reports/mutation-${title}.json` };
   return new Stryker({ configFile: 'stryker.config.json', mutate: places, jsonReporter }).runMutationTest();
 }
@@ -125,10 +154,11 @@ function identity({ fileName, location: { start, end }, mutatorName, replacement
 async function run(name: string): Promise<Result[]> {
   const group = groups[name];
   if (!group) throw new Error(`${name} is none of ${Object.keys(groups).join(', ')}.`);
-  const results = await mutate(name, group.files, group.tests, group.slow);
+  if (group.onPostgres) postgres ??= await startForSuites();
+  const results = await mutate(name, group.files, group.tests, group);
   const places = new Set(results.filter(lives).map((result) => identity(result).place));
   if (!group.later || places.size === 0) return results;
-  const again = await mutate(`${name}-later`, [...places], group.later, true);
+  const again = await mutate(`${name}-later`, [...places], group.later, { ...group, slow: true });
   const verdicts = new Map(again.map((result) => [identity(result).change, result]));
   return results.map((result) => (lives(result) ? (verdicts.get(identity(result).change) ?? result) : result));
 }
@@ -157,11 +187,15 @@ function tell(title: string, results: Result[]): number {
 }
 
 const all: Result[] = [];
-for (const group of process.argv.length > 2 ? process.argv.slice(2) : Object.keys(groups)) {
-  const results = await run(group);
-  all.push(...results);
-  for (const result of results.filter(lives)) console.log(changeOf(result));
-  tell(group, results);
+try {
+  for (const group of process.argv.length > 2 ? process.argv.slice(2) : Object.keys(groups)) {
+    const results = await run(group);
+    all.push(...results);
+    for (const result of results.filter(lives)) console.log(changeOf(result));
+    tell(group, results);
+  }
+} finally {
+  await postgres?.end();
 }
 for (const [file, results] of Object.entries(Object.groupBy(all, ({ fileName }) => path.relative('.', fileName))))
   tell(file, results ?? []);

@@ -12,22 +12,34 @@ declare module 'vitest' {
   }
 }
 
-let stop: () => Promise<void>;
+interface ForSuites {
+  url: string;
+  end: () => Promise<void>;
+}
 
-export async function setup({ provide }: TestProject): Promise<void> {
+export async function startForSuites(): Promise<ForSuites> {
   // What a crash would lose is of no interest here.
   const data = dataFolder({ inMemory: true });
   initialize(data, ['fsync = off', 'full_page_writes = off', 'max_connections = 300', 'autovacuum = off']);
   const server = await start(data);
-  stop = async () => {
-    await server.kill();
-    fs.rmSync(data, { recursive: true, force: true });
-  };
   const sql = postgres(server.url('postgres'), { max: 1 });
   await sql.unsafe('CREATE DATABASE template_animals');
   await sql.end();
   await (await openRepository(server.url('template_animals'), { now: () => new Date() })).close();
-  provide('postgresUrl', server.url(''));
+  return {
+    url: server.url(''),
+    async end() {
+      await server.kill();
+      fs.rmSync(data, { recursive: true, force: true });
+    },
+  };
 }
 
-export const teardown = () => stop();
+let server: ForSuites;
+
+export async function setup({ provide }: TestProject): Promise<void> {
+  server = await startForSuites();
+  provide('postgresUrl', server.url);
+}
+
+export const teardown = () => server.end();

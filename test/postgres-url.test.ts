@@ -1,0 +1,99 @@
+/** What the address of a PostgreSQL database says. */
+import fs from 'node:fs';
+import path from 'node:path';
+import { expect, test } from 'vitest';
+import { readTarget } from '../src/repository/postgres-url.ts';
+import { OpenError } from '../src/repository/repository.ts';
+import { open, temporaryFolder } from './support/store.ts';
+
+test('what it leaves out is as usual: port, no TLS, named statements, ten connections', () => {
+  expect(readTarget('postgres://db/animals')).toEqual({
+    hosts: [{ host: 'db', port: 5432 }],
+    database: 'animals',
+    user: undefined,
+    password: undefined,
+    ssl: false,
+    prepare: true,
+    connections: 10,
+    shown: 'postgres://db/animals',
+  });
+});
+
+test('all that it may say; and what is shown of it, without the user and the password', () => {
+  const hosts = 'db.example.com:6432,[::1]:5433,[fe80::A:1],10.0.0.1';
+  expect(readTarget(`postgresql://a%40b:p%2Fw%3A@${hosts}/ani%20mals?prepare=false&connections=1000`)).toEqual({
+    hosts: [
+      { host: 'db.example.com', port: 6432 },
+      { host: '::1', port: 5433 },
+      { host: 'fe80::A:1', port: 5432 },
+      { host: '10.0.0.1', port: 5432 },
+    ],
+    database: 'ani mals',
+    user: 'a@b',
+    password: 'p/w:',
+    ssl: false,
+    prepare: false,
+    connections: 1000,
+    shown: `postgres://${hosts}/ani%20mals`,
+  });
+  expect(readTarget('postgres://app@db/animals?connections=1')).toMatchObject({
+    ...{ user: 'app', password: undefined, connections: 1 },
+  });
+  expect(readTarget('postgres://app:@db/animals?prepare=true')).toMatchObject({ password: '', prepare: true });
+});
+
+test('sslmode, and the certificate to trust', () => {
+  const ssl = (query: string) => readTarget(`postgres://db/animals?${query}`).ssl;
+  const file = path.join(temporaryFolder(), 'root.crt');
+  fs.writeFileSync(file, 'a certificate, é');
+  expect(ssl('sslmode=disable')).toBe(false);
+  expect(['allow', 'prefer'].map((mode) => ssl(`sslmode=${mode}`))).toEqual(['prefer', 'prefer']);
+  expect(ssl('sslmode=require')).toBe('require');
+  for (const mode of ['verify-ca', 'verify-full']) {
+    expect(ssl(`sslmode=${mode}`)).toEqual({});
+    expect(ssl(`sslmode=${mode}&sslrootcert=${file}`)).toEqual({ ca: 'a certificate, é' });
+  }
+});
+
+const format = 'the address must be postgres://user:password@host:port/database.';
+const modes = 'sslmode must be one of disable, allow, prefer, require, verify-ca, verify-full.';
+const count = 'connections must be a whole number from 1 to 1000.';
+
+test.for([
+  ['postgres://host', format],
+  ['postgres://host/', format],
+  ['postgres:///animals', format],
+  ['postgres://host/a/b', format],
+  ['postgres://user:p@ss@host/a', format],
+  ['postgres://user:p/ss@host/a', format],
+  [' postgres://host/a', format],
+  ['mysql://host/a', format],
+  ['postgres://host:x/a', '"host:x" is not a host and a port.'],
+  ['postgres://host:/a', '"host:" is not a host and a port.'],
+  ['postgres://host:543210/a', '"host:543210" is not a host and a port.'],
+  ['postgres://host,/a', '"" is not a host and a port.'],
+  ['postgres://::1/a', '"::1" is not a host and a port.'],
+  ['postgres://[host]/a', '"[host]" is not a host and a port.'],
+  ['postgres://[::1]x/a', '"[::1]x" is not a host and a port.'],
+  ['postgres://x[::1]/a', '"x[::1]" is not a host and a port.'],
+  ['postgres://host/a?sslmode=sometimes', modes],
+  ['postgres://host/a?sslmode=', modes],
+  ['postgres://host/a?connections=0', count],
+  ['postgres://host/a?connections=1001', count],
+  ['postgres://host/a?connections=1.5', count],
+  ['postgres://host/a?connections=ten', count],
+  ['postgres://host/a?pool=5', 'pool is not one of sslmode, sslrootcert, prepare, connections.'],
+] as const)('%s: %s', ([databaseUrl, sentence]) => {
+  expect(() => readTarget(databaseUrl)).toThrow(new OpenError(sentence));
+});
+
+test('a certificate that cannot be read', () => {
+  const file = path.join(temporaryFolder(), 'root.crt');
+  const read = () => readTarget(`postgres://host/a?sslmode=verify-full&sslrootcert=${file}`);
+  const reason = `ENOENT: no such file or directory, open '${file}'`;
+  expect(read).toThrow(new OpenError(`sslrootcert cannot be read: ${reason}.`));
+});
+
+test('is told before anything is connected to', async () => {
+  await expect(open('postgres://host/a?connections=0')).rejects.toThrow(new OpenError(count));
+});
