@@ -73,7 +73,7 @@ export function checkpoint(connection: Connection): void {
 
 /** Opens a connection to an existing store that can only read. */
 export function openReader(file: string): Connection {
-  const connection = new Database(file, { timeout: readTimeoutMs, readonly: true, fileMustExist: true });
+  const connection = new Database(file, { timeout: readTimeoutMs, readonly: true });
   setUp(connection);
   return connection;
 }
@@ -88,7 +88,7 @@ function setUp(connection: Connection): void {
 /** Looks at a file through a connection that cannot write, and throws where it is not a store that this version serves. */
 function inspect(file: string): void {
   requireFile(file);
-  const connection = new Database(file, { readonly: true, fileMustExist: true });
+  const connection = new Database(file, { readonly: true });
   try {
     const empty = connection.prepare('SELECT 1 FROM sqlite_schema').get() === undefined;
     if (!empty || applicationIdOf(connection) !== 0 || currentVersion(connection) !== 0) identify(connection, file);

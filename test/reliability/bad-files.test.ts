@@ -62,6 +62,13 @@ const cases: Record<string, [spoil: (file: string) => void, sentence: string]> =
     (file) => change(file, 'PRAGMA application_id = 7'),
     'is a database of another application',
   ],
+  "another application's database, in which nothing is yet but its version": [
+    (file) => {
+      rmSync(file);
+      change(file, 'PRAGMA user_version = 1');
+    },
+    'is a database of another application',
+  ],
   "another application's database, with a log": [leaveForeignLog, 'is a database of another application'],
   'a folder': [
     (file) => {

@@ -49,7 +49,7 @@ export async function commandFolder(...pets: NewPet[]): Promise<CommandFolder> {
 
 /** Reads a store through a connection of its own. */
 export function query<Row>(file: string, sql: string): Row[] {
-  const database = new Database(file, { readonly: true, fileMustExist: true });
+  const database = new Database(file, { readonly: true });
   try {
     return database.prepare(sql).all() as Row[];
   } finally {
