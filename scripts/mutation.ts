@@ -60,13 +60,13 @@ const groups: Record<string, Group> = {
     later: named('openapi plain-reads ops raw-socket storage process'),
   },
   writes: {
-    files: inFolder('repository/', 'sqlite sqlite-commands sqlite-reader sqlite-writer sqlite-writer-thread'),
+    files: inFolder('repository/', 'rows sqlite sqlite-commands sqlite-reader sqlite-writer sqlite-writer-thread'),
     tests: named('storage accounts createPet listPets messages'),
     later: named('auth rendered ops reliability/fsync reliability/disk'),
   },
   files: {
-    files: inFolder('repository/', 'files migrations open rows sqlite-connection unavailable'),
-    tests: named('storage reliability/bad-files'),
+    files: inFolder('repository/', 'files migrations sqlite-connection unavailable'),
+    tests: named('storage reliability/bad-files reliability/made-files'),
     later: named('process backup'),
     slow: true,
   },
@@ -76,7 +76,7 @@ const groups: Record<string, Group> = {
       ...inFolder('cli/', 'files maintenance progress'),
     ],
     tests: named('backup'),
-    later: named('cli transfer'),
+    later: named('cli transfer reliability/made-files'),
     slow: true,
   },
   transfer: {
@@ -102,7 +102,10 @@ const groups: Record<string, Group> = {
     slow: true,
   },
   postgres: {
-    files: inFolder('repository/postgres', ' -accounts -arrays -connection -errors -pets -pool -writer'),
+    files: inFolder(
+      'repository/',
+      'open postgres postgres-accounts postgres-arrays postgres-connection postgres-errors postgres-pets postgres-pool postgres-writer',
+    ),
     tests: named('accounts createPet listPets messages postgres'),
     later: named('postgres-faults postgres-pgbouncer'),
     onPostgres: true,

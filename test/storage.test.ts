@@ -5,8 +5,9 @@ import Database from 'better-sqlite3';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { hashKey, newSecret, scopes } from '../src/accounts.ts';
 import { Failure } from '../src/errors.ts';
+import { makeFile } from '../src/repository/files.ts';
 import { openRepository, sqliteFile } from '../src/repository/open.ts';
-import { OpenError, type Repository } from '../src/repository/repository.ts';
+import { CopyError, OpenError, type Repository } from '../src/repository/repository.ts';
 import { openConnection, openReader, prepareStore } from '../src/repository/sqlite-connection.ts';
 import { translate } from '../src/repository/sqlite-errors.ts';
 import { startApp, temporaryFolder } from './support/app.ts';
@@ -521,5 +522,53 @@ describe('migrations', () => {
     fs.writeFileSync(path.join(folder, 'a'), '');
     await expect(open(path.join(folder, 'a', 'store.db'))).rejects.toThrow(OpenError);
     expect(fs.readdirSync(folder)).toEqual(['a']);
+  });
+});
+
+describe('a file that a command makes', () => {
+  const inode = (descriptor: number) => {
+    try {
+      return fs.fstatSync(descriptor).ino;
+    } catch {
+      return undefined;
+    }
+  };
+
+  test('is there whole, or not at all, and is closed either way', async () => {
+    const file = path.join(temporaryFolder(), 'made');
+    fs.writeFileSync(file, 'left by a process that was killed');
+    let made: [descriptor: number, inode: number | undefined] | undefined;
+    const write = async (descriptor: number) => {
+      made = [descriptor, inode(descriptor)];
+      fs.writeSync(descriptor, 'new');
+      return 3;
+    };
+    expect(await makeFile(file, 0o640, write)).toBe(3);
+    expect([fs.readFileSync(file, 'utf8'), fs.statSync(file).mode & 0o777]).toEqual(['new', 0o640]);
+    expect(fs.statSync(file).ino).toBe(made?.[1]);
+    expect(inode(made?.[0] as number)).not.toBe(made?.[1]);
+
+    const failed = makeFile(file, 0o640, (descriptor) =>
+      write(descriptor).then(() => Promise.reject(new Error('full'))),
+    );
+    await expect(failed).rejects.toThrow(new Error('full'));
+    expect(fs.existsSync(file)).toBe(false);
+    expect(inode(made?.[0] as number)).not.toBe(made?.[1]);
+  });
+
+  test('by two at once is that of the later one', async () => {
+    const file = path.join(temporaryFolder(), 'made');
+    const first = Promise.withResolvers<void>();
+    const earlier = makeFile(file, 0o600, () => first.promise);
+    await makeFile(file, 0o600, async (descriptor) => void fs.writeSync(descriptor, 'later'));
+    first.resolve();
+    await expect(earlier).rejects.toThrow(new CopyError(`Another process writes to ${file}, too.`));
+    expect(fs.readFileSync(file, 'utf8')).toBe('later');
+  });
+
+  test('and that another process removes meanwhile is told', async () => {
+    const file = path.join(temporaryFolder(), 'made');
+    const making = makeFile(file, 0o600, async () => fs.rmSync(file));
+    await expect(making).rejects.toThrow(new CopyError(`Another process writes to ${file}, too.`));
   });
 });

@@ -59,8 +59,8 @@ function meaning(call: string): Change | Promised | undefined {
   return forms.answer.test(call) ? answerIn(call) : undefined;
 }
 
-/** All calls of the log of `strace -f -xx -y`, each with where it began and where it was done. */
-function* callsIn(log: string): Generator<{ call: string } & Span> {
+/** All calls of the log of `strace -f -y`, each with where it began and where it was done. */
+export function* callsIn(log: string): Generator<{ call: string } & Span> {
   const unfinished = new Map<string, { call: string; begun: number }>();
   for (const [place, line] of readFileSync(log, 'latin1').split('\n').entries()) {
     const [, thread = '', rest = ''] = /^(\d+) +(.*)$/.exec(line) ?? [];

@@ -26,9 +26,9 @@ export interface Surroundings {
   folder?: string;
   /** The whole environment but for PATH, and PORT=0 for a server. */
   env?: Record<string, string | undefined>;
-  /** Folder of the server's source; undefined is this project's. */
+  /** Folder of the source; undefined is this project's. */
   source?: string;
-  /** Program, with its arguments, that the server's command line is given to. */
+  /** Program, with its arguments, that the command line is given to. */
   under?: string[];
   /** Whether it tells what of it ran, which makes it several times slower; undefined: outside of reliability/. */
   measured?: boolean;
@@ -156,5 +156,7 @@ export async function startServer(surroundings: Surroundings = {}): Promise<Serv
 
 /** `node src/cli.ts` with these arguments, to its end. */
 export function runCli(args: string[], surroundings: Surroundings = {}): Promise<Exit> {
-  return launch(process.execPath, [`${projectFolder}src/cli.ts`, ...args], surroundings).end();
+  const { source = projectFolder, under = [] } = surroundings;
+  const [file = '', ...before] = [...under, process.execPath, path.join(source, 'src/cli.ts')];
+  return launch(file, [...before, ...args], surroundings).end();
 }

@@ -1,0 +1,69 @@
+/** A file that a command makes is on disk, and its name with it, when the command ends: the order of its system calls, as strace saw it. */
+import path from 'node:path';
+import { beforeEach, expect, test } from 'vitest';
+import { commandFolder } from '../support/commands.ts';
+import { callsIn } from '../support/disk-trace.ts';
+import { plant } from '../support/plant.ts';
+import { runCli, type Surroundings } from '../support/process.ts';
+import { needStrace, tracingFiles } from '../support/strace.ts';
+import { patientMs } from '../support/tier.ts';
+
+const store = 'data/animal-store.db';
+const made = { backup: 'backup.db', export: 'animals.csv', restore: store };
+
+/** What the command waited for the disk to hold: what it wrote, before it took its name, and that name, after. */
+async function syncsOf(command: keyof typeof made, surroundings: Surroundings = {}): Promise<string[]> {
+  const { folder, run } = await commandFolder({ name: 'Biscuit', categoryId: 7n, status: 'sold' });
+  await run('backup', 'copy.db');
+  const log = path.join(folder, 'trace');
+  const file = command === 'restore' ? 'copy.db' : made[command];
+  const exit = await runCli([command, file], { ...surroundings, folder, under: tracingFiles(log) });
+  expect(exit.code, exit.stderr).toBe(0);
+
+  const calls = [...callsIn(log)].map((call) => ({ ...call, ...partsOf(call.call, folder) }));
+  const renaming = calls.find(({ name, to }) => name === 'rename' && to === path.join(folder, made[command]));
+  const written = calls.findLast(({ name, file }) => /^p?write/.test(name) && file === renaming?.file);
+  if (!renaming || !written) throw new Error(`${command} has made nothing under another name`);
+  const synced = (what: string, from: number, to: number) =>
+    calls.some(({ name, file, begun, done }) => name === 'fsync' && file === what && begun > from && done < to);
+  return [
+    ...(synced(written.file, written.done, renaming.begun) ? ['what was written'] : []),
+    ...(synced(path.dirname(renaming.to), renaming.done, Number.POSITIVE_INFINITY) ? ['the name'] : []),
+  ];
+}
+
+/** The file of `fsync(24</tmp/a>) = 0`, or both of `rename("a", "/tmp/b") = 0`. */
+function partsOf(call: string, folder: string): { name: string; file: string; to: string } {
+  const [, name = '', descriptor, from, to = ''] = /^(\w+)\((?:\d+<([^>]*)>|"([^"]*)", "([^"]*)")/.exec(call) ?? [];
+  return { name, file: path.resolve(folder, descriptor ?? from ?? ''), to: path.resolve(folder, to) };
+}
+
+beforeEach(needStrace);
+
+test.for(['backup', 'export', 'restore'] as const)(
+  '%s waits for the disk to hold what it has written, and under which name',
+  { timeout: patientMs },
+  async (command) => expect(await syncsOf(command)).toEqual(['what was written', 'the name']),
+);
+
+test(
+  'an export that does not wait for its name is found out',
+  async () => {
+    const source = plant(
+      'src/repository/files.ts',
+      'const descriptor = fs.openSync(fileOrFolder',
+      'return;\n  const descriptor = fs.openSync(fileOrFolder',
+    );
+    expect(await syncsOf('export', { source })).toEqual(['what was written']);
+  },
+  patientMs,
+);
+
+test(
+  'an export that does not wait for what it writes is found out',
+  async () => {
+    const source = plant('src/repository/files.ts', 'fs.fsyncSync(descriptor);\n    if', 'if');
+    expect(await syncsOf('export', { source })).toEqual(['the name']);
+  },
+  patientMs,
+);
