@@ -138,4 +138,18 @@ export const plantedBugs: PlantedBug[] = [
     to: '`${query.limit} ${query.status}`',
     caughtBy: ['test/reliability/model.test.ts', 'whatever is asked in whatever order'],
   },
+  {
+    name: 'an export does not wait for the disk',
+    file: 'src/repository/files.ts',
+    from: 'fs.fsyncSync(descriptor);\n    if',
+    to: 'if',
+    caughtBy: ['test/reliability/made-files.test.ts', 'export waits'],
+  },
+  {
+    name: 'a backup does not wait for its name to be on disk',
+    file: 'src/cli/files.ts',
+    from: 'sync(path.dirname(file));',
+    to: '',
+    caughtBy: ['test/reliability/made-files.test.ts', 'backup waits'],
+  },
 ];

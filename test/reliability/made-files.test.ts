@@ -3,8 +3,7 @@ import path from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
 import { commandFolder } from '../support/commands.ts';
 import { callsIn } from '../support/disk-trace.ts';
-import { plant } from '../support/plant.ts';
-import { runCli, type Surroundings } from '../support/process.ts';
+import { runCli } from '../support/process.ts';
 import { needStrace, tracingFiles } from '../support/strace.ts';
 import { patientMs } from '../support/tier.ts';
 
@@ -12,12 +11,12 @@ const store = 'data/animal-store.db';
 const made = { backup: 'backup.db', export: 'animals.csv', restore: store };
 
 /** What the command waited for the disk to hold: what it wrote, before it took its name, and that name, after. */
-async function syncsOf(command: keyof typeof made, surroundings: Surroundings = {}): Promise<string[]> {
+async function syncsOf(command: keyof typeof made): Promise<string[]> {
   const { folder, run } = await commandFolder({ name: 'Biscuit', categoryId: 7n, status: 'sold' });
   await run('backup', 'copy.db');
   const log = path.join(folder, 'trace');
   const file = command === 'restore' ? 'copy.db' : made[command];
-  const exit = await runCli([command, file], { ...surroundings, folder, under: tracingFiles(log) });
+  const exit = await runCli([command, file], { folder, under: tracingFiles(log) });
   expect(exit.code, exit.stderr).toBe(0);
 
   const calls = [...callsIn(log)].map((call) => ({ ...call, ...partsOf(call.call, folder) }));
@@ -44,26 +43,4 @@ test.for(['backup', 'export', 'restore'] as const)(
   '%s waits for the disk to hold what it has written, and under which name',
   { timeout: patientMs },
   async (command) => expect(await syncsOf(command)).toEqual(['what was written', 'the name']),
-);
-
-test(
-  'an export that does not wait for its name is found out',
-  async () => {
-    const source = plant(
-      'src/repository/files.ts',
-      'const descriptor = fs.openSync(fileOrFolder',
-      'return;\n  const descriptor = fs.openSync(fileOrFolder',
-    );
-    expect(await syncsOf('export', { source })).toEqual(['what was written']);
-  },
-  patientMs,
-);
-
-test(
-  'an export that does not wait for what it writes is found out',
-  async () => {
-    const source = plant('src/repository/files.ts', 'fs.fsyncSync(descriptor);\n    if', 'if');
-    expect(await syncsOf('export', { source })).toEqual(['the name']);
-  },
-  patientMs,
 );

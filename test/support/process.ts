@@ -26,7 +26,7 @@ export interface Surroundings {
   folder?: string;
   /** The whole environment but for PATH, and PORT=0 for a server. */
   env?: Record<string, string | undefined>;
-  /** Folder of the source; undefined is this project's. */
+  /** Folder of the server's source; undefined is this project's. */
   source?: string;
   /** Program, with its arguments, that the command line is given to. */
   under?: string[];
@@ -156,7 +156,6 @@ export async function startServer(surroundings: Surroundings = {}): Promise<Serv
 
 /** `node src/cli.ts` with these arguments, to its end. */
 export function runCli(args: string[], surroundings: Surroundings = {}): Promise<Exit> {
-  const { source = projectFolder, under = [] } = surroundings;
-  const [file = '', ...before] = [...under, process.execPath, path.join(source, 'src/cli.ts')];
+  const [file = '', ...before] = [...(surroundings.under ?? []), process.execPath, `${projectFolder}src/cli.ts`];
   return launch(file, [...before, ...args], surroundings).end();
 }
