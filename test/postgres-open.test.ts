@@ -1,26 +1,42 @@
 /** How a PostgreSQL database is opened: its address, its schema, and what it is refused for. */
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import fs from 'node:fs';
+import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { OpenError, type Repository } from '../src/repository/repository.ts';
-import { dataFolder, freePort, initialize, start } from './support/postgres.ts';
+import { dataFolder, freePort, initialize, type Server, start } from './support/postgres.ts';
 import { launch, runCli, startServer } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
 import { startProxy } from './support/proxy.ts';
 import { clientOf, emptyStore, newDatabase, open, textRows } from './support/store.ts';
 
-/** Address of a server that takes no writes, as it waits for those of a primary. */
-async function startStandby(): Promise<string> {
+const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
+
+/** A server of its own, whose cluster `prepare` has changed before it starts. */
+async function startOwn(prepare: (data: string) => void): Promise<Server> {
   const data = dataFolder({ inMemory: true });
-  initialize(data, []);
-  fs.writeFileSync(`${data}/standby.signal`, '');
+  initialize(data, ['fsync = off']);
+  prepare(data);
   const server = await start(data);
   onTestFinished(async () => {
     await server.kill();
     fs.rmSync(data, { recursive: true, force: true });
   });
-  return server.url('postgres');
+  return server;
+}
+
+/** Takes connections, and never says anything. */
+async function startSilent(): Promise<{ port: number; connections: () => number }> {
+  const sockets: net.Socket[] = [];
+  const server = net.createServer((socket) => void sockets.push(socket.on('error', () => undefined)));
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return { port: (server.address() as net.AddressInfo).port, connections: () => sockets.length };
 }
 
 describe('the schema', () => {
@@ -54,6 +70,16 @@ describe('the schema', () => {
       await expect.poll(waiting, { timeout: 5000, interval: 5 }).toBe(1);
     });
     await (await opening)?.check();
+  });
+
+  test('of which another process has made a part that is seen before the rest is waited for', async () => {
+    const databaseUrl = await newDatabase();
+    const sql = clientOf(databaseUrl);
+    await sql`CREATE DOMAIN migration AS integer`;
+    const opening = open(databaseUrl);
+    await sleep(500);
+    await sql`DROP DOMAIN migration`;
+    await (await opening).check();
   });
 
   test('is left to the operator in production, who is told what to run', async () => {
@@ -122,10 +148,32 @@ describe('a database that cannot be opened is told in one sentence', () => {
     expect(performance.now() - begun).toBeLessThan(4000);
   });
 
-  test('but of several hosts one that is well is enough', async () => {
+  test('one that does not know the password: at once', async () => {
+    const server = await startOwn((data) => {
+      const file = `${data}/pg_hba.conf`;
+      fs.writeFileSync(file, `host all reader 127.0.0.1/32 scram-sha-256\n${fs.readFileSync(file, 'utf8')}`);
+    });
+    const administrator = clientOf(server.url('postgres'));
+    await administrator`CREATE ROLE reader LOGIN SUPERUSER PASSWORD 'p@ss/word'`;
+    const as = (password: string) => server.url('postgres').replace('app@', `reader${password}@`);
+    const begun = performance.now();
+    await expect(open(as(':other'))).rejects.toThrow(/ cannot be opened: password authentication failed .*"reader"\.$/);
+    await expect(open(as(''))).rejects.toThrow(' cannot be opened: ');
+    expect(performance.now() - begun).toBeLessThan(4000);
+    await (await open(as(':p%40ss%2Fword'))).check();
+  });
+
+  test('but of several hosts one that is well is enough, and is asked first from then on', async () => {
     const databaseUrl = await emptyStore();
-    const down = await freePort();
-    await (await open(databaseUrl.replace('127.0.0.1', `127.0.0.1:${down},127.0.0.1`))).check();
+    const [down, silent] = [await freePort(), await startSilent()];
+    const hosts = `127.0.0.1:${down},127.0.0.1:${silent.port},127.0.0.1`;
+    const begun = performance.now();
+    const store = await open(`${databaseUrl.replace('127.0.0.1', hosts)}?connections=3`);
+    await Promise.all([store.check(), store.check(), store.pets.add(biscuit)]);
+    // A host that stands still is given a second of the five.
+    expect(performance.now() - begun).toBeGreaterThan(900);
+    expect(performance.now() - begun).toBeLessThan(1900);
+    expect(silent.connections()).toBe(1);
   });
 
   test('but one that is up within five seconds is waited for', async () => {
@@ -137,12 +185,17 @@ describe('a database that cannot be opened is told in one sentence', () => {
     await (await opening).check();
   });
 
-  test('one whose server is down, or a standby: after five seconds, and by the server with exit 1', async () => {
+  test('one whose server is down, silent or a standby: after five seconds, and by the server with exit 1', async () => {
     const databaseUrl = `postgres://someone:secret@127.0.0.1:${await freePort()}/animals`;
     const begun = performance.now();
-    const standby = await startStandby();
+    // It takes no writes, as it waits for those of a primary.
+    const standby = (await startOwn((data) => fs.writeFileSync(`${data}/standby.signal`, ''))).url('postgres');
+    const silent = `127.0.0.1:${(await startSilent()).port}`;
     await Promise.all([
       expect(open(databaseUrl)).rejects.toThrow(OpenError),
+      expect(open(`postgres://${silent}/animals`)).rejects.toThrow(
+        `postgres://${silent}/animals cannot be opened: ${silent} does not answer.`,
+      ),
       expect(open(standby)).rejects.toThrow('cannot be opened: it is a standby, or does not answer.'),
     ]);
     expect(performance.now() - begun).toBeLessThan(12_000);
