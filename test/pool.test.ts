@@ -1,0 +1,307 @@
+/** The pool of connections to PostgreSQL by itself: connections that do nothing, and fail when they are told to. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import postgres from 'postgres';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import type { Sql } from '../src/repository/postgres-connection.ts';
+import { createPool, type PoolOptions } from '../src/repository/postgres-pool.ts';
+
+interface Fake {
+  sql: Sql;
+  destroyed: number;
+  destroy: () => void;
+  /** As if the server had ended it. */
+  end: () => void;
+}
+
+function poolOf(options: Partial<PoolOptions> = {}) {
+  const connections: Fake[] = [];
+  const pool = createPool({
+    connect: async (onClose) => {
+      const made: Fake = { sql: {} as Sql, destroyed: 0, destroy: () => void made.destroyed++, end: onClose };
+      connections.push(made);
+      return made;
+    },
+    size: 2,
+    maxWaiting: 100,
+    ...options,
+  });
+  return { pool, connections };
+}
+
+const refusal = (code: string) => Object.assign(new postgres.PostgresError('' as never), { code, message: 'told' });
+const lost = new Error('read ECONNRESET');
+
+/** Work that goes on until it is told how it ends. */
+function held<Result = string>() {
+  const end = Promise.withResolvers<Result>();
+  const on: Sql[] = [];
+  const work = (sql: Sql) => {
+    on.push(sql);
+    return end.promise;
+  };
+  return { ...end, work, on };
+}
+
+const unavailable = (cause: unknown) => ({ code: 'service_unavailable', headers: { 'retry-after': '1' }, cause });
+
+/** Lets everything happen that waits for nothing but its turn. */
+const turn = () => sleep(5);
+
+describe('connections', () => {
+  test('are opened one at a time, no more than are asked for, and used again', async () => {
+    let opening = 0;
+    const most: number[] = [];
+    const connect = vi.fn(async () => {
+      most.push(++opening);
+      await turn();
+      opening -= 1;
+      return { sql: {} as Sql, destroy: () => undefined };
+    });
+    const { pool } = poolOf({ connect, size: 3 });
+    expect(await pool.read(async () => 1)).toBe(1);
+    expect(await pool.write(async () => 2)).toBe(2);
+    expect(connect).toHaveBeenCalledTimes(1);
+    const works = Array.from({ length: 7 }, () => held<number>());
+    const results = works.map(({ work }) => pool.read(work));
+    await vi.waitFor(() => expect(works.filter(({ on }) => on.length > 0)).toHaveLength(3));
+    await sleep(30);
+    expect(connect).toHaveBeenCalledTimes(3);
+    expect(new Set(most)).toEqual(new Set([1]));
+    // No two of those that are under way have one connection.
+    expect(new Set(works.flatMap(({ on }) => on)).size).toBe(3);
+    for (const [index, { resolve }] of works.entries()) resolve(index);
+    expect(await Promise.all(results)).toEqual([0, 1, 2, 3, 4, 5, 6]);
+    expect(connect).toHaveBeenCalledTimes(3);
+    await pool.close();
+  });
+
+  test('go round in turn: who came first is served first', async () => {
+    const { pool } = poolOf({ size: 1 });
+    const served: number[] = [];
+    await Promise.all([1, 2, 3, 4].map((each) => pool.read(async () => void served.push(each))));
+    expect(served).toEqual([1, 2, 3, 4]);
+  });
+
+  test('that the server ends are not used again, nor counted', async () => {
+    const { pool, connections } = poolOf({ size: 1 });
+    await pool.read(async () => 1);
+    const [first] = connections as [Fake];
+    first.end();
+    first.end();
+    expect(first.destroyed).toBe(1);
+    const used: Sql[] = [];
+    await pool.read(async (sql) => void used.push(sql));
+    await pool.read(async (sql) => void used.push(sql));
+    expect(used).toEqual([connections[1]?.sql, connections[1]?.sql]);
+    expect(used[0]).toBe(connections[1]?.sql);
+    expect(connections).toHaveLength(2);
+  });
+
+  test('one that ends does not take another with it', async () => {
+    const { pool, connections } = poolOf({ size: 2 });
+    const both = [held(), held()];
+    const results = both.map(({ work }) => pool.read(work));
+    await vi.waitFor(() => expect(connections).toHaveLength(2));
+    both[0]?.resolve('');
+    await turn();
+    // The one that is idle is not the one that ends.
+    connections[1]?.end();
+    both[1]?.resolve('');
+    await Promise.all(results);
+    const used: Sql[] = [];
+    await pool.read(async (sql) => void used.push(sql));
+    expect(used[0]).toBe(connections[0]?.sql);
+    expect(connections).toHaveLength(2);
+  });
+
+  test('that cannot be had are asked for again, after a pause of its own length', async () => {
+    vi.spyOn(Math, 'random').mockReturnValue(1);
+    onTestFinished(() => void vi.restoreAllMocks());
+    const times: number[] = [];
+    const connect = vi.fn(async (onClose: () => void) => {
+      times.push(performance.now());
+      // The way to a server is closed before it was a connection.
+      onClose();
+      if (times.length < 3) throw lost;
+      return { sql: {} as Sql, destroy: () => undefined };
+    });
+    const { pool } = poolOf({ connect });
+    expect(await pool.read(async () => 1)).toBe(1);
+    const [first = 0, second = 0, third = 0] = times;
+    expect(Math.min(second - first, third - second)).toBeGreaterThan(73);
+    expect(times).toHaveLength(3);
+  });
+});
+
+describe('what cannot wait', () => {
+  test('is refused: more than may wait beside those that are under way', async () => {
+    const { pool, connections } = poolOf({ size: 2, maxWaiting: 3 });
+    await pool.read(async () => 1);
+    await Promise.all([pool.read(turn), pool.read(turn)]);
+    expect(connections).toHaveLength(2);
+    const works = Array.from({ length: 5 }, () => held());
+    const results = works.map(({ work }) => pool.read(work));
+    const cause = new Error('too many requests wait for the database');
+    await expect(pool.read(held().work)).rejects.toMatchObject(unavailable(cause));
+    await expect(pool.write(held().work)).rejects.toMatchObject(unavailable(cause));
+    for (const { resolve } of works) resolve('');
+    await Promise.all(results);
+    expect(await pool.read(async () => 1)).toBe(1);
+  });
+
+  test('is refused before the first connection, too', async () => {
+    const { pool } = poolOf({ maxWaiting: 1 });
+    const first = pool.read(async () => 1);
+    const cause = new Error('too many requests wait for the database');
+    await expect(pool.read(async () => 2)).rejects.toMatchObject(unavailable(cause));
+    expect(await first).toBe(1);
+  });
+
+  test('is given up at its time, with its connection; what it answers later is lost', async () => {
+    const { pool, connections } = poolOf({ size: 1 });
+    const work = held();
+    const begun = performance.now();
+    const cause = new Error('the database did not answer in time');
+    await expect(pool.write(work.work, 50)).rejects.toMatchObject(unavailable(cause));
+    expect(performance.now() - begun).toBeGreaterThan(48);
+    expect(connections.map(({ destroyed }) => destroyed)).toEqual([1]);
+    work.resolve('late');
+    await turn();
+    const used: Sql[] = [];
+    await pool.read(async (sql) => void used.push(sql));
+    expect(used[0]).toBe(connections[1]?.sql);
+    expect(connections.map(({ destroyed }) => destroyed)).toEqual([1, 0]);
+  });
+
+  test('is given up, and never begun, where no connection became free in time', async () => {
+    const { pool, connections } = poolOf({ size: 1 });
+    const first = held();
+    const done = pool.read(first.work);
+    const late = held();
+    await expect(pool.read(late.work, 30)).rejects.toMatchObject(unavailable(new Error('no connection is free')));
+    first.resolve('first');
+    expect(await done).toBe('first');
+    expect(await pool.read(async () => 'next')).toBe('next');
+    expect(late.on).toEqual([]);
+    expect(connections.map(({ destroyed }) => destroyed)).toEqual([0]);
+  });
+
+  test('is told why there is no connection; none is asked for once nobody waits', async () => {
+    const connect = vi.fn(() => Promise.reject(lost));
+    const { pool } = poolOf({ connect });
+    await expect(pool.read(held().work, 120)).rejects.toMatchObject(unavailable(lost));
+    await sleep(100);
+    const times = connect.mock.calls.length;
+    await sleep(160);
+    expect(connect).toHaveBeenCalledTimes(times);
+  });
+
+  test('no more: what was answered in time has no end of its own', async () => {
+    const { pool, connections } = poolOf();
+    await pool.read(async () => 1, 20);
+    await sleep(40);
+    expect(connections.map(({ destroyed }) => destroyed)).toEqual([0]);
+  });
+});
+
+describe('work that fails', () => {
+  const failing = (...errors: unknown[]) => {
+    const on: Sql[] = [];
+    const work = async (sql: Sql) => {
+      on.push(sql);
+      if (errors.length >= on.length) throw errors[on.length - 1];
+      return 'done';
+    };
+    return { work, on };
+  };
+
+  test('with its connection is done again on another, where it changes nothing', async () => {
+    const { pool, connections } = poolOf({ size: 1 });
+    const { work, on } = failing(lost, refusal('57P01'), refusal('08006'));
+    expect(await pool.read(work)).toBe('done');
+    expect(on).toHaveLength(4);
+    for (const [index, sql] of on.entries()) expect(sql).toBe(connections[index]?.sql);
+    expect(connections.map(({ destroyed }) => destroyed)).toEqual([1, 1, 1, 0]);
+  });
+
+  test('with its connection is not done again where it changes something', async () => {
+    const { pool, connections } = poolOf({ size: 1 });
+    const { work, on } = failing(lost);
+    await expect(pool.write(work)).rejects.toMatchObject(unavailable(lost));
+    expect(on).toHaveLength(1);
+    expect(connections.map(({ destroyed }) => destroyed)).toEqual([1]);
+  });
+
+  test.for(['read', 'write'] as const)('and had no effect is done again, after a pause: %s', async (kind) => {
+    vi.spyOn(Math, 'random').mockReturnValue(1);
+    onTestFinished(() => void vi.restoreAllMocks());
+    const { pool, connections } = poolOf({ size: 1 });
+    const { work, on } = failing(refusal('40001'), refusal('40P01'), refusal('25006'));
+    const begun = performance.now();
+    expect(await pool[kind](work)).toBe('done');
+    expect(performance.now() - begun).toBeGreaterThan(3 * 14);
+    expect(on).toHaveLength(4);
+    // A server that takes no writes is left; one that has refused a conflict is not.
+    expect(connections.map(({ destroyed }) => destroyed)).toEqual([1, 0]);
+  });
+
+  test.for(['read', 'write'] as const)('for another reason is told, and its connection kept: %s', async (kind) => {
+    const { pool, connections } = poolOf({ size: 1 });
+    const { work, on } = failing(refusal('23505'));
+    await expect(pool[kind](work)).rejects.toMatchObject({ code: '23505', message: 'told' });
+    expect(on).toHaveLength(1);
+    await pool[kind](async () => 1);
+    expect(connections.map(({ destroyed }) => destroyed)).toEqual([0]);
+  });
+
+  test('for good has its time, however often it is done again', async () => {
+    const { pool } = poolOf();
+    let times = 0;
+    const work = async () => {
+      times += 1;
+      throw refusal('40001');
+    };
+    await expect(pool.write(work, 100)).rejects.toMatchObject({ code: 'service_unavailable' });
+    const then = times;
+    expect(then).toBeGreaterThan(2);
+    await sleep(50);
+    expect(times - then).toBeLessThan(2);
+  });
+});
+
+describe('the end', () => {
+  test('waits for what was accepted, and takes nothing more', async () => {
+    const { pool, connections } = poolOf({ size: 1 });
+    const works = [held(), held()];
+    const results = works.map(({ work }) => pool.read(work));
+    await turn();
+    let closed = false;
+    const closing = pool.close().then(() => {
+      closed = true;
+    });
+    const cause = new Error('the store is closed');
+    await expect(pool.read(held().work)).rejects.toMatchObject(unavailable(cause));
+    await expect(pool.write(held().work)).rejects.toMatchObject(unavailable(cause));
+    works[0]?.resolve('1');
+    await turn();
+    expect([closed, connections[0]?.destroyed]).toEqual([false, 0]);
+    works[1]?.resolve('2');
+    await closing;
+    expect(await Promise.all(results)).toEqual(['1', '2']);
+    expect(connections.map(({ destroyed }) => destroyed)).toEqual([1]);
+  });
+
+  test('ends all connections, and opens none', async () => {
+    const { pool, connections } = poolOf({ size: 3 });
+    await Promise.all([pool.read(turn), pool.read(turn), pool.read(turn)]);
+    await pool.close();
+    await turn();
+    expect(connections.map(({ destroyed }) => destroyed)).toEqual([1, 1, 1]);
+  });
+
+  test('comes at once where nothing was asked for', async () => {
+    const { pool, connections } = poolOf();
+    await pool.close();
+    expect(connections).toEqual([]);
+  });
+});
