@@ -171,6 +171,16 @@ describe('what cannot wait', () => {
     await pool.read(async (sql) => void used.push(sql));
     expect(used[0]).toBe(connections[1]?.sql);
     expect(connections.map(({ destroyed }) => destroyed)).toEqual([1, 0]);
+    // Nor is it counted as answered twice: what is under way is still waited for.
+    const last = held();
+    const result = pool.read(last.work);
+    await turn();
+    const closing = pool.close();
+    await turn();
+    expect(connections[1]?.destroyed).toBe(0);
+    last.resolve('last');
+    await closing;
+    expect(await result).toBe('last');
   });
 
   test('is given up, and never begun, where no connection became free in time', async () => {
