@@ -27,9 +27,9 @@ const groups: Record<string, Group> = {
     files: [
       ...inFolder('', 'accounts config csv errors int64 messages pets retries schema'),
       ...inFolder('http/', 'idempotency paging'),
-      ...inFolder('repository/', 'postgres-url sqlite-errors'),
+      ...inFolder('repository/', 'postgres-errors postgres-pool postgres-url postgres-writer sqlite-errors'),
     ],
-    tests: named('numbers parts schema keys config csv postgres-url'),
+    tests: named('numbers parts schema keys config csv postgres-errors postgres-pool postgres-url postgres-writer'),
   },
   requests: {
     files: inFolder('http/', 'content messages methods operation orders pets reference validation'),
@@ -102,17 +102,14 @@ const groups: Record<string, Group> = {
     slow: true,
   },
   postgres: {
-    files: inFolder(
-      'repository/',
-      'open postgres postgres-accounts postgres-arrays postgres-connection postgres-errors postgres-pets postgres-pool postgres-writer',
-    ),
+    files: inFolder('repository/', 'open postgres postgres-accounts postgres-arrays postgres-pets'),
     tests: named('accounts createPet listPets messages postgres'),
-    later: named('postgres-faults postgres-pgbouncer'),
+    later: named('auth postgres-faults'),
     onPostgres: true,
   },
   'postgres-open': {
-    files: inFolder('repository/postgres-', 'migrations open socket'),
-    tests: named('postgres-tls postgres-open'),
+    files: inFolder('repository/postgres-', 'connection migrations open socket'),
+    tests: named('postgres postgres-tls postgres-open'),
     later: named('postgres-faults'),
     slow: true,
     onPostgres: true,

@@ -1,12 +1,9 @@
 /** What holds of PostgreSQL alone, and of the two engines side by side. */
 import fs from 'node:fs';
 import fc from 'fast-check';
-import postgres from 'postgres';
 import { describe, expect, test } from 'vitest';
 import { newSecret } from '../src/accounts.ts';
-import { endsConnection, translate, wasRefused } from '../src/repository/postgres-errors.ts';
 import type { Repository } from '../src/repository/repository.ts';
-import { unavailable } from '../src/repository/unavailable.ts';
 import { projectFolder } from './support/project.ts';
 import { clientOf, emptyStore, open, temporaryFolder, textRows } from './support/store.ts';
 
@@ -167,48 +164,4 @@ test('no list costs more in a larger store: each walks an index, and nothing is 
     ['Index Scan using pet_pkey on pet'],
     ['Index Scan using pet_pkey on pet'],
   ]);
-});
-
-describe('what an error means', () => {
-  const refused = (code: string) =>
-    Object.assign(new postgres.PostgresError('' as never), { code, message: 'told', detail: 'a row' });
-
-  // Appendix A of PostgreSQL's manual (https://www.postgresql.org/docs/18/errcodes-appendix.html).
-  test.for([
-    ['08006', 'passes', 'ends the connection'],
-    ['25006', 'passes', 'ends the connection', 'was refused'],
-    ['57P03', 'passes', 'ends the connection', 'was refused'],
-    ['57P01', 'passes', 'ends the connection'],
-    ['40001', 'passes', 'was refused'],
-    ['40P01', 'passes', 'was refused'],
-    ['53100', 'passes'],
-    ['55P03', 'passes'],
-    ['57014', 'passes'],
-    ['58030', 'passes'],
-    ['XX001', 'passes'],
-    ['XX002', 'passes'],
-    ['XX000'],
-    ['23505'],
-    ['42P01'],
-    ['25001'],
-    ['55000'],
-    ['22P08'],
-    ['F0008'],
-    ['42P57'],
-    ['22006'],
-  ])('%s', ([code = '', ...meant]) => {
-    const error = refused(code);
-    const found = translate(error);
-    const cause = Object.assign(new Error('told'), { code, severity: undefined });
-    expect(found).toEqual(meant.includes('passes') ? unavailable(cause) : cause);
-    expect(JSON.stringify(found)).not.toContain('a row');
-    expect(endsConnection(error)).toBe(meant.includes('ends the connection'));
-    expect(wasRefused(error)).toBe(meant.includes('was refused'));
-  });
-
-  test("one that is not the server's: the connection is lost, and what became of a statement is unknown", () => {
-    const error = Object.assign(new Error('write EPIPE'), { code: '40001' });
-    expect(translate(error)).toEqual(unavailable(error));
-    expect([endsConnection(error), wasRefused(error)]).toEqual([true, false]);
-  });
 });

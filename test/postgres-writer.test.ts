@@ -1,0 +1,155 @@
+/** What brings additions to PostgreSQL, by itself: which of them share a batch, how long each waits, and what becomes of those that fail. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import type { Sql } from '../src/repository/postgres-connection.ts';
+import { deadlineMs, type Pool } from '../src/repository/postgres-pool.ts';
+import { startAdder } from '../src/repository/postgres-writer.ts';
+
+interface Batch {
+  names: string[];
+  withinMs: number;
+  /** Each is given the next id. */
+  answer: () => void;
+  fail: (error: Error) => void;
+}
+
+/** An adder before a database that answers when it is told to. */
+function adderOf() {
+  const batches: Batch[] = [];
+  const commits: number[] = [];
+  let lastId = 0;
+  const sql = (_strings: unknown, names: string) => names.slice(2, -2).split('","');
+  const pool = {
+    async write(work: (sql: Sql) => Promise<unknown>, withinMs: number) {
+      const names = (await work(sql as never)) as string[];
+      const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+      const answer = () => resolve(names.map(() => ({ outcome: 'added', id: String(++lastId) })));
+      batches.push({ names, withinMs, answer, fail: reject });
+      return promise;
+    },
+  };
+  const adder = startAdder(pool as never as Pool, (count) => commits.push(count));
+  const add = (name: string, key?: string) =>
+    adder.add({ name, categoryId: 1n, status: 'sold' }, key === undefined ? undefined : { accountId: 1, key }, 0);
+  return { adder, add, batches, commits };
+}
+
+const turn = () => sleep(5);
+
+test('one batch at a time: those that come while it is under way are the next', async () => {
+  const { adder, add, batches, commits } = adderOf();
+  const first = [add('a'), add('b')];
+  expect(batches).toEqual([]);
+  expect(adder.waiting()).toBe(2);
+  await turn();
+  const then = [add('c')];
+  await turn();
+  then.push(add('d'));
+  await turn();
+  expect(batches.map(({ names }) => names)).toEqual([['a', 'b']]);
+  expect([adder.waiting(), commits]).toEqual([2, []]);
+  batches[0]?.answer();
+  expect((await Promise.all(first)).map((each) => 'id' in each && each.id)).toEqual([1n, 2n]);
+  expect(await first[1]).toEqual({
+    outcome: 'added',
+    id: 2n,
+    pet: '{"id":2,"name":"b","categoryId":1,"status":"sold"}',
+  });
+  await turn();
+  expect([commits, batches[1]?.names, adder.waiting()]).toEqual([[2], ['c', 'd'], 0]);
+  batches[1]?.answer();
+  expect(await then[1]).toMatchObject({ id: 4n });
+  await turn();
+  expect([commits, batches.length]).toEqual([[2, 2], 2]);
+});
+
+test('a key that is in the batch already is for the next; those without one stay together', async () => {
+  const { add, batches } = adderOf();
+  const all = [add('a', 'k'), add('b'), add('c'), add('d', 'l'), add('e', 'k'), add('f', 'l'), add('g', 'k')];
+  for (let index = 0; index < 3; index++) {
+    await turn();
+    batches[index]?.answer();
+  }
+  await Promise.all(all);
+  expect(batches.map(({ names }) => names.join(''))).toEqual(['abcd', 'ef', 'g']);
+});
+
+test('a batch has the time that its first has left', async () => {
+  const { add, batches } = adderOf();
+  const all = [add('a')];
+  await turn();
+  all.push(add('b'));
+  await sleep(300);
+  all.push(add('c'));
+  batches[0]?.answer();
+  await turn();
+  expect(batches[0]?.withinMs).toBeGreaterThan(deadlineMs - 250);
+  expect(batches[0]?.withinMs).toBeLessThanOrEqual(deadlineMs);
+  expect(batches[1]?.names).toEqual(['b', 'c']);
+  expect(batches[1]?.withinMs).toBeLessThanOrEqual(deadlineMs - 295);
+  expect(batches[1]?.withinMs).toBeGreaterThan(0);
+  batches[1]?.answer();
+  await Promise.all(all);
+});
+
+test('a batch that fails fails for all of it, and for nobody else', async () => {
+  const { add, batches, commits } = adderOf();
+  const first = [add('a'), add('b')];
+  const outcomes = Promise.allSettled(first);
+  await turn();
+  const then = add('c');
+  const reason = new Error('lost');
+  batches[0]?.fail(reason);
+  expect(await outcomes).toEqual([
+    { status: 'rejected', reason },
+    { status: 'rejected', reason },
+  ]);
+  await turn();
+  batches[1]?.answer();
+  expect(await then).toMatchObject({ id: 1n });
+  await turn();
+  expect(commits).toEqual([1]);
+});
+
+test('ten thousand may wait, five hundred go at once', async () => {
+  const { adder, add, batches } = adderOf();
+  const all = Array.from({ length: 10_000 }, (_, index) => add(`n${index}`));
+  const cause = new Error('too many writes are waiting');
+  await expect(add('one more')).rejects.toMatchObject({ code: 'service_unavailable', cause });
+  await turn();
+  expect([batches[0]?.names.length, adder.waiting()]).toEqual([500, 9500]);
+  all.push(add('there is room again'));
+  while (adder.waiting() > 0) {
+    batches.at(-1)?.answer();
+    await turn();
+  }
+  batches.at(-1)?.answer();
+  await Promise.all(all);
+  expect(batches.map(({ names }) => names.length)).toEqual([...Array(20).fill(500), 1]);
+});
+
+test('the end waits for what waits and for what is under way', async () => {
+  const { adder, add, batches } = adderOf();
+  await adder.close();
+  const all = [add('a')];
+  let closed = false;
+  const closing = adder.close().then(() => {
+    closed = true;
+  });
+  await turn();
+  expect([closed, batches.length]).toEqual([false, 1]);
+  batches[0]?.answer();
+  await Promise.all([...all, closing]);
+
+  const last = add('b');
+  await turn();
+  expect(adder.waiting()).toBe(0);
+  let ended = false;
+  const ending = adder.close().then(() => {
+    ended = true;
+  });
+  await turn();
+  expect(ended).toBe(false);
+  batches[1]?.answer();
+  await Promise.all([last, ending]);
+});
