@@ -40,8 +40,11 @@ test.for([
   expect(wasRefused(error)).toBe(meant.includes('was refused'));
 });
 
-test("one that is not the server's: the connection is lost, and what became of a statement is unknown", () => {
-  const error = Object.assign(new Error('write EPIPE'), { code: '40001' });
-  expect(translate(error)).toEqual(unavailable(error));
-  expect([endsConnection(error), wasRefused(error)]).toEqual([true, false]);
-});
+test.for(['40001', 'EPIPE', undefined])(
+  '%s, not of the server: the connection is lost, and the outcome unknown',
+  (code) => {
+    const error = Object.assign(new Error('write EPIPE'), code && { code });
+    expect((translate(error) as Error).cause).toBe(error);
+    expect([endsConnection(error), wasRefused(error)]).toEqual([true, false]);
+  },
+);

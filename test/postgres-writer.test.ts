@@ -6,29 +6,32 @@ import { deadlineMs, type Pool } from '../src/repository/postgres-pool.ts';
 import { startAdder } from '../src/repository/postgres-writer.ts';
 
 interface Batch {
+  /** What add_pets() is called with. */
+  given: unknown[];
   names: string[];
   withinMs: number;
-  /** Each is given the next id. */
-  answer: () => void;
+  /** Each is given the next id, or another outcome. */
+  answer: (outcome?: string) => void;
   fail: (error: Error) => void;
 }
 
 /** An adder before a database that answers when it is told to. */
-function adderOf() {
+function adderOf({ isWatched = true } = {}) {
   const batches: Batch[] = [];
   const commits: number[] = [];
   let lastId = 0;
-  const sql = (_strings: unknown, names: string) => names.slice(2, -2).split('","');
+  const sql = (_strings: unknown, ...given: unknown[]) => given;
   const pool = {
     async write(work: (sql: Sql) => Promise<unknown>, withinMs: number) {
-      const names = (await work(sql as never)) as string[];
+      const given = (await work(sql as never)) as unknown[];
+      const names = String(given[0]).slice(2, -2).split('","');
       const { promise, resolve, reject } = Promise.withResolvers<unknown>();
-      const answer = () => resolve(names.map(() => ({ outcome: 'added', id: String(++lastId) })));
-      batches.push({ names, withinMs, answer, fail: reject });
+      const answer = (outcome = 'added') => resolve(names.map(() => ({ outcome, id: String(++lastId) })));
+      batches.push({ given, names, withinMs, answer, fail: reject });
       return promise;
     },
   };
-  const adder = startAdder(pool as never as Pool, (count) => commits.push(count));
+  const adder = startAdder(pool as never as Pool, isWatched ? (count) => commits.push(count) : undefined);
   const add = (name: string, key?: string) =>
     adder.add({ name, categoryId: 1n, status: 'sold' }, key === undefined ? undefined : { accountId: 1, key }, 0);
   return { adder, add, batches, commits };
@@ -61,6 +64,29 @@ test('one batch at a time: those that come while it is under way are the next', 
   expect(await then[1]).toMatchObject({ id: 4n });
   await turn();
   expect([commits, batches.length]).toEqual([[2, 2], 2]);
+});
+
+test('a batch says all that there is to an addition; what it adds is told, or that its key was used for another', async () => {
+  const { adder, batches } = adderOf({ isWatched: false });
+  const first = adder.add({ name: 'a', categoryId: -(2n ** 63n), status: 'sold' }, { accountId: 3, key: 'k' }, 5);
+  const second = adder.add({ name: 'b', categoryId: 2n, status: 'pending' }, undefined, 6);
+  await turn();
+  expect(batches[0]?.given).toEqual([
+    '{"a","b"}',
+    '{-9223372036854775808,2}',
+    '{"sold","pending"}',
+    '{3,NULL}',
+    '{"k",NULL}',
+    '{5,6}',
+    24 * 60 * 60 * 1000,
+  ]);
+  batches[0]?.answer('replayed');
+  expect(await first).toMatchObject({ outcome: 'replayed', id: 1n });
+  expect(await second).toMatchObject({ outcome: 'replayed', id: 2n });
+  const third = adder.add({ name: 'c', categoryId: 1n, status: 'sold' }, { accountId: 3, key: 'k' }, 7);
+  await turn();
+  batches[1]?.answer('reused');
+  expect(await third).toEqual({ outcome: 'reused' });
 });
 
 test('a key that is in the batch already is for the next; those without one stay together', async () => {
