@@ -117,6 +117,7 @@ const groups: Record<string, Group> = {
   copy: {
     files: [...inFolder('repository/', 'copy copy-tables'), ...inFolder('cli/', 'copy')],
     tests: named('postgres-copy'),
+    later: named('cli'),
     slow: true,
     onPostgres: true,
   },

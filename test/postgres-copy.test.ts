@@ -219,6 +219,17 @@ test('is refused where others have written, before anything is changed', async (
   expect(refusalOf(await runCli(command(from, to)))).toBe(written);
 });
 
+test.for([
+  ['animals', `INSERT INTO pet VALUES (1, 'theirs', 1, 'sold')`],
+  ['an id that was given', 'UPDATE pet_id SET last_id = 1'],
+])('is refused where there are no more than %s', async ([, sql = '']) => {
+  const { from } = await makeSource(10);
+  const to = await newDatabase({ template: 'template_animals' });
+  await clientOf(to).unsafe(sql);
+  await expect(copy(from, to)).rejects.toThrow(`${to.replace('app@', '')} holds a store already.`);
+  expect(await textRows(to, `SELECT to_regclass('copied') AS copied`)).toEqual([{ copied: null }]);
+});
+
 test('a row that differs is noticed', async () => {
   const { from } = await makeSource(3000);
   const to = await newDatabase({ template: 'template_animals' });
@@ -231,10 +242,23 @@ test('a row that differs is noticed', async () => {
 
 test('what cannot be copied is told in one sentence', async () => {
   const to = await newDatabase();
-  await expect(copy('sqlite:/nowhere/store.db', to)).rejects.toThrow('/nowhere/store.db does not exist.');
+  const missing = path.join(temporaryFolder(), 'store.db');
+  await expect(copy(`sqlite:${missing}`, to)).rejects.toThrow(`${missing} does not exist.`);
   expect(await textRows(to, `SELECT tablename FROM pg_tables WHERE schemaname = 'public'`)).toEqual([]);
   const { from } = await makeSource(1);
   await expect(copy(from, 'postgres://host')).rejects.toThrow('the address must be postgres://');
-  expect(await runCli(command(to, to))).toMatchObject({ code: 2, stdout: '' });
-  expect(await runCli(command(from, from))).toMatchObject({ code: 2, stdout: '' });
+});
+
+test.for([
+  ['from', 'postgres://host/a', 'sqlite: and the path of a file'],
+  ['from', 'sqlite:', 'sqlite: and the path of a file'],
+  ['from', 'my sqlite:store.db', 'sqlite: and the path of a file'],
+  ['to', 'sqlite:store.db', 'postgres://user:password@host:port/database'],
+  ['to', 'postgresq://host/a', 'postgres://user:password@host:port/database'],
+  ['to', 'http://host/postgres://host/a', 'postgres://user:password@host:port/database'],
+])('--%s %s: exit 2, and what is to be given', async ([option = '', url, example]) => {
+  const urls = { from: 'sqlite:store.db', to: 'postgresql://127.0.0.1:1/a', [option]: url };
+  const { code, stdout, stderr } = await runCli(command(urls.from, urls.to));
+  const sentence = `error: option '--${option} <url>' argument '${url}' is invalid. Give ${example}.`;
+  expect([code, stdout, stderr.split('\n')[0]]).toEqual([2, '', sentence]);
 });
