@@ -23,6 +23,7 @@ async function makeSource(animals: number): Promise<{ from: string; store: Repos
   const secret = { key: '', hash, hint: 'ast_test_abcd' };
   for (const name of ['gone', 'owner "\\', 'last']) await store.accounts.addAccount(name);
   await store.accounts.addKey({ account: 'owner "\\', name: 'k', scopes: [...scopes], lifetimeMs: 9, secret });
+  await store.accounts.recordUses([{ id: 1, lastUsedAt: new Date(1_800_000_000_000), deprecatedCalls: 3 }]);
   await store.accounts.removeAccount('gone');
   await store.accounts.removeAccount('last');
   await store.messages.add({

@@ -145,7 +145,6 @@ async function copyOthers(source: Connection, target: Sql): Promise<Counts> {
   const digests: string[] = [];
   await target.begin(async (transaction) => {
     const sql = transaction as unknown as Sql;
-    await sql`DELETE FROM api_key`;
     for (const { name } of others) await sql.unsafe(`DELETE FROM ${name}`);
     for (const table of others) {
       const sum = createSum();
