@@ -61,7 +61,7 @@ const groups: Record<string, Group> = {
   },
   writes: {
     files: inFolder('repository/', 'rows sqlite sqlite-commands sqlite-reader sqlite-writer sqlite-writer-thread'),
-    tests: named('storage accounts createPet listPets messages'),
+    tests: named('sqlite-writer storage accounts createPet listPets messages'),
     later: named('auth rendered ops reliability/fsync reliability/disk'),
   },
   files: {

@@ -272,6 +272,19 @@ describe('writing', () => {
   });
 });
 
+test('what is measured: writes that wait, and the size of the log', async () => {
+  const { store, file } = await openStore();
+  expect(store.measure()).toEqual({ waitingWrites: 0, walBytes: 0 });
+  const adding = [store.pets.add(biscuit), store.pets.add(biscuit)];
+  expect(store.measure().waitingWrites).toBe(2);
+  await Promise.all(adding);
+  const { size } = fs.statSync(`${file}-wal`);
+  expect(size).toBeGreaterThan(4096);
+  expect(store.measure()).toEqual({ waitingWrites: 0, walBytes: size });
+  await store.close();
+  expect(store.measure()).toEqual({ waitingWrites: 0, walBytes: 0 });
+});
+
 describe('what an error means', () => {
   test.each([
     ...['SQLITE_BUSY', 'SQLITE_BUSY_SNAPSHOT', 'SQLITE_LOCKED', 'SQLITE_FULL', 'SQLITE_IOERR', 'SQLITE_IOERR_FSYNC'],

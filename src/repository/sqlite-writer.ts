@@ -79,14 +79,12 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     const cause = Object.assign(new Error(reply.error.message), reply.error);
     const failure = translate(cause);
     for (const { reject } of answered) reject(failure);
-    /* v8 ignore start -- a disk must fail for this: the process ends, and what it ran is not collected */
     if (fatal.test(String(reply.error.code))) {
       lost = cause;
       return giveUp(cause);
     }
     // What a checkpoint could not move stays in the log, and the next one begins anew.
     if (reply.count === 0) onCheckpointFailure?.(cause);
-    /* v8 ignore stop */
     send();
   });
   let crash = new Error('the writing thread ended');
@@ -118,7 +116,6 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
       unsent = [];
       thread.postMessage(null satisfies Request);
       await ended;
-      /* v8 ignore next -- as above */
       if (lost) throw lost;
     },
   };
