@@ -171,6 +171,11 @@ test('a thread that ends takes what waits with it, and is told', async () => {
   other.thread.emit('exit');
   await expect(other.write('b')).rejects.toMatchObject(unavailable('out of memory'));
   expect(onFatal).toHaveBeenLastCalledWith(new Error('out of memory'));
+
+  // Also where nobody asked to be told.
+  const unwatched = startOn();
+  unwatched.thread.emit('exit');
+  await expect(unwatched.write('c')).rejects.toMatchObject(unavailable('the writing thread ended'));
 });
 
 test('ten thousand writes may wait, and 32 Mi characters of text', async () => {
