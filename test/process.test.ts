@@ -5,11 +5,12 @@ import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 import { request } from 'undici';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { temporaryFolder } from './support/app.ts';
-import { launch, launchServer, type Server, startServer } from './support/process.ts';
+import { launch, launchServer, runCli, type Server, startServer } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1 };
@@ -63,6 +64,18 @@ describe('the first start', () => {
     const second = await startServer({ folder: first.folder });
     expect(await second.call(key, 'GET', '/v1/pets')).toMatchObject({ status: 200 });
     expect(await second.end('SIGTERM')).toMatchObject({ stderr: '', stdout: expect.not.stringContaining('migration') });
+  });
+
+  test('none is printed where there is one of another account', async () => {
+    const folder = temporaryFolder();
+    for (const args of [
+      ['account', 'add', 'owner'],
+      ['key', 'create', '--account', 'owner', '--name', 'k'],
+    ])
+      expect(await runCli(args, { folder })).toMatchObject({ code: 0 });
+    const server = await startServer({ folder });
+    expect((await server.call(null, 'GET', '/v1/pets')).status).toBe(401);
+    expect(await server.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
   });
 
   test('production prints no key, but says how one is made', async () => {
@@ -279,6 +292,8 @@ describe('the end', () => {
     const socket = await begin(server);
     const end = server.end('SIGTERM');
     await server.seen('stdout', /"stopping"/);
+    // Idle connections are looked for ten times a second meanwhile.
+    await sleep(350);
     socket.write('{"name":"Tabby","categoryId":1}');
     expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 201 /);
     expect(await end).toMatchObject({ code: 0 });
@@ -385,6 +400,16 @@ describe('several processes on one port', () => {
     const { code, stderr } = await launchServer({ env: { WORKERS: 'auto', PORT: String(other.port) } }).end();
     expect([code, stderr.trim().split('\n')]).toEqual([1, [expect.stringContaining(`PORT ${other.port}`)]]);
   });
+
+  test('exit 1 where one did not come to its end', async () => {
+    const server = await startServer({ env: { WORKERS: '2', LAME_DUCK_MS: '1000' } });
+    await vi.waitFor(() => expect(server.stdout().match(/Server listening/g)).toHaveLength(2), { timeout: 10_000 });
+    const [victim = 0] = workersOf(server);
+    const end = server.end('SIGTERM');
+    await server.seen('stdout', /"stopping"/);
+    process.kill(victim, 'SIGKILL');
+    expect(await end).toMatchObject({ code: 1 });
+  }, 60_000);
 
   test('a second signal ends all at once, with exit 1', async () => {
     const { server } = await startTwo();
