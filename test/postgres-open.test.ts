@@ -28,15 +28,19 @@ async function startOwn(prepare: (data: string) => void): Promise<Server> {
 }
 
 /** Takes connections, and never says anything. */
-async function startSilent(): Promise<{ port: number; connections: () => number }> {
+async function startSilent(): Promise<{ port: number; connections: () => number; open: () => number }> {
   const sockets: net.Socket[] = [];
-  const server = net.createServer((socket) => void sockets.push(socket.on('error', () => undefined)));
+  const server = net.createServer((socket) => void sockets.push(socket.resume().on('error', () => undefined)));
   await once(server.listen(0, '127.0.0.1'), 'listening');
   onTestFinished(() => {
     for (const socket of sockets) socket.destroy();
     server.close();
   });
-  return { port: (server.address() as net.AddressInfo).port, connections: () => sockets.length };
+  return {
+    port: (server.address() as net.AddressInfo).port,
+    connections: () => sockets.length,
+    open: () => sockets.filter(({ destroyed }) => !destroyed).length,
+  };
 }
 
 describe('the schema', () => {
@@ -72,14 +76,35 @@ describe('the schema', () => {
     await (await opening)?.check();
   });
 
-  test('of which another process has made a part that is seen before the rest is waited for', async () => {
+  /** A database in which the first `times` creations of a table do `what`. */
+  async function meeting(times: number, what: string): Promise<string> {
     const databaseUrl = await newDatabase();
-    const sql = clientOf(databaseUrl);
-    await sql`CREATE DOMAIN migration AS integer`;
-    const opening = open(databaseUrl);
-    await sleep(500);
-    await sql`DROP DOMAIN migration`;
-    await (await opening).check();
+    await clientOf(databaseUrl).unsafe(`
+      CREATE SEQUENCE attempt;
+      CREATE FUNCTION meet() RETURNS event_trigger LANGUAGE plpgsql AS $$
+      BEGIN IF nextval('attempt') <= ${times} THEN ${what}; END IF; END $$;
+      CREATE EVENT TRIGGER meet ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION meet()`);
+    return databaseUrl;
+  }
+
+  test.for(['42P07', '42710', '23505', '40001', '40P01'])(
+    'which another process makes at the same moment is waited for: %s',
+    async (code) => {
+      const databaseUrl = await meeting(3, `RAISE EXCEPTION 'others' USING ERRCODE = '${code}'`);
+      await (await open(databaseUrl)).check();
+    },
+  );
+
+  test('is not waited for beyond some seconds, nor after another error', async () => {
+    const forEver = await meeting(1_000_000, `RAISE EXCEPTION 'others' USING ERRCODE = '42P07'`);
+    await expect(open(forEver)).rejects.toThrow(' cannot be opened: others.');
+    expect(Number((await textRows(forEver, 'SELECT last_value FROM attempt'))[0]?.last_value)).toBe(50);
+    const failing = await meeting(1, `RAISE EXCEPTION 'no room' USING ERRCODE = '53100'`);
+    await expect(open(failing)).rejects.toThrow(' cannot be opened: no room.');
+  });
+
+  test('may take longer than a database may take to answer', async () => {
+    await (await open(await meeting(1, 'PERFORM pg_sleep(5.5)'))).check();
   });
 
   test('is left to the operator in production, who is told what to run', async () => {
@@ -190,7 +215,8 @@ describe('a database that cannot be opened is told in one sentence', () => {
     const begun = performance.now();
     // It takes no writes, as it waits for those of a primary.
     const standby = (await startOwn((data) => fs.writeFileSync(`${data}/standby.signal`, ''))).url('postgres');
-    const silent = `127.0.0.1:${(await startSilent()).port}`;
+    const mute = await startSilent();
+    const silent = `127.0.0.1:${mute.port}`;
     await Promise.all([
       expect(open(databaseUrl)).rejects.toThrow(OpenError),
       expect(open(`postgres://${silent}/animals`)).rejects.toThrow(
@@ -199,6 +225,9 @@ describe('a database that cannot be opened is told in one sentence', () => {
       expect(open(standby)).rejects.toThrow('cannot be opened: it is a standby, or does not answer.'),
     ]);
     expect(performance.now() - begun).toBeLessThan(12_000);
+    // Each time for two seconds, as there is no other host.
+    expect(mute.connections()).toBeLessThanOrEqual(3);
+    await expect.poll(mute.open).toBe(0);
     const env = { DATABASE_URL: databaseUrl, PORT: '0' };
     const { code, stderr } = await launch(process.execPath, [`${projectFolder}src/main.ts`], { env }).end();
     expect(code).toBe(1);

@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
+import tls from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import { openRepository } from '../src/repository/open.ts';
 import { dataFolder, freePort, initialize, type Server, start } from './support/postgres.ts';
@@ -12,10 +13,8 @@ import { emptyStore, temporaryFolder } from './support/store.ts';
 
 const now = () => new Date();
 
-/** A server with a certificate for 127.0.0.1 of its own making. */
-async function startWithTls(): Promise<{ server: Server; certificate: string }> {
-  const data = dataFolder({ inMemory: true });
-  initialize(data, ['ssl = on', 'fsync = off']);
+/** A certificate for 127.0.0.1 of our own making, and its key: two files. */
+function makeCertificate(): [certificate: string, key: string] {
   const folder = temporaryFolder();
   const [certificate, key] = [path.join(folder, 'server.crt'), path.join(folder, 'server.key')];
   const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1'];
@@ -25,7 +24,14 @@ async function startWithTls(): Promise<{ server: Server; certificate: string }> 
     ['req', '-x509', ...curve, '-nodes', '-days', '2', '-keyout', key, '-out', certificate, ...subject],
     { stdio: 'ignore' },
   );
+  return [certificate, key];
+}
+
+async function startWithTls(): Promise<{ server: Server; certificate: string }> {
+  const data = dataFolder({ inMemory: true });
+  initialize(data, ['ssl = on', 'fsync = off']);
   const { uid, gid } = fs.statSync(data);
+  const [certificate, key] = makeCertificate();
   for (const file of [certificate, key]) {
     const copy = path.join(data, path.basename(file));
     fs.copyFileSync(file, copy);
@@ -89,4 +95,43 @@ test('what somebody in between puts before the encryption is not taken for the s
   await expect(open(`postgres://app@127.0.0.1:${port}/animals?sslmode=require`)).rejects.toThrow(
     'cannot be opened: the server does not speak its protocol.',
   );
+});
+
+/** ErrorResponse (https://www.postgresql.org/docs/18/protocol-message-formats.html) to whoever is not let in. */
+const notLetIn = (() => {
+  const fields = Buffer.from('SFATAL\0VFATAL\0C28000\0Mnobody is let in\0\0');
+  const head = Buffer.from('E\0\0\0\0');
+  head.writeUInt32BE(fields.length + 4, 1);
+  return Buffer.concat([head, fields]);
+})();
+
+test('the name of the host, but no address, is told to a proxy that serves several', async ({ skip }) => {
+  if (missing) skip(missing);
+  const [cert, key] = makeCertificate().map((file) => fs.readFileSync(file)) as [Buffer, Buffer];
+  const context = tls.createSecureContext({ cert, key });
+  const told: string[] = [];
+  const proxy = net.createServer((socket) =>
+    socket.once('data', () => {
+      socket.write('S');
+      const secure = new tls.TLSSocket(socket, {
+        isServer: true,
+        secureContext: context,
+        SNICallback(name, done) {
+          told.push(name);
+          done(null, context);
+        },
+      });
+      secure.on('error', () => undefined).once('data', () => secure.end(notLetIn));
+    }),
+  );
+  await once(proxy.listen(0), 'listening');
+  onTestFinished(() => void proxy.close());
+  const { port } = proxy.address() as net.AddressInfo;
+  const begun = performance.now();
+  for (const host of ['127.0.0.1', 'localhost']) {
+    const opening = open(`postgres://app@${host}:${port}/animals?sslmode=require`);
+    await expect(opening).rejects.toThrow('cannot be opened: nobody is let in.');
+    expect(told).toEqual(host === 'localhost' ? ['localhost'] : []);
+  }
+  expect(performance.now() - begun).toBeLessThan(4500);
 });
