@@ -105,6 +105,7 @@ const groups: Record<string, Group> = {
     files: inFolder('repository/', 'open postgres postgres-accounts postgres-arrays postgres-pets'),
     tests: named('accounts createPet listPets messages postgres'),
     later: named('auth postgres-faults'),
+    slow: true,
     onPostgres: true,
   },
   'postgres-open': {
