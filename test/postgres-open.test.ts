@@ -5,6 +5,7 @@ import fs from 'node:fs';
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { openRepository } from '../src/repository/open.ts';
 import { OpenError, type Repository } from '../src/repository/repository.ts';
 import { dataFolder, freePort, initialize, type Server, start } from './support/postgres.ts';
 import { launch, runCli, startServer } from './support/process.ts';
@@ -42,6 +43,18 @@ async function startSilent(): Promise<{ port: number; connections: () => number;
     open: () => sockets.filter(({ destroyed }) => !destroyed).length,
   };
 }
+
+test('nothing that is closed again holds up the end of a command', async () => {
+  const databaseUrl = await emptyStore();
+  const held = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+  const before = held();
+  const store = await openRepository(databaseUrl, { now: () => new Date() });
+  await store.check();
+  await store.close();
+  // The driver's own, and the tests', are gone at once.
+  await sleep(300);
+  expect(held()).toBeLessThanOrEqual(before);
+});
 
 describe('the schema', () => {
   const migrations = fs.readdirSync(`${projectFolder}migrations/postgres`).sort();
