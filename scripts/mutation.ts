@@ -85,6 +85,7 @@ const groups: Record<string, Group> = {
       ...inFolder('cli/', 'export import import-passes lines rows source'),
     ],
     tests: named('transfer'),
+    later: named('cli'),
     slow: true,
   },
   cli: {
