@@ -168,6 +168,45 @@ describe('import', { timeout }, () => {
     expect(namesIn(`${folder}/data/animal-store.db`)).toEqual([]);
   });
 
+  test('a line may be 128 KiB long, wherever the file is cut to be read, and a record of CSV, too', async () => {
+    const { run, refused, at } = await commandFolder();
+    const most = 131_072;
+    const line = '{"name":"a","categoryId":1}';
+    const lengths = [most, most, most, 100, most];
+    fs.writeFileSync(at('most.ndjson'), lengths.map((length) => line.padEnd(length)).join('\n'));
+    expect(await run('import', 'most.ndjson')).toBe('Imported 5 animals.\n');
+    fs.writeFileSync(at('more.ndjson'), lengths.map((length) => line.padEnd(length + 1)).join('\n'));
+    const sentence = (number: number) => `line ${number}: longer than ${most} bytes.`;
+    expect((await refused('import', 'more.ndjson')).split('\n').slice(0, -1)).toEqual([1, 2, 3, 5].map(sentence));
+
+    // Two lines, with a line feed between them, and what is around the name.
+    const record = (length: number) => `name,categoryId\n"${'x'.repeat(length - 5)}\n",1\n`;
+    fs.writeFileSync(at('most.csv'), record(most));
+    expect(await run('import', 'most.csv')).toBe('Imported 1 animal.\n');
+    fs.writeFileSync(at('more.csv'), record(most + 1));
+    expect(await refused('import', 'more.csv')).toMatch(/^lines 2 to 3: longer than 131072 bytes\.\n/);
+  });
+
+  test('only the first line may begin with a byte order mark', async () => {
+    const { refused, at } = await commandFolder();
+    fs.writeFileSync(at('pets.ndjson'), `\ufeff${jsonLines(1)}\ufeff${jsonLines(1)}`);
+    expect(await refused('import', 'pets.ndjson')).toMatch(/^line 2: not valid JSON: .*\n1 of 2 lines are bad/);
+  });
+
+  test('--keep-ids: from 1 to 2^53 - 1, and nothing beside what an animal has', async () => {
+    const { run, refused, at } = await commandFolder();
+    const withId = (id: string, more = '') => `{"id":${id},"name":"a","categoryId":1${more}}\n`;
+    fs.writeFileSync(at('pets.ndjson'), withId('1') + withId('9007199254740991'));
+    expect(await run('import', 'pets.ndjson', '--keep-ids')).toBe('Imported 2 animals.\n');
+    const bad = ['0', '-1', '9007199254740992', '1.5', '"2"', 'null'].map((id) => withId(id));
+    fs.writeFileSync(at('bad.ndjson'), [...bad, withId('3', ',"age":4')].join(''));
+    const range = 'id must be an integer from 1 to 9007199254740991';
+    expect((await refused('import', 'bad.ndjson', '--keep-ids')).split('\n').slice(0, -1)).toEqual([
+      ...bad.map((_, index) => `line ${index + 1}: ${range}.`),
+      'line 7: "age" is not a known field.',
+    ]);
+  });
+
   test('exit 1: the first 20 bad lines are named, the others counted, a line without end costs no memory', async () => {
     const { refused, at } = await commandFolder();
     fs.writeFileSync(at('pets.ndjson'), `${jsonLines(3)}${'x'.repeat(3_000_000)}\n${'{}\n'.repeat(24)}`);
