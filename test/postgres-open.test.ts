@@ -241,7 +241,7 @@ describe('a database that cannot be opened is told in one sentence', () => {
     // Each time for two seconds, as there is no other host.
     expect(mute.connections()).toBeLessThanOrEqual(3);
     await expect.poll(mute.open).toBe(0);
-    const env = { DATABASE_URL: databaseUrl, PORT: '0' };
+    const env = { DATABASE_URL: databaseUrl, PORT: '0', OPS_PORT: '0' };
     const { code, stderr } = await launch(process.execPath, [`${projectFolder}src/main.ts`], { env }).end();
     expect(code).toBe(1);
     expect(stderr).toMatch(

@@ -125,7 +125,7 @@ describe('the log', () => {
   test('is for people on a terminal', async ({ skip }) => {
     if (!isInstalled('script')) skip('script, of util-linux, is not installed: no terminal to be had');
     const command = `exec '${process.execPath}' '${projectFolder}src/main.ts'`;
-    const terminal = launch('script', ['-qec', command, '/dev/null'], { env: { PORT: '0' } });
+    const terminal = launch('script', ['-qec', command, '/dev/null'], { env: { PORT: '0', OPS_PORT: '0' } });
     const [line] = await terminal.seen('stdout', /^.*Server listening at.*$/m);
     expect(line).toMatch(/^\[\d\d:\d\d:\d\d] \S*INFO\S*: \S*Server listening at http:/);
     expect(terminal.stdout()).not.toContain('{"level"');
@@ -282,7 +282,7 @@ describe('the end', () => {
     const sendOnceHeeded = `process.on('newListener', (name) => name === '${signal}' && process.kill(process.pid, name))`;
     const preload = `data:text/javascript,${encodeURIComponent(sendOnceHeeded)}`;
     const server = launch(process.execPath, ['--import', preload, `${projectFolder}src/main.ts`], {
-      env: { PORT: '0', WORKERS },
+      env: { PORT: '0', OPS_PORT: '0', WORKERS },
     });
     expect(await server.end()).toMatchObject({ code: 0, stderr: expect.not.stringMatching(/^ +at /m) });
   });

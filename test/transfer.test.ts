@@ -411,6 +411,14 @@ describe('import, again', { timeout }, () => {
     expect(await run('import', 'renamed.ndjson')).toBe('Imported 4 animals.\n');
   });
 
+  test('the same content read in another way is another import', async () => {
+    const { run, at, store } = await commandFolder();
+    fs.writeFileSync(at('pets.csv'), 'id,name,categoryId\n7,a,1\n');
+    expect(await run('import', 'pets.csv')).toBe('Imported 1 animal.\n');
+    expect(await run('import', 'pets.csv', '--keep-ids')).toBe('Imported 1 animal.\n');
+    expect(query(store, 'SELECT id FROM pet')).toEqual([{ id: 1 }, { id: 7 }]);
+  });
+
   test('killed again and again, it goes on after the last line that was committed: each line once', async () => {
     const { run, start, imported, expectAll } = await withFile(30_000);
     let before = 0;
@@ -425,26 +433,26 @@ describe('import, again', { timeout }, () => {
     expectAll();
   });
 
-  test.each(['SIGINT', 'SIGTERM'] as const)(
-    '%s: ends after the batch, says where, and goes on from there',
-    async (signal) => {
-      const { folder, start, imported, expectAll } = await withFile(30_000, true);
-      const command = start();
-      await imported(1);
-      const { code, stderr } = await command.end(signal);
-      expect([code, stderr]).toEqual([
-        1,
-        expect.stringMatching(
-          /^animal-store: Interrupted: (\d+000) animals imported, up to line \1\. The same command goes on from there\.\n$/,
-        ),
-      ]);
-      expect(await runCli(['import', 'pets.ndjson'], { folder })).toMatchObject({
-        code: 0,
-        stdout: 'Imported 30000 animals.\n',
-      });
-      expectAll();
-    },
-  );
+  test.each([
+    ['SIGINT', []],
+    ['SIGTERM', ['--again']],
+  ] as const)('%s: ends after the batch, says where, and goes on from there, %s', async (signal, options) => {
+    const { folder, start, imported, expectAll } = await withFile(30_000, true);
+    const command = start();
+    await imported(1);
+    const { code, stderr } = await command.end(signal);
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringMatching(
+        /^animal-store: Interrupted: (\d+000) animals imported, up to line \1\. The same command goes on from there\.\n$/,
+      ),
+    ]);
+    expect(await runCli(['import', 'pets.ndjson', ...options], { folder })).toMatchObject({
+      code: 0,
+      stdout: 'Imported 30000 animals.\n',
+    });
+    expectAll();
+  });
 
   test('SIGINT while lines are checked: nothing was imported yet', async () => {
     const { start, store, expectAll, run } = await withFile(30_000, true);
