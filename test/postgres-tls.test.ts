@@ -7,7 +7,8 @@ import path from 'node:path';
 import tls from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import { openRepository } from '../src/repository/open.ts';
-import { dataFolder, freePort, initialize, type Server, start } from './support/postgres.ts';
+import { startOwn } from './support/own-postgres.ts';
+import type { Server } from './support/postgres.ts';
 import { startProxy } from './support/proxy.ts';
 import { emptyStore, temporaryFolder } from './support/store.ts';
 
@@ -27,21 +28,17 @@ function makeCertificate(): [certificate: string, key: string] {
   return [certificate, key];
 }
 
+/** A server with such a certificate. */
 async function startWithTls(): Promise<{ server: Server; certificate: string }> {
-  const data = dataFolder({ inMemory: true });
-  initialize(data, ['ssl = on', 'fsync = off']);
-  const { uid, gid } = fs.statSync(data);
   const [certificate, key] = makeCertificate();
-  for (const file of [certificate, key]) {
-    const copy = path.join(data, path.basename(file));
-    fs.copyFileSync(file, copy);
-    fs.chmodSync(copy, 0o600);
-    fs.chownSync(copy, uid, gid);
-  }
-  const server = await start(data, await freePort());
-  onTestFinished(async () => {
-    await server.kill();
-    fs.rmSync(data, { recursive: true, force: true });
+  const server = await startOwn(['ssl = on'], (data) => {
+    const { uid, gid } = fs.statSync(data);
+    for (const file of [certificate, key]) {
+      const copy = path.join(data, path.basename(file));
+      fs.copyFileSync(file, copy);
+      fs.chmodSync(copy, 0o600);
+      fs.chownSync(copy, uid, gid);
+    }
   });
   return { server, certificate };
 }

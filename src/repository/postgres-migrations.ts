@@ -7,7 +7,10 @@ import { OpenError, type OpenOptions } from './repository.ts';
 
 const folder = new URL('../../migrations/postgres/', import.meta.url);
 
-/** What two that create the same table at once may meet: duplicate_table, or duplicate_object of its row's type, unique_violation in the catalogue, or a conflict. */
+/**
+ * What two that create the same table at once may meet: duplicate_table, duplicate_object (its row's type), unique_violation in the
+ * catalogue, or a conflict.
+ */
 const othersAtWork = ['42P07', '42710', '23505', '40001', '40P01'];
 
 /** The files in order; the version of `0001_initial.sql` is 1. */
