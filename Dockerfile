@@ -1,4 +1,4 @@
-FROM node:24-bookworm-slim AS dependencies
+FROM node:26-bookworm-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 # The image brings its own Node, so the optional packages that carry one stay out. A registry of one's own is told by a secret:
@@ -8,7 +8,7 @@ RUN --mount=type=secret,id=npmrc,target=/root/.npmrc npm ci --omit=dev --omit=op
 RUN cd node_modules/better-sqlite3 && rm -r deps src binding.gyp \
   && find prebuilds -type f ! -name "linux-$(node -p process.arch).node" -delete
 
-FROM node:24-bookworm-slim
+FROM node:26-bookworm-slim
 WORKDIR /app
 # The owner is a number, so that Kubernetes can see that it is not root; no account of the host is likely to have it.
 RUN install --directory --owner=10001 --group=10001 --mode=0700 /data

@@ -6,7 +6,7 @@ import { execute, isInstalled } from './execute.ts';
 
 const minutes = 60_000;
 
-/** Gives `engine` an image of that name, such as node:24-bookworm-slim. Without root or debootstrap it is left to be pulled. */
+/** Gives `engine` an image of that name, such as node:26-bookworm-slim. Without root or debootstrap it is left to be pulled. */
 export async function makeBase({ command, env, folder }: Engine, name: string): Promise<'made' | 'pulled'> {
   if (command !== 'podman' || process.getuid?.() !== 0 || !(await isInstalled('debootstrap'))) return 'pulled';
   const [, major, release] = /^node:(\d+)-(\w+)-slim$/.exec(name) ?? [];
