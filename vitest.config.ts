@@ -4,8 +4,8 @@ const testTimeout = 30_000;
 
 /** What clients are promised, whichever database stands behind: these run on both. */
 const behaviour = [
-  ...['accounts', 'auth', 'createPet', 'getPet', 'limits', 'listPets', 'messages', 'plain-reads', 'properties'],
-  ...['raw-socket', 'rendered', 'store'],
+  ...['accounts', 'auth', 'createPet', 'getPet', 'limits', 'listPets', 'messages', 'properties'],
+  ...['raw-socket', 'reliability/resets', 'response-cache', 'store'],
 ].map((name) => `test/${name}.test.ts`);
 
 /** npm run test:harness, npm run test:image, npm run test:browser, npm run test:prism. */

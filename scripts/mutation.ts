@@ -34,7 +34,7 @@ const groups: Record<string, Group> = {
   requests: {
     files: inFolder('http/', 'content messages methods operation orders pets reference validation'),
     tests: named('openapi createPet listPets getPet messages store request-log'),
-    later: named('plain-reads raw-socket ops'),
+    later: named('raw-socket ops'),
   },
   auth: { files: inFolder('http/', 'auth key-uses keyring'), tests: named('auth keys limits'), later: named('ops') },
   limits: {
@@ -43,26 +43,26 @@ const groups: Record<string, Group> = {
     later: named('reliability/unread-answers'),
   },
   reads: {
-    files: inFolder('http/', 'in-turn pet-answers plain-reads rendered'),
-    tests: named('plain-reads rendered listPets'),
+    files: inFolder('http/', 'pipelining response-cache responses'),
+    tests: named('response-cache listPets'),
     later: named('headers auth ops raw-socket reliability/pipelining reliability/unread-answers'),
   },
   page: { files: inFolder('http/', 'reference-page'), tests: named('reference-page') },
   ops: { files: inFolder('http/', 'metrics ops'), tests: named('ops limits') },
   sockets: {
-    files: inFolder('http/', 'front socket unread'),
+    files: inFolder('http/', 'request-checks client-errors connections exchange shares'),
     tests: named('parts raw-socket'),
-    later: named('plain-reads reliability/unread-answers reliability/slow-clients'),
+    later: named('reliability/unread-answers reliability/slow-clients'),
   },
   app: {
     files: [...inFolder('', 'app'), ...inFolder('http/', 'deprecation errors request-log')],
     tests: named('parts request-log headers getPet limits reference-page store'),
-    later: named('openapi plain-reads ops raw-socket storage process'),
+    later: named('openapi ops raw-socket storage process'),
   },
   writes: {
     files: inFolder('repository/', 'rows sqlite sqlite-commands sqlite-reader sqlite-writer sqlite-writer-thread'),
     tests: named('sqlite-writer storage accounts createPet listPets messages'),
-    later: named('auth rendered ops reliability/fsync reliability/disk'),
+    later: named('auth response-cache ops reliability/fsync reliability/disk'),
   },
   files: {
     files: inFolder('repository/', 'files migrations sqlite-connection unavailable'),

@@ -6,9 +6,9 @@ import { pino } from 'pino';
 import { stringify } from 'yaml';
 import { buildApp } from '../src/app.ts';
 import { ErrorBody, type ErrorCode, errorTable } from '../src/errors.ts';
-import { standingHeaders } from '../src/http/answers.ts';
 import { createMetrics } from '../src/http/metrics.ts';
 import type { AnswerHeader, Operation } from '../src/http/operation.ts';
+import { standingHeaders } from '../src/http/responses.ts';
 
 type Json = Record<string, unknown>;
 type DocumentName = 'openapi.yaml' | 'openapi.quickstart.yaml';
@@ -334,12 +334,13 @@ export async function generateDocuments(): Promise<Record<DocumentName, string>>
   const app = await buildApp({
     store: { pets: {}, measure: () => ({ waitingWrites: 0, walBytes: undefined }) } as never,
     logger: pino({ level: 'silent' }),
+    logRequest: () => undefined,
     now: () => new Date(),
     live: false,
     quickstartBasePath,
     enforceSunset: true,
     metrics: createMetrics(''),
-    limits: { maxInFlight: 1, refusalsPerMinute: 1 },
+    limits: { maxInFlight: 1, maxConnections: 1, refusalsPerMinute: 1 },
     draining: () => false,
     documents: { animalStore: '', quickstart: '' },
     readPageFile: async () => Buffer.from(''),

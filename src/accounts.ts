@@ -35,7 +35,7 @@ export interface Secret {
   hint: string;
 }
 
-export interface NewApiKey {
+interface NewApiKey {
   account: string;
   name: string;
   scopes: Scope[];

@@ -1,35 +1,31 @@
 /** The server, read from top to bottom: what every request meets, the public surface, then what needs a key. */
 import { randomUUID } from 'node:crypto';
 import type { Server } from 'node:http';
-import fastify, { type FastifyBaseLogger, type FastifyHttpOptions, type FastifyInstance, LogController } from 'fastify';
+import fastify, { type FastifyBaseLogger, type FastifyHttpOptions, type FastifyInstance } from 'fastify';
 import type { Accounts } from './accounts.ts';
 import type { App } from './http/app-type.ts';
-import { installAuth } from './http/auth.ts';
-import { installContent } from './http/content.ts';
+import { createKeyCache, installAuth } from './http/auth.ts';
+import { installBody } from './http/body.ts';
+import { installClientErrors, refuseConnection, writeFailure } from './http/client-errors.ts';
+import { installConnections } from './http/connections.ts';
 import { installCors } from './http/cors.ts';
 import { sunset } from './http/deprecation.ts';
-import { installErrors, sendFrameworkFailure } from './http/errors.ts';
-import { installFront } from './http/front.ts';
-import { createKeyUses } from './http/key-uses.ts';
-import { createKeyring } from './http/keyring.ts';
-import {
-  createKeyLimit,
-  createRefusalCounter,
-  installLoadShedding,
-  installRateLimits,
-  type Limits,
-} from './http/limits.ts';
+import { createFailureSender, installErrors, toFailure } from './http/errors.ts';
+import { createExchanges, type Exchanges, tooMany } from './http/exchange.ts';
+import { createKeyUsage } from './http/key-usage.ts';
+import { createKeyLimit, createRefusalCounter, installRateLimits, type Limits, watchEventLoop } from './http/limits.ts';
 import { messageRoutes } from './http/messages.ts';
 import { installMethods } from './http/methods.ts';
 import type { Metrics, Sources } from './http/metrics.ts';
 import { orderRoutes } from './http/orders.ts';
-import { createPetAnswers } from './http/pet-answers.ts';
 import { petRoutes } from './http/pets.ts';
-import { servePlainReads } from './http/plain-reads.ts';
+import { servePipelined } from './http/pipelining.ts';
 import { referenceRoutes } from './http/reference.ts';
 import { referencePageRoutes } from './http/reference-page.ts';
-import { createRequestLog, type Observe, observeRequests } from './http/request-log.ts';
-import { installSocketAnswers, refuseConnection } from './http/socket.ts';
+import { check } from './http/request-checks.ts';
+import type { Observe } from './http/request-log.ts';
+import { createPetResponses } from './http/response-cache.ts';
+import { installResponses } from './http/responses.ts';
 import { installValidation } from './http/validation.ts';
 import type { Messages } from './messages.ts';
 import type { Pets } from './pets.ts';
@@ -37,6 +33,8 @@ import type { Pets } from './pets.ts';
 export interface AppOptions {
   store: { pets: Pets; accounts: Accounts; messages: Messages; measure: Sources['store'] };
   logger: FastifyBaseLogger;
+  /** Writes the line of a request. */
+  logRequest: Observe;
   metrics: Metrics;
   now: () => Date;
   /** Whether this is production. */
@@ -71,73 +69,97 @@ const serverOptions: FastifyHttpOptions<Server> = {
   requestTimeout: requestTimeoutMs,
   keepAliveTimeout: keepAliveTimeoutMs,
   return503OnClosing: false,
-  // http/request-log.ts writes one line per request, and needs no logger of its own for each.
-  logController: new LogController({ disableRequestLogging: true }),
-  childLoggerFactory: (logger) => logger,
+  // With a logger, Fastify adds two listeners to each response. Our own logger writes all lines.
+  logger: false,
   genReqId: () => randomUUID(),
   // A path parameter may be as long as a URL: whether it is a number is for validation to say.
   routerOptions: { maxParamLength: 16 * 1024 },
-  // A request without Host, and one with several, is answered in our own shape (http/front.ts).
-  http: { requireHostHeader: false, joinDuplicateHeaders: true, connectionsCheckingInterval: 500 },
+  // A request without Host, and one with several, is answered in our own shape (http/request-checks.ts).
+  http: {
+    requireHostHeader: false,
+    joinDuplicateHeaders: true,
+    connectionsCheckingInterval: 500,
+    optimizeEmptyRequests: true,
+  },
 };
 
 /** Builds the server; nothing listens yet. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
-  const { store, metrics, limits, now, live, baseUrl, quickstartBasePath, corsOrigins, draining, documents } = options;
-  const log = createRequestLog(options.logger);
+  const { store, logger, metrics, limits, now, live, baseUrl, quickstartBasePath, corsOrigins, draining, documents } =
+    options;
   const observe: Observe = (answered) => {
-    log(answered);
+    options.logRequest(answered);
     metrics.request(answered);
   };
+  const sendFailure = createFailureSender(logger);
+  let exchanges: Exchanges;
   const app: App = fastify({
     ...serverOptions,
     ...(options.trustProxy && { trustProxy: options.trustProxy }),
-    loggerInstance: options.logger,
-    frameworkErrors: sendFrameworkFailure(observe),
+    // A URL that the router cannot read: no hook runs.
+    frameworkErrors(error, request, reply) {
+      exchanges.begin(request, reply).code = toFailure(error).code;
+      sendFailure(error, request, reply);
+    },
     clientErrorHandler: (error, socket) => refuseConnection(error, socket, observe),
   });
   await options.watch?.(app);
   const base = baseUrl ?? '/v1';
   const removed = () => options.enforceSunset && now() >= sunset;
-  const uses = createKeyUses(app, store.accounts, metrics, now);
+  const usage = createKeyUsage(app, { accounts: store.accounts, metrics, logger, now });
+  const responses = createPetResponses(app, store.pets, base);
+  const { maxInFlight, maxConnections } = limits;
+  exchanges = createExchanges(app, { maxInFlight, observe, onRefused: () => metrics.limited('in_flight') });
 
-  const keyring = createKeyring(app);
-  const answers = createPetAnswers(store.pets, base);
+  const connections = installConnections(app.server, {
+    maxConnections,
+    trustProxy: options.trustProxy ?? [],
+    refuse(socket) {
+      metrics.limited('connections');
+      writeFailure(socket, tooMany, observe);
+    },
+  });
+  const pipelined = servePipelined(app.server, () => store.pets.refresh?.());
+  installClientErrors(app.server, observe);
+  const held = () => ({ ...exchanges.held(), connections: connections(), pipelined: pipelined() });
+  metrics.watch({ store: () => store.measure(), pages: responses.use, held });
 
-  metrics.watch({ store: () => store.measure(), pages: answers.use });
-  // What is counted by key, or told to browsers, is left to the hooks below.
-  if (limits.requestsPerMinute === undefined && corsOrigins === undefined) {
-    servePlainReads(app, { answers, keyring, uses, observe, now, base, removed, draining });
-  }
-  installSocketAnswers(app.server, observe);
   installMethods(app);
-  observeRequests(app, observe);
-  installFront(app, draining);
-  await installLoadShedding(app, limits, metrics);
+  const standsStill = watchEventLoop(app);
+  app.addHook('onRequest', (request, reply, done) => {
+    exchanges.begin(request, reply);
+    if (draining()) reply.header('connection', 'close');
+    if (!standsStill()) return done(check(request.raw));
+    /* v8 ignore next 2 -- the process of the tests would stand still for seconds */
+    metrics.limited('event_loop');
+    done(tooMany);
+  });
   await installRateLimits(app);
   if (corsOrigins) await installCors(app, corsOrigins);
-  installErrors(app);
+  installErrors(app, sendFailure);
+  installResponses(app);
   const limitKeys = createKeyLimit(app, limits, metrics);
-  installContent(app);
+  installBody(app, exchanges);
   installValidation(app);
   const auth = {
     accounts: store.accounts,
     live,
     now,
-    uses,
-    keyring,
+    usage,
+    cache: createKeyCache(app),
     countRefusal: createRefusalCounter(app, limits, metrics),
+    sendFailure,
   };
 
   const root = base.slice(0, -'/v1'.length);
-  referenceRoutes(app, { document: documents.animalStore, base });
-  referencePageRoutes(app, { readFile: options.readPageFile, root, quickstartBasePath });
+  referenceRoutes(app, { document: documents.animalStore, base, exchanges });
+  referencePageRoutes(app, { readFile: options.readPageFile, root, quickstartBasePath, exchanges });
 
   await app.register(
     async (v1: App) => {
       await installAuth(v1, auth);
       if (limitKeys) v1.addHook('onRequest', limitKeys);
-      petRoutes(v1, { pets: store.pets, answers, uses, base, removed });
+      petRoutes(v1, { pets: store.pets, exchanges, responses, usage, base, removed });
       orderRoutes(v1);
     },
     { prefix: '/v1' },
@@ -146,11 +168,11 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   if (quickstartBasePath !== undefined) {
     await app.register(
       async (quickstart: App) => {
-        referenceRoutes(quickstart, { document: documents.quickstart, base: root + quickstartBasePath });
+        referenceRoutes(quickstart, { document: documents.quickstart, base: root + quickstartBasePath, exchanges });
         await quickstart.register(async (keyed: App) => {
           await installAuth(keyed, auth);
           if (limitKeys) keyed.addHook('onRequest', limitKeys);
-          messageRoutes(keyed, { messages: store.messages, now });
+          messageRoutes(keyed, { messages: store.messages, exchanges, sendFailure, now });
         });
       },
       { prefix: quickstartBasePath },

@@ -91,7 +91,16 @@ export const settings = Type.Object({
     minimum: 1,
     maximum: 100_000,
     default: 1000,
-    description: 'Requests that are worked on at the same time; beyond them, 503 with Retry-After.',
+    description:
+      'Requests that the store works on at the same time, and request bodies that are arriving; beyond them, 503 with Retry-After. One key may have all, but never keeps the others from an equal share.',
+  }),
+  MAX_CONNECTIONS: Type.Integer({
+    title: 'a whole number from 1 to 100000',
+    minimum: 1,
+    maximum: 100_000,
+    default: 5000,
+    description:
+      'Connections of each process at the same time; beyond them, 503. One address may have all, but never keeps the others from an equal share; the proxies of TRUST_PROXY are not counted.',
   }),
   RATE_LIMIT: Type.Optional(
     Type.Integer({

@@ -69,15 +69,32 @@ export interface PetPage {
 /** `added`: a new animal. `replayed`: the animal of an earlier call under the same key. `reused`: that key had another body. */
 export type Addition = { outcome: 'added' | 'replayed'; id: bigint; pet: PetJson } | { outcome: 'reused' };
 
-/** Every method rejects with Failure `service_unavailable` where the store cannot answer. */
+/** What a store tells of itself, to decide what is still as it was read. The same object for as long as both numbers are the same. */
+export interface StoreState {
+  /** Another whenever something may have been written, by this process or another. */
+  version: number;
+  /** Another only when an animal was changed or removed, or added below the highest id. */
+  revision: number;
+}
+
+/** Every method rejects, or throws, with Failure `service_unavailable` where the store cannot answer. Reads are promises where they take a round trip. */
 export interface Pets {
-  list(query: PetQuery): Promise<PetPage>;
+  list(query: PetQuery): Promise<PetPage> | PetPage;
   /** Resolves only when the animal is on disk. */
   add(pet: NewPet, retry?: Retry): Promise<Addition>;
-  find(id: bigint): Promise<PetJson | undefined>;
-  /**
-   * Another number whenever something may have been written since, by this process or another; throws where it cannot be told.
-   * Absent where only a round trip could tell: then no answer is kept.
-   */
-  version?: () => number;
+  find(id: bigint): Promise<PetJson | undefined> | PetJson | undefined;
+  /** Absent where only a round trip could tell: then no response is kept. */
+  state?: () => StoreState;
+  /** Lets the next read see what was committed until now. Absent where each read does. */
+  refresh?: () => void;
+}
+
+/** The bytes that SQLite's json_object() gives, which escapes what JSON.stringify does and nothing else. */
+export function petJson(
+  id: bigint | number | string,
+  name: string,
+  categoryId: bigint | string,
+  status: string,
+): PetJson {
+  return `{"id":${id},"name":${JSON.stringify(name)},"categoryId":${categoryId},"status":"${status}"}`;
 }

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { parse } from 'yaml';
 import { type ApiKey, hashKey, isKeyOf, newSecret } from '../src/accounts.ts';
 import { Failure } from '../src/errors.ts';
-import { createKeyring } from '../src/http/keyring.ts';
+import { createKeyCache } from '../src/http/auth.ts';
 import { openRepository } from '../src/repository/open.ts';
 import { documents, startApp, type TestApp } from './support/app.ts';
 import { converse, summaryOf } from './support/raw.ts';
@@ -435,7 +435,7 @@ describe('the keys of late', () => {
   test('are ten thousand at most', async () => {
     const app = fastify();
     onTestFinished(() => app.close());
-    const { recall, remember } = createKeyring(app);
+    const { recall, remember } = createKeyCache(app);
     const key = {} as ApiKey;
     for (let count = 1; count <= 10_000; count++) remember(`Bearer ${count}`, key);
     expect([recall('Bearer 1'), recall('Bearer 10000')]).toEqual([key, key]);

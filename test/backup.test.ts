@@ -35,16 +35,16 @@ describe('check', { timeout: 60_000 }, () => {
     const { run, store } = await commandFolder(tabby, rex);
     const before = fs.readFileSync(store);
     const table = await run('check');
-    expect(table).toMatch(/^WHAT +FOUND\nfile +\.\/data\/animal-store\.db\nsize +\d+ bytes\nschema version +3 of 3\n/);
-    expect(table).toMatch(/^rows of pet +2\n\.\/data\/animal-store\.db is sound\.\n$/m);
+    expect(table).toMatch(/^WHAT +FOUND\nfile +\.\/data\/animal-store\.db\nsize +\d+ bytes\nschema version +4 of 4\n/);
+    expect(table).toMatch(/^rows of pet +2\nrows of pet_revision +1\n\.\/data\/animal-store\.db is sound\.\n$/m);
     expect(JSON.parse(await run('check', '--json'))).toEqual({
       ok: true,
       file: './data/animal-store.db',
       bytes: before.length,
       sqliteVersion: expect.stringMatching(/^3\.\d+\.\d+$/),
-      schemaVersion: 3,
-      latestSchemaVersion: 3,
-      rows: { account: 0, api_key: 0, idempotency: 0, import: 0, message: 0, migration: 3, pet: 2 },
+      schemaVersion: 4,
+      latestSchemaVersion: 4,
+      rows: { account: 0, api_key: 0, idempotency: 0, import: 0, message: 0, migration: 4, pet: 2, pet_revision: 1 },
       problems: [],
     });
     expect(fs.readFileSync(store).equals(before)).toBe(true);
@@ -119,7 +119,7 @@ describe('check', { timeout: 60_000 }, () => {
     const { code, stdout, stderr } = await runCli(['check'], { folder });
     expect([code, stdout, stderr]).toEqual([
       1,
-      expect.stringMatching(/^schema version +3 of 3$/m),
+      expect.stringMatching(/^schema version +4 of 4$/m),
       expect.stringMatching(/malformed|integrity_check/),
     ]);
   });
@@ -264,9 +264,11 @@ describe('restore', { timeout: 60_000 }, () => {
 
   test('an older schema is brought to this release', async () => {
     const here = await withBackup();
-    change(here.at('copy.db'), 'DROP TABLE import; DELETE FROM migration WHERE version = 3; PRAGMA user_version = 2');
+    const triggers = ['updated', 'deleted', 'replaced', 'inserted_below'].map((name) => `DROP TRIGGER pet_${name};`);
+    const older = 'DROP TABLE import; DELETE FROM migration WHERE version > 2; PRAGMA user_version = 2';
+    change(here.at('copy.db'), `${triggers.join('')} DROP TABLE pet_revision; ${older}`);
     const { code, stderr } = await runCli(['restore', 'copy.db'], { folder: here.folder });
-    expect([code, stderr]).toEqual([0, 'Applied 0003_imports.sql.\n']);
+    expect([code, stderr]).toEqual([0, 'Applied 0003_imports.sql.\nApplied 0004_pet_revision.sql.\n']);
     expect(await here.run('migrate')).toBe('The store is up to date.\n');
     expect(namesIn(here.store)).toEqual(['Tabby']);
   });
@@ -344,7 +346,7 @@ describe('restore', { timeout: 60_000 }, () => {
     [
       'a newer schema',
       (file) => change(file, 'PRAGMA user_version = 99'),
-      /schema version 99; this release knows none above 3\.$/,
+      /schema version 99; this release knows none above 4\.$/,
     ],
     ['a damaged table', (file) => damage(file, 'message'), /restoring cannot be written: .+\.$/],
   ];

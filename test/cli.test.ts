@@ -423,7 +423,7 @@ describe('the store', () => {
     const folder = temporaryFolder();
     expect(await runCli(['migrate'], { folder })).toEqual({
       code: 0,
-      stdout: 'Applied 0001_initial.sql, 0002_rendered_animals.sql, 0003_imports.sql.\n',
+      stdout: 'Applied 0001_initial.sql, 0002_rendered_animals.sql, 0003_imports.sql, 0004_pet_revision.sql.\n',
       stderr: '',
     });
     expect(await runCli(['migrate'], { folder })).toEqual({

@@ -16,6 +16,7 @@ const defaults: Config = {
   OPS_PORT: '9464',
   LAME_DUCK_MS: 0,
   MAX_IN_FLIGHT: 1000,
+  MAX_CONNECTIONS: 5000,
   REFUSAL_LIMIT: 600,
 };
 

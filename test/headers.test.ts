@@ -162,7 +162,7 @@ test('and an operation that has come to its end', async () => {
 });
 
 test('and those that a limit brings about', async () => {
-  const limits = { maxInFlight: 100, requestsPerMinute: 1, refusalsPerMinute: 1 };
+  const limits = { maxInFlight: 100, maxConnections: 100, requestsPerMinute: 1, refusalsPerMinute: 1 };
   const app = await startApp({ limits });
   const seconds = { 'ratelimit-reset': expect.stringMatching(/^\d+$/), 'retry-after': expect.stringMatching(/^\d+$/) };
   const rates = { 'ratelimit-limit': '1', 'ratelimit-remaining': '0', 'ratelimit-reset': seconds['ratelimit-reset'] };

@@ -1,11 +1,14 @@
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import { newSecret } from '../src/accounts.ts';
 import { createMetrics } from '../src/http/metrics.ts';
 import { documents, startApp } from './support/app.ts';
 
-const limits = { maxInFlight: 10_000, refusalsPerMinute: 1_000_000 };
+const limits = { maxInFlight: 10_000, maxConnections: 10_000, refusalsPerMinute: 1_000_000 };
 const tabby = { name: 'Tabby', categoryId: 1 };
 
 async function counted(metrics: ReturnType<typeof createMetrics>, limit: string): Promise<number | undefined> {
@@ -83,6 +86,67 @@ test('MAX_IN_FLIGHT: 503 with Retry-After beyond it, and served again when there
   expect((await Promise.all(busy)).map((answer) => answer.status)).toEqual([201, 201]);
   expect((await add(tabby)).status).toBe(201);
   expect((await call('GET', '/v1/pets')).json).toHaveLength(3);
+});
+
+test('MAX_IN_FLIGHT: one key may have all places, and keeps no other key out', async () => {
+  const { add, call, newKey, store } = await startApp({ limits: { ...limits, maxInFlight: 4 } });
+  const { add: write } = store.pets;
+  const gate = Promise.withResolvers<void>();
+  store.pets.add = (...input) => gate.promise.then(() => write(...input));
+  const greedy = Array.from({ length: 4 }, () => add(tabby));
+  await sleep(100);
+  expect((await add(tabby)).status).toBe(503);
+  const other = await newKey();
+  const others = Array.from({ length: 2 }, () => call('POST', '/v1/pets', { key: other.key, body: tabby }));
+  await sleep(100);
+  expect((await call('POST', '/v1/pets', { key: other.key, body: tabby })).status).toBe(503);
+  gate.resolve();
+  const statuses = (await Promise.all([...greedy, ...others])).map(({ status }) => status);
+  expect(statuses).toEqual(Array(6).fill(201));
+});
+
+describe('MAX_CONNECTIONS', () => {
+  const request = 'GET /openapi.json HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
+
+  /** Opens a connection that stays, from an address of this machine. */
+  async function hold(port: number, localAddress = '127.0.0.1'): Promise<Socket> {
+    const socket = connect({ port, host: '127.0.0.1', localAddress });
+    onTestFinished(() => void socket.destroy());
+    await once(socket, 'connect');
+    return socket;
+  }
+
+  async function ask(port: number, localAddress: string, sent = request): Promise<string> {
+    const socket = await hold(port, localAddress);
+    socket.write(sent);
+    return text(socket);
+  }
+
+  test('503 beyond it, without a look at the request; other addresses have their share', async () => {
+    const metrics = createMetrics('test');
+    const { port, key, store } = await startApp({ metrics, limits: { ...limits, maxConnections: 4 } });
+    const held = await Promise.all(Array.from({ length: 4 }, () => hold(port)));
+    const body = JSON.stringify(tabby);
+    const headers = `Host: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n`;
+    const refused = await ask(port, '127.0.0.1', `POST /v1/pets HTTP/1.1\r\n${headers}\r\n${body}`);
+    expect(refused).toMatch(/^HTTP\/1\.1 503 .*\r\nretry-after: 1\r\n.*"code":"service_unavailable"/s);
+    expect(refused.match(/HTTP\/1\.1/g)).toHaveLength(1);
+    expect(await counted(metrics, 'connections')).toBe(1);
+    expect(await ask(port, '127.0.0.2')).toMatch(/^HTTP\/1\.1 200 /);
+    held[0]?.destroy();
+    await sleep(50);
+    expect(await ask(port, '127.0.0.1')).toMatch(/^HTTP\/1\.1 200 /);
+    expect(await store.pets.list({ limit: 1, after: 0n })).toMatchObject({ pets: [] });
+  });
+
+  test.for([['127.0.0.1'], ['127.0.0.0/8'], ['::1', '127.0.0.1']])(
+    'does not count the proxies %s',
+    async (...[trustProxy]) => {
+      const { port } = await startApp({ trustProxy, limits: { ...limits, maxConnections: 1 } });
+      await Promise.all(Array.from({ length: 3 }, () => hold(port)));
+      expect(await ask(port, '127.0.0.1')).toMatch(/^HTTP\/1\.1 200 /);
+    },
+  );
 });
 
 describe('CORS_ORIGINS', () => {
@@ -172,4 +236,27 @@ describe('CORS_ORIGINS', () => {
     expect(answer.status).toBe(401);
     expect(Object.keys(answer.headers).filter((name) => name.startsWith('access-control'))).toEqual([]);
   });
+});
+
+test('the metrics of requests are a histogram by method, route and status, which can begin anew', async () => {
+  const { registry, request } = createMetrics('test');
+  const one = { reqId: 'a', method: 'GET', route: '/x', status: 200 };
+  for (const ms of [0.4, 0.6, 20_000]) request({ ...one, ms });
+  request({ reqId: 'b', status: 400 });
+  const text = await registry.metrics();
+  const name = 'http_request_duration_seconds';
+  const lines = [
+    `# TYPE ${name} histogram`,
+    `${name}_bucket{le="0.0005",method="GET",route="/x",status="200"} 1`,
+    `${name}_bucket{le="0.001",method="GET",route="/x",status="200"} 2`,
+    `${name}_bucket{le="10",method="GET",route="/x",status="200"} 2`,
+    `${name}_bucket{le="+Inf",method="GET",route="/x",status="200"} 3`,
+    `${name}_count{method="GET",route="/x",status="200"} 3`,
+    `${name}_count{method="none",route="none",status="400"} 1`,
+    'animal_store_log_lines_lost_total 0',
+  ];
+  for (const line of lines) expect(text).toContain(`${line}\n`);
+  expect(text).toMatch(new RegExp(`^${name}_sum\\{method="GET",route="/x",status="200"\\} 20\\.001$`, 'm'));
+  registry.resetMetrics();
+  expect(await registry.metrics()).not.toContain(`${name}_count{`);
 });

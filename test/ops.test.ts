@@ -75,7 +75,7 @@ describe("the operators' door", () => {
       0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
     ]);
     expect(await buckets('animal_store_commit_writes')).toEqual([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]);
-    for (const limit of ['key', 'refusals', 'in_flight', 'event_loop']) {
+    for (const limit of ['key', 'refusals', 'in_flight', 'connections', 'event_loop']) {
       expect(await metric(server, `animal_store_limited_requests_total{limit="${limit}"}`), limit).toBe(0);
     }
     expect(await metric(server, 'animal_store_deprecated_calls_total{account="first",key="first"}')).toBe(4);

@@ -1,20 +1,18 @@
 /** What the parts promise that know neither a socket nor a store: each by itself, to the letter. */
-import { EventEmitter } from 'node:events';
 import { readFileSync } from 'node:fs';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import { Kind } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
-import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { ErrorBody, type ErrorCode, errorTable, Failure } from '../src/errors.ts';
 import { deprecationHeaders, sunset, sunsetWarning } from '../src/http/deprecation.ts';
 import { toFailure } from '../src/http/errors.ts';
-import { fault } from '../src/http/front.ts';
 import { retryOf } from '../src/http/idempotency.ts';
 import { Cursor, pageLinks, readCursor } from '../src/http/paging.ts';
+import { fault } from '../src/http/request-checks.ts';
 import { createRequestLog, traceIdOf } from '../src/http/request-log.ts';
-import { admit } from '../src/http/unread.ts';
 import { translate } from '../src/repository/sqlite-errors.ts';
 import { demandOf, isStorable, shown } from '../src/schema.ts';
 
@@ -175,30 +173,6 @@ describe('fault', () => {
   });
 });
 
-test('large bodies that nobody has read are bounded together, each counted once', () => {
-  /** Returns what ends the answer. */
-  const send = (body: Buffer) => {
-    const response = new EventEmitter();
-    admit(body, response as ServerResponse);
-    return () => void response.emit('close');
-  };
-  const [half, otherHalf] = [Buffer.alloc(16 * 1024 * 1024), Buffer.alloc(16 * 1024 * 1024)];
-  const large = Buffer.alloc(64 * 1024);
-  const refusal = expect.objectContaining({ code: 'service_unavailable', headers: { 'retry-after': '1' } });
-  for (let again = 0; again < 2; again++) {
-    const ends = [send(half), send(half), send(half)];
-    const endOther = send(otherHalf);
-    expect(() => send(large)).toThrow(refusal);
-    send(Buffer.alloc(64 * 1024 - 1))();
-    for (const end of ends) {
-      expect(() => send(large)).toThrow(refusal);
-      end();
-    }
-    send(large)();
-    endOther();
-  }
-});
-
 describe('paging', () => {
   test('a cursor is described as in openapi.yaml, and is a position once it has been read', () => {
     const parameters: { name: string; description?: string; schema: object }[] = document.paths['/pets'].get.parameters;
@@ -298,16 +272,20 @@ describe('the log of requests', () => {
     expect(traceIdOf(header)).toBeUndefined();
   });
 
-  test('rounds times to a hundredth of a millisecond, and leaves out what is not known', () => {
-    const lines: unknown[][] = [];
-    const observe = createRequestLog({
-      info: (...line: unknown[]) => lines.push(line),
-    } as unknown as FastifyBaseLogger);
+  test('is what pino would write: times to a hundredth of a millisecond, without what is not known', () => {
+    const lines: string[] = [];
+    const observe = createRequestLog((line) => lines.push(line), '"pid":7,"hostname":"h"');
     observe({ reqId: 'a', status: 200, method: 'GET', route: '/x', ms: 1.23456, key: 1, traceId });
     observe({ reqId: 'b', status: 400, code: 'bad_request' });
-    expect(lines).toEqual([
-      [{ reqId: 'a', status: 200, method: 'GET', route: '/x', ms: 1.23, key: 1, traceId, code: undefined }, 'request'],
-      [{ reqId: 'b', status: 400, code: 'bad_request' }, 'request'],
+    observe({ reqId: 'c', status: 499, method: 'GET', route: null, ms: 1000.999, aborted: true });
+    observe({ reqId: 'd', status: 200, ms: 0.058 });
+    for (const line of lines) expect(line.endsWith('}\n')).toBe(true);
+    const common = { level: 30, time: expect.any(Number), pid: 7, hostname: 'h', msg: 'request' };
+    expect(lines.map((line) => JSON.parse(line))).toEqual([
+      { ...common, reqId: 'a', status: 200, method: 'GET', route: '/x', ms: 1.23, key: 1, traceId },
+      { ...common, reqId: 'b', status: 400, code: 'bad_request' },
+      { ...common, reqId: 'c', status: 499, method: 'GET', route: null, ms: 1001, aborted: true },
+      { ...common, reqId: 'd', status: 200, ms: 0.06 },
     ]);
   });
 });

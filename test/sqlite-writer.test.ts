@@ -6,7 +6,7 @@ import workerThreads, { type ResourceLimits } from 'node:worker_threads';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { OpenOptions } from '../src/repository/repository.ts';
 import { startWriter } from '../src/repository/sqlite-writer.ts';
-import type { Reply, Request } from '../src/repository/sqlite-writer-thread.ts';
+import type { Reply, Request, Write } from '../src/repository/sqlite-writer-thread.ts';
 
 class Thread extends EventEmitter {
   static last: Thread;
@@ -29,7 +29,7 @@ class Thread extends EventEmitter {
 
   /** Commits the oldest writes, whose outputs are `outputs`. */
   commit(...outputs: unknown[]): void {
-    this.reply({ count: outputs.length, outputs });
+    this.reply({ count: outputs.length, outputs: JSON.stringify(outputs) });
   }
 
   fail(count: number, code: string): void {
@@ -50,8 +50,10 @@ function startOn(options: Partial<OpenOptions> = {}) {
   return { writer, write, thread: Thread.last };
 }
 
-const turn = () => sleep(1);
-const named = (request: Request | undefined) => request?.map(([, input]) => (input as { name: string }).name);
+/** A few turns of the event loop: the next batch goes two turns after a reply. */
+const turn = () => sleep(5);
+const named = (request: Request | undefined) =>
+  (JSON.parse(request ?? '[]') as Write[]).map(([, input]) => (input as { name: string }).name);
 const unavailable = (message: string) => ({ code: 'service_unavailable', cause: { message } });
 
 test('the thread is given the file, and a bound to its young generation', () => {
@@ -76,6 +78,7 @@ test('one message at a time: what comes while it is under way is the next', asyn
   expect(thread.received).toHaveLength(1);
   thread.commit('2');
   expect(await Promise.all(first)).toEqual(['1', '2']);
+  await turn();
   expect(thread.received.map(named)).toEqual([
     ['a', 'b'],
     ['c', 'd'],
@@ -97,6 +100,7 @@ test('a write that fails is told, and the next go on', async () => {
   const second = write('b');
   thread.fail(1, 'SQLITE_FULL');
   await expect(first).rejects.toMatchObject(unavailable('told SQLITE_FULL'));
+  await turn();
   expect(thread.received.map(named)).toEqual([['a'], ['b']]);
   thread.commit('2');
   expect(await second).toBe('2');

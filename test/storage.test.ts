@@ -33,7 +33,7 @@ function openOther(file: string): Database.Database {
 }
 
 /** A store of one animal and one key, in whose file the first page of `table` has been overwritten. */
-async function openDamaged(table: 'pet' | 'message'): Promise<{ store: Repository; key: string }> {
+async function openDamaged(table: 'pet' | 'pet_revision' | 'message'): Promise<{ store: Repository; key: string }> {
   const { store, file } = await openStore();
   const secret = newSecret(false);
   await store.accounts.addAccount('owner');
@@ -67,7 +67,7 @@ describe('the file', () => {
       ({ name }) => !name.startsWith('sqlite_'),
     );
     expect(tables.map(({ name }) => name).sort()).toEqual([
-      ...['account', 'api_key', 'idempotency', 'import', 'message', 'migration', 'pet'],
+      ...['account', 'api_key', 'idempotency', 'import', 'message', 'migration', 'pet', 'pet_revision'],
     ]);
     expect(tables.filter(({ strict }) => strict !== 1)).toEqual([]);
     const columns = other.pragma('index_info(pet_status_id)') as { name: string }[];
@@ -136,9 +136,13 @@ describe('reading', () => {
   });
 
   test('503 service_unavailable: a damaged table', async () => {
-    const { store } = await openDamaged('pet');
-    for (const answer of [store.pets.list({ limit: 20, after: 0n }), store.pets.find(1n)])
-      await expect(answer).rejects.toMatchObject({ code: 'service_unavailable', cause: { code: 'SQLITE_CORRUPT' } });
+    const [{ store }, unknown] = [await openDamaged('pet'), await openDamaged('pet_revision')];
+    await expect((async () => unknown.store.pets.find(1n))()).rejects.toMatchObject({ code: 'service_unavailable' });
+    for (const read of [() => store.pets.list({ limit: 20, after: 0n }), () => store.pets.find(1n)])
+      await expect((async () => read())()).rejects.toMatchObject({
+        code: 'service_unavailable',
+        cause: { code: 'SQLITE_CORRUPT' },
+      });
   });
 });
 

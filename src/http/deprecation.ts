@@ -1,5 +1,5 @@
 /** The end of GET /pets/{petId}: its dates, its announcement on every answer, and its removal. */
-import type { onRequestHookHandler, onSendHookHandler } from 'fastify';
+import type { onRequestHookHandler } from 'fastify';
 import { Failure } from '../errors.ts';
 import { placeOf } from './reference-page.ts';
 
@@ -16,15 +16,6 @@ export function deprecationHeaders(base: string): Record<string, string> {
     deprecation: `@${deprecatedSince.getTime() / 1000}`,
     sunset: sunset.toUTCString(),
     link: `<${base}/pets>; rel="successor-version", <${origin}${placeOf('pets', 'getPet')}>; rel="deprecation"; type="text/html"`,
-  };
-}
-
-/** Announces on every answer of a route, whatever its status: on sending, because a refused key never reaches the handler. */
-export function announceDeprecation(base: string): onSendHookHandler {
-  const headers = deprecationHeaders(base);
-  return (_request, reply, _payload, done) => {
-    reply.headers(headers);
-    done();
   };
 }
 

@@ -1,8 +1,7 @@
 /** Everything that can go wrong with a request, translated into one Failure and sent in one shape. */
-import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { type ErrorCode, Failure } from '../errors.ts';
-import { standingHeaders } from './answers.ts';
-import { type Observe, observeRefusal } from './request-log.ts';
+import { respond, standing } from './responses.ts';
 
 /** Fastify's own error codes that are the client's doing; every other error is ours. */
 const frameworkCodes: Record<string, ErrorCode> = {
@@ -18,48 +17,62 @@ export function toFailure(error: unknown): Failure {
   return new Failure(code, undefined, { cause: error });
 }
 
-/** The headers of every failure. Errors are never stored: the next answer may be another one (RFC 9111, section 5.2.2.5). */
-export function failureHeaders(failure: Failure, requestId: string): Record<string, string> {
-  return {
-    'content-type': 'application/json',
-    'cache-control': 'no-store',
-    'x-request-id': requestId,
-    ...standingHeaders,
-    ...failure.headers,
-  };
+/** A failure as it is sent. Headers are names and values in turn. */
+export interface RenderedFailure {
+  headers: readonly string[];
+  /** Of single bytes. */
+  body: string;
 }
 
-/** Answers a request with a failure; those of 5xx are logged with their cause, which the client never sees. */
-export function sendFailure(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  // A client that goes away within its body is no fault of ours; nobody reads this answer.
-  const failure = request.raw.errored ? new Failure('bad_request', undefined, { cause: error }) : toFailure(error);
-  if (failure.status >= 500 && failure.code !== 'not_implemented') {
-    request.log.error({ reqId: request.id, err: failure.cause ?? failure }, failure.code);
+const known = new WeakMap<Failure, RenderedFailure>();
+
+/** Kept with its failure: those that are made once are rendered once. */
+export function renderFailure(failure: Failure): RenderedFailure {
+  let rendered = known.get(failure);
+  if (!rendered) {
+    const body = Buffer.from(JSON.stringify(failure.body()));
+    // Errors are never stored: the next response may be another one (RFC 9111, section 5.2.2.5).
+    const headers = { 'content-type': 'application/json', 'cache-control': 'no-store', ...failure.headers };
+    rendered = {
+      headers: [...standing, ...Object.entries(headers).flat(), 'content-length', String(body.length)],
+      body: body.toString('latin1'),
+    };
+    known.set(failure, rendered);
   }
-  // A Buffer, because Fastify would add a charset, which application/json does not define (RFC 8259, section 11).
-  void reply
-    .code(failure.status)
-    .headers(failureHeaders(failure, request.id))
-    .send(Buffer.from(JSON.stringify(failure.body())));
+  return rendered;
 }
 
-/** Answers a URL that the router cannot read: no hook, and so no line of the log, follows. */
-export function sendFrameworkFailure(observe: Observe) {
-  return (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
-    observeRefusal(observe, request.id, toFailure(error));
-    sendFailure(error, request, reply);
+/** Answers a request with a failure, whatever was thrown. */
+export type SendFailure = (error: unknown, request: FastifyRequest, reply: FastifyReply) => void;
+
+/** Failures of 5xx are logged with their cause, which the client never sees. */
+export function createFailureSender(logger: FastifyBaseLogger): SendFailure {
+  /** An error of ours with its stack, an outage in one line. What was refused because there is too much has the line of its request. */
+  function log({ code, cause }: Failure, reqId: string): void {
+    if (code === 'internal_error') logger.error({ reqId, err: cause }, code);
+    else if (code === 'service_unavailable' && cause !== undefined) {
+      const { code: name, message } = cause as NodeJS.ErrnoException;
+      logger.error({ reqId, reason: name === undefined ? message : `${name}: ${message}` }, code);
+    }
+  }
+
+  return (error, request, reply) => {
+    // A client that goes away within its body is no fault of ours; nobody reads this answer.
+    const failure = request.raw.errored ? new Failure('bad_request', undefined, { cause: error }) : toFailure(error);
+    if (failure.status >= 500) {
+      request.exchange.code = failure.code;
+      log(failure, request.id);
+    }
+    const { headers, body } = renderFailure(failure);
+    respond(reply, failure.status, headers, body);
   };
 }
 
 /** Error handler and unknown paths of the whole server. */
-export function installErrors(app: FastifyInstance): void {
+export function installErrors(app: FastifyInstance, sendFailure: SendFailure): void {
   app.setErrorHandler(sendFailure);
   // Where an OPTIONS is no preflight after all, @fastify/cors hands its own route over to this.
   app.setNotFoundHandler(() => {
     throw new Failure('route_not_found');
-  });
-  app.addHook('onRequest', (request, _reply, done) => {
-    // Here rather than in the handler of the unknown path, which would first judge the body.
-    done(request.is404 ? new Failure('route_not_found') : undefined);
   });
 }

@@ -1,14 +1,16 @@
 /** What a server refuses so that it goes on serving: requests beyond what it can work on, and clients that ask too much. */
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import rateLimit from '@fastify/rate-limit';
-import underPressure from '@fastify/under-pressure';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ApiKey } from '../accounts.ts';
 import { Failure } from '../errors.ts';
 import type { Metrics } from './metrics.ts';
 
 export interface Limits {
-  /** Requests worked on at the same time. */
+  /** Requests worked on, and bodies awaited, at the same time. */
   maxInFlight: number;
+  /** Connections at the same time. */
+  maxConnections: number;
   /** Requests of one API key in a minute; undefined: any number. */
   requestsPerMinute?: number | undefined;
   /** Refused keys from one address in a minute. */
@@ -19,45 +21,31 @@ const minuteMs = 60_000;
 
 /** A mean, over as long a time: the event loop stands still, and to accept more would only lengthen the queue. */
 const maxEventLoopDelayMs = 1000;
+const resolutionMs = 10;
 
 /** The first means tell of the start itself, which keeps the event loop busy. */
 const settledAfterMs = 3 * maxEventLoopDelayMs;
 
-const tooMany = new Failure('service_unavailable', undefined, { headers: { 'retry-after': '1' } });
-
-/** Sheds load at the door of `app`: 503 with Retry-After. */
-export async function installLoadShedding(
-  app: FastifyInstance,
-  { maxInFlight }: Limits,
-  metrics: Metrics,
-): Promise<void> {
-  let inFlight = 0;
+/** Measures the event loop from when `app` listens on. Returns whether it stood still of late. */
+export function watchEventLoop(app: FastifyInstance): () => boolean {
+  const delay = monitorEventLoopDelay({ resolution: resolutionMs });
+  let standsStill = false;
   let settledAt = Number.POSITIVE_INFINITY;
   app.addHook('onListen', async () => {
+    delay.enable();
     settledAt = performance.now() + settledAfterMs;
   });
-  await app.register(underPressure, {
-    maxEventLoopDelay: maxEventLoopDelayMs,
-    sampleInterval: maxEventLoopDelayMs,
-    /* v8 ignore next 5 -- the process of the tests would stand still for seconds */
-    async pressureHandler() {
-      if (performance.now() < settledAt) return;
-      metrics.limited('event_loop');
-      throw tooMany;
-    },
+  const timer = setInterval(() => {
+    // A loop that stood still all the time has measured nothing: its mean is not a number.
+    const moves = delay.mean / 1e6 - resolutionMs <= maxEventLoopDelayMs;
+    standsStill = performance.now() > settledAt && !moves;
+    delay.reset();
+  }, maxEventLoopDelayMs).unref();
+  app.addHook('onClose', async () => {
+    clearInterval(timer);
+    delay.disable();
   });
-  app.addHook('onRequest', (_request, reply, done) => {
-    if (inFlight >= maxInFlight) {
-      metrics.limited('in_flight');
-      return done(tooMany);
-    }
-    inFlight += 1;
-    // Not onResponse, which a client that goes away does not bring about.
-    reply.raw.once('close', () => {
-      inFlight -= 1;
-    });
-    done();
-  });
+  return () => standsStill;
 }
 
 /** Makes the counters of `app`'s scopes known; they count nothing by themselves. */

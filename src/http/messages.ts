@@ -3,18 +3,21 @@ import { randomUUID } from 'node:crypto';
 import type { ApiKey } from '../accounts.ts';
 import { Failure } from '../errors.ts';
 import { Message, type Messages, NewMessage } from '../messages.ts';
-import { accept } from './answers.ts';
 import type { App } from './app-type.ts';
-import { sendFailure, toFailure } from './errors.ts';
+import { type SendFailure, toFailure } from './errors.ts';
+import type { Exchanges } from './exchange.ts';
 import { refuseOtherMethods } from './methods.ts';
 import { bodyErrors } from './operation.ts';
+import { sendOutcome } from './responses.ts';
 
 export interface MessagesOptions {
   messages: Messages;
+  exchanges: Exchanges;
+  sendFailure: SendFailure;
   now: () => Date;
 }
 
-export function messageRoutes(app: App, { messages, now }: MessagesOptions): void {
+export function messageRoutes(app: App, { messages, exchanges, sendFailure, now }: MessagesOptions): void {
   // The quickstart's own table answers 400 where the animal store answers 415.
   app.setErrorHandler((error, request, reply) => {
     const failure = toFailure(error);
@@ -41,8 +44,8 @@ export function messageRoutes(app: App, { messages, now }: MessagesOptions): voi
       const { accountId } = request.apiKey as ApiKey;
       const id = `msg_${randomUUID().replaceAll('-', '')}`;
       const message: Message = { id, message: request.body.message, status: 'queued', createdAt: now().toISOString() };
-      await messages.add({ ...message, accountId });
-      return accept(reply, 202, JSON.stringify(message));
+      await exchanges.work(request.exchange, () => messages.add({ ...message, accountId }));
+      sendOutcome(reply, 202, JSON.stringify(message));
     },
   );
   refuseOtherMethods(app, '/messages', ['POST']);

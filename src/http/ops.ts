@@ -1,7 +1,8 @@
 /** The operators' door: whether the process lives, whether it is ready, and what it measures. It asks for no key. */
 import fastify, { type FastifyInstance } from 'fastify';
 import { Failure } from '../errors.ts';
-import { installErrors } from './errors.ts';
+import { renderFailure, toFailure } from './errors.ts';
+import { standingHeaders } from './responses.ts';
 
 export interface OpsOptions {
   /** Whether requests are welcome: the store answers, and nobody has asked the process to stop. */
@@ -14,7 +15,16 @@ export interface OpsOptions {
 /** Builds the door; nothing listens yet. */
 export function buildOps({ ready, metrics, metricsType }: OpsOptions): FastifyInstance {
   const ops = fastify({ logger: false, forceCloseConnections: true });
-  installErrors(ops);
+  ops.setErrorHandler((error, _request, reply) => {
+    const failure = toFailure(error);
+    return reply
+      .code(failure.status)
+      .headers({ ...standingHeaders, ...failure.headers, 'content-type': 'application/json' })
+      .send(Buffer.from(renderFailure(failure).body, 'latin1'));
+  });
+  ops.setNotFoundHandler(() => {
+    throw new Failure('route_not_found');
+  });
   ops.addHook(
     'onSend',
     async (request, reply) => void reply.headers({ 'cache-control': 'no-store', 'x-request-id': request.id }),

@@ -1,26 +1,28 @@
 /** listPets, createPet, getPet: the three operations on animals. */
 import { Type } from '@sinclair/typebox';
-import type { onRequestHookHandler } from 'fastify';
+import type { FastifyReply, onRequestHookHandler } from 'fastify';
 import type { ApiKey } from '../accounts.ts';
 import { Failure } from '../errors.ts';
 import { Int64 } from '../int64.ts';
 import { NewPet, Pet, PetStatus, Pets } from '../pets.ts';
 import { demand } from '../schema.ts';
-import { accept, answer } from './answers.ts';
 import type { App } from './app-type.ts';
 import { requireScope } from './auth.ts';
-import { announceDeprecation, refuseAfterSunset, sunset } from './deprecation.ts';
+import { deprecationHeaders, refuseAfterSunset, sunset } from './deprecation.ts';
+import type { Exchanges } from './exchange.ts';
 import { IdempotencyHeaders, retryOf } from './idempotency.ts';
-import type { KeyUses } from './key-uses.ts';
+import type { KeyUsage } from './key-usage.ts';
 import { refuseOtherMethods } from './methods.ts';
 import { bodyErrors } from './operation.ts';
 import { Cursor } from './paging.ts';
-import type { PetAnswers } from './pet-answers.ts';
+import type { PetResponses } from './response-cache.ts';
+import { type Rendered, sendOutcome, sendRendered } from './responses.ts';
 
 export interface PetsOptions {
   pets: Pets;
-  answers: PetAnswers;
-  uses: KeyUses;
+  exchanges: Exchanges;
+  responses: PetResponses;
+  usage: KeyUsage;
   /** What the addresses in answers start with: the public base address, or its path. Ends in /v1. */
   base: string;
   /** Whether getPet has been removed by now. */
@@ -41,7 +43,17 @@ const ListQuery = Type.Object({
 
 const PetParams = Type.Object({ petId: Int64({ description: 'Identifier of the animal to return.', examples: [1] }) });
 
-export function petRoutes(app: App, { pets, answers, uses, base, removed }: PetsOptions): void {
+export function petRoutes(app: App, { pets, exchanges, responses, usage, base, removed }: PetsOptions): void {
+  // Reads of the embedded store are over before anything else can begin.
+  const quick = pets.state !== undefined;
+
+  function sendRead(reply: FastifyReply, read: () => Rendered | Promise<Rendered>): undefined | Promise<void> {
+    const rendered = quick ? read() : exchanges.work(reply.request.exchange, read);
+    if (rendered instanceof Promise) return rendered.then((later) => sendRendered(exchanges, reply, later));
+    sendRendered(exchanges, reply, rendered);
+    return undefined;
+  }
+
   app.get(
     '/pets',
     {
@@ -59,9 +71,9 @@ export function petRoutes(app: App, { pets, answers, uses, base, removed }: Pets
         },
       },
     },
-    async (request, reply) => {
+    (request, reply) => {
       const { limit, status, cursor: after = 0n } = request.query;
-      return answer(request, reply, await answers.page({ limit, status, after }));
+      return sendRead(reply, () => responses.page({ limit, status, after }));
     },
   );
 
@@ -88,27 +100,28 @@ export function petRoutes(app: App, { pets, answers, uses, base, removed }: Pets
       },
     },
     async (request, reply) => {
-      const addition = await pets.add(request.body as NewPet, retryOf(request));
+      const add = () => pets.add(request.body as NewPet, retryOf(request));
+      const addition = await exchanges.work(request.exchange, add);
       if (addition.outcome === 'reused') throw new Failure('idempotency_key_reused');
       const { id, pet, outcome } = addition;
-      if (outcome === 'replayed') reply.header('idempotent-replayed', 'true');
-      if (!removed()) reply.header('location', `${base}/pets/${id}`);
-      return accept(reply, 201, pet);
+      const headers = outcome === 'replayed' ? ['idempotent-replayed', 'true'] : [];
+      if (!removed()) headers.push('location', `${base}/pets/${id}`);
+      sendOutcome(reply, 201, pet, headers);
     },
   );
 
-  const onSend = announceDeprecation(base);
+  const headers = Object.entries(deprecationHeaders(base)).flat();
   const countCall: onRequestHookHandler = (request, _reply, done) => {
-    uses.countDeprecated(request.apiKey as ApiKey);
+    usage.countDeprecated(request.apiKey as ApiKey);
     done();
   };
   app.get(
     '/pets/:petId',
     {
-      onSend,
       onRequest: [countCall, refuseAfterSunset(removed), requireScope('pets:read')],
       schema: { params: PetParams },
       config: {
+        headers,
         operation: {
           operationId: 'getPet',
           tags: ['Pets'],
@@ -121,9 +134,9 @@ export function petRoutes(app: App, { pets, answers, uses, base, removed }: Pets
         },
       },
     },
-    async (request, reply) => answer(request, reply, await answers.animal(request.params.petId)),
+    (request, reply) => sendRead(reply, () => responses.animal(request.params.petId)),
   );
 
   refuseOtherMethods(app, '/pets', ['GET', 'HEAD', 'POST']);
-  refuseOtherMethods(app, '/pets/:petId', ['GET', 'HEAD'], [onSend]);
+  refuseOtherMethods(app, '/pets/:petId', ['GET', 'HEAD'], headers);
 }

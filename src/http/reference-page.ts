@@ -3,10 +3,10 @@ import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Failure } from '../errors.ts';
-import { answer } from './answers.ts';
 import type { App } from './app-type.ts';
+import type { Exchanges } from './exchange.ts';
 import { refuseOtherMethods } from './methods.ts';
-import { type Rendered, render } from './rendered.ts';
+import { type Rendered, render, respond, sendRendered, standing } from './responses.ts';
 
 export interface ReferencePageOptions {
   /** Reads a file of the folder reference/. */
@@ -14,6 +14,7 @@ export interface ReferencePageOptions {
   /** What the address of the page starts with: the public base address without /v1. */
   root: string;
   quickstartBasePath: string | undefined;
+  exchanges: Exchanges;
 }
 
 /** Where the page tells of an operation: its group and its name. */
@@ -65,16 +66,15 @@ function once<Made>(make: () => Promise<Made>): () => Promise<Made> {
   };
 }
 
-function renderEncoded(bytes: Buffer, encoding?: string): Rendered {
-  const rendered = render(bytes, { type: script });
-  rendered.headers.push('vary', 'Accept-Encoding');
-  if (encoding) rendered.bodyHeaders.push('content-encoding', encoding);
-  return rendered;
-}
-
-export function referencePageRoutes(app: App, { readFile, root, quickstartBasePath }: ReferencePageOptions): void {
+export function referencePageRoutes(
+  app: App,
+  { readFile, root, quickstartBasePath, exchanges }: ReferencePageOptions,
+): void {
   function serve(url: string, choose: (request: FastifyRequest) => Promise<Rendered>): void {
-    app.get(url, async (request, reply) => answer(request, reply.headers(pageHeaders), await choose(request)));
+    app.get(url, async (request, reply) => {
+      const rendered = await choose(request);
+      sendRendered(exchanges, reply.headers(pageHeaders), rendered);
+    });
     refuseOtherMethods(app, url, ['GET', 'HEAD']);
   }
 
@@ -92,9 +92,14 @@ export function referencePageRoutes(app: App, { readFile, root, quickstartBasePa
     );
   }
 
-  const compressed = once(async () => renderEncoded(await readFile('renderer.js.gz'), 'gzip'));
-  // Four megabytes, for clients that hardly exist: not kept.
-  const plain = async () => renderEncoded(await promisify(gunzip)(await readFile('renderer.js.gz')));
+  const vary = 'Authorization, Accept-Encoding';
+  const compressed = once(async () => {
+    return render(await readFile('renderer.js.gz'), { type: script, vary, encoding: 'gzip' });
+  });
+  // Kept from the first time on: each client's own would be 4 MB.
+  const plain = once(async () => {
+    return render(await promisify(gunzip)(await readFile('renderer.js.gz')), { type: script, vary });
+  });
   serve('/docs/renderer.js', ({ headers }) =>
     /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i.test(headers['accept-encoding'] ?? '') ? compressed() : plain(),
   );
@@ -102,9 +107,11 @@ export function referencePageRoutes(app: App, { readFile, root, quickstartBasePa
   // To anything but a browser there is nothing here.
   app.get('/', (request: FastifyRequest, reply: FastifyReply) => {
     if (!request.headers.accept?.includes('text/html')) throw new Failure('route_not_found');
-    return reply
-      .code(302)
-      .headers({ location: `${root}/docs`, vary: 'Accept', 'cache-control': 'no-store' })
-      .send();
+    respond(
+      reply,
+      302,
+      [...standing, 'location', `${root}/docs`, 'vary', 'Accept', 'cache-control', 'no-store', 'content-length', '0'],
+      '',
+    );
   });
 }

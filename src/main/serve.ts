@@ -5,7 +5,6 @@ import { readFile } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
-import type { Logger } from 'pino';
 import { buildApp } from '../app.ts';
 import type { Config } from '../config.ts';
 import { sunsetWarning } from '../http/deprecation.ts';
@@ -15,6 +14,7 @@ import type { Repository } from '../repository/repository.ts';
 import { shareMetrics } from './cluster-metrics.ts';
 import { giveFirstKey } from './first-key.ts';
 import { listen, openOps } from './listen.ts';
+import type { Log } from './log.ts';
 import { onEndSignal } from './signals.ts';
 import { openStore, refuseToStart, release } from './start.ts';
 
@@ -25,18 +25,19 @@ const now = () => new Date();
 
 interface Parts {
   config: Config;
-  logger: Logger;
+  log: Log;
   store: Repository;
   metrics: Metrics;
   draining: () => boolean;
 }
 
-function build({ config, logger, store, metrics, draining }: Parts): Promise<FastifyInstance> {
+function build({ config, log, store, metrics, draining }: Parts): Promise<FastifyInstance> {
   const at = (name: string) => new URL(`../../${name}`, import.meta.url);
   const readDocument = (name: string) => readFileSync(at(name), 'utf8');
   return buildApp({
     store,
-    logger,
+    logger: log.logger,
+    logRequest: log.logRequest,
     metrics,
     now,
     live: config.DEPLOYMENT === 'production',
@@ -45,6 +46,7 @@ function build({ config, logger, store, metrics, draining }: Parts): Promise<Fas
     enforceSunset: config.SUNSET_ENFORCE === 'true',
     limits: {
       maxInFlight: config.MAX_IN_FLIGHT,
+      maxConnections: config.MAX_CONNECTIONS,
       requestsPerMinute: config.RATE_LIMIT,
       refusalsPerMinute: config.REFUSAL_LIMIT,
     },
@@ -85,11 +87,12 @@ function idleCloser({ server }: FastifyInstance): () => void {
 }
 
 /** Serves until told to stop: by a signal, or as one of several processes by the one that started them. */
-export async function serve(config: Config, logger: Logger): Promise<void> {
-  const metrics = createMetrics(release);
+export async function serve(config: Config, log: Log): Promise<void> {
+  const { logger } = log;
+  const metrics = createMetrics(release, log.lostLines);
   const store = await openStore(config, logger, metrics.commit);
   let stopping = false;
-  const app = await build({ config, logger, store, metrics, draining: () => stopping });
+  const app = await build({ config, log, store, metrics, draining: () => stopping });
   const closeIdle = idleCloser(app);
   const ops = cluster.isWorker ? undefined : opsDoor(store, metrics, () => app.server.listening && !stopping);
   if (cluster.isWorker) shareMetrics(metrics);
@@ -107,6 +110,7 @@ export async function serve(config: Config, logger: Logger): Promise<void> {
     await ops?.close();
     await store.close();
     logger.info('stopped');
+    await log.end();
     process.exit(0);
   }
 
@@ -121,6 +125,7 @@ export async function serve(config: Config, logger: Logger): Promise<void> {
   try {
     if (ops) await openOps(ops, config, logger);
     url = await listen(app, { host: config.HOST, port: config.PORT, prefix: '' });
+    logger.info(`Server listening at ${url}`);
   } catch (error) {
     // Told to stop before it listened: it does not, and its end is under way.
     if (stopping) return;

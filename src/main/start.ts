@@ -1,16 +1,12 @@
 /** What every process of the server does before it serves: settings, log, store, each refused with one sentence. */
 import { readFileSync } from 'node:fs';
-import { type DestinationStream, type Logger, pino } from 'pino';
+import type { Logger } from 'pino';
 import type { Config, ConfigError } from '../config.ts';
 import { openRepository } from '../repository/open.ts';
 import type { OpenError, Repository } from '../repository/repository.ts';
 import { complain, readEnvironment } from './environment.ts';
 
 const fatalDelayMs = 500;
-const logFlushMs = 100;
-
-/** Blocks hold whole lines. Where several processes write to one pipe, it takes only 4096 bytes at once (pipe(7), PIPE_BUF). */
-const logBlock = { alone: { minLength: 32_768, maxWrite: 65_536 }, several: { minLength: 2048, maxWrite: 4096 } };
 
 /** The release that runs. */
 export const { version: release } = JSON.parse(
@@ -29,53 +25,6 @@ export function loadConfig(): Config {
   } catch (error) {
     return refuseToStart((error as ConfigError).message);
   }
-}
-
-/** Passes the lines of a turn of the event loop on as one: pino's stream measures its whole block anew at each write. */
-function byTurns(open: () => ReturnType<typeof pino.destination>, maxWrite: number): DestinationStream {
-  let lines = '';
-  function pass(): void {
-    if (lines !== '') stream.write(lines);
-    lines = '';
-  }
-  // Before pino's own, which writes what its stream holds when the process exits.
-  process.on('exit', pass);
-  const stream = open();
-  setInterval(() => stream.flush(), logFlushMs).unref();
-  return {
-    write(line: string) {
-      if (lines === '') setImmediate(pass);
-      else if (lines.length + line.length > maxWrite) pass();
-      lines += line;
-    },
-    flush() {
-      pass();
-      stream.flushSync();
-    },
-  } as DestinationStream;
-}
-
-/** Readable lines on a terminal, where the development dependency for them is installed; otherwise JSON, written in blocks. */
-async function openLogStream(block: { minLength: number; maxWrite: number }): Promise<DestinationStream> {
-  /* c8 ignore start -- on a terminal, which takes what ran with it when it goes */
-  if (process.stdout.isTTY) {
-    const pretty = await import('pino-pretty').catch(() => undefined);
-    if (pretty)
-      return pretty.default({ sync: true, singleLine: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' });
-  }
-  /* c8 ignore stop */
-  return byTurns(() => pino.destination({ fd: 1, sync: false, ...block }), block.maxWrite);
-}
-
-export async function openLog(config: Config): Promise<Logger> {
-  const stream = await openLogStream(config.WORKERS === '1' ? logBlock.alone : logBlock.several);
-  const logger = pino({ level: config.LOG_LEVEL }, stream);
-  /* c8 ignore next 4 -- a bug of ours: what is logged is written when the process exits */
-  process.on('uncaughtException', (error) => {
-    logger.fatal({ err: error }, 'uncaught');
-    process.exit(1);
-  });
-  return logger;
 }
 
 /** Opens the store. Where it can promise nothing more, what waits is answered 503 and the process ends, for another to take its place. */

@@ -1,17 +1,13 @@
 /** The reading of animals from PostgreSQL, and their JSON. */
-import type { PetJson, PetPage, PetQuery } from '../pets.ts';
+import { type PetJson, type PetPage, type PetQuery, petJson } from '../pets.ts';
 import type { Pool } from './postgres-pool.ts';
 
+/** Integers come as their decimals. */
 interface PetRow {
   id: string;
   name: string;
   category_id: string;
   status: string;
-}
-
-/** The bytes that SQLite's json_object() gives, which escapes what JSON.stringify does and nothing else. Integers come as their decimals. */
-export function petJson(id: string, name: string, categoryId: string | bigint, status: string): PetJson {
-  return `{"id":${id},"name":${JSON.stringify(name)},"categoryId":${categoryId},"status":"${status}"}`;
 }
 
 const toJson = ({ id, name, category_id, status }: PetRow) => petJson(id, name, category_id, status);

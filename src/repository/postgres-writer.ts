@@ -1,8 +1,7 @@
 /** Additions of animals: those of a turn of the event loop, and those that come while a batch is on its way, share a round trip and a commit. */
-import type { Addition, NewPet } from '../pets.ts';
+import { type Addition, type NewPet, petJson } from '../pets.ts';
 import { type Retry, retryWindowMs } from '../retries.ts';
 import { numberArray, textArray } from './postgres-arrays.ts';
-import { petJson } from './postgres-pets.ts';
 import { deadlineMs, type Pool } from './postgres-pool.ts';
 import { unavailable } from './unavailable.ts';
 

@@ -24,7 +24,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
   const at = () => options.now().getTime();
 
   return {
-    // No version: to ask for it would cost the round trip that brings the page.
+    // No state: to ask for it would cost the round trip that brings the page.
     pets: {
       list: (query) => listPets(pool, query),
       add: (pet, retry) => adder.add(pet, retry, at()),

@@ -1,10 +1,10 @@
-/** The columns that are read, and what becomes of a row. Integers arrive as BigInt, or as their decimals. */
+/** The columns that are read, and what becomes of a row. Integers arrive as the engine reads them, or as their decimals. */
 import type { Account, ApiKey, Scope } from '../accounts.ts';
 
 export const accountColumns = 'id, name, created_at';
 export const apiKeyColumns = 'api_key.*, account.name AS account FROM api_key JOIN account ON account.id = account_id';
 
-type Whole = bigint | string;
+type Whole = bigint | number | string;
 
 export interface AccountRow {
   id: Whole;

@@ -5,12 +5,12 @@ import { checkpoint, openConnection } from './sqlite-connection.ts';
 
 export type Write = [name: CommandName, input: never];
 
-/** To the thread: all writes that wait. null: no more will come. */
-export type Request = Write[] | null;
+/** To the thread: all writes that wait, as JSON of Write[]: to clone their objects costs as much as to insert them. null: no more will come. */
+export type Request = string | null;
 
-/** From the thread: what became of the oldest `count` unanswered writes, which shared one transaction. */
+/** From the thread: what became of the oldest `count` unanswered writes, which shared one transaction. `outputs`: JSON of an array. */
 export type Reply =
-  | { count: number; outputs: unknown[] }
+  | { count: number; outputs: string }
   | { count: number; error: { code: string | undefined; message: string } };
 
 /** So many writes share one transaction: a larger one would hold the lock, and its own answers, for too long. */
@@ -28,7 +28,7 @@ let uncheckpointed = 0;
 
 function tell(count: number, act: () => unknown[]): void {
   try {
-    port.postMessage({ count, outputs: act() } satisfies Reply);
+    port.postMessage({ count, outputs: JSON.stringify(act()) } satisfies Reply);
   } catch (error) {
     const { code, message } = error as { code?: string; message: string };
     port.postMessage({ count, error: { code, message } } satisfies Reply);
@@ -51,8 +51,9 @@ port.on('message', (request: Request) => {
     port.close();
     return;
   }
-  for (let from = 0; from < request.length; from += maxBatch) {
-    const batch = request.slice(from, from + maxBatch);
+  const writes: Write[] = JSON.parse(request);
+  for (let from = 0; from < writes.length; from += maxBatch) {
+    const batch = writes.slice(from, from + maxBatch);
     tell(batch.length, () => run.immediate(batch));
     uncheckpointed += batch.length;
     if (uncheckpointed >= checkpointEvery) moveIntoFile();

@@ -18,7 +18,7 @@ interface Waiting {
 
 export interface Writer {
   /**
-   * Resolves after the commit, and so the fsync, that holds the write. A rejected write may still be on disk where its fsync failed.
+   * `input` and the output are JSON. Resolves after the commit, and so the fsync, that holds the write. A rejected write may still be on disk where its fsync failed.
    * `characters`: the length of the texts that a client made as long as it likes.
    */
   write<Name extends CommandName>(name: Name, input: Input<Name>, characters?: number): Promise<Output<Name>>;
@@ -58,8 +58,13 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
   /** What is unsent goes as one message, once the thread has answered the one before: while it waits for a disk, a batch grows here. */
   function send(): void {
     if (unsent.length === 0 || unsent.length < waiting.length) return;
-    thread.postMessage(unsent satisfies Request);
+    thread.postMessage(JSON.stringify(unsent) satisfies Request);
     unsent = [];
+  }
+
+  /** Two turns later: clients that were just answered ask again meanwhile, and share the next commit. */
+  function sendSoon(): void {
+    setImmediate(() => setImmediate(send));
   }
 
   function giveUp(cause: Error): void {
@@ -72,9 +77,12 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     const answered = waiting.splice(0, reply.count);
     for (const { characters } of answered) waitingCharacters -= characters;
     if ('outputs' in reply) {
-      for (const [index, { resolve }] of answered.entries()) resolve(reply.outputs[index] as never);
+      const outputs = JSON.parse(reply.outputs) as unknown[];
+      for (let at = 0; at < answered.length; at++)
+        (answered[at] as Waiting).resolve((outputs[at] ?? undefined) as never);
       if (reply.count > 0) onCommit?.(reply.count);
-      return send();
+      sendSoon();
+      return;
     }
     const cause = Object.assign(new Error(reply.error.message), reply.error);
     const failure = translate(cause);
@@ -85,7 +93,7 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     }
     // What a checkpoint could not move stays in the log, and the next one begins anew.
     if (reply.count === 0) onCheckpointFailure?.(cause);
-    send();
+    sendSoon();
   });
   let crash = new Error('the writing thread ended');
   thread.on('error', (error: Error) => {
@@ -112,7 +120,7 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     async close() {
       closing = true;
       broken = unavailable(new Error('the store is closed'));
-      thread.postMessage(unsent satisfies Request);
+      thread.postMessage(JSON.stringify(unsent) satisfies Request);
       unsent = [];
       thread.postMessage(null satisfies Request);
       await ended;

@@ -138,15 +138,14 @@ test(
 test(
   'such a word is found where a server lets it out: in the log, the metrics and the errors',
   async () => {
-    const from = "  app.addHook('onResponse', (request, reply, done) => {";
+    const from = '  const { reqId, routeHeaders } = reply.request.exchange;';
     const leaky = plant(
-      'src/http/request-log.ts',
+      'src/http/responses.ts',
       from,
-      `  app.addHook('onSend', (request, reply, payload, done) => {
-    done(null, reply.statusCode < 400 ? payload : payload + request.headers.authorization);
-  });
-${from}
-    observe({ reqId: '', status: 200, route: request.headers.authorization });`,
+      `  const leaked = String(reply.request.headers.authorization);
+  reply.request.exchange.route = leaked;
+  if (status >= 400) body = leaked.padEnd(body.length).slice(0, body.length);
+${from}`,
     );
     const { hits } = await search(leaky);
     const found = Object.entries(hits).map(([where, words]) => `${where} ${words.length > 0}`);

@@ -71,3 +71,22 @@ test('of too many requests that wait, those of the greediest sockets are cut off
   expect(answered.length).toBeLessThan(20);
   expect(await answersTo(450)).toBe(450);
 });
+
+test('CONNECT behind a large response: the whole of it, then 405; unread, it is cut off', async () => {
+  const { port } = await startApp();
+  const sent = 'GET /docs/renderer.js HTTP/1.1\r\nHost: a\r\n\r\nCONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n';
+  const unread = connect(port, '127.0.0.1').on('error', () => undefined);
+  onTestFinished(() => void unread.destroy());
+  unread.pause().write(sent);
+  const cut = new Promise((resolve) => unread.once('close', resolve));
+  const reader = connect(port, '127.0.0.1');
+  reader.write(sent);
+  const answered = await text(reader);
+  expect(answered).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+  expect(answered.length).toBeGreaterThan(4_000_000);
+  expect(answered).toMatch(/HTTP\/1\.1 405 Method Not Allowed\r\n.*"code":"method_not_allowed".*$/s);
+  // A reset shows only to who reads.
+  await setTimeout(10_000);
+  unread.resume();
+  await cut;
+}, 60_000);

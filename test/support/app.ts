@@ -9,6 +9,7 @@ import { onTestFinished } from 'vitest';
 import { newSecret, type Scope, scopes } from '../../src/accounts.ts';
 import { type AppOptions, buildApp } from '../../src/app.ts';
 import { createMetrics } from '../../src/http/metrics.ts';
+import { createRequestLog } from '../../src/http/request-log.ts';
 import type { Repository } from '../../src/repository/repository.ts';
 import { type Answer, expectDocumented } from './documented.ts';
 import { keepExchange } from './exchanges.ts';
@@ -62,16 +63,18 @@ export const documents = { animalStore: read('openapi.yaml'), quickstart: read('
 export async function startApp(options: Partial<AppOptions> = {}): Promise<TestApp> {
   const { databaseUrl, store, now, setTime } = await borrowStore();
   const lines: string[] = [];
-  const logger = pino({ level: 'debug' }, { write: (line: string) => void lines.push(line) });
+  const write = (line: string) => void lines.push(line);
+  const logger = pino({ level: 'debug' }, { write });
   const app = await buildApp({
     store,
     logger,
+    logRequest: createRequestLog(write, '"pid":1'),
     now,
     live: false,
     quickstartBasePath: '/quickstart',
     enforceSunset: true,
     metrics: createMetrics('test'),
-    limits: { maxInFlight: 10_000, refusalsPerMinute: 1_000_000 },
+    limits: { maxInFlight: 10_000, maxConnections: 10_000, refusalsPerMinute: 1_000_000 },
     draining: () => false,
     documents,
     readPageFile: (name) => readFile(new URL(`../../reference/${name}`, import.meta.url)),

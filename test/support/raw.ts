@@ -46,7 +46,7 @@ export function converse(
     }
 
     socket.on('connect', sendNext);
-    socket.on('data', (bytes) => {
+    socket.on('data', (bytes: Buffer) => {
       received.push(bytes);
       const final = readAnswers(Buffer.concat(received)).answers.filter(({ status }) => status >= 200);
       if (final.length >= answers) socket.end();

@@ -3,10 +3,9 @@ import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type ErrorCode, Failure } from '../errors.ts';
-import { failureHeaders } from './errors.ts';
-import { serveInTurn } from './in-turn.ts';
-import { type Observe, observeRefusal } from './request-log.ts';
-import { cutOffNonReaders } from './unread.ts';
+import { renderFailure } from './errors.ts';
+import { accountOf } from './exchange.ts';
+import type { Observe } from './request-log.ts';
 
 const parserCodes: Record<string, ErrorCode> = {
   HPE_HEADER_OVERFLOW: 'headers_too_large',
@@ -23,6 +22,8 @@ interface Bookkeeping {
   /** The request that is, or was last, being read. */
   parser?: { incoming: IncomingMessage | null } | null;
 }
+
+const ignore = () => undefined;
 
 const refused = new WeakSet<Duplex>();
 
@@ -47,26 +48,33 @@ function refuseInTurn(socket: Duplex, failure: Failure, observe: Observe): void 
   else writeFailure(socket, failure, observe);
 }
 
-function headersOf(failure: Failure, body: string, observe: Observe): Record<string, string> {
-  const id = randomUUID();
-  observeRefusal(observe, id, failure);
-  return {
-    ...failureHeaders(failure, id),
-    connection: 'close',
-    'content-length': String(Buffer.byteLength(body)),
-  };
+/** Everything but the body. */
+function headersOf(failure: Failure, id: string): Record<string, string> {
+  const { headers } = renderFailure(failure);
+  const own = Object.fromEntries(
+    headers.flatMap((name, at) => (at % 2 === 0 ? [[name, headers[at + 1] as string]] : [])),
+  );
+  return { 'x-request-id': id, ...own, connection: 'close' };
 }
 
 function answerFailure(response: ServerResponse, failure: Failure, observe: Observe): void {
-  const body = JSON.stringify(failure.body());
-  response.writeHead(failure.status, headersOf(failure, body, observe)).end(body);
+  const exchange = accountOf(response);
+  const id = exchange?.reqId ?? randomUUID();
+  // Its line follows when the response closes.
+  if (exchange) exchange.code = failure.code;
+  else observe({ reqId: id, status: failure.status, code: failure.code });
+  response.writeHead(failure.status, headersOf(failure, id)).end(renderFailure(failure).body, 'latin1');
 }
 
-function writeFailure(socket: Duplex, failure: Failure, observe: Observe): void {
-  const body = JSON.stringify(failure.body());
-  const headers = Object.entries({ date: new Date().toUTCString(), ...headersOf(failure, body, observe) });
+/** Answers a connection that no request came of, and closes it. */
+export function writeFailure(socket: Duplex, failure: Failure, observe: Observe): void {
+  const id = randomUUID();
+  observe({ reqId: id, status: failure.status, code: failure.code });
+  const headers = Object.entries({ date: new Date().toUTCString(), ...headersOf(failure, id) });
   const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`);
-  socket.end(`HTTP/1.1 ${failure.status} ${STATUS_CODES[failure.status]}\r\n${lines.join('')}\r\n${body}`);
+  const head = `HTTP/1.1 ${failure.status} ${STATUS_CODES[failure.status]}\r\n${lines.join('')}\r\n`;
+  socket.on('error', ignore);
+  socket.end(head + renderFailure(failure).body, 'latin1');
   // To close while bytes are unread would reset the connection, and the answer could be lost (RFC 9112, section 9.6).
   socket.resume();
   const cut = setTimeout(() => socket.destroy(), lingerMs).unref();
@@ -74,22 +82,24 @@ function writeFailure(socket: Duplex, failure: Failure, observe: Observe): void 
 }
 
 /** Sets the time-outs, and what becomes of Expect (RFC 9110, section 10.1.1) and of CONNECT (section 9.3.6). */
-export function installSocketAnswers(server: Server, observe: Observe): void {
-  serveInTurn(server);
-  cutOffNonReaders(server);
+export function installClientErrors(server: Server, observe: Observe): void {
   // Node gives the lesser of the two to the headers and the greater to the whole request: by default that is a minute.
   server.headersTimeout = server.requestTimeout;
   // A client that has closed its side only still waits for its answer; Node's types do not know this property.
   (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
-  // Node would send 100 before any hook has looked at the key, and 417 itself: front.ts refuses what is not to be met, and
-  // content.ts sends 100 when the body is wanted.
+  // Node would send 100 before any hook has looked at the key, and 417 itself: request-checks.ts refuses what cannot be met,
+  // and body.ts sends 100 when the body is wanted.
   for (const event of ['checkContinue', 'checkExpectation']) {
     server.on(event, (request: IncomingMessage, response: ServerResponse) => server.emit('request', request, response));
   }
   // An empty Allow says that the resource has no methods (RFC 9110, section 10.2.1): this server is no proxy.
   server.on('connect', (_request: IncomingMessage, socket: Duplex) => {
-    // Node has taken its own listener away, and an error that nobody hears ends the process.
-    socket.on('error', () => undefined);
+    // Node has taken all its listeners away. An error that nobody hears ends the process, and responses before this one still wait
+    // for the socket to drain, to time out and to close, which nobody notices of a socket that is not read.
+    socket.on('error', ignore);
+    socket.on('drain', () => (socket as Duplex & Bookkeeping)._httpMessage?.emit('drain'));
+    socket.on('timeout', () => server.emit('timeout', socket));
+    socket.resume();
     refuseInTurn(socket, new Failure('method_not_allowed', undefined, { headers: { allow: '' } }), observe);
   });
 }

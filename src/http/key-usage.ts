@@ -1,17 +1,24 @@
 /** When each API key was last used, and how often for deprecated calls: kept in memory, written once a minute. */
-import type { FastifyInstance } from 'fastify';
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import type { Accounts, ApiKey, KeyUse } from '../accounts.ts';
 import type { Metrics } from './metrics.ts';
 
-export interface KeyUses {
-  count(key: ApiKey): void;
+export interface KeyUsage {
+  count(key: ApiKey, at: Date): void;
   countDeprecated(key: ApiKey): void;
 }
 
 const flushEveryMs = 60_000;
 
+export interface KeyUsageOptions {
+  accounts: Accounts;
+  metrics: Metrics;
+  logger: FastifyBaseLogger;
+  now: () => Date;
+}
+
 /** Flushes every minute and when `app` closes; no request waits for it. */
-export function createKeyUses(app: FastifyInstance, accounts: Accounts, metrics: Metrics, now: () => Date): KeyUses {
+export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger, now }: KeyUsageOptions): KeyUsage {
   let uses = new Map<number, KeyUse>();
 
   async function flush(): Promise<void> {
@@ -21,7 +28,7 @@ export function createKeyUses(app: FastifyInstance, accounts: Accounts, metrics:
     try {
       await accounts.recordUses(batch);
     } catch (error) {
-      app.log.warn({ err: error }, 'the last use of API keys is not recorded yet');
+      logger.warn({ err: error }, 'the last use of API keys is not recorded yet');
       // To be counted twice after an unclear commit is a lesser fault than not at all.
       for (const { id, lastUsedAt, deprecatedCalls } of batch) {
         const use = uses.get(id) ?? { id, lastUsedAt, deprecatedCalls: 0 };
@@ -37,18 +44,21 @@ export function createKeyUses(app: FastifyInstance, accounts: Accounts, metrics:
     await flush();
   });
 
-  function useOf({ id }: ApiKey): KeyUse {
-    const use = uses.get(id) ?? { id, lastUsedAt: now(), deprecatedCalls: 0 };
-    uses.set(id, use);
+  function useOf(id: number): KeyUse {
+    let use = uses.get(id);
+    if (!use) {
+      use = { id, lastUsedAt: now(), deprecatedCalls: 0 };
+      uses.set(id, use);
+    }
     return use;
   }
 
   return {
-    count: (key) => {
-      useOf(key).lastUsedAt = now();
+    count: ({ id }, at) => {
+      useOf(id).lastUsedAt = at;
     },
     countDeprecated: (key) => {
-      useOf(key).deprecatedCalls += 1;
+      useOf(key.id).deprecatedCalls += 1;
       metrics.deprecatedCall(key);
     },
   };

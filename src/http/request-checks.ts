@@ -1,14 +1,14 @@
-/** What every request meets first: its identity, its framing, its Host, and the length of its URL. */
+/** What is checked of every request before its route and its key: the length of its URL, its framing, its Host, its expectation. */
 import type { IncomingMessage } from 'node:http';
-import type { FastifyInstance } from 'fastify';
 import { Failure } from '../errors.ts';
-import { standingHeaders } from './answers.ts';
 
 /** RFC 9112, section 3 asks for at least 8,000 octets. */
 const maxUrlLength = 8192;
 
 /** uri-host [":" port] (RFC 9110, section 7.2). Two Hosts arrive here joined by a comma and a space, which none can hold. */
 const host = /^(?:\[[0-9A-Za-z.:_~-]+\]|(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::\d*)?$/;
+
+const close = { connection: 'close' };
 
 /** What is wrong with a message that Node's parser lets pass, or undefined. */
 export function fault({ httpVersion, headers }: IncomingMessage): string | undefined {
@@ -25,17 +25,13 @@ export function fault({ httpVersion, headers }: IncomingMessage): string | undef
   return undefined;
 }
 
-export function installFront(app: FastifyInstance, draining: () => boolean): void {
-  app.addHook('onRequest', (request, reply, done) => {
-    reply.header('x-request-id', request.id).headers(standingHeaders);
-    if (draining()) reply.header('connection', 'close');
-    if ((request.raw.url as string).length > maxUrlLength) return done(new Failure('uri_too_long'));
-    const headers = { connection: 'close' };
-    const wrong = fault(request.raw);
-    if (wrong !== undefined) return done(new Failure('bad_request', wrong, { headers }));
-    // A body that waits for another expectation to be met would come unannounced on a connection that stays.
-    const { expect } = request.headers;
-    const met = expect === undefined || request.raw.httpVersion === '1.0' || /^100-continue$/i.test(expect);
-    done(met ? undefined : new Failure('expectation_failed', undefined, { headers }));
-  });
+/** Why a request is refused whatever it asks for, or undefined. */
+export function check(request: IncomingMessage): Failure | undefined {
+  if ((request.url as string).length > maxUrlLength) return new Failure('uri_too_long');
+  const wrong = fault(request);
+  if (wrong !== undefined) return new Failure('bad_request', wrong, { headers: close });
+  const { expect } = request.headers;
+  if (expect === undefined || request.httpVersion === '1.0' || /^100-continue$/i.test(expect)) return undefined;
+  // Close: a late body could be parsed as the next request.
+  return new Failure('expectation_failed', undefined, { headers: close });
 }

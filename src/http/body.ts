@@ -2,6 +2,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Failure } from '../errors.ts';
 import { readJson } from '../int64.ts';
+import type { Exchanges } from './exchange.ts';
 
 const token = "[!#$%&'*+.^_`|~0-9a-z-]+";
 const parameter = `charset=(?:utf-8|"utf-8")|(?!charset=)${token}=(?:${token}|"(?:[^"\\\\]|\\\\.)*")`;
@@ -9,7 +10,7 @@ const parameter = `charset=(?:utf-8|"utf-8")|(?!charset=)${token}=(?:${token}|"(
 /** application/json with any parameters (RFC 9110, section 5.6.6), but no charset other than UTF-8. */
 const json = new RegExp(`^application/json(?:[ \\t]*;(?:[ \\t]*(?:${parameter}))?)*[ \\t]*$`, 'i');
 
-function refusal({ headers, routeOptions }: FastifyRequest): Failure | undefined {
+function rejectionReason({ headers, routeOptions }: FastifyRequest): Failure | undefined {
   const { 'content-type': type, 'content-encoding': coding, 'content-length': length } = headers;
   if (type !== undefined && !json.test(type)) return new Failure('unsupported_media_type');
   if (coding !== undefined && !/^identity$/i.test(coding)) return new Failure('unsupported_media_type');
@@ -17,16 +18,23 @@ function refusal({ headers, routeOptions }: FastifyRequest): Failure | undefined
   return undefined;
 }
 
-export function installContent(app: FastifyInstance): void {
+export function installBody(app: FastifyInstance, exchanges: Exchanges): void {
   app.removeAllContentTypeParsers();
 
   app.addHook('preParsing', (request, reply, _payload, done) => {
+    // Here rather than in the handler of unknown paths, which runs after the body is read.
+    if (request.is404) return done(new Failure('route_not_found'));
     // The other methods that come this far have no use for a body, whatever its type (RFC 9110, section 9.3).
     if (request.method !== 'POST') return done();
-    const failure = refusal(request);
+    const failure = rejectionReason(request);
     if (failure) return done(failure);
+    exchanges.awaitBody(request.exchange, request.socket);
     // A server must ignore the expectation in HTTP/1.0 (RFC 9110, section 10.1.1).
     if (request.headers.expect !== undefined && request.raw.httpVersion === '1.1') reply.raw.writeContinue();
+    done();
+  });
+  app.addHook('preValidation', (request, _reply, done) => {
+    if (request.method === 'POST') exchanges.endBody(request.exchange);
     done();
   });
 

@@ -1,0 +1,152 @@
+/** Clients that take what they can get: the others are served all the same. A real process, and real sockets. */
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import http from 'node:http';
+import { connect, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Pool } from 'undici';
+import { expect, onTestFinished, test } from 'vitest';
+import { percentile } from '../support/percentile.ts';
+import { runCli, type Server, startServer } from '../support/process.ts';
+import { makeStore } from '../support/store-file.ts';
+import { figure } from '../support/tier.ts';
+import { undisturbed } from '../support/undisturbed.ts';
+
+const mebibyte = 1024 * 1024;
+
+/** Peak memory of the process so far, and how to begin anew (proc(5), clear_refs). */
+const peakMiB = ({ pid }: Server) =>
+  Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
+
+/** Opens connections that send `bytes` and never read. */
+async function openGreedy(port: number, count: number, bytes: string): Promise<Socket[]> {
+  const sockets: Socket[] = [];
+  while (sockets.length < count) {
+    const some = Array.from({ length: 100 }, () => connect(port, '127.0.0.1').on('error', () => undefined));
+    await Promise.all(some.map((socket) => Promise.race([once(socket, 'connect'), once(socket, 'close')])));
+    for (const socket of some) socket.pause().write(bytes);
+    sockets.push(...some);
+  }
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  return sockets;
+}
+
+/** Reads and writes of another key for some seconds: the share that is served, and how long all but one in a hundred take. */
+async function serveOthers(
+  url: string,
+  key: string,
+  seconds: number,
+): Promise<{ served: number; p99: number; asked: number }> {
+  const pool = new Pool(url, { connections: 8 });
+  onTestFinished(() => pool.destroy());
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+  const times: number[] = [];
+  let served = 0;
+  const end = performance.now() + seconds * 1000;
+  async function ask(method: 'GET' | 'POST'): Promise<void> {
+    const path = method === 'GET' ? '/v1/pets?limit=20' : '/v1/pets';
+    const body = method === 'GET' ? null : '{"name":"x","categoryId":1}';
+    while (performance.now() < end) {
+      const begun = performance.now();
+      const status = await pool.request({ method, path, headers, body }).then(
+        async (answer) => {
+          await answer.body.dump();
+          return answer.statusCode;
+        },
+        () => 0,
+      );
+      times.push(performance.now() - begun);
+      if (status === 200 || status === 201) served += 1;
+      await sleep(5);
+    }
+  }
+  await Promise.all(Array.from({ length: 8 }, (_, index) => ask(index % 2 === 0 ? 'GET' : 'POST')));
+  return { served: served / times.length, p99: percentile(times, 99), asked: times.length };
+}
+
+/** A server, the key of the greedy client, and that of the others. */
+async function start() {
+  const { key, env, folder } = await makeStore();
+  const made = await runCli(['key', 'create', '--account', 'zoo', '--name', 'other'], { env, folder });
+  const other = /ast_test_\w+/.exec(made.stdout)?.[0] as string;
+  return { server: await startServer({ env }), key, other };
+}
+
+function tell(what: string, { served, p99, asked }: Awaited<ReturnType<typeof serveOthers>>): void {
+  figure(`${what}: ${(served * 100).toFixed(2)} % of ${asked} requests of others served, p99 ${Math.round(p99)} ms`);
+}
+
+test('50 clients that fetch the largest file at once, without gzip, cost no memory of their own', async () => {
+  const { server } = await start();
+  const fetchOnce = () =>
+    new Promise<number>((resolve, reject) => {
+      const agent = new http.Agent();
+      http
+        .get(`${server.url}/docs/renderer.js`, { agent }, async (answer) => {
+          let bytes = 0;
+          for await (const chunk of answer) bytes += (chunk as Buffer).length;
+          resolve(bytes);
+        })
+        .on('error', reject);
+    });
+  const size = await fetchOnce();
+  const before = peakMiB(server);
+  const sizes = await Promise.all(Array.from({ length: 50 }, fetchOnce));
+  const more = peakMiB(server) - before;
+  figure(`50 clients at once of a file of ${(size / mebibyte).toFixed(1)} MiB: ${more.toFixed(1)} MiB more memory`);
+  expect(sizes).toEqual(Array(50).fill(size));
+  expect(size).toBeGreaterThan(3 * mebibyte);
+  expect(more).toBeLessThan(64);
+}, 60_000);
+
+test('1,000 bodies of one key that never end hold none of the places that others need', async () => {
+  const found = await undisturbed(async () => {
+    const { server, key, other } = await start();
+    const headers = `Host: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n`;
+    const sockets = await openGreedy(server.port, 1000, `POST /v1/pets HTTP/1.1\r\n${headers}\r\n{`);
+    expect(sockets.filter(({ destroyed }) => !destroyed).length).toBeGreaterThan(900);
+    return serveOthers(server.url, other, 4);
+  });
+  tell('1,000 bodies that never end', found);
+  expect(found.served).toBeGreaterThanOrEqual(0.99);
+  expect(found.p99).toBeLessThan(250);
+}, 60_000);
+
+test.for(['/v1/pets', '/openapi.json', '/docs/renderer.js'])(
+  '1,500 connections of 10 pipelined GETs of %s each, without a key and unread, keep nobody out',
+  { timeout: 60_000 },
+  async (path) => {
+    const found = await undisturbed(async () => {
+      const { server, other } = await start();
+      await openGreedy(server.port, 1500, `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(10));
+      return serveOthers(server.url, other, 4);
+    });
+    tell(`1,500 connections x 10 unread GETs of ${path}`, found);
+    expect(found.served).toBeGreaterThanOrEqual(0.99);
+    expect(found.p99).toBeLessThan(250);
+  },
+);
+
+test('a body that trickles in is refused long before the time-out of a request', async () => {
+  const { server, key } = await start();
+  const socket = connect(server.port, '127.0.0.1');
+  onTestFinished(() => void socket.destroy());
+  const headers = `Host: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n`;
+  socket.write(`POST /v1/pets HTTP/1.1\r\n${headers}\r\n`);
+  const trickle = setInterval(() => socket.write(' '), 100);
+  let answer = '';
+  let bytes = 0;
+  socket.on('data', (chunk) => {
+    answer += chunk;
+  });
+  socket.on('error', () => undefined);
+  await once(socket, 'close');
+  clearInterval(trickle);
+  bytes = socket.bytesWritten;
+  expect(answer).toMatch(/^HTTP\/1\.1 408 /);
+  expect(answer).toContain('"code":"request_timeout"');
+  // At the rate of its bytes it would have had nearly all of the nine seconds of a whole request.
+  expect(bytes - headers.length).toBeLessThan(80);
+}, 60_000);
