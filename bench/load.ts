@@ -3,6 +3,8 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
 import { limits, newPet, onCore } from './servers.ts';
 
 export interface Workload {
@@ -16,6 +18,8 @@ export interface Workload {
   ends: string[];
   method?: 'POST';
   withoutKey?: boolean;
+  /** Animals that another process creates during the load. */
+  createsPerSecond?: number;
 }
 
 export interface Round {
@@ -33,13 +37,22 @@ function spread(last: number, most: number): number[] {
   return Array.from({ length: count }, (_, index) => 1 + Math.floor((index * last) / count));
 }
 
+/** A cursor is opaque to clients; this one knows its form, so as not to walk ten million animals first. */
+function cursorsOf(ids: number[]): string[] {
+  return ids.map((id) => Buffer.from(`after:${id}`).toString('base64url'));
+}
+
 export function workloads(rows: number): Workload[] {
-  // A cursor is opaque to clients; this one knows its form, so as not to walk ten million animals first.
-  const cursors = spread(rows - 150, 50_000).map((id) => Buffer.from(`after:${id}`).toString('base64url'));
   const filters = limits.flatMap((limit) => statuses.map((status) => `/v1/pets?limit=${limit}${status}&cursor=`));
   return [
     { name: 'list', title: 'list, the same page of 20', goal: 0.85, starts: ['/v1/pets'], ends: [''] },
-    { name: 'random', title: 'list, random limit, status, cursor', goal: 0.36, starts: filters, ends: cursors },
+    {
+      name: 'random',
+      title: 'list, random limit, status, cursor',
+      goal: 0.36,
+      starts: filters,
+      ends: cursorsOf(spread(rows - 150, 50_000)),
+    },
     {
       name: 'get',
       title: 'get one animal, random id',
@@ -59,6 +72,18 @@ export function workloads(rows: number): Workload[] {
   ];
 }
 
+/** All pages are full and have a next one, so creates do not change them. The goal is a share of the same load without creates. */
+export function pagesBesideWrites(rows: number): Workload {
+  return {
+    name: 'pages-beside-writes',
+    title: '50 pages of 100 beside 500 creates/s',
+    goal: 0.9,
+    starts: ['/v1/pets?limit=100&cursor='],
+    ends: cursorsOf(spread(rows - 150, 50)),
+    createsPerSecond: 500,
+  };
+}
+
 export interface LoadOptions {
   seconds: number;
   /** Takes the tool's files. */
@@ -74,7 +99,10 @@ export function chooseTool(): Tool {
   return spawnSync('wrk', ['-v']).error ? 'autocannon' : 'wrk';
 }
 
-function headersOf({ withoutKey, method }: Workload, key: string): Record<string, string> {
+function headersOf(
+  { withoutKey, method }: Pick<Workload, 'withoutKey' | 'method'>,
+  key: string,
+): Record<string, string> {
   return {
     ...(!withoutKey && { authorization: `Bearer ${key}` }),
     ...(method && { 'content-type': 'application/json' }),
@@ -106,7 +134,6 @@ async function runWrk(url: string, workload: Workload, key: string, options: Loa
     script,
     `local starts, ends, headers = ${luaList(workload.starts)}, ${luaList(workload.ends)}, {${headers.join(',')}}
 math.randomseed(os.time())
-local expected = ${workload.method ? 201 : workload.withoutKey ? 401 : 200}
 ${
   workload.starts.length * workload.ends.length === 1
     ? `local fixed
@@ -116,14 +143,16 @@ function request() fixed = fixed or wrk.format(${JSON.stringify(workload.method 
 `,
   );
   const text = await output(['wrk', '-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, url], pinned);
-  const failures = /Non-2xx or 3xx responses: (\d+)/.exec(text)?.[1] ?? '0';
+  // wrk counts statuses above 399.
+  const refused = Number(/Non-2xx or 3xx responses: (\d+)/.exec(text)?.[1] ?? '0');
+  const answered = Number(/(\d+) requests in /.exec(text)?.[1]);
   const broken = [...text.matchAll(/(?:connect|read|write|timeout) (\d+)/g)].reduce(
     (sum, [, count]) => sum + Number(count),
     0,
   );
   return {
     requestsPerSecond: Number(/Requests\/sec:\s+([\d.]+)/.exec(text)?.[1]),
-    failures: broken + (workload.withoutKey ? 0 : Number(failures)),
+    failures: broken + (workload.withoutKey ? answered - refused : refused),
   };
 }
 
@@ -135,11 +164,39 @@ async function runAutocannon(url: string, workload: Workload, key: string, optio
     JSON.stringify({ url, seconds, connections, workload, headers: headersOf(workload, key), body: newPet }),
   );
   return JSON.parse(
-    await output([process.execPath, path.join(import.meta.dirname, 'autocannon.ts'), file], pinned),
+    await output([process.execPath, fileURLToPath(import.meta.resolve('./autocannon.ts')), file], pinned),
   ) as Round;
+}
+
+/** One round of `measure` while another process creates animals, on the core of the load. */
+async function besideCreates(
+  url: string,
+  key: string,
+  perSecond: number,
+  { seconds, pinned }: LoadOptions,
+  measure: () => Promise<Round>,
+): Promise<Round> {
+  // `seconds` bounds it if this process dies; normally the kill below ends it.
+  const task = { url, headers: headersOf({ method: 'POST' }, key), body: newPet, perSecond, seconds: 2 * seconds + 10 };
+  const script = fileURLToPath(import.meta.resolve('./creates.ts'));
+  const [program, args] = onCore(pinned ? 1 : undefined, [process.execPath, script, JSON.stringify(task)]);
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  try {
+    await lines.next();
+    const round = await measure();
+    child.kill();
+    const { value: failures } = await lines.next();
+    if (failures === undefined) throw new Error('creates.ts ended before its time');
+    return { ...round, failures: round.failures + Number(failures) };
+  } finally {
+    child.kill();
+  }
 }
 
 /** Loads the server at `url` for `seconds`. */
 export function load(tool: Tool, url: string, workload: Workload, key: string, options: LoadOptions): Promise<Round> {
-  return (tool === 'wrk' ? runWrk : runAutocannon)(url, workload, key, options);
+  const measure = () => (tool === 'wrk' ? runWrk : runAutocannon)(url, workload, key, options);
+  const { createsPerSecond } = workload;
+  return createsPerSecond === undefined ? measure() : besideCreates(url, key, createsPerSecond, options, measure);
 }

@@ -2,14 +2,14 @@
 export interface Finding {
   name: string;
   title: string;
+  /** The ratio that the animal store should reach. */
   goal: number;
-  /** Requests per second of each round, as they were measured in turn. */
-  bare: number[];
-  store: number[];
+  /** Requests per second of each round, by server, as they were measured in turn: the yardstick first, the animal store last. */
+  rounds: Record<string, number[]>;
   failures: number;
 }
 
-function median(values: number[]): number {
+export function median(values: number[]): number {
   const sorted = values.toSorted((a, b) => a - b);
   const middle = sorted.length >> 1;
   return sorted.length % 2 === 1
@@ -17,23 +17,41 @@ function median(values: number[]): number {
     : ((sorted[middle - 1] as number) + (sorted[middle] as number)) / 2;
 }
 
-/** The median of the rounds' own ratios: each compares two measurements taken one after the other. */
-export function ratio({ bare, store }: Finding): number {
-  return median(store.map((value, round) => value / (bare[round] as number)));
+const yardstickOf = ({ rounds }: Finding) => Object.entries(rounds)[0] as [string, number[]];
+
+/** Of each server but the yardstick, the median of the rounds' own ratios: each compares two measurements taken shortly after one another. */
+export function ratios(finding: Finding): Record<string, number> {
+  const [yardstick, rates] = yardstickOf(finding);
+  const others = Object.entries(finding.rounds).filter(([name]) => name !== yardstick);
+  return Object.fromEntries(
+    others.map(([name, values]) => [name, median(values.map((value, round) => value / (rates[round] as number)))]),
+  );
 }
 
 const perSecond = (value: number) => Math.round(value).toLocaleString('en');
+const times = (value: number) => `${value.toFixed(2)} ×`;
 
-export function table(findings: Finding[], names: [string, string]): string {
-  const rows = findings.map((finding) => [
-    finding.title,
-    perSecond(median(finding.bare)),
-    perSecond(median(finding.store)),
-    `${ratio(finding).toFixed(2)} ×`,
-    `${finding.goal.toFixed(2)} ×`,
-    String(finding.failures),
-  ]);
-  const all = [['work', `${names[0]}/s`, `${names[1]}/s`, 'ratio', 'goal', 'failures'], ...rows];
+/** Marks a workload that has a yardstick of its own. */
+const label = (finding: Finding, names: string[]) =>
+  yardstickOf(finding)[0] === names[0] ? finding.title : `${finding.title} *`;
+
+function footnotes(findings: Finding[], names: string[]): string[] {
+  const yardsticks = findings.map((finding) => yardstickOf(finding)[0]);
+  return yardsticks.filter((name) => name !== names[0]).map((name) => `* against the ${name}`);
+}
+
+/** `names`: the servers, the yardstick first. */
+export function table(findings: Finding[], names: string[]): string {
+  const rows = findings.map((finding) => {
+    const found = ratios(finding);
+    const others = names.slice(1).map((name) => {
+      const ratio = found[name];
+      return ratio === undefined ? '' : `${perSecond(median(finding.rounds[name] as number[]))}  ${times(ratio)}`;
+    });
+    const yardstick = perSecond(median(yardstickOf(finding)[1]));
+    return [label(finding, names), yardstick, ...others, times(finding.goal), String(finding.failures)];
+  });
+  const all = [['work', ...names.map((name) => `${name}/s`), 'goal', 'failures'], ...rows];
   const widths = all[0]?.map((_, column) => Math.max(...all.map((cells) => (cells[column] as string).length))) ?? [];
   const line = (cells: string[]) =>
     cells
@@ -41,40 +59,65 @@ export function table(findings: Finding[], names: [string, string]): string {
         column === 0 ? cell.padEnd(widths[column] as number) : cell.padStart(widths[column] as number),
       )
       .join('  ');
-  return all.map(line).join('\n');
+  return [...all.map(line), ...footnotes(findings, names)].join('\n');
 }
 
-const left = 270;
+const left = 300;
 const full = 460;
-const rowHeight = 44;
+/** Beyond this ratio a bar would leave the chart. */
+const longest = 1.12;
+const barHeight = 16;
+const gap = 18;
 
-/** A bar per workload, as long as its ratio, with a mark at its goal and a line at the yardstick. */
-export function chart(findings: Finding[], title: string, caption: string): string {
-  const height = 70 + findings.length * rowHeight + 40;
-  const bars = findings.map((finding, index) => {
-    const share = ratio(finding);
-    const y = 60 + index * rowHeight;
+/** A bar per workload and server, as long as its ratio, with a mark at the goal and a line at the yardstick. `names`: as for the table. */
+export function chart(findings: Finding[], names: string[], title: string, caption: string): string {
+  const others = names.slice(1);
+  /** The animal store's is the last. */
+  const colour = (name: string) => `bar${others.length - 1 - others.indexOf(name)}`;
+  const legend = others.length === 1 ? [] : others;
+  let y = legend.length > 0 ? 80 : 56;
+  const lineTop = y - 8;
+  const bars = findings.map((finding) => {
+    const found = Object.entries(ratios(finding));
+    const top = y;
+    const height = found.length * barHeight;
+    y += height + gap;
     const goal = left + finding.goal * full;
-    return `<text x="${left - 12}" y="${y + 17}" text-anchor="end">${finding.title}</text>
-<rect x="${left}" y="${y}" width="${(share * full).toFixed(1)}" height="24" rx="3" class="bar"/>
-<line x1="${goal}" x2="${goal}" y1="${y - 4}" y2="${y + 28}" class="goal"/>
-<text x="${(left + share * full + 8).toFixed(1)}" y="${y + 17}" class="value">${share.toFixed(2)} ×</text>`;
+    const rows = found.map(([name, ratio], index) => {
+      const end = left + Math.min(ratio, longest) * full;
+      const at = top + index * barHeight;
+      return `<rect x="${left}" y="${at}" width="${(end - left).toFixed(1)}" height="${barHeight - 2}" class="${colour(name)}"/>
+<text x="${(end + 8).toFixed(1)}" y="${at + 12}" class="value">${times(ratio)}</text>`;
+    });
+    return `<text x="${left - 12}" y="${top + height / 2 + 4}" text-anchor="end">${label(finding, names)}</text>
+${rows.join('\n')}
+<line x1="${goal}" x2="${goal}" y1="${y - gap - barHeight - 2}" y2="${y - gap}" class="goal"/>`;
   });
+  const captions = [...footnotes(findings, names), caption];
+  const height = y + captions.length * 18 + 8;
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${left + full + 130} ${height}" role="img" aria-label="${title}" font-family="system-ui, sans-serif" font-size="14">
 <style>
 svg { background: #fff; color-scheme: light }
 text { fill: #24292f }
-.bar { fill: #2f81f7 }
+.bar0 { fill: #2f81f7 }
+.bar1 { fill: #8c959f }
+.bar2 { fill: #c4cad1 }
 .goal { stroke: #bc4c00; stroke-width: 2 }
 .one { stroke: #8c959f; stroke-dasharray: 4 4 }
 .title { font-size: 17px; font-weight: 600 }
 .caption { fill: #57606a; font-size: 12px }
-.value { font-weight: 600 }
+.value { font-size: 12px; font-weight: 600 }
 </style>
 <text x="20" y="30" class="title">${title}</text>
-<line x1="${left + full}" x2="${left + full}" y1="46" y2="${height - 40}" class="one"/>
+${legend
+  .map(
+    (name, index) =>
+      `<rect x="${left + index * 150}" y="48" width="12" height="12" class="${colour(name)}"/><text x="${left + 18 + index * 150}" y="59">${name}</text>`,
+  )
+  .join('\n')}
+<line x1="${left + full}" x2="${left + full}" y1="${lineTop}" y2="${y - gap + 8}" class="one"/>
 ${bars.join('\n')}
-<text x="20" y="${height - 14}" class="caption">${caption}</text>
+${captions.map((text, index) => `<text x="20" y="${y + 14 + index * 18}" class="caption">${text}</text>`).join('\n')}
 </svg>
 `;
 }

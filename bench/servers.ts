@@ -1,9 +1,10 @@
-/** The servers under load: a seeded store, the animal store itself, and the yardstick that answers the same bytes. */
+/** The servers under load: the animal store on a seeded file, and the yardsticks, node:http and plain Fastify. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { closeSync, constants, copyFileSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import Database from 'better-sqlite3';
 import { newSecret, scopes } from '../src/accounts.ts';
 import { openRepository } from '../src/repository/open.ts';
@@ -20,7 +21,6 @@ export function onCore(core: number | undefined, command: string[]): [string, st
 
 export interface Running {
   url: string;
-  process: ChildProcess;
   /** From the start of the process to its first answer. */
   startMs: number;
   /** Memory of the process now, in MiB. */
@@ -29,7 +29,7 @@ export interface Running {
 }
 
 /** Makes a store with `rows` animals, whose statuses take turns, and returns a key to it. */
-export async function seed(file: string, rows: number): Promise<string> {
+async function seed(file: string, rows: number): Promise<string> {
   const store = await openRepository(`sqlite:${file}`, { now: () => new Date() });
   const secret = newSecret(false);
   await store.accounts.addAccount('bench');
@@ -49,23 +49,65 @@ export async function seed(file: string, rows: number): Promise<string> {
   return secret.key;
 }
 
-async function running(child: ChildProcess, url: string, begun: number): Promise<Running> {
+/** Makes a store with `rows` animals in `file`. */
+export type CopySeed = (rows: number, file: string) => Promise<{ file: string; key: string }>;
+
+/** Fills one store in `folder` for each number of rows, and copies it: each server writes to a store of its own. */
+export function createSeeds(folder: string): CopySeed {
+  const keys = new Map<number, string>();
+  return async (rows, file) => {
+    const source = path.join(folder, `seed-${rows}.db`);
+    const key = keys.get(rows) ?? (await seed(source, rows));
+    keys.set(rows, key);
+    copyFileSync(source, file, constants.COPYFILE_FICLONE);
+    return { file, key };
+  };
+}
+
+const children = new Set<ChildProcess>();
+process.on('exit', () => {
+  for (const child of children) child.kill();
+});
+
+interface Start {
+  port: number;
+  /** The core to keep it on; undefined: any. */
+  core: number | undefined;
+  /** Takes what it prints. */
+  log: string;
+  environment?: Record<string, string>;
+}
+
+/** Starts a Node program and waits for its first answer. */
+async function start(args: string[], { port, core, log, environment }: Start): Promise<Running> {
+  const begun = performance.now();
+  const url = `http://127.0.0.1:${port}`;
+  const [program, programArgs] = onCore(core, [process.execPath, ...args]);
+  const output = openSync(log, 'a');
+  const child = spawn(program, programArgs, {
+    cwd: path.dirname(log),
+    env: { PATH: process.env.PATH, NODE_ENV: 'production', ...environment },
+    stdio: ['ignore', output, output],
+  });
+  closeSync(output);
+  children.add(child);
   for (;;) {
     const answered = await fetch(`${url}/v1/pets/1`).then(
       (response) => response.arrayBuffer().then(() => true),
       () => false,
     );
+    if (child.exitCode !== null)
+      throw new Error(`the server at ${url} ended with ${child.exitCode}:\n${readFileSync(log, 'utf8')}`);
     if (answered) break;
-    if (child.exitCode !== null) throw new Error(`the server at ${url} ended with ${child.exitCode}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
   return {
     url,
-    process: child,
     startMs: performance.now() - begun,
     memoryMiB: () =>
       Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1] ?? Number.NaN) / 1024,
     stop: async () => {
+      children.delete(child);
       if (child.exitCode !== null) return;
       child.kill();
       await once(child, 'exit');
@@ -77,23 +119,22 @@ async function running(child: ChildProcess, url: string, begun: number): Promise
 export function startStore(
   file: string,
   port: number,
+  core: number | undefined,
   environment: Record<string, string> = {},
-  core: number | undefined = 0,
 ): Promise<Running> {
-  const begun = performance.now();
-  const [program, args] = onCore(core, [process.execPath, ...nodeOptions, path.join(projectFolder, 'src/main.ts')]);
-  const command = `exec "$0" "$@" >> ${file}.log 2>&1`;
-  const env = {
-    PATH: process.env.PATH,
-    NODE_ENV: 'production',
-    DATABASE_URL: `sqlite:${file}`,
-    PORT: String(port),
-    // Two run side by side.
-    OPS_PORT: 'off',
-    ...environment,
-  };
-  const child = spawn('sh', ['-c', command, program, ...args], { cwd: path.dirname(file), env, stdio: 'ignore' });
-  return running(child, `http://127.0.0.1:${port}`, begun);
+  return start([...nodeOptions, path.join(projectFolder, 'src/main.ts')], {
+    port,
+    core,
+    log: `${file}.log`,
+    // Several run side by side, but only one can have the port of OPS_PORT.
+    environment: { DATABASE_URL: `sqlite:${file}`, PORT: String(port), OPS_PORT: 'off', ...environment },
+  });
+}
+
+/** Plain Fastify on the store in `file`; what it logs goes to a file beside the store. */
+export function startPlain(file: string, port: number, logger: 'on' | 'off'): Promise<Running> {
+  const args = [fileURLToPath(import.meta.resolve('./plain.ts')), String(port), file, logger];
+  return start(args, { port, core: 0, log: `${file}.log` });
 }
 
 const hopByHop = ['date', 'connection', 'keep-alive', 'transfer-encoding'];
@@ -119,9 +160,8 @@ export async function startBare(store: Running, key: string, folder: string, por
   for (const limit of limits) answers[`list ${limit}`] = await record(`/v1/pets?limit=${limit}`);
   const file = path.join(folder, 'recorded.json');
   writeFileSync(file, JSON.stringify(answers));
-  const begun = performance.now();
-  const [program, args] = onCore(0, [process.execPath, path.join(projectFolder, 'bench/bare.ts'), String(port), file]);
-  return running(spawn(program, args, { stdio: 'ignore' }), `http://127.0.0.1:${port}`, begun);
+  const args = [fileURLToPath(import.meta.resolve('./bare.ts')), String(port), file];
+  return start(args, { port, core: 0, log: path.join(folder, 'bare.log') });
 }
 
 export const limits = [5, 20, 50, 100];

@@ -1,0 +1,120 @@
+/** What is compared: the animal store with node:http and plain Fastify, or with itself on fewer animals, processes or another database. */
+import path from 'node:path';
+import { pagesBesideWrites, type Workload, workloads } from './load.ts';
+import { startPostgres } from './postgres.ts';
+import { type CopySeed, type Running, startBare, startPlain, startStore } from './servers.ts';
+
+export interface Contender {
+  name: string;
+  server: Running;
+  key: string;
+  /** Its own form of the workloads, where it holds another number of animals. */
+  workloads?: Workload[];
+}
+
+interface Mode {
+  /** The name of its files in bench/results. */
+  record: string;
+  workloads: Workload[];
+  /** Whether the servers keep to one core and the load to another. */
+  pinned: boolean;
+  /** Starts the servers on fresh stores in `folder`: the yardstick first, the animal store last. */
+  start(folder: string): Promise<Contender[]>;
+}
+
+export interface Choice {
+  rows: number;
+  workers: string;
+  engine: string;
+}
+
+export const baseRows = 10_000;
+const port = 4101;
+
+export function chooseMode(choice: Choice, copySeed: CopySeed): Mode {
+  if (choice.engine === 'postgres') return databases(choice, copySeed);
+  if (choice.workers !== '1') return processes(choice, copySeed);
+  if (choice.rows > baseRows) return growth(choice, copySeed);
+  return yardsticks(choice, copySeed);
+}
+
+const withGoal = (goal: number, all: Workload[]) => all.map((workload) => ({ ...workload, goal }));
+
+function yardsticks({ rows }: Choice, copySeed: CopySeed): Mode {
+  return {
+    record: 'latest',
+    workloads: [...workloads(rows), pagesBesideWrites(rows)],
+    pinned: true,
+    async start(folder) {
+      const own = await copySeed(rows, path.join(folder, 'own.db'));
+      const silent = await copySeed(rows, path.join(folder, 'silent.db'));
+      const logging = await copySeed(rows, path.join(folder, 'logging.db'));
+      const { key } = own;
+      const store = await startStore(own.file, port, 0);
+      return [
+        { name: 'node:http', key, server: await startBare(store, key, folder, port + 1) },
+        { name: 'plain Fastify', key, server: await startPlain(silent.file, port + 2, 'off') },
+        { name: 'plain, with log', key, server: await startPlain(logging.file, port + 3, 'on') },
+        { name: 'animal store', key, server: store },
+      ];
+    },
+  };
+}
+
+function growth({ rows }: Choice, copySeed: CopySeed): Mode {
+  return {
+    record: `rows-${rows}`,
+    workloads: withGoal(0.9, workloads(rows)),
+    pinned: true,
+    async start(folder) {
+      const small = await copySeed(baseRows, path.join(folder, 'small.db'));
+      const large = await copySeed(rows, path.join(folder, 'large.db'));
+      const onSmall = await startStore(small.file, port, 0);
+      const onLarge = await startStore(large.file, port + 1, 0);
+      return [
+        { name: `${baseRows} animals`, key: small.key, server: onSmall, workloads: workloads(baseRows) },
+        { name: `${rows} animals`, key: large.key, server: onLarge },
+      ];
+    },
+  };
+}
+
+function processes({ rows, workers }: Choice, copySeed: CopySeed): Mode {
+  return {
+    record: `workers-${workers}`,
+    workloads: withGoal(1, workloads(rows)),
+    pinned: false,
+    async start(folder) {
+      const alone = await copySeed(rows, path.join(folder, 'alone.db'));
+      const shared = await copySeed(rows, path.join(folder, 'shared.db'));
+      const one = await startStore(alone.file, port, undefined);
+      const several = await startStore(shared.file, port + 1, undefined, { WORKERS: workers });
+      return [
+        { name: 'one process', key: alone.key, server: one },
+        { name: `${workers} processes`, key: shared.key, server: several },
+      ];
+    },
+  };
+}
+
+function databases({ rows, workers }: Choice, copySeed: CopySeed): Mode {
+  const several = workers !== '1';
+  const core = several ? undefined : 0;
+  return {
+    record: `postgres${several ? `-${workers}` : ''}`,
+    workloads: withGoal(1, workloads(rows)),
+    pinned: !several,
+    async start(folder) {
+      const { file, key } = await copySeed(rows, path.join(folder, 'store.db'));
+      const database = await startPostgres(file);
+      const onSqlite = await startStore(file, port, core, { WORKERS: workers });
+      const environment = { WORKERS: workers, DATABASE_URL: database.databaseUrl };
+      const onPostgres = await startStore(file, port + 1, core, environment);
+      const stop = () => onPostgres.stop().then(database.stop);
+      return [
+        { name: 'on SQLite', key, server: onSqlite },
+        { name: 'on PostgreSQL', key, server: { ...onPostgres, stop } },
+      ];
+    },
+  };
+}
