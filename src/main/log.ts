@@ -123,7 +123,8 @@ export function openDestination(descriptor: number, size: number): Destination {
       closed = left === undefined;
       lost += closed ? countLines(bytes) + countLines(take()) : countLines(left as Buffer);
       if (bytes.buffer.byteLength === size) spare = Buffer.from(bytes.buffer as ArrayBuffer);
-      next();
+      // A block that is not full waits for the timer: to write what came meanwhile would be a write for every few lines.
+      if (full.length > 0 || ended) next();
     });
   }
 
