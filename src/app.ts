@@ -109,7 +109,12 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const usage = createKeyUsage(app, { accounts: store.accounts, metrics, logger, now });
   const responses = createPetResponses(app, store.pets, base);
   const { maxInFlight, maxConnections } = limits;
-  exchanges = createExchanges(app, { maxInFlight, observe, onRefused: () => metrics.limited('in_flight') });
+  exchanges = createExchanges(app, {
+    maxInFlight,
+    pluginHeaders: corsOrigins !== undefined || limits.requestsPerMinute !== undefined,
+    observe,
+    onRefused: () => metrics.limited('in_flight'),
+  });
 
   const connections = installConnections(app.server, {
     maxConnections,
@@ -127,8 +132,11 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   installMethods(app);
   const standsStill = watchEventLoop(app);
   app.addHook('onRequest', (request, reply, done) => {
-    exchanges.begin(request, reply);
-    if (draining()) reply.header('connection', 'close');
+    const exchange = exchanges.begin(request, reply);
+    if (draining()) {
+      reply.header('connection', 'close');
+      exchange.headersSet = true;
+    }
     if (!standsStill()) return done(check(request.raw));
     /* v8 ignore next 2 -- the process of the tests would stand still for seconds */
     metrics.limited('event_loop');

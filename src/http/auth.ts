@@ -92,7 +92,6 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
   const verify = app.verifyBearerAuth as NonNullable<typeof app.verifyBearerAuth>;
   app.addHook('onRequest', (request, reply, done) => {
     const { authorization } = request.headers;
-    request.exchange.holder = request.ip;
     // At once: Fastify's way of errors would cost as much again.
     if (authorization === undefined) return sendFailure(missing, request, reply);
     // What the plugin has verified half a second ago at most; it answers through a promise, which costs a third of a read.

@@ -24,6 +24,8 @@ type Holder = number | string;
 
 export interface Exchange extends Answered {
   routeHeaders: readonly string[];
+  /** Whether a plugin or a hook sets headers on the reply. */
+  headersSet: boolean;
   /** As performance.now() gave it. */
   begun: number;
   holder: Holder;
@@ -47,7 +49,7 @@ export interface Exchanges {
    */
   work<Result>(exchange: Exchange, act: () => Result): Result;
   /** Lets a body be sent. Throws Failure `service_unavailable` where clients hold too much that they have not read. */
-  reserveBytes(exchange: Exchange, body: Buffer): void;
+  reserveBytes(request: FastifyRequest, body: Buffer): void;
   /** What is held now, by its name. */
   held(): Record<HeldName, number>;
 }
@@ -58,6 +60,8 @@ export type HeldName = (typeof heldNames)[number];
 export interface ExchangeOptions {
   /** Requests worked on, and bodies awaited, at the same time. */
   maxInFlight: number;
+  /** Whether plugins set headers on replies. */
+  pluginHeaders: boolean;
   observe: Observe;
   /** Called where there was no room. */
   onRefused: () => void;
@@ -90,7 +94,10 @@ const bodyGraceMs = 3000;
 const bodyBytesPerSecond = 8 * 1024;
 const sweepMs = 500;
 
-export function createExchanges(app: FastifyInstance, { maxInFlight, observe, onRefused }: ExchangeOptions): Exchanges {
+export function createExchanges(
+  app: FastifyInstance,
+  { maxInFlight, pluginHeaders, observe, onRefused }: ExchangeOptions,
+): Exchanges {
   const slots = createShares<Holder>(maxInFlight);
   const bodies = createShares<Holder>(maxInFlight);
   const unreadBytes = createShares<Holder>(maxUnreadBytes);
@@ -159,6 +166,7 @@ export function createExchanges(app: FastifyInstance, { maxInFlight, observe, on
         method: request.method,
         route: url,
         routeHeaders: config?.headers ?? noHeaders,
+        headersSet: pluginHeaders,
         begun: performance.now(),
         traceId: traceIdOf(request.headers.traceparent),
         key: undefined,
@@ -205,9 +213,10 @@ export function createExchanges(app: FastifyInstance, { maxInFlight, observe, on
       }
     },
 
-    reserveBytes(exchange, body) {
+    reserveBytes({ exchange, ip }, body) {
       if (body.length < largeBytes || exchange.ended) return;
       const shared = sharers.get(body);
+      exchange.holder ||= ip;
       if (shared) shared.count += 1;
       else if (!unreadBytes.take(exchange.holder, body.length)) refuse(tooMany);
       else sharers.set(body, { count: 1, holder: exchange.holder });

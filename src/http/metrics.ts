@@ -42,7 +42,9 @@ interface Series {
  * text of its bound, which takes a tenth of a read.
  */
 function createDurations(name: string, help: string): { metric: Metric; observe: (answered: Answered) => void } {
-  const all = new Map<string, Series>();
+  const all: Series[] = [];
+  /** By route: one key of all three labels would be a new text for each request. */
+  const byRoute = new Map<string, Series[]>();
 
   function valuesOf({ labels, counts, sum }: Series) {
     let count = 0;
@@ -57,33 +59,38 @@ function createDurations(name: string, help: string): { metric: Metric; observe:
     ];
   }
 
+  function seriesOf(method: string, route: string, status: number): Series {
+    const ofRoute = byRoute.get(route) ?? [];
+    for (const series of ofRoute) {
+      if (series.labels.status === status && series.labels.method === method) return series;
+    }
+    const series = { labels: { method, route, status }, counts: Array(durations.length + 1).fill(0), sum: 0 };
+    byRoute.set(route, [...ofRoute, series]);
+    all.push(series);
+    return series;
+  }
+
   const metric = {
     name,
     help,
     aggregator: 'sum',
-    reset: () => all.clear(),
+    reset: () => {
+      all.length = 0;
+      byRoute.clear();
+    },
     get: async () => ({
       name,
       help,
       type: 'histogram',
       aggregator: 'sum',
-      values: [...all.values()].flatMap(valuesOf),
+      values: all.flatMap(valuesOf),
     }),
   };
   return {
     // What the registry asks of a metric, and the cluster's aggregation after it.
     metric: metric as unknown as Metric,
     observe({ method = 'none', route, status, ms = 0 }) {
-      const key = `${method} ${route} ${status}`;
-      let series = all.get(key);
-      if (!series) {
-        series = {
-          labels: { method, route: route ?? 'none', status },
-          counts: Array(durations.length + 1).fill(0),
-          sum: 0,
-        };
-        all.set(key, series);
-      }
+      const series = seriesOf(method, route ?? 'none', status);
       const seconds = ms / 1000;
       let at = 0;
       while (seconds > (durations[at] as number)) at += 1;

@@ -6,7 +6,7 @@ import { Failure } from '../errors.ts';
 import type { App } from './app-type.ts';
 import type { Exchanges } from './exchange.ts';
 import { refuseOtherMethods } from './methods.ts';
-import { type Rendered, render, respond, sendRendered, standing } from './responses.ts';
+import { type Rendered, render, respond, sendRendered, standing, standingHeaders } from './responses.ts';
 
 export interface ReferencePageOptions {
   /** Reads a file of the folder reference/. */
@@ -35,11 +35,12 @@ const policy = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-const pageHeaders = {
+const security = Object.entries({
+  ...standingHeaders,
   'content-security-policy': policy,
   'referrer-policy': 'no-referrer',
   'cross-origin-opener-policy': 'same-origin',
-};
+}).flat();
 
 const script = 'text/javascript; charset=utf-8';
 const files = { 'page.js': script, 'page.css': 'text/css; charset=utf-8', 'icon.svg': 'image/svg+xml' };
@@ -73,7 +74,7 @@ export function referencePageRoutes(
   function serve(url: string, choose: (request: FastifyRequest) => Promise<Rendered>): void {
     app.get(url, async (request, reply) => {
       const rendered = await choose(request);
-      sendRendered(exchanges, reply.headers(pageHeaders), rendered);
+      sendRendered(exchanges, reply, rendered);
     });
     refuseOtherMethods(app, url, ['GET', 'HEAD']);
   }
@@ -81,6 +82,7 @@ export function referencePageRoutes(
   const page = once(async () => {
     const html = (await readFile('page.html')).toString();
     return render(html.replace('{{documents}}', documentLinks(quickstartBasePath)), {
+      security,
       type: 'text/html; charset=utf-8',
     });
   });
@@ -88,17 +90,17 @@ export function referencePageRoutes(
   for (const [name, type] of Object.entries(files)) {
     serve(
       `/docs/${name}`,
-      once(async () => render(await readFile(name), { type })),
+      once(async () => render(await readFile(name), { security, type })),
     );
   }
 
   const vary = 'Authorization, Accept-Encoding';
   const compressed = once(async () => {
-    return render(await readFile('renderer.js.gz'), { type: script, vary, encoding: 'gzip' });
+    return render(await readFile('renderer.js.gz'), { security, type: script, vary, encoding: 'gzip' });
   });
   // Kept from the first time on: each client's own would be 4 MB.
   const plain = once(async () => {
-    return render(await promisify(gunzip)(await readFile('renderer.js.gz')), { type: script, vary });
+    return render(await promisify(gunzip)(await readFile('renderer.js.gz')), { security, type: script, vary });
   });
   serve('/docs/renderer.js', ({ headers }) =>
     /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i.test(headers['accept-encoding'] ?? '') ? compressed() : plain(),

@@ -13,7 +13,7 @@ export interface CacheUse {
 const maxBytes = 16 * 1024 * 1024;
 
 /** From here on what is not asked for makes room. */
-const crowdedBytes = maxBytes / 2;
+const crowdedBytes = (maxBytes * 7) / 8;
 
 /** What an entry costs beside its body: the key, the headers and the cache's own lists. */
 const entryBytes = 1000;
