@@ -105,7 +105,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   });
   await options.watch?.(app);
   const base = baseUrl ?? '/v1';
-  const removed = () => options.enforceSunset && now() >= sunset;
+  const removed = () => options.enforceSunset && now().getTime() >= sunset.getTime();
   const usage = createKeyUsage(app, { accounts: store.accounts, metrics, logger, now });
   const responses = createPetResponses(app, store.pets, base);
   const { maxInFlight, maxConnections } = limits;

@@ -10,10 +10,8 @@ export interface CacheUse {
   misses: number;
 }
 
-const maxBytes = 16 * 1024 * 1024;
-
-/** From here on what is not asked for makes room. */
-const crowdedBytes = (maxBytes * 7) / 8;
+/** Of pages, and of single animals: many of one kind must not keep out the other. */
+const maxBytes = 8 * 1024 * 1024;
 
 /** What an entry costs beside its body: the key, the headers and the cache's own lists. */
 const entryBytes = 1000;
@@ -34,7 +32,7 @@ interface Cache {
   use(): CacheUse;
   /** The response under `key`, kept or made. */
   get(key: string, make: () => Made | Promise<Made>): Rendered | Promise<Rendered>;
-  /** Forgets what was asked for once, and where room is short what nobody has asked for since the last time. */
+  /** Forgets what was asked for once and, when something found no room, what nobody has asked for since the last sweep. */
   sweep(): void;
 }
 
@@ -59,8 +57,13 @@ function then<From, To>(value: From | Promise<From>, next: (value: From) => To):
 
 /** `base`: what the addresses in responses start with. */
 export function createPetResponses(app: FastifyInstance, pets: Pets, base: string): PetResponses {
-  const cache = createCache(pets.state && (() => (pets as Required<Pets>).state()));
-  const timer = setInterval(cache.sweep, sweepMs).unref();
+  const state = pets.state && (() => (pets as Required<Pets>).state());
+  const pages = createCache(state);
+  const animals = createCache(state);
+  const timer = setInterval(() => {
+    pages.sweep();
+    animals.sweep();
+  }, sweepMs).unref();
   app.addHook('onClose', async () => clearInterval(timer));
 
   function makePage(query: PetQuery, { pets: found, next }: PetPage): Made {
@@ -75,12 +78,16 @@ export function createPetResponses(app: FastifyInstance, pets: Pets, base: strin
   }
 
   return {
-    use: cache.use,
+    use() {
+      const { hits, misses } = pages.use();
+      const { hits: animalHits, misses: animalMisses } = animals.use();
+      return { hits: hits + animalHits, misses: misses + animalMisses };
+    },
     page: (query) =>
-      cache.get(`${query.limit} ${query.status} ${query.after}`, () =>
+      pages.get(`${query.limit} ${query.status} ${query.after}`, () =>
         then(pets.list(query), (page) => makePage(query, page)),
       ),
-    animal: (id) => cache.get(String(id), () => then(pets.find(id), makeAnimal)),
+    animal: (id) => animals.get(String(id), () => then(pets.find(id), makeAnimal)),
   };
 }
 
@@ -88,7 +95,7 @@ export function createPetResponses(app: FastifyInstance, pets: Pets, base: strin
 const sweepMs = 5000;
 
 /**
- * Keeps what is asked for a second time, as long as there is room; what is not asked for any more makes room. To drop the oldest for the
+ * Keeps what is asked for a second time, as long as there is room. When there is none, what is not asked for any more is dropped. To drop the oldest for the
  * newest, as an LRU does, would keep nothing of a walk that is longer than the cache, and pay for each page.
  * `state` is read before the store is, so that a response may be newer than the state it is kept under but never older. Without it
  * nothing is kept.
@@ -100,6 +107,8 @@ export function createCache(state: (() => StoreState) | undefined): Cache {
   let current: StoreState | undefined;
   let hits = 0;
   let misses = 0;
+  /** Whether something found no room since the last sweep. */
+  let crowded = false;
 
   function drop(key: string, { bytes: size }: Kept): void {
     kept.delete(key);
@@ -120,7 +129,10 @@ export function createCache(state: (() => StoreState) | undefined): Cache {
       return rendered;
     }
     const size = rendered.body.length + entryBytes;
-    if (bytes + size > maxBytes) return rendered;
+    if (bytes + size > maxBytes) {
+      crowded = true;
+      return rendered;
+    }
     kept.set(key, { rendered, bytes: size, used: true, state: settled ? undefined : read });
     bytes += size;
     return rendered;
@@ -154,11 +166,11 @@ export function createCache(state: (() => StoreState) | undefined): Cache {
     },
     sweep() {
       asked.clear();
-      if (bytes < crowdedBytes) return;
       for (const [key, one] of kept) {
         if (one.used) one.used = false;
-        else drop(key, one);
+        else if (crowded) drop(key, one);
       }
+      crowded = false;
     },
   };
 }
