@@ -41,7 +41,7 @@ export default defineConfig({
     coverage: {
       include: ['src/**'],
       // It holds a type alone.
-      exclude: ['src/http/app-type.ts'],
+      exclude: ['src/http/operation.ts'],
       // Not coverage/ itself, which the tests' processes write to meanwhile.
       reportsDirectory: 'coverage/vitest',
       // What runs in processes of its own is added by scripts/coverage.ts.

@@ -1,7 +1,7 @@
 /** A real PostgreSQL beside the load: on disk, with fsync, its processes wherever the system puts them. */
 import { rmSync } from 'node:fs';
 import postgres from 'postgres';
-import { copyToPostgres } from '../src/repository/copy.ts';
+import { copyToPostgres } from '../src/repository/transfer/transfer.ts';
 import { dataFolder, initialize, start } from '../test/support/postgres.ts';
 
 /** Starts one that holds what the store in `file` holds. */

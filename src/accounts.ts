@@ -50,7 +50,7 @@ export interface KeyUse {
   deprecatedCalls: number;
 }
 
-/** Every method rejects with Failure `service_unavailable` where the store cannot answer. */
+/** Every method rejects with ApiError `service_unavailable` where the store cannot answer. */
 export interface Accounts {
   /** Undefined where the name is taken. */
   addAccount(name: string): Promise<Account | undefined>;
@@ -102,7 +102,7 @@ export function hashKey(key: string): Buffer {
 }
 
 /** Why a key that is known opens nothing at `now`, or undefined where it does. */
-export function refusal(key: ApiKey, now: Date): 'revoked_api_key' | 'expired_api_key' | undefined {
+export function rejectionReason(key: ApiKey, now: Date): 'revoked_api_key' | 'expired_api_key' | undefined {
   if (key.revokedAt !== null) return 'revoked_api_key';
   if (key.expiresAt !== null && key.expiresAt <= now) return 'expired_api_key';
   return undefined;

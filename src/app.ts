@@ -3,29 +3,28 @@ import { randomUUID } from 'node:crypto';
 import type { Server } from 'node:http';
 import fastify, { type FastifyBaseLogger, type FastifyHttpOptions, type FastifyInstance } from 'fastify';
 import type { Accounts } from './accounts.ts';
-import type { App } from './http/app-type.ts';
 import { createKeyCache, installAuth } from './http/auth.ts';
 import { installBody } from './http/body.ts';
-import { installClientErrors, refuseConnection, writeFailure } from './http/client-errors.ts';
-import { installConnections } from './http/connections.ts';
+import { installClientErrors, refuseConnection, writeError } from './http/connection/client-errors.ts';
+import { installConnections } from './http/connection/connections.ts';
+import { servePipelined } from './http/connection/pipelining.ts';
 import { installCors } from './http/cors.ts';
 import { sunset } from './http/deprecation.ts';
-import { createFailureSender, installErrors, toFailure } from './http/errors.ts';
+import { createErrorSender, installErrors, toApiError } from './http/errors.ts';
 import { createExchanges, type Exchanges, tooMany } from './http/exchange.ts';
 import { createKeyUsage } from './http/key-usage.ts';
 import { createKeyLimit, createRefusalCounter, installRateLimits, type Limits, watchEventLoop } from './http/limits.ts';
-import { messageRoutes } from './http/messages.ts';
 import { installMethods } from './http/methods.ts';
 import type { Metrics, Sources } from './http/metrics.ts';
-import { orderRoutes } from './http/orders.ts';
-import { petRoutes } from './http/pets.ts';
-import { servePipelined } from './http/pipelining.ts';
-import { referenceRoutes } from './http/reference.ts';
-import { referencePageRoutes } from './http/reference-page.ts';
+import type { App } from './http/operation.ts';
 import { check } from './http/request-checks.ts';
 import type { Observe } from './http/request-log.ts';
 import { createPetResponses } from './http/response-cache.ts';
 import { installResponses } from './http/responses.ts';
+import { documentRoutes, referencePageRoutes } from './http/routes/docs.ts';
+import { messageRoutes } from './http/routes/messages.ts';
+import { orderRoutes } from './http/routes/orders.ts';
+import { petRoutes } from './http/routes/pets.ts';
 import { installValidation } from './http/validation.ts';
 import type { Messages } from './messages.ts';
 import type { Pets } from './pets.ts';
@@ -91,15 +90,15 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     options.logRequest(answered);
     metrics.request(answered);
   };
-  const sendFailure = createFailureSender(logger);
+  const sendError = createErrorSender(logger);
   let exchanges: Exchanges;
   const app: App = fastify({
     ...serverOptions,
     ...(options.trustProxy && { trustProxy: options.trustProxy }),
     // A URL that the router cannot read: no hook runs.
     frameworkErrors(error, request, reply) {
-      exchanges.begin(request, reply).code = toFailure(error).code;
-      sendFailure(error, request, reply);
+      exchanges.begin(request, reply).code = toApiError(error).code;
+      sendError(error, request, reply);
     },
     clientErrorHandler: (error, socket) => refuseConnection(error, socket, observe),
   });
@@ -121,7 +120,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     trustProxy: options.trustProxy ?? [],
     refuse(socket) {
       metrics.limited('connections');
-      writeFailure(socket, tooMany, observe);
+      writeError(socket, tooMany, observe);
     },
   });
   const pipelined = servePipelined(app.server, () => store.pets.refresh?.());
@@ -144,7 +143,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   });
   await installRateLimits(app);
   if (corsOrigins) await installCors(app, corsOrigins);
-  installErrors(app, sendFailure);
+  installErrors(app, sendError);
   installResponses(app);
   const limitKeys = createKeyLimit(app, limits, metrics);
   installBody(app, exchanges);
@@ -156,11 +155,11 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     usage,
     cache: createKeyCache(app),
     countRefusal: createRefusalCounter(app, limits, metrics),
-    sendFailure,
+    sendError,
   };
 
   const root = base.slice(0, -'/v1'.length);
-  referenceRoutes(app, { document: documents.animalStore, base, exchanges });
+  documentRoutes(app, { document: documents.animalStore, base, exchanges });
   referencePageRoutes(app, { readFile: options.readPageFile, root, quickstartBasePath, exchanges });
 
   await app.register(
@@ -176,11 +175,11 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   if (quickstartBasePath !== undefined) {
     await app.register(
       async (quickstart: App) => {
-        referenceRoutes(quickstart, { document: documents.quickstart, base: root + quickstartBasePath, exchanges });
+        documentRoutes(quickstart, { document: documents.quickstart, base: root + quickstartBasePath, exchanges });
         await quickstart.register(async (keyed: App) => {
           await installAuth(keyed, auth);
           if (limitKeys) keyed.addHook('onRequest', limitKeys);
-          messageRoutes(keyed, { messages: store.messages, exchanges, sendFailure, now });
+          messageRoutes(keyed, { messages: store.messages, exchanges, sendError, now });
         });
       },
       { prefix: quickstartBasePath },

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
 /** The operator's commands. */
-import { load } from './main/load.ts';
+import { load } from './server/start.ts';
 
-await load(() => import('./cli/run.ts'));
+await load(() => import('./cli/program.ts'));

@@ -49,7 +49,7 @@ export type ErrorBody = Static<typeof ErrorBody>;
  * A failure that may be shown to the client as it is. Anything else that is thrown becomes `internal_error`.
  * `headers` are added to the answer; `cause` is for the log alone.
  */
-export class Failure extends Error {
+export class ApiError extends Error {
   readonly code: ErrorCode;
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -57,7 +57,7 @@ export class Failure extends Error {
   constructor(code: ErrorCode, message?: string, options: { headers?: Record<string, string>; cause?: unknown } = {}) {
     const [status, sentence] = errorTable[code];
     super(message ?? sentence, options.cause === undefined ? undefined : { cause: options.cause });
-    this.name = 'Failure';
+    this.name = 'ApiError';
     this.code = code;
     this.status = status;
     this.headers = options.headers ?? {};

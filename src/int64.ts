@@ -1,6 +1,6 @@
 /** The exact signed 64-bit integer: its schema, and the reading of JSON that keeps every digit. */
 import { isUtf8 } from 'node:buffer';
-import { kind, shown } from './schema.ts';
+import { kind, quoted } from './schema.ts';
 
 const MIN = -(2n ** 63n);
 const MAX = 2n ** 63n - 1n;
@@ -114,7 +114,7 @@ function refuseDuplicateNames(text: string): void {
     else if (name !== undefined) {
       const names = open.at(-1) as Set<string>;
       const unescaped: string = JSON.parse(name);
-      if (names.has(unescaped)) throw new SyntaxError(`the member ${shown(unescaped)} is given more than once`);
+      if (names.has(unescaped)) throw new SyntaxError(`the member ${quoted(unescaped)} is given more than once`);
       names.add(unescaped);
     }
   }

@@ -1,6 +1,7 @@
 /** The server. */
-import './main/signals.ts';
-import { load } from './main/load.ts';
+import { handleSignals, load } from './server/start.ts';
 
-// Not before signals are heeded: to load all the rest takes most of a start.
-await load(() => import('./main/run.ts'));
+handleSignals();
+// Loading the rest takes most of a start.
+const { run } = await load(() => import('./server/serve.ts'));
+await run();

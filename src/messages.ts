@@ -31,6 +31,6 @@ export const Message = Type.Object(
 export type Message = Static<typeof Message>;
 
 export interface Messages {
-  /** Resolves only when the message is on disk; rejects with Failure `service_unavailable` where it cannot be stored. */
+  /** Resolves only when the message is on disk; rejects with ApiError `service_unavailable` where it cannot be stored. */
   add(message: Message & { accountId: number }): Promise<void>;
 }

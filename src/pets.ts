@@ -1,7 +1,7 @@
 /** The animals: their schemas (which are also their types) and what a store of them must do. */
 import { type Static, Type } from '@sinclair/typebox';
+import type { Retry } from './idempotency.ts';
 import { Int64 } from './int64.ts';
-import type { Retry } from './retries.ts';
 import { isStorable, kind } from './schema.ts';
 
 export const statuses = ['available', 'pending', 'sold'] as const;
@@ -77,7 +77,7 @@ export interface StoreState {
   revision: number;
 }
 
-/** Every method rejects, or throws, with Failure `service_unavailable` where the store cannot answer. Reads are promises where they take a round trip. */
+/** Every method rejects, or throws, with ApiError `service_unavailable` where the store cannot answer. Reads are promises where they take a round trip. */
 export interface Pets {
   list(query: PetQuery): Promise<PetPage> | PetPage;
   /** Resolves only when the animal is on disk. */

@@ -1,4 +1,4 @@
-/** How our schemas say, for people, what they demand. */
+/** How our schemas say, for people, what they requirement. */
 import { Kind, type TObject, type TSchema, Type, TypeRegistry } from '@sinclair/typebox';
 import { TypeCompiler } from '@sinclair/typebox/compiler';
 import { Value } from '@sinclair/typebox/value';
@@ -7,18 +7,18 @@ import { Value } from '@sinclair/typebox/value';
 const must = Symbol('must');
 
 /** The end of the sentence "<field> must …". */
-export function demand(text: string): object {
+export function requirement(text: string): object {
   return { [must]: text };
 }
 
-export function demandOf(schema: TSchema): string {
+export function requirementOf(schema: TSchema): string {
   return (schema as unknown as Record<symbol, string>)[must] as string;
 }
 
-/** A schema of our own kind: `check` decides, `keywords` are what openapi.yaml says of it, `text` is its demand. */
+/** A schema of our own kind: `check` decides, `keywords` are what openapi.yaml says of it, `text` is its requirement. */
 export function kind<Value>(name: string, check: (value: unknown) => boolean, text: string, keywords: object) {
   TypeRegistry.Set(name, (_schema, value) => check(value));
-  return Type.Unsafe<Value>({ [Kind]: name, ...demand(text), ...keywords });
+  return Type.Unsafe<Value>({ [Kind]: name, ...requirement(text), ...keywords });
 }
 
 /** SQLite would cut a text at NUL, PostgreSQL refuses it, and neither can hold a lone surrogate. */
@@ -27,7 +27,7 @@ export function isStorable(value: unknown): value is string {
 }
 
 /** A name of the client's making, short enough to repeat, and well-formed, as every JSON text must be. */
-export function shown(given: string): string {
+export function quoted(given: string): string {
   // An API key in the wrong place: errors are logged and passed on, and keys must not be.
   const name = given.replace(/ast_(live|test)_\w+/g, 'ast_$1_…');
   return JSON.stringify((name.length > 64 ? `${name.slice(0, 64)}…` : name).toWellFormed());
@@ -58,10 +58,10 @@ function faultsOf(schema: TObject, values: Values): string[] {
   for (const [name, property] of Object.entries(schema.properties)) {
     if (!Object.hasOwn(values, name)) {
       if (schema.required?.includes(name)) texts.push(`${name} is required`);
-    } else if (!Value.Check(property, values[name])) texts.push(`${name} must ${demandOf(property)}`);
+    } else if (!Value.Check(property, values[name])) texts.push(`${name} must ${requirementOf(property)}`);
   }
   for (const name of Object.keys(values)) {
-    if (!Object.hasOwn(schema.properties, name)) texts.push(`${shown(name)} is not a known field`);
+    if (!Object.hasOwn(schema.properties, name)) texts.push(`${quoted(name)} is not a known field`);
   }
   return texts;
 }

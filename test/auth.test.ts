@@ -3,7 +3,7 @@ import fastify from 'fastify';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { parse } from 'yaml';
 import { type ApiKey, hashKey, isKeyOf, newSecret } from '../src/accounts.ts';
-import { Failure } from '../src/errors.ts';
+import { ApiError } from '../src/errors.ts';
 import { createKeyCache } from '../src/http/auth.ts';
 import { openRepository } from '../src/repository/open.ts';
 import { documents, startApp, type TestApp } from './support/app.ts';
@@ -122,7 +122,7 @@ describe('401 and 403', () => {
   test('503 service_unavailable, not 401, where the store cannot say whether a key is known', async () => {
     const { store, call } = await startApp();
     store.accounts.findKey = () =>
-      Promise.reject(new Failure('service_unavailable', undefined, { headers: { 'retry-after': '1' } }));
+      Promise.reject(new ApiError('service_unavailable', undefined, { headers: { 'retry-after': '1' } }));
     const answer = await call('GET', '/v1/pets', { key: newSecret(false).key });
     expect(answer.json).toMatchObject({ code: 'service_unavailable', status: 503 });
     expect(answer.headers).toMatchObject({ 'retry-after': '1' });

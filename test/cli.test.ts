@@ -10,7 +10,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type ApiKey, newSecret, type Scope, type Secret, scopes } from '../src/accounts.ts';
 import { openRepository } from '../src/repository/open.ts';
 import { temporaryFolder } from './support/app.ts';
-import { change, refusalOf } from './support/commands.ts';
+import { change, commandErrorOf } from './support/commands.ts';
 import { type Exit, launch, runCli, type Server, startServer } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
 
@@ -44,7 +44,7 @@ async function makeStore(...secrets: Secret[]): Promise<TestStore> {
       expect(exit).toMatchObject({ code: 0 });
       return exit;
     },
-    refused: async (...args) => refusalOf(await runCli(args, { folder })),
+    refused: async (...args) => commandErrorOf(await runCli(args, { folder })),
     keys: async () => JSON.parse((await runCli(['key', 'list', '--json'], { folder })).stdout),
   };
 }
@@ -368,7 +368,7 @@ describe('beside a running server', () => {
 describe('health', () => {
   test('exit 1: nothing listens', async () => {
     // Port 1 is nobody's, and one of those that fetch would not ask.
-    expect(refusalOf(await runCli(['health'], { env: { OPS_PORT: '1' } }))).toBe(
+    expect(commandErrorOf(await runCli(['health'], { env: { OPS_PORT: '1' } }))).toBe(
       'http://127.0.0.1:1/readyz does not answer: connect ECONNREFUSED 127.0.0.1:1.',
     );
   });
@@ -378,7 +378,7 @@ describe('health', () => {
     ['::', '[::1]'],
     ['::2', '[::2]'],
   ])('asks a server at OPS_HOST=%s at %s', async ([OPS_HOST, host]) => {
-    expect(refusalOf(await runCli(['health'], { env: { OPS_HOST, OPS_PORT: '1' } }))).toContain(
+    expect(commandErrorOf(await runCli(['health'], { env: { OPS_HOST, OPS_PORT: '1' } }))).toContain(
       `http://${host}:1/readyz does not answer: `,
     );
   });
@@ -388,13 +388,13 @@ describe('health', () => {
     onTestFinished(() => void silent.close());
     await once(silent, 'listening');
     const { port } = silent.address() as AddressInfo;
-    expect(refusalOf(await runCli(['health'], { env: { OPS_PORT: String(port) } }))).toBe(
+    expect(commandErrorOf(await runCli(['health'], { env: { OPS_PORT: String(port) } }))).toBe(
       `http://127.0.0.1:${port}/readyz does not answer: The operation was aborted due to timeout.`,
     );
   });
 
   test('exit 1: there is no door', async () => {
-    expect(refusalOf(await runCli(['health'], { env: { OPS_PORT: 'off' } }))).toBe(
+    expect(commandErrorOf(await runCli(['health'], { env: { OPS_PORT: 'off' } }))).toBe(
       'OPS_PORT is off: there is no door to ask at.',
     );
   });
@@ -404,7 +404,7 @@ describe('health', () => {
     const OPS_PORT = new URL(server.opsUrl()).port;
     void server.end('SIGTERM');
     await server.seen('stdout', /"msg":"stopping"/);
-    expect(refusalOf(await runCli(['health'], { env: { OPS_PORT } }))).toBe('The server is not ready.');
+    expect(commandErrorOf(await runCli(['health'], { env: { OPS_PORT } }))).toBe('The server is not ready.');
   });
 
   test.for(['Hello', 'null'])('exit 1: another server listens, and says %s', async (text) => {
@@ -412,7 +412,7 @@ describe('health', () => {
     onTestFinished(() => void other.close());
     await once(other, 'listening');
     const { port } = other.address() as AddressInfo;
-    expect(refusalOf(await runCli(['health'], { env: { OPS_PORT: String(port) } }))).toBe(
+    expect(commandErrorOf(await runCli(['health'], { env: { OPS_PORT: String(port) } }))).toBe(
       `http://127.0.0.1:${port}/readyz answers 200, but not as the animal store does.`,
     );
   });
@@ -450,7 +450,7 @@ describe('the store', () => {
 
   test('exit 1: bad settings are all named', async () => {
     const env = { DATABASE_URL: 'mysql://example.com', PORT: 'http' };
-    expect(refusalOf(await runCli(['account', 'list'], { env }))).toBe(
+    expect(commandErrorOf(await runCli(['account', 'list'], { env }))).toBe(
       'PORT must be a whole number from 0 to 65535.\nDATABASE_URL must be sqlite: and the path of a file, or postgres://user:password@host:port/database.',
     );
   });
@@ -460,7 +460,7 @@ describe('the store', () => {
     writeFileSync(file, 'Not a database. '.repeat(1000));
     expect(await refused('migrate')).toBe('DATABASE_URL: ./data/animal-store.db is not an SQLite database.');
     new Database(path.join(folder, 'other.db')).exec('CREATE TABLE pet (id INTEGER PRIMARY KEY)').close();
-    expect(refusalOf(await runCli(['migrate'], { folder, env: { DATABASE_URL: 'sqlite:other.db' } }))).toBe(
+    expect(commandErrorOf(await runCli(['migrate'], { folder, env: { DATABASE_URL: 'sqlite:other.db' } }))).toBe(
       'DATABASE_URL: other.db is a database of another application.',
     );
   });

@@ -1,6 +1,6 @@
 /** One table: which headers each kind of answer carries, and no others. */
 import { afterAll, expect, test } from 'vitest';
-import { Failure } from '../src/errors.ts';
+import { ApiError } from '../src/errors.ts';
 import { startApp, type TestApp } from './support/app.ts';
 import { converse, type RawAnswer } from './support/raw.ts';
 import { figure } from './support/tier.ts';
@@ -151,7 +151,7 @@ test('so do failures of ours', async () => {
   };
   failing(new Error('a bug'));
   await prove(app, { 'a bug': [500, failed, get('/v1/pets')] }, { KEY: app.key });
-  failing(new Failure('service_unavailable', undefined, { headers: { 'retry-after': '1' } }));
+  failing(new ApiError('service_unavailable', undefined, { headers: { 'retry-after': '1' } }));
   await prove(app, { 'no store': [503, { ...failed, 'retry-after': '1' }, get('/v1/pets')] }, { KEY: app.key });
 });
 

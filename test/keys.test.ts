@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { type ApiKey, hashKey, isKeyOf, newSecret, refusal } from '../src/accounts.ts';
+import { type ApiKey, hashKey, isKeyOf, newSecret, rejectionReason } from '../src/accounts.ts';
 
 const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
@@ -68,10 +68,10 @@ test('a key is refused once it is revoked, and from the millisecond of its end o
   const now = new Date('2027-01-01T00:00:00Z');
   const at = (ms: number) => new Date(now.getTime() + ms);
   const key = { revokedAt: null, expiresAt: null } as ApiKey;
-  expect(refusal(key, now)).toBeUndefined();
-  expect(refusal({ ...key, expiresAt: at(1) }, now)).toBeUndefined();
-  expect(refusal({ ...key, expiresAt: at(0) }, now)).toBe('expired_api_key');
-  expect(refusal({ ...key, expiresAt: at(-1) }, now)).toBe('expired_api_key');
-  expect(refusal({ ...key, revokedAt: at(-1) }, now)).toBe('revoked_api_key');
-  expect(refusal({ ...key, revokedAt: at(-1), expiresAt: at(-1) }, now)).toBe('revoked_api_key');
+  expect(rejectionReason(key, now)).toBeUndefined();
+  expect(rejectionReason({ ...key, expiresAt: at(1) }, now)).toBeUndefined();
+  expect(rejectionReason({ ...key, expiresAt: at(0) }, now)).toBe('expired_api_key');
+  expect(rejectionReason({ ...key, expiresAt: at(-1) }, now)).toBe('expired_api_key');
+  expect(rejectionReason({ ...key, revokedAt: at(-1) }, now)).toBe('revoked_api_key');
+  expect(rejectionReason({ ...key, revokedAt: at(-1), expiresAt: at(-1) }, now)).toBe('revoked_api_key');
 });

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
-import { openDestination } from '../src/main/log.ts';
+import { openDestination } from '../src/server/log.ts';
 import { temporaryFolder } from './support/app.ts';
 import { openClient } from './support/client.ts';
 import { findPort } from './support/known-port.ts';

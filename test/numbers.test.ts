@@ -2,7 +2,7 @@ import { Kind } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
 import { describe, expect, test } from 'vitest';
 import { canonicalDecimal, Int64, readDecimal, readJson } from '../src/int64.ts';
-import { demandOf } from '../src/schema.ts';
+import { requirementOf } from '../src/schema.ts';
 
 /** What the body `text` holds. */
 const read = (text: string) => readJson(Buffer.from(text));
@@ -114,7 +114,7 @@ describe('Int64', () => {
 
   test('says what it demands, and to validation what it is', () => {
     expect(schema[Kind]).toBe('Int64');
-    expect(demandOf(schema)).toBe('be an integer from -9223372036854775808 to 9223372036854775807');
+    expect(requirementOf(schema)).toBe('be an integer from -9223372036854775808 to 9223372036854775807');
   });
 
   test('takes the whole signed range and nothing beside it', () => {

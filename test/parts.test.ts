@@ -6,15 +6,15 @@ import { Value } from '@sinclair/typebox/value';
 import type { FastifyRequest } from 'fastify';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { ErrorBody, type ErrorCode, errorTable, Failure } from '../src/errors.ts';
+import { ApiError, ErrorBody, type ErrorCode, errorTable } from '../src/errors.ts';
 import { deprecationHeaders, sunset, sunsetWarning } from '../src/http/deprecation.ts';
-import { toFailure } from '../src/http/errors.ts';
+import { toApiError } from '../src/http/errors.ts';
 import { retryOf } from '../src/http/idempotency.ts';
 import { Cursor, pageLinks, readCursor } from '../src/http/paging.ts';
 import { fault } from '../src/http/request-checks.ts';
 import { createRequestLog, traceIdOf } from '../src/http/request-log.ts';
-import { translate } from '../src/repository/sqlite-errors.ts';
-import { demandOf, isStorable, shown } from '../src/schema.ts';
+import { translate } from '../src/repository/sqlite/connection.ts';
+import { isStorable, quoted, requirementOf } from '../src/schema.ts';
 
 const document = parse(readFileSync(new URL('../openapi.yaml', import.meta.url), 'utf8'));
 
@@ -59,17 +59,17 @@ describe('the table of error codes', () => {
   });
 });
 
-describe('a Failure', () => {
+describe('a ApiError', () => {
   test('answers its code, its status and the sentence of the table', () => {
-    const failure = new Failure('pet_not_found');
+    const failure = new ApiError('pet_not_found');
     expect(failure.body()).toEqual({ code: 'pet_not_found', message: 'There is no animal with this id.', status: 404 });
-    expect({ ...failure }).toEqual({ code: 'pet_not_found', status: 404, headers: {}, name: 'Failure' });
+    expect({ ...failure }).toEqual({ code: 'pet_not_found', status: 404, headers: {}, name: 'ApiError' });
     expect(failure).not.toHaveProperty('cause');
   });
 
   test('answers a more exact sentence and more headers where they are given, and keeps its cause to itself', () => {
     const cause = new Error('secret');
-    const failure = new Failure('rate_limited', 'Wait.', { headers: { 'retry-after': '1' }, cause });
+    const failure = new ApiError('rate_limited', 'Wait.', { headers: { 'retry-after': '1' }, cause });
     expect(failure.body()).toEqual({ code: 'rate_limited', message: 'Wait.', status: 429 });
     expect(failure.headers).toEqual({ 'retry-after': '1' });
     expect(failure.cause).toBe(cause);
@@ -84,7 +84,7 @@ describe('a Failure', () => {
     [undefined, 'internal_error'],
   ])('is what becomes of an error of the framework: %s is %s', ([code, expected]) => {
     const error = Object.assign(new Error('x'), { code });
-    const failure = toFailure(error);
+    const failure = toApiError(error);
     expect(failure.code).toBe(expected);
     expect(failure.cause).toBe(error);
   });
@@ -98,10 +98,10 @@ describe('a text that is kept', () => {
   });
 
   test('is repeated in at most 64 characters, quoted, and well-formed', () => {
-    expect(shown('a"b')).toBe('"a\\"b"');
-    expect(shown('x'.repeat(64))).toBe(`"${'x'.repeat(64)}"`);
-    expect(shown('x'.repeat(65))).toBe(`"${'x'.repeat(64)}…"`);
-    expect(shown(`${'x'.repeat(63)}\u{1f436}y`)).toBe(`"${'x'.repeat(63)}\ufffd…"`);
+    expect(quoted('a"b')).toBe('"a\\"b"');
+    expect(quoted('x'.repeat(64))).toBe(`"${'x'.repeat(64)}"`);
+    expect(quoted('x'.repeat(65))).toBe(`"${'x'.repeat(64)}…"`);
+    expect(quoted(`${'x'.repeat(63)}\u{1f436}y`)).toBe(`"${'x'.repeat(63)}\ufffd…"`);
   });
 });
 
@@ -179,7 +179,7 @@ describe('paging', () => {
     const { schema, description } = parameters.find(({ name }) => name === 'cursor') as (typeof parameters)[number];
     expect({ ...schema, description }).toEqual(JSON.parse(JSON.stringify(Cursor)));
     expect(Cursor[Kind]).toBe('Cursor');
-    expect(demandOf(Cursor)).toBe('be taken unchanged from the Link header of a list answer');
+    expect(requirementOf(Cursor)).toBe('be taken unchanged from the Link header of a list answer');
     expect([1n, 'YWZ0ZXI6MQ', 1, undefined].map((value) => Value.Check(Cursor, value))).toEqual([
       true,
       false,

@@ -3,10 +3,10 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, test, vi } from 'vitest';
 import { newSecret, scopes } from '../src/accounts.ts';
-import { copyToPostgres } from '../src/repository/copy.ts';
 import { sqliteFile } from '../src/repository/open.ts';
-import type { Repository } from '../src/repository/repository.ts';
-import { refusalOf } from './support/commands.ts';
+import type { Repository } from '../src/repository/store.ts';
+import { copyToPostgres } from '../src/repository/transfer/transfer.ts';
+import { commandErrorOf } from './support/commands.ts';
 import { launch, runCli } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
 import { startProxy } from './support/proxy.ts';
@@ -217,7 +217,7 @@ test('is refused where others have written, before anything is changed', async (
   await expect(copy(from, to)).rejects.toThrow(written);
   await store.accounts.removeAccount('theirs');
   await store.pets.add(animal);
-  expect(refusalOf(await runCli(command(from, to)))).toBe(written);
+  expect(commandErrorOf(await runCli(command(from, to)))).toBe(written);
 });
 
 test.for([

@@ -1,8 +1,8 @@
 /** What PostgreSQL's errors mean, code by code. */
 import postgres from 'postgres';
 import { expect, test } from 'vitest';
-import { endsConnection, translate, wasRefused } from '../src/repository/postgres-errors.ts';
-import { unavailable } from '../src/repository/unavailable.ts';
+import { endsConnection, translate, wasRefused } from '../src/repository/postgres/errors.ts';
+import { unavailable } from '../src/repository/store.ts';
 
 const refused = (code: string) =>
   Object.assign(new postgres.PostgresError('' as never), { code, message: 'told', detail: 'a row' });

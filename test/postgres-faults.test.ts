@@ -2,7 +2,7 @@
 import postgres from 'postgres';
 import { describe, expect, test } from 'vitest';
 import { newSecret, type Secret, scopes } from '../src/accounts.ts';
-import type { Repository } from '../src/repository/repository.ts';
+import type { Repository } from '../src/repository/store.ts';
 import { startApp } from './support/app.ts';
 import { startProxy } from './support/proxy.ts';
 import { clientOf, emptyStore, newDatabase, open, textRows } from './support/store.ts';

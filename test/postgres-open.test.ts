@@ -6,7 +6,7 @@ import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { openRepository } from '../src/repository/open.ts';
-import { OpenError, type Repository } from '../src/repository/repository.ts';
+import { OpenError, type Repository } from '../src/repository/store.ts';
 import { startOwn } from './support/own-postgres.ts';
 import { freePort } from './support/postgres.ts';
 import { launch, runCli, startServer } from './support/process.ts';

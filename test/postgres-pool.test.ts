@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import type { Sql } from '../src/repository/postgres-connection.ts';
-import { createPool, type PoolOptions } from '../src/repository/postgres-pool.ts';
+import type { Sql } from '../src/repository/postgres/connection.ts';
+import { createPool, type PoolOptions } from '../src/repository/postgres/pool.ts';
 
 interface Fake {
   sql: Sql;

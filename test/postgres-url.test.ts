@@ -2,8 +2,8 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { readTarget } from '../src/repository/postgres-url.ts';
-import { OpenError } from '../src/repository/repository.ts';
+import { readTarget } from '../src/repository/postgres/url.ts';
+import { OpenError } from '../src/repository/store.ts';
 import { open, temporaryFolder } from './support/store.ts';
 
 test('what it leaves out is as usual: port, no TLS, named statements, ten connections', () => {

@@ -1,9 +1,9 @@
 /** What brings additions to PostgreSQL, by itself: which of them share a batch, how long each waits, and what becomes of those that fail. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { Sql } from '../src/repository/postgres-connection.ts';
-import { deadlineMs, type Pool } from '../src/repository/postgres-pool.ts';
-import { startAdder } from '../src/repository/postgres-writer.ts';
+import type { Sql } from '../src/repository/postgres/connection.ts';
+import { deadlineMs, type Pool } from '../src/repository/postgres/pool.ts';
+import { startAdder } from '../src/repository/postgres/writer.ts';
 
 interface Batch {
   /** What add_pets() is called with. */

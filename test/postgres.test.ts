@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { newSecret } from '../src/accounts.ts';
-import type { Repository } from '../src/repository/repository.ts';
+import type { Repository } from '../src/repository/store.ts';
 import { projectFolder } from './support/project.ts';
 import { clientOf, emptyStore, open, temporaryFolder, textRows } from './support/store.ts';
 
@@ -147,7 +147,7 @@ test('no list costs more in a larger store: each walks an index, and nothing is 
   const sql = clientOf(databaseUrl);
   await sql`INSERT INTO pet SELECT n, 'x', n, ('{available,pending,sold}'::text[])[1 + n % 3] FROM generate_series(1, 20000) AS n`;
   await sql`ANALYZE pet`;
-  const source = fs.readFileSync(`${projectFolder}src/repository/postgres-pets.ts`, 'utf8');
+  const source = fs.readFileSync(`${projectFolder}src/repository/postgres/pets.ts`, 'utf8');
   const statements = [...source.matchAll(/sql`(SELECT [^`]*)`/g)].map(([, text = '']) => {
     let count = 0;
     return text.replaceAll(/\$\{[^}]*\}/g, () => `$${++count}`);

@@ -114,7 +114,7 @@ describe('the log', () => {
       'migration 0002_rendered_animals.sql applied',
       'migration 0003_imports.sql applied',
       'migration 0004_pet_revision.sql applied',
-      expect.stringContaining("Operators' door open at http://127.0.0.1:"),
+      expect.stringContaining('Ops port open at http://127.0.0.1:'),
       expect.stringContaining('Server listening at'),
       'request',
       'stopping',

@@ -2,7 +2,7 @@ import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import type { PetPage } from '../src/pets.ts';
-import type { Repository } from '../src/repository/repository.ts';
+import type { Repository } from '../src/repository/store.ts';
 import { startApp, type TestApp } from './support/app.ts';
 import { converse, summaryOf } from './support/raw.ts';
 

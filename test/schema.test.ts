@@ -5,11 +5,11 @@ import { Value } from '@sinclair/typebox/value';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { IdempotencyHeaders } from '../src/http/idempotency.ts';
+import { retryWindowMs } from '../src/idempotency.ts';
 import { Int64 } from '../src/int64.ts';
 import { Message, NewMessage } from '../src/messages.ts';
 import { NewPet, Pet, PetStatus, Pets, statuses } from '../src/pets.ts';
-import { retryWindowMs } from '../src/retries.ts';
-import { checkOf, demandOf, isObject, joinFaults, kind, shown } from '../src/schema.ts';
+import { checkOf, isObject, joinFaults, kind, quoted, requirementOf } from '../src/schema.ts';
 
 const read = (name: string) => parse(readFileSync(new URL(`../${name}`, import.meta.url), 'utf8'));
 const schemasOf = (name: string) => read(name).components.schemas;
@@ -43,7 +43,7 @@ test('an Idempotency-Key is described as in openapi.yaml, and says what it deman
   const key = IdempotencyHeaders.properties['Idempotency-Key'];
   expect(name).toBe('Idempotency-Key');
   expect(plain(key)).toEqual({ ...schema, description, examples: [example] });
-  expect(demandOf(key)).toBe('be 1 to 255 visible ASCII characters, given once');
+  expect(requirementOf(key)).toBe('be 1 to 255 visible ASCII characters, given once');
   for (const headers of [{}, { [name]: '!' }, { [name]: '~'.repeat(255) }])
     expect(Value.Check(IdempotencyHeaders, headers)).toBe(true);
   for (const value of ['', 'a b', 'é', '~'.repeat(256)])
@@ -61,11 +61,11 @@ test('an animal to add: a name that can be kept, a category and a known status',
 });
 
 test('an animal, a name and a message say what they demand', () => {
-  expect(demandOf(PetStatus)).toBe('be one of available, pending, sold');
-  expect(demandOf(NewPet.properties.name)).toBe(
+  expect(requirementOf(PetStatus)).toBe('be one of available, pending, sold');
+  expect(requirementOf(NewPet.properties.name)).toBe(
     'be a string of at least 1 character, without NUL and without lone surrogates',
   );
-  expect(demandOf(NewMessage.properties.message)).toBe('be a string without NUL and without lone surrogates');
+  expect(requirementOf(NewMessage.properties.message)).toBe('be a string without NUL and without lone surrogates');
 });
 
 test('a message is any text that can be kept, also an empty one', () => {
@@ -133,7 +133,7 @@ test('of many faults twenty are named, and the rest counted', () => {
 });
 
 test('an API key in the wrong place is not repeated', () => {
-  expect(shown('ast_live_0123Az')).toBe('"ast_live_…"');
-  expect(shown(`ast_test_a ast_live_${'b'.repeat(80)}!`)).toBe('"ast_test_… ast_live_…!"');
-  expect(shown('ast_test_')).toBe('"ast_test_"');
+  expect(quoted('ast_live_0123Az')).toBe('"ast_live_…"');
+  expect(quoted(`ast_test_a ast_live_${'b'.repeat(80)}!`)).toBe('"ast_test_… ast_live_…!"');
+  expect(quoted('ast_test_')).toBe('"ast_test_"');
 });

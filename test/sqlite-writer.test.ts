@@ -4,9 +4,9 @@ import { syncBuiltinESMExports } from 'node:module';
 import { setTimeout as sleep } from 'node:timers/promises';
 import workerThreads, { type ResourceLimits } from 'node:worker_threads';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import type { OpenOptions } from '../src/repository/repository.ts';
-import { startWriter } from '../src/repository/sqlite-writer.ts';
-import type { Reply, Request, Write } from '../src/repository/sqlite-writer-thread.ts';
+import { startWriter } from '../src/repository/sqlite/writer.ts';
+import type { Reply, Request, Write } from '../src/repository/sqlite/writer-thread.ts';
+import type { OpenOptions } from '../src/repository/store.ts';
 
 class Thread extends EventEmitter {
   static last: Thread;

@@ -4,12 +4,11 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { hashKey, newSecret, scopes } from '../src/accounts.ts';
-import { Failure } from '../src/errors.ts';
+import { ApiError } from '../src/errors.ts';
 import { makeFile } from '../src/repository/files.ts';
 import { openRepository, sqliteFile } from '../src/repository/open.ts';
-import { CopyError, OpenError, type Repository } from '../src/repository/repository.ts';
-import { openConnection, openReader, prepareStore } from '../src/repository/sqlite-connection.ts';
-import { translate } from '../src/repository/sqlite-errors.ts';
+import { openConnection, openReader, prepareStore, translate } from '../src/repository/sqlite/connection.ts';
+import { CopyError, OpenError, type Repository } from '../src/repository/store.ts';
 import { startApp, temporaryFolder } from './support/app.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
@@ -295,8 +294,8 @@ describe('what an error means', () => {
     ...['SQLITE_CORRUPT', 'SQLITE_READONLY', 'SQLITE_CANTOPEN', 'SQLITE_NOMEM', 'SQLITE_NOTADB', 'SQLITE_PROTOCOL'],
   ])('%s may pass: service_unavailable', (code) => {
     const cause = Object.assign(new Error('x'), { code });
-    const failure = translate(cause) as Failure;
-    expect(failure).toBeInstanceOf(Failure);
+    const failure = translate(cause) as ApiError;
+    expect(failure).toBeInstanceOf(ApiError);
     expect(failure).toMatchObject({ code: 'service_unavailable', headers: { 'retry-after': '1' }, cause });
   });
 

@@ -4,7 +4,7 @@ import { setTimeout } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
 import type { NewPet } from '../src/pets.ts';
-import { change, commandFolder, namesIn, query, refusalOf } from './support/commands.ts';
+import { change, commandErrorOf, commandFolder, namesIn, query } from './support/commands.ts';
 import { launch, runCli, startServer } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
 import { mountSmallDisk, noDisk } from './support/small-disk.ts';
@@ -87,7 +87,7 @@ describe('export', { timeout }, () => {
       stderr: 'animal-store: The output was closed before its end.\nexit 1\n',
     });
     const full = await shell(`${cli} export > /dev/full`, folder);
-    expect(refusalOf(full)).toMatch(/^ENOSPC: no space left on device, write\.$/);
+    expect(commandErrorOf(full)).toMatch(/^ENOSPC: no space left on device, write\.$/);
   });
 
   test('on a terminal a bar tells how far it is', async () => {
@@ -133,7 +133,7 @@ describe('import', { timeout }, () => {
     const { folder, at, store } = await commandFolder(tabby);
     fs.writeFileSync(at('pets.ndjson'), `${jsonLines(1500)}{}\n`);
     const refused = await shell(`cat pets.ndjson | ${cli} import -`, folder);
-    expect(refusalOf(refused)).toMatch(/^line 1501: name is required; categoryId is required\.\n1 of 1501 lines/);
+    expect(commandErrorOf(refused)).toMatch(/^line 1501: name is required; categoryId is required\.\n1 of 1501 lines/);
     expect(await shell(`head -n 1500 pets.ndjson | ${cli} import -`, folder)).toMatchObject({ code: 0 });
     expect(await shell(`${cli} import <(echo '{"name":"a","categoryId":1}')`, folder)).toMatchObject({ code: 0 });
     expect(namesIn(store)).toHaveLength(1502);
@@ -161,7 +161,7 @@ describe('import', { timeout }, () => {
       ),
     )) as { message: string }[];
     const messages = answers.map(({ message }) => message.replace(/^The body (is )?/, '').replace('\u001b', '�'));
-    expect(refusalOf(await runCli(['import', 'pets.ndjson'], { folder })).split('\n')).toEqual([
+    expect(commandErrorOf(await runCli(['import', 'pets.ndjson'], { folder })).split('\n')).toEqual([
       ...messages.map((message, index) => `line ${index + 2}: ${message}`),
       '8 of 9 lines are bad, so nothing was imported: mend them, or use --skip-bad.',
     ]);
@@ -469,7 +469,7 @@ describe('import, again', { timeout }, () => {
     const command = start();
     await imported(1);
     fs.appendFileSync(at('pets.ndjson'), '{"name":"late","categoryId":1}\n');
-    expect(refusalOf(await command.end())).toMatch(
+    expect(commandErrorOf(await command.end())).toMatch(
       /^pets\.ndjson has changed meanwhile: \d+ animals imported, up to line \d+\.$/,
     );
   });
@@ -484,7 +484,7 @@ describe('import, again', { timeout }, () => {
       store,
       "PRAGMA busy_timeout = 5000; INSERT INTO pet (id, name, category_id, status) VALUES (29500, 'first', 1, 'sold')",
     );
-    expect(refusalOf(await command.end())).toBe(
+    expect(commandErrorOf(await command.end())).toBe(
       'Line 29500: id 29500 exists by now: 29000 animals imported, up to line 29000.',
     );
     expect(namesIn(store)).toHaveLength(29_001);

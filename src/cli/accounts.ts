@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { name } from './arguments.ts';
 import { print, printJson, printTable, stateOf } from './output.ts';
-import { found, Refusal, withStore } from './store.ts';
+import { CommandError, found, withStore } from './store.ts';
 
 export function accountCommands(program: Command): void {
   const account = program.command('account').description('the owners of API keys').helpCommand(false);
@@ -53,7 +53,7 @@ function removeCommand(account: Command): void {
       withStore(async ({ accounts }) => {
         const active = (await accounts.listKeys(accountName)).filter((key) => stateOf(key) === 'active');
         if (active.length > 0 && !force) {
-          throw new Refusal(
+          throw new CommandError(
             `Account ${accountName} has active keys (${active.map(({ id }) => id).join(', ')}): revoke them, or use --force.`,
           );
         }

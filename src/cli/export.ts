@@ -6,10 +6,10 @@ import { type Command, Option } from 'commander';
 import { writeCsv } from '../csv.ts';
 import { type PetStatus, statuses } from '../pets.ts';
 import { makeFile } from '../repository/files.ts';
-import { type Export, openExport, type PetRow } from '../repository/sqlite-export.ts';
+import { type Export, openExport, type PetRow } from '../repository/sqlite/export.ts';
 import { columns, type Format, formatOf, formatOption } from './arguments.ts';
-import { replaceFile } from './files.ts';
 import { animals } from './output.ts';
+import { replaceFile } from './output-file.ts';
 import { withProgress } from './progress.ts';
 import { now, storeFile } from './store.ts';
 
@@ -50,7 +50,7 @@ function write(source: Export, format: Format, output: Writable, options: { end:
   return withProgress('Exporting', 'animals', async (progress) => {
     let count = 0;
     function* texts(): Generator<string> {
-      const total = progress.shown ? source.count() : 0;
+      const total = progress.visible ? source.count() : 0;
       if (format === 'csv') yield writeCsv(columns);
       for (const rows of source.pages()) {
         count += rows.length;

@@ -1,12 +1,12 @@
 /** The two ways through a file that is imported: the one that checks, and the one that adds. */
 import { setImmediate } from 'node:timers/promises';
-import { type Batch, type Import, type NewRow, Taken } from '../repository/sqlite-import.ts';
+import { type Batch, ConcurrentImportError, type Import, type NewRow } from '../repository/sqlite/import.ts';
 import type { Format } from './arguments.ts';
+import { type Row, readRows } from './import-rows.ts';
+import { versionOf } from './import-source.ts';
 import { animals } from './output.ts';
 import { type Progress, withProgress } from './progress.ts';
-import { type Row, readRows } from './rows.ts';
-import { versionOf } from './source.ts';
-import { Refusal } from './store.ts';
+import { CommandError } from './store.ts';
 
 export interface Task {
   name: string;
@@ -79,10 +79,12 @@ function idFault({ keepIds, store }: Task, { id, line }: NewRow): string {
 }
 
 function add(task: Task, batch: Batch): number {
-  if (versionOf(task.file) !== task.version) throw new Refusal(`${task.name} has changed meanwhile: ${stateOf(task)}.`);
+  if (versionOf(task.file) !== task.version)
+    throw new CommandError(`${task.name} has changed meanwhile: ${stateOf(task)}.`);
   const refused = addTo(task, batch);
   const [first] = refused;
-  if (first && batch.whole) throw new Refusal(`Line ${first.line}: id ${first.id} exists by now: ${stateOf(task)}.`);
+  if (first && batch.whole)
+    throw new CommandError(`Line ${first.line}: id ${first.id} exists by now: ${stateOf(task)}.`);
   return refused.length;
 }
 
@@ -90,7 +92,8 @@ function addTo({ store }: Task, batch: Batch): NewRow[] {
   try {
     return store.add(batch);
   } catch (error) {
-    if (error instanceof Taken) throw new Refusal('Another process imports the same at this moment.');
+    if (error instanceof ConcurrentImportError)
+      throw new CommandError('Another process imports the same at this moment.');
     throw error;
   }
 }
@@ -99,7 +102,7 @@ function addTo({ store }: Task, batch: Batch): NewRow[] {
 async function breathe(task: Task, progress: Progress, done: number, count: number): Promise<void> {
   progress.show(done, task.bytes, count);
   await setImmediate();
-  if (task.stopped()) throw new Refusal(`Interrupted: ${stateOf(task)}. The same command goes on from there.`);
+  if (task.stopped()) throw new CommandError(`Interrupted: ${stateOf(task)}. The same command goes on from there.`);
 }
 
 function stateOf({ store }: Task): string {

@@ -1,13 +1,13 @@
 /** The command that adds animals from a file: first every line is checked, then they are added, in batches. */
 import { closeSync, fstatSync } from 'node:fs';
 import type { Command } from 'commander';
-import { complain } from '../main/environment.ts';
-import { openImport } from '../repository/sqlite-import.ts';
+import { openImport } from '../repository/sqlite/import.ts';
+import { printError } from '../server/environment.ts';
 import { type Format, formatOf, formatOption } from './arguments.ts';
 import { addRows, checkRows, type Faults, type Task } from './import-passes.ts';
+import { hashOf, openSource, versionOf } from './import-source.ts';
 import { animals, print } from './output.ts';
-import { hashOf, openSource, versionOf } from './source.ts';
-import { now, Refusal, storeFile } from './store.ts';
+import { CommandError, now, storeFile } from './store.ts';
 
 interface ImportOptions {
   format?: Format;
@@ -54,10 +54,10 @@ async function run(task: Task, skipBad: boolean): Promise<void> {
   const bad = await checkRows(task);
   if (bad.count > 0 && !skipBad) {
     const summary = `${bad.count} of ${bad.of} lines are bad, so nothing was imported: mend them, or use --skip-bad.`;
-    throw new Refusal([...sentencesOf(bad), summary].join('\n'));
+    throw new CommandError([...sentencesOf(bad), summary].join('\n'));
   }
   const leftOut = await addRows(task, !skipBad);
-  if (bad.count > 0) complain(sentencesOf(bad).join('\n'));
+  if (bad.count > 0) printError(sentencesOf(bad).join('\n'));
   print(`Imported ${animals(store.mark().animals)}${skipBad ? `, left out ${leftOut} lines` : ''}.`);
 }
 

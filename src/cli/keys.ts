@@ -1,7 +1,7 @@
 /** The commands for API keys. */
 import { type Command, Option } from 'commander';
 import { newSecret, type Scope, type Secret, scopes } from '../accounts.ts';
-import { readEnvironment } from '../main/environment.ts';
+import { readEnvironment } from '../server/environment.ts';
 import { duration, keyId, name, scopeList } from './arguments.ts';
 import { keyRow, print, printJson, printTable, showSecret } from './output.ts';
 import { found, now, withStore } from './store.ts';

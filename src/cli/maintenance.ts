@@ -1,13 +1,13 @@
 /** The commands that look after the store as a whole. */
 import type { Command } from 'commander';
-import { checkStore, type Report } from '../repository/sqlite-check.ts';
-import { openExisting } from '../repository/sqlite-connection.ts';
-import { copyStore } from '../repository/sqlite-copy.ts';
-import { restoreStore } from '../repository/sqlite-restore.ts';
-import { replaceFile } from './files.ts';
+import { copyStore } from '../repository/sqlite/backup.ts';
+import { checkStore, type Report } from '../repository/sqlite/check.ts';
+import { openExisting } from '../repository/sqlite/connection.ts';
+import { restoreStore } from '../repository/sqlite/restore.ts';
 import { animals, print, printJson, printTable } from './output.ts';
+import { replaceFile } from './output-file.ts';
 import { withProgress } from './progress.ts';
-import { now, Refusal, storeFile, withStore } from './store.ts';
+import { CommandError, now, storeFile, withStore } from './store.ts';
 
 export function maintenanceCommands(program: Command): void {
   migrateCommand(program);
@@ -40,7 +40,7 @@ function checkCommand(program: Command): void {
       const report = checkStore(file);
       if (json) printJson({ ok: report.problems.length === 0, ...report });
       else if (report.schemaVersion !== null) printTable(reportRows(report), '');
-      if (report.problems.length > 0) throw new Refusal(report.problems.join('\n'));
+      if (report.problems.length > 0) throw new CommandError(report.problems.join('\n'));
       if (!json) print(`${file} is sound.`);
     });
 }

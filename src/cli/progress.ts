@@ -2,7 +2,7 @@
 
 export interface Progress {
   /** Whether anybody looks at it. */
-  shown: boolean;
+  visible: boolean;
   /** `count`: what was worked on so far, for the rate, where that is not what `done` and `total` measure. */
   show(done: number, total: number, count?: number): void;
 }
@@ -17,9 +17,9 @@ export async function withProgress<Result>(
   unit: string,
   work: (progress: Progress) => Promise<Result>,
 ): Promise<Result> {
-  if (!process.stderr.isTTY) return work({ shown: false, show: () => undefined });
+  if (!process.stderr.isTTY) return work({ visible: false, show: () => undefined });
   try {
-    return await work({ shown: true, show: bar(what, unit) });
+    return await work({ visible: true, show: bar(what, unit) });
   } finally {
     process.stderr.write(`\r${clearToEnd}`);
   }

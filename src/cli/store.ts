@@ -1,13 +1,14 @@
 /** How a command comes to the store that DATABASE_URL names, and how it refuses. */
-import { readEnvironment } from '../main/environment.ts';
+
 import { openRepository, sqliteFile } from '../repository/open.ts';
-import type { Repository } from '../repository/repository.ts';
+import type { Repository } from '../repository/store.ts';
+import { readEnvironment } from '../server/environment.ts';
 
 /** A refusal that the operator reads as one sentence. */
-export class Refusal extends Error {}
+export class CommandError extends Error {}
 
 export function found<Found>(value: Found | undefined, sentence: string): Found {
-  if (value === undefined) throw new Refusal(sentence);
+  if (value === undefined) throw new CommandError(sentence);
   return value;
 }
 
@@ -29,6 +30,6 @@ export async function withStore<Result>(
 export function storeFile(): string {
   const url = readEnvironment().DATABASE_URL;
   if (!url.startsWith('sqlite:'))
-    throw new Refusal('DATABASE_URL names PostgreSQL: use its own tools, such as pg_dump.');
+    throw new CommandError('DATABASE_URL names PostgreSQL: use its own tools, such as pg_dump.');
   return sqliteFile(url);
 }

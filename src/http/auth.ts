@@ -1,9 +1,9 @@
 /** API keys: a bearer key that is known, of this deployment, and neither expired nor revoked. */
 import bearerAuth from '@fastify/bearer-auth';
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify';
-import { type Accounts, type ApiKey, hashKey, isKeyOf, refusal, type Scope } from '../accounts.ts';
-import { type ErrorCode, Failure } from '../errors.ts';
-import type { SendFailure } from './errors.ts';
+import { type Accounts, type ApiKey, hashKey, isKeyOf, rejectionReason, type Scope } from '../accounts.ts';
+import { ApiError, type ErrorCode } from '../errors.ts';
+import type { SendError } from './errors.ts';
 import type { KeyUsage } from './key-usage.ts';
 import type { CountRefusal } from './limits.ts';
 
@@ -22,7 +22,7 @@ export interface AuthOptions {
   usage: KeyUsage;
   cache: KeyCache;
   countRefusal: CountRefusal;
-  sendFailure: SendFailure;
+  sendError: SendError;
 }
 
 /** The keys that were looked up of late, by the Authorization header that carried them. */
@@ -56,13 +56,13 @@ const bearer = /^bearer +[\x21-\x7e]+$/i;
 
 /** Protects every route of `app`'s scope; 401 comes before anything is read of a body. */
 export async function installAuth(app: FastifyInstance, options: AuthOptions): Promise<void> {
-  const { accounts, live, now, usage, cache, countRefusal, sendFailure } = options;
+  const { accounts, live, now, usage, cache, countRefusal, sendError } = options;
   app.decorateRequest('apiKey', null);
   app.decorateRequest('keyRefusal', null);
 
-  function admit(found: ApiKey | undefined, request: FastifyRequest): boolean {
+  function checkKey(found: ApiKey | undefined, request: FastifyRequest): boolean {
     const at = now();
-    request.keyRefusal = found ? (refusal(found, at) ?? null) : 'invalid_api_key';
+    request.keyRefusal = found ? (rejectionReason(found, at) ?? null) : 'invalid_api_key';
     if (!found || request.keyRefusal) return false;
     request.apiKey = found;
     request.exchange.key = found.id;
@@ -73,12 +73,12 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
 
   async function lookUp(key: string, request: FastifyRequest): Promise<boolean> {
     const authorization = request.headers.authorization as string;
-    if (!bearer.test(authorization) || !isKeyOf(live, key)) return admit(undefined, request);
+    if (!bearer.test(authorization) || !isKeyOf(live, key)) return checkKey(undefined, request);
     const begun = performance.now();
     const found = await accounts.findKey(hashKey(key));
     // What took longer to read may have been revoked since.
     if (found && performance.now() - begun < knownForMs) cache.remember(authorization, found);
-    return admit(found, request);
+    return checkKey(found, request);
   }
 
   await app.register(bearerAuth, {
@@ -93,10 +93,10 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
   app.addHook('onRequest', (request, reply, done) => {
     const { authorization } = request.headers;
     // At once: Fastify's way of errors would cost as much again.
-    if (authorization === undefined) return sendFailure(missing, request, reply);
+    if (authorization === undefined) return sendError(missing, request, reply);
     // What the plugin has verified half a second ago at most; it answers through a promise, which costs a third of a read.
     const known = cache.recall(authorization);
-    if (known && admit(known, request)) return done();
+    if (known && checkKey(known, request)) return done();
     verify(request, reply, (error) => {
       if (request.apiKey) return done();
       const failure = refused(request, error as Error);
@@ -108,11 +108,11 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
 
 // RFC 6750, section 3.1: a request that presented no bearer token gets the bare challenge. Made once, as taking a stack costs
 // more than all the rest of a 401.
-const missing = new Failure('missing_api_key', undefined, { headers: { 'www-authenticate': realm } });
+const missing = new ApiError('missing_api_key', undefined, { headers: { 'www-authenticate': realm } });
 
 function refused({ keyRefusal }: FastifyRequest, error: Error): Error {
   if (keyRefusal) {
-    return new Failure(keyRefusal, undefined, { headers: { 'www-authenticate': `${realm}, error="invalid_token"` } });
+    return new ApiError(keyRefusal, undefined, { headers: { 'www-authenticate': `${realm}, error="invalid_token"` } });
   }
   return String((error as { code?: unknown }).code).startsWith('FST_BEARER_AUTH') ? missing : error;
 }
@@ -123,6 +123,6 @@ export function requireScope(scope: Scope): onRequestHookHandler {
   return (request, _reply, done) => {
     if (request.apiKey?.scopes.includes(scope)) return done();
     const message = `The API key lacks the scope ${scope}.`;
-    done(new Failure('insufficient_scope', message, { headers: { 'www-authenticate': challenge } }));
+    done(new ApiError('insufficient_scope', message, { headers: { 'www-authenticate': challenge } }));
   };
 }

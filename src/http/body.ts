@@ -1,6 +1,6 @@
 /** Request bodies: JSON in UTF-8, or 415. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { Failure } from '../errors.ts';
+import { ApiError } from '../errors.ts';
 import { readJson } from '../int64.ts';
 import type { Exchanges } from './exchange.ts';
 
@@ -10,11 +10,11 @@ const parameter = `charset=(?:utf-8|"utf-8")|(?!charset=)${token}=(?:${token}|"(
 /** application/json with any parameters (RFC 9110, section 5.6.6), but no charset other than UTF-8. */
 const json = new RegExp(`^application/json(?:[ \\t]*;(?:[ \\t]*(?:${parameter}))?)*[ \\t]*$`, 'i');
 
-function rejectionReason({ headers, routeOptions }: FastifyRequest): Failure | undefined {
+function rejectionReason({ headers, routeOptions }: FastifyRequest): ApiError | undefined {
   const { 'content-type': type, 'content-encoding': coding, 'content-length': length } = headers;
-  if (type !== undefined && !json.test(type)) return new Failure('unsupported_media_type');
-  if (coding !== undefined && !/^identity$/i.test(coding)) return new Failure('unsupported_media_type');
-  if (length !== undefined && Number(length) > routeOptions.bodyLimit) return new Failure('payload_too_large');
+  if (type !== undefined && !json.test(type)) return new ApiError('unsupported_media_type');
+  if (coding !== undefined && !/^identity$/i.test(coding)) return new ApiError('unsupported_media_type');
+  if (length !== undefined && Number(length) > routeOptions.bodyLimit) return new ApiError('payload_too_large');
   return undefined;
 }
 
@@ -23,7 +23,7 @@ export function installBody(app: FastifyInstance, exchanges: Exchanges): void {
 
   app.addHook('preParsing', (request, reply, _payload, done) => {
     // Here rather than in the handler of unknown paths, which runs after the body is read.
-    if (request.is404) return done(new Failure('route_not_found'));
+    if (request.is404) return done(new ApiError('route_not_found'));
     // The other methods that come this far have no use for a body, whatever its type (RFC 9110, section 9.3).
     if (request.method !== 'POST') return done();
     const failure = rejectionReason(request);
@@ -45,7 +45,7 @@ export function installBody(app: FastifyInstance, exchanges: Exchanges): void {
     try {
       done(null, readJson(bytes));
     } catch (error) {
-      done(new Failure('invalid_json', `The body is ${(error as Error).message}.`));
+      done(new ApiError('invalid_json', `The body is ${(error as Error).message}.`));
     }
   });
 }

@@ -1,7 +1,6 @@
 /** The end of GET /pets/{petId}: its dates, its announcement on every answer, and its removal. */
 import type { onRequestHookHandler } from 'fastify';
-import { Failure } from '../errors.ts';
-import { placeOf } from './reference-page.ts';
+import { ApiError } from '../errors.ts';
 
 const deprecatedSince = new Date('2026-11-20T00:00:00Z');
 export const sunset = new Date('2030-12-05T00:00:00Z');
@@ -15,13 +14,13 @@ export function deprecationHeaders(base: string): Record<string, string> {
   return {
     deprecation: `@${deprecatedSince.getTime() / 1000}`,
     sunset: sunset.toUTCString(),
-    link: `<${base}/pets>; rel="successor-version", <${origin}${placeOf('pets', 'getPet')}>; rel="deprecation"; type="text/html"`,
+    link: `<${base}/pets>; rel="successor-version", <${origin}/docs#animal-store/tag/pets/getPet>; rel="deprecation"; type="text/html"`,
   };
 }
 
 /** From the sunset on, 410. */
 export function refuseAfterSunset(removed: () => boolean): onRequestHookHandler {
-  return (_request, _reply, done) => done(removed() ? new Failure('operation_removed') : undefined);
+  return (_request, _reply, done) => done(removed() ? new ApiError('operation_removed') : undefined);
 }
 
 /** A sentence for the log in the last days before the removal and after it, otherwise undefined. */

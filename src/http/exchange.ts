@@ -5,8 +5,8 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { Failure } from '../errors.ts';
-import { type Answered, type Observe, traceIdOf } from './request-log.ts';
+import { ApiError } from '../errors.ts';
+import { type Observation, type Observe, traceIdOf } from './request-log.ts';
 import { createShares } from './shares.ts';
 
 declare module 'fastify' {
@@ -22,7 +22,7 @@ declare module 'fastify' {
 /** Who holds a place: an API key, by its id, or where there is none an address. */
 type Holder = number | string;
 
-export interface Exchange extends Answered {
+export interface Exchange extends Observation {
   routeHeaders: readonly string[];
   /** Whether a plugin or a hook sets headers on the reply. */
   headersSet: boolean;
@@ -39,16 +39,16 @@ export interface Exchange extends Answered {
 export interface Exchanges {
   /** To be called once for each request, as the first thing. */
   begin(request: FastifyRequest, reply: FastifyReply): Exchange;
-  /** A body is awaited. Throws Failure `service_unavailable` where the client may not have more of them under way. */
+  /** A body is awaited. Throws ApiError `service_unavailable` where the client may not have more of them under way. */
   awaitBody(exchange: Exchange, socket: Socket): void;
   /** The body is there, or is not wanted any more. */
   endBody(exchange: Exchange): void;
   /**
-   * Does what takes more than this turn of the event loop, within the requests that may be worked on at once. Throws Failure
+   * Does what takes more than this turn of the event loop, within the requests that may be worked on at once. Throws ApiError
    * `service_unavailable` where there are too many.
    */
   work<Result>(exchange: Exchange, act: () => Result): Result;
-  /** Lets a body be sent. Throws Failure `service_unavailable` where clients hold too much that they have not read. */
+  /** Lets a body be sent. Throws ApiError `service_unavailable` where clients hold too much that they have not read. */
   reserveBytes(request: FastifyRequest, body: Buffer): void;
   /** What is held now, by its name. */
   held(): Record<HeldName, number>;
@@ -84,8 +84,8 @@ const clientClosed = 499;
 const largeBytes = 64 * 1024;
 const maxUnreadBytes = 32 * 1024 * 1024;
 
-export const tooMany = new Failure('service_unavailable', undefined, { headers: { 'retry-after': '1' } });
-const tooManyBodies = new Failure('service_unavailable', undefined, {
+export const tooMany = new ApiError('service_unavailable', undefined, { headers: { 'retry-after': '1' } });
+const tooManyBodies = new ApiError('service_unavailable', undefined, {
   headers: { 'retry-after': '1', connection: 'close' },
 });
 
@@ -106,7 +106,7 @@ export function createExchanges(
   const awaited = new Map<Exchange, Socket>();
   let requests = 0;
 
-  function refuse(failure: Failure): never {
+  function refuse(failure: ApiError): never {
     onRefused();
     throw failure;
   }

@@ -2,13 +2,13 @@
 import { Type } from '@sinclair/typebox';
 import type { FastifyRequest } from 'fastify';
 import type { ApiKey } from '../accounts.ts';
-import type { Retry } from '../retries.ts';
-import { demand } from '../schema.ts';
+import type { Retry } from '../idempotency.ts';
+import { requirement } from '../schema.ts';
 
 export const IdempotencyHeaders = Type.Object({
   'Idempotency-Key': Type.Optional(
     Type.String({
-      ...demand('be 1 to 255 visible ASCII characters, given once'),
+      ...requirement('be 1 to 255 visible ASCII characters, given once'),
       minLength: 1,
       maxLength: 255,
       pattern: '^[!-~]+$',

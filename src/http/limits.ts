@@ -3,7 +3,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ApiKey } from '../accounts.ts';
-import { Failure } from '../errors.ts';
+import { ApiError } from '../errors.ts';
 import type { Metrics } from './metrics.ts';
 
 export interface Limits {
@@ -62,13 +62,13 @@ export function createKeyLimit(app: FastifyInstance, { requestsPerMinute }: Limi
     keyGenerator: (request) => String((request.apiKey as ApiKey).id),
     errorResponseBuilder: () => {
       metrics.limited('key');
-      return new Failure('rate_limited');
+      return new ApiError('rate_limited');
     },
   });
 }
 
 /** Counts a refused key against its address. Resolves to the failure to send where there were too many, otherwise to undefined. */
-export type CountRefusal = (request: FastifyRequest) => Promise<Failure | undefined>;
+export type CountRefusal = (request: FastifyRequest) => Promise<ApiError | undefined>;
 
 export function createRefusalCounter(
   app: FastifyInstance,
@@ -80,6 +80,6 @@ export function createRefusalCounter(
     const found = await count(request);
     if (found.isAllowed || !found.isExceeded) return undefined;
     metrics.limited('refusals');
-    return new Failure('rate_limited', undefined, { headers: { 'retry-after': String(found.ttlInSeconds) } });
+    return new ApiError('rate_limited', undefined, { headers: { 'retry-after': String(found.ttlInSeconds) } });
   };
 }

@@ -2,7 +2,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type Metric, Registry } from 'prom-client';
 import type { ApiKey } from '../accounts.ts';
 import { type HeldName, heldNames } from './exchange.ts';
-import type { Answered } from './request-log.ts';
+import type { Observation } from './request-log.ts';
 import type { CacheUse } from './response-cache.ts';
 
 export interface Sources {
@@ -15,7 +15,7 @@ export interface Sources {
 
 export interface Metrics {
   registry: Registry;
-  request(answered: Answered): void;
+  request(answered: Observation): void;
   deprecatedCall(key: ApiKey): void;
   /** A request was refused because a limit was reached. */
   limited(limit: (typeof limits)[number]): void;
@@ -41,7 +41,7 @@ interface Series {
  * A histogram for what every request is counted in. That of prom-client looks its series up by name each time, and each bucket by the
  * text of its bound, which takes a tenth of a read.
  */
-function createDurations(name: string, help: string): { metric: Metric; observe: (answered: Answered) => void } {
+function createDurations(name: string, help: string): { metric: Metric; observe: (answered: Observation) => void } {
   const all: Series[] = [];
   /** By route: one key of all three labels would be a new text for each request. */
   const byRoute = new Map<string, Series[]>();

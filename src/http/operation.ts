@@ -1,6 +1,23 @@
-/** What an operation says of itself beside its input: all that openapi.yaml tells, and nothing that the server runs on. */
+/** What a route is to the framework, and what it declares for openapi.yaml. */
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { TSchema } from '@sinclair/typebox';
+import type {
+  FastifyBaseLogger,
+  FastifyInstance,
+  RawReplyDefaultExpression,
+  RawRequestDefaultExpression,
+  RawServerDefault,
+} from 'fastify';
 import type { ErrorCode } from '../errors.ts';
+
+/** Fastify, with TypeBox schemas as the types of what handlers receive. */
+export type App = FastifyInstance<
+  RawServerDefault,
+  RawRequestDefaultExpression,
+  RawReplyDefaultExpression,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>;
 
 /** Names of documented response headers; scripts/openapi.ts holds their descriptions. */
 export type AnswerHeader = 'Link' | 'ETag' | 'Location' | 'Idempotent-Replayed';

@@ -1,7 +1,7 @@
 /** One line per request, at info, when its response has closed. */
 import type { ErrorCode } from '../errors.ts';
 
-export interface Answered {
+export interface Observation {
   reqId: string;
   status: number;
   method?: string;
@@ -19,7 +19,7 @@ export interface Answered {
 }
 
 /** Told of every answered request. */
-export type Observe = (answered: Answered) => void;
+export type Observe = (answered: Observation) => void;
 
 /** Two digits after the point, from whole numbers: V8 takes ten times as long for the text of a fraction. */
 function hundredths(value: number): string {

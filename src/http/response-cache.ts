@@ -1,6 +1,6 @@
 /** Responses to reads of animals, kept as bytes for as long as the store is the one they were read from. */
 import type { FastifyInstance } from 'fastify';
-import { Failure } from '../errors.ts';
+import { ApiError } from '../errors.ts';
 import type { PetPage, PetQuery, Pets, StoreState } from '../pets.ts';
 import { pageLinks } from './paging.ts';
 import { type Rendered, render } from './responses.ts';
@@ -19,10 +19,10 @@ const entryBytes = 1000;
 /** Names of what was asked for once. */
 const maxAsked = 10_000;
 
-/** The reads throw or reject with Failure `service_unavailable` where the store cannot answer. */
+/** The reads throw or reject with ApiError `service_unavailable` where the store cannot answer. */
 export interface PetResponses {
   page(query: PetQuery): Promise<Rendered> | Rendered;
-  /** Throws or rejects with Failure `pet_not_found`. */
+  /** Throws or rejects with ApiError `pet_not_found`. */
   animal(id: bigint): Promise<Rendered> | Rendered;
   use(): CacheUse;
 }
@@ -73,7 +73,7 @@ export function createPetResponses(app: FastifyInstance, pets: Pets, base: strin
   }
 
   function makeAnimal(found: string | undefined): Made {
-    if (found === undefined) throw new Failure('pet_not_found');
+    if (found === undefined) throw new ApiError('pet_not_found');
     return { rendered: render(found), settled: true };
   }
 

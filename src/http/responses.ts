@@ -110,7 +110,7 @@ function matches(ifNoneMatch: string, etag: string): boolean {
   return ifNoneMatch.match(/"[\x21\x23-\x7e\x80-\xff]*"/g)?.some((tag) => tag === etag) ?? false;
 }
 
-/** Sends what a GET asked for, or 304 where the client has it. Throws Failure `service_unavailable` where too much is unread. */
+/** Sends what a GET asked for, or 304 where the client has it. Throws ApiError `service_unavailable` where too much is unread. */
 export function sendRendered(exchanges: Exchanges, reply: FastifyReply, rendered: Rendered): void {
   const { body, etag, headers, bodyHeaders } = rendered;
   const condition = reply.request.headers['if-none-match'];

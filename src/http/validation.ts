@@ -2,9 +2,9 @@
 import { Kind, type TObject, Type } from '@sinclair/typebox';
 import { TypeCompiler } from '@sinclair/typebox/compiler';
 import type { FastifyInstance, FastifyRequest, FastifySchema } from 'fastify';
-import { type ErrorCode, Failure } from '../errors.ts';
+import { ApiError, type ErrorCode } from '../errors.ts';
 import { canonicalDecimal, readDecimal } from '../int64.ts';
-import { checkOf, demandOf, isObject, joinFaults, shown, type Values } from '../schema.ts';
+import { checkOf, isObject, joinFaults, quoted, requirementOf, type Values } from '../schema.ts';
 import { readCursor } from './paging.ts';
 
 interface Violation {
@@ -23,17 +23,17 @@ export function installValidation(app: FastifyInstance): void {
     route.preValidation = (request, _reply, done) => {
       const violations: Violation[] = [];
       for (const part of parts) part(request, violations);
-      done(violations.length === 0 ? undefined : toFailure(violations));
+      done(violations.length === 0 ? undefined : toApiError(violations));
     };
   });
 }
 
-function toFailure(violations: Violation[]): Failure {
+function toApiError(violations: Violation[]): ApiError {
   const [{ code }] = violations as [Violation];
   // A cursor is named by its own code only where nothing else is wrong.
   const only = violations.every((violation) => violation.code === code);
   const sentence = `${joinFaults(violations.map(({ text }) => text))}.`;
-  return new Failure(only ? code : 'invalid_parameter', sentence);
+  return new ApiError(only ? code : 'invalid_parameter', sentence);
 }
 
 function compile({ params, querystring, headers, body }: FastifySchema): Part[] {
@@ -67,14 +67,14 @@ function textPart(schema: TObject, values: (request: FastifyRequest) => Values):
         else
           violations.push({
             code: property[Kind] === 'Cursor' ? 'invalid_cursor' : 'invalid_parameter',
-            text: `${name} must ${demandOf(property)}`,
+            text: `${name} must ${requirementOf(property)}`,
           });
       }
     }
     // Of a path all are known: the route names them.
     for (const name in given) {
       if (!Object.hasOwn(schema.properties, name))
-        violations.push(invalid(`${shown(name)} is not a known query parameter`));
+        violations.push(invalid(`${quoted(name)} is not a known query parameter`));
     }
   };
 }
@@ -91,7 +91,7 @@ function headerPart(schema: TObject): Part {
   return (request, violations) => {
     for (const { name, property, check, header } of properties) {
       const value = request.headers[header];
-      if (value !== undefined && !check(value)) violations.push(invalid(`${name} must ${demandOf(property)}`));
+      if (value !== undefined && !check(value)) violations.push(invalid(`${name} must ${requirementOf(property)}`));
     }
   };
 }

@@ -1,6 +1,6 @@
 /** What a file needs, beside its bytes, to be on disk under its name. */
 import fs from 'node:fs';
-import { CopyError } from './repository.ts';
+import { CopyError } from './store.ts';
 
 /** Waits until the disk holds what was written to a file, or which names a folder has. */
 export function sync(fileOrFolder: string): void {

@@ -1,12 +1,13 @@
 /** Chooses the engine by the scheme of the database's URL. */
-import type { OpenOptions, Repository } from './repository.ts';
-import { openSqlite } from './sqlite.ts';
+
+import { openSqlite } from './sqlite/store.ts';
+import type { OpenOptions, Repository } from './store.ts';
 
 /** Opens the store, creating and migrating it as needed. Rejects with OpenError. */
 export async function openRepository(databaseUrl: string, options: OpenOptions): Promise<Repository> {
   if (!databaseUrl.startsWith('sqlite:')) {
     // Loaded where it is asked for: it would take a tenth of each start.
-    const { openPostgres } = await import('./postgres.ts');
+    const { openPostgres } = await import('./postgres/store.ts');
     return openPostgres(databaseUrl, options);
   }
   return openSqlite(sqliteFile(databaseUrl), options);

@@ -12,14 +12,14 @@ export interface PlantedBug {
 export const plantedBugs: PlantedBug[] = [
   {
     name: 'synchronous=NORMAL: a commit does not wait for the disk',
-    file: 'src/repository/sqlite-connection.ts',
+    file: 'src/repository/sqlite/connection.ts',
     from: "connection.pragma('synchronous = FULL');",
     to: "connection.pragma('synchronous = NORMAL');",
     caughtBy: ['test/reliability/fsync.test.ts', 'each 201 to 600 concurrent additions'],
   },
   {
     name: 'an answer before the commit',
-    file: 'src/repository/sqlite-writer-thread.ts',
+    file: 'src/repository/sqlite/writer-thread.ts',
     from: 'tell(batch.length, () => run.immediate(batch));',
     to: `connection.exec('BEGIN IMMEDIATE');
     tell(batch.length, () => batch.map(([name, input]) => commands[name](input)));
@@ -36,14 +36,14 @@ export const plantedBugs: PlantedBug[] = [
   },
   {
     name: 'a write that failed is acknowledged',
-    file: 'src/repository/sqlite-writer.ts',
+    file: 'src/repository/sqlite/writer.ts',
     from: 'for (const { reject } of answered) reject(failure);',
     to: "for (const { resolve } of answered) resolve({ outcome: 'added', id: 1 } as never);",
     caughtBy: ['test/storage.test.ts', 'writing > 503 service_unavailable: a write that fails'],
   },
   {
     name: 'any well-formed key opens',
-    file: 'src/repository/sqlite-reader.ts',
+    file: 'src/repository/sqlite/reader.ts',
     from: 'WHERE hash = ?`',
     to: 'WHERE hash IS NOT ?`',
     caughtBy: ['test/auth.test.ts', '401 and 403 > invalid_api_key: well-formed, but not known'],
@@ -71,7 +71,7 @@ export const plantedBugs: PlantedBug[] = [
   },
   {
     name: 'all pipelined requests at once',
-    file: 'src/http/pipelining.ts',
+    file: 'src/http/connection/pipelining.ts',
     from: 'if (response.socket === null)',
     to: 'if (response.req === undefined)',
     caughtBy: ['test/reliability/pipelining.test.ts', 'what a client pipelined before it went away'],
@@ -85,7 +85,7 @@ export const plantedBugs: PlantedBug[] = [
   },
   {
     name: 'a retry adds a second animal',
-    file: 'src/repository/sqlite-commands.ts',
+    file: 'src/repository/sqlite/commands.ts',
     from: 'if (known) return',
     to: 'if (known && !known.same) return',
     caughtBy: ['test/createPet.test.ts', 'POST /v1/pets with Idempotency-Key > 201 again with Idempotent-Replayed'],
@@ -107,21 +107,21 @@ export const plantedBugs: PlantedBug[] = [
   },
   {
     name: 'each page begins with the last animal of the one before',
-    file: 'src/repository/sqlite-reader.ts',
+    file: 'src/repository/sqlite/reader.ts',
     from: 'WHERE status = +? AND id > +?',
     to: 'WHERE status = +? AND id >= +?',
     caughtBy: ['test/listPets.test.ts', 'GET /v1/pets > 200: Link leads through all pages'],
   },
   {
     name: 'a stop that does not wait for requests under way',
-    file: 'src/main/serve.ts',
+    file: 'src/server/serve.ts',
     from: 'await app.close();',
     to: 'process.exit(0);',
     caughtBy: ['test/process.test.ts', 'the end > SIGTERM: a request under way is answered'],
   },
   {
     name: 'a failed fsync is forgiven',
-    file: 'src/repository/sqlite-writer.ts',
+    file: 'src/repository/sqlite/writer.ts',
     from: 'const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;',
     to: 'const fatal = /^never$/;',
     caughtBy: ['test/reliability/disk.test.ts', 'a failed fsync of store.db-wal'],
@@ -144,7 +144,7 @@ export const plantedBugs: PlantedBug[] = [
   },
   {
     name: 'a backup does not wait for its name to be on disk',
-    file: 'src/cli/files.ts',
+    file: 'src/cli/output-file.ts',
     from: 'sync(path.dirname(file));',
     to: '',
     caughtBy: ['test/reliability/made-files.test.ts', 'backup waits'],

@@ -13,7 +13,7 @@ import {
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { afterAll, expect, test } from 'vitest';
-import { latestVersion } from '../../src/repository/migrations.ts';
+import { latestVersion } from '../../src/repository/sqlite/migrations.ts';
 import { temporaryFolder } from '../support/app.ts';
 import { change } from '../support/commands.ts';
 import { launchServer } from '../support/process.ts';

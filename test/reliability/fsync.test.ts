@@ -68,7 +68,7 @@ test(
 test(
   'a server with synchronous=NORMAL is found out',
   async () => {
-    const source = plant('src/repository/sqlite-connection.ts', 'synchronous = FULL', 'synchronous = NORMAL');
+    const source = plant('src/repository/sqlite/connection.ts', 'synchronous = FULL', 'synchronous = NORMAL');
     const { answered, early } = tooEarly(await traceLoad({ ...load, source }));
     figure(`fsync, with synchronous=NORMAL planted: ${early.length} of ${answered} answered before their fsync`);
     expect(early.length).toBeGreaterThan(0);

@@ -92,7 +92,7 @@ test.for([
   'a server with synchronous=%s is found out: images are %s',
   { timeout: patientMs },
   async ([level, finding, animals]) => {
-    const source = plant('src/repository/sqlite-connection.ts', 'synchronous = FULL', `synchronous = ${level}`);
+    const source = plant('src/repository/sqlite/connection.ts', 'synchronous = FULL', `synchronous = ${level}`);
     const load = await traceLoad({ animals, connections: 16, source });
     const images = 300;
     const found = losses(load, images, 1)[finding].length;

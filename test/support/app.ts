@@ -10,7 +10,7 @@ import { newSecret, type Scope, scopes } from '../../src/accounts.ts';
 import { type AppOptions, buildApp } from '../../src/app.ts';
 import { createMetrics } from '../../src/http/metrics.ts';
 import { createRequestLog } from '../../src/http/request-log.ts';
-import type { Repository } from '../../src/repository/repository.ts';
+import type { Repository } from '../../src/repository/store.ts';
 import { type Answer, expectDocumented } from './documented.ts';
 import { keepExchange } from './exchanges.ts';
 import { borrowStore } from './store.ts';

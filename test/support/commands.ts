@@ -8,7 +8,7 @@ import { temporaryFolder } from './app.ts';
 import { type Exit, runCli } from './process.ts';
 
 /** The sentences with which a command refused. */
-export function refusalOf({ code, stdout, stderr }: Exit): string {
+export function commandErrorOf({ code, stdout, stderr }: Exit): string {
   expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
   expect(stderr).toMatch(/^(animal-store: [^\n]+\.\n)+$/);
   return stderr.replaceAll('animal-store: ', '').trimEnd();
@@ -43,7 +43,7 @@ export async function commandFolder(...pets: NewPet[]): Promise<CommandFolder> {
       expect(code, stderr).toBe(0);
       return stdout;
     },
-    refused: async (...args) => refusalOf(await runCli(args, { folder })),
+    refused: async (...args) => commandErrorOf(await runCli(args, { folder })),
   };
 }
 

@@ -31,7 +31,7 @@ export function constant(file: string, name: string): number {
 }
 
 /** From the first word to stop to the end of whatever was accepted. */
-export const stopMs = Number(imageSettings.LAME_DUCK_MS) + constant('src/main/supervise.ts', 'stopDeadlineMs');
+export const stopMs = Number(imageSettings.LAME_DUCK_MS) + constant('src/server/cluster.ts', 'stopDeadlineMs');
 
 /** Checks that these are settings, and that with the image's own they are ones that the server accepts. */
 export function expectSettings(env: Record<string, string>): void {

@@ -137,7 +137,7 @@ export async function startServer(surroundings: Surroundings = {}): Promise<Serv
     ...server,
     url,
     port: Number(port),
-    opsUrl: () => /Operators' door open at (http:\/\/[^"]+)"/.exec(server.stdout())?.[1] as string,
+    opsUrl: () => /Ops port open at (http:\/\/[^"]+)"/.exec(server.stdout())?.[1] as string,
     firstKey: async () => (await server.seen('stderr', /^ {2}(ast_test_\w+)$/m))[1] as string,
     call: async (key, method, path, body, more) => {
       const response = await fetch(url + path, {

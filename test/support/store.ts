@@ -7,7 +7,7 @@ import Database from 'better-sqlite3';
 import postgres from 'postgres';
 import { afterAll, inject, onTestFinished } from 'vitest';
 import { openRepository, sqliteFile } from '../../src/repository/open.ts';
-import type { OpenOptions, Repository } from '../../src/repository/repository.ts';
+import type { OpenOptions, Repository } from '../../src/repository/store.ts';
 import type {} from './postgres-setup.ts';
 
 export function temporaryFolder(): string {

@@ -1,0 +1,145 @@
+/** The OpenAPI documents, and the reference page that shows them and lets their operations be tried. All are served without a key. */
+import { promisify } from 'node:util';
+import { gunzip } from 'node:zlib';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { parse, stringify } from 'yaml';
+import { ApiError } from '../../errors.ts';
+import type { Exchanges } from '../exchange.ts';
+import { refuseOtherMethods } from '../methods.ts';
+import type { App } from '../operation.ts';
+import { type Rendered, render, respond, sendRendered, standing, standingHeaders } from '../responses.ts';
+
+export interface ReferencePageOptions {
+  /** Reads a file of the folder reference/. */
+  readFile: (name: string) => Promise<Buffer>;
+  /** What the address of the page starts with: the public base address without /v1. */
+  root: string;
+  quickstartBasePath: string | undefined;
+  exchanges: Exchanges;
+}
+
+/**
+ * Only this origin is asked for anything, no script stands in the page or is made from text, and nobody frames it. Styles may stand
+ * in it, because the renderer puts its own there.
+ */
+const policy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+const security = Object.entries({
+  ...standingHeaders,
+  'content-security-policy': policy,
+  'referrer-policy': 'no-referrer',
+  'cross-origin-opener-policy': 'same-origin',
+}).flat();
+
+const script = 'text/javascript; charset=utf-8';
+const files = { 'page.js': script, 'page.css': 'text/css; charset=utf-8', 'icon.svg': 'image/svg+xml' };
+
+/** RFC 8631: where the descriptions of the service are. All addresses of the page are relative to its own. */
+function documentLinks(quickstartBasePath: string | undefined): string {
+  const link = (slug: string, folder: string, server: string) =>
+    `<link rel="service-desc" href="${folder}openapi.json" data-slug="${slug}" data-server="${server}">`;
+  const quickstart = quickstartBasePath?.slice(1);
+  const links = [link('animal-store', '', 'v1')];
+  if (quickstart !== undefined) links.push(link('messages-quickstart', `${quickstart}/`, quickstart));
+  return links.join('\n    ');
+}
+
+/** Makes what it returns on the first call, and again where that failed. */
+function once<Made>(make: () => Promise<Made>): () => Promise<Made> {
+  let made: Promise<Made> | undefined;
+  return () => {
+    made ??= make().catch((error) => {
+      made = undefined;
+      throw error;
+    });
+    return made;
+  };
+}
+
+export function referencePageRoutes(
+  app: App,
+  { readFile, root, quickstartBasePath, exchanges }: ReferencePageOptions,
+): void {
+  function serve(url: string, choose: (request: FastifyRequest) => Promise<Rendered>): void {
+    app.get(url, async (request, reply) => {
+      const rendered = await choose(request);
+      sendRendered(exchanges, reply, rendered);
+    });
+    refuseOtherMethods(app, url, ['GET', 'HEAD']);
+  }
+
+  const page = once(async () => {
+    const html = (await readFile('page.html')).toString();
+    return render(html.replace('{{documents}}', documentLinks(quickstartBasePath)), {
+      security,
+      type: 'text/html; charset=utf-8',
+    });
+  });
+  serve('/docs', page);
+  for (const [name, type] of Object.entries(files)) {
+    serve(
+      `/docs/${name}`,
+      once(async () => render(await readFile(name), { security, type })),
+    );
+  }
+
+  const vary = 'Authorization, Accept-Encoding';
+  const compressed = once(async () => {
+    return render(await readFile('renderer.js.gz'), { security, type: script, vary, encoding: 'gzip' });
+  });
+  // Kept from the first time on: each client's own would be 4 MB.
+  const plain = once(async () => {
+    return render(await promisify(gunzip)(await readFile('renderer.js.gz')), { security, type: script, vary });
+  });
+  serve('/docs/renderer.js', ({ headers }) =>
+    /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i.test(headers['accept-encoding'] ?? '') ? compressed() : plain(),
+  );
+
+  // To anything but a browser there is nothing here.
+  app.get('/', (request: FastifyRequest, reply: FastifyReply) => {
+    if (!request.headers.accept?.includes('text/html')) throw new ApiError('route_not_found');
+    respond(
+      reply,
+      302,
+      [...standing, 'location', `${root}/docs`, 'vary', 'Accept', 'cache-control', 'no-store', 'content-length', '0'],
+      '',
+    );
+  });
+}
+
+export interface DocumentOptions {
+  /** The committed document, as YAML. */
+  document: string;
+  /** The address under which this server serves what the document describes. */
+  base: string;
+  exchanges: Exchanges;
+}
+
+export function documentRoutes(app: App, { document, base, exchanges }: DocumentOptions): void {
+  let cached: { json: Rendered; yaml: Rendered } | undefined;
+
+  /** Made on the first request: parsing would be a third of the time to start. */
+  function documents(): { json: Rendered; yaml: Rendered } {
+    if (cached) return cached;
+    const openapi = parse(document) as { servers: { url: string; description: string }[] };
+    openapi.servers.unshift({ url: base, description: 'This server' });
+    // RFC 9512, section 2.1.
+    const yaml = render(stringify(openapi), { type: 'application/yaml' });
+    cached = { json: render(JSON.stringify(openapi, null, 2)), yaml };
+    return cached;
+  }
+
+  app.get('/openapi.json', (_request, reply) => sendRendered(exchanges, reply, documents().json));
+  app.get('/openapi.yaml', (_request, reply) => sendRendered(exchanges, reply, documents().yaml));
+  refuseOtherMethods(app, '/openapi.json', ['GET', 'HEAD']);
+  refuseOtherMethods(app, '/openapi.yaml', ['GET', 'HEAD']);
+}

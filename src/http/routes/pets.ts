@@ -1,0 +1,142 @@
+/** listPets, createPet, getPet: the three operations on animals. */
+import { Type } from '@sinclair/typebox';
+import type { FastifyReply, onRequestHookHandler } from 'fastify';
+import type { ApiKey } from '../../accounts.ts';
+import { ApiError } from '../../errors.ts';
+import { Int64 } from '../../int64.ts';
+import { NewPet, Pet, PetStatus, Pets } from '../../pets.ts';
+import { requirement } from '../../schema.ts';
+import { requireScope } from '../auth.ts';
+import { deprecationHeaders, refuseAfterSunset, sunset } from '../deprecation.ts';
+import type { Exchanges } from '../exchange.ts';
+import { IdempotencyHeaders, retryOf } from '../idempotency.ts';
+import type { KeyUsage } from '../key-usage.ts';
+import { refuseOtherMethods } from '../methods.ts';
+import type { App } from '../operation.ts';
+import { bodyErrors } from '../operation.ts';
+import { Cursor } from '../paging.ts';
+import type { PetResponses } from '../response-cache.ts';
+import { type Rendered, sendOutcome, sendRendered } from '../responses.ts';
+
+export interface PetsOptions {
+  pets: Pets;
+  exchanges: Exchanges;
+  responses: PetResponses;
+  usage: KeyUsage;
+  /** What the addresses in answers start with: the public base address, or its path. Ends in /v1. */
+  base: string;
+  /** Whether getPet has been removed by now. */
+  removed: () => boolean;
+}
+
+const ListQuery = Type.Object({
+  limit: Type.Integer({
+    ...requirement('be an integer from 1 to 100'),
+    minimum: 1,
+    maximum: 100,
+    default: 20,
+    description: 'Maximum number of animals returned.',
+  }),
+  status: Type.Optional({ ...PetStatus, description: 'Only animals of this availability.' }),
+  cursor: Type.Optional(Cursor),
+});
+
+const PetParams = Type.Object({ petId: Int64({ description: 'Identifier of the animal to return.', examples: [1] }) });
+
+export function petRoutes(app: App, { pets, exchanges, responses, usage, base, removed }: PetsOptions): void {
+  // Reads of the embedded store are over before anything else can begin.
+  const quick = pets.state !== undefined;
+
+  function sendRead(reply: FastifyReply, read: () => Rendered | Promise<Rendered>): undefined | Promise<void> {
+    const rendered = quick ? read() : exchanges.work(reply.request.exchange, read);
+    if (rendered instanceof Promise) return rendered.then((later) => sendRendered(exchanges, reply, later));
+    sendRendered(exchanges, reply, rendered);
+    return undefined;
+  }
+
+  app.get(
+    '/pets',
+    {
+      onRequest: requireScope('pets:read'),
+      schema: { querystring: ListQuery },
+      config: {
+        operation: {
+          operationId: 'listPets',
+          tags: ['Pets'],
+          summary: 'List all animals',
+          description:
+            'Animals in ascending order of id, a page at a time. Follow the Link header with rel="next" until it is absent: the walk shows each animal exactly once, those added meanwhile at its end.',
+          success: { status: 200, schema: Pets, description: 'A page of animals.', headers: ['Link', 'ETag'] },
+          errors: ['invalid_parameter', 'invalid_cursor', 'insufficient_scope'],
+        },
+      },
+    },
+    (request, reply) => {
+      const { limit, status, cursor: after = 0n } = request.query;
+      return sendRead(reply, () => responses.page({ limit, status, after }));
+    },
+  );
+
+  app.post(
+    '/pets',
+    {
+      onRequest: requireScope('pets:write'),
+      schema: { headers: IdempotencyHeaders, body: NewPet },
+      config: {
+        operation: {
+          operationId: 'createPet',
+          tags: ['Pets'],
+          summary: 'Add an animal',
+          description:
+            'The answer is sent when the animal is on disk. A 5xx, a time-out or a cut connection means that the outcome is unknown: send the request again with the same Idempotency-Key.',
+          success: {
+            status: 201,
+            schema: Pet,
+            description: 'The animal was added.',
+            headers: ['Location', 'Idempotent-Replayed'],
+          },
+          errors: [...bodyErrors, 'insufficient_scope', 'unsupported_media_type', 'idempotency_key_reused'],
+        },
+      },
+    },
+    async (request, reply) => {
+      const add = () => pets.add(request.body as NewPet, retryOf(request));
+      const addition = await exchanges.work(request.exchange, add);
+      if (addition.outcome === 'reused') throw new ApiError('idempotency_key_reused');
+      const { id, pet, outcome } = addition;
+      const headers = outcome === 'replayed' ? ['idempotent-replayed', 'true'] : [];
+      if (!removed()) headers.push('location', `${base}/pets/${id}`);
+      sendOutcome(reply, 201, pet, headers);
+    },
+  );
+
+  const headers = Object.entries(deprecationHeaders(base)).flat();
+  const countCall: onRequestHookHandler = (request, _reply, done) => {
+    usage.countDeprecated(request.apiKey as ApiKey);
+    done();
+  };
+  app.get(
+    '/pets/:petId',
+    {
+      onRequest: [countCall, refuseAfterSunset(removed), requireScope('pets:read')],
+      schema: { params: PetParams },
+      config: {
+        headers,
+        operation: {
+          operationId: 'getPet',
+          tags: ['Pets'],
+          summary: 'Get an animal',
+          description:
+            'Deprecated: removed on 5 December 2030, and answered 410 from then on. Use GET /pets with the status filter.',
+          sunset,
+          success: { status: 200, schema: Pet, description: 'The animal.', headers: ['ETag'] },
+          errors: ['invalid_parameter', 'insufficient_scope', 'pet_not_found', 'operation_removed'],
+        },
+      },
+    },
+    (request, reply) => sendRead(reply, () => responses.animal(request.params.petId)),
+  );
+
+  refuseOtherMethods(app, '/pets', ['GET', 'HEAD', 'POST']);
+  refuseOtherMethods(app, '/pets/:petId', ['GET', 'HEAD'], headers);
+}

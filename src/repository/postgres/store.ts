@@ -1,0 +1,56 @@
+/** The store that several servers share: a PostgreSQL database, reached through connections of a bounded number. */
+
+import type { OpenOptions, Repository } from '../store.ts';
+import { openAccounts } from './accounts.ts';
+import { createConnector } from './connection.ts';
+import { prepareDatabase } from './open.ts';
+import { findPet, listPets } from './pets.ts';
+import { createPool } from './pool.ts';
+import { readTarget } from './url.ts';
+import { startAdder } from './writer.ts';
+
+/** Reads beyond so many that wait for a connection are refused with 503. */
+const maxWaiting = 10_000;
+
+/** A readiness that takes longer is none. */
+const checkWithinMs = 1000;
+
+/** Opens the database, migrating it where `options` allow. Rejects with OpenError. */
+export async function openPostgres(databaseUrl: string, options: OpenOptions): Promise<Repository> {
+  const target = readTarget(databaseUrl);
+  const connect = createConnector(target);
+  await prepareDatabase(target, () => connect(() => undefined), options);
+  const pool = createPool({ connect, size: target.connections, maxWaiting });
+  const adder = startAdder(pool, options.onCommit);
+  const at = () => options.now().getTime();
+
+  return {
+    // No state: to ask for it would cost the round trip that brings the page.
+    pets: {
+      list: (query) => listPets(pool, query),
+      add: (pet, retry) => adder.add(pet, retry, at()),
+      find: (id) => findPet(pool, id),
+    },
+
+    accounts: openAccounts(pool, at),
+
+    messages: {
+      async add({ id, accountId, message, status, createdAt }) {
+        await pool.write(
+          (sql) => sql`
+            INSERT INTO message (id, account_id, message, status, created_at)
+            VALUES (${id}, ${accountId}, ${message}, ${status}, ${Date.parse(createdAt)})`,
+        );
+      },
+    },
+
+    check: async () => void (await pool.read((sql) => sql`SELECT 1`, checkWithinMs)),
+
+    measure: () => ({ waitingWrites: adder.waiting(), walBytes: undefined }),
+
+    async close() {
+      await adder.close();
+      await pool.close();
+    },
+  };
+}

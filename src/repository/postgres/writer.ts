@@ -1,0 +1,103 @@
+/** Additions of animals: those of a turn of the event loop, and those that come while a batch is on its way, share a round trip and a commit. */
+
+import { type Retry, retryWindowMs } from '../../idempotency.ts';
+import { type Addition, type NewPet, petJson } from '../../pets.ts';
+import { unavailable } from '../store.ts';
+import { numberArray, textArray } from './connection.ts';
+import { deadlineMs, type Pool } from './pool.ts';
+
+interface Waiting {
+  pet: NewPet;
+  retry: Retry | undefined;
+  at: number;
+  until: number;
+  resolve: (addition: Addition) => void;
+  reject: (error: unknown) => void;
+}
+
+export interface Adder {
+  /** Resolves after the commit that holds the animal. */
+  add(pet: NewPet, retry: Retry | undefined, at: number): Promise<Addition>;
+  /** Animals that wait for a batch of their own. */
+  waiting(): number;
+  /** Resolves when nothing waits any more. */
+  close(): Promise<void>;
+}
+
+const maxBatch = 500;
+
+/** Beyond so many that wait, they would wait for too long: they are refused with 503. */
+const maxWaiting = 10_000;
+
+function addPets(pool: Pool, batch: Waiting[], withinMs: number): Promise<{ outcome: string; id: string }[]> {
+  const names = textArray(batch.map(({ pet }) => pet.name));
+  const categoryIds = numberArray(batch.map(({ pet }) => pet.categoryId));
+  const statuses = textArray(batch.map(({ pet }) => pet.status));
+  const accountIds = numberArray(batch.map(({ retry }) => retry?.accountId));
+  const keys = textArray(batch.map(({ retry }) => retry?.key));
+  const times = numberArray(batch.map(({ at }) => at));
+  return pool.write(
+    (sql) => sql`
+      SELECT outcome, id FROM add_pets(${names}, ${categoryIds}, ${statuses}, ${accountIds}, ${keys}, ${times}, ${retryWindowMs})`,
+    withinMs,
+  );
+}
+
+export function startAdder(pool: Pool, onCommit: ((writes: number) => void) | undefined): Adder {
+  const waiting: Waiting[] = [];
+  let sending = false;
+  let scheduled = false;
+  let drained: (() => void) | undefined;
+
+  /** The first that wait, up to one whose key is in the batch already: it is for the next to find what that call did. */
+  function take(): Waiting[] {
+    const keys = new Set<string>();
+    let end = 0;
+    for (; end < waiting.length && end < maxBatch; end++) {
+      const { retry } = waiting[end] as Waiting;
+      const key = retry && `${retry.accountId} ${retry.key}`;
+      if (key !== undefined && keys.has(key)) break;
+      if (key !== undefined) keys.add(key);
+    }
+    return waiting.splice(0, end);
+  }
+
+  async function send(): Promise<void> {
+    scheduled = false;
+    if (sending) return;
+    sending = true;
+    while (waiting.length > 0) {
+      const batch = take();
+      try {
+        const [first] = batch as [Waiting];
+        const rows = await addPets(pool, batch, Math.max(0, first.until - performance.now()));
+        for (const [index, { outcome, id }] of rows.entries()) settle(batch[index] as Waiting, outcome, id);
+        onCommit?.(batch.length);
+      } catch (error) {
+        for (const { reject } of batch) reject(error);
+      }
+    }
+    sending = false;
+    drained?.();
+  }
+
+  function settle({ pet, resolve }: Waiting, outcome: string, id: string): void {
+    const json = petJson(id, pet.name, pet.categoryId, pet.status);
+    resolve(outcome === 'reused' ? { outcome } : { outcome: outcome as 'added', id: BigInt(id), pet: json });
+  }
+
+  return {
+    add(pet, retry, at) {
+      if (waiting.length >= maxWaiting) return Promise.reject(unavailable(new Error('too many writes are waiting')));
+      if (!scheduled) setImmediate(send);
+      scheduled = true;
+      return new Promise((resolve, reject) => {
+        waiting.push({ pet, retry, at, until: performance.now() + deadlineMs, resolve, reject });
+      });
+    },
+    waiting: () => waiting.length,
+    async close() {
+      if (waiting.length > 0 || sending) await new Promise<void>((resolve) => (drained = resolve));
+    },
+  };
+}

@@ -1,0 +1,147 @@
+/** Everything that is read from the SQLite store, through a connection that cannot write. */
+import type { Account, ApiKey } from '../../accounts.ts';
+import type { PetJson, PetPage, PetQuery, StoreState } from '../../pets.ts';
+import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns, toAccount, toApiKey } from '../rows.ts';
+import { openError, openReader, translate } from './connection.ts';
+
+/** Reads are short and synchronous; they throw ApiError `service_unavailable` where the store cannot answer. */
+export interface Reader {
+  listPets(query: PetQuery): PetPage;
+  findPet(id: bigint): PetJson | undefined;
+  state(): StoreState;
+  /** Ends the snapshot that reads of this turn of the event loop share: the next one sees what was just committed. */
+  refresh(): void;
+  listAccounts(): Account[];
+  listKeys(account?: string): ApiKey[];
+  findKey(hash: Buffer): ApiKey | undefined;
+  close(): void;
+}
+
+/** Opens the store in `file` for reading. Throws OpenError. */
+export function startReader(file: string): Reader {
+  let connection: ReturnType<typeof openReader> | undefined;
+  try {
+    connection = openReader(file);
+    return prepareReader(connection);
+  } catch (error) {
+    connection?.close();
+    throw openError(file, error);
+  }
+}
+
+/**
+ * A turn of the event loop may poll the kernel again where it was told of 1,024 sockets at once, and so find requests that began after
+ * the snapshot did. It is renewed after so long.
+ */
+const maxSnapshotMs = 1;
+
+/** An animal's JSON begins with its id, which is below 2^53 and so exact as a number. */
+function idOf(pet: PetJson): bigint {
+  return BigInt(Number.parseInt(pet.slice('{"id":'.length), 10));
+}
+
+function prepareReader(connection: ReturnType<typeof openReader>): Reader {
+  const sql = <Parameters extends unknown[], Row>(text: string) => connection.prepare<Parameters, Row>(text);
+  // +? hides a value from the query planner: it would compile the statement anew for each other status and limit, which costs as
+  // much as reading ten rows (https://sqlite.org/c3ref/c_dbconfig_defensive.html, SQLITE_DBCONFIG_ENABLE_QPSG).
+  const listAll = sql<[bigint, number], PetJson>('SELECT json FROM pet WHERE id > +? ORDER BY id LIMIT +?').pluck();
+  const listByStatus = sql<[string, bigint, number], PetJson>(
+    'SELECT json FROM pet WHERE status = +? AND id > +? ORDER BY id LIMIT +?',
+  ).pluck();
+  const findPet = sql<[bigint], PetJson>('SELECT json FROM pet WHERE id = ?').pluck();
+  const begin = sql<[], never>('BEGIN');
+  const commit = sql<[], never>('COMMIT');
+  // Changes when any other connection commits (https://sqlite.org/pragma.html#pragma_data_version), and all that write are others.
+  const dataVersion = sql<[], number>('PRAGMA data_version').pluck().safeIntegers(false);
+  const petRevision = sql<[], number>('SELECT revision FROM pet_revision').pluck().safeIntegers(false);
+  const listAccounts = sql<[], AccountRow>(`SELECT ${accountColumns} FROM account ORDER BY id`);
+  const listKeys = sql<[string | null], ApiKeyRow>(
+    `SELECT ${apiKeyColumns} WHERE account.name = coalesce(?, account.name) ORDER BY api_key.id`,
+  );
+  const findKey = sql<[Buffer], ApiKeyRow>(`SELECT ${apiKeyColumns} WHERE hash = ?`);
+
+  function guarded<Input extends unknown[], Output>(query: (...input: Input) => Output): (...input: Input) => Output {
+    return (...input) => {
+      try {
+        return query(...input);
+      } catch (error) {
+        throw translate(error);
+      }
+    };
+  }
+
+  /** When the open snapshot began, as performance.now() gave it; undefined where none is open. */
+  let begun: number | undefined;
+  let scheduled = false;
+  let current: StoreState = { version: -1, revision: -1 };
+
+  function end(): void {
+    if (begun === undefined) return;
+    begun = undefined;
+    try {
+      commit.run();
+    } catch {
+      // After a read that failed: SQLite has ended the transaction, or wants it rolled back.
+      /* v8 ignore next -- the first is what damaged files bring about */
+      if (connection.inTransaction) connection.exec('ROLLBACK');
+    }
+  }
+
+  /** Lets the read that follows share the snapshot of its turn: SQLite takes its locks once a turn, not once or twice a read. */
+  function enter(): void {
+    const now = performance.now();
+    if (begun !== undefined) {
+      if (now - begun < maxSnapshotMs) return;
+      end();
+    }
+    begin.run();
+    begun = now;
+    try {
+      current = stateNow();
+    } catch (error) {
+      end();
+      throw error;
+    }
+    if (scheduled) return;
+    scheduled = true;
+    setImmediate(() => {
+      scheduled = false;
+      end();
+    });
+  }
+
+  function stateNow(): StoreState {
+    const version = dataVersion.get() as number;
+    return version === current.version ? current : { version, revision: petRevision.get() as number };
+  }
+
+  return {
+    state: guarded(() => {
+      enter();
+      return current;
+    }),
+    refresh: end,
+    listPets: guarded(({ limit, status, after }) => {
+      enter();
+      // One row more than asked for tells whether a next page exists.
+      const pets = status ? listByStatus.all(status, after, limit + 1) : listAll.all(after, limit + 1);
+      if (pets.length <= limit) return { pets, next: undefined };
+      pets.pop();
+      return { pets, next: idOf(pets.at(-1) as PetJson) };
+    }),
+    findPet: guarded((id) => {
+      enter();
+      return findPet.get(id);
+    }),
+    listAccounts: guarded(() => listAccounts.all().map(toAccount)),
+    listKeys: guarded((account) => listKeys.all(account ?? null).map(toApiKey)),
+    findKey: guarded((hash) => {
+      const row = findKey.get(hash);
+      return row && toApiKey(row);
+    }),
+    close() {
+      end();
+      connection.close();
+    },
+  };
+}

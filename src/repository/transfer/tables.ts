@@ -1,0 +1,112 @@
+/** What of a store is copied from engine to engine: its tables, and the reading of their rows, the same texts from both. */
+import { createHash, type Hash } from 'node:crypto';
+import type { Sql } from '../postgres/connection.ts';
+import type { Connection } from '../sqlite/connection.ts';
+
+export interface Table {
+  name: string;
+  /** Name and type of each column in PostgreSQL; the first ones are what rows are read in the order of. */
+  columns: Record<string, 'bigint' | 'text' | 'bytea'>;
+  /** How many of the columns tell rows apart. */
+  keys: number;
+}
+
+/** Each value as a text, a hash as PostgreSQL writes bytes. */
+export type Row = (string | null)[];
+
+/** Rows are only ever added: what was copied once need not be copied again. */
+export const pets: Table = {
+  name: 'pet',
+  columns: { id: 'bigint', name: 'text', category_id: 'bigint', status: 'text' },
+  keys: 1,
+};
+
+/** Small, or changed in place, or gone in time: copied as a whole each time. */
+export const others: Table[] = [
+  { name: 'account', columns: { id: 'bigint', name: 'text', created_at: 'bigint' }, keys: 1 },
+  {
+    name: 'api_key',
+    columns: {
+      ...{ id: 'bigint', account_id: 'bigint', name: 'text', hint: 'text', hash: 'bytea', scopes: 'text' },
+      ...{ created_at: 'bigint', lifetime_ms: 'bigint', expires_at: 'bigint', revoked_at: 'bigint' },
+      ...{ last_used_at: 'bigint', deprecated_calls: 'bigint' },
+    },
+    keys: 1,
+  },
+  {
+    name: 'idempotency',
+    columns: { account_id: 'bigint', operation: 'text', key: 'text', pet_id: 'bigint', created_at: 'bigint' },
+    keys: 3,
+  },
+  {
+    name: 'message',
+    columns: { id: 'text', account_id: 'bigint', message: 'text', status: 'text', created_at: 'bigint' },
+    keys: 1,
+  },
+];
+
+const batchRows = 2000;
+
+const textOf = (value: unknown) => {
+  if (value === null) return null;
+  return value instanceof Uint8Array ? `\\x${Buffer.from(value).toString('hex')}` : String(value);
+};
+
+const columnsOf = ({ columns }: Table) => Object.keys(columns).join(', ');
+const keysOf = ({ columns, keys }: Table) => Object.keys(columns).slice(0, keys).join(', ');
+
+/** Where the pages of a table go on: after the keys of a row. */
+function condition({ columns, keys }: Table, place: (index: number, type: string) => string): string {
+  const types = Object.values(columns).slice(0, keys);
+  return `WHERE (${Object.keys(columns).slice(0, keys)}) > (${types.map((type, index) => place(index, type))})`;
+}
+
+function pageOf(table: Table, where: string): string {
+  return `SELECT ${columnsOf(table)} FROM ${table.name} ${where} ORDER BY ${keysOf(table)} LIMIT ${batchRows}`;
+}
+
+/** The rows of a table in SQLite, after the one with the keys of `after`, a page at a time. */
+export function* sqlitePages(source: Connection, table: Table, after?: Row): Generator<Row[]> {
+  const place = (_: number, type: string) => (type === 'bigint' ? 'CAST(? AS INTEGER)' : '?');
+  const next = source.prepare<unknown[], unknown[]>(pageOf(table, condition(table, place))).raw();
+  const first = source.prepare<unknown[], unknown[]>(pageOf(table, '')).raw();
+  for (let last = after; ; ) {
+    const rows = last ? next.all(...last.slice(0, table.keys)) : first.all();
+    if (rows.length === 0) return;
+    const page = rows.map((row) => row.map(textOf));
+    yield page;
+    last = page.at(-1) as Row;
+  }
+}
+
+/** The same of a table in PostgreSQL. */
+export async function* postgresPages(target: Sql, table: Table): AsyncGenerator<Row[]> {
+  const place = (index: number) => `$${index + 1}`;
+  for (let last: Row | undefined; ; ) {
+    const where = last ? condition(table, place) : '';
+    const rows = await target.unsafe(pageOf(table, where), last?.slice(0, table.keys)).values();
+    if (rows.length === 0) return;
+    const page = rows.map((row) => (row as unknown[]).map(textOf));
+    yield page;
+    last = page.at(-1) as Row;
+  }
+}
+
+export interface Sum {
+  rows: number;
+  add: (page: Row[]) => void;
+  /** SHA-256 of all rows, in their order. */
+  digest: () => string;
+}
+
+export function createSum(): Sum {
+  const hash: Hash = createHash('sha256');
+  return {
+    rows: 0,
+    add(page) {
+      this.rows += page.length;
+      hash.update(page.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    },
+    digest: () => hash.digest('hex'),
+  };
+}

@@ -1,0 +1,183 @@
+/** The copy of a store from SQLite to PostgreSQL, in steps that may be interrupted and gone on with, and its proof. */
+
+import { createConnector, type Connection as PostgresConnection, type Sql, textArray } from '../postgres/connection.ts';
+import { prepareDatabase } from '../postgres/open.ts';
+import { readTarget, type Target } from '../postgres/url.ts';
+import { type Connection, openExisting, openReader, prepareStore } from '../sqlite/connection.ts';
+import { CopyError, OpenError, type OpenOptions } from '../store.ts';
+import { createSum, others, pets, postgresPages, type Row, type Sum, sqlitePages, type Table } from './tables.ts';
+
+/** `count`: animals so far, where that is not what `done` and `total` measure. */
+type Show = (done: number, total: number, count?: number) => void;
+
+interface CopyOptions extends OpenOptions {
+  /** Lets somebody see how far `work` has come. */
+  watch: <Result>(what: string, work: (show: Show) => Promise<Result>) => Promise<Result>;
+}
+
+/** Table → rows. */
+type Counts = Record<string, number>;
+
+/**
+ * Copies the store in `file` to the database, which must be empty or hold an earlier copy of the same store that was not written to
+ * since: then only what is new is copied. Resolves when every row was read back and compared. Rejects with CopyError.
+ */
+export async function copyToPostgres(file: string, databaseUrl: string, options: CopyOptions): Promise<Counts> {
+  try {
+    openExisting(file).close();
+    prepareStore(file, options);
+    const target = readTarget(databaseUrl);
+    const connect = () => createConnector(target)(() => undefined);
+    await prepareDatabase(target, connect, options);
+    return await copyOver(file, target, await connect(), options);
+  } catch (error) {
+    if (error instanceof OpenError) throw new CopyError(error.message, { cause: error });
+    throw error;
+  }
+}
+
+async function copyOver(
+  file: string,
+  { label }: Target,
+  { sql, destroy }: PostgresConnection,
+  options: CopyOptions,
+): Promise<Counts> {
+  const source = openReader(file);
+  try {
+    return await copy(source, sql, label, options);
+  } catch (error) {
+    if (error instanceof CopyError) throw error;
+    throw new CopyError(`The copy to ${label} was interrupted: ${(error as Error).message}.`, { cause: error });
+  } finally {
+    destroy();
+    source.close();
+  }
+}
+
+async function copy(source: Connection, target: Sql, label: string, options: CopyOptions): Promise<Counts> {
+  await refuseWritten(target, label);
+  const copyAll = () => options.watch('Copying', (show) => copyPets(source, target, show));
+  await copyAll();
+  // From here on at one instant of the source, so that it can be compared. Animals that come meanwhile are left to the next time.
+  source.exec('BEGIN');
+  try {
+    await copyAll();
+    const counts = await copyOthers(source, target);
+    const pet = await options.watch('Comparing', (show) => comparePets(source, target, show));
+    return { ...counts, pet };
+  } finally {
+    source.exec('ROLLBACK');
+  }
+}
+
+/** What was written to the target by others than this copy must neither be overwritten nor mixed with it. */
+async function refuseWritten(target: Sql, label: string): Promise<void> {
+  const [found] = await target`SELECT to_regclass('copied') IS NOT NULL AS before`;
+  const state = await stateOf(target);
+  if (!found?.before) {
+    const [row] = await target`SELECT EXISTS (SELECT FROM pet) AS filled`;
+    if (row?.filled || state.last_id !== '0' || state.digest !== emptyDigest)
+      throw new CopyError(`${label} holds a store already.`);
+    // In one statement: where the table is, its row is.
+    await target`CREATE TABLE copied AS SELECT 0::bigint AS last_id, ${emptyDigest}::text AS digest`;
+    return;
+  }
+  const [mark] = await target`SELECT last_id, digest FROM copied`;
+  if (mark?.last_id !== state.last_id || mark.digest !== state.digest) {
+    throw new CopyError(`${label} was written to since it was copied to: a server has run on it.`);
+  }
+}
+
+/** What changes with every write to a store: the last id given, and a digest of all that is not an animal. */
+async function stateOf(target: Sql): Promise<{ last_id: string; digest: string }> {
+  const digests = [];
+  for (const table of others) digests.push((await sumOf(target, table)).digest());
+  const [row] = await target`SELECT last_id FROM pet_id`;
+  return { last_id: row?.last_id, digest: digests.join() };
+}
+
+const emptyDigest = others.map(() => createSum().digest()).join();
+
+async function sumOf(target: Sql, table: Table, onPage?: (rows: number) => void): Promise<Sum> {
+  const sum = createSum();
+  for await (const page of postgresPages(target, table)) {
+    sum.add(page);
+    onPage?.(sum.rows);
+  }
+  return sum;
+}
+
+async function insert(target: Sql, { name, columns }: Table, page: Row[]): Promise<void> {
+  const names = Object.keys(columns);
+  const arrays = Object.values(columns).map((type, index) => `$${index + 1}::${type}[]`);
+  const values = names.map((_, index) => textArray(page.map((row) => row[index])));
+  await target.unsafe(`INSERT INTO ${name} (${names.join(', ')}) SELECT * FROM unnest(${arrays.join(', ')})`, values);
+}
+
+/** Goes on after the last animal that is there. Each page is a transaction, so that an interrupted copy has whole pages. */
+async function copyPets(source: Connection, target: Sql, show: Show): Promise<void> {
+  const [last] = await target`SELECT max(id) AS id FROM pet`;
+  const total = Number(source.prepare('SELECT max(id) FROM pet').pluck().get() ?? 0);
+  let count = 0;
+  for (const page of sqlitePages(source, pets, last?.id === null ? undefined : [last?.id])) {
+    const [id] = page.at(-1) as [string];
+    await target.begin(async (transaction) => {
+      await insert(transaction as unknown as Sql, pets, page);
+      await markCopied(transaction as unknown as Sql, id);
+    });
+    count += page.length;
+    show(Number(id), total, count);
+  }
+}
+
+async function markCopied(target: Sql, lastId: string, digest?: string): Promise<void> {
+  await target`UPDATE pet_id SET last_id = ${lastId}`;
+  await target`UPDATE copied SET last_id = ${lastId}, digest = coalesce(${digest ?? null}, digest)`;
+}
+
+/** The highest id ever given, which may be above those that are left. */
+function lastGiven(source: Connection, table: string): string {
+  return String(source.prepare('SELECT seq FROM sqlite_sequence WHERE name = ?').pluck().get(table) ?? 0);
+}
+
+async function copyOthers(source: Connection, target: Sql): Promise<Counts> {
+  const counts: Counts = {};
+  const digests: string[] = [];
+  await target.begin(async (transaction) => {
+    const sql = transaction as unknown as Sql;
+    for (const { name } of others) await sql.unsafe(`DELETE FROM ${name}`);
+    for (const table of others) {
+      const sum = createSum();
+      for (const page of sqlitePages(source, table)) {
+        await insert(sql, table, page);
+        sum.add(page);
+      }
+      digests.push(await compare(sql, table, sum));
+      counts[table.name] = sum.rows;
+    }
+    for (const name of ['account', 'api_key']) {
+      const last = lastGiven(source, name);
+      await sql`SELECT setval(pg_get_serial_sequence(${name}, 'id'), greatest(${last}::bigint, 1), ${last}::bigint > 0)`;
+    }
+    await markCopied(sql, lastGiven(source, 'pet'), digests.join());
+  });
+  return counts;
+}
+
+/** Resolves to the digest of what both hold. */
+async function compare(target: Sql, table: Table, expected: Sum, onPage?: (rows: number) => void): Promise<string> {
+  const found = await sumOf(target, table, onPage);
+  const digest = found.digest();
+  if (digest === expected.digest()) return digest;
+  throw new CopyError(
+    `${table.name} differs in the copy, which holds ${found.rows} rows instead of ${expected.rows}: do not use it.`,
+  );
+}
+
+/** Resolves to how many there are. */
+async function comparePets(source: Connection, target: Sql, show: Show): Promise<number> {
+  const sum = createSum();
+  for (const page of sqlitePages(source, pets)) sum.add(page);
+  await compare(target, pets, sum, (rows) => show(rows, sum.rows));
+  return sum.rows;
+}

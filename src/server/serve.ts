@@ -1,0 +1,206 @@
+/** The life of the server: settings, store, app, listen; then, at a signal, drain, close and exit. */
+import cluster from 'node:cluster';
+import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import type { Socket } from 'node:net';
+import { availableParallelism } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { FastifyInstance } from 'fastify';
+import type { Logger } from 'pino';
+import { newSecret, scopes } from '../accounts.ts';
+import { buildApp } from '../app.ts';
+import type { Config, ConfigError } from '../config.ts';
+import { sunsetWarning } from '../http/deprecation.ts';
+import { createMetrics, type Metrics } from '../http/metrics.ts';
+import { buildOpsServer } from '../http/routes/ops.ts';
+import { openRepository } from '../repository/open.ts';
+import type { OpenError, Repository } from '../repository/store.ts';
+import { shareMetrics, supervise } from './cluster.ts';
+import { readEnvironment, refuseToStart } from './environment.ts';
+import { listen, listenOps } from './listen.ts';
+import { type Log, openLog } from './log.ts';
+import { onEndSignal } from './start.ts';
+
+const fatalDelayMs = 500;
+
+/** Above the time-out of a request, so that one that never completes is answered 408 and the exit is still 0. */
+const stopDeadlineMs = 12_000;
+
+const now = () => new Date();
+
+/** The release that runs. */
+const { version: release } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
+  version: string;
+};
+
+/** Reads the settings, then serves in this process or starts several that do. */
+export async function run(): Promise<void> {
+  const config = loadConfig();
+  const log = await openLog(config);
+  const workers = config.WORKERS === 'auto' ? availableParallelism() : Number(config.WORKERS);
+  if (workers === 1 || cluster.isWorker) return serve(config, log);
+  // Before the workers: a store that cannot be opened is reported once, and migrated once.
+  await (await openStore(config, log.logger)).close();
+  return supervise(workers, config, log.logger);
+}
+
+function loadConfig(): Config {
+  try {
+    return readEnvironment();
+  } catch (error) {
+    return refuseToStart((error as ConfigError).message);
+  }
+}
+
+/** Serves until told to stop: by a signal, or as one of several processes by the one that started them. */
+async function serve(config: Config, log: Log): Promise<void> {
+  const { logger } = log;
+  const metrics = createMetrics(release, log.lostLines);
+  const store = await openStore(config, logger, metrics.commit);
+  let stopping = false;
+  const app = await build({ config, log, store, metrics, draining: () => stopping });
+  const closeIdle = idleCloser(app);
+  const ops = cluster.isWorker ? undefined : createOpsServer(store, metrics, () => app.server.listening && !stopping);
+  if (cluster.isWorker) shareMetrics(metrics);
+
+  /** Finishes what was accepted, then closes the store. A second call, or the deadline, ends at once. */
+  async function stop(reason: string): Promise<void> {
+    if (stopping) process.exit(1);
+    stopping = true;
+    logger.info({ reason }, 'stopping');
+    setTimeout(() => process.exit(1), config.LAME_DUCK_MS + stopDeadlineMs).unref();
+    await sleep(config.LAME_DUCK_MS);
+    const sweep = setInterval(closeIdle, 100);
+    await app.close();
+    clearInterval(sweep);
+    await ops?.close();
+    await store.close();
+    logger.info('stopped');
+    await log.end();
+    process.exit(0);
+  }
+
+  // The supervisor sends its word as a text; what asks for the metrics is an object.
+  if (cluster.isWorker) process.on('message', (word) => typeof word === 'string' && stop(word));
+  // A terminal sends its signals to all processes at once: those of several wait for their supervisor's word.
+  onEndSignal(cluster.isWorker ? () => undefined : stop);
+
+  const warning = sunsetWarning(now());
+  if (warning) logger.warn(warning);
+  let url = '';
+  try {
+    if (ops) await listenOps(ops, config, logger);
+    url = await listen(app, { host: config.HOST, port: config.PORT, prefix: '' });
+    logger.info(`Server listening at ${url}`);
+  } catch (error) {
+    // Told to stop before it listened: it does not, and its end is under way.
+    if (stopping) return;
+    await store.close();
+    refuseToStart((error as Error).message);
+  }
+  await giveFirstKey(store, url, logger, config.DEPLOYMENT === 'production').catch((error) => {
+    if (!stopping) throw error;
+  });
+}
+
+/** Opens the store. Where it can promise nothing more, what waits is answered 503 and the process ends, for another to take its place. */
+async function openStore(config: Config, logger: Logger, onCommit?: (writes: number) => void): Promise<Repository> {
+  const onMigration = (name: string) => logger.info(`migration ${name} applied`);
+  /* c8 ignore start -- the disk must fail for this */
+  const onCheckpointFailure = (error: Error) => {
+    logger.error({ err: error }, 'a checkpoint failed: the write-ahead log grows until one succeeds');
+  };
+  const onFatal = (error: Error) => {
+    logger.fatal({ err: error }, 'the store can no longer be written to');
+    setTimeout(() => process.exit(1), fatalDelayMs);
+  };
+  /* c8 ignore stop */
+  try {
+    const hooks = { onMigration, onFatal, onCheckpointFailure, onCommit };
+    const migrate = config.DEPLOYMENT !== 'production';
+    return await openRepository(config.DATABASE_URL, { now: () => new Date(), migrate, ...hooks });
+  } catch (error) {
+    return refuseToStart(`DATABASE_URL: ${(error as OpenError).message}`);
+  }
+}
+
+interface Parts {
+  config: Config;
+  log: Log;
+  store: Repository;
+  metrics: Metrics;
+  draining: () => boolean;
+}
+
+function build({ config, log, store, metrics, draining }: Parts): Promise<FastifyInstance> {
+  const at = (name: string) => new URL(`../../${name}`, import.meta.url);
+  const readDocument = (name: string) => readFileSync(at(name), 'utf8');
+  return buildApp({
+    store,
+    logger: log.logger,
+    logRequest: log.logRequest,
+    metrics,
+    now,
+    live: config.DEPLOYMENT === 'production',
+    baseUrl: config.BASE_URL,
+    quickstartBasePath: config.QUICKSTART_BASE_PATH === 'off' ? undefined : config.QUICKSTART_BASE_PATH,
+    enforceSunset: config.SUNSET_ENFORCE === 'true',
+    limits: {
+      maxInFlight: config.MAX_IN_FLIGHT,
+      maxConnections: config.MAX_CONNECTIONS,
+      requestsPerMinute: config.RATE_LIMIT,
+      refusalsPerMinute: config.REFUSAL_LIMIT,
+    },
+    trustProxy: config.TRUST_PROXY?.split(','),
+    corsOrigins: config.CORS_ORIGINS?.split(','),
+    draining,
+    documents: { animalStore: readDocument('openapi.yaml'), quickstart: readDocument('openapi.quickstart.yaml') },
+    readPageFile: (name) => readFile(at(`reference/${name}`)),
+  });
+}
+
+function createOpsServer(store: Repository, metrics: Metrics, open: () => boolean): FastifyInstance {
+  const { registry } = metrics;
+  const answers = () =>
+    store.check().then(
+      () => true,
+      () => false,
+    );
+  return buildOpsServer({
+    ready: async () => open() && (await answers()),
+    metrics: () => registry.metrics(),
+    metricsType: registry.contentType,
+  });
+}
+
+/** Closes kept-alive connections as they fall idle, which would otherwise hold a close until their time-out. */
+function idleCloser({ server }: FastifyInstance): () => void {
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+  });
+  return () => {
+    server.closeIdleConnections();
+    // Node counts a connection on which nothing was sent yet, such as a browser's spare one, as busy.
+    for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy();
+  };
+}
+
+/** Prints a new key and a call to try at `url`, where the store has no key yet; in production keys are made on purpose only. */
+async function giveFirstKey(store: Repository, url: string, logger: Logger, live: boolean): Promise<void> {
+  if ((await store.accounts.listKeys()).length > 0) return;
+  if (live) {
+    logger.warn('there is no API key yet: animal-store account add NAME, then key create --account NAME --name NAME');
+    return;
+  }
+  // Of two processes that start at once, the one that adds the account gives the key.
+  if (!(await store.accounts.addAccount('first'))) return;
+  const secret = newSecret(false);
+  await store.accounts.addKey({ account: 'first', name: 'first', scopes: [...scopes], lifetimeMs: null, secret });
+  // On stderr: a secret has no place in a log. What the log has to say comes before.
+  logger.flush();
+  process.stderr.write(
+    `\nThe store had no API key, so here is a first one. It is shown only now:\n\n  ${secret.key}\n\nTry it:\n\n  curl -H 'Authorization: Bearer ${secret.key}' ${url}/v1/pets\n\n`,
+  );
+}
