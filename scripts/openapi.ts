@@ -5,7 +5,8 @@ import type { FastifyInstance, FastifySchema } from 'fastify';
 import { pino } from 'pino';
 import { stringify } from 'yaml';
 import { buildApp } from '../src/app.ts';
-import { ErrorBody, type ErrorCode, errorTable } from '../src/errors.ts';
+import { type ErrorCode, errorMessages } from '../src/errors.ts';
+import { ErrorBody, statuses } from '../src/http/errors.ts';
 import { createMetrics } from '../src/http/metrics.ts';
 import type { AnswerHeader, Operation } from '../src/http/operation.ts';
 import { standingHeaders } from '../src/http/responses.ts';
@@ -138,10 +139,10 @@ function exampleOf(schema: Json): unknown {
 function errorResponse(status: number, codes: ErrorCode[], announced: HeaderName[]): Json {
   const examples = codes.map((code) => [
     code,
-    { summary: code, value: { code, message: errorTable[code][1], status } },
+    { summary: code, value: { code, message: errorMessages[code], status } },
   ]);
   return {
-    description: codes.map((code) => `\`${code}\`: ${errorTable[code][1]}`).join('\n\n'),
+    description: codes.map((code) => `\`${code}\`: ${errorMessages[code]}`).join('\n\n'),
     headers: headerRefs([...alwaysSent, ...(errorHeaders[status] ?? []), ...announced]),
     content: { 'application/json': { schema: ErrorBody, examples: Object.fromEntries(examples) } },
   };
@@ -167,7 +168,7 @@ function responsesOf({ success, errors, sunset }: Operation, method: string): Js
   }
   if (!success)
     responses['2XX'] = { description: 'Reserved, and never sent: what a success would look like is not described.' };
-  const byStatus = Map.groupBy([...errors, ...commonErrors], (code) => errorTable[code][0]);
+  const byStatus = Map.groupBy([...errors, ...commonErrors], (code) => statuses[code]);
   for (const [status, codes] of byStatus) responses[status] = errorResponse(status, codes, announced);
   return responses;
 }
@@ -218,7 +219,7 @@ function relax({ parameters = [] }: { parameters?: { required: boolean; schema: 
 }
 
 const rowsOf = (codes: ErrorCode[]) =>
-  codes.map((code) => `| ${errorTable[code][0]} | \`${code}\` | ${errorTable[code][1]} |`).join('\n');
+  codes.map((code) => `| ${statuses[code]} | \`${code}\` | ${errorMessages[code]} |`).join('\n');
 
 const conventions = `
 All requests and responses are \`application/json\`. Send your API key as \`Authorization: Bearer <API_KEY>\`.
@@ -234,7 +235,7 @@ const documents = {
     prefix: '/v1',
     title: 'Animal Store',
     description: `A store of animals: list them, add one, and, before 5 December 2030 (UTC), fetch one by its number.
-${conventions}${rowsOf(Object.keys(errorTable) as ErrorCode[])}
+${conventions}${rowsOf(Object.keys(errorMessages) as ErrorCode[])}
 
 Identifiers are signed 64-bit integers. Those of animals stay below 2^53; a categoryId need not: read it with a parser that keeps every digit.`,
     servers: [

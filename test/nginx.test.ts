@@ -8,7 +8,8 @@ import { text } from 'node:stream/consumers';
 import { connect as connectTls } from 'node:tls';
 import { request } from 'undici';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
-import { errorTable } from '../src/errors.ts';
+import { type ErrorCode, errorMessages } from '../src/errors.ts';
+import { statuses } from '../src/http/errors.ts';
 import { type Answer, name, startNginx, startNginxAlone } from './support/nginx.ts';
 import { startServer } from './support/process.ts';
 
@@ -20,8 +21,9 @@ beforeEach(({ skip }) => {
 });
 
 /** Checks that nginx has refused by itself, in the interface's shape. */
-function expectError({ status, headers, body }: Answer, code: keyof typeof errorTable): void {
-  const [expected, message] = errorTable[code];
+function expectError({ status, headers, body }: Answer, code: ErrorCode): void {
+  const expected = statuses[code];
+  const message = errorMessages[code];
   expect({ status, body: JSON.parse(body) }).toEqual({ status: expected, body: { code, message, status: expected } });
   expect(headers).toMatchObject({
     'content-type': 'application/json',

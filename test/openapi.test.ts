@@ -4,7 +4,7 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { generateDocuments } from '../scripts/openapi.ts';
-import { errorTable } from '../src/errors.ts';
+import { errorMessages } from '../src/errors.ts';
 import { startApp } from './support/app.ts';
 
 const root = path.resolve(import.meta.dirname, '..');
@@ -103,7 +103,7 @@ describe('the OpenAPI documents', () => {
   });
 
   test('name every error code', () => {
-    for (const code of Object.keys(errorTable)) expect(committed('openapi.yaml')).toContain(`\`${code}\``);
+    for (const code of Object.keys(errorMessages)) expect(committed('openapi.yaml')).toContain(`\`${code}\``);
   });
 
   test.each(names)("%s passes Redocly's recommended rules without a warning", (name) => {

@@ -6,9 +6,9 @@ import { Value } from '@sinclair/typebox/value';
 import type { FastifyRequest } from 'fastify';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { ApiError, ErrorBody, type ErrorCode, errorTable } from '../src/errors.ts';
+import { ApiError, type ErrorCode, errorMessages } from '../src/errors.ts';
 import { deprecationHeaders, sunset, sunsetWarning } from '../src/http/deprecation.ts';
-import { toApiError } from '../src/http/errors.ts';
+import { ErrorBody, HttpError, renderError, statuses, toApiError } from '../src/http/errors.ts';
 import { retryOf } from '../src/http/idempotency.ts';
 import { Cursor, pageLinks, readCursor } from '../src/http/paging.ts';
 import { fault } from '../src/http/request-checks.ts';
@@ -44,7 +44,7 @@ describe('the table of error codes', () => {
   };
 
   test('holds the promised codes under their status, and no others', () => {
-    const held = Object.entries(errorTable).map(([code, [status]]) => `${status} ${code}`);
+    const held = Object.entries(statuses).map(([code, status]) => `${status} ${code}`);
     expect(held.sort()).toEqual(
       Object.entries(promised)
         .flatMap(([status, codes]) => codes.map((code) => `${status} ${code}`))
@@ -52,27 +52,36 @@ describe('the table of error codes', () => {
     );
   });
 
-  test('has a sentence of its own for each code', () => {
-    const sentences = Object.values(errorTable).map(([, sentence]) => sentence);
-    expect(new Set(sentences).size).toBe(sentences.length);
-    for (const sentence of sentences) expect(sentence).toMatch(/^[A-Za-z].{15,}\.$/);
+  test('has a message of its own for each code', () => {
+    const messages = Object.values(errorMessages);
+    expect(new Set(messages).size).toBe(messages.length);
+    for (const message of messages) expect(message).toMatch(/^[A-Za-z].{15,}\.$/);
   });
 });
 
-describe('a ApiError', () => {
-  test('answers its code, its status and the sentence of the table', () => {
-    const failure = new ApiError('pet_not_found');
-    expect(failure.body()).toEqual({ code: 'pet_not_found', message: 'There is no animal with this id.', status: 404 });
-    expect({ ...failure }).toEqual({ code: 'pet_not_found', status: 404, headers: {}, name: 'ApiError' });
-    expect(failure).not.toHaveProperty('cause');
+describe('an ApiError', () => {
+  const sent = (error: ApiError) => {
+    const { status, headers, body } = renderError(error);
+    const names = headers.filter((_, at) => at % 2 === 0);
+    return { status, json: JSON.parse(body), header: (name: string) => headers[2 * names.indexOf(name) + 1] };
+  };
+
+  test('is sent with its code, its status and the message of the table', () => {
+    const { status, json, header } = sent(new ApiError('pet_not_found'));
+    expect(status).toBe(404);
+    expect(json).toEqual({ code: 'pet_not_found', message: 'There is no animal with this id.', status: 404 });
+    expect(header('cache-control')).toBe('no-store');
   });
 
-  test('answers a more exact sentence and more headers where they are given, and keeps its cause to itself', () => {
+  test('is sent with its own message and headers, and without its cause', () => {
+    const { status, json, header } = sent(new HttpError('rate_limited', { 'retry-after': '7' }, 'Wait.'));
+    expect([status, header('retry-after')]).toEqual([429, '7']);
+    expect(json).toEqual({ code: 'rate_limited', message: 'Wait.', status: 429 });
     const cause = new Error('secret');
-    const failure = new ApiError('rate_limited', 'Wait.', { headers: { 'retry-after': '1' }, cause });
-    expect(failure.body()).toEqual({ code: 'rate_limited', message: 'Wait.', status: 429 });
-    expect(failure.headers).toEqual({ 'retry-after': '1' });
-    expect(failure.cause).toBe(cause);
+    const error = new ApiError('service_unavailable', undefined, { cause });
+    expect(error.cause).toBe(cause);
+    expect(sent(error).header('retry-after')).toBe('1');
+    expect(JSON.stringify(sent(error))).not.toContain('secret');
   });
 
   test.for<[code: string | undefined, failure: ErrorCode]>([
@@ -314,7 +323,6 @@ describe('an error of SQLite', () => {
     const error = Object.assign(new Error('x'), { code: `SQLITE_${name}` });
     expect(translate(error)).toMatchObject({
       code: 'service_unavailable',
-      headers: { 'retry-after': '1' },
       cause: error,
     });
   });

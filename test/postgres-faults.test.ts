@@ -9,7 +9,7 @@ import { clientOf, emptyStore, newDatabase, open, textRows } from './support/sto
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 const everything = { limit: 100, after: 0n };
-const unavailable = { code: 'service_unavailable', headers: { 'retry-after': '1' } };
+const unavailable = { code: 'service_unavailable' };
 
 async function addKey({ accounts }: Repository): Promise<Secret> {
   const secret = newSecret(false);

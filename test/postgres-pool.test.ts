@@ -42,7 +42,7 @@ function held<Result = string>() {
   return { ...end, work, on };
 }
 
-const unavailable = (cause: unknown) => ({ code: 'service_unavailable', headers: { 'retry-after': '1' }, cause });
+const unavailable = (cause: unknown) => ({ code: 'service_unavailable', cause });
 
 /** Lets everything happen that waits for nothing but its turn. */
 const turn = () => sleep(5);

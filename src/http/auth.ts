@@ -2,8 +2,8 @@
 import bearerAuth from '@fastify/bearer-auth';
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify';
 import { type Accounts, type ApiKey, hashKey, isKeyOf, rejectionReason, type Scope } from '../accounts.ts';
-import { ApiError, type ErrorCode } from '../errors.ts';
-import type { SendError } from './errors.ts';
+import type { ErrorCode } from '../errors.ts';
+import { HttpError, type SendError } from './errors.ts';
 import type { KeyUsage } from './key-usage.ts';
 import type { CountRefusal } from './limits.ts';
 
@@ -108,11 +108,11 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
 
 // RFC 6750, section 3.1: a request that presented no bearer token gets the bare challenge. Made once, as taking a stack costs
 // more than all the rest of a 401.
-const missing = new ApiError('missing_api_key', undefined, { headers: { 'www-authenticate': realm } });
+const missing = new HttpError('missing_api_key', { 'www-authenticate': realm });
 
 function refused({ keyRefusal }: FastifyRequest, error: Error): Error {
   if (keyRefusal) {
-    return new ApiError(keyRefusal, undefined, { headers: { 'www-authenticate': `${realm}, error="invalid_token"` } });
+    return new HttpError(keyRefusal, { 'www-authenticate': `${realm}, error="invalid_token"` });
   }
   return String((error as { code?: unknown }).code).startsWith('FST_BEARER_AUTH') ? missing : error;
 }
@@ -123,6 +123,6 @@ export function requireScope(scope: Scope): onRequestHookHandler {
   return (request, _reply, done) => {
     if (request.apiKey?.scopes.includes(scope)) return done();
     const message = `The API key lacks the scope ${scope}.`;
-    done(new ApiError('insufficient_scope', message, { headers: { 'www-authenticate': challenge } }));
+    done(new HttpError('insufficient_scope', { 'www-authenticate': challenge }, message));
   };
 }

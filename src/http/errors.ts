@@ -1,9 +1,71 @@
-/** Everything that can go wrong with a request, translated into one ApiError and sent in one shape. */
+/** Errors as HTTP: the status and the headers of each code, the body that every error has, and how one is sent. */
+import { type Static, Type } from '@sinclair/typebox';
 import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, type ErrorCode } from '../errors.ts';
 import { respond, standing } from './responses.ts';
 
-/** Fastify's own error codes that are the client's doing; every other error is ours. */
+/** The HTTP status of each code (RFC 9110, section 15; RFC 6585). */
+export const statuses: Readonly<Record<ErrorCode, number>> = {
+  bad_request: 400,
+  invalid_url: 400,
+  invalid_parameter: 400,
+  invalid_cursor: 400,
+  invalid_json: 400,
+  invalid_body: 400,
+  missing_api_key: 401,
+  invalid_api_key: 401,
+  expired_api_key: 401,
+  revoked_api_key: 401,
+  insufficient_scope: 403,
+  route_not_found: 404,
+  pet_not_found: 404,
+  method_not_allowed: 405,
+  request_timeout: 408,
+  operation_removed: 410,
+  payload_too_large: 413,
+  uri_too_long: 414,
+  unsupported_media_type: 415,
+  expectation_failed: 417,
+  idempotency_key_reused: 422,
+  rate_limited: 429,
+  headers_too_large: 431,
+  internal_error: 500,
+  not_implemented: 501,
+  service_unavailable: 503,
+};
+
+export const ErrorBody = Type.Object(
+  {
+    code: Type.String({
+      description: 'Machine-readable error code. New codes may be added; none changes its meaning.',
+    }),
+    message: Type.String({ description: 'Human-readable description, naming each field or parameter at fault.' }),
+    status: Type.Integer({ description: 'The HTTP status code of the response.' }),
+  },
+  { title: 'Error', description: 'The one shape of every failure.' },
+);
+export type ErrorBody = Static<typeof ErrorBody>;
+
+/** An ApiError whose response has headers of its own. */
+export class HttpError extends ApiError {
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(code: ErrorCode, headers: Record<string, string>, message?: string) {
+    super(code, message);
+    this.headers = headers;
+  }
+}
+
+/** A client may try again after a second. */
+const retrySoon = { 'retry-after': '1' };
+
+/** Headers that belong to this error alone. */
+function headersOf(error: ApiError): Readonly<Record<string, string>> {
+  if (error instanceof HttpError) return error.headers;
+  return error.code === 'service_unavailable' ? retrySoon : {};
+}
+
+/** Fastify's error codes that are the client's fault. All other errors are the server's. */
 const frameworkCodes: Record<string, ErrorCode> = {
   FST_ERR_BAD_URL: 'invalid_url',
   FST_ERR_CTP_BODY_TOO_LARGE: 'payload_too_large',
@@ -17,37 +79,42 @@ export function toApiError(error: unknown): ApiError {
   return new ApiError(code, undefined, { cause: error });
 }
 
-/** A failure as it is sent. Headers are names and values in turn. */
+/** An error as it is sent. */
 export interface RenderedError {
+  status: number;
+  /** Names and values in turn. */
   headers: readonly string[];
-  /** Of single bytes. */
+  /** A string of single bytes. */
   body: string;
 }
 
 const known = new WeakMap<ApiError, RenderedError>();
 
-/** Kept with its failure: those that are made once are rendered once. */
-export function renderError(failure: ApiError): RenderedError {
-  let rendered = known.get(failure);
+/** Errors that are created once are rendered once. */
+export function renderError(error: ApiError): RenderedError {
+  let rendered = known.get(error);
   if (!rendered) {
-    const body = Buffer.from(JSON.stringify(failure.body()));
-    // Errors are never stored: the next response may be another one (RFC 9111, section 5.2.2.5).
-    const headers = { 'content-type': 'application/json', 'cache-control': 'no-store', ...failure.headers };
+    const { code, message } = error;
+    const status = statuses[code];
+    const body = Buffer.from(JSON.stringify({ code, message, status } satisfies ErrorBody));
+    // Errors are never stored: the next response may differ (RFC 9111, section 5.2.2.5).
+    const headers = { 'content-type': 'application/json', 'cache-control': 'no-store', ...headersOf(error) };
     rendered = {
+      status,
       headers: [...standing, ...Object.entries(headers).flat(), 'content-length', String(body.length)],
       body: body.toString('latin1'),
     };
-    known.set(failure, rendered);
+    known.set(error, rendered);
   }
   return rendered;
 }
 
-/** Answers a request with a failure, whatever was thrown. */
+/** Sends the error response to a request, whatever was thrown. */
 export type SendError = (error: unknown, request: FastifyRequest, reply: FastifyReply) => void;
 
-/** Failures of 5xx are logged with their cause, which the client never sees. */
+/** Errors of 5xx are logged with their cause, which the client never sees. */
 export function createErrorSender(logger: FastifyBaseLogger): SendError {
-  /** An error of ours with its stack, an outage in one line. What was refused because there is too much has the line of its request. */
+  /** A bug is logged with its stack, an outage in one line. Shed requests have no line beside the request's. */
   function log({ code, cause }: ApiError, reqId: string): void {
     if (code === 'internal_error') logger.error({ reqId, err: cause }, code);
     else if (code === 'service_unavailable' && cause !== undefined) {
@@ -56,22 +123,22 @@ export function createErrorSender(logger: FastifyBaseLogger): SendError {
     }
   }
 
-  return (error, request, reply) => {
-    // A client that goes away within its body is no fault of ours; nobody reads this answer.
-    const failure = request.raw.errored ? new ApiError('bad_request', undefined, { cause: error }) : toApiError(error);
-    if (failure.status >= 500) {
-      request.exchange.code = failure.code;
-      log(failure, request.id);
+  return (thrown, request, reply) => {
+    // The client left while sending its body. Nobody reads this response.
+    const error = request.raw.errored ? new ApiError('bad_request', undefined, { cause: thrown }) : toApiError(thrown);
+    const { status, headers, body } = renderError(error);
+    if (status >= 500) {
+      request.exchange.code = error.code;
+      log(error, request.id);
     }
-    const { headers, body } = renderError(failure);
-    respond(reply, failure.status, headers, body);
+    respond(reply, status, headers, body);
   };
 }
 
-/** Error handler and unknown paths of the whole server. */
+/** Handles the errors and the unknown paths of the whole server. */
 export function installErrors(app: FastifyInstance, sendError: SendError): void {
   app.setErrorHandler(sendError);
-  // Where an OPTIONS is no preflight after all, @fastify/cors hands its own route over to this.
+  // @fastify/cors calls this for an OPTIONS request that is not a preflight.
   app.setNotFoundHandler(() => {
     throw new ApiError('route_not_found');
   });

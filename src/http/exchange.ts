@@ -6,6 +6,7 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
+import { HttpError } from './errors.ts';
 import { type Observation, type Observe, traceIdOf } from './request-log.ts';
 import { createShares } from './shares.ts';
 
@@ -84,10 +85,8 @@ const clientClosed = 499;
 const largeBytes = 64 * 1024;
 const maxUnreadBytes = 32 * 1024 * 1024;
 
-export const tooMany = new ApiError('service_unavailable', undefined, { headers: { 'retry-after': '1' } });
-const tooManyBodies = new ApiError('service_unavailable', undefined, {
-  headers: { 'retry-after': '1', connection: 'close' },
-});
+export const tooMany = new ApiError('service_unavailable');
+const tooManyBodies = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
 
 /** A body may take so long, and then a second more for each `bodyBytesPerSecond` that came. */
 const bodyGraceMs = 3000;

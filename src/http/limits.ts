@@ -4,6 +4,7 @@ import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ApiKey } from '../accounts.ts';
 import { ApiError } from '../errors.ts';
+import { HttpError } from './errors.ts';
 import type { Metrics } from './metrics.ts';
 
 export interface Limits {
@@ -80,6 +81,6 @@ export function createRefusalCounter(
     const found = await count(request);
     if (found.isAllowed || !found.isExceeded) return undefined;
     metrics.limited('refusals');
-    return new ApiError('rate_limited', undefined, { headers: { 'retry-after': String(found.ttlInSeconds) } });
+    return new HttpError('rate_limited', { 'retry-after': String(found.ttlInSeconds) });
   };
 }

@@ -1,7 +1,7 @@
 /** What a path answers to the methods that it does not serve. */
 import { METHODS } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify';
-import { ApiError } from '../errors.ts';
+import { HttpError } from './errors.ts';
 import { respond, standing } from './responses.ts';
 
 /** Makes the router know every method that Node's parser does, so that an unusual one is 405 and not 404. */
@@ -23,7 +23,7 @@ export function refuseOtherMethods(
   const answerOptions = (_request: FastifyRequest, reply: FastifyReply) => respond(reply, 204, allowed, '');
   app.options(url, { config, onRequest: answerOptions }, answerOptions);
   const refuse = () => {
-    throw new ApiError('method_not_allowed', undefined, { headers: { allow } });
+    throw new HttpError('method_not_allowed', { allow });
   };
   app.route({
     method: METHODS.filter((method) => method !== 'OPTIONS' && !served.includes(method)) as HTTPMethods[],

@@ -1,6 +1,7 @@
 /** What is checked of every request before its route and its key: the length of its URL, its framing, its Host, its expectation. */
 import type { IncomingMessage } from 'node:http';
 import { ApiError } from '../errors.ts';
+import { HttpError } from './errors.ts';
 
 /** RFC 9112, section 3 asks for at least 8,000 octets. */
 const maxUrlLength = 8192;
@@ -29,9 +30,9 @@ export function fault({ httpVersion, headers }: IncomingMessage): string | undef
 export function check(request: IncomingMessage): ApiError | undefined {
   if ((request.url as string).length > maxUrlLength) return new ApiError('uri_too_long');
   const wrong = fault(request);
-  if (wrong !== undefined) return new ApiError('bad_request', wrong, { headers: close });
+  if (wrong !== undefined) return new HttpError('bad_request', close, wrong);
   const { expect } = request.headers;
   if (expect === undefined || request.httpVersion === '1.0' || /^100-continue$/i.test(expect)) return undefined;
   // Close: a late body could be parsed as the next request.
-  return new ApiError('expectation_failed', undefined, { headers: close });
+  return new HttpError('expectation_failed', close);
 }

@@ -23,12 +23,12 @@ export function installValidation(app: FastifyInstance): void {
     route.preValidation = (request, _reply, done) => {
       const violations: Violation[] = [];
       for (const part of parts) part(request, violations);
-      done(violations.length === 0 ? undefined : toApiError(violations));
+      done(violations.length === 0 ? undefined : errorOf(violations));
     };
   });
 }
 
-function toApiError(violations: Violation[]): ApiError {
+function errorOf(violations: Violation[]): ApiError {
   const [{ code }] = violations as [Violation];
   // A cursor is named by its own code only where nothing else is wrong.
   const only = violations.every((violation) => violation.code === code);

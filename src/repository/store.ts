@@ -50,5 +50,5 @@ export interface OpenOptions {
 
 /** The store cannot answer now, and may soon. `cause` is for the log. */
 export function unavailable(cause: unknown): ApiError {
-  return new ApiError('service_unavailable', undefined, { headers: { 'retry-after': '1' }, cause });
+  return new ApiError('service_unavailable', undefined, { cause });
 }

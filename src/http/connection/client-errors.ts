@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode } from '../../errors.ts';
-import { renderError } from '../errors.ts';
+import { HttpError, renderError } from '../errors.ts';
 import { accountOf } from '../exchange.ts';
 import type { Observe } from '../request-log.ts';
 
@@ -48,34 +48,32 @@ function refuseInTurn(socket: Duplex, failure: ApiError, observe: Observe): void
   else writeError(socket, failure, observe);
 }
 
-/** Everything but the body. */
-function headersOf(failure: ApiError, id: string): Record<string, string> {
-  const { headers } = renderError(failure);
-  const own = Object.fromEntries(
-    headers.flatMap((name, at) => (at % 2 === 0 ? [[name, headers[at + 1] as string]] : [])),
-  );
-  return { 'x-request-id': id, ...own, connection: 'close' };
+/** Names and values in turn. */
+function headersOf(error: ApiError, id: string): string[] {
+  return ['x-request-id', id, ...renderError(error).headers, 'connection', 'close'];
 }
 
-function answerError(response: ServerResponse, failure: ApiError, observe: Observe): void {
+function answerError(response: ServerResponse, error: ApiError, observe: Observe): void {
+  const { status, body } = renderError(error);
   const exchange = accountOf(response);
   const id = exchange?.reqId ?? randomUUID();
-  // Its line follows when the response closes.
-  if (exchange) exchange.code = failure.code;
-  else observe({ reqId: id, status: failure.status, code: failure.code });
-  response.writeHead(failure.status, headersOf(failure, id)).end(renderError(failure).body, 'latin1');
+  // Its line is logged when the response closes.
+  if (exchange) exchange.code = error.code;
+  else observe({ reqId: id, status, code: error.code });
+  response.writeHead(status, headersOf(error, id)).end(body, 'latin1');
 }
 
-/** Answers a connection that no request came of, and closes it. */
-export function writeError(socket: Duplex, failure: ApiError, observe: Observe): void {
+/** Sends an error on a connection without a request, and closes it. */
+export function writeError(socket: Duplex, error: ApiError, observe: Observe): void {
+  const { status, body } = renderError(error);
   const id = randomUUID();
-  observe({ reqId: id, status: failure.status, code: failure.code });
-  const headers = Object.entries({ date: new Date().toUTCString(), ...headersOf(failure, id) });
-  const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`);
-  const head = `HTTP/1.1 ${failure.status} ${STATUS_CODES[failure.status]}\r\n${lines.join('')}\r\n`;
+  observe({ reqId: id, status, code: error.code });
+  const head = [`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, `date: ${new Date().toUTCString()}`];
+  const headers = headersOf(error, id);
+  for (let at = 0; at < headers.length; at += 2) head.push(`${headers[at]}: ${headers[at + 1]}`);
   socket.on('error', ignore);
-  socket.end(head + renderError(failure).body, 'latin1');
-  // To close while bytes are unread would reset the connection, and the answer could be lost (RFC 9112, section 9.6).
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, 'latin1');
+  // Closing while bytes are unread would reset the connection, and the response could be lost (RFC 9112, section 9.6).
   socket.resume();
   const cut = setTimeout(() => socket.destroy(), lingerMs).unref();
   socket.once('close', () => clearTimeout(cut));
@@ -100,6 +98,6 @@ export function installClientErrors(server: Server, observe: Observe): void {
     socket.on('drain', () => (socket as Duplex & Bookkeeping)._httpMessage?.emit('drain'));
     socket.on('timeout', () => server.emit('timeout', socket));
     socket.resume();
-    refuseInTurn(socket, new ApiError('method_not_allowed', undefined, { headers: { allow: '' } }), observe);
+    refuseInTurn(socket, new HttpError('method_not_allowed', { allow: '' }), observe);
   });
 }

@@ -1,8 +1,7 @@
-/** The operators' door: whether the process lives, whether it is ready, and what it measures. It asks for no key. */
+/** The ops port: liveness, readiness and metrics. It needs no API key. */
 import fastify, { type FastifyInstance } from 'fastify';
 import { ApiError } from '../../errors.ts';
 import { renderError, toApiError } from '../errors.ts';
-import { standingHeaders } from '../responses.ts';
 
 export interface OpsOptions {
   /** Whether requests are welcome: the store answers, and nobody has asked the process to stop. */
@@ -12,15 +11,13 @@ export interface OpsOptions {
   metricsType: string;
 }
 
-/** Builds the door; nothing listens yet. */
+/** Builds the server of the ops port. It does not listen yet. */
 export function buildOpsServer({ ready, metrics, metricsType }: OpsOptions): FastifyInstance {
   const ops = fastify({ logger: false, forceCloseConnections: true });
   ops.setErrorHandler((error, _request, reply) => {
-    const failure = toApiError(error);
-    return reply
-      .code(failure.status)
-      .headers({ ...standingHeaders, ...failure.headers, 'content-type': 'application/json' })
-      .send(Buffer.from(renderError(failure).body, 'latin1'));
+    const { status, headers, body } = renderError(toApiError(error));
+    for (let at = 0; at < headers.length; at += 2) reply.header(headers[at] as string, headers[at + 1]);
+    return reply.code(status).send(Buffer.from(body, 'latin1'));
   });
   ops.setNotFoundHandler(() => {
     throw new ApiError('route_not_found');
