@@ -1,17 +1,17 @@
-/** The commands that look after the store as a whole: check, backup and restore, each as an operator runs it. */
+/** The commands check, backup and restore. */
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { type CommandFolder, change, commandFolder, namesIn, query } from './support/commands.ts';
-import { launch, runCli, startServer } from './support/process.ts';
+import { type CommandFolder, change, commandErrorOf, commandFolder, namesIn, query } from './support/commands.ts';
+import { launch, launchCli, runCli, startServer } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
 import { mountSmallDisk, noDisk } from './support/small-disk.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1n, status: 'available' } as const;
 const rex = { name: 'Rex', categoryId: 9_007_199_254_740_993n, status: 'sold' } as const;
 
-/** Bytes of every file below a folder, by name. */
+/** The bytes of every file in a folder and its subfolders, by name. */
 function contentOf(folder: string): Record<string, string> {
   const names = fs.readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort();
   const files = names.filter((name) => fs.statSync(path.join(folder, name)).isFile());
@@ -31,7 +31,7 @@ const keptIn = ({ folder }: CommandFolder) =>
   fs.readdirSync(path.join(folder, 'data')).filter((name) => name.endsWith('.before-restore'));
 
 describe('check', { timeout: 60_000 }, () => {
-  test('a sound store is told in full, as a table and as JSON, and left as it is', async () => {
+  test('reports a sound store in full, as a table and as JSON, and does not change it', async () => {
     const { run, store } = await commandFolder(tabby, rex);
     const before = fs.readFileSync(store);
     const table = await run('check');
@@ -50,7 +50,7 @@ describe('check', { timeout: 60_000 }, () => {
     expect(fs.readFileSync(store).equals(before)).toBe(true);
   });
 
-  test('beside a running server it sees what is still in the log', async () => {
+  test('beside a running server it includes what is still in the write-ahead log', async () => {
     const server = await startServer();
     const key = await server.firstKey();
     await server.call(key, 'POST', '/v1/pets', { name: 'Tabby', categoryId: 1 });
@@ -69,7 +69,7 @@ describe('check', { timeout: 60_000 }, () => {
     [
       'a newer schema',
       (file) => change(file, 'PRAGMA user_version = 99'),
-      /schema version 99; this release knows none/,
+      /schema version 99; this release supports versions up to/,
     ],
     ['a damaged table', (file) => damage(file, 'pet'), /malformed|integrity_check/],
     [
@@ -89,7 +89,7 @@ describe('check', { timeout: 60_000 }, () => {
           `PRAGMA foreign_keys = OFF; INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at)
            VALUES (7, 'x', 'x', zeroblob(32), 'pets:read', 0)`,
         ),
-      /^Row 1 of api_key refers to a row of account that is not there\.$/,
+      /^Row 1 of api_key refers to a missing row of account\.$/,
     ],
     [
       'two keys without their account',
@@ -99,7 +99,7 @@ describe('check', { timeout: 60_000 }, () => {
           `PRAGMA foreign_keys = OFF; INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at)
            VALUES (7, 'x', 'x', zeroblob(32), 'pets:read', 0), (7, 'y', 'y', randomblob(32), 'pets:read', 0)`,
         ),
-      /^(Row \d of api_key refers to a row of account that is not there\.\n?){2}$/,
+      /^(Row \d of api_key refers to a missing row of account\.\n?){2}$/,
     ],
   ];
   test.each(bad)('exit 1 and its sentence: %s', async (_, spoil, sentence) => {
@@ -113,7 +113,7 @@ describe('check', { timeout: 60_000 }, () => {
     expect(stderr.replaceAll('animal-store: ', '')).toBe(`${problems.join('\n')}\n`);
   });
 
-  test('exit 1: of a damaged store, what could be read is shown before the sentence', async () => {
+  test('exit 1: for a damaged store it prints what it could read, then the sentence', async () => {
     const { folder, store } = await commandFolder(tabby);
     damage(store, 'pet');
     const { code, stdout, stderr } = await runCli(['check'], { folder });
@@ -126,7 +126,7 @@ describe('check', { timeout: 60_000 }, () => {
 });
 
 describe('backup', { timeout: 60_000 }, () => {
-  test('is one file, for its owner alone, that holds the store as it is and can be opened where nothing may be written', async () => {
+  test('is one file, readable only by its owner, that holds the whole store and opens on a read-only disk', async () => {
     const { run, at, folder } = await commandFolder(tabby, rex);
     expect(await run('backup', 'copy.db')).toBe('Backed up 2 animals to copy.db.\n');
     expect(fs.readdirSync(folder).filter((name) => name.startsWith('copy'))).toEqual(['copy.db']);
@@ -136,7 +136,7 @@ describe('backup', { timeout: 60_000 }, () => {
     expect(await run('check', 'copy.db')).toMatch(/copy\.db is sound\.\n$/);
   });
 
-  test('an older schema is backed up as it is, before the release that follows it touches it', async () => {
+  test('an older schema is backed up without migrating it', async () => {
     const { run, store, at } = await commandFolder(tabby);
     change(store, 'DROP TABLE import; DELETE FROM migration WHERE version = 3; PRAGMA user_version = 2');
     await run('backup', 'copy.db');
@@ -144,7 +144,7 @@ describe('backup', { timeout: 60_000 }, () => {
       expect(query(file, 'PRAGMA user_version')).toEqual([{ user_version: 2 }]);
   });
 
-  test('a file that exists is replaced with --force only', async () => {
+  test('an existing file is replaced only with --force', async () => {
     const { run, refused, at, folder } = await commandFolder(tabby);
     fs.writeFileSync(at('copy.db'), 'precious');
     expect(await refused('backup', 'copy.db')).toBe('copy.db exists already: use --force to replace it.');
@@ -152,7 +152,7 @@ describe('backup', { timeout: 60_000 }, () => {
     for (const name of ['partial', 'partial-journal'])
       fs.writeFileSync(at(`copy.db.4194305.${name}`), 'of a backup that was killed');
     const kept = [
-      `copy.db.${process.pid}.partial`,
+      `copy.db.${process.ppid}.partial`,
       'copy.db.4194305.partial.txt',
       'copy.db.v4194305.partial',
       'copz.db.4194305.partial',
@@ -163,7 +163,7 @@ describe('backup', { timeout: 60_000 }, () => {
     expect(fs.readdirSync(folder).sort()).toEqual(['copy.db', 'data', ...kept].sort());
   });
 
-  test('exit 1: the store itself, by any name, a folder, no store, and nowhere', async () => {
+  test('exit 1: the store itself under any name, a folder, a missing folder, and a missing store', async () => {
     const { run, refused, folder, at, store } = await commandFolder(tabby);
     const before = contentOf(folder);
     fs.linkSync(store, at('alias.db'));
@@ -181,14 +181,14 @@ describe('backup', { timeout: 60_000 }, () => {
     expect(await run('migrate')).toMatch(/^Applied/);
   });
 
-  test('exit 1: a damaged store gives no backup', async () => {
+  test('exit 1: a damaged store is not backed up', async () => {
     const { refused, folder, store } = await commandFolder(tabby);
     damage(store, 'pet');
     expect(await refused('backup', 'copy.db')).toMatch(/^copy\.db\.\d+\.partial cannot be written: .+\.$/);
     expect(fs.readdirSync(folder)).toEqual(['data']);
   });
 
-  test('exit 1: a full disk gives no backup, and leaves nothing behind', async ({ skip }) => {
+  test('exit 1: on a full disk, no file is left behind', async ({ skip }) => {
     const { refused, at } = await commandFolder({ ...tabby, name: 'x'.repeat(300_000) });
     if (!mountSmallDisk(at('small'), 200)) skip(noDisk);
     expect(await refused('backup', 'small/copy.db')).toMatch(
@@ -197,14 +197,14 @@ describe('backup', { timeout: 60_000 }, () => {
     expect(fs.readdirSync(at('small'))).toEqual([]);
   });
 
-  test('several at once to the same place all succeed, and what bears the name in the end is whole', async () => {
+  test('several processes that write the same file all succeed, and the file is complete', async () => {
     const { folder, at } = await commandFolder(tabby, rex);
-    const exits = await Promise.all([1, 2, 3].map(() => runCli(['backup', 'copy.db', '--force'], { folder })));
+    const exits = await Promise.all([1, 2, 3].map(() => launchCli(['backup', 'copy.db', '--force'], { folder }).end()));
     for (const { code, stderr } of exits) expect(code, stderr).toBe(0);
     expect(namesIn(at('copy.db'))).toEqual(['Tabby', 'Rex']);
   });
 
-  test('on a terminal a bar tells how far it is, and goes when it is done', async () => {
+  test('shows a progress bar on a terminal, and clears it at the end', async () => {
     const { folder } = await commandFolder(tabby);
     const command = `'${process.execPath}' '${projectFolder}src/cli.ts' backup copy.db`;
     const { code, stdout } = await launch('script', ['-qec', command, '/dev/null'], { folder }).end();
@@ -224,28 +224,28 @@ describe('restore', { timeout: 60_000 }, () => {
     return here;
   }
 
-  test('puts the backup in the place of the store, and keeps that one whole beside it', async () => {
+  test('replaces the store with the backup, and keeps the complete old store next to it', async () => {
     const here = await withBackup();
     fs.chmodSync(here.store, 0o640);
-    // Only root may give a file away.
+    // Only root may change the owner of a file.
     const owner = process.getuid?.() === 0 ? 1000 : fs.statSync(here.store).uid;
     fs.chownSync(here.store, owner, -1);
     for (const suffix of ['', '-wal', '-journal'])
       fs.writeFileSync(`${here.store}.restoring${suffix}`, 'of a restore that was killed');
     expect(await here.run('restore', 'copy.db')).toMatch(
-      /^Restored 1 animal from copy\.db\.\nThe store that was there before is kept as \.\/data\/animal-store\.db\.\w+\.before-restore\.\n$/,
+      /^Restored 1 animal from copy\.db\.\nThe previous store is kept as \.\/data\/animal-store\.db\.\w+\.before-restore\.\n$/,
     );
     const [kept = ''] = keptIn(here);
     expect(fs.readdirSync(path.join(here.folder, 'data')).sort()).toEqual(['animal-store.db', kept]);
     expect(namesIn(path.join(here.folder, 'data', kept))).toEqual(['Rex']);
     expect(namesIn(here.store)).toEqual(['Tabby']);
     expect(fs.statSync(here.store)).toMatchObject({ mode: 0o100640, uid: owner });
-    // Again: a store that is kept is never overwritten.
+    // A second restore does not overwrite the store that the first one kept.
     await here.run('restore', 'copy.db');
     expect(keptIn(here)).toHaveLength(2);
   });
 
-  test('where there was no store, none is kept', async () => {
+  test('keeps no old store if there was none', async () => {
     const here = await withBackup();
     fs.rmSync(path.join(here.folder, 'data'), { recursive: true });
     expect(await here.run('restore', 'copy.db')).toBe('Restored 1 animal from copy.db.\n');
@@ -255,14 +255,14 @@ describe('restore', { timeout: 60_000 }, () => {
     expect(fs.readdirSync(path.join(here.folder, 'data'))).toEqual(['animal-store.db']);
   });
 
-  test('an empty file in the place of the store is none that anybody could miss', async () => {
+  test('replaces an empty file without --force', async () => {
     const here = await withBackup();
     fs.truncateSync(here.store);
     await here.run('restore', 'copy.db');
     expect(namesIn(here.store)).toEqual(['Tabby']);
   });
 
-  test('an older schema is brought to this release', async () => {
+  test('migrates an older schema to this release', async () => {
     const here = await withBackup();
     const triggers = ['updated', 'deleted', 'replaced', 'inserted_below'].map((name) => `DROP TRIGGER pet_${name};`);
     const older = 'DROP TABLE import; DELETE FROM migration WHERE version > 2; PRAGMA user_version = 2';
@@ -273,7 +273,7 @@ describe('restore', { timeout: 60_000 }, () => {
     expect(namesIn(here.store)).toEqual(['Tabby']);
   });
 
-  test('an id that was given after the backup is not given again', async () => {
+  test('does not reuse ids that were assigned after the backup', async () => {
     const here = await commandFolder(tabby);
     await here.run('backup', 'copy.db');
     change(
@@ -291,7 +291,7 @@ describe('restore', { timeout: 60_000 }, () => {
     expect(query(here.store, 'SELECT id FROM account')).toEqual([{ id: 3 }]);
   });
 
-  test('exit 1 and the store as it was: a server has it open, also one that has not been asked anything yet', async () => {
+  test('exit 1 and the store unchanged: a server has it open, even one without any request yet', async () => {
     const here = await withBackup();
     const server = await startServer({ folder: here.folder });
     expect(await here.refused('restore', 'copy.db')).toBe('./data/animal-store.db is in use: stop the server first.');
@@ -311,19 +311,20 @@ describe('restore', { timeout: 60_000 }, () => {
     ['a reader', { readonly: true }, 'WAL'],
     ['a writer', {}, 'WAL'],
     ['a reader without a log', { readonly: true }, 'DELETE'],
-  ])('exit 1: %s of another program has it open', async (_, options, mode) => {
+  ])('exit 1: %s in another program has it open', async (_, options, mode) => {
     const here = await withBackup();
     change(here.store, `PRAGMA journal_mode = ${mode}`);
     const other = new Database(here.store, options);
     onTestFinished(() => void other.close());
     other.exec('BEGIN');
     other.prepare('SELECT * FROM pet').all();
-    expect(await here.refused('restore', 'copy.db')).toMatch(/is in use/);
+    const exit = await launchCli(['restore', 'copy.db'], { folder: here.folder }).end();
+    expect(commandErrorOf(exit)).toMatch(/is in use/);
     expect(fs.readdirSync(path.join(here.folder, 'data')).filter((name) => name.includes('restor'))).toEqual([]);
     expect(other.prepare('SELECT name FROM pet').all()).toEqual([{ name: 'Rex' }]);
   });
 
-  test('what a killed server left in the log is in the store that is kept', async () => {
+  test('the kept store includes what a killed server left in the write-ahead log', async () => {
     const here = await withBackup();
     const server = await startServer({ folder: here.folder });
     await server.call(await server.firstKey(), 'POST', '/v1/pets', { name: 'Ida', categoryId: 1 });
@@ -336,7 +337,7 @@ describe('restore', { timeout: 60_000 }, () => {
   });
 
   const unusable: [string, (file: string) => void, RegExp][] = [
-    ['no file', (file) => fs.rmSync(file), /^copy\.db does not exist\.$/],
+    ['a missing file', (file) => fs.rmSync(file), /^copy\.db does not exist\.$/],
     ['garbage', (file) => fs.writeFileSync(file, 'No store. '.repeat(1000)), /^copy\.db is not an SQLite database\.$/],
     [
       'another application',
@@ -346,11 +347,11 @@ describe('restore', { timeout: 60_000 }, () => {
     [
       'a newer schema',
       (file) => change(file, 'PRAGMA user_version = 99'),
-      /schema version 99; this release knows none above 4\.$/,
+      /schema version 99; this release supports versions up to 4\.$/,
     ],
     ['a damaged table', (file) => damage(file, 'message'), /restoring cannot be written: .+\.$/],
   ];
-  test.each(unusable)('exit 1 and the store as it was: %s instead of a backup', async (_, spoil, sentence) => {
+  test.each(unusable)('exit 1 and the store unchanged: %s instead of a backup', async (_, spoil, sentence) => {
     const here = await withBackup();
     spoil(here.at('copy.db'));
     const before = contentOf(here.folder);
@@ -360,7 +361,7 @@ describe('restore', { timeout: 60_000 }, () => {
     expect(namesIn(here.store)).toEqual(['Rex']);
   });
 
-  test('exit 1: the store itself, and a full disk where there is none', async ({ skip }) => {
+  test('exit 1: the store itself, and a full disk without a store', async ({ skip }) => {
     const here = await withBackup();
     expect(await here.refused('restore', 'data/animal-store.db')).toBe('data/animal-store.db is the store itself.');
     fs.rmSync(path.join(here.folder, 'data'), { recursive: true });
@@ -369,12 +370,12 @@ describe('restore', { timeout: 60_000 }, () => {
     expect(fs.readdirSync(path.join(here.folder, 'data'))).toEqual([]);
   });
 
-  test('a store that is too damaged to be locked is replaced with --force only, and kept with its log', async () => {
+  test('a store that is too damaged to be locked is replaced only with --force, and kept with its log', async () => {
     const here = await withBackup();
     fs.writeFileSync(here.store, 'No store. '.repeat(1000));
     fs.writeFileSync(`${here.store}-wal`, 'its log');
     expect(await here.refused('restore', 'copy.db')).toBe(
-      './data/animal-store.db cannot be locked (it is not an SQLite database): see that no server runs, then use --force.',
+      './data/animal-store.db cannot be locked (it is not an SQLite database): make sure that no server is running, then use --force.',
     );
     await here.run('restore', 'copy.db', '--force');
     const [kept = ''] = keptIn(here);
@@ -383,23 +384,23 @@ describe('restore', { timeout: 60_000 }, () => {
     expect(namesIn(here.store)).toEqual(['Tabby']);
   });
 
-  test('a store with a head but no body is replaced with --force only', async () => {
+  test('a store that ends after its header is replaced only with --force', async () => {
     const here = await withBackup();
     fs.truncateSync(here.store, 100);
     expect(await here.refused('restore', 'copy.db')).toMatch(
-      /cannot be locked \(.+\): see that no server runs, then use --force\.$/,
+      /cannot be locked \(.+\): make sure that no server is running, then use --force\.$/,
     );
     await here.run('restore', 'copy.db', '--force');
     expect(namesIn(here.store)).toEqual(['Tabby']);
     expect(keptIn(here)).toHaveLength(1);
   });
 
-  test('a log without its store may be that of a running server: --force only', async () => {
+  test('a write-ahead log without its store, perhaps of a running server, is replaced only with --force', async () => {
     const here = await withBackup();
     fs.rmSync(here.store);
     fs.writeFileSync(`${here.store}-wal`, 'a log');
     expect(await here.refused('restore', 'copy.db')).toBe(
-      './data/animal-store.db-wal is there without its store: see that no server runs, then use --force.',
+      './data/animal-store.db-wal exists without its store: make sure that no server is running, then use --force.',
     );
     expect(await here.run('restore', 'copy.db', '--force')).toBe('Restored 1 animal from copy.db.\n');
     expect(namesIn(here.store)).toEqual(['Tabby']);

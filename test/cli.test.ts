@@ -1,4 +1,4 @@
-/** The operator's commands, run as an operator runs them. */
+/** The operator's commands for accounts and keys, health and migrate, and how all commands are called. */
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -11,21 +11,21 @@ import { type ApiKey, newSecret, type Scope, type Secret, scopes } from '../src/
 import { openRepository } from '../src/repository/open.ts';
 import { temporaryFolder } from './support/app.ts';
 import { change, commandErrorOf } from './support/commands.ts';
-import { type Exit, launch, runCli, type Server, startServer } from './support/process.ts';
+import { type Exit, launch, launchCli, runCli, type Server, startServer } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
 
 interface TestStore {
-  /** Where the default DATABASE_URL leads to the store. */
+  /** The working directory in which the default DATABASE_URL names the store. */
   folder: string;
   file: string;
-  /** Runs a command that must succeed. */
+  /** Runs a command, which must succeed. */
   run: (...args: string[]) => Promise<Exit>;
-  /** Runs a command that must be refused, and returns its sentence. */
+  /** Runs a command, which must fail, and returns its sentence. */
   refused: (...args: string[]) => Promise<string>;
   keys: () => Promise<ApiKey[]>;
 }
 
-/** A store with the account `zoo`, and a key of its own for each secret, numbered from 1. */
+/** Creates a store with the account `zoo` and a key for each secret, with ids from 1. */
 async function makeStore(...secrets: Secret[]): Promise<TestStore> {
   const folder = temporaryFolder();
   const file = path.join(folder, 'data/animal-store.db');
@@ -74,7 +74,7 @@ describe('usage', () => {
     'health',
   ];
 
-  test('exit 0: every command has its --help on stdout', async () => {
+  test('exit 0: every command prints its --help on stdout', async () => {
     const shown = async (command: string) => {
       const { code, stdout, stderr } = await runCli([...command.split(' ').filter(Boolean), '--help']);
       expect({ code, stderr }, command).toEqual({ code: 0, stderr: '' });
@@ -95,6 +95,14 @@ describe('usage', () => {
     },
   );
 
+  test('a process exits with the code of its command', async () => {
+    const exits = await Promise.all([['feed'], ['key', 'revoke', '1']].map((args) => launchCli(args).end()));
+    expect(exits).toMatchObject([
+      { code: 2, stdout: '', stderr: expect.stringMatching(/^error: unknown command 'feed'/) },
+      { code: 1, stdout: '', stderr: 'animal-store: There is no key 1.\n' },
+    ]);
+  });
+
   test.for([
     ['no command', '', []],
     ['an unknown command', '', ['feed']],
@@ -108,12 +116,16 @@ describe('usage', () => {
     ['an empty name', 'account add', ['account', 'add', '']],
     ['a name with a line break', 'account add', ['account', 'add', 'a\nb']],
     ['an unknown scope', 'key create', ['key', 'create', '--account', 'zoo', '--name', 'a', '--scopes', 'pets:eat']],
-    ['a life without unit', 'key create', ['key', 'create', '--account', 'zoo', '--name', 'a', '--expires', '90']],
-    ['an id that is no number', 'key revoke', ['key', 'revoke', 'till']],
-    ['a format that is not known', 'export', ['export', '--format', 'xml']],
-    ['a status that is not known', 'export', ['export', '--status', 'lost']],
+    [
+      'a lifetime without a unit',
+      'key create',
+      ['key', 'create', '--account', 'zoo', '--name', 'a', '--expires', '90'],
+    ],
+    ['an id that is not a number', 'key revoke', ['key', 'revoke', 'till']],
+    ['an unknown format', 'export', ['export', '--format', 'xml']],
+    ['an unknown status', 'export', ['export', '--status', 'lost']],
     ['a backup to nowhere', 'backup', ['backup']],
-  ] as [string, string, string[]][])('exit 2: %s shows the usage on stderr', async ([, command, args]) => {
+  ] as [string, string, string[]][])('exit 2: %s prints the usage on stderr', async ([, command, args]) => {
     const { code, stdout, stderr } = await runCli(args);
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr).toMatch(usageOf(command));
@@ -133,7 +145,7 @@ describe('usage', () => {
     [['account', 'add', 'x'.repeat(101)], aName],
     [['key', 'revoke', '7th'], anId],
     [['key', 'revoke', 'a7'], anId],
-  ] as [string[], string][])('exit 2: %s is told what to give', async ([args, sentence]) => {
+  ] as [string[], string][])('exit 2: %s prints what to give instead', async ([args, sentence]) => {
     const { code, stderr } = await runCli(args);
     expect([code, stderr]).toEqual([2, expect.stringMatching(/^error: .+ is invalid.*\. /)]);
     expect(stderr.split('\n')[0]?.endsWith(`. ${sentence}`), stderr).toBe(true);
@@ -157,7 +169,7 @@ describe('account', () => {
     expect(await run('account', 'list', '--json')).toMatchObject({ stdout: '[]\n' });
   });
 
-  test('exit 1: a name that is taken, and one that is not known', async () => {
+  test('exit 1: a name that exists already, and an unknown name', async () => {
     const { run, refused } = await makeStore();
     expect(await refused('account', 'add', 'zoo')).toBe('Account zoo exists already.');
     const longest = 'x'.repeat(100);
@@ -166,7 +178,7 @@ describe('account', () => {
     expect(await refused('account', 'remove', 'circus')).toBe('There is no account circus.');
   });
 
-  test('exit 1: an account with active keys stays, unless --force', async () => {
+  test('exit 1: an account with active keys is removed only with --force', async () => {
     const { run, refused, keys } = await makeStore(newSecret(false), newSecret(false), newSecret(false));
     await run('key', 'revoke', '1');
     expect(await refused('account', 'remove', 'zoo')).toBe(
@@ -179,7 +191,7 @@ describe('account', () => {
 });
 
 describe('key', () => {
-  test('create prints the key alone on stdout, once, and list never again', async () => {
+  test('create prints only the key on stdout; list never prints it', async () => {
     const { run } = await makeStore();
     const created = await run('key', 'create', '--account', 'zoo', '--name', 'till');
     expect(created).toMatchObject({
@@ -215,7 +227,7 @@ describe('key', () => {
     expect(await keys()).toEqual([shown]);
   });
 
-  test('list, for one account or for all, tells the state and the use of each key', async () => {
+  test('list, for one account or all, prints the state and the use of each key', async () => {
     const secrets = [newSecret(false), newSecret(false), newSecret(false)];
     const { run, file } = await makeStore(...secrets);
     await run('account', 'add', 'circus');
@@ -243,7 +255,7 @@ describe('key', () => {
     expect(await run('key', 'list', '--account', 'circus', '--json')).toMatchObject({ stdout: '[]\n' });
   });
 
-  test('rotate gives the successor the lifetime of the old key', async () => {
+  test('rotate gives the new key the lifetime of the old one', async () => {
     const { run, keys } = await makeStore();
     await run('key', 'create', '--account', 'zoo', '--name', 'till', '--expires', '90d');
     await run('key', 'rotate', '1', '--overlap', '1h');
@@ -251,7 +263,7 @@ describe('key', () => {
     expect(Date.parse(String(successor?.expiresAt)) - Date.parse(String(successor?.createdAt))).toBe(90 * 86_400_000);
   });
 
-  test('rotate as JSON: the successor has the same account, name and scopes, the old key an end', async () => {
+  test('rotate as JSON: the new key has the same account, name and scopes, and the old one expires', async () => {
     const { run, keys } = await makeStore(newSecret(false));
     const { key, ...successor } = JSON.parse((await run('key', 'rotate', '1', '--overlap', '24h', '--json')).stdout);
     const [old, young] = await keys();
@@ -261,7 +273,7 @@ describe('key', () => {
     expect(old).toMatchObject({ id: 1, expiresAt: instant, revokedAt: null });
   });
 
-  test('exit 1: no such account, no such key, and a revoked key that would be rotated', async () => {
+  test('exit 1: no such account, no such key, and rotating a revoked key', async () => {
     const { run, refused } = await makeStore(newSecret(false));
     expect(await refused('key', 'create', '--account', 'circus', '--name', 'a')).toBe(
       'There is no account circus: add it first.',
@@ -275,7 +287,7 @@ describe('key', () => {
   });
 });
 
-/** Moves the end of a key's life to the past. */
+/** Sets the expiry of a key to the past. */
 function expire(file: string, id: number): void {
   change(file, `UPDATE api_key SET expires_at = created_at WHERE id = ${id}`);
 }
@@ -283,7 +295,7 @@ function expire(file: string, id: number): void {
 describe('beside a running server', () => {
   const listed = (server: Server, { key }: Pick<Secret, 'key'>) => server.call(key, 'GET', '/v1/pets');
 
-  test('a created key opens at once, as far as its scopes go', async () => {
+  test('a created key works at once, within its scopes', async () => {
     const { run, folder } = await makeStore();
     const server = await startServer({ folder });
     const args = ['--account', 'zoo', '--name', 'till', '--scopes', 'pets:read'];
@@ -295,7 +307,7 @@ describe('beside a running server', () => {
     });
   });
 
-  test('a revoked key is refused within a second', async () => {
+  test('a revoked key is rejected within a second', async () => {
     const secret = newSecret(false);
     const { run, folder } = await makeStore(secret);
     const server = await startServer({ folder });
@@ -305,7 +317,7 @@ describe('beside a running server', () => {
     await vi.waitFor(async () => expect(await listed(server, secret)).toMatchObject(revoked), { timeout: 1000 });
   });
 
-  test('a rotated key opens until the overlap ends, its successor at once', async () => {
+  test('a rotated key works until the overlap ends, the new key at once', async () => {
     const secret = newSecret(false);
     const { run, folder, file } = await makeStore(secret);
     const server = await startServer({ folder });
@@ -325,7 +337,7 @@ describe('beside a running server', () => {
     expect(await listed(server, third)).toMatchObject({ status: 200 });
   });
 
-  test('a removed account takes its keys with it', async () => {
+  test('removing an account removes its keys', async () => {
     const secret = newSecret(false);
     const { run, folder } = await makeStore(secret);
     const server = await startServer({ folder });
@@ -333,7 +345,7 @@ describe('beside a running server', () => {
     expect(await listed(server, secret)).toMatchObject({ status: 401, json: { code: 'invalid_api_key' } });
   });
 
-  test('keys of staging and of production do not open each other', async () => {
+  test('staging rejects production keys, and production staging keys', async () => {
     const { folder } = await makeStore();
     const opened = async (DEPLOYMENT: string) => {
       const env = { DEPLOYMENT };
@@ -353,7 +365,7 @@ describe('beside a running server', () => {
     expect(await listed(production.server, staging)).toMatchObject(invalid);
   });
 
-  test('health finds it', async () => {
+  test('health reports that it is ready', async () => {
     const { opsUrl, folder } = await startServer();
     const OPS_PORT = new URL(opsUrl()).port;
     for (const OPS_HOST of [undefined, '0.0.0.0', 'localhost'])
@@ -367,7 +379,7 @@ describe('beside a running server', () => {
 
 describe('health', () => {
   test('exit 1: nothing listens', async () => {
-    // Port 1 is nobody's, and one of those that fetch would not ask.
+    // Nothing listens on port 1, and fetch would refuse to connect to it.
     expect(commandErrorOf(await runCli(['health'], { env: { OPS_PORT: '1' } }))).toBe(
       'http://127.0.0.1:1/readyz does not answer: connect ECONNREFUSED 127.0.0.1:1.',
     );
@@ -383,7 +395,7 @@ describe('health', () => {
     );
   });
 
-  test('exit 1: a server that says nothing is given three seconds', async () => {
+  test('exit 1: a server that does not respond within three seconds', async () => {
     const silent = createServer(() => undefined).listen(0, '127.0.0.1');
     onTestFinished(() => void silent.close());
     await once(silent, 'listening');
@@ -393,13 +405,13 @@ describe('health', () => {
     );
   });
 
-  test('exit 1: there is no door', async () => {
+  test('exit 1: there is no ops port', async () => {
     expect(commandErrorOf(await runCli(['health'], { env: { OPS_PORT: 'off' } }))).toBe(
-      'OPS_PORT is off: there is no door to ask at.',
+      'OPS_PORT is off: there is no ops port to ask.',
     );
   });
 
-  test('exit 1: the server is about to stop', async () => {
+  test('exit 1: the server is stopping', async () => {
     const server = await startServer({ env: { LAME_DUCK_MS: '60000' } });
     const OPS_PORT = new URL(server.opsUrl()).port;
     void server.end('SIGTERM');
@@ -407,19 +419,19 @@ describe('health', () => {
     expect(commandErrorOf(await runCli(['health'], { env: { OPS_PORT } }))).toBe('The server is not ready.');
   });
 
-  test.for(['Hello', 'null'])('exit 1: another server listens, and says %s', async (text) => {
+  test.for(['Hello', 'null'])('exit 1: another server listens, and responds with %s', async (text) => {
     const other = createServer((_request, response) => response.end(text)).listen(0, '127.0.0.1');
     onTestFinished(() => void other.close());
     await once(other, 'listening');
     const { port } = other.address() as AddressInfo;
     expect(commandErrorOf(await runCli(['health'], { env: { OPS_PORT: String(port) } }))).toBe(
-      `http://127.0.0.1:${port}/readyz answers 200, but not as the animal store does.`,
+      `http://127.0.0.1:${port}/readyz answers 200, but it is not an animal store.`,
     );
   });
 });
 
 describe('the store', () => {
-  test('migrate makes it, then finds it up to date', async () => {
+  test('migrate creates it, then finds it up to date', async () => {
     const folder = temporaryFolder();
     expect(await runCli(['migrate'], { folder })).toEqual({
       code: 0,
@@ -442,20 +454,20 @@ describe('the store', () => {
     );
   });
 
-  test('exit 1: .env cannot be read, so that no other store is taken instead', async () => {
+  test('exit 1: .env cannot be read, so no other store is used instead', async () => {
     const { folder, refused } = await makeStore();
     mkdirSync(path.join(folder, '.env'));
     expect(await refused('account', 'list')).toMatch(/^\.env cannot be read: .+[^.]\.$/);
   });
 
-  test('exit 1: bad settings are all named', async () => {
+  test('exit 1: the errors of all settings are printed', async () => {
     const env = { DATABASE_URL: 'mysql://example.com', PORT: 'http' };
     expect(commandErrorOf(await runCli(['account', 'list'], { env }))).toBe(
       'PORT must be a whole number from 0 to 65535.\nDATABASE_URL must be sqlite: and the path of a file, or postgres://user:password@host:port/database.',
     );
   });
 
-  test('exit 1: a file that is no store', async () => {
+  test('exit 1: a file that is not a store', async () => {
     const { folder, file, refused } = await makeStore();
     writeFileSync(file, 'Not a database. '.repeat(1000));
     expect(await refused('migrate')).toBe('DATABASE_URL: ./data/animal-store.db is not an SQLite database.');
@@ -465,7 +477,7 @@ describe('the store', () => {
     );
   });
 
-  test('exit 1: a write that the database cannot take', async () => {
+  test('exit 1: a write that fails in the database', async () => {
     const { file, refused } = await makeStore();
     const database = new Database(file);
     const page = database.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'account'").pluck().get() as number;

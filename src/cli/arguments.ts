@@ -1,10 +1,10 @@
-/** What the commands' arguments may be; each throws InvalidArgumentError, which tells the operator what to give instead. */
+/** Parsers of the commands' arguments. Each throws InvalidArgumentError, which says what to give instead. */
 import { InvalidArgumentError, Option } from 'commander';
 import { type Scope, scopes } from '../accounts.ts';
 
 const unitMs = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** `30m`, `24h`, `90d`, in milliseconds. */
+/** Returns `30m`, `24h` or `90d` in milliseconds. */
 export function duration(text: string): number {
   const [, count, unit] = /^(\d{1,5})([mhd])$/.exec(text) ?? [];
   if (count === undefined) throw new InvalidArgumentError('Give a whole number and m, h or d, such as 24h.');
@@ -29,16 +29,16 @@ export function name(text: string): string {
   return text;
 }
 
-/** Of CSV, in the order of an export. */
+/** The columns of CSV, in the order of an export. */
 export const columns = ['id', 'name', 'categoryId', 'status'];
 
 export type Format = 'ndjson' | 'csv';
 
 export function formatOption(): Option {
-  return new Option(
-    '--format <format>',
-    'how the animals are written (default: csv for *.csv, otherwise ndjson)',
-  ).choices(['ndjson', 'csv']);
+  return new Option('--format <format>', 'the format of the file (default: csv for *.csv, otherwise ndjson)').choices([
+    'ndjson',
+    'csv',
+  ]);
 }
 
 export function formatOf(file: string, given: Format | undefined): Format {

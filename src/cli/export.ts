@@ -1,4 +1,4 @@
-/** The command that writes all animals out. */
+/** The command that writes all animals to a file or to stdout. */
 import { createWriteStream } from 'node:fs';
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -8,10 +8,9 @@ import { type PetStatus, statuses } from '../pets.ts';
 import { makeFile } from '../repository/files.ts';
 import { type Export, openExport, type PetRow } from '../repository/sqlite/export.ts';
 import { columns, type Format, formatOf, formatOption } from './arguments.ts';
+import { type Context, now } from './context.ts';
 import { animals } from './output.ts';
 import { replaceFile } from './output-file.ts';
-import { withProgress } from './progress.ts';
-import { now, storeFile } from './store.ts';
 
 interface ExportOptions {
   format?: Format;
@@ -19,34 +18,40 @@ interface ExportOptions {
   force?: boolean;
 }
 
-export function exportCommand(program: Command): void {
+export function exportCommand(program: Command, context: Context): void {
   program
     .command('export')
-    .description('write out all animals, ascending by id')
-    .argument('[file]', 'where to; - is the standard output', '-')
+    .description('write all animals, in ascending order of id')
+    .argument('[file]', 'the file to write; - is standard output', '-')
     .addOption(formatOption())
-    .addOption(new Option('--status <status>', 'only animals of this status').choices(statuses))
-    .option('--force', 'replace the file where it exists')
+    .addOption(new Option('--status <status>', 'only animals with this status').choices(statuses))
+    .option('--force', 'replace the file if it exists')
     .action(async (file: string, { format: given, status, force }: ExportOptions) => {
-      const source = openExport(storeFile(), status, { now });
+      const source = openExport(context.storeFile(), status, { now });
       const format = formatOf(file, given);
       try {
         const count = await (file === '-'
-          ? write(source, format, process.stdout, { end: false })
-          : replaceFile(file, force, (partial) =>
+          ? write(context, source, format, context.stdout, { end: false })
+          : replaceFile(context, file, force, (partial) =>
               makeFile(partial, 0o666, (descriptor) => {
                 const output = createWriteStream('', { fd: descriptor, autoClose: false });
-                return write(source, format, output, { end: true });
+                return write(context, source, format, output, { end: true });
               }),
             ));
-        process.stderr.write(`Exported ${animals(count)}.\n`);
+        context.note(`Exported ${animals(count)}.`);
       } finally {
         source.close();
       }
     });
 }
 
-function write(source: Export, format: Format, output: Writable, options: { end: boolean }): Promise<number> {
+function write(
+  { withProgress }: Context,
+  source: Export,
+  format: Format,
+  output: Writable,
+  options: { end: boolean },
+): Promise<number> {
   return withProgress('Exporting', 'animals', async (progress) => {
     let count = 0;
     function* texts(): Generator<string> {

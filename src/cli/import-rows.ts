@@ -1,4 +1,4 @@
-/** What the lines of an import say, each checked by the very schema that POST /pets is checked by. */
+/** The animals in the lines of an import, each checked against the schema of POST /pets. */
 import { isUtf8 } from 'node:buffer';
 import { Type } from '@sinclair/typebox';
 import { readCsv } from '../csv.ts';
@@ -7,25 +7,25 @@ import { NewPet } from '../pets.ts';
 import type { NewRow } from '../repository/sqlite/import.ts';
 import { checkOf, isObject, joinFaults, kind, quoted, type Values } from '../schema.ts';
 import { columns, type Format } from './arguments.ts';
-import { maxLineBytes, readLines } from './lines.ts';
-import { CommandError } from './store.ts';
+import { CommandError } from './context.ts';
+import { maxLineBytes, readLines } from './import-source.ts';
 
-/** One animal, or why there is none. A record of CSV may go over several lines. */
+/** One animal, or why the line is bad. A CSV record may span several lines. */
 export interface Row {
-  /** The first line of it, from 1. */
+  /** Its first line, from 1. */
   line: number;
   last: number;
-  /** Bytes of the file up to and with it. */
+  /** Bytes of the file up to the end of this row. */
   end: number;
   pet: NewRow | undefined;
-  /** Empty where there is an animal. */
+  /** Empty if there is an animal. */
   faults: string;
 }
 
-/** A text of the file that stands for one animal; undefined where it is too long. */
+/** The bytes of one animal in the file; undefined if there are too many. */
 type Source = Omit<Row, 'pet' | 'faults'> & { bytes: Buffer | undefined };
 
-/** An animal that comes with its id, from another store. */
+/** An animal that keeps its id, with --keep-ids. */
 const KeptPet = Type.Object(
   {
     id: kind<bigint>(
@@ -39,7 +39,7 @@ const KeptPet = Type.Object(
   { additionalProperties: false },
 );
 
-/** Throws CommandError where the first line of CSV names no columns that can be read. */
+/** Throws CommandError if the first line of CSV does not name the columns. */
 export function* readRows(file: number, format: Format, keepIds: boolean): Generator<Row> {
   const check = checkOf(keepIds ? KeptPet : NewPet);
   const sources = format === 'csv' ? csvSources(file) : jsonSources(file);
@@ -64,7 +64,7 @@ function checkRow(
     return { pet: undefined, faults: (error as Error).message };
   }
   if (!isObject(values)) return { pet: undefined, faults: 'must be a JSON object' };
-  // Ids of an export are those of another store, unless they are to be kept.
+  // An export has the ids of another store: ignored without --keep-ids.
   if (!keepIds) delete values.id;
   const faults = joinFaults(check(values));
   return { pet: faults === '' ? ({ ...values, line } as NewRow) : undefined, faults };
@@ -77,7 +77,7 @@ function* jsonSources(file: number): Generator<Source> {
   }
 }
 
-/** A record goes on for as long as a quote is open, that is while the number of quotes is odd. */
+/** A record continues while a quote is open, that is, while the number of quotes is odd. */
 function* csvSources(file: number): Generator<Source> {
   let record: Source | undefined;
   let open = false;
@@ -114,7 +114,7 @@ function hasOddQuotes(text: Buffer | undefined): boolean {
   return odd;
 }
 
-/** Some programs begin a text in UTF-8 with a byte order mark. */
+/** Some programs begin UTF-8 text with a byte order mark. */
 function withoutMark(text: Buffer | undefined): Buffer | undefined {
   return text?.indexOf('\ufeff') === 0 ? text.subarray(3) : text;
 }
@@ -127,7 +127,7 @@ function isBlank(text: Buffer | undefined): boolean {
   return withoutReturn(text)?.length === 0;
 }
 
-/** Reads the first record, the names of the columns in any order, and returns the reading of all others. */
+/** Reads the first record, which names the columns in any order, and returns a function that reads the others. */
 function csvReader(sources: Generator<Source>): (bytes: Buffer) => Values {
   const header = readHeader(sources.next().value);
   return (bytes) => {
@@ -137,7 +137,7 @@ function csvReader(sources: Generator<Source>): (bytes: Buffer) => Values {
     const values: Values = {};
     for (const [index, column] of header.entries()) {
       const text = fields[index] as string;
-      // CSV has no other way to leave one out.
+      // CSV cannot omit a field otherwise.
       if (column === 'status' && text === '') continue;
       values[column] = column === 'id' || column === 'categoryId' ? readDecimal(text) : text;
     }

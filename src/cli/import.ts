@@ -1,13 +1,19 @@
-/** The command that adds animals from a file: first every line is checked, then they are added, in batches. */
+/** The command that adds animals from a file: it checks every line first, then adds the animals in batches. */
 import { closeSync, fstatSync } from 'node:fs';
+import { setImmediate } from 'node:timers/promises';
 import type { Command } from 'commander';
-import { openImport } from '../repository/sqlite/import.ts';
-import { printError } from '../server/environment.ts';
+import {
+  type Batch,
+  ConcurrentImportError,
+  type Import,
+  type NewRow,
+  openImport,
+} from '../repository/sqlite/import.ts';
 import { type Format, formatOf, formatOption } from './arguments.ts';
-import { addRows, checkRows, type Faults, type Task } from './import-passes.ts';
+import { CommandError, type Context, now } from './context.ts';
+import { type Row, readRows } from './import-rows.ts';
 import { hashOf, openSource, versionOf } from './import-source.ts';
-import { animals, print } from './output.ts';
-import { CommandError, now, storeFile } from './store.ts';
+import { animals, type Progress } from './output.ts';
 
 interface ImportOptions {
   format?: Format;
@@ -16,61 +22,185 @@ interface ImportOptions {
   again?: boolean;
 }
 
-export function importCommand(program: Command): void {
+interface Task {
+  name: string;
+  file: number;
+  bytes: number;
+  /** The file's version when it was hashed. */
+  version: string;
+  format: Format;
+  keepIds: boolean;
+  store: Import;
+  isInterrupted: () => boolean;
+}
+
+interface Faults {
+  /** A sentence for each of the first bad lines. */
+  sentences: string[];
+  badLines: number;
+  lines: number;
+}
+
+const maxSentences = 20;
+
+/** Each batch is one transaction and one fsync. It ends at this many lines or bytes, whichever comes first. */
+const batchLines = 1000;
+const batchBytes = 4 * 1024 * 1024;
+
+export function importCommand(program: Command, context: Context): void {
   program
     .command('import')
-    .description(
-      'add the animals of a file, all or none; the same command goes on where an earlier one was interrupted',
-    )
-    .argument('<file>', 'JSON lines or CSV, such as export writes; - is the standard input')
+    .description('add the animals of a file, all or none; repeat an interrupted import to continue it')
+    .argument('<file>', 'JSON lines or CSV, as export writes them; - is standard input')
     .addOption(formatOption())
-    .option('--skip-bad', 'add the good lines though others are bad')
-    .option('--keep-ids', 'take the ids from the file, where the store has none of them')
-    .option('--again', 'also where the same was imported before')
+    .option('--skip-bad', 'skip invalid lines')
+    .option('--keep-ids', 'keep the ids of the file; the store must not have any of them')
+    .option('--again', 'import again even if already imported')
     .action(async (name: string, { format: given, skipBad = false, keepIds = false, again = false }: ImportOptions) => {
-      const file = await openSource(name);
-      const version = versionOf(file);
-      const format = formatOf(name, given);
-      const store = openImport(storeFile(), hashOf(file, `${format} ${keepIds}`), again, { now });
+      const file = await openSource(name === '-' ? context.stdin() : context.resolve(name));
       try {
+        const version = versionOf(file);
         const { size: bytes } = fstatSync(file);
-        await run({ name, file, bytes, version, format, keepIds, store, stopped: onSignal() }, skipBad);
+        const format = formatOf(name, given);
+        const store = openImport(context.storeFile(), hashOf(file, `${format} ${keepIds}`), again, { now });
+        const signals = watchSignals();
+        try {
+          const { isInterrupted } = signals;
+          await importFile(context, { name, file, bytes, version, format, keepIds, store, isInterrupted }, skipBad);
+        } finally {
+          signals.ignore();
+          store.close();
+        }
       } finally {
-        store.close();
         closeSync(file);
       }
     });
 }
 
-async function run(task: Task, skipBad: boolean): Promise<void> {
+async function importFile(context: Context, task: Task, skipBad: boolean): Promise<void> {
   const { name, store } = task;
   const { endedAt, animals: count, lines } = store.mark();
   if (endedAt !== null) {
     const when = new Date(endedAt).toISOString();
-    print(`${name} was imported already, on ${when}: ${animals(count)}. Use --again to import it once more.`);
+    context.print(`${name} was imported already, on ${when}: ${animals(count)}. Use --again to import it once more.`);
     return;
   }
-  if (lines > 0) process.stderr.write(`Going on after line ${lines}.\n`);
-  const bad = await checkRows(task);
-  if (bad.count > 0 && !skipBad) {
-    const summary = `${bad.count} of ${bad.of} lines are bad, so nothing was imported: mend them, or use --skip-bad.`;
-    throw new CommandError([...sentencesOf(bad), summary].join('\n'));
+  if (lines > 0) context.note(`Continuing after line ${lines}.`);
+  const faults = await checkRows(context, task);
+  const { badLines } = faults;
+  if (badLines > 0 && !skipBad) {
+    const summary = `${badLines} of ${faults.lines} lines are bad, so nothing was imported: fix them, or use --skip-bad.`;
+    throw new CommandError([...reportOf(faults), summary].join('\n'));
   }
-  const leftOut = await addRows(task, !skipBad);
-  if (bad.count > 0) printError(sentencesOf(bad).join('\n'));
-  print(`Imported ${animals(store.mark().animals)}${skipBad ? `, left out ${leftOut} lines` : ''}.`);
+  const skipped = await addRows(context, task, !skipBad);
+  if (badLines > 0) context.printError(reportOf(faults).join('\n'));
+  context.print(`Imported ${animals(store.mark().animals)}${skipBad ? `, skipped ${skipped} lines` : ''}.`);
 }
 
-function sentencesOf({ named, count }: Faults): string[] {
-  return count > named.length ? [...named, `And ${count - named.length} more lines.`] : named;
+function reportOf({ sentences, badLines }: Faults): string[] {
+  const others = badLines - sentences.length;
+  return others > 0 ? [...sentences, `And ${others} more lines.`] : sentences;
 }
 
-/** Whether the operator has asked for an end. A second signal does not wait for it. */
-function onSignal(): () => boolean {
-  let stopped = false;
-  for (const signal of ['SIGINT', 'SIGTERM'] as const)
-    process.once(signal, () => {
-      stopped = true;
-    });
-  return () => stopped;
+/** Checks all lines that were not imported yet. */
+function checkRows({ withProgress }: Context, task: Task): Promise<Faults> {
+  return withProgress('Checking', 'lines', async (progress) => {
+    const faults: Faults = { sentences: [], badLines: 0, lines: 0 };
+    for (const row of rowsOf(task)) {
+      const text = row.faults || idFault(task, row.pet as NewRow);
+      if (text !== '' && ++faults.badLines <= maxSentences)
+        faults.sentences.push(`${placeOf(row)}: ${printable(text)}.`);
+      if (++faults.lines % batchLines === 0) await pause(task, progress, row.end, faults.lines);
+    }
+    return faults;
+  });
+}
+
+/** Adds the animals and returns how many lines were skipped. `whole`: none may be skipped. */
+function addRows({ withProgress }: Context, task: Task, whole: boolean): Promise<number> {
+  return withProgress('Importing', 'lines', async (progress) => {
+    let batch: Batch = { rows: [], lines: task.store.mark().lines, ended: false, whole };
+    let [begin, count, skipped] = [0, 0, 0];
+    for (const row of rowsOf(task)) {
+      if (row.pet) batch.rows.push(row.pet);
+      else skipped += 1;
+      batch.lines = row.last;
+      if (++count % batchLines !== 0 && row.end - begin < batchBytes) continue;
+      skipped += addBatch(task, batch);
+      batch = { ...batch, rows: [] };
+      begin = row.end;
+      await pause(task, progress, row.end, count);
+    }
+    return skipped + addBatch(task, { ...batch, ended: true });
+  });
+}
+
+function* rowsOf({ file, format, keepIds, store }: Task): Generator<Row> {
+  const { lines } = store.mark();
+  for (const row of readRows(file, format, keepIds)) if (row.last > lines) yield row;
+}
+
+function idFault({ keepIds, store }: Task, { id, line }: NewRow): string {
+  if (!keepIds) return '';
+  if (store.hasId(id as bigint)) return `id ${id} exists already`;
+  const first = store.claimId(id as bigint, line);
+  return first === undefined ? '' : `id ${id} is on line ${first} already`;
+}
+
+/** Returns how many rows were skipped because their id was taken after the check. */
+function addBatch(task: Task, batch: Batch): number {
+  if (versionOf(task.file) !== task.version)
+    throw new CommandError(`${task.name} changed during the import: ${progressOf(task)}.`);
+  const refused = addToStore(task, batch);
+  const [first] = refused;
+  if (first && batch.whole)
+    throw new CommandError(`Line ${first.line}: id ${first.id} was taken during the import: ${progressOf(task)}.`);
+  return refused.length;
+}
+
+function addToStore({ store }: Task, batch: Batch): NewRow[] {
+  try {
+    return store.add(batch);
+  } catch (error) {
+    if (error instanceof ConcurrentImportError) throw new CommandError('Another process is importing the same file.');
+    throw error;
+  }
+}
+
+/** Shows the progress, lets signals in, and ends the import if one came. */
+async function pause(task: Task, progress: Progress, done: number, count: number): Promise<void> {
+  progress.show(done, task.bytes, count);
+  await setImmediate();
+  if (task.isInterrupted())
+    throw new CommandError(`Interrupted: ${progressOf(task)}. Repeat the command to continue from there.`);
+}
+
+function progressOf({ store }: Task): string {
+  const { animals: count, lines } = store.mark();
+  return `${animals(count)} imported, up to line ${lines}`;
+}
+
+function placeOf({ line, last }: Row): string {
+  return line === last ? `line ${line}` : `lines ${line} to ${last}`;
+}
+
+/** A message may quote the line, which may contain control characters that a terminal would obey. */
+function printable(text: string): string {
+  return text.replace(/\p{C}/gu, '�');
+}
+
+/** Notes the first SIGINT or SIGTERM. A second one ends the process at once. */
+function watchSignals(): { isInterrupted: () => boolean; ignore: () => void } {
+  let interrupted = false;
+  const interrupt = () => {
+    interrupted = true;
+  };
+  const signals = ['SIGINT', 'SIGTERM'] as const;
+  for (const signal of signals) process.once(signal, interrupt);
+  return {
+    isInterrupted: () => interrupted,
+    ignore: () => {
+      for (const signal of signals) process.off(signal, interrupt);
+    },
+  };
 }

@@ -1,25 +1,29 @@
-/** The commands that look after the store as a whole. */
+/** The commands that look after the store as a whole, and the one that checks the server. */
+import { once } from 'node:events';
+import { get, type IncomingMessage } from 'node:http';
+import { json as readJson } from 'node:stream/consumers';
 import type { Command } from 'commander';
 import { copyStore } from '../repository/sqlite/backup.ts';
 import { checkStore, type Report } from '../repository/sqlite/check.ts';
 import { openExisting } from '../repository/sqlite/connection.ts';
 import { restoreStore } from '../repository/sqlite/restore.ts';
-import { animals, print, printJson, printTable } from './output.ts';
+import { CommandError, type Context, now } from './context.ts';
+import { animals } from './output.ts';
 import { replaceFile } from './output-file.ts';
-import { withProgress } from './progress.ts';
-import { CommandError, now, storeFile, withStore } from './store.ts';
 
-export function maintenanceCommands(program: Command): void {
-  migrateCommand(program);
-  checkCommand(program);
-  backupCommand(program);
-  restoreCommand(program);
+const healthTimeoutMs = 3000;
+
+export function maintenanceCommands(program: Command, context: Context): void {
+  migrateCommand(program, context);
+  checkCommand(program, context);
+  backupCommand(program, context);
+  restoreCommand(program, context);
 }
 
-function migrateCommand(program: Command): void {
+function migrateCommand(program: Command, { print, withStore }: Context): void {
   program
     .command('migrate')
-    .description('bring the store to the schema of this release')
+    .description('update the schema of the store to this release')
     .action(async () => {
       const applied: string[] = [];
       await withStore(
@@ -30,17 +34,20 @@ function migrateCommand(program: Command): void {
     });
 }
 
-function checkCommand(program: Command): void {
+function checkCommand(program: Command, context: Context): void {
+  const { asGiven, print, printJson, printTable } = context;
   program
     .command('check')
-    .description('look the store, or a backup of it, through for damage; exit 1 where there is any')
-    .argument('[file]', 'instead of the store that DATABASE_URL names')
-    .option('--json', 'as JSON')
-    .action((file: string = storeFile(), { json }: { json?: boolean }) => {
-      const report = checkStore(file);
-      if (json) printJson({ ok: report.problems.length === 0, ...report });
-      else if (report.schemaVersion !== null) printTable(reportRows(report), '');
-      if (report.problems.length > 0) throw new CommandError(report.problems.join('\n'));
+    .description('check the store, or a backup of it, for corruption; exits 1 if any is found')
+    .argument('[file]', 'a file to check instead of the store that DATABASE_URL names')
+    .option('--json', 'print JSON')
+    .action((name: string | undefined, { json }: { json?: boolean }) => {
+      const report = checkStore(name === undefined ? context.storeFile() : context.resolve(name));
+      const file = asGiven(report.file);
+      const problems = report.problems.map(asGiven);
+      if (json) printJson({ ok: problems.length === 0, ...report, file, problems });
+      else if (report.schemaVersion !== null) printTable(reportRows({ ...report, file }), '');
+      if (problems.length > 0) throw new CommandError(problems.join('\n'));
       if (!json) print(`${file} is sound.`);
     });
 }
@@ -56,17 +63,18 @@ function reportRows({ file, bytes, sqliteVersion, schemaVersion, latestSchemaVer
   return Object.entries(facts).map(([what, found]) => ({ what, found }));
 }
 
-function backupCommand(program: Command): void {
+function backupCommand(program: Command, context: Context): void {
+  const { print, storeFile, withProgress } = context;
   program
     .command('backup')
-    .description('copy the store to a file, while the server runs, and check the copy')
+    .description('copy the store to a file and check the copy; safe while the server runs')
     .argument('<file>')
-    .option('--force', 'replace the file where it exists')
+    .option('--force', 'replace the file if it exists')
     .action(async (file: string, { force }: { force?: boolean }) => {
       const source = openExisting(storeFile());
       try {
         const { pet } = await withProgress('Copying', 'pages', ({ show }) =>
-          replaceFile(file, force, (partial) => copyStore(source, partial, show)),
+          replaceFile(context, file, force, (partial) => copyStore(source, partial, show)),
         );
         print(`Backed up ${animals(pet)} to ${file}.`);
       } finally {
@@ -75,18 +83,44 @@ function backupCommand(program: Command): void {
     });
 }
 
-function restoreCommand(program: Command): void {
+function restoreCommand(program: Command, context: Context): void {
+  const { asGiven, note, print, resolve, storeFile, withProgress } = context;
   program
     .command('restore')
-    .description('put a backup in the place of the store, which is kept beside it; the server must be stopped')
+    .description('replace the store with a backup and keep the old store next to it; stop the server first')
     .argument('<file>')
-    .option('--force', 'also where the present store is too damaged to tell whether a server has it open')
+    .option('--force', 'restore even if the store is too damaged to tell whether a server has it open')
     .action(async (file: string, { force = false }: { force?: boolean }) => {
-      const onMigration = (name: string) => void process.stderr.write(`Applied ${name}.\n`);
+      const onMigration = (name: string) => note(`Applied ${name}.`);
       const { rows, kept } = await withProgress('Copying', 'pages', ({ show }) =>
-        restoreStore(file, storeFile(), { force, onProgress: show, now, onMigration }),
+        restoreStore(resolve(file), storeFile(), { force, onProgress: show, now, onMigration }),
       );
       print(`Restored ${animals(rows.pet)} from ${file}.`);
-      if (kept !== undefined) print(`The store that was there before is kept as ${kept}.`);
+      if (kept !== undefined) print(`The previous store is kept as ${asGiven(kept)}.`);
+    });
+}
+
+export function healthCommand(program: Command, { print, settings }: Context): void {
+  program
+    .command('health')
+    .description('ask the server at OPS_HOST and OPS_PORT whether it is ready')
+    .action(async () => {
+      const { OPS_HOST, OPS_PORT } = settings();
+      if (OPS_PORT === 'off') throw new CommandError('OPS_PORT is off: there is no ops port to ask.');
+      const host =
+        { '0.0.0.0': '127.0.0.1', '::': '[::1]' }[OPS_HOST] ?? (OPS_HOST.includes(':') ? `[${OPS_HOST}]` : OPS_HOST);
+      const url = `http://${host}:${OPS_PORT}/readyz`;
+      // Not fetch, which refuses some ports, such as 6000 and 10080.
+      const request = get(url, { signal: AbortSignal.timeout(healthTimeoutMs) });
+      const [response] = (await once(request, 'response').catch((error: NodeJS.ErrnoException) => {
+        // The cause says that the time is over; if both addresses of localhost fail, there is only a code.
+        const reason = (error.cause as Error | undefined)?.message || error.message || error.code;
+        throw new CommandError(`${url} does not answer: ${reason}.`);
+      })) as [IncomingMessage];
+      const body = (await readJson(response).catch(() => null)) as { status?: string; code?: string } | null;
+      if (body?.code === 'service_unavailable') throw new CommandError('The server is not ready.');
+      if (body?.status !== 'ready')
+        throw new CommandError(`${url} answers ${response.statusCode}, but it is not an animal store.`);
+      print('ready');
     });
 }

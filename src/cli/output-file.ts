@@ -1,20 +1,22 @@
-/** Files that a command makes: whole under their name, or not there at all. */
+/** Files that a command writes: complete under their name, or not there at all. */
 import { existsSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { sync } from '../repository/files.ts';
 import { sidecarFiles } from '../repository/sqlite/backup.ts';
 import { isSame } from '../repository/sqlite/restore.ts';
-import { CommandError, storeFile } from './store.ts';
+import { CommandError, type Context } from './context.ts';
 
-/** Has a file made beside `file`, whole and on disk, that then takes its name. A file that is there already is replaced with `force` only. */
+/** Writes a temporary file, which `make` leaves on disk, then renames it to `name`. Replaces an existing file only with `force`. */
 export async function replaceFile<Result>(
-  file: string,
+  context: Context,
+  name: string,
   force: boolean | undefined,
   make: (partial: string) => Promise<Result>,
 ): Promise<Result> {
-  refuse(file, force);
+  const file = context.resolve(name);
+  refuse(context.storeFile(), file, name, force);
   removeLeftovers(file);
-  // A name of its own: of several processes with the same aim each finishes, and the last one's file stays.
+  // A temporary name for each process: if several write the same file, all succeed and the last one's file stays.
   const partial = `${file}.${process.pid}.partial`;
   const result = await make(partial);
   renameSync(partial, file);
@@ -22,9 +24,9 @@ export async function replaceFile<Result>(
   return result;
 }
 
-/** What processes that were killed have left, SQLite's journals among it. */
+/** Removes the temporary files of processes that were killed, SQLite's journals included. */
 function removeLeftovers(file: string): void {
-  const { dir, base } = path.parse(path.resolve(file));
+  const { dir, base } = path.parse(file);
   for (const name of existsSync(dir) ? readdirSync(dir) : []) {
     const pid = name.startsWith(`${base}.`) && /^(\d+)\.partial(?:-\w+)?$/.exec(name.slice(base.length + 1))?.[1];
     if (pid && !isRunning(Number(pid))) rmSync(path.join(dir, name), { force: true });
@@ -39,11 +41,10 @@ function isRunning(pid: number): boolean {
   }
 }
 
-function refuse(file: string, force: boolean | undefined): void {
-  const store = storeFile();
+function refuse(store: string, file: string, name: string, force: boolean | undefined): void {
   for (const part of [store, ...sidecarFiles.map((suffix) => store + suffix)])
-    if (isSame(file, part)) throw new CommandError(`${file} is the store itself.`);
+    if (isSame(file, part)) throw new CommandError(`${name} is the store itself.`);
   if (!existsSync(file)) return;
-  if (!statSync(file).isFile()) throw new CommandError(`${file} is not a file.`);
-  if (!force) throw new CommandError(`${file} exists already: use --force to replace it.`);
+  if (!statSync(file).isFile()) throw new CommandError(`${name} is not a file.`);
+  if (!force) throw new CommandError(`${name} exists already: use --force to replace it.`);
 }

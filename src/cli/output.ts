@@ -1,62 +1,83 @@
-/** What the commands print: tables for people, JSON for programs, a key once. */
-import type { ApiKey, Secret } from '../accounts.ts';
+/** What the commands print: tables for people, JSON for programs, and progress on a terminal. */
+import type { Writable } from 'node:stream';
+import { printError } from '../server/environment.ts';
 
-export function print(text: string): void {
-  process.stdout.write(`${text}\n`);
+/** A stream that may lead to a terminal, as process.stdout does. */
+export type TerminalStream = Writable & { isTTY?: boolean; columns?: number };
+
+export interface Output {
+  print: (text: string) => void;
+  printJson: (value: unknown) => void;
+  /** Rows under their headings, each column as wide as its widest cell. Without rows: the sentence. */
+  printTable: (rows: Row[], empty: string) => void;
+  /** Prints a line on stderr that is not an error. */
+  note: (text: string) => void;
+  /** Prints each line on stderr, after the program's name. */
+  printError: (sentences: string) => void;
+  /** Shows the progress of `work`, in `unit`, until it ends. Shows nothing outside of a terminal. */
+  withProgress: <Result>(what: string, unit: string, work: (progress: Progress) => Promise<Result>) => Promise<Result>;
 }
 
-export function printJson(value: unknown): void {
-  print(JSON.stringify(value, null, 2));
+type Row = Record<string, string | number>;
+
+export interface Progress {
+  /** Whether it is shown at all. */
+  visible: boolean;
+  /** `count`: the units worked on so far, if `done` and `total` measure something else. */
+  show: (done: number, total: number, count?: number) => void;
 }
 
-/** Rows under their headings, each column as wide as its widest cell; the sentence where there are no rows. */
-export function printTable([first, ...others]: Record<string, string | number>[], empty: string): void {
-  const table = first
-    ? [
-        Object.keys(first).map((name) => name.toUpperCase()),
-        ...[first, ...others].map((row) => Object.values(row).map(String)),
-      ]
-    : [[empty]];
-  const widths = Object.keys(first ?? { empty }).map((_, column) =>
-    Math.max(...table.map((cells) => (cells[column] as string).length)),
-  );
-  for (const cells of table)
-    print(
-      cells
-        .map((cell, column) => cell.padEnd(widths[column] as number))
-        .join('  ')
-        .trimEnd(),
-    );
-}
+const barCells = 30;
+const redrawMs = 100;
+const clearToEnd = '\x1b[K';
 
-export function stateOf({ revokedAt, expiresAt }: ApiKey): string {
-  if (revokedAt) return 'revoked';
-  return expiresAt && expiresAt <= new Date() ? 'expired' : 'active';
-}
-
-export function keyRow(key: ApiKey): Record<string, string | number> {
+export function createOutput(stdout: TerminalStream, stderr: TerminalStream): Output {
+  const print = (text: string) => void stdout.write(`${text}\n`);
   return {
-    id: key.id,
-    account: key.account,
-    name: key.name,
-    key: `${key.hint}…`,
-    scopes: key.scopes.join(','),
-    state: stateOf(key),
-    expires: key.expiresAt?.toISOString() ?? 'never',
-    'last used': key.lastUsedAt?.toISOString() ?? 'never',
-    'deprecated calls': key.deprecatedCalls,
+    print,
+    printJson: (value) => print(JSON.stringify(value, null, 2)),
+    printTable: (rows, empty) => {
+      for (const line of rows.length > 0 ? tableOf(rows) : [empty]) print(line);
+    },
+    note: (text) => void stderr.write(`${text}\n`),
+    printError: (sentences) => printError(stderr, sentences),
+    withProgress: async (what, unit, work) => {
+      if (!stderr.isTTY) return work({ visible: false, show: () => undefined });
+      try {
+        return await work({ visible: true, show: bar(stderr, what, unit) });
+      } finally {
+        stderr.write(`\r${clearToEnd}`);
+      }
+    },
   };
-}
-
-/** The key alone on stdout, so that a script can take it; what belongs to a reader on stderr. */
-export function showSecret(secret: Secret, key: ApiKey, json: boolean | undefined): void {
-  if (json) printJson({ ...key, key: secret.key });
-  else {
-    process.stderr.write(`Key ${key.id} of account ${key.account}. It is shown only now:\n`);
-    print(secret.key);
-  }
 }
 
 export function animals(count = 0): string {
   return `${count} ${count === 1 ? 'animal' : 'animals'}`;
+}
+
+function tableOf(rows: Row[]): string[] {
+  const headings = Object.keys(rows[0] as Row);
+  const table = [headings.map((name) => name.toUpperCase()), ...rows.map((row) => Object.values(row).map(String))];
+  const widths = headings.map((_, column) => Math.max(...table.map((cells) => (cells[column] as string).length)));
+  return table.map((cells) =>
+    cells
+      .map((cell, column) => cell.padEnd(widths[column] as number))
+      .join('  ')
+      .trimEnd(),
+  );
+}
+
+function bar(stderr: Writable, what: string, unit: string): Progress['show'] {
+  const start = performance.now();
+  let drawn = Number.NEGATIVE_INFINITY;
+  return (done, total, count = done) => {
+    const now = performance.now();
+    if (now - drawn < redrawMs) return;
+    drawn = now;
+    const share = total > 0 ? Math.min(done / total, 1) : 1;
+    const blocks = '█'.repeat(Math.round(share * barCells)).padEnd(barCells, '░');
+    const rate = Math.round((count * 1000) / Math.max(now - start, 1));
+    stderr.write(`\r${what} ${blocks} ${Math.floor(share * 100)} %, ${count} ${unit}, ${rate}/s${clearToEnd}`);
+  };
 }

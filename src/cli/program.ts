@@ -1,52 +1,60 @@
-/** The operator's commands. Exit codes: 0 done, 1 refused or failed, 2 not understood. */
+/** The operator's commands as one function. Exit codes: 0 done, 1 refused or failed, 2 not understood. */
 import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config.ts';
 import { ApiError } from '../errors.ts';
 import { CopyError, OpenError } from '../repository/store.ts';
-import { printError } from '../server/environment.ts';
-import { accountCommands } from './accounts.ts';
+import { accountCommands, keyCommands } from './accounts-and-keys.ts';
+import { CommandError, type Context, createContext, type Io } from './context.ts';
 import { exportCommand } from './export.ts';
-import { healthCommand } from './health.ts';
 import { importCommand } from './import.ts';
-import { keyCommands } from './keys.ts';
-import { maintenanceCommands } from './maintenance.ts';
-import { CommandError } from './store.ts';
+import { healthCommand, maintenanceCommands } from './maintenance.ts';
 import { copyCommand } from './transfer.ts';
 
-const program = new Command('animal-store')
-  .description(
-    'Operates the animal store. Settings, DATABASE_URL first of all, come from the environment and from .env.',
-  )
-  .exitOverride()
-  .showHelpAfterError()
-  .helpCommand(false);
-
-accountCommands(program);
-keyCommands(program);
-maintenanceCommands(program);
-importCommand(program);
-exportCommand(program);
-copyCommand(program);
-healthCommand(program);
-
-/** What the operator reads of an error; undefined where it is a bug of ours. */
-function sentenceOf(error: unknown): string | undefined {
-  if (error instanceof CommandError || error instanceof ConfigError || error instanceof CopyError) return error.message;
-  if (error instanceof OpenError) return `DATABASE_URL: ${error.message}`;
-  if (error instanceof ApiError) return `The store cannot answer: ${(error.cause as Error).message}.`;
-  const { code, syscall, message } = error as NodeJS.ErrnoException;
-  if (code === 'EPIPE') return 'The output was closed before its end.';
-  return syscall && `${message}.`;
+/** Runs one command and resolves with its exit code. Rejects only if the command has a bug. `.env` is read from `io.cwd` into `env`. */
+export async function run(argv: string[], env: NodeJS.ProcessEnv, io: Io): Promise<number> {
+  const context = createContext(env, io);
+  try {
+    await createProgram(context, io).parseAsync(argv, { from: 'user' });
+    return 0;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+    const sentence = sentenceOf(error, context);
+    if (!sentence) throw error;
+    context.printError(sentence);
+    return 1;
+  }
 }
 
-try {
-  await program.parseAsync();
-} catch (error) {
-  const sentence = sentenceOf(error);
-  if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2;
-  else if (sentence) {
-    printError(sentence);
-    process.exitCode = 1;
-    /* c8 ignore next -- a bug of ours, with its stack */
-  } else throw error;
+function createProgram(context: Context, { stdout, stderr }: Io): Command {
+  const program = new Command('animal-store')
+    .description('Manages the animal store. Settings, such as DATABASE_URL, come from the environment and from .env.')
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => stdout.write(text),
+      writeErr: (text) => stderr.write(text),
+      // Commander would ask the process's own terminal.
+      getOutHelpWidth: () => stdout.columns as number,
+      getErrHelpWidth: () => stderr.columns as number,
+    })
+    .showHelpAfterError()
+    .helpCommand(false);
+  accountCommands(program, context);
+  keyCommands(program, context);
+  maintenanceCommands(program, context);
+  importCommand(program, context);
+  exportCommand(program, context);
+  copyCommand(program, context);
+  healthCommand(program, context);
+  return program;
+}
+
+/** The error in words for the operator; undefined if it is a bug. */
+function sentenceOf(error: unknown, { asGiven }: Context): string | undefined {
+  if (error instanceof CommandError || error instanceof ConfigError) return error.message;
+  if (error instanceof CopyError) return asGiven(error.message);
+  if (error instanceof OpenError) return asGiven(`DATABASE_URL: ${error.message}`);
+  if (error instanceof ApiError) return asGiven(`The store cannot answer: ${(error.cause as Error).message}.`);
+  const { code, syscall, message } = error as NodeJS.ErrnoException;
+  if (code === 'EPIPE') return 'The output was closed before its end.';
+  return syscall && asGiven(`${message}.`);
 }

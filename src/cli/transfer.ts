@@ -1,22 +1,14 @@
 /** The command that copies a store from SQLite to PostgreSQL. */
 import { type Command, InvalidArgumentError } from 'commander';
 import { sqliteFile } from '../repository/open.ts';
-import { animals, print } from './output.ts';
-import { withProgress } from './progress.ts';
-import { now } from './store.ts';
+import { type Context, now } from './context.ts';
+import { animals } from './output.ts';
 
-function urlOf(scheme: RegExp, example: string): (text: string) => string {
-  return (text) => {
-    if (!scheme.test(text)) throw new InvalidArgumentError(`Give ${example}.`);
-    return text;
-  };
-}
-
-export function copyCommand(program: Command): void {
+export function copyCommand(program: Command, { print, resolve, withProgress }: Context): void {
   program
     .command('copy')
     .description(
-      'copy a store to PostgreSQL and compare every row; the same command goes on where an earlier one ended, also with what is new',
+      'copy a store to PostgreSQL and compare every row; repeat it to continue an interrupted copy or to add new rows',
     )
     .requiredOption(
       '--from <url>',
@@ -29,9 +21,9 @@ export function copyCommand(program: Command): void {
       urlOf(/^postgres(ql)?:\/\//, 'postgres://user:password@host:port/database'),
     )
     .action(async ({ from, to }: { from: string; to: string }) => {
-      // Only here: PostgreSQL's client takes its time to load.
+      // Imported only here: the PostgreSQL driver takes long to load.
       const { copyToPostgres } = await import('../repository/transfer/transfer.ts');
-      const counts = await copyToPostgres(sqliteFile(from), to, {
+      const counts = await copyToPostgres(resolve(sqliteFile(from)), to, {
         now,
         watch: (what, work) => withProgress(what, 'animals', ({ show }) => work(show)),
       });
@@ -40,4 +32,11 @@ export function copyCommand(program: Command): void {
         `Copied and compared: ${animals(pet)}, ${account} accounts, ${api_key} keys, ${idempotency} idempotency keys, ${message} messages.`,
       );
     });
+}
+
+function urlOf(scheme: RegExp, example: string): (text: string) => string {
+  return (text) => {
+    if (!scheme.test(text)) throw new InvalidArgumentError(`Give ${example}.`);
+    return text;
+  };
 }

@@ -1,4 +1,4 @@
-/** One port from several processes: starts them, replaces one that ends, and stops them together. */
+/** Serves one port with several worker processes: starts them, replaces a worker that exits, and stops them together. */
 import cluster, { type Worker } from 'node:cluster';
 import type { Logger } from 'pino';
 import { AggregatorRegistry } from 'prom-client';
@@ -9,13 +9,13 @@ import { refuseToStart } from './environment.ts';
 import { listenOps } from './listen.ts';
 import { onEndSignal } from './start.ts';
 
-/** Between the end of a worker and its successor's start, so that a fault that comes back at once does not keep the machine busy. */
+/** Pause before a worker is replaced, so that a worker that crashes on every start does not keep the machine busy. */
 const restartDelayMs = 500;
 
-/** Above the workers' own. */
+/** Longer than the workers' own deadline. */
 const stopDeadlineMs = 13_000;
 
-/** Starts `count` workers, each of which serves. Ends the process when they have been stopped, or none could start. */
+/** Starts `count` workers. Exits the process when all workers have stopped, or if the first one cannot start. */
 export async function supervise(count: number, config: Config, logger: Logger): Promise<void> {
   const alive = new Set<Worker>();
   let listening = false;
@@ -24,15 +24,15 @@ export async function supervise(count: number, config: Config, logger: Logger): 
 
   function ended(worker: Worker, code: number | null, signal: string | null): void {
     alive.delete(worker);
-    // A worker that a signal ended has no code.
+    // A worker killed by a signal has no exit code.
     const failure = code ?? 1;
-    // The first worker meets every obstacle to a start, and has told the operator.
+    // The first worker has already reported why it cannot start.
     if (!listening) process.exit(failure);
     if (stopping) {
       exitCode ||= failure;
       if (alive.size === 0) process.exit(exitCode);
     } else {
-      logger.error({ worker: worker.process.pid, code, signal }, 'a worker ended; another takes its place');
+      logger.error({ worker: worker.process.pid, code, signal }, 'a worker exited; starting another');
       setTimeout(start, restartDelayMs);
     }
   }
@@ -48,7 +48,7 @@ export async function supervise(count: number, config: Config, logger: Logger): 
     });
   }
 
-  /** A second signal ends at once. */
+  /** A second signal stops immediately. */
   function stop(signal: NodeJS.Signals): void {
     if (stopping || alive.size === 0) {
       for (const worker of alive) worker.process.kill('SIGKILL');
@@ -56,7 +56,6 @@ export async function supervise(count: number, config: Config, logger: Logger): 
     }
     stopping = true;
     for (const worker of alive) worker.send(signal);
-    /* c8 ignore next -- a worker that hangs beyond its own deadline */
     setTimeout(() => stop(signal), config.LAME_DUCK_MS + stopDeadlineMs).unref();
   }
 
@@ -66,13 +65,13 @@ export async function supervise(count: number, config: Config, logger: Logger): 
   start();
 }
 
-/** Lets the process that started this one gather its metrics. */
+/** Makes this worker's metrics available to the process that started it. */
 export function shareMetrics({ registry }: Metrics): void {
   AggregatorRegistry.setRegistries([registry]);
   new AggregatorRegistry();
 }
 
-/** The metrics of all processes that this one started, as one: sums, or the largest where that is what counts. */
+/** Combines the metrics of all workers: sums, or maxima where a metric asks for that. */
 function gatherMetrics(): { metrics: () => Promise<string>; metricsType: string } {
   const all = new AggregatorRegistry();
   return { metrics: () => all.clusterMetrics(), metricsType: all.contentType };

@@ -1,25 +1,37 @@
 /** Settings from the environment and .env, and errors for the operator on stderr. */
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import type { Writable } from 'node:stream';
+import { parseEnv } from 'node:util';
 import { type Config, ConfigError, readConfig } from '../config.ts';
 
-/** Reads .env, if there is one, then all settings. Throws ConfigError. */
-export function readEnvironment(): Config {
+/**
+ * Reads all settings from `env` and from the .env in `folder`, if there is one; `env` wins. Throws ConfigError. Adds to `env` what only .env
+ * has: the PostgreSQL driver reads variables of its own, such as PGPASSWORD, from the process.
+ */
+export function readEnvironment(env: NodeJS.ProcessEnv, folder: string): Config {
+  for (const [name, value] of Object.entries(readDotEnv(folder))) env[name] ??= value;
+  return readConfig(env);
+}
+
+function readDotEnv(folder: string): NodeJS.Dict<string> {
   try {
-    process.loadEnvFile();
+    return parseEnv(readFileSync(path.join(folder, '.env'), 'utf8'));
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    // Without its .env a command might work on another store than the server's.
-    if (code !== 'ENOENT') throw new ConfigError(`.env cannot be read: ${message.replace(/\.$/, '')}.`);
+    if (code === 'ENOENT') return {};
+    // Without its .env, a command might work on another store than the server's.
+    throw new ConfigError(`.env cannot be read: ${message}.`);
   }
-  return readConfig(process.env);
 }
 
-/** Prints each line on stderr, after the program's name. */
-export function printError(sentences: string): void {
-  process.stderr.write(`animal-store: ${sentences.replaceAll('\n', '\nanimal-store: ')}\n`);
+/** Prints each line on `stderr`, after the program's name. */
+export function printError(stderr: Writable, sentences: string): void {
+  stderr.write(`animal-store: ${sentences.replaceAll('\n', '\nanimal-store: ')}\n`);
 }
 
-/** Prints one sentence and exits with 1. For errors before anything was served. */
+/** Prints one sentence and exits with 1, for errors before the server accepts requests. */
 export function refuseToStart(sentence: string): never {
-  printError(sentence);
+  printError(process.stderr, sentence);
   process.exit(1);
 }

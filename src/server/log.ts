@@ -1,4 +1,4 @@
-/** The log: lines on stdout that no request waits for, and that a full, closed or unread destination cannot stop the server with. */
+/** The log: writes lines to stdout without delaying requests. A full, closed or stalled destination cannot stop the server. */
 import fs from 'node:fs';
 import { Socket } from 'node:net';
 import { hostname } from 'node:os';
@@ -7,49 +7,49 @@ import { type Logger, pino } from 'pino';
 import type { Config } from '../config.ts';
 import { createRequestLog, type Observe } from '../http/request-log.ts';
 
-/** process.stdout would open a stream of its own for it. */
+/** The file descriptor: process.stdout would open its own stream. */
 const stdout = 1;
 
 export interface Log {
   logger: Logger;
-  /** Writes the line of a request, where the level allows. */
+  /** Writes a request's log line if the log level includes info. */
   logRequest: Observe;
-  /** Lines that could not be written, or had no room. */
+  /** Number of lines lost because they could not be written or the buffer was full. */
   lostLines: () => number;
-  /** Resolves when everything is written, or when that takes longer than a second. */
+  /** Resolves when everything is written, or after a second. */
   end: () => Promise<void>;
 }
 
-/** Lines wait for so long to be written together. */
+/** Lines wait up to this long, to be written together. */
 const flushEveryMs = 100;
 
-/** Bytes that may wait: some seconds of requests. Lines beyond them are lost, and counted. */
+/** Size of the buffer in bytes: a few seconds of requests. If it is full, lines are dropped and counted. */
 const maxWaiting = 4 * 1024 * 1024;
 
 /**
- * Each block costs a change of threads where it goes to a file. Where several processes write to one pipe, it takes only so many bytes as
- * one (pipe(7), PIPE_BUF).
+ * Large blocks save thread switches, one per block for a file. If several processes write to one pipe, only writes of up to PIPE_BUF bytes
+ * are atomic (pipe(7)).
  */
 const blockBytes = { alone: 256 * 1024, several: 4096 };
 
 const endWithinMs = 1000;
 const exitWithinMs = 200;
-const askAgainMs = 5;
+const retryDelayMs = 5;
 
 interface Destination {
   write(lines: string): void;
   lost(): number;
-  /** Writes at once what waits, for a process that is about to exit. Gives up after a fifth of a second. */
+  /** Writes all buffered lines synchronously, for a process that is about to exit. Gives up after 200 ms. */
   flushSync(): void;
   end(): Promise<void>;
 }
 
-/** Writes a block; calls back with what was left of it, or undefined where the destination takes no more, ever. */
+/** Writes a block, then calls back with the unwritten rest, or with undefined if the destination is closed for good. */
 type WriteBlock = (block: Buffer, done: (left: Buffer | undefined) => void) => void;
 
 const countLines = (bytes: Buffer) => bytes.toString('latin1').split('\n').length - 1;
 
-/** A pipe or a socket, without blocking: a thread of Node's pool that waits for a reader would keep the process from exiting. */
+/** Writes to a pipe or socket without blocking: a pool thread that waits for the reader would keep the process from exiting. */
 function pipeWriter(descriptor: number): WriteBlock {
   const pipe = new Socket({ fd: descriptor, readable: false, writable: true }).unref();
   let closed = false;
@@ -66,16 +66,16 @@ function fileWriter(descriptor: number): WriteBlock {
   return (block, done) => {
     fs.write(descriptor, block, (error, written) => {
       if (error) done(error.code === 'EBADF' || error.code === 'EPIPE' ? undefined : block);
-      // A file takes a part only where its disk is full.
+      // A file accepts only part of a block if its disk is full.
       else done(block.subarray(written));
     });
   };
 }
 
-/** The most bytes that a character of a string takes in UTF-8. */
+/** Maximum UTF-8 bytes per UTF-16 code unit of a string. */
 const maxCharacterBytes = 3;
 
-/** Opens `descriptor` for lines, which go in blocks of `size` bytes or less, but for a longer line. */
+/** Opens `descriptor` for log lines. Writes blocks of at most `size` bytes; a longer line is its own block. */
 export function openDestination(descriptor: number, size: number): Destination {
   const kind = fs.fstatSync(descriptor);
   const writeBlock = kind.isFIFO() || kind.isSocket() ? pipeWriter(descriptor) : fileWriter(descriptor);
@@ -83,7 +83,7 @@ export function openDestination(descriptor: number, size: number): Destination {
   let used = 0;
   /** Blocks that wait to be written. */
   let full: Buffer[] = [];
-  /** One that was written, to be filled again: fresh memory costs more than what is written to it. */
+  /** A written block for reuse: allocating memory costs more than filling it. */
   let spare: Buffer<ArrayBuffer> | undefined;
   let waiting = 0;
   let writing = false;
@@ -99,7 +99,7 @@ export function openDestination(descriptor: number, size: number): Destination {
     used = 0;
   }
 
-  /** All that waits, which waits no more. */
+  /** Empties the buffer and returns its content. */
   function take(): Buffer {
     closeBlock();
     const all = Buffer.concat(full);
@@ -123,12 +123,12 @@ export function openDestination(descriptor: number, size: number): Destination {
       closed = left === undefined;
       lost += closed ? countLines(bytes) + countLines(take()) : countLines(left as Buffer);
       if (bytes.buffer.byteLength === size) spare = Buffer.from(bytes.buffer as ArrayBuffer);
-      // A block that is not full waits for the timer: to write what came meanwhile would be a write for every few lines.
+      // A block that is not full waits for the timer; otherwise there would be one write for every few lines.
       if (full.length > 0 || ended) next();
     });
   }
 
-  /** Returns what could not be written by then. */
+  /** Returns the bytes that could not be written before `deadline`. */
   function writeSync(bytes: Buffer, deadline: number): Buffer {
     let left = bytes;
     while (left.length > 0) {
@@ -136,7 +136,7 @@ export function openDestination(descriptor: number, size: number): Destination {
         left = left.subarray(fs.writeSync(descriptor, left));
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== 'EAGAIN' || Date.now() > deadline) return left;
-        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, askAgainMs);
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, retryDelayMs);
       }
     }
     return left;
@@ -171,7 +171,7 @@ export function openDestination(descriptor: number, size: number): Destination {
     flushSync() {
       const deadline = Date.now() + exitWithinMs;
       closeBlock();
-      // Block by block: another process may write between two.
+      // Write each block separately: larger writes could mix with those of other processes.
       for (const bytes of full.splice(0)) {
         waiting -= bytes.length;
         lost += countLines(closed ? bytes : writeSync(bytes, deadline));
@@ -189,9 +189,8 @@ export function openDestination(descriptor: number, size: number): Destination {
   };
 }
 
-/** Readable lines on a terminal, where the development dependency for them is installed; otherwise JSON. */
+/** Writes readable lines if stdout is a terminal and the development dependency pino-pretty is installed; otherwise JSON. */
 async function openStdout(size: number): Promise<Destination> {
-  /* c8 ignore start -- on a terminal, which takes what ran with it when it goes */
   if (isatty(stdout)) {
     const pretty = await import('pino-pretty').catch(() => undefined);
     const options = { sync: true, singleLine: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' };
@@ -204,7 +203,6 @@ async function openStdout(size: number): Promise<Destination> {
         end: async () => undefined,
       };
   }
-  /* c8 ignore stop */
   return openDestination(stdout, size);
 }
 
@@ -215,9 +213,8 @@ export async function openLog({ LOG_LEVEL, WORKERS }: Config): Promise<Log> {
   const logger = pino({ level: LOG_LEVEL, base }, { write, flushSync, flush: flushSync } as never);
   const logRequest = createRequestLog(write, JSON.stringify(base).slice(1, -1));
   process.on('exit', flushSync);
-  /* c8 ignore next -- its reader may be gone; there is nobody left to tell */
+  // If stderr's reader is gone, the error cannot be reported anywhere.
   process.stderr.on('error', () => undefined);
-  /* c8 ignore next 4 -- a bug of ours: what is logged is written when the process exits */
   process.on('uncaughtException', (error) => {
     logger.fatal({ err: error }, 'uncaught');
     process.exit(1);

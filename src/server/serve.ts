@@ -23,7 +23,7 @@ import { onEndSignal } from './start.ts';
 
 const fatalDelayMs = 500;
 
-/** Above the time-out of a request, so that one that never completes is answered 408 and the exit is still 0. */
+/** Longer than the time-out of a request: one that never completes gets its 408, and the exit code is still 0. */
 const stopDeadlineMs = 12_000;
 
 const now = () => new Date();
@@ -33,26 +33,26 @@ const { version: release } = JSON.parse(readFileSync(new URL('../../package.json
   version: string;
 };
 
-/** Reads the settings, then serves in this process or starts several that do. */
+/** Reads the settings, then serves in this process or starts several workers. */
 export async function run(): Promise<void> {
   const config = loadConfig();
   const log = await openLog(config);
   const workers = config.WORKERS === 'auto' ? availableParallelism() : Number(config.WORKERS);
   if (workers === 1 || cluster.isWorker) return serve(config, log);
-  // Before the workers: a store that cannot be opened is reported once, and migrated once.
+  // Open it once before the workers start: errors are reported once, and migrations run once.
   await (await openStore(config, log.logger)).close();
   return supervise(workers, config, log.logger);
 }
 
 function loadConfig(): Config {
   try {
-    return readEnvironment();
+    return readEnvironment(process.env, process.cwd());
   } catch (error) {
     return refuseToStart((error as ConfigError).message);
   }
 }
 
-/** Serves until told to stop: by a signal, or as one of several processes by the one that started them. */
+/** Serves until a signal, or in a worker until a message from the primary process. */
 async function serve(config: Config, log: Log): Promise<void> {
   const { logger } = log;
   const metrics = createMetrics(release, log.lostLines);
@@ -63,7 +63,7 @@ async function serve(config: Config, log: Log): Promise<void> {
   const ops = cluster.isWorker ? undefined : createOpsServer(store, metrics, () => app.server.listening && !stopping);
   if (cluster.isWorker) shareMetrics(metrics);
 
-  /** Finishes what was accepted, then closes the store. A second call, or the deadline, ends at once. */
+  /** Finishes the requests in progress, closes the store and exits with 0. A second call, or the deadline, exits with 1 at once. */
   async function stop(reason: string): Promise<void> {
     if (stopping) process.exit(1);
     stopping = true;
@@ -80,9 +80,9 @@ async function serve(config: Config, log: Log): Promise<void> {
     process.exit(0);
   }
 
-  // The supervisor sends its word as a text; what asks for the metrics is an object.
+  // The primary sends the reason to stop as a string, and its requests for metrics as objects.
   if (cluster.isWorker) process.on('message', (word) => typeof word === 'string' && stop(word));
-  // A terminal sends its signals to all processes at once: those of several wait for their supervisor's word.
+  // A terminal signals all processes at once. Workers ignore it and wait for the primary's message.
   onEndSignal(cluster.isWorker ? () => undefined : stop);
 
   const warning = sunsetWarning(now());
@@ -93,7 +93,7 @@ async function serve(config: Config, log: Log): Promise<void> {
     url = await listen(app, { host: config.HOST, port: config.PORT, prefix: '' });
     logger.info(`Server listening at ${url}`);
   } catch (error) {
-    // Told to stop before it listened: it does not, and its end is under way.
+    // A signal arrived before the server listened; stop() is already running.
     if (stopping) return;
     await store.close();
     refuseToStart((error as Error).message);
@@ -103,10 +103,9 @@ async function serve(config: Config, log: Log): Promise<void> {
   });
 }
 
-/** Opens the store. Where it can promise nothing more, what waits is answered 503 and the process ends, for another to take its place. */
+/** Opens the store. If it can no longer be written to, waiting writes get 503 and the process exits with 1, so that it is restarted. */
 async function openStore(config: Config, logger: Logger, onCommit?: (writes: number) => void): Promise<Repository> {
   const onMigration = (name: string) => logger.info(`migration ${name} applied`);
-  /* c8 ignore start -- the disk must fail for this */
   const onCheckpointFailure = (error: Error) => {
     logger.error({ err: error }, 'a checkpoint failed: the write-ahead log grows until one succeeds');
   };
@@ -114,7 +113,6 @@ async function openStore(config: Config, logger: Logger, onCommit?: (writes: num
     logger.fatal({ err: error }, 'the store can no longer be written to');
     setTimeout(() => process.exit(1), fatalDelayMs);
   };
-  /* c8 ignore stop */
   try {
     const hooks = { onMigration, onFatal, onCheckpointFailure, onCommit };
     const migrate = config.DEPLOYMENT !== 'production';
@@ -159,21 +157,21 @@ function build({ config, log, store, metrics, draining }: Parts): Promise<Fastif
   });
 }
 
-function createOpsServer(store: Repository, metrics: Metrics, open: () => boolean): FastifyInstance {
+function createOpsServer(store: Repository, metrics: Metrics, accepting: () => boolean): FastifyInstance {
   const { registry } = metrics;
-  const answers = () =>
+  const storeResponds = () =>
     store.check().then(
       () => true,
       () => false,
     );
   return buildOpsServer({
-    ready: async () => open() && (await answers()),
+    ready: async () => accepting() && (await storeResponds()),
     metrics: () => registry.metrics(),
     metricsType: registry.contentType,
   });
 }
 
-/** Closes kept-alive connections as they fall idle, which would otherwise hold a close until their time-out. */
+/** Closes idle keep-alive connections, which would otherwise delay the close until their time-out. */
 function idleCloser({ server }: FastifyInstance): () => void {
   const sockets = new Set<Socket>();
   server.on('connection', (socket) => {
@@ -182,23 +180,23 @@ function idleCloser({ server }: FastifyInstance): () => void {
   });
   return () => {
     server.closeIdleConnections();
-    // Node counts a connection on which nothing was sent yet, such as a browser's spare one, as busy.
+    // Node counts a connection without any request yet, such as a browser's spare one, as busy.
     for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy();
   };
 }
 
-/** Prints a new key and a call to try at `url`, where the store has no key yet; in production keys are made on purpose only. */
+/** Outside production, creates and prints a first API key and a call to try it, if the store has none. */
 async function giveFirstKey(store: Repository, url: string, logger: Logger, live: boolean): Promise<void> {
   if ((await store.accounts.listKeys()).length > 0) return;
   if (live) {
     logger.warn('there is no API key yet: animal-store account add NAME, then key create --account NAME --name NAME');
     return;
   }
-  // Of two processes that start at once, the one that adds the account gives the key.
+  // If two processes start at once, only the one that adds the account prints a key.
   if (!(await store.accounts.addAccount('first'))) return;
   const secret = newSecret(false);
   await store.accounts.addKey({ account: 'first', name: 'first', scopes: [...scopes], lifetimeMs: null, secret });
-  // On stderr: a secret has no place in a log. What the log has to say comes before.
+  // On stderr: a secret must not be in the log. The log is written first.
   logger.flush();
   process.stderr.write(
     `\nThe store had no API key, so here is a first one. It is shown only now:\n\n  ${secret.key}\n\nTry it:\n\n  curl -H 'Authorization: Bearer ${secret.key}' ${url}/v1/pets\n\n`,

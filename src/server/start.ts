@@ -1,31 +1,31 @@
-/** What a process does before its code is loaded: handle signals, and keep what V8 compiles for the next start. */
+/** Runs before a program's modules are loaded: handles signals, and caches V8's compiled code for the next start. */
 import { enableCompileCache, flushCompileCache } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
 let end: (signal: NodeJS.Signals) => void = () => process.exit(0);
 
 /**
- * Handles SIGTERM, SIGINT and SIGHUP: the process exits with 0 until `onEndSignal` takes over. To be called first: in a container this is
- * process 1, to which the kernel sends no signal without a handler.
+ * Handles SIGTERM, SIGINT and SIGHUP: the process exits with 0 until `onEndSignal` sets another handler. Call this first: in a container
+ * this is process 1, for which the kernel ignores signals that have no handler.
  */
 export function handleSignals(): void {
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => end(signal));
 }
 
-export function onEndSignal(take: (signal: NodeJS.Signals) => void): void {
-  end = take;
+export function onEndSignal(handler: (signal: NodeJS.Signals) => void): void {
+  end = handler;
 }
 
-// Beside the installed packages, where nobody else may write. If this process may not either, nothing is kept.
+// In node_modules, where other users cannot write. If this process cannot write there either, nothing is cached.
 const cacheFolder = fileURLToPath(new URL('../../node_modules/.cache/animal-store', import.meta.url));
 
-/** Loads a program's modules, which takes a third less time when they were loaded before. */
+/** Loads a program's modules through the compile cache, which saves a third of the time from the second start on. */
 export async function load<Module>(program: () => Promise<Module>): Promise<Module> {
   enableCompileCache(cacheFolder);
   // Threads and child processes use the same cache.
   process.env.NODE_COMPILE_CACHE ??= cacheFolder;
   const loaded = await program();
-  // Now, not at exit: the next start is as quick after a kill.
+  // Write the cache now, not at exit, so that the next start is fast even after kill -9.
   flushCompileCache();
   return loaded;
 }

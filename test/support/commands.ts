@@ -1,4 +1,4 @@
-/** Stores for the operator's commands to work on, and what the commands say. */
+/** Stores for the operator's commands to work on, and what the commands print. */
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect } from 'vitest';
@@ -7,7 +7,7 @@ import { openRepository } from '../../src/repository/open.ts';
 import { temporaryFolder } from './app.ts';
 import { type Exit, runCli } from './process.ts';
 
-/** The sentences with which a command refused. */
+/** The sentences with which a command failed. */
 export function commandErrorOf({ code, stdout, stderr }: Exit): string {
   expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
   expect(stderr).toMatch(/^(animal-store: [^\n]+\.\n)+$/);
@@ -16,16 +16,16 @@ export function commandErrorOf({ code, stdout, stderr }: Exit): string {
 
 export interface CommandFolder {
   folder: string;
-  /** The store that the default DATABASE_URL leads to in this folder. */
+  /** The store that the default DATABASE_URL names in this folder. */
   store: string;
   at: (name: string) => string;
-  /** Runs a command here that must succeed, and returns what it printed. */
+  /** Runs a command here, which must succeed, and returns its stdout. */
   run: (...args: string[]) => Promise<string>;
-  /** Runs a command here that must be refused, and returns its sentences. */
+  /** Runs a command here, which must fail, and returns its sentences. */
   refused: (...args: string[]) => Promise<string>;
 }
 
-/** A folder to run commands in, with a store of these animals; of none, without a store. */
+/** Creates a folder to run commands in. It has a store of these animals, or no store without animals. */
 export async function commandFolder(...pets: NewPet[]): Promise<CommandFolder> {
   const folder = temporaryFolder();
   const store = path.join(folder, 'data/animal-store.db');
@@ -47,7 +47,7 @@ export async function commandFolder(...pets: NewPet[]): Promise<CommandFolder> {
   };
 }
 
-/** Reads a store through a connection of its own. */
+/** Reads a store on a new connection. */
 export function query<Row>(file: string, sql: string): Row[] {
   const database = new Database(file, { readonly: true });
   try {

@@ -1,37 +1,25 @@
-/** The real processes: `node src/main.ts` and `node src/cli.ts`, in a folder and an environment of their own, gone with the test. */
+/** Runs the server and the operator's commands, each in its own folder and environment. Processes are killed when the test ends. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
-import { expect, onTestFinished } from 'vitest';
+import { Readable, Writable } from 'node:stream';
+import { onTestFinished } from 'vitest';
+import { run } from '../../src/cli/program.ts';
 import { temporaryFolder } from './app.ts';
 import { nodeOptions, projectFolder } from './project.ts';
 
-/** Where each process says what of it ran, for `npm test` to hold to 100 % what runs in processes of its own only. */
-const coverageFolder = `${projectFolder}coverage/processes`;
-
-/** A start is mostly compiling; what comes out of the cache cannot be measured. vitest.config.ts sets it. */
-const quick = { NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE };
-
-/** What npm run test:mutation tells the processes (test/mutation/setup.ts). */
-function ofMutation(): Record<string, string | undefined> {
-  const { NODE_OPTIONS, MUTANTS_FOLDER, MUTANTS_TEST, __STRYKER_ACTIVE_MUTANT__ } = process.env;
-  return MUTANTS_FOLDER ? { NODE_OPTIONS, MUTANTS_FOLDER, MUTANTS_TEST, __STRYKER_ACTIVE_MUTANT__ } : {};
+export interface CliSurroundings {
+  /** Working directory; undefined creates a new one. */
+  folder?: string;
+  /** The whole environment. A process also gets PATH, and a server PORT=0. */
+  env?: Record<string, string | undefined>;
 }
 
-/** Not where a process is put under faults and load: what it runs there is run elsewhere as well. */
-const isMeasured = () => !process.env.MUTANTS_FOLDER && !expect.getState().testPath?.includes('/reliability/');
-
-export interface Surroundings {
-  /** Working directory; undefined makes a new one. */
-  folder?: string;
-  /** The whole environment but for PATH, and PORT=0 for a server. */
-  env?: Record<string, string | undefined>;
+export interface Surroundings extends CliSurroundings {
   /** Folder of the server's source; undefined is this project's. */
   source?: string;
-  /** Program, with its arguments, that the command line is given to. */
+  /** A program and its arguments that the command line is appended to. */
   under?: string[];
-  /** Whether it tells what of it ran, which makes it several times slower; undefined: outside of reliability/. */
-  measured?: boolean;
 }
 
 export interface Exit {
@@ -45,24 +33,19 @@ export interface Process {
   folder: string;
   stdout: () => string;
   stderr: () => string;
-  /** Resolves when the output matches; rejects where the process ends before. */
+  /** Resolves when the output matches; rejects if the process ends first. */
   seen: (stream: 'stdout' | 'stderr', pattern: RegExp) => Promise<RegExpExecArray>;
-  /** Sends the signal, if any, and waits for the end. */
+  /** Sends the signal, if any, and waits until the process ends. */
   end: (signal?: NodeJS.Signals) => Promise<Exit>;
 }
 
-/** Starts a program that is killed, if it still runs, when the test ends. */
+/** Starts a program, which is killed when the test ends if it still runs. */
 export function launch(file: string, args: string[], surroundings: Surroundings): Process {
-  const { folder = temporaryFolder(), env = {}, measured = isMeasured() } = surroundings;
+  const { folder = temporaryFolder(), env = {} } = surroundings;
   const child = spawn(file, args, {
     cwd: folder,
-    // Nothing else is inherited: a DATABASE_URL of the developer's must not become the tests' store.
-    env: {
-      PATH: process.env.PATH,
-      ...(measured ? { NODE_V8_COVERAGE: coverageFolder } : quick),
-      ...ofMutation(),
-      ...env,
-    },
+    // Nothing else is inherited: a developer's DATABASE_URL must not become the tests' store. vitest.config.ts sets the cache.
+    env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const output = { stdout: '', stderr: '' };
@@ -97,7 +80,7 @@ export function launch(file: string, args: string[], surroundings: Surroundings)
   };
 }
 
-/** The server as `npm start` runs it, whether or not it comes to listen. */
+/** Starts the server as `npm start` does, and does not wait until it listens. */
 export function launchServer(surroundings: Surroundings = {}): Process {
   const { env, source = projectFolder, under = [] } = surroundings;
   const [file = '', ...args] = [...under, process.execPath, ...nodeOptions, path.join(source, 'src/main.ts')];
@@ -108,7 +91,7 @@ export interface Server extends Process {
   /** Address of the server, without a path. */
   url: string;
   port: number;
-  /** Address of the operators' door. */
+  /** Address of the ops port. */
   opsUrl: () => string;
   /** The key that a first start prints. */
   firstKey: () => Promise<string>;
@@ -129,7 +112,7 @@ interface Answer {
   json: any;
 }
 
-/** The server, listening. */
+/** Starts the server and waits until it listens. */
 export async function startServer(surroundings: Surroundings = {}): Promise<Server> {
   const server = launchServer(surroundings);
   const [, url = '', port] = await server.seen('stdout', /Server listening at (http:\/\/\S+:(\d+))"/);
@@ -154,8 +137,33 @@ export async function startServer(surroundings: Surroundings = {}): Promise<Serv
   };
 }
 
-/** `node src/cli.ts` with these arguments, to its end. */
-export function runCli(args: string[], surroundings: Surroundings = {}): Promise<Exit> {
-  const [file = '', ...before] = [...(surroundings.under ?? []), process.execPath, `${projectFolder}src/cli.ts`];
-  return launch(file, [...before, ...args], surroundings).end();
+/** Runs a command inside this process. */
+export async function runCli(
+  args: string[],
+  { folder = temporaryFolder(), env = {} }: CliSurroundings = {},
+): Promise<Exit> {
+  const [stdout, stderr] = [createSink(), createSink()];
+  // As a process gets it: without the variables that are undefined, and with nothing of this process's environment.
+  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined));
+  const io = { cwd: folder, stdin: Readable.from([]), stdout: stdout.stream, stderr: stderr.stream };
+  const code = await run(args, given, io);
+  return { code, stdout: stdout.text(), stderr: stderr.text() };
+}
+
+function createSink(): { stream: Writable; text: () => string } {
+  const chunks: Buffer[] = [];
+  const stream = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      chunks.push(chunk);
+      done();
+    },
+  });
+  return { stream, text: () => Buffer.concat(chunks).toString() };
+}
+
+/** Starts `node src/cli.ts`: for tests of signals, of locks between processes, and of anything else that needs a real process. */
+export function launchCli(args: string[], surroundings: Surroundings = {}): Process {
+  const { source = projectFolder, under = [] } = surroundings;
+  const [file = '', ...before] = [...under, process.execPath, path.join(source, 'src/cli.ts')];
+  return launch(file, [...before, ...args], surroundings);
 }

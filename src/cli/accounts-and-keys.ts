@@ -1,0 +1,185 @@
+/** The commands for accounts and their API keys. */
+import { type Command, Option } from 'commander';
+import { type ApiKey, newSecret, type Scope, type Secret, scopes } from '../accounts.ts';
+import { duration, keyId, name, scopeList } from './arguments.ts';
+import { CommandError, type Context, found, now } from './context.ts';
+
+export function accountCommands(program: Command, context: Context): void {
+  const account = program.command('account').description('manage accounts, the owners of API keys').helpCommand(false);
+  addAccountCommand(account, context);
+  listAccountsCommand(account, context);
+  removeAccountCommand(account, context);
+}
+
+export function keyCommands(program: Command, context: Context): void {
+  const key = program.command('key').description('manage API keys').helpCommand(false);
+  createKeyCommand(key, context);
+  listKeysCommand(key, context);
+  revokeKeyCommand(key, context);
+  rotateKeyCommand(key, context);
+}
+
+function addAccountCommand(account: Command, { print, withStore }: Context): void {
+  account
+    .command('add')
+    .description('add an account')
+    .argument('<name>', 'a name that no account has yet', name)
+    .action((accountName: string) =>
+      withStore(async ({ accounts }) => {
+        found(await accounts.addAccount(accountName), `Account ${accountName} exists already.`);
+        print(`Account ${accountName} added.`);
+      }),
+    );
+}
+
+function listAccountsCommand(account: Command, { printJson, printTable, withStore }: Context): void {
+  account
+    .command('list')
+    .description('list all accounts')
+    .option('--json', 'print JSON')
+    .action(({ json }: { json?: boolean }) =>
+      withStore(async ({ accounts }) => {
+        const all = await accounts.listAccounts();
+        if (json) return printJson(all);
+        const rows = all.map(({ id, name: accountName, createdAt }) => ({
+          id,
+          name: accountName,
+          created: createdAt.toISOString(),
+        }));
+        return printTable(rows, 'There are no accounts.');
+      }),
+    );
+}
+
+function removeAccountCommand(account: Command, { print, withStore }: Context): void {
+  account
+    .command('remove')
+    .description('remove an account and all its keys')
+    .argument('<name>')
+    .option('--force', 'remove it even if it has active keys')
+    .action((accountName: string, { force }: { force?: boolean }) =>
+      withStore(async ({ accounts }) => {
+        const active = (await accounts.listKeys(accountName)).filter((key) => stateOf(key) === 'active');
+        if (active.length > 0 && !force) {
+          throw new CommandError(
+            `Account ${accountName} has active keys (${active.map(({ id }) => id).join(', ')}): revoke them, or use --force.`,
+          );
+        }
+        found(await accounts.removeAccount(accountName), `There is no account ${accountName}.`);
+        print(`Account ${accountName} removed.`);
+      }),
+    );
+}
+
+function createKeyCommand(key: Command, context: Context): void {
+  key
+    .command('create')
+    .description('create a key and show it once')
+    .requiredOption('--account <name>', 'the account that owns the key')
+    .requiredOption('--name <name>', 'what the key is for', name)
+    .addOption(
+      new Option('--scopes <list>', 'what the key may do, separated by commas')
+        .argParser(scopeList)
+        .default([...scopes], scopes.join(',')),
+    )
+    .option('--expires <duration>', 'how long the key lives, such as 90d (default: until revoked)', duration)
+    .option('--json', 'print JSON')
+    .action((options: { account: string; name: string; scopes: Scope[]; expires?: number; json?: boolean }) =>
+      context.withStore(async ({ accounts }) => {
+        const secret = createSecret(context);
+        const { account, name: keyName, scopes: granted, expires: lifetimeMs = null } = options;
+        const added = await accounts.addKey({ account, name: keyName, scopes: granted, lifetimeMs, secret });
+        printSecret(context, secret, found(added, `There is no account ${account}: add it first.`), options.json);
+      }),
+    );
+}
+
+function listKeysCommand(key: Command, { printJson, printTable, withStore }: Context): void {
+  key
+    .command('list')
+    .description('list keys; the keys themselves are shown only when they are created')
+    .option('--account <name>', 'only the keys of this account')
+    .option('--json', 'print JSON')
+    .action(({ account, json }: { account?: string; json?: boolean }) =>
+      withStore(async ({ accounts }) => {
+        const keys = await accounts.listKeys(account);
+        if (account !== undefined && keys.length === 0) {
+          const all = await accounts.listAccounts();
+          found(
+            all.find((known) => known.name === account),
+            `There is no account ${account}.`,
+          );
+        }
+        if (json) return printJson(keys);
+        return printTable(keys.map(keyRow), 'There are no keys.');
+      }),
+    );
+}
+
+function revokeKeyCommand(key: Command, { print, withStore }: Context): void {
+  key
+    .command('revoke')
+    .description('revoke a key immediately')
+    .argument('<id>', 'the id that key list shows', keyId)
+    .action((id: number) =>
+      withStore(async ({ accounts }) => {
+        found(await accounts.revokeKey(id), `There is no key ${id}.`);
+        print(`Key ${id} revoked.`);
+      }),
+    );
+}
+
+function rotateKeyCommand(key: Command, context: Context): void {
+  key
+    .command('rotate')
+    .description(
+      'create a new key with the same account, name, scopes and lifetime; the old key expires after the overlap',
+    )
+    .argument('<id>', 'the id that key list shows', keyId)
+    .requiredOption('--overlap <duration>', 'how long the old key still works, such as 24h', duration)
+    .option('--json', 'print JSON')
+    .action((id: number, { overlap, json }: { overlap: number; json?: boolean }) =>
+      context.withStore(async ({ accounts }) => {
+        const secret = createSecret(context);
+        const successor = await accounts.rotateKey(id, new Date(now().getTime() + overlap), secret);
+        printSecret(context, secret, found(successor, `There is no key ${id} that could be rotated.`), json);
+      }),
+    );
+}
+
+function createSecret({ settings }: Context): Secret {
+  return newSecret(settings().DEPLOYMENT === 'production');
+}
+
+/** Prints the key alone on stdout, so that a script can read it, and the explanation on stderr. */
+function printSecret(
+  { note, print, printJson }: Context,
+  secret: Secret,
+  key: ApiKey,
+  json: boolean | undefined,
+): void {
+  if (json) printJson({ ...key, key: secret.key });
+  else {
+    note(`Key ${key.id} of account ${key.account}. It is shown only now:`);
+    print(secret.key);
+  }
+}
+
+function stateOf({ revokedAt, expiresAt }: ApiKey): string {
+  if (revokedAt) return 'revoked';
+  return expiresAt && expiresAt <= now() ? 'expired' : 'active';
+}
+
+function keyRow(key: ApiKey): Record<string, string | number> {
+  return {
+    id: key.id,
+    account: key.account,
+    name: key.name,
+    key: `${key.hint}…`,
+    scopes: key.scopes.join(','),
+    state: stateOf(key),
+    expires: key.expiresAt?.toISOString() ?? 'never',
+    'last used': key.lastUsedAt?.toISOString() ?? 'never',
+    'deprecated calls': key.deprecatedCalls,
+  };
+}

@@ -1,0 +1,90 @@
+/** What every command is given: the caller's streams and folder, the settings, and the store that DATABASE_URL names. */
+import path from 'node:path';
+import type { Readable, Writable } from 'node:stream';
+import type { Config } from '../config.ts';
+import { openRepository, sqliteFile } from '../repository/open.ts';
+import type { Repository } from '../repository/store.ts';
+import { readEnvironment } from '../server/environment.ts';
+import { createOutput, type Output, type TerminalStream } from './output.ts';
+
+/** The caller's surroundings; a real process passes its own. */
+export interface Io {
+  /** The folder that relative paths start from, and that may hold a .env. */
+  cwd: string;
+  stdin: Readable;
+  stdout: TerminalStream;
+  stderr: TerminalStream;
+}
+
+export interface Context extends Output {
+  stdin: () => Readable;
+  stdout: Writable;
+  /** Throws ConfigError. */
+  settings: () => Config;
+  /** The absolute path of a file that the operator names. */
+  resolve: (file: string) => string;
+  /** The text with each resolved path replaced by the name that the operator gave. */
+  asGiven: (text: string) => string;
+  /** The absolute path of the store's file. Throws CommandError if the store is in PostgreSQL. */
+  storeFile: () => string;
+  /** Opens the store, and closes it when `use` ends. */
+  withStore: <Result>(
+    use: (store: Repository) => Promise<Result>,
+    onMigration?: (name: string) => void,
+  ) => Promise<Result>;
+}
+
+/** A refusal that the operator reads as one sentence a line. */
+export class CommandError extends Error {}
+
+export function found<Found>(value: Found | undefined, sentence: string): Found {
+  if (value === undefined) throw new CommandError(sentence);
+  return value;
+}
+
+export const now = () => new Date();
+
+export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
+  const { cwd, stdout, stderr } = io;
+  /** Absolute path → the name that was given, the first if there were several. */
+  const givenNames = new Map<string, string>();
+  let config: Config | undefined;
+
+  const settings = () => {
+    config ??= readEnvironment(env, cwd);
+    return config;
+  };
+  const resolve = (file: string) => {
+    const resolved = path.resolve(cwd, file);
+    if (!givenNames.has(resolved)) givenNames.set(resolved, file);
+    return resolved;
+  };
+  return {
+    ...createOutput(stdout, stderr),
+    stdin: () => io.stdin,
+    stdout,
+    settings,
+    resolve,
+    asGiven: (text) => {
+      // The longest first: a folder's path begins the paths of its files.
+      const names = [...givenNames].sort(([one], [other]) => other.length - one.length);
+      return names.reduce((changed, [resolved, given]) => changed.replaceAll(resolved, () => given), text);
+    },
+    storeFile: () => {
+      const url = settings().DATABASE_URL;
+      if (!url.startsWith('sqlite:'))
+        throw new CommandError('DATABASE_URL names PostgreSQL: use its own tools, such as pg_dump.');
+      return resolve(sqliteFile(url));
+    },
+    withStore: async (use, onMigration) => {
+      const url = settings().DATABASE_URL;
+      const resolvedUrl = url.startsWith('sqlite:') ? `sqlite:${resolve(sqliteFile(url))}` : url;
+      const store = await openRepository(resolvedUrl, { now, onMigration });
+      try {
+        return await use(store);
+      } finally {
+        await store.close();
+      }
+    },
+  };
+}
