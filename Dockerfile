@@ -1,16 +1,16 @@
 FROM node:26-bookworm-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-# The image brings its own Node, so the optional packages that carry one stay out. A registry of one's own is told by a secret:
+# The image has its own Node, so the optional packages that contain one are left out. To use a private registry, pass .npmrc as a secret:
 # docker build --secret id=npmrc,src=$HOME/.npmrc .
 RUN --mount=type=secret,id=npmrc,target=/root/.npmrc npm ci --omit=dev --omit=optional
-# Nothing is compiled: of better-sqlite3 only the prebuilt binary of this platform is ever loaded.
+# better-sqlite3 loads only the prebuilt binary of this platform. Its sources and the other binaries are not needed.
 RUN cd node_modules/better-sqlite3 && rm -r deps src binding.gyp \
   && find prebuilds -type f ! -name "linux-$(node -p process.arch).node" -delete
 
 FROM node:26-bookworm-slim
 WORKDIR /app
-# The owner is a number, so that Kubernetes can see that it is not root; no account of the host is likely to have it.
+# A numeric owner lets Kubernetes verify that it is not root. 10001 is unlikely to match an account of the host.
 RUN install --directory --owner=10001 --group=10001 --mode=0700 /data
 COPY --from=dependencies /app/node_modules ./node_modules
 COPY package.json openapi.yaml openapi.quickstart.yaml LICENSE ./
