@@ -1,4 +1,4 @@
-/** One round of load by autocannon, as a process of its own so that it can be kept on its own core. argv: a file of what to do. */
+/** Runs one round of load with autocannon, in a separate process that can be pinned to its own core. argv: the file of the task, as JSON. */
 import { readFileSync } from 'node:fs';
 import autocannon from 'autocannon';
 import type { Round, Workload } from './load.ts';

@@ -1,4 +1,4 @@
-/** The yardstick: node:http alone, answering recorded bytes. No key, no validation, no database. */
+/** The baseline: node:http alone, which sends recorded responses. No key check, no validation, no database. */
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 
@@ -8,7 +8,7 @@ interface Recorded {
   body: string;
 }
 
-/** argv: port, and a file of recorded answers: what to answer to each limit of a list, to one animal, to a POST and without a key. */
+/** argv: the port, and a file of recorded responses: one per list limit, one for a single animal, one for a POST and one without a key. */
 const [, , port, file] = process.argv;
 const recorded = JSON.parse(readFileSync(file as string, 'utf8')) as Record<string, Recorded>;
 const answers = new Map(

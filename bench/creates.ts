@@ -1,6 +1,6 @@
 /**
- * Creates animals at a steady pace, until SIGTERM or for `seconds` at most, as a process of its own. argv: what to do, as JSON.
- * Prints a line when the first is created, and at the end the number of creates that were not answered 201.
+ * Creates animals at a constant rate, in a separate process, until SIGTERM or for at most `seconds`. argv: the task, as JSON. Prints a line
+ * when the first animal is created, and at the end the number of creates without a 201 response.
  */
 import { Pool } from 'undici';
 
@@ -30,7 +30,7 @@ await outcomes[0];
 process.stdout.write('begun\n');
 
 const begun = performance.now();
-// Counted by the clock: a timer that fires late must not slow the pace.
+// Uses the elapsed time, so that a late timer does not lower the rate.
 const timer = setInterval(() => {
   const due = ((performance.now() - begun) / 1000) * perSecond;
   while (outcomes.length < due) outcomes.push(create());

@@ -1,4 +1,4 @@
-/** The workloads, and one round of load: 32 kept-alive connections for some seconds, by wrk or by autocannon. */
+/** Defines the workloads and runs one round of load with wrk or autocannon: 32 keep-alive connections for some seconds. */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
@@ -10,11 +10,11 @@ import { limits, newPet, onCore } from './servers.ts';
 export interface Workload {
   name: string;
   title: string;
-  /** The share of the yardstick's requests per second to reach. */
+  /** The goal, as a share of the baseline's requests per second. */
   goal: number;
-  /** Each request's path is one of these, drawn anew, … */
+  /** Each request's path is a random one of these … */
   starts: string[];
-  /** … followed by one of these. */
+  /** … followed by a random one of these. */
   ends: string[];
   method?: 'POST';
   withoutKey?: boolean;
@@ -24,20 +24,20 @@ export interface Workload {
 
 export interface Round {
   requestsPerSecond: number;
-  /** Answers of another status than the workload's, and connections that broke. */
+  /** Responses with an unexpected status, and connection errors. */
   failures: number;
 }
 
 const connections = 32;
 const statuses = ['', '&status=available', '&status=pending', '&status=sold'];
 
-/** At most `most` numbers, evenly from 1 to `last`. */
+/** At most `most` numbers, spread evenly from 1 to `last`. */
 function spread(last: number, most: number): number[] {
   const count = Math.min(last, most);
   return Array.from({ length: count }, (_, index) => 1 + Math.floor((index * last) / count));
 }
 
-/** A cursor is opaque to clients; this one knows its form, so as not to walk ten million animals first. */
+/** Builds cursors directly, although they are opaque to clients: following the pages would read ten million animals first. */
 function cursorsOf(ids: number[]): string[] {
   return ids.map((id) => Buffer.from(`after:${id}`).toString('base64url'));
 }
@@ -72,7 +72,7 @@ export function workloads(rows: number): Workload[] {
   ];
 }
 
-/** All pages are full and have a next one, so creates do not change them. The goal is a share of the same load without creates. */
+/** All pages are full and have a next page, so creates do not change them. The goal is a share of the same load without creates. */
 export function pagesBesideWrites(rows: number): Workload {
   return {
     name: 'pages-beside-writes',
@@ -86,15 +86,15 @@ export function pagesBesideWrites(rows: number): Workload {
 
 export interface LoadOptions {
   seconds: number;
-  /** Takes the tool's files. */
+  /** Folder for the tool's files. */
   folder: string;
-  /** Whether the load keeps to its own core. */
+  /** Whether to pin the load to its own core. */
   pinned: boolean;
 }
 
 export type Tool = 'wrk' | 'autocannon';
 
-/** wrk costs the load's core least, and so measures the server rather than itself. */
+/** Prefers wrk: it uses less of the load's core, so it measures the server rather than itself. */
 export function chooseTool(): Tool {
   return spawnSync('wrk', ['-v']).error ? 'autocannon' : 'wrk';
 }
@@ -168,7 +168,7 @@ async function runAutocannon(url: string, workload: Workload, key: string, optio
   ) as Round;
 }
 
-/** One round of `measure` while another process creates animals, on the core of the load. */
+/** Runs `measure` while another process creates animals on the load's core. */
 async function besideCreates(
   url: string,
   key: string,
@@ -176,7 +176,7 @@ async function besideCreates(
   { seconds, pinned }: LoadOptions,
   measure: () => Promise<Round>,
 ): Promise<Round> {
-  // `seconds` bounds it if this process dies; normally the kill below ends it.
+  // `seconds` stops it if this process dies; normally the kill below does.
   const task = { url, headers: headersOf({ method: 'POST' }, key), body: newPet, perSecond, seconds: 2 * seconds + 10 };
   const script = fileURLToPath(import.meta.resolve('./creates.ts'));
   const [program, args] = onCore(pinned ? 1 : undefined, [process.execPath, script, JSON.stringify(task)]);
@@ -187,14 +187,14 @@ async function besideCreates(
     const round = await measure();
     child.kill();
     const { value: failures } = await lines.next();
-    if (failures === undefined) throw new Error('creates.ts ended before its time');
+    if (failures === undefined) throw new Error('creates.ts exited too early');
     return { ...round, failures: round.failures + Number(failures) };
   } finally {
     child.kill();
   }
 }
 
-/** Loads the server at `url` for `seconds`. */
+/** Loads the server at `url` for `options.seconds`. */
 export function load(tool: Tool, url: string, workload: Workload, key: string, options: LoadOptions): Promise<Round> {
   const measure = () => (tool === 'wrk' ? runWrk : runAutocannon)(url, workload, key, options);
   const { createsPerSecond } = workload;

@@ -1,4 +1,4 @@
-/** What is compared: the animal store with node:http and plain Fastify, or with itself on fewer animals, processes or another database. */
+/** The comparisons: the animal store against node:http and plain Fastify, or against itself with fewer animals, one process or SQLite. */
 import path from 'node:path';
 import { pagesBesideWrites, type Workload, workloads } from './load.ts';
 import { startPostgres } from './postgres.ts';
@@ -8,17 +8,17 @@ export interface Contender {
   name: string;
   server: Running;
   key: string;
-  /** Its own form of the workloads, where it holds another number of animals. */
+  /** Its own workloads, if it holds another number of animals. */
   workloads?: Workload[];
 }
 
 interface Mode {
-  /** The name of its files in bench/results. */
+  /** Name of the result files in bench/results. */
   record: string;
   workloads: Workload[];
-  /** Whether the servers keep to one core and the load to another. */
+  /** Whether the servers are pinned to one core and the load to another. */
   pinned: boolean;
-  /** Starts the servers on fresh stores in `folder`: the yardstick first, the animal store last. */
+  /** Starts the servers on new stores in `folder`: the baseline first, the animal store last. */
   start(folder: string): Promise<Contender[]>;
 }
 
@@ -35,12 +35,12 @@ export function chooseMode(choice: Choice, copySeed: CopySeed): Mode {
   if (choice.engine === 'postgres') return databases(choice, copySeed);
   if (choice.workers !== '1') return processes(choice, copySeed);
   if (choice.rows > baseRows) return growth(choice, copySeed);
-  return yardsticks(choice, copySeed);
+  return baselines(choice, copySeed);
 }
 
 const withGoal = (goal: number, all: Workload[]) => all.map((workload) => ({ ...workload, goal }));
 
-function yardsticks({ rows }: Choice, copySeed: CopySeed): Mode {
+function baselines({ rows }: Choice, copySeed: CopySeed): Mode {
   return {
     record: 'latest',
     workloads: [...workloads(rows), pagesBesideWrites(rows)],

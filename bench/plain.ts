@@ -1,4 +1,7 @@
-/** The second yardstick: the same work by Fastify as its documentation shows it. No cache, ETag or metrics. argv: port, file of the store, logger on or off. */
+/**
+ * The second baseline: the same operations with Fastify, written as in its documentation. No cache, ETag or metrics. argv: the port, the
+ * store's file, and whether to log (on or off).
+ */
 import { hash } from 'node:crypto';
 import bearerAuth from '@fastify/bearer-auth';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
@@ -28,7 +31,7 @@ const PetId = Type.Object({ petId: Type.Integer({ minimum: 1 }) });
 
 const database = new Database(file);
 database.pragma('journal_mode = WAL');
-// better-sqlite3 is compiled to fall back to NORMAL in WAL mode.
+// better-sqlite3 is compiled to use NORMAL in WAL mode by default.
 database.pragma('synchronous = FULL');
 const columns = 'id, name, category_id AS categoryId, status';
 const findKey = database.prepare<[Buffer, number]>(
@@ -52,7 +55,7 @@ await app.register(bearerAuth, {
 app.get('/v1/pets', { schema: { querystring: Page, response: { 200: Type.Array(Pet) } } }, async (request, reply) => {
   const { limit, status, cursor } = request.query;
   const after = cursor === undefined ? 0 : Number(Buffer.from(cursor, 'base64url').toString().slice('after:'.length));
-  // One more than the page, to tell whether another follows.
+  // One extra row shows whether a next page exists.
   const pets = status === undefined ? list.all(after, limit + 1) : listByStatus.all(status, after, limit + 1);
   const first = `/v1/pets?limit=${limit}${status === undefined ? '' : `&status=${status}`}`;
   const links = [`<${first}>; rel="first"`];
@@ -70,7 +73,7 @@ app.get('/v1/pets/:petId', { schema: { params: PetId, response: { 200: Pet } } }
 });
 
 app.post('/v1/pets', { schema: { body: NewPet, response: { 201: Pet } } }, async (request, reply) => {
-  // A statement outside BEGIN and COMMIT is a transaction of its own.
+  // A statement outside BEGIN and COMMIT is its own transaction.
   const pet = insert.get(request.body) as Pet;
   reply.code(201).header('location', `/v1/pets/${pet.id}`);
   return pet;

@@ -1,10 +1,10 @@
-/** A real PostgreSQL beside the load: on disk, with fsync, its processes wherever the system puts them. */
+/** Starts a real PostgreSQL for the load: on disk, with fsync, its processes not pinned to a core. */
 import { rmSync } from 'node:fs';
 import postgres from 'postgres';
 import { copyToPostgres } from '../src/repository/transfer/transfer.ts';
 import { dataFolder, initialize, start } from '../test/support/postgres.ts';
 
-/** Starts one that holds what the store in `file` holds. */
+/** Starts PostgreSQL with a copy of the store in `file`. */
 export async function startPostgres(file: string): Promise<{ databaseUrl: string; stop: () => Promise<void> }> {
   const data = dataFolder();
   initialize(data, []);
@@ -13,7 +13,7 @@ export async function startPostgres(file: string): Promise<{ databaseUrl: string
     await server.kill();
     rmSync(data, { recursive: true, force: true });
   }
-  // Also where the run fails.
+  // Stop it even if the run fails.
   process.once('exit', stop);
   const administrator = postgres(server.url('postgres'), { max: 1 });
   await administrator`CREATE DATABASE animals`;

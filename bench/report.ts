@@ -1,10 +1,10 @@
-/** What a run found: a table for the terminal, an SVG chart and JSON for the record. */
+/** Reports the results of a run, as a table for the terminal and as an SVG chart. */
 export interface Finding {
   name: string;
   title: string;
   /** The ratio that the animal store should reach. */
   goal: number;
-  /** Requests per second of each round, by server, as they were measured in turn: the yardstick first, the animal store last. */
+  /** Requests per second of each round, by server in the order of measurement: the baseline first, the animal store last. */
   rounds: Record<string, number[]>;
   failures: number;
 }
@@ -17,12 +17,12 @@ export function median(values: number[]): number {
     : ((sorted[middle - 1] as number) + (sorted[middle] as number)) / 2;
 }
 
-const yardstickOf = ({ rounds }: Finding) => Object.entries(rounds)[0] as [string, number[]];
+const baselineOf = ({ rounds }: Finding) => Object.entries(rounds)[0] as [string, number[]];
 
-/** Of each server but the yardstick, the median of the rounds' own ratios: each compares two measurements taken shortly after one another. */
+/** The median ratio to the baseline for each other server. Each round has its own ratio, of two measurements taken shortly one after the other. */
 export function ratios(finding: Finding): Record<string, number> {
-  const [yardstick, rates] = yardstickOf(finding);
-  const others = Object.entries(finding.rounds).filter(([name]) => name !== yardstick);
+  const [baseline, rates] = baselineOf(finding);
+  const others = Object.entries(finding.rounds).filter(([name]) => name !== baseline);
   return Object.fromEntries(
     others.map(([name, values]) => [name, median(values.map((value, round) => value / (rates[round] as number)))]),
   );
@@ -31,16 +31,16 @@ export function ratios(finding: Finding): Record<string, number> {
 const perSecond = (value: number) => Math.round(value).toLocaleString('en');
 const times = (value: number) => `${value.toFixed(2)} ×`;
 
-/** Marks a workload that has a yardstick of its own. */
+/** Marks a workload that has its own baseline. */
 const label = (finding: Finding, names: string[]) =>
-  yardstickOf(finding)[0] === names[0] ? finding.title : `${finding.title} *`;
+  baselineOf(finding)[0] === names[0] ? finding.title : `${finding.title} *`;
 
 function footnotes(findings: Finding[], names: string[]): string[] {
-  const yardsticks = findings.map((finding) => yardstickOf(finding)[0]);
-  return yardsticks.filter((name) => name !== names[0]).map((name) => `* against the ${name}`);
+  const baselines = findings.map((finding) => baselineOf(finding)[0]);
+  return baselines.filter((name) => name !== names[0]).map((name) => `* against the ${name}`);
 }
 
-/** `names`: the servers, the yardstick first. */
+/** `names`: the servers, the baseline first. */
 export function table(findings: Finding[], names: string[]): string {
   const rows = findings.map((finding) => {
     const found = ratios(finding);
@@ -48,8 +48,8 @@ export function table(findings: Finding[], names: string[]): string {
       const ratio = found[name];
       return ratio === undefined ? '' : `${perSecond(median(finding.rounds[name] as number[]))}  ${times(ratio)}`;
     });
-    const yardstick = perSecond(median(yardstickOf(finding)[1]));
-    return [label(finding, names), yardstick, ...others, times(finding.goal), String(finding.failures)];
+    const baseline = perSecond(median(baselineOf(finding)[1]));
+    return [label(finding, names), baseline, ...others, times(finding.goal), String(finding.failures)];
   });
   const all = [['work', ...names.map((name) => `${name}/s`), 'goal', 'failures'], ...rows];
   const widths = all[0]?.map((_, column) => Math.max(...all.map((cells) => (cells[column] as string).length))) ?? [];
@@ -64,15 +64,15 @@ export function table(findings: Finding[], names: string[]): string {
 
 const left = 300;
 const full = 460;
-/** Beyond this ratio a bar would leave the chart. */
+/** Bars stop at this ratio; longer ones would leave the chart. */
 const longest = 1.12;
 const barHeight = 16;
 const gap = 18;
 
-/** A bar per workload and server, as long as its ratio, with a mark at the goal and a line at the yardstick. `names`: as for the table. */
+/** Draws one bar per workload and server: its length is the ratio, with a mark at the goal and a line at the baseline. `names`: as for the table. */
 export function chart(findings: Finding[], names: string[], title: string, caption: string): string {
   const others = names.slice(1);
-  /** The animal store's is the last. */
+  /** The animal store is the last server and gets bar0. */
   const colour = (name: string) => `bar${others.length - 1 - others.indexOf(name)}`;
   const legend = others.length === 1 ? [] : others;
   let y = legend.length > 0 ? 80 : 56;

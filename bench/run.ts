@@ -1,4 +1,4 @@
-/** npm run bench: the animal store against bare node:http and plain Fastify, or against itself: with few animals, one process, or the other database; round by round. */
+/** npm run bench: measures the animal store, round by round, against bare node:http and plain Fastify, or against another setup of itself. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
 import path from 'node:path';
@@ -10,17 +10,17 @@ import { createSeeds } from './servers.ts';
 
 const usage = `npm run bench -- [options]
 
-  --rows N      animals in the store (10000). Beyond 10000: the store with N against the store with 10000
-  --rounds N    rounds, each with every workload on every server in turn (5)
-  --seconds N   seconds of load on each server for each workload in each round (3)
-  --starts N    repeats it all with servers started anew, and pools the rounds (1). On a shared machine, one process
-                can be 25 % faster than another of the same code
-  --workers N   the store with N processes against the store with one; nothing is bound to a core
-  --engine E    postgres: the store on PostgreSQL against the store on SQLite. With --workers, of as many processes each
-  --only A,B    of list, random, get, create, none; without --rows, --workers and --engine, also pages-beside-writes
-  --tool NAME   wrk or autocannon (wrk where it is installed)
+  --rows N      animals in the store (10000). Above 10000: compares the store with N against the store with 10000
+  --rounds N    rounds; each runs every workload on every server in turn (5)
+  --seconds N   seconds of load per server, workload and round (3)
+  --starts N    repeats all rounds with newly started servers, and pools the results (1). On a shared machine, one process
+                can be 25 % faster than another with the same code
+  --workers N   compares N processes against one; nothing is pinned to a core
+  --engine E    postgres: compares the store on PostgreSQL against the store on SQLite, each with --workers processes
+  --only A,B    workloads: list, random, get, create, none; without --rows, --workers and --engine, also pages-beside-writes
+  --tool NAME   wrk or autocannon (default: wrk if it is installed)
 
-Prints a table, and writes it as JSON and as a chart to bench/results.
+Prints a table, and writes the results as JSON and as an SVG chart to bench/results.
 `;
 
 const { values } = parseArgs({
@@ -58,7 +58,7 @@ const startsMs: number[] = [];
 const memoriesMiB: number[] = [];
 let names: string[] = [];
 
-/** The servers to load, in turn. A load beside creates is compared with the same load without them. */
+/** The servers to load, in order. A workload with concurrent creates is compared with the same workload without them. */
 function turns(contenders: Contender[], workload: Workload): (Contender & { workload: Workload })[] {
   const { createsPerSecond, ...alone } = workload;
   if (createsPerSecond === undefined)
@@ -74,7 +74,7 @@ function turns(contenders: Contender[], workload: Workload): (Contender & { work
 }
 
 async function measure(contenders: Contender[], begun: string): Promise<void> {
-  // Round 0 warms all up and is not counted.
+  // Round 0 is a warm-up and is not counted.
   for (let round = 0; round <= rounds; round++) {
     for (const [index, workload] of chosen.entries()) {
       const finding = findings[index] as Finding;
@@ -83,8 +83,8 @@ async function measure(contenders: Contender[], begun: string): Promise<void> {
         finding.failures += failures;
         if (round > 0) finding.rounds[name] = [...(finding.rounds[name] ?? []), requestsPerSecond];
       }
-      const [yardstick, ...others] = Object.values(finding.rounds).map((rates) => rates.at(-1) as number);
-      const shares = others.map((rate) => `${(rate / (yardstick as number)).toFixed(2)} ×`);
+      const [baseline, ...others] = Object.values(finding.rounds).map((rates) => rates.at(-1) as number);
+      const shares = others.map((rate) => `${(rate / (baseline as number)).toFixed(2)} ×`);
       if (round > 0) progress(`${begun}round ${round} of ${rounds}  ${workload.title.padEnd(36)} ${shares.join('  ')}`);
     }
   }
@@ -119,7 +119,7 @@ try {
     memoryMiB: Math.round(median(memoriesMiB)),
   };
   process.stdout.write(`\n${table(findings, names)}\n\n`);
-  process.stdout.write(`start to first answer ${facts.startMs} ms, memory after the load ${facts.memoryMiB} MiB\n`);
+  process.stdout.write(`start to first response ${facts.startMs} ms, memory after the load ${facts.memoryMiB} MiB\n`);
   const results = path.join(import.meta.dirname, 'results');
   mkdirSync(results, { recursive: true });
   const file = path.join(results, mode.record);

@@ -1,4 +1,4 @@
-/** The servers under load: the animal store on a seeded file, and the yardsticks, node:http and plain Fastify. */
+/** Starts the servers under load: the animal store on a seeded file, and the baselines, node:http and plain Fastify. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, constants, copyFileSync, openSync, readFileSync, writeFileSync } from 'node:fs';
@@ -10,10 +10,10 @@ import { newSecret, scopes } from '../src/accounts.ts';
 import { openRepository } from '../src/repository/open.ts';
 import { nodeOptions, projectFolder } from '../test/support/project.ts';
 
-/** Server on one core, load on the other, where the system can say so. */
+/** Whether processes can be pinned: the server to one core and the load to another. */
 const pinned = availableParallelism() > 1 && spawnSync('taskset', ['-V']).status === 0;
 
-/** The command that keeps a program on `core`. */
+/** The command that runs a program pinned to `core`; undefined: on any core. */
 export function onCore(core: number | undefined, command: string[]): [string, string[]] {
   const [program, ...args] = pinned && core !== undefined ? ['taskset', '-c', String(core), ...command] : command;
   return [program as string, args];
@@ -21,14 +21,14 @@ export function onCore(core: number | undefined, command: string[]): [string, st
 
 export interface Running {
   url: string;
-  /** From the start of the process to its first answer. */
+  /** Time from the start of the process to its first response, in milliseconds. */
   startMs: number;
   /** Memory of the process now, in MiB. */
   memoryMiB: () => number;
   stop: () => Promise<void>;
 }
 
-/** Makes a store with `rows` animals, whose statuses take turns, and returns a key to it. */
+/** Creates a store with `rows` animals, which alternate between the statuses, and returns an API key for it. */
 async function seed(file: string, rows: number): Promise<string> {
   const store = await openRepository(`sqlite:${file}`, { now: () => new Date() });
   const secret = newSecret(false);
@@ -49,10 +49,10 @@ async function seed(file: string, rows: number): Promise<string> {
   return secret.key;
 }
 
-/** Makes a store with `rows` animals in `file`. */
+/** Creates a store with `rows` animals in `file`. */
 export type CopySeed = (rows: number, file: string) => Promise<{ file: string; key: string }>;
 
-/** Fills one store in `folder` for each number of rows, and copies it: each server writes to a store of its own. */
+/** Fills one store in `folder` per number of rows, and copies it for each server, because every server writes to its own store. */
 export function createSeeds(folder: string): CopySeed {
   const keys = new Map<number, string>();
   return async (rows, file) => {
@@ -71,14 +71,14 @@ process.on('exit', () => {
 
 interface Start {
   port: number;
-  /** The core to keep it on; undefined: any. */
+  /** The core to pin it to; undefined: any. */
   core: number | undefined;
-  /** Takes what it prints. */
+  /** The file for its output. */
   log: string;
   environment?: Record<string, string>;
 }
 
-/** Starts a Node program and waits for its first answer. */
+/** Starts a Node program and waits for its first response. */
 async function start(args: string[], { port, core, log, environment }: Start): Promise<Running> {
   const begun = performance.now();
   const url = `http://127.0.0.1:${port}`;
@@ -115,7 +115,7 @@ async function start(args: string[], { port, core, log, environment }: Start): P
   };
 }
 
-/** The animal store, as in production: JSON logs at info, written to a file beside the store. */
+/** Starts the animal store as in production, with JSON logs at info in a file next to the store. */
 export function startStore(
   file: string,
   port: number,
@@ -126,12 +126,12 @@ export function startStore(
     port,
     core,
     log: `${file}.log`,
-    // Several run side by side, but only one can have the port of OPS_PORT.
+    // Several servers run in parallel, and they cannot share one OPS_PORT.
     environment: { DATABASE_URL: `sqlite:${file}`, PORT: String(port), OPS_PORT: 'off', ...environment },
   });
 }
 
-/** Plain Fastify on the store in `file`; what it logs goes to a file beside the store. */
+/** Plain Fastify on the store in `file`; it logs to a file next to the store. */
 export function startPlain(file: string, port: number, logger: 'on' | 'off'): Promise<Running> {
   const args = [fileURLToPath(import.meta.resolve('./plain.ts')), String(port), file, logger];
   return start(args, { port, core: 0, log: `${file}.log` });
@@ -139,7 +139,7 @@ export function startPlain(file: string, port: number, logger: 'on' | 'off'): Pr
 
 const hopByHop = ['date', 'connection', 'keep-alive', 'transfer-encoding'];
 
-/** node:http, answering what the animal store at `url` answered to the same requests. */
+/** node:http, which sends the responses that `store` gave to the same requests. */
 export async function startBare(store: Running, key: string, folder: string, port: number): Promise<Running> {
   const authorization = { authorization: `Bearer ${key}` };
   const record = async (target: string, init: RequestInit = { headers: authorization }) => {

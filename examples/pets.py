@@ -1,4 +1,4 @@
-"""Adds an animal and lists what there is, with Python's standard library alone: python3 examples/pets.py NAME CATEGORY"""
+"""Adds an animal and lists all animals, using only Python's standard library: python3 examples/pets.py NAME CATEGORY"""
 
 import json
 import os
@@ -14,7 +14,7 @@ BASE_URL = os.environ.get("BASE_URL", "http://127.0.0.1:3000/v1")
 
 
 def call(url, body=None, headers=None):
-    """The answer's body and headers; of a failure, its code and message as an exception."""
+    """Returns the body and headers of the response. Exits with the code and message of an error."""
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {KEY}", **(headers or {})})
     if body is not None:
         request.data = json.dumps(body).encode()
@@ -37,7 +37,7 @@ def pets():
     while url:
         page, headers = call(url)
         yield from page
-        # RFC 8288; the address may be a path.
+        # RFC 8288: the address can be a path without a host.
         following = re.search(r'<([^>]*)>; rel="next"', headers.get("Link", ""))
         url = following and urllib.parse.urljoin(url, following[1])
 

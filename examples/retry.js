@@ -1,14 +1,14 @@
-/** Adds an animal once, however often the answer to it is lost: node examples/retry.js NAME CATEGORY */
+/** Adds an animal exactly once, even if responses are lost: node examples/retry.js NAME CATEGORY */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const { KEY, BASE_URL = 'http://127.0.0.1:3000/v1' } = process.env;
 const attempts = 6;
 
-/** Whether an answer leaves the outcome unknown, or asks for a later attempt. */
+/** Whether to retry: the outcome is unknown, or the server asks the client to try later. */
 const isUnsettled = ({ status }) => status >= 500 || status === 429 || status === 408;
 
-/** Sends the same body under the same Idempotency-Key until an answer settles it. */
+/** Sends the same body with the same Idempotency-Key until the outcome is known. */
 async function add(body) {
   const headers = {
     authorization: `Bearer ${KEY}`,
@@ -27,7 +27,7 @@ async function add(body) {
       if (!isUnsettled(response) || attempt === attempts) return response;
       waitMs = Math.max(waitMs, 1000 * Number(response.headers.get('retry-after') ?? 0));
     } catch (error) {
-      // Cut off or timed out: the animal may have been added.
+      // Disconnected or timed out: the animal may have been added.
       if (attempt === attempts) throw error;
     }
     console.error(`Attempt ${attempt} left it open; again in ${Math.round(waitMs)} ms.`);
@@ -36,7 +36,7 @@ async function add(body) {
 }
 
 const [name, categoryId] = process.argv.slice(2);
-// Written digit by digit: a JavaScript number would round a categoryId beyond 2^53.
+// BigInt, because a JavaScript number would round a categoryId beyond 2^53.
 const response = await add(`{"name": ${JSON.stringify(name)}, "categoryId": ${BigInt(categoryId)}}`);
 const replayed = response.headers.get('idempotent-replayed') === 'true' ? ' (the answer to an earlier attempt)' : '';
 console.log(`${response.status}${replayed}: ${await response.text()}`);

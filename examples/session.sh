@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A first session with curl. KEY is an API key; BASE_URL the address of the interface.
+# A first session with curl. KEY is an API key, BASE_URL the base address of the API.
 set -euo pipefail
 : "${KEY:?Set KEY to your API key.}" "${BASE_URL:=http://127.0.0.1:3000/v1}"
 
@@ -12,7 +12,7 @@ add '{"name": "Crumb", "categoryId": 7, "status": "sold"}'
 echo 'Sold:'
 call "$BASE_URL/pets?status=sold" && echo
 
-# The address of the next page stands in the Link header, until there is none.
+# The Link header has the address of the next page; the last page has none.
 page="$BASE_URL/pets?limit=1"
 headers=$(mktemp)
 trap 'rm -f "$headers"' EXIT
@@ -20,7 +20,7 @@ while [ -n "$page" ]; do
   call "$page" --dump-header "$headers" && echo
   next=$(sed -nE 's/^link: .*<([^>]*)>; rel="next".*/\1/Ip' "$headers")
   case $next in
-    /*) page=${BASE_URL%/v1}$next ;; # Without a public base address of its own, the server gives paths.
+    /*) page=${BASE_URL%/v1}$next ;; # Without BASE_URL among its settings, the server sends paths.
     *) page=$next ;;
   esac
 done

@@ -1,4 +1,4 @@
-/** A typed client: paths, parameters, bodies and answers are those of openapi.yaml, held to it by the compiler. */
+/** A typed client: the compiler checks paths, parameters, bodies and responses against openapi.yaml. */
 import createClient from 'openapi-fetch';
 import type { components, paths } from './animal-store.d.ts';
 
@@ -12,13 +12,13 @@ const client = createClient<paths>({
 });
 
 /**
- * The types say `number` for an int64. A JavaScript number holds integers up to 2^53 exactly: for a categoryId beyond, take the text of
- * an answer, and make of each integer what keeps its digits.
+ * Parses JSON without rounding integers beyond 2^53, such as a large categoryId: they become BigInt. The generated types say `number` for
+ * an int64, so take the response as text and parse it with this function.
  */
 function exactly<Value>(text: string): Value {
   const revive = (_name: string, value: unknown, { source }: { source: string }) =>
     Number.isInteger(value) && !Number.isSafeInteger(value) ? BigInt(source) : value;
-  // TypeScript's library does not know the third argument yet.
+  // TypeScript's library does not declare the third argument yet.
   return JSON.parse(text, revive as (name: string, value: unknown) => unknown);
 }
 

@@ -1,13 +1,13 @@
-/** Walks over all animals, page by page, and prints each: node examples/walk.js [status] */
+/** Prints all animals, page by page: node examples/walk.js [status] */
 const { KEY, BASE_URL = 'http://127.0.0.1:3000/v1' } = process.env;
 
-/** JSON.parse rounds integers beyond 2^53: those become BigInt, so that a categoryId keeps every digit. */
+/** JSON.parse rounds integers beyond 2^53. This makes them BigInt, so that a categoryId keeps every digit. */
 const parse = (text) =>
   JSON.parse(text, (_name, value, { source } = {}) =>
     typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? BigInt(source) : value,
   );
 
-/** Where Link says that the walk goes on (RFC 8288); it may be a path. */
+/** The address of the next page from the Link header (RFC 8288), which can be a path without a host. */
 function nextPage(response) {
   const next = /<([^>]*)>; rel="next"/.exec(response.headers.get('link') ?? '')?.[1];
   return next && new URL(next, response.url);

@@ -1,7 +1,7 @@
-/** Shows the documents that the page links to, and what they say that the renderer does not know by itself. */
+/** Shows the OpenAPI documents that the page links to, and adds what the renderer does not support by itself. */
 
 const methods = ['get', 'put', 'post', 'delete', 'options', 'head', 'patch', 'trace'];
-/** Languages and libraries that get no samples: curl, JavaScript and Python are enough to choose from. */
+/** Languages and libraries without code samples. curl, JavaScript and Python are enough. */
 const hiddenClients = [
   ...['c', 'clojure', 'csharp', 'dart', 'fsharp', 'go', 'http', 'java', 'julia', 'kotlin', 'node', 'objc', 'ocaml'],
   ...['php', 'powershell', 'r', 'ruby', 'rust', 'swift', 'shell/httpie', 'shell/wget', 'js/axios', 'js/jquery'],
@@ -16,7 +16,7 @@ function badges({ 'x-stability': stability, 'x-deprecated-sunset': sunset }) {
   return all;
 }
 
-/** What may be left out is left out, until it is ticked: an Idempotency-Key of everybody's would be refused from the second body on. */
+/** Disables optional parameters until they are ticked. If everyone sent the example Idempotency-Key, a second body would be rejected. */
 function leaveOut(parameter) {
   if (parameter.required) return;
   const value = parameter.example ?? parameter.schema?.default ?? '';
@@ -24,10 +24,10 @@ function leaveOut(parameter) {
   parameter.examples = { default: { value, 'x-disabled': true } };
 }
 
-/** Loads a document as the renderer takes it, and gathers the addresses of the operations that are not to be tried. */
+/** Loads a document for the renderer, and adds the ids of operations without a try-it panel to `untried`. */
 async function load({ href, dataset }, untried) {
   const content = await (await fetch(href)).json();
-  // Requests go to the server that the page came from, and nowhere else.
+  // Requests go only to the server that served the page.
   content.servers = [{ url: new URL(dataset.server, location.href).href, description: 'This server' }];
   for (const item of Object.values(content.paths)) {
     for (const operation of methods.map((method) => item[method]).filter(Boolean)) {
@@ -46,13 +46,16 @@ const sources = await Promise.all([...links].map((link) => load(link, untried)))
 const [{ content: first }, ...others] = sources;
 const also = others.map(({ title, slug }) => `[${title}](#${slug})`).join(', ');
 if (also)
-  first.info.description = first.info.description.replace('\n\n', `\n\nBeside it, and no part of it: ${also}.\n\n`);
+  first.info.description = first.info.description.replace(
+    '\n\n',
+    `\n\nSee also (not part of the animal store): ${also}.\n\n`,
+  );
 
 const sheet = new CSSStyleSheet();
 sheet.replaceSync(untried.map((id) => `[id$="/${id}"] .show-api-client-button { display: none }`).join('\n'));
 document.adoptedStyleSheets.push(sheet);
 
-// The renderer follows a link within a document; to another document it comes by loading the page.
+// The renderer follows links within a document. A link to another document needs a page load.
 const documentOf = (address) => new URL(address).hash.split('/')[0];
 addEventListener('hashchange', ({ oldURL, newURL }) => {
   const next = documentOf(newURL);
@@ -65,7 +68,7 @@ Scalar.createApiReference('#reference', {
   defaultHttpClient: { targetKey: 'shell', clientKey: 'curl' },
   hiddenClients,
   defaultOpenAllTags: true,
-  // Nothing is asked of, sent to, or kept for anybody else.
+  // The page contacts no other host and does not store the API key.
   withDefaultFonts: false,
   telemetry: false,
   proxyUrl: '',
@@ -76,19 +79,19 @@ Scalar.createApiReference('#reference', {
   hideClientButton: true,
 });
 
-/** What the renderer leaves out of its ARIA attributes (WCAG 2.2, 1.3.1, 2.1.1 and 4.1.2): where, and how it is mended. */
-const mends = {
+/** Fixes of the renderer's missing or wrong ARIA attributes (WCAG 2.2, 1.3.1, 2.1.1 and 4.1.2), by selector. */
+const fixes = {
   '.scalar-code-copy:not([aria-label]), [role="dialog"] .group\\/copy-button:not([aria-label])': (button) => {
     button.ariaLabel = 'Copy';
   },
-  // What has been chosen is its name from then on.
+  // A chosen value becomes the name of the button.
   '[role="dialog"] button[aria-haspopup="menu"]': (button) => {
     button.ariaLabel = button.textContent.trim() ? null : 'Choose a value';
   },
-  // It is told of before it is there.
+  // The controlled element does not exist yet.
   '[role="dialog"] .group\\/copy-button[aria-controls]': (button) => button.removeAttribute('aria-controls'),
   '[role="dialog"] button[role="none"]': (button) => button.removeAttribute('role'),
-  // No list of values belongs to it.
+  // This field has no list of values.
   '[role="dialog"] [role="combobox"]:not([aria-expanded])': (field) => {
     field.role = 'textbox';
   },
@@ -97,10 +100,10 @@ const mends = {
   },
   '.cm-content[contenteditable="false"]:not([aria-label])': (viewer) => {
     viewer.ariaLabel = 'Response body';
-    // A text that nobody writes in is scrolled by keys only where it takes the focus.
+    // Read-only text can be scrolled with the keyboard only if it is focusable.
     viewer.closest('.cm-scroller').tabIndex = 0;
   },
 };
 new MutationObserver(() => {
-  for (const [selector, mend] of Object.entries(mends)) document.querySelectorAll(selector).forEach(mend);
+  for (const [selector, fix] of Object.entries(fixes)) document.querySelectorAll(selector).forEach(fix);
 }).observe(document.body, { childList: true, characterData: true, subtree: true });

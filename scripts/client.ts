@@ -1,4 +1,4 @@
-/** Writes the types of the typed client from openapi.yaml: examples/animal-store.d.ts. */
+/** Generates examples/animal-store.d.ts, the types of the typed client, from openapi.yaml. */
 import { execFileSync } from 'node:child_process';
 import { hash } from 'node:crypto';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const written = `${root}examples/animal-store.d.ts`;
-// Fetched for the moment: the generator needs a TypeScript older than the one that checks the types here.
+// npm downloads these temporarily: the generator needs an older TypeScript than the one that checks this project.
 const packages = ['openapi-typescript@7.13.0', 'typescript@5.9.3'].map((name) => `--package=${name}`);
 const file = `${root}openapi.yaml`;
 rmSync(written, { force: true });

@@ -1,4 +1,4 @@
-/** Exits with 1 where a document would break a client of the last release. Names folders: the release's, and the documents' own. */
+/** Exits with 1 if an OpenAPI document would break clients of the last release. Optional arguments: the folders of the old and new documents. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { apiCompare, breaking } from 'api-smart-diff';

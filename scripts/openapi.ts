@@ -1,4 +1,4 @@
-/** Writes the OpenAPI documents from the routes themselves: their schemas, their operations and the error table. */
+/** Generates the OpenAPI documents from the routes: their schemas, their operations and the table of error codes. */
 import { writeFileSync } from 'node:fs';
 import swagger from '@fastify/swagger';
 import type { FastifyInstance, FastifySchema } from 'fastify';
@@ -16,7 +16,7 @@ type DocumentName = 'openapi.yaml' | 'openapi.quickstart.yaml';
 
 const quickstartBasePath = '/quickstart';
 
-/** What every operation can answer. */
+/** The errors that every operation can return. */
 const commonErrors: ErrorCode[] = [
   'bad_request',
   'missing_api_key',
@@ -32,7 +32,7 @@ const commonErrors: ErrorCode[] = [
   'service_unavailable',
 ];
 
-/** What no operation answers, but a path or a method beside them. */
+/** The errors of unknown paths and unsupported methods, which belong to no operation. */
 const outsideErrors: ErrorCode[] = ['invalid_url', 'route_not_found', 'method_not_allowed'];
 
 const responseNames: Record<number, string> = {
@@ -57,52 +57,52 @@ const responseNames: Record<number, string> = {
 const text = { type: 'string' };
 const headers = {
   'X-Request-Id': {
-    description: 'Names this answer in our log. Always sent.',
+    description: 'Identifies this request in the log of the server. Always sent.',
     required: true,
     schema: { ...text, format: 'uuid' },
   },
   'X-Content-Type-Options': { description: 'Always nosniff.', required: true, schema: { ...text, const: 'nosniff' } },
   'Content-Security-Policy': {
-    description: 'Always the same: an answer is data, and no page.',
+    description: 'Always the same: responses are data, not pages.',
     required: true,
     schema: { ...text, const: standingHeaders['content-security-policy'] },
   },
   'Cache-Control': {
-    description: 'private, no-cache where an ETag is sent; otherwise no-store.',
+    description: 'private, no-cache if the response has an ETag; otherwise no-store.',
     required: true,
     schema: text,
   },
-  Vary: { description: 'Always Authorization where an ETag is sent.', schema: text },
+  Vary: { description: 'Authorization if the response has an ETag.', schema: text },
   ETag: {
     description:
-      'Strong validator (RFC 9110, section 8.8.3). Send it back in If-None-Match to get 304 while nothing has changed.',
+      'Strong validator (RFC 9110, section 8.8.3). Send it in If-None-Match to get 304 if nothing has changed.',
     schema: text,
   },
   Link: { description: 'Related pages and documents (RFC 8288).', schema: text },
   Location: {
-    description: 'Address of the new animal; absent once GET /pets/{petId} has been removed.',
+    description: 'URL of the new animal. Absent once GET /pets/{petId} has been removed.',
     schema: { ...text, format: 'uri-reference' },
   },
   'Idempotent-Replayed': {
-    description: 'true where this is the answer of an earlier call under the same Idempotency-Key.',
+    description: 'true if this repeats the response to an earlier request with the same Idempotency-Key.',
     schema: { ...text, const: 'true' },
   },
   Deprecation: {
-    description: 'Deprecated since (RFC 9745), in seconds since 1970.',
+    description: 'When the operation was deprecated (RFC 9745), in seconds since 1970.',
     schema: { ...text, pattern: '^@\\d+$' },
   },
-  Sunset: { description: 'Removed at (RFC 8594), an HTTP date.', schema: text },
+  Sunset: { description: 'When the operation will be removed (RFC 8594), as an HTTP date.', schema: text },
   'WWW-Authenticate': { description: 'How to authenticate (RFC 6750, section 3).', schema: text },
   'RateLimit-Limit': {
-    description: 'Requests that this key may make in a minute, where there is a limit.',
+    description: 'Requests per minute that the API key allows. Sent only if there is a limit.',
     schema: { ...text, pattern: '^\\d+$' },
   },
   'RateLimit-Remaining': {
-    description: 'Requests that are left of them.',
+    description: 'Requests left in the current minute.',
     schema: { ...text, pattern: '^\\d+$' },
   },
   'RateLimit-Reset': {
-    description: 'Seconds until all are there again.',
+    description: 'Seconds until the full limit is available again.',
     schema: { ...text, pattern: '^\\d+$' },
   },
   'Retry-After': { description: 'Seconds to wait before trying again.', schema: { ...text, pattern: '^\\d+$' } },
@@ -129,7 +129,7 @@ function headerRefs(names: HeaderName[]): Json {
   return Object.fromEntries([...new Set(names)].map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }
 
-/** The first example of a schema, made of those of its properties. */
+/** An example of a schema, built from the first example of each property. */
 function exampleOf(schema: Json): unknown {
   if (schema.type === 'array') return [exampleOf(schema.items as Json)];
   const properties = Object.entries(schema.properties as Record<string, { examples?: unknown[]; enum?: unknown[] }>);
@@ -161,19 +161,19 @@ function responsesOf({ success, errors, sunset }: Operation, method: string): Js
     };
     if (method === 'get') {
       responses[304] = {
-        description: 'You have the current answer already.',
+        description: 'The response that you already have is current.',
         headers: headerRefs([...named, ...kept]),
       };
     }
   }
   if (!success)
-    responses['2XX'] = { description: 'Reserved, and never sent: what a success would look like is not described.' };
+    responses['2XX'] = { description: 'Reserved and never sent: the response of a success is not defined.' };
   const byStatus = Map.groupBy([...errors, ...commonErrors], (code) => statuses[code]);
   for (const [status, codes] of byStatus) responses[status] = errorResponse(status, codes, announced);
   return responses;
 }
 
-/** Moves what has a name, or occurs more than once, into components, and drops what nothing refers to. */
+/** Moves titled schemas and repeated responses into components, and drops unused headers. */
 function share(document: Json): void {
   const components = document.components as { schemas: Json; responses: Json; headers: Json };
   components.responses = {};
@@ -201,7 +201,7 @@ function share(document: Json): void {
     for (const [status, response] of Object.entries(responses)) {
       const name = responseNames[Number(status)];
       if (name === undefined || (seen.get(status + JSON.stringify(response)) ?? []).length < 2) continue;
-      // Two answers of one status that differ between operations cannot share the name: the first one shared has it.
+      // Different responses with the same status cannot share a name. The first repeated one gets it.
       components.responses[name] ??= response;
       if (JSON.stringify(components.responses[name]) === JSON.stringify(response))
         responses[status] = { $ref: `#/components/responses/${name}` };
@@ -213,7 +213,7 @@ function share(document: Json): void {
   }
 }
 
-/** A parameter with a default may be left out. */
+/** Marks parameters that have a default as optional. */
 function relax({ parameters = [] }: { parameters?: { required: boolean; schema: Json }[] }): void {
   for (const parameter of parameters) if (parameter.schema.default !== undefined) parameter.required = false;
 }
@@ -224,7 +224,7 @@ const rowsOf = (codes: ErrorCode[]) =>
 const conventions = `
 All requests and responses are \`application/json\`. Send your API key as \`Authorization: Bearer <API_KEY>\`.
 
-Every failure has one shape, \`{code, message, status}\`. Every path answers \`OPTIONS\` with 204 and \`Allow\`, \`HEAD\` wherever it answers \`GET\`, and any other method with 405 and \`Allow\`; each asks for the key first. The codes, an open list of which none is ever reused:
+Every error response has the body \`{code, message, status}\`. Every path supports \`OPTIONS\` (204 with \`Allow\`), and \`HEAD\` if it supports \`GET\`. Any other method returns 405 with \`Allow\`. The API key is checked first. The list of codes may grow; no code is ever reused:
 
 | status | code | message |
 |---|---|---|
@@ -234,44 +234,44 @@ const documents = {
   'openapi.yaml': {
     prefix: '/v1',
     title: 'Animal Store',
-    description: `A store of animals: list them, add one, and, before 5 December 2030 (UTC), fetch one by its number.
+    description: `A store of animals: list them, add one, or fetch one by id (deprecated; removed on 5 December 2030, UTC).
 ${conventions}${rowsOf(Object.keys(errorMessages) as ErrorCode[])}
 
-Identifiers are signed 64-bit integers. Those of animals stay below 2^53; a categoryId need not: read it with a parser that keeps every digit.`,
+Identifiers are signed 64-bit integers. The ids of animals stay below 2^53. A categoryId may be larger: use a JSON parser that keeps every digit.`,
     servers: [
       {
         url: 'https://{host}/v1',
         description: 'Production',
-        variables: { host: { default: 'api.example.com', description: 'Host of production.' } },
+        variables: { host: { default: 'api.example.com', description: 'Production host.' } },
       },
       {
         url: 'https://{host}/v1',
         description: 'Staging',
-        variables: { host: { default: 'staging.example.com', description: 'Host of staging.' } },
+        variables: { host: { default: 'staging.example.com', description: 'Staging host.' } },
       },
     ],
     tags: [
-      { name: 'Store', description: 'What belongs to the store besides its animals.' },
-      { name: 'Pets', description: 'The animals.' },
+      { name: 'Store', description: 'Operations on the store other than those on animals.' },
+      { name: 'Pets', description: 'Operations on animals.' },
     ],
   },
   'openapi.quickstart.yaml': {
     prefix: quickstartBasePath,
     title: 'Messages quickstart',
-    description: `A first call to try: send a message. It is no part of the animal store, but takes the same API keys.
+    description: `A first request to try: send a message. The quickstart is not part of the animal store, but accepts the same API keys.
 ${conventions}${rowsOf(outsideErrors)}`,
     servers: [
       {
         url: `https://{host}${quickstartBasePath}`,
         description: 'Production',
-        variables: { host: { default: 'api.example.com', description: 'Host of production.' } },
+        variables: { host: { default: 'api.example.com', description: 'Production host.' } },
       },
     ],
-    tags: [{ name: 'Messages', description: 'The messages.' }],
+    tags: [{ name: 'Messages', description: 'Operations on messages.' }],
   },
 };
 
-/** Registers a generator for one document; it must stand before the routes. */
+/** Registers the generator of one document. Call it before the routes are registered. */
 async function describe(app: FastifyInstance, name: DocumentName): Promise<void> {
   const { prefix, title, description, servers, tags } = documents[name];
   const operations = new Map<string, Operation>();
@@ -300,7 +300,7 @@ async function describe(app: FastifyInstance, name: DocumentName): Promise<void>
       if (!operation || !url.startsWith(`${prefix}/`)) return { schema: { hide: true } as FastifySchema, url };
       const { operationId, tags: groups, summary, description: words, sunset, stability, hideTryItPanel } = operation;
       operations.set(operationId, operation);
-      const said = {
+      const described = {
         ...schema,
         operationId,
         tags: groups,
@@ -310,10 +310,10 @@ async function describe(app: FastifyInstance, name: DocumentName): Promise<void>
         ...(stability && { 'x-stability': stability }),
         ...(hideTryItPanel && { 'x-hideTryItPanel': true }),
       };
-      return { schema: said as FastifySchema, url: url.slice(prefix.length) };
+      return { schema: described as FastifySchema, url: url.slice(prefix.length) };
     },
     transformObject(result) {
-      // Through JSON, for copies without the symbols of our schemas.
+      // Copying through JSON drops the symbols of TypeBox schemas.
       const document = JSON.parse(JSON.stringify((result as { openapiObject: unknown }).openapiObject));
       for (const path of Object.values(document.paths as Record<string, Record<string, Json>>)) {
         for (const [method, operation] of Object.entries(path)) {
@@ -330,7 +330,7 @@ async function describe(app: FastifyInstance, name: DocumentName): Promise<void>
   });
 }
 
-/** The documents as the code has them, in YAML. */
+/** Generates the documents from the current code, as YAML. */
 export async function generateDocuments(): Promise<Record<DocumentName, string>> {
   const app = await buildApp({
     store: { pets: {}, measure: () => ({ waitingWrites: 0, walBytes: undefined }) } as never,

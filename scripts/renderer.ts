@@ -1,4 +1,4 @@
-/** Takes the renderer of the reference page out of its package: the noted version again, or the one that is named. */
+/** Extracts the renderer of the reference page from its npm package: the version in renderer.json, or the one given as argument. */
 import { execFileSync } from 'node:child_process';
 import { hash } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -10,10 +10,10 @@ interface Note {
   name: string;
   version: string;
   license: string;
-  /** Of the package, as the registry gives it. */
+  /** Integrity of the package, from the registry. */
   integrity: string;
   file: string;
-  /** Of the file. */
+  /** SHA-256 of the file. */
   sha256: string;
 }
 
@@ -23,7 +23,7 @@ const { name, file } = noted;
 const version = process.argv[2] ?? noted.version;
 const folder = mkdtempSync(path.join(tmpdir(), 'renderer-'));
 try {
-  // Fails where the archive is not what the registry says it is.
+  // npm fails if the archive does not match the integrity in the registry.
   const output = execFileSync('npm', ['pack', `${name}@${version}`, '--json', '--pack-destination', folder]);
   const [{ filename, integrity }] = JSON.parse(output.toString());
   if (version === noted.version && integrity !== noted.integrity) throw new Error(`${name}@${version} has changed.`);

@@ -1,4 +1,4 @@
-/** Accounts and their API keys: what a key looks like, what is kept of it, and what a store of them must do. */
+/** Accounts and API keys: the format of a key, what is stored about it, and the interface of a store. */
 import { hash, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
@@ -11,24 +11,24 @@ export interface Account {
   createdAt: Date;
 }
 
-/** What is kept of an API key. The key itself is shown once and never stored. */
+/** The stored data of an API key. The key itself is displayed once, on creation, and never stored. */
 export interface ApiKey {
   id: number;
   accountId: number;
   account: string;
   name: string;
-  /** The key's first characters, enough to tell keys apart and too few to use. */
+  /** The key's first characters: enough to recognize a key, too few to use it. */
   hint: string;
   scopes: Scope[];
   createdAt: Date;
   expiresAt: Date | null;
   revokedAt: Date | null;
   lastUsedAt: Date | null;
-  /** How many calls of deprecated operations were made with this key. */
+  /** Number of calls to deprecated operations with this key. */
   deprecatedCalls: number;
 }
 
-/** One presented key, as only its holder sees it. */
+/** A new key with its hash and hint. Only its holder sees the key. */
 export interface Secret {
   key: string;
   hash: Buffer;
@@ -39,7 +39,7 @@ interface NewApiKey {
   account: string;
   name: string;
   scopes: Scope[];
-  /** From its creation to its end; null: until it is revoked. */
+  /** From creation to expiry; null: valid until revoked. */
   lifetimeMs: number | null;
   secret: Secret;
 }
@@ -50,22 +50,22 @@ export interface KeyUse {
   deprecatedCalls: number;
 }
 
-/** Every method rejects with ApiError `service_unavailable` where the store cannot answer. */
+/** Every method rejects with ApiError `service_unavailable` if the store is unavailable. */
 export interface Accounts {
-  /** Undefined where the name is taken. */
+  /** Undefined if the name is taken. */
   addAccount(name: string): Promise<Account | undefined>;
   listAccounts(): Promise<Account[]>;
-  /** Removes an account with all its keys; undefined where there is none of this name. */
+  /** Removes the account and all its keys; undefined if it does not exist. */
   removeAccount(name: string): Promise<Account | undefined>;
-  /** Undefined where there is no such account. */
+  /** Undefined if the account does not exist. */
   addKey(key: NewApiKey): Promise<ApiKey | undefined>;
   listKeys(account?: string): Promise<ApiKey[]>;
   findKey(hash: Buffer): Promise<ApiKey | undefined>;
-  /** Undefined where there is no such key; a key revoked before keeps its first date. */
+  /** Undefined if the key does not exist. A key that is already revoked keeps its revocation date. */
   revokeKey(id: number): Promise<ApiKey | undefined>;
   /**
-   * A new key with the old one's account, name, scopes and lifetime; the old one expires at `oldExpiresAt`, or earlier if
-   * it did so already. Undefined where there is no such key, or it was revoked.
+   * Creates a key with the old key's account, name, scopes and lifetime. The old key expires at `oldExpiresAt`, or at its own expiry if
+   * that is earlier. Undefined if the key does not exist or is revoked.
    */
   rotateKey(id: number, oldExpiresAt: Date, secret: Secret): Promise<ApiKey | undefined>;
   recordUses(uses: KeyUse[]): Promise<void>;
@@ -74,14 +74,14 @@ export interface Accounts {
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const keyFormat = /^(ast_(?:live|test)_[0-9A-Za-z]{30})([0-9A-Za-z]{6})$/;
 
-/** CRC-32 as six Base62 digits: lets secret scanners, and the server before any look-up, tell a key from junk. */
+/** CRC-32 as six Base62 digits: secret scanners can recognize a key, and the server can reject junk without a lookup. */
 function checksum(text: string): string {
   let digits = '';
   for (let rest = crc32(text); digits.length < 6; rest = Math.floor(rest / 62)) digits = alphabet[rest % 62] + digits;
   return digits;
 }
 
-/** Keys of production start `ast_live_`, all others `ast_test_`; neither opens the other's door. */
+/** Production keys start with `ast_live_`, all others with `ast_test_`; neither kind is accepted in the other's deployment. */
 export function newSecret(live: boolean): Secret {
   let key = live ? 'ast_live_' : 'ast_test_';
   const hintLength = key.length + 4;
@@ -96,12 +96,12 @@ export function isKeyOf(live: boolean, key: string): boolean {
   return text !== undefined && checksum(text) === check && text.startsWith(live ? 'ast_live_' : 'ast_test_');
 }
 
-/** SHA-256 without salt or stretching: a key carries 178 random bits, so that its hash cannot be searched. */
+/** SHA-256 without salt or stretching: a key has 178 random bits, so a brute-force search for its hash is infeasible. */
 export function hashKey(key: string): Buffer {
   return hash('sha256', key, 'buffer');
 }
 
-/** Why a key that is known opens nothing at `now`, or undefined where it does. */
+/** Why a key is rejected at `now`, or undefined. */
 export function rejectionReason(key: ApiKey, now: Date): 'revoked_api_key' | 'expired_api_key' | undefined {
   if (key.revokedAt !== null) return 'revoked_api_key';
   if (key.expiresAt !== null && key.expiresAt <= now) return 'expired_api_key';

@@ -1,4 +1,4 @@
-/** The server, read from top to bottom: what every request meets, the public surface, then what needs a key. */
+/** Builds the HTTP server: the hooks of every request, then the public routes, then the routes that need an API key. */
 import { randomUUID } from 'node:crypto';
 import type { Server } from 'node:http';
 import fastify, { type FastifyBaseLogger, type FastifyHttpOptions, type FastifyInstance } from 'fastify';
@@ -32,30 +32,30 @@ import type { Pets } from './pets.ts';
 export interface AppOptions {
   store: { pets: Pets; accounts: Accounts; messages: Messages; measure: Sources['store'] };
   logger: FastifyBaseLogger;
-  /** Writes the line of a request. */
+  /** Writes the log line of a request. */
   logRequest: Observe;
   metrics: Metrics;
   now: () => Date;
-  /** Whether this is production. */
+  /** True in production, whose API keys start with `ast_live_`. */
   live: boolean;
-  /** Public base address, ending in /v1; without it addresses in answers are absolute paths. */
+  /** Public base address, ending in /v1. If undefined, URLs in responses are absolute paths. */
   baseUrl?: string | undefined;
-  /** Path of the messages quickstart; undefined serves none. */
+  /** Path of the messages quickstart. If undefined, it is not served. */
   quickstartBasePath?: string | undefined;
-  /** Whether getPet ends at its sunset. */
+  /** Whether getPet returns 410 from its sunset date on. */
   enforceSunset: boolean;
   limits: Limits;
-  /** Addresses and networks of proxies whose X-Forwarded-For is believed. */
+  /** Addresses and networks of the proxies whose X-Forwarded-For header is trusted. */
   trustProxy?: string[] | undefined;
-  /** Origins whose pages may call the interface; undefined: none. */
+  /** Origins whose pages may call the API from a browser. If undefined, none may. */
   corsOrigins?: string[] | undefined;
-  /** Whether clients are asked, by Connection: close, to go elsewhere, as the process is about to stop. */
+  /** True while the process is about to stop. Responses then carry Connection: close, so that clients reconnect elsewhere. */
   draining: () => boolean;
   /** The committed OpenAPI documents, as YAML. */
   documents: { animalStore: string; quickstart: string };
   /** Reads a file of the reference page. */
   readPageFile: (name: string) => Promise<Buffer>;
-  /** Called on the bare server before any route exists: for tools that watch routes being registered. */
+  /** Called before any route is registered, for plugins that must see every route. */
   watch?: (app: FastifyInstance) => Promise<void>;
 }
 
@@ -68,12 +68,12 @@ const serverOptions: FastifyHttpOptions<Server> = {
   requestTimeout: requestTimeoutMs,
   keepAliveTimeout: keepAliveTimeoutMs,
   return503OnClosing: false,
-  // With a logger, Fastify adds two listeners to each response. Our own logger writes all lines.
+  // With a logger, Fastify adds two listeners to each response. http/request-log.ts writes the request lines instead.
   logger: false,
   genReqId: () => randomUUID(),
-  // A path parameter may be as long as a URL: whether it is a number is for validation to say.
+  // A path parameter may be as long as the URL. Validation decides whether it is a number.
   routerOptions: { maxParamLength: 16 * 1024 },
-  // A request without Host, and one with several, is answered in our own shape (http/request-checks.ts).
+  // http/request-checks.ts rejects a missing or repeated Host header, so that the response has the standard error body.
   http: {
     requireHostHeader: false,
     joinDuplicateHeaders: true,
@@ -82,20 +82,20 @@ const serverOptions: FastifyHttpOptions<Server> = {
   },
 };
 
-/** Builds the server; nothing listens yet. */
+/** Builds the server. It does not listen yet. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { store, logger, metrics, limits, now, live, baseUrl, quickstartBasePath, corsOrigins, draining, documents } =
     options;
-  const observe: Observe = (answered) => {
-    options.logRequest(answered);
-    metrics.request(answered);
+  const observe: Observe = (observation) => {
+    options.logRequest(observation);
+    metrics.request(observation);
   };
   const sendError = createErrorSender(logger);
   let exchanges: Exchanges;
   const app: App = fastify({
     ...serverOptions,
     ...(options.trustProxy && { trustProxy: options.trustProxy }),
-    // A URL that the router cannot read: no hook runs.
+    // The router could not decode the URL. No hook runs for such a request.
     frameworkErrors(error, request, reply) {
       exchanges.begin(request, reply).code = toApiError(error).code;
       sendError(error, request, reply);
@@ -129,15 +129,14 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   metrics.watch({ store: () => store.measure(), pages: responses.use, held });
 
   installMethods(app);
-  const standsStill = watchEventLoop(app);
+  const isBlocked = watchEventLoop(app);
   app.addHook('onRequest', (request, reply, done) => {
     const exchange = exchanges.begin(request, reply);
     if (draining()) {
       reply.header('connection', 'close');
       exchange.headersSet = true;
     }
-    if (!standsStill()) return done(check(request.raw));
-    /* v8 ignore next 2 -- the process of the tests would stand still for seconds */
+    if (!isBlocked()) return done(check(request.raw));
     metrics.limited('event_loop');
     done(tooMany);
   });

@@ -1,6 +1,6 @@
-/** CSV, strictly as RFC 4180 has it; a record may also end with a line feed alone. */
+/** Reads and writes CSV strictly by RFC 4180, except that a record may also end with a line feed alone. */
 
-/** One record without its line break. Throws SyntaxError, with what is wrong with it. */
+/** Parses one record without its line break. Throws SyntaxError, whose message names the fault. */
 export function readCsv(record: string): string[] {
   const fields: string[] = [];
   for (let start = 0; ; ) {
@@ -16,7 +16,7 @@ function plain(record: string, start: number): { text: string; end: number } {
   const comma = record.indexOf(',', start);
   const end = comma === -1 ? record.length : comma;
   const text = record.slice(start, end);
-  if (/["\r\n]/.test(text)) throw new SyntaxError('a quote or line break stands in a field without quotes');
+  if (/["\r\n]/.test(text)) throw new SyntaxError('an unquoted field contains a quote or a line break');
   return { text, end };
 }
 
@@ -25,12 +25,12 @@ function quoted(record: string, start: number): { text: string; end: number } {
   do {
     end = record.indexOf('"', end + 1);
     if (end === -1) throw new SyntaxError('a quote is not closed');
-    // A doubled one stands for one of the text.
+    // A doubled quote stands for one quote (RFC 4180, section 2, rule 7).
   } while (record[end + 1] === '"' && ++end);
   return { text: record.slice(start + 1, end).replaceAll('""', '"'), end: end + 1 };
 }
 
-/** A record with its line break. */
+/** Formats one record with its line break. */
 export function writeCsv(fields: readonly (string | bigint)[]): string {
   return `${fields.map((field) => quote(String(field))).join()}\r\n`;
 }

@@ -1,11 +1,11 @@
-/** The closed table of error codes, and the error that carries one. It knows no HTTP: http/errors.ts adds statuses and headers. */
+/** The closed table of error codes, and the error class that carries one. http/errors.ts adds HTTP statuses and headers. */
 
-/** code → the message to send when the place of the error has nothing more exact to say. */
+/** The default message of each code, sent if the code that throws gives no more exact one. */
 export const errorMessages = {
   bad_request: 'The request is not valid HTTP.',
   invalid_url: 'The URL is not valid: check its percent-encoding.',
   invalid_parameter: 'A parameter is not valid.',
-  invalid_cursor: 'cursor must be taken unchanged from the Link header of a list answer.',
+  invalid_cursor: 'cursor must be copied unchanged from the Link header of a list response.',
   invalid_json: 'The body is not valid JSON.',
   invalid_body: 'The body is not valid.',
   missing_api_key: 'Send your API key in the header Authorization: Bearer <API_KEY>.',
@@ -15,7 +15,7 @@ export const errorMessages = {
   insufficient_scope: 'The API key lacks a scope that this operation needs.',
   route_not_found: 'There is nothing at this path.',
   pet_not_found: 'There is no animal with this id.',
-  method_not_allowed: 'This path does not support this method; the Allow header names those it does.',
+  method_not_allowed: 'This path does not support this method; the Allow header lists those it supports.',
   request_timeout: 'The request did not arrive in time.',
   operation_removed: 'This operation has been removed; list animals with GET /pets and its status filter.',
   payload_too_large: 'The body is too large.',
@@ -26,13 +26,13 @@ export const errorMessages = {
   rate_limited: 'Too many requests; try again after the time in Retry-After.',
   headers_too_large: 'The header section is too large.',
   internal_error: 'Something went wrong on our side; the X-Request-Id of this answer finds it in our log.',
-  not_implemented: 'This operation is named but not available.',
+  not_implemented: 'This operation is a placeholder and is not implemented.',
   service_unavailable: 'The service cannot answer right now; try again after the time in Retry-After.',
 } as const;
 
 export type ErrorCode = keyof typeof errorMessages;
 
-/** An error whose code and message are sent to the client. Anything else that is thrown becomes `internal_error`. `cause` is for the log. */
+/** An error whose code and message are sent to the client. Any other thrown error becomes `internal_error`. `cause` is only logged. */
 export class ApiError extends Error {
   override readonly name = 'ApiError';
   readonly code: ErrorCode;

@@ -1,6 +1,6 @@
-/** Creations that a client may repeat. A room of its own, because threads that write need nothing else of the domain. */
+/** Retried creates. A separate file, because the writer thread needs nothing else of the domain. */
 
-/** One creation under an Idempotency-Key; the key is remembered per account for `retryWindowMs`. */
+/** A create with an Idempotency-Key. The store keeps the key, per account, for `retryWindowMs`. */
 export interface Retry {
   accountId: number;
   key: string;

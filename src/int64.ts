@@ -1,4 +1,4 @@
-/** The exact signed 64-bit integer: its schema, and the reading of JSON that keeps every digit. */
+/** Exact signed 64-bit integers: their schema, and a JSON parser that keeps every digit. */
 import { isUtf8 } from 'node:buffer';
 import { kind, quoted } from './schema.ts';
 
@@ -12,31 +12,30 @@ const integer = kind<bigint>(
   { type: 'integer', format: 'int64' },
 );
 
-/** `{type: integer, format: int64}` over BigInt: JavaScript's own numbers are exact only below 2^53. */
+/** The schema `{type: integer, format: int64}` for BigInt values: JavaScript numbers are exact only below 2^53. */
 export function Int64(annotations: { description: string; examples: number[] }): typeof integer {
   return { ...integer, ...annotations };
 }
 
-/** A canonical decimal, as paths and queries carry integers: `01`, `+1`, `1.0` and `1e3` are not. */
+/** The canonical decimal form of integers in paths and queries. `01`, `+1`, `1.0` and `1e3` are not canonical. */
 export const canonicalDecimal = /^-?(?:0|[1-9]\d*)$/;
 
-/** The integer that a canonical decimal stands for; any other text as it is. */
+/** Parses a canonical decimal; returns any other text unchanged. */
 export function readDecimal(text: string): bigint | string {
-  // Longer ones are out of range, and BigInt's time grows with the square of the length.
+  // Longer text is out of range, and BigInt() takes time that grows with the square of the length.
   return text.length <= 20 && canonicalDecimal.test(text) ? BigInt(text) : text;
 }
 
 const jsonNumber = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
 
 /**
- * Reads the text of a JSON number. Integers, also written `1.0` or `1e3` (JSON Schema counts both as integers),
- * become exact BigInts; integers of more than 19 digits become ±Infinity, so that `1e999999999` costs nothing;
- * everything else stays a number.
+ * Parses a JSON number. Integers become exact BigInts, also if written `1.0` or `1e3`, which JSON Schema counts as integers. Integers of
+ * more than 19 digits become ±Infinity, so that `1e999999999` costs nothing. All other numbers stay JavaScript numbers.
  */
 function readNumber(source: string): bigint | number {
-  const [, sign, whole, fraction = '', exponent = '0'] = jsonNumber.exec(source) as RegExpExecArray;
-  const digits = `${whole}${fraction}`.replace(/^0+/, '');
-  // Not a regular expression: one for zeros at the end alone takes a time that grows with the square of the zeros elsewhere.
+  const [, sign, integer, fraction = '', exponent = '0'] = jsonNumber.exec(source) as RegExpExecArray;
+  const digits = `${integer}${fraction}`.replace(/^0+/, '');
+  // Not a regular expression: matching trailing zeros takes time that grows with the square of the number of other zeros.
   let end = digits.length;
   while (digits[end - 1] === '0') end -= 1;
   const significant = digits.slice(0, end);
@@ -51,10 +50,10 @@ function revive(_key: string, value: unknown, context: { source?: string }): unk
   return typeof value === 'number' ? readNumber(context.source as string) : value;
 }
 
-/** A number that may be no integer, or one that a JavaScript number does not hold exactly. Also where it stands in a string. */
+/** Matches numbers that may not be integers, or that a JavaScript number may not hold exactly. Also matches inside strings. */
 const notPlain = /\d(?:[.eE]|\d{15})/;
 
-/** Turns all numbers within `value`, which are integers, into BigInts, in place. Returns how many members its objects have. */
+/** Replaces all numbers in `value`, which must be integers, with BigInts in place. Returns the number of object members. */
 function convertPlain(value: object): number {
   let members = 0;
   const entries = value as Record<string, unknown>;
@@ -74,22 +73,22 @@ function countColons(text: string): number {
 }
 
 /**
- * JSON.parse with exact integers (as BigInt). Throws SyntaxError where the text is not JSON, or where an object names
- * a member twice: which of the two counts differs from reader to reader (RFC 8259, section 4; RFC 7493, section 2.3).
+ * JSON.parse with integers as exact BigInts. Throws SyntaxError if the text is not JSON or an object has duplicate member names, because
+ * parsers disagree on which of the two counts (RFC 8259, section 4; RFC 7493, section 2.3).
  */
 function parseJson(text: string): unknown {
-  // Most bodies are plain: neither the source of a number nor a search for repeated names is needed.
+  // The fast path for most bodies: every number is a small integer and, as members and colons match in number, no name is repeated.
   if (!notPlain.test(text)) {
     const value: unknown = JSON.parse(text);
     if (typeof value === 'object' && value !== null && convertPlain(value) === countColons(text)) return value;
   }
-  // TypeScript's library does not know the reviver's third argument yet (ECMAScript, JSON.parse source text access).
+  // TypeScript's types lack the reviver's third argument (ECMAScript, JSON.parse source text access).
   const value = JSON.parse(text, revive as (key: string, value: unknown) => unknown);
   refuseDuplicateNames(text);
   return value;
 }
 
-/** parseJson of bytes. Throws SyntaxError, with what is wrong with them. */
+/** Parses UTF-8 JSON with integers as exact BigInts. Throws SyntaxError, whose message names the fault. */
 export function readJson(bytes: Buffer): unknown {
   if (!isUtf8(bytes)) throw new SyntaxError('not valid UTF-8');
   try {
@@ -100,12 +99,12 @@ export function readJson(bytes: Buffer): unknown {
   }
 }
 
-/** What V8 says of a JSON text, without the piece of it that V8 may repeat: that may be anything, and what is said is passed on. */
+/** V8's error message without the excerpt of the input, which could be anything and must not be repeated to others. */
 function faultOf({ message }: Error): string {
   return message.replace(/^(Unexpected token .+?), (?:\.{3})?".*$/su, '$1');
 }
 
-/** Only for text that JSON.parse has accepted: a string followed by a colon is then always a member name. */
+/** Requires text that JSON.parse has accepted, where a string followed by a colon is always a member name. Throws SyntaxError. */
 function refuseDuplicateNames(text: string): void {
   const open: Set<string>[] = [];
   for (const [token, name] of text.matchAll(/("(?:[^"\\]|\\.)*")\s*:|"(?:[^"\\]|\\.)*"|[{}]/g)) {

@@ -1,4 +1,4 @@
-/** The quickstart's messages: not part of the animal store, only its neighbour. */
+/** The messages of the quickstart, which is separate from the animal store: their schemas and the interface of a store. */
 import { type Static, Type } from '@sinclair/typebox';
 import { isStorable, kind } from './schema.ts';
 
@@ -19,18 +19,21 @@ export const Message = Type.Object(
   {
     id: Type.String({ description: 'Unique identifier.', examples: ['msg_5f0c2d1e8a7b4c3d9e6f1a2b3c4d5e6f'] }),
     message: Type.String({ description: 'The text as received.', examples: ['Hello'] }),
-    status: Type.String({ description: 'Whether the request was merely queued. An open list.', examples: ['queued'] }),
+    status: Type.String({
+      description: 'Whether the request was merely queued. More values may be added.',
+      examples: ['queued'],
+    }),
     createdAt: Type.String({
       format: 'date-time',
-      description: 'When it was received (ISO 8601, UTC).',
+      description: 'When the message was received (ISO 8601, UTC).',
       examples: ['2026-11-21T09:30:00.000Z'],
     }),
   },
-  { title: 'Message', description: 'A message that was received.' },
+  { title: 'Message', description: 'A received message.' },
 );
 export type Message = Static<typeof Message>;
 
 export interface Messages {
-  /** Resolves only when the message is on disk; rejects with ApiError `service_unavailable` where it cannot be stored. */
+  /** Resolves only when the message is on disk. Rejects with ApiError `service_unavailable` if it cannot be stored. */
   add(message: Message & { accountId: number }): Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** The animals: their schemas (which are also their types) and what a store of them must do. */
+/** Pets: their schemas, which also define their types, and the interface of a store. */
 import { type Static, Type } from '@sinclair/typebox';
 import type { Retry } from './idempotency.ts';
 import { Int64 } from './int64.ts';
@@ -22,7 +22,7 @@ const PetName = kind<string>(
     type: 'string',
     minLength: 1,
     pattern: '^[^\\u0000]+$',
-    description: "The animal's name, kept exactly as given. NUL and lone surrogates are refused.",
+    description: "The animal's name, stored exactly as given. NUL and lone surrogates are rejected.",
     examples: ['Biscuit'],
   },
 );
@@ -39,57 +39,63 @@ export type NewPet = Required<Static<typeof NewPet>>;
 
 export const Pet = Type.Object(
   {
-    id: Int64({ description: 'Unique identifier, assigned on creation from 1 up, below 2^53.', examples: [1] }),
+    id: Int64({
+      description: 'Unique identifier, assigned on creation. Ids start at 1 and stay below 2^53.',
+      examples: [1],
+    }),
     ...NewPet.properties,
     status: Type.Optional(PetStatus),
   },
-  { title: 'Pet', description: 'An animal of the store.', additionalProperties: false },
+  { title: 'Pet', description: 'An animal in the store.', additionalProperties: false },
 );
 
 export const Pets = Type.Array(Pet, { title: 'Pets', description: 'A page of animals, in ascending order of id.' });
 
 export interface PetQuery {
-  /** Rows at most, 1 to 100. */
+  /** Maximum number of pets, 1 to 100. */
   limit: number;
   status?: PetStatus | undefined;
-  /** Only animals with an id above this one. */
+  /** Only pets with a greater id. */
   after: bigint;
 }
 
-/** An animal as the JSON text of schema Pet: exact to the last digit, and the same bytes in every answer. */
+/** A pet as the JSON text of schema Pet, with exact integers and the same bytes in every response. */
 export type PetJson = string;
 
 export interface PetPage {
   /** In ascending order of id. */
   pets: PetJson[];
-  /** The id of the last one here, where another that fits the query follows it. */
+  /** The last pet's id if more matching pets follow; otherwise undefined. */
   next: bigint | undefined;
 }
 
-/** `added`: a new animal. `replayed`: the animal of an earlier call under the same key. `reused`: that key had another body. */
+/** `added`: a new pet. `replayed`: the pet that an earlier request with this key created. `reused`: that request had another body. */
 export type Addition = { outcome: 'added' | 'replayed'; id: bigint; pet: PetJson } | { outcome: 'reused' };
 
-/** What a store tells of itself, to decide what is still as it was read. The same object for as long as both numbers are the same. */
+/** The store's version numbers, to decide whether cached data is still valid. The object stays the same while both numbers do. */
 export interface StoreState {
-  /** Another whenever something may have been written, by this process or another. */
+  /** Changes whenever this process or another may have written. */
   version: number;
-  /** Another only when an animal was changed or removed, or added below the highest id. */
+  /** Changes only when a pet is changed, removed, or added below the highest id. */
   revision: number;
 }
 
-/** Every method rejects, or throws, with ApiError `service_unavailable` where the store cannot answer. Reads are promises where they take a round trip. */
+/**
+ * Every method rejects or throws ApiError `service_unavailable` if the store is unavailable. Reads return promises only if they need a
+ * round trip.
+ */
 export interface Pets {
   list(query: PetQuery): Promise<PetPage> | PetPage;
-  /** Resolves only when the animal is on disk. */
+  /** Resolves only when the pet is on disk. */
   add(pet: NewPet, retry?: Retry): Promise<Addition>;
   find(id: bigint): Promise<PetJson | undefined> | PetJson | undefined;
-  /** Absent where only a round trip could tell: then no response is kept. */
+  /** Absent if it would need a round trip; then responses are not cached. */
   state?: () => StoreState;
-  /** Lets the next read see what was committed until now. Absent where each read does. */
+  /** Makes the next read see every commit so far. Absent if every read does. */
   refresh?: () => void;
 }
 
-/** The bytes that SQLite's json_object() gives, which escapes what JSON.stringify does and nothing else. */
+/** Returns the same bytes as SQLite's json_object(), which escapes exactly what JSON.stringify escapes. */
 export function petJson(
   id: bigint | number | string,
   name: string,

@@ -1,12 +1,12 @@
-/** How our schemas say, for people, what they requirement. */
+/** Schemas with human-readable requirements, and the error messages made from them. */
 import { Kind, type TObject, type TSchema, Type, TypeRegistry } from '@sinclair/typebox';
 import { TypeCompiler } from '@sinclair/typebox/compiler';
 import { Value } from '@sinclair/typebox/value';
 
-/** A symbol, so that it stays out of openapi.yaml. */
+/** A symbol key keeps the text out of openapi.yaml. */
 const must = Symbol('must');
 
-/** The end of the sentence "<field> must …". */
+/** Attaches the text that completes the sentence "<field> must …". */
 export function requirement(text: string): object {
   return { [must]: text };
 }
@@ -15,20 +15,20 @@ export function requirementOf(schema: TSchema): string {
   return (schema as unknown as Record<symbol, string>)[must] as string;
 }
 
-/** A schema of our own kind: `check` decides, `keywords` are what openapi.yaml says of it, `text` is its requirement. */
+/** A custom TypeBox schema: `check` validates, `keywords` appear in openapi.yaml, `text` completes "<field> must …". */
 export function kind<Value>(name: string, check: (value: unknown) => boolean, text: string, keywords: object) {
   TypeRegistry.Set(name, (_schema, value) => check(value));
   return Type.Unsafe<Value>({ [Kind]: name, ...requirement(text), ...keywords });
 }
 
-/** SQLite would cut a text at NUL, PostgreSQL refuses it, and neither can hold a lone surrogate. */
+/** SQLite would cut text at NUL, PostgreSQL rejects NUL, and neither can store a lone surrogate. */
 export function isStorable(value: unknown): value is string {
   return typeof value === 'string' && !value.includes('\0') && value.isWellFormed();
 }
 
-/** A name of the client's making, short enough to repeat, and well-formed, as every JSON text must be. */
+/** Quotes a client's text for an error message: shortened to 64 characters, and well-formed Unicode, as JSON requires. */
 export function quoted(given: string): string {
-  // An API key in the wrong place: errors are logged and passed on, and keys must not be.
+  // The text may be a misplaced API key, which must not appear in logs and error messages.
   const name = given.replace(/ast_(live|test)_\w+/g, 'ast_$1_…');
   return JSON.stringify((name.length > 64 ? `${name.slice(0, 64)}…` : name).toWellFormed());
 }
@@ -40,8 +40,8 @@ export function isObject(value: unknown): value is Values {
 }
 
 /**
- * A check of objects against `schema`, wherever they come from: it returns a text for every fault, those of known fields first. Where
- * there is none it adds the defaults of what is missing.
+ * Compiles a check of objects against `schema`. The check returns one text per fault, known fields first. If there are no faults, it adds
+ * the defaults of missing fields to the object.
  */
 export function checkOf(schema: TObject): (values: Values) => string[] {
   const compiled = TypeCompiler.Compile(schema);
@@ -66,10 +66,10 @@ function faultsOf(schema: TObject, values: Values): string[] {
   return texts;
 }
 
-/** So many faults are named; a body may hold thousands. */
+/** Faults named in a message: a body may have thousands. */
 const maxNamed = 20;
 
-/** One sentence from all of them, without its full stop. */
+/** Joins fault texts into one sentence without a full stop. */
 export function joinFaults(texts: readonly string[]): string {
   const named = texts.slice(0, maxNamed);
   if (texts.length > maxNamed) named.push(`and ${texts.length - maxNamed} more`);

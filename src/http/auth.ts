@@ -1,4 +1,4 @@
-/** API keys: a bearer key that is known, of this deployment, and neither expired nor revoked. */
+/** Authenticates requests: the API key must be known, belong to this deployment, and be neither expired nor revoked. */
 import bearerAuth from '@fastify/bearer-auth';
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify';
 import { type Accounts, type ApiKey, hashKey, isKeyOf, rejectionReason, type Scope } from '../accounts.ts';
@@ -16,7 +16,7 @@ declare module 'fastify' {
 
 export interface AuthOptions {
   accounts: Accounts;
-  /** Whether this deployment is production, whose keys start `ast_live_`. */
+  /** True in production, whose API keys start with `ast_live_`. */
   live: boolean;
   now: () => Date;
   usage: KeyUsage;
@@ -25,17 +25,17 @@ export interface AuthOptions {
   sendError: SendError;
 }
 
-/** The keys that were looked up of late, by the Authorization header that carried them. */
+/** Recently verified API keys, indexed by the Authorization header that carried them. */
 export interface KeyCache {
   recall(authorization: string): ApiKey | undefined;
   remember(authorization: string, key: ApiKey): void;
 }
 
-/** A revocation takes effect within a second, on every process. */
+/** A revocation must take effect within a second, in every process. */
 const knownForMs = 500;
 const maxKnown = 10_000;
 
-/** Forgets everything twice a second, and for good when `app` closes: a busy client costs two look-ups a second. */
+/** The cache is emptied twice a second, so a busy client costs two look-ups a second. The timer stops when `app` closes. */
 export function createKeyCache(app: FastifyInstance): KeyCache {
   const known = new Map<string, ApiKey>();
   const timer = setInterval(() => known.clear(), knownForMs).unref();
@@ -51,10 +51,10 @@ export function createKeyCache(app: FastifyInstance): KeyCache {
 
 const realm = 'Bearer realm="animal-store"';
 
-// RFC 6750, section 2.1, with the case-insensitive scheme of RFC 9110, section 11.1. The plugin would trim more than spaces.
+// RFC 6750, section 2.1, with the case-insensitive scheme of RFC 9110, section 11.1. The plugin alone would trim other whitespace, too.
 const bearer = /^bearer +[\x21-\x7e]+$/i;
 
-/** Protects every route of `app`'s scope; 401 comes before anything is read of a body. */
+/** Requires an API key for every route in the scope of `app`. A 401 is sent before the request body is read. */
 export async function installAuth(app: FastifyInstance, options: AuthOptions): Promise<void> {
   const { accounts, live, now, usage, cache, countRefusal, sendError } = options;
   app.decorateRequest('apiKey', null);
@@ -76,7 +76,7 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
     if (!bearer.test(authorization) || !isKeyOf(live, key)) return checkKey(undefined, request);
     const begun = performance.now();
     const found = await accounts.findKey(hashKey(key));
-    // What took longer to read may have been revoked since.
+    // Do not cache the result of a slow look-up: the key may have been revoked meanwhile.
     if (found && performance.now() - begun < knownForMs) cache.remember(authorization, found);
     return checkKey(found, request);
   }
@@ -92,32 +92,32 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
   const verify = app.verifyBearerAuth as NonNullable<typeof app.verifyBearerAuth>;
   app.addHook('onRequest', (request, reply, done) => {
     const { authorization } = request.headers;
-    // At once: Fastify's way of errors would cost as much again.
+    // Send it directly: Fastify's error handling would double the cost of this response.
     if (authorization === undefined) return sendError(missing, request, reply);
-    // What the plugin has verified half a second ago at most; it answers through a promise, which costs a third of a read.
+    // The plugin verified this key at most half a second ago. It returns a promise, which costs a third of a read.
     const known = cache.recall(authorization);
     if (known && checkKey(known, request)) return done();
-    verify(request, reply, (error) => {
+    verify(request, reply, (pluginError) => {
       if (request.apiKey) return done();
-      const failure = refused(request, error as Error);
-      if (!request.keyRefusal) return done(failure);
-      countRefusal(request).then((exceeded) => done(exceeded ?? failure), done);
+      const error = authError(request, pluginError as Error);
+      if (!request.keyRefusal) return done(error);
+      countRefusal(request).then((exceeded) => done(exceeded ?? error), done);
     });
   });
 }
 
-// RFC 6750, section 3.1: a request that presented no bearer token gets the bare challenge. Made once, as taking a stack costs
-// more than all the rest of a 401.
+// RFC 6750, section 3.1: a request without a bearer token gets a challenge without an error code. The error is created once because
+// capturing a stack trace costs more than the rest of a 401.
 const missing = new HttpError('missing_api_key', { 'www-authenticate': realm });
 
-function refused({ keyRefusal }: FastifyRequest, error: Error): Error {
+function authError({ keyRefusal }: FastifyRequest, pluginError: Error): Error {
   if (keyRefusal) {
     return new HttpError(keyRefusal, { 'www-authenticate': `${realm}, error="invalid_token"` });
   }
-  return String((error as { code?: unknown }).code).startsWith('FST_BEARER_AUTH') ? missing : error;
+  return String((pluginError as { code?: unknown }).code).startsWith('FST_BEARER_AUTH') ? missing : pluginError;
 }
 
-/** A route's own demand on the key (RFC 6750, section 3.1, insufficient_scope). */
+/** Returns a hook that rejects API keys without `scope` (RFC 6750, section 3.1, insufficient_scope). */
 export function requireScope(scope: Scope): onRequestHookHandler {
   const challenge = `${realm}, error="insufficient_scope", scope="${scope}"`;
   return (request, _reply, done) => {

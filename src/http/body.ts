@@ -1,4 +1,4 @@
-/** Request bodies: JSON in UTF-8, or 415. */
+/** Reads request bodies: they must be JSON in UTF-8, otherwise the response is 415. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { readJson } from '../int64.ts';
@@ -22,14 +22,14 @@ export function installBody(app: FastifyInstance, exchanges: Exchanges): void {
   app.removeAllContentTypeParsers();
 
   app.addHook('preParsing', (request, reply, _payload, done) => {
-    // Here rather than in the handler of unknown paths, which runs after the body is read.
+    // Reject unknown paths here: the not-found handler would run only after the body is read.
     if (request.is404) return done(new ApiError('route_not_found'));
-    // The other methods that come this far have no use for a body, whatever its type (RFC 9110, section 9.3).
+    // The body of any other method is ignored, whatever its type (RFC 9110, section 9.3).
     if (request.method !== 'POST') return done();
-    const failure = rejectionReason(request);
-    if (failure) return done(failure);
+    const error = rejectionReason(request);
+    if (error) return done(error);
     exchanges.awaitBody(request.exchange, request.socket);
-    // A server must ignore the expectation in HTTP/1.0 (RFC 9110, section 10.1.1).
+    // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).
     if (request.headers.expect !== undefined && request.raw.httpVersion === '1.1') reply.raw.writeContinue();
     done();
   });
@@ -40,7 +40,7 @@ export function installBody(app: FastifyInstance, exchanges: Exchanges): void {
 
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {
     const bytes = body as Buffer;
-    // An empty body is a missing one; validation says so.
+    // An empty body counts as missing. Validation reports it.
     if (bytes.length === 0) return done(null, undefined);
     try {
       done(null, readJson(bytes));

@@ -1,12 +1,12 @@
-/** Which pages may call the interface from a browser (Fetch Standard, section 3.3). */
+/** CORS: which pages may call the API from a browser (Fetch Standard, section 3.3). */
 import cors, { type FastifyCorsOptions } from '@fastify/cors';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 
 const dayS = 24 * 60 * 60;
 
 /**
- * Answers preflights and names the origin; keys go in a header that pages set themselves, so that there are no credentials. An OPTIONS
- * without Origin or Access-Control-Request-Method is no preflight (section 3.2.2), and goes the way of any other.
+ * Responds to preflight requests and sets the CORS headers. Credentials are not allowed: pages set the Authorization header themselves. An
+ * OPTIONS request without Origin or Access-Control-Request-Method is not a preflight (section 3.2.2) and is routed like any other request.
  */
 export async function installCors(app: FastifyInstance, origins: string[]): Promise<void> {
   const options = {
@@ -28,11 +28,11 @@ export async function installCors(app: FastifyInstance, origins: string[]): Prom
     ],
     maxAge: dayS,
   };
-  const others = { ...options, preflight: false };
+  const withoutPreflight = { ...options, preflight: false };
   const isPreflight = ({ headers }: FastifyRequest) =>
     headers.origin !== undefined && headers['access-control-request-method'] !== undefined;
   await app.register(cors, {
     delegator: (request: FastifyRequest, done: (error: null, options: FastifyCorsOptions) => void) =>
-      done(null, isPreflight(request) ? options : others),
+      done(null, isPreflight(request) ? options : withoutPreflight),
   });
 }

@@ -1,4 +1,4 @@
-/** The end of GET /pets/{petId}: its dates, its announcement on every answer, and its removal. */
+/** The deprecation of GET /pets/{petId}: its dates, the headers that announce it, and the removal. */
 import type { onRequestHookHandler } from 'fastify';
 import { ApiError } from '../errors.ts';
 
@@ -8,7 +8,10 @@ export const sunset = new Date('2030-12-05T00:00:00Z');
 const warningDays = 90;
 const dayMs = 24 * 60 * 60 * 1000;
 
-/** RFC 9745 (a structured-field date, in seconds) and RFC 8594, with the links that both ask for. `base` ends in /v1. */
+/**
+ * The headers Deprecation (RFC 9745: a structured-field date, in seconds) and Sunset (RFC 8594), with the links that both RFCs describe.
+ * `base` ends in /v1.
+ */
 export function deprecationHeaders(base: string): Record<string, string> {
   const origin = base.slice(0, -'/v1'.length);
   return {
@@ -18,17 +21,17 @@ export function deprecationHeaders(base: string): Record<string, string> {
   };
 }
 
-/** From the sunset on, 410. */
+/** Returns a hook that rejects requests with 410 once the operation is removed. */
 export function refuseAfterSunset(removed: () => boolean): onRequestHookHandler {
   return (_request, _reply, done) => done(removed() ? new ApiError('operation_removed') : undefined);
 }
 
-/** A sentence for the log in the last days before the removal and after it, otherwise undefined. */
+/** The log message from 90 days before the removal on; undefined before that. */
 export function sunsetWarning(now: Date): string | undefined {
   const days = Math.ceil((sunset.getTime() - now.getTime()) / dayMs);
   if (days > warningDays) return undefined;
   const date = sunset.toISOString().slice(0, 10);
   return days > 0
-    ? `GET /pets/{petId} is removed in ${days} days, on ${date}: from then on it answers 410.`
+    ? `GET /pets/{petId} will be removed in ${days} days, on ${date}; it returns 410 from then on.`
     : `GET /pets/{petId} was removed on ${date}.`;
 }

@@ -1,4 +1,4 @@
-/** Errors as HTTP: the status and the headers of each code, the body that every error has, and how one is sent. */
+/** Maps errors to HTTP: the status and headers of each code, the body of every error response, and how it is sent. */
 import { type Static, Type } from '@sinclair/typebox';
 import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, type ErrorCode } from '../errors.ts';
@@ -37,16 +37,16 @@ export const statuses: Readonly<Record<ErrorCode, number>> = {
 export const ErrorBody = Type.Object(
   {
     code: Type.String({
-      description: 'Machine-readable error code. New codes may be added; none changes its meaning.',
+      description: 'Machine-readable error code. New codes may be added; existing codes never change their meaning.',
     }),
-    message: Type.String({ description: 'Human-readable description, naming each field or parameter at fault.' }),
+    message: Type.String({ description: 'Human-readable description. It names each invalid field or parameter.' }),
     status: Type.Integer({ description: 'The HTTP status code of the response.' }),
   },
-  { title: 'Error', description: 'The one shape of every failure.' },
+  { title: 'Error', description: 'The body of every error response.' },
 );
 export type ErrorBody = Static<typeof ErrorBody>;
 
-/** An ApiError whose response has headers of its own. */
+/** An ApiError whose response has additional headers. */
 export class HttpError extends ApiError {
   readonly headers: Readonly<Record<string, string>>;
 
@@ -56,16 +56,16 @@ export class HttpError extends ApiError {
   }
 }
 
-/** A client may try again after a second. */
+/** Clients may retry after one second. */
 const retrySoon = { 'retry-after': '1' };
 
-/** Headers that belong to this error alone. */
+/** The additional headers of an error. */
 function headersOf(error: ApiError): Readonly<Record<string, string>> {
   if (error instanceof HttpError) return error.headers;
   return error.code === 'service_unavailable' ? retrySoon : {};
 }
 
-/** Fastify's error codes that are the client's fault. All other errors are the server's. */
+/** Fastify's codes of the errors that clients cause. All other errors become `internal_error`. */
 const frameworkCodes: Record<string, ErrorCode> = {
   FST_ERR_BAD_URL: 'invalid_url',
   FST_ERR_CTP_BODY_TOO_LARGE: 'payload_too_large',
@@ -79,25 +79,25 @@ export function toApiError(error: unknown): ApiError {
   return new ApiError(code, undefined, { cause: error });
 }
 
-/** An error as it is sent. */
+/** An error response, ready to send. */
 export interface RenderedError {
   status: number;
-  /** Names and values in turn. */
+  /** Alternating names and values. */
   headers: readonly string[];
-  /** A string of single bytes. */
+  /** One character per byte (latin1). */
   body: string;
 }
 
 const known = new WeakMap<ApiError, RenderedError>();
 
-/** Errors that are created once are rendered once. */
+/** Renders each error object only once: some are created at start-up and sent many times. */
 export function renderError(error: ApiError): RenderedError {
   let rendered = known.get(error);
   if (!rendered) {
     const { code, message } = error;
     const status = statuses[code];
     const body = Buffer.from(JSON.stringify({ code, message, status } satisfies ErrorBody));
-    // Errors are never stored: the next response may differ (RFC 9111, section 5.2.2.5).
+    // Error responses must not be stored: the next response may differ (RFC 9111, section 5.2.2.5).
     const headers = { 'content-type': 'application/json', 'cache-control': 'no-store', ...headersOf(error) };
     rendered = {
       status,
@@ -109,12 +109,12 @@ export function renderError(error: ApiError): RenderedError {
   return rendered;
 }
 
-/** Sends the error response to a request, whatever was thrown. */
+/** Sends the error response for any thrown value. */
 export type SendError = (error: unknown, request: FastifyRequest, reply: FastifyReply) => void;
 
-/** Errors of 5xx are logged with their cause, which the client never sees. */
+/** Logs 5xx errors with their cause. The client never sees the cause. */
 export function createErrorSender(logger: FastifyBaseLogger): SendError {
-  /** A bug is logged with its stack, an outage in one line. Shed requests have no line beside the request's. */
+  /** Logs a bug with its stack trace and an outage as one line. Requests rejected for overload have only their request line. */
   function log({ code, cause }: ApiError, reqId: string): void {
     if (code === 'internal_error') logger.error({ reqId, err: cause }, code);
     else if (code === 'service_unavailable' && cause !== undefined) {
@@ -124,7 +124,7 @@ export function createErrorSender(logger: FastifyBaseLogger): SendError {
   }
 
   return (thrown, request, reply) => {
-    // The client left while sending its body. Nobody reads this response.
+    // The client disconnected while sending its body. Nobody reads this response.
     const error = request.raw.errored ? new ApiError('bad_request', undefined, { cause: thrown }) : toApiError(thrown);
     const { status, headers, body } = renderError(error);
     if (status >= 500) {
@@ -135,7 +135,7 @@ export function createErrorSender(logger: FastifyBaseLogger): SendError {
   };
 }
 
-/** Handles the errors and the unknown paths of the whole server. */
+/** Installs the handlers of errors and of unknown paths for the whole server. */
 export function installErrors(app: FastifyInstance, sendError: SendError): void {
   app.setErrorHandler(sendError);
   // @fastify/cors calls this for an OPTIONS request that is not a preflight.

@@ -1,6 +1,6 @@
 /**
- * The account of a request: what it holds of the server is taken and given back here. It begins when the headers are in and ends, once,
- * when Node closes the response, which it does after the last byte as well as after a reset.
+ * Tracks which limited resources of the server each request holds, and releases them. The record of one request is its exchange. It begins
+ * when the request headers have arrived. It ends, once, when Node closes the response: after the last byte or after a reset.
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -15,43 +15,43 @@ declare module 'fastify' {
     exchange: Exchange;
   }
   interface FastifyContextConfig {
-    /** Names and values, in turn, of headers that each response of a route carries, whatever its status. */
+    /** Headers of each response of the route, whatever its status, as alternating names and values. */
     headers?: readonly string[];
   }
 }
 
-/** Who holds a place: an API key, by its id, or where there is none an address. */
+/** The client whose share a resource counts against: the id of its API key, or its address if it has no key. */
 type Holder = number | string;
 
 export interface Exchange extends Observation {
   routeHeaders: readonly string[];
   /** Whether a plugin or a hook sets headers on the reply. */
   headersSet: boolean;
-  /** As performance.now() gave it. */
+  /** performance.now() when the exchange began. */
   begun: number;
   holder: Holder;
-  /** The socket's count of bytes when a body began to arrive; undefined where none is awaited. */
+  /** The socket's bytesRead when the request body began to arrive; undefined if no body is awaited. */
   bodyFrom: number | undefined;
-  /** A large body that the client may not have read yet. */
+  /** A large response body that the client may not have read yet. */
   unread: Buffer | undefined;
   ended: boolean;
 }
 
 export interface Exchanges {
-  /** To be called once for each request, as the first thing. */
+  /** Begins the exchange of a request. Call it once per request, before anything else. */
   begin(request: FastifyRequest, reply: FastifyReply): Exchange;
-  /** A body is awaited. Throws ApiError `service_unavailable` where the client may not have more of them under way. */
+  /** Starts to await a request body. Throws ApiError `service_unavailable` if the client may not send another body now. */
   awaitBody(exchange: Exchange, socket: Socket): void;
-  /** The body is there, or is not wanted any more. */
+  /** The request body has arrived, or is no longer needed. */
   endBody(exchange: Exchange): void;
   /**
-   * Does what takes more than this turn of the event loop, within the requests that may be worked on at once. Throws ApiError
-   * `service_unavailable` where there are too many.
+   * Runs `act`, which may take more than this turn of the event loop, as one of a limited number of requests in progress. Throws ApiError
+   * `service_unavailable` if there are too many.
    */
   work<Result>(exchange: Exchange, act: () => Result): Result;
-  /** Lets a body be sent. Throws ApiError `service_unavailable` where clients hold too much that they have not read. */
+  /** Reserves memory for a large response body. Throws ApiError `service_unavailable` if too many bytes are still unread by clients. */
   reserveBytes(request: FastifyRequest, body: Buffer): void;
-  /** What is held now, by its name. */
+  /** How much of each resource is held now. */
   held(): Record<HeldName, number>;
 }
 
@@ -59,36 +59,36 @@ export const heldNames = ['requests', 'work', 'bodies', 'unread_bytes'] as const
 export type HeldName = (typeof heldNames)[number];
 
 export interface ExchangeOptions {
-  /** Requests worked on, and bodies awaited, at the same time. */
+  /** Limit of the requests in progress, and separately of the request bodies awaited. */
   maxInFlight: number;
   /** Whether plugins set headers on replies. */
   pluginHeaders: boolean;
   observe: Observe;
-  /** Called where there was no room. */
+  /** Called when a request is rejected because a limit is reached. */
   onRefused: () => void;
 }
 
 const noHeaders: readonly string[] = [];
 
-/** On the response too, for what Fastify never hears of. */
+/** The exchange is also stored on Node's response, for events that Fastify does not see. */
 type Accounted = ServerResponse & { exchange?: Exchange };
 
-/** The account of the request that `response` answers; undefined where Node answers by itself. */
+/** The exchange that `response` belongs to; undefined if Node responds by itself. */
 export function accountOf(response: ServerResponse): Exchange | undefined {
   return (response as Accounted).exchange;
 }
 
-/** Not in the table of RFC 9110; nginx's, and since then others', for a client that closed before its response began. */
+/** The client disconnected before its response began. Not in RFC 9110: nginx introduced this status, and other servers adopted it. */
 const clientClosed = 499;
 
-/** Smaller bodies fit into the kernel's buffers, or nearly. */
+/** Smaller bodies fit into the kernel's send buffer, or nearly so. */
 const largeBytes = 64 * 1024;
 const maxUnreadBytes = 32 * 1024 * 1024;
 
 export const tooMany = new ApiError('service_unavailable');
 const tooManyBodies = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
 
-/** A body may take so long, and then a second more for each `bodyBytesPerSecond` that came. */
+/** Time limit of a request body, from the start of the request: this, plus a second for each `bodyBytesPerSecond` bytes received. */
 const bodyGraceMs = 3000;
 const bodyBytesPerSecond = 8 * 1024;
 const sweepMs = 500;
@@ -100,14 +100,14 @@ export function createExchanges(
   const slots = createShares<Holder>(maxInFlight);
   const bodies = createShares<Holder>(maxInFlight);
   const unreadBytes = createShares<Holder>(maxUnreadBytes);
-  /** Large bodies on their way: how many responses share each, and who was the first to ask for it. */
+  /** Large response bodies in flight: how many responses share each buffer, and the first requester, whose share it counts against. */
   const sharers = new Map<Buffer, { count: number; holder: Holder }>();
   const awaited = new Map<Exchange, Socket>();
   let requests = 0;
 
-  function refuse(failure: ApiError): never {
+  function refuse(error: ApiError): never {
     onRefused();
-    throw failure;
+    throw error;
   }
 
   function endBody(exchange: Exchange): void {
@@ -140,7 +140,7 @@ export function createExchanges(
     observe(exchange);
   }
 
-  // A body that trickles in holds a place that others may want.
+  // A body that trickles in occupies a place that other requests may need.
   const sweep = setInterval(() => {
     const now = performance.now();
     for (const [{ begun, bodyFrom }, socket] of awaited) {
@@ -186,7 +186,7 @@ export function createExchanges(
     },
 
     awaitBody(exchange, socket) {
-      // The client was gone before its key was looked up.
+      // The client disconnected before its API key was looked up.
       if (exchange.ended) return;
       if (!bodies.take(exchange.holder)) refuse(tooManyBodies);
       exchange.bodyFrom = socket.bytesRead;

@@ -1,4 +1,4 @@
-/** Idempotency-Key: makes a POST safe to send again. */
+/** The Idempotency-Key header, which makes a POST safe to retry. */
 import { Type } from '@sinclair/typebox';
 import type { FastifyRequest } from 'fastify';
 import type { ApiKey } from '../accounts.ts';
@@ -13,13 +13,13 @@ export const IdempotencyHeaders = Type.Object({
       maxLength: 255,
       pattern: '^[!-~]+$',
       description:
-        'Your own name for this creation. The same key with the same body within 24 hours gives the same answer again, with Idempotent-Replayed: true, and adds nothing.',
+        "A unique value that you choose. Retried creates don't create duplicates: the same key with the same body within 24 hours returns the first response again, with Idempotent-Replayed: true.",
       examples: ['7d9f0d3a-1f0b-4c56-9f8e-2f1c7c1f0e55'],
     }),
   ),
 });
 
-/** The retry that a validated request asks for, or undefined where it asks for none. */
+/** Identifies retries of a validated request; undefined if it has no Idempotency-Key. */
 export function retryOf(request: FastifyRequest): Retry | undefined {
   const key = request.headers['idempotency-key'];
   return key === undefined ? undefined : { accountId: (request.apiKey as ApiKey).accountId, key: key as string };

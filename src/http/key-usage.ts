@@ -1,4 +1,4 @@
-/** When each API key was last used, and how often for deprecated calls: kept in memory, written once a minute. */
+/** Records when each API key was last used, and how often for deprecated calls. Kept in memory and written once a minute. */
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import type { Accounts, ApiKey, KeyUse } from '../accounts.ts';
 import type { Metrics } from './metrics.ts';
@@ -17,7 +17,7 @@ export interface KeyUsageOptions {
   now: () => Date;
 }
 
-/** Flushes every minute and when `app` closes; no request waits for it. */
+/** Flushes every minute and when `app` closes. No request waits for it. */
 export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger, now }: KeyUsageOptions): KeyUsage {
   let uses = new Map<number, KeyUse>();
 
@@ -28,8 +28,8 @@ export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger
     try {
       await accounts.recordUses(batch);
     } catch (error) {
-      logger.warn({ err: error }, 'the last use of API keys is not recorded yet');
-      // To be counted twice after an unclear commit is a lesser fault than not at all.
+      logger.warn({ err: error }, 'could not record the use of API keys; the next attempt is in a minute');
+      // The commit may have succeeded. Counting its calls twice is better than losing them.
       for (const { id, lastUsedAt, deprecatedCalls } of batch) {
         const use = uses.get(id) ?? { id, lastUsedAt, deprecatedCalls: 0 };
         use.deprecatedCalls += deprecatedCalls;

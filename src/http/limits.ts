@@ -1,4 +1,4 @@
-/** What a server refuses so that it goes on serving: requests beyond what it can work on, and clients that ask too much. */
+/** Protects the server from overload: rate limits, and the detection of a blocked event loop. */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
@@ -8,53 +8,53 @@ import { HttpError } from './errors.ts';
 import type { Metrics } from './metrics.ts';
 
 export interface Limits {
-  /** Requests worked on, and bodies awaited, at the same time. */
+  /** Limit of the requests in progress, and separately of the request bodies awaited. */
   maxInFlight: number;
-  /** Connections at the same time. */
+  /** Limit of the open connections. */
   maxConnections: number;
-  /** Requests of one API key in a minute; undefined: any number. */
+  /** Requests per minute of one API key. If undefined, unlimited. */
   requestsPerMinute?: number | undefined;
-  /** Refused keys from one address in a minute. */
+  /** Rejected API keys per minute from one address. */
   refusalsPerMinute: number;
 }
 
 const minuteMs = 60_000;
 
-/** A mean, over as long a time: the event loop stands still, and to accept more would only lengthen the queue. */
+/** The event loop counts as blocked above this mean delay, measured over an equally long interval. New requests would only lengthen the queue. */
 const maxEventLoopDelayMs = 1000;
 const resolutionMs = 10;
 
-/** The first means tell of the start itself, which keeps the event loop busy. */
+/** The first measurements are ignored: the start itself keeps the event loop busy. */
 const settledAfterMs = 3 * maxEventLoopDelayMs;
 
-/** Measures the event loop from when `app` listens on. Returns whether it stood still of late. */
+/** Measures the event loop delay once `app` listens. Returns a function: was the event loop blocked in the last interval? */
 export function watchEventLoop(app: FastifyInstance): () => boolean {
   const delay = monitorEventLoopDelay({ resolution: resolutionMs });
-  let standsStill = false;
+  let blocked = false;
   let settledAt = Number.POSITIVE_INFINITY;
   app.addHook('onListen', async () => {
     delay.enable();
     settledAt = performance.now() + settledAfterMs;
   });
   const timer = setInterval(() => {
-    // A loop that stood still all the time has measured nothing: its mean is not a number.
-    const moves = delay.mean / 1e6 - resolutionMs <= maxEventLoopDelayMs;
-    standsStill = performance.now() > settledAt && !moves;
+    // If the event loop was blocked for the whole interval, there are no samples. The mean is then NaN, and the comparison false.
+    const responsive = delay.mean / 1e6 - resolutionMs <= maxEventLoopDelayMs;
+    blocked = performance.now() > settledAt && !responsive;
     delay.reset();
   }, maxEventLoopDelayMs).unref();
   app.addHook('onClose', async () => {
     clearInterval(timer);
     delay.disable();
   });
-  return () => standsStill;
+  return () => blocked;
 }
 
-/** Makes the counters of `app`'s scopes known; they count nothing by themselves. */
+/** Registers the rate-limit plugin. By itself it limits no route. */
 export async function installRateLimits(app: FastifyInstance): Promise<void> {
   await app.register(rateLimit, { global: false, enableDraftSpec: true });
 }
 
-/** A hook that refuses, with 429, a key that asks more often than it may; undefined where there is no limit. */
+/** Returns a hook that rejects an API key over its rate limit with 429; undefined if there is no limit. */
 export function createKeyLimit(app: FastifyInstance, { requestsPerMinute }: Limits, metrics: Metrics) {
   if (requestsPerMinute === undefined) return undefined;
   return app.rateLimit({
@@ -68,7 +68,7 @@ export function createKeyLimit(app: FastifyInstance, { requestsPerMinute }: Limi
   });
 }
 
-/** Counts a refused key against its address. Resolves to the failure to send where there were too many, otherwise to undefined. */
+/** Counts a rejected API key against the client's address. Resolves to the error to send if there were too many, otherwise to undefined. */
 export type CountRefusal = (request: FastifyRequest) => Promise<ApiError | undefined>;
 
 export function createRefusalCounter(
@@ -78,9 +78,9 @@ export function createRefusalCounter(
 ): CountRefusal {
   const count = app.createRateLimit({ max: refusalsPerMinute, timeWindow: minuteMs });
   return async (request) => {
-    const found = await count(request);
-    if (found.isAllowed || !found.isExceeded) return undefined;
+    const result = await count(request);
+    if (result.isAllowed || !result.isExceeded) return undefined;
     metrics.limited('refusals');
-    return new HttpError('rate_limited', { 'retry-after': String(found.ttlInSeconds) });
+    return new HttpError('rate_limited', { 'retry-after': String(result.ttlInSeconds) });
   };
 }

@@ -1,15 +1,18 @@
-/** What a path answers to the methods that it does not serve. */
+/** Responds to OPTIONS and to the methods that a path does not support. */
 import { METHODS } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify';
 import { HttpError } from './errors.ts';
 import { respond, standing } from './responses.ts';
 
-/** Makes the router know every method that Node's parser does, so that an unusual one is 405 and not 404. */
+/** Registers every method that Node's parser knows, so that an unusual method gets 405 and not 404. */
 export function installMethods(app: FastifyInstance): void {
   for (const method of METHODS) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
 }
 
-/** OPTIONS: 204, any other method: 405, both with Allow (RFC 9110, sections 9.3.7 and 15.5.6). `headers`: as the route's own responses carry. */
+/**
+ * Responds to OPTIONS with 204 and to any other unsupported method with 405, both with Allow (RFC 9110, sections 9.3.7 and 15.5.6).
+ * `headers`: the headers that the route's own responses carry, as alternating names and values.
+ */
 export function refuseOtherMethods(
   app: FastifyInstance,
   url: string,
@@ -19,7 +22,7 @@ export function refuseOtherMethods(
   const allow = [...served, 'OPTIONS'].join(', ');
   const allowed = [...standing, 'allow', allow];
   const config = { headers };
-  // Both before the body is read: what it holds does not matter.
+  // Both responses are sent before the body is read: its content does not matter.
   const answerOptions = (_request: FastifyRequest, reply: FastifyReply) => respond(reply, 204, allowed, '');
   app.options(url, { config, onRequest: answerOptions }, answerOptions);
   const refuse = () => {

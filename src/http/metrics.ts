@@ -1,4 +1,4 @@
-/** What operators watch, in the form that Prometheus reads. */
+/** The metrics for operators, in the Prometheus text format. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type Metric, Registry } from 'prom-client';
 import type { ApiKey } from '../accounts.ts';
 import { type HeldName, heldNames } from './exchange.ts';
@@ -6,22 +6,22 @@ import type { Observation } from './request-log.ts';
 import type { CacheUse } from './response-cache.ts';
 
 export interface Sources {
-  /** Writes that wait for their commit, and the size of the write-ahead log where the engine tells it. */
+  /** Writes waiting for their commit, and the size of the write-ahead log (undefined if the database does not report it). */
   store: () => { waitingWrites: number; walBytes: number | undefined };
   pages: () => CacheUse;
-  /** What requests and connections hold. */
+  /** Resources held by requests and connections. */
   held: () => Record<HeldName | 'connections' | 'pipelined', number>;
 }
 
 export interface Metrics {
   registry: Registry;
-  request(answered: Observation): void;
+  request(observation: Observation): void;
   deprecatedCall(key: ApiKey): void;
-  /** A request was refused because a limit was reached. */
+  /** A request was rejected because a limit was reached. */
   limited(limit: (typeof limits)[number]): void;
-  /** So many writes shared a commit. */
+  /** `writes` writes shared one commit. */
   commit(writes: number): void;
-  /** Asked for their state at each scrape. */
+  /** Reads the state of `sources` at each scrape. */
   watch(sources: Sources): void;
 }
 
@@ -32,18 +32,18 @@ const batches = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 
 interface Series {
   labels: { method: string; route: string; status: number };
-  /** How many took longer than the bound before and no longer than this one; the last: longer than all. */
+  /** Requests per bucket: slower than the previous bound, but not slower than this one. The last bucket counts all slower requests. */
   counts: number[];
   sum: number;
 }
 
 /**
- * A histogram for what every request is counted in. That of prom-client looks its series up by name each time, and each bucket by the
- * text of its bound, which takes a tenth of a read.
+ * A histogram that is fast enough to update for every request. prom-client's histogram looks up its series by name each time, and each
+ * bucket by the text of its bound, which takes a tenth of the time of a read.
  */
-function createDurations(name: string, help: string): { metric: Metric; observe: (answered: Observation) => void } {
+function createDurations(name: string, help: string): { metric: Metric; observe: (observation: Observation) => void } {
   const all: Series[] = [];
-  /** By route: one key of all three labels would be a new text for each request. */
+  /** Indexed by route: a key of all three labels would be a new string for each request. */
   const byRoute = new Map<string, Series[]>();
 
   function valuesOf({ labels, counts, sum }: Series) {
@@ -87,7 +87,7 @@ function createDurations(name: string, help: string): { metric: Metric; observe:
     }),
   };
   return {
-    // What the registry asks of a metric, and the cluster's aggregation after it.
+    // This object has only the members of Metric that prom-client's registry and its cluster aggregation use.
     metric: metric as unknown as Metric,
     observe({ method = 'none', route, status, ms = 0 }) {
       const series = seriesOf(method, route ?? 'none', status);
@@ -100,7 +100,7 @@ function createDurations(name: string, help: string): { metric: Metric; observe:
   };
 }
 
-/** `version` is the release that runs; `lostLines`, how many lines of the log were lost. */
+/** `version`: the running release. `lostLines`: returns how many log lines were lost. */
 export function createMetrics(version: string, lostLines = () => 0): Metrics {
   const registry = new Registry();
   const registers = [registry];
@@ -108,14 +108,14 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
 
   const requests = createDurations(
     'http_request_duration_seconds',
-    'Requests by method, route template and status, from their headers to the close of their response.',
+    'Duration of requests, from the arrival of the headers to the close of the response, by method, route template and status.',
   );
   registry.registerMetric(requests.metric);
-  /** By the id of the key: to find a series by its labels costs more than to count in it. */
+  /** Indexed by the id of the API key: finding a series by its labels costs more than counting in it. */
   const deprecatedCalls = new Map<number, { account: string; key: string; count: number }>();
   new Counter({
     name: 'animal_store_deprecated_calls_total',
-    help: 'Calls of getPet by API key.',
+    help: 'Calls of the deprecated operation getPet, by API key.',
     labelNames: ['account', 'key'] as const,
     registers,
     collect() {
@@ -125,21 +125,21 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
   });
   const limited = new Counter({
     name: 'animal_store_limited_requests_total',
-    help: 'Requests refused because a limit was reached: of the key, of refused keys, of requests in flight, of connections, of the event loop.',
+    help: 'Requests rejected because of a limit: requests per API key (key), rejected API keys per address (refusals), requests in flight (in_flight), connections (connections), a blocked event loop (event_loop).',
     labelNames: ['limit'] as const,
     registers,
   });
-  // A rate needs a first value to start from.
+  // rate() needs an initial value to start from.
   for (const limit of limits) limited.inc({ limit }, 0);
   const commits = new Histogram({
     name: 'animal_store_commit_writes',
-    help: 'Writes that shared a commit.',
+    help: 'Number of writes per commit.',
     buckets: batches,
     registers,
   });
   const build = new Gauge({
     name: 'animal_store_build_info',
-    help: '1, with the release that runs.',
+    help: 'Always 1. The label version is the running release.',
     labelNames: ['version'] as const,
     registers,
     aggregator: 'first',
@@ -147,7 +147,7 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
   build.set({ version }, 1);
   new Counter({
     name: 'animal_store_log_lines_lost_total',
-    help: 'Lines of the log that could not be written.',
+    help: 'Log lines that could not be written.',
     registers,
     collect() {
       this.reset();
@@ -158,7 +158,7 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
   function watch({ store, pages, held }: Sources): void {
     new Gauge({
       name: 'animal_store_held',
-      help: 'What requests and connections hold now: requests, those that the store works for, bodies that arrive, bytes that clients have not read, connections, requests pipelined behind others.',
+      help: 'Resources held now: requests (requests), requests that the store is working on (work), request bodies arriving (bodies), response bytes that clients have not read (unread_bytes), connections (connections), queued pipelined requests (pipelined).',
       labelNames: ['what'] as const,
       registers,
       collect() {
@@ -176,10 +176,10 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
           this.set(read());
         },
       });
-    gauge('animal_store_waiting_writes', 'Writes that wait for their commit.', () => store().waitingWrites, 'sum');
+    gauge('animal_store_waiting_writes', 'Writes waiting for their commit.', () => store().waitingWrites, 'sum');
     const { walBytes } = store();
     if (walBytes !== undefined) {
-      gauge('animal_store_wal_bytes', 'Size of the write-ahead log.', () => store().walBytes ?? 0, 'max');
+      gauge('animal_store_wal_bytes', 'Write-ahead log (WAL) size in bytes.', () => store().walBytes ?? 0, 'max');
     }
     const counter = (name: string, help: string, read: () => number) =>
       new Counter({
@@ -191,8 +191,8 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
           this.inc(read());
         },
       });
-    counter('animal_store_cache_hits_total', 'Reads answered from memory.', () => pages().hits);
-    counter('animal_store_cache_misses_total', 'Reads answered from the store.', () => pages().misses);
+    counter('animal_store_cache_hits_total', 'Reads served from the response cache.', () => pages().hits);
+    counter('animal_store_cache_misses_total', 'Reads served from the store.', () => pages().misses);
   }
 
   return {

@@ -1,4 +1,4 @@
-/** What a route is to the framework, and what it declares for openapi.yaml. */
+/** The Fastify type of a scope with TypeBox schemas, and what each route declares for openapi.yaml. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { TSchema } from '@sinclair/typebox';
 import type {
@@ -10,7 +10,7 @@ import type {
 } from 'fastify';
 import type { ErrorCode } from '../errors.ts';
 
-/** Fastify, with TypeBox schemas as the types of what handlers receive. */
+/** Fastify, with handler types derived from TypeBox schemas. */
 export type App = FastifyInstance<
   RawServerDefault,
   RawRequestDefaultExpression,
@@ -28,15 +28,15 @@ export interface Operation {
   summary: string;
   description: string;
   success?: { status: number; schema: TSchema; description: string; headers?: AnswerHeader[] };
-  /** The codes that it can send beside those that every operation can. */
+  /** The error codes of this operation, in addition to those that every operation can send. */
   errors: ErrorCode[];
-  /** When it will be removed, for a deprecated one. */
+  /** When a deprecated operation will be removed. */
   sunset?: Date;
   stability?: 'experimental' | 'beta';
   hideTryItPanel?: boolean;
 }
 
-/** The codes of every operation that takes a body. */
+/** The error codes of every operation that takes a body. */
 export const bodyErrors: ErrorCode[] = ['invalid_parameter', 'invalid_json', 'invalid_body', 'payload_too_large'];
 
 declare module 'fastify' {

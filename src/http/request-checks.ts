@@ -1,4 +1,4 @@
-/** What is checked of every request before its route and its key: the length of its URL, its framing, its Host, its expectation. */
+/** Checks every request before its route and API key: the length of the URL, the framing, and the headers Host and Expect. */
 import type { IncomingMessage } from 'node:http';
 import { ApiError } from '../errors.ts';
 import { HttpError } from './errors.ts';
@@ -6,27 +6,27 @@ import { HttpError } from './errors.ts';
 /** RFC 9112, section 3 asks for at least 8,000 octets. */
 const maxUrlLength = 8192;
 
-/** uri-host [":" port] (RFC 9110, section 7.2). Two Hosts arrive here joined by a comma and a space, which none can hold. */
+/** uri-host [":" port] (RFC 9110, section 7.2). Node joins repeated Host headers with a comma and a space, which no valid host contains. */
 const host = /^(?:\[[0-9A-Za-z.:_~-]+\]|(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::\d*)?$/;
 
 const close = { connection: 'close' };
 
-/** What is wrong with a message that Node's parser lets pass, or undefined. */
+/** What is wrong with a request that Node's parser accepts, or undefined. */
 export function fault({ httpVersion, headers }: IncomingMessage): string | undefined {
   if (httpVersion !== '1.1' && httpVersion !== '1.0') return 'The version of HTTP must be 1.1 or 1.0.';
   // RFC 9112, section 3.2: exactly one valid Host, except in HTTP/1.0.
   if (headers.host === undefined ? httpVersion === '1.1' : !host.test(headers.host)) {
     return 'The request must have exactly one Host header, with a valid value.';
   }
-  // RFC 9112, section 6.1: HTTP/1.0 has no transfer codings, and a coding that is not understood cannot be undone.
+  // RFC 9112, section 6.1: HTTP/1.0 has no transfer codings, and an unknown coding cannot be decoded.
   const coding = headers['transfer-encoding'];
   if (coding !== undefined && (httpVersion === '1.0' || !/^chunked$/i.test(coding))) {
-    return 'The only transfer coding is chunked, and only in HTTP/1.1.';
+    return 'The only supported transfer coding is chunked, and only in HTTP/1.1.';
   }
   return undefined;
 }
 
-/** Why a request is refused whatever it asks for, or undefined. */
+/** Why a request is rejected regardless of its route, or undefined. */
 export function check(request: IncomingMessage): ApiError | undefined {
   if ((request.url as string).length > maxUrlLength) return new ApiError('uri_too_long');
   const wrong = fault(request);

@@ -1,27 +1,27 @@
-/** One line per request, at info, when its response has closed. */
+/** Writes one log line per request, at level info, when its response has closed. */
 import type { ErrorCode } from '../errors.ts';
 
 export interface Observation {
   reqId: string;
   status: number;
   method?: string;
-  /** The route's template, or null where the path has none. */
+  /** The route template, or null if no route matches the path. */
   route?: string | null;
   ms?: number;
   /** The id of the API key. */
   key?: number | undefined;
-  /** The trace that the client's request is part of. */
+  /** The trace id from the client's traceparent header. */
   traceId?: string | undefined;
-  /** Why the request was refused, where it never came to a route. */
+  /** The error code of a request that never reached a route, or of a 5xx response. */
   code?: ErrorCode | undefined;
-  /** Whether the client was gone before the whole response was handed to the kernel. */
+  /** Whether the client disconnected before the whole response was handed to the kernel. */
   aborted?: boolean;
 }
 
-/** Told of every answered request. */
-export type Observe = (answered: Observation) => void;
+/** Called once for every response. */
+export type Observe = (observation: Observation) => void;
 
-/** Two digits after the point, from whole numbers: V8 takes ten times as long for the text of a fraction. */
+/** Formats `value` with two decimals from whole numbers: V8 takes ten times as long to format a fraction. */
 function hundredths(value: number): string {
   const rounded = Math.round(value * 100);
   const fraction = rounded % 100;
@@ -29,9 +29,9 @@ function hundredths(value: number): string {
 }
 
 /**
- * Writes the lines that pino would, by hand: pino asks each value for its serializer and its type, which costs as much as a fifth of a
- * request. All values are ours, and need no escaping: ids, methods that Node's parser knows, templates, codes.
- * `bindings`: what each line of the log carries, as JSON members.
+ * Builds the same lines as pino, by hand: pino looks up a serializer and the type of each value, which costs as much as a fifth of a
+ * request. No value needs escaping: they are ids, methods that Node's parser knows, route templates and error codes.
+ * `bindings`: the JSON members that every log line carries.
  */
 export function createRequestLog(write: (line: string) => void, bindings: string): Observe {
   let time = 0;

@@ -1,4 +1,4 @@
-/** Responses to reads of animals, kept as bytes for as long as the store is the one they were read from. */
+/** Caches the rendered responses to reads of pets for as long as the data in the store has not changed. */
 import type { FastifyInstance } from 'fastify';
 import { ApiError } from '../errors.ts';
 import type { PetPage, PetQuery, Pets, StoreState } from '../pets.ts';
@@ -10,16 +10,16 @@ export interface CacheUse {
   misses: number;
 }
 
-/** Of pages, and of single animals: many of one kind must not keep out the other. */
+/** Limit of one cache. Pages and single pets have separate caches, so that many of one kind cannot displace the other. */
 const maxBytes = 8 * 1024 * 1024;
 
-/** What an entry costs beside its body: the key, the headers and the cache's own lists. */
+/** Estimated memory of an entry besides its body: the key, the headers and the cache's own structures. */
 const entryBytes = 1000;
 
-/** Names of what was asked for once. */
-const maxAsked = 10_000;
+/** Limit of the remembered keys that were requested once. */
+const maxSeenOnce = 10_000;
 
-/** The reads throw or reject with ApiError `service_unavailable` where the store cannot answer. */
+/** The reads throw or reject with ApiError `service_unavailable` if the store cannot be read. */
 export interface PetResponses {
   page(query: PetQuery): Promise<Rendered> | Rendered;
   /** Throws or rejects with ApiError `pet_not_found`. */
@@ -28,26 +28,26 @@ export interface PetResponses {
 }
 
 interface Cache {
-  /** How often a response was kept, and was not, since the start. */
+  /** Hits and misses since the start. */
   use(): CacheUse;
-  /** The response under `key`, kept or made. */
+  /** The response for `key`, from the cache or from `make`. */
   get(key: string, make: () => Made | Promise<Made>): Rendered | Promise<Rendered>;
-  /** Forgets what was asked for once and, when something found no room, what nobody has asked for since the last sweep. */
+  /** Forgets the keys that were requested once. If the cache was full, also drops the entries not used since the last sweep. */
   sweep(): void;
 }
 
 interface Made {
   rendered: Rendered;
-  /** Whether it stays what it is while no animal is changed or removed, or added below the highest id. */
+  /** Whether it stays valid until a pet is changed or removed, or added below the highest id. */
   settled: boolean;
 }
 
-interface Kept {
+interface Entry {
   rendered: Rendered;
   bytes: number;
-  /** Whether it was asked for since the last sweep. */
+  /** Whether it was requested since the last sweep. */
   used: boolean;
-  /** The state that it is valid in; undefined: any of this revision. */
+  /** The state in which it is valid. If undefined, it is valid in every state of the current revision. */
   state: StoreState | undefined;
 }
 
@@ -55,7 +55,7 @@ function then<From, To>(value: From | Promise<From>, next: (value: From) => To):
   return value instanceof Promise ? value.then(next) : next(value);
 }
 
-/** `base`: what the addresses in responses start with. */
+/** `base`: the start of the URLs in responses. */
 export function createPetResponses(app: FastifyInstance, pets: Pets, base: string): PetResponses {
   const state = pets.state && (() => (pets as Required<Pets>).state());
   const pages = createCache(state);
@@ -68,7 +68,7 @@ export function createPetResponses(app: FastifyInstance, pets: Pets, base: strin
 
   function makePage(query: PetQuery, { pets: found, next }: PetPage): Made {
     const rendered = render(`[${found.join()}]`, { link: pageLinks(base, query, next) });
-    // Ids are given in the order of commits: a page that has a next one is full for good.
+    // Ids are assigned in commit order: no pet can be added to a page that has a next page.
     return { rendered, settled: next !== undefined };
   }
 
@@ -91,49 +91,50 @@ export function createPetResponses(app: FastifyInstance, pets: Pets, base: strin
   };
 }
 
-/** How often what nobody asked for meanwhile is forgotten. */
+/** Interval between two sweeps. */
 const sweepMs = 5000;
 
 /**
- * Keeps what is asked for a second time, as long as there is room. When there is none, what is not asked for any more is dropped. To drop the oldest for the
- * newest, as an LRU does, would keep nothing of a walk that is longer than the cache, and pay for each page.
- * `state` is read before the store is, so that a response may be newer than the state it is kept under but never older. Without it
- * nothing is kept.
+ * Caches a response when it is requested for the second time, while there is room. When the cache is full, a sweep drops the entries that
+ * are no longer requested. An LRU cache would replace the oldest entry by the newest: if clients read through more pages than fit, it would
+ * insert every page and never have a hit.
+ * `state` is read before the store is, so a response may be newer than the state it is stored under, but never older. Without `state`,
+ * nothing is cached.
  */
 export function createCache(state: (() => StoreState) | undefined): Cache {
-  const kept = new Map<string, Kept>();
-  const asked = new Set<string>();
+  const entries = new Map<string, Entry>();
+  const seenOnce = new Set<string>();
   let bytes = 0;
   let current: StoreState | undefined;
   let hits = 0;
   let misses = 0;
-  /** Whether something found no room since the last sweep. */
-  let crowded = false;
+  /** Whether an entry did not fit since the last sweep. */
+  let full = false;
 
-  function drop(key: string, { bytes: size }: Kept): void {
-    kept.delete(key);
+  function drop(key: string, { bytes: size }: Entry): void {
+    entries.delete(key);
     bytes -= size;
   }
 
   function clear(): void {
-    kept.clear();
-    asked.clear();
+    entries.clear();
+    seenOnce.clear();
     bytes = 0;
   }
 
   function keep(key: string, { rendered, settled }: Made, read: StoreState): Rendered {
-    // Another request may have found a later state meanwhile.
+    // Another request may have seen a newer state meanwhile.
     if (read !== current) return rendered;
-    if (!asked.delete(key)) {
-      if (asked.size < maxAsked) asked.add(key);
+    if (!seenOnce.delete(key)) {
+      if (seenOnce.size < maxSeenOnce) seenOnce.add(key);
       return rendered;
     }
     const size = rendered.body.length + entryBytes;
     if (bytes + size > maxBytes) {
-      crowded = true;
+      full = true;
       return rendered;
     }
-    kept.set(key, { rendered, bytes: size, used: true, state: settled ? undefined : read });
+    entries.set(key, { rendered, bytes: size, used: true, state: settled ? undefined : read });
     bytes += size;
     return rendered;
   }
@@ -150,27 +151,27 @@ export function createCache(state: (() => StoreState) | undefined): Cache {
         if (read.revision !== current?.revision) clear();
         current = read;
       }
-      const found = kept.get(key);
-      if (found) {
-        if (found.state === undefined || found.state === read) {
+      const entry = entries.get(key);
+      if (entry) {
+        if (entry.state === undefined || entry.state === read) {
           hits += 1;
-          found.used = true;
-          return found.rendered;
+          entry.used = true;
+          return entry.rendered;
         }
-        // It will be asked for again.
-        drop(key, found);
-        asked.add(key);
+        // It was requested before, so cache its replacement immediately.
+        drop(key, entry);
+        seenOnce.add(key);
       }
       misses += 1;
       return then(make(), (made) => keep(key, made, read));
     },
     sweep() {
-      asked.clear();
-      for (const [key, one] of kept) {
-        if (one.used) one.used = false;
-        else if (crowded) drop(key, one);
+      seenOnce.clear();
+      for (const [key, entry] of entries) {
+        if (entry.used) entry.used = false;
+        else if (full) drop(key, entry);
       }
-      crowded = false;
+      full = false;
     },
   };
 }

@@ -1,37 +1,36 @@
-/** How every response is sent: headers as one flat list, and a small body with them in one write. */
+/** Sends every response: the headers as one flat list, and a small body in the same write. */
 import { hash } from 'node:crypto';
-import type { FastifyInstance, FastifyReply } from 'fastify';
-import type { Exchanges } from './exchange.ts';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
 /**
- * What every response carries, whatever its status: it is data, not to be guessed at, rendered or framed (OWASP REST Security Cheat Sheet).
- * frame-ancestors stands for X-Frame-Options, and default-src for all that a page would need rules for. Strict-Transport-Security is
- * for whoever ends TLS: over plain HTTP it must not be sent (RFC 6797, section 7.2).
+ * Headers of every response, whatever its status. Responses are data: browsers must not guess their type, render them as pages or frame them
+ * (OWASP REST Security Cheat Sheet). frame-ancestors replaces X-Frame-Options, and default-src covers all resources that a page could load.
+ * The proxy that ends TLS must set Strict-Transport-Security: it must not be sent over plain HTTP (RFC 6797, section 7.2).
  */
 export const standingHeaders = {
   'x-content-type-options': 'nosniff',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
 };
 
-/** The same, names and values in turn. */
+/** The same headers, as alternating names and values. */
 export const standing: readonly string[] = Object.entries(standingHeaders).flat();
 
-/** A 200 to GET, ready to send. */
+/** A 200 response to GET, ready to send. */
 export interface Rendered {
-  /** Small ones as a string of single bytes. */
+  /** A small body is a string with one character per byte (latin1). */
   body: string | Buffer;
   etag: string;
-  /** Names and values in turn, ETag among them, as a 304 carries them. */
+  /** The headers of a 304 response, including ETag, as alternating names and values. */
   headers: readonly string[];
-  /** The same with Content-Type and Content-Length. */
+  /** The same, plus those that describe the body, such as Content-Type and Content-Length. */
   bodyHeaders: readonly string[];
 }
 
-/** Node writes a string of up to 16 KiB without memory of its own for it; larger bodies are better shared than copied. */
+/** Node writes a string of up to 16 KiB without allocating memory for it. A larger body is a buffer, which is shared and not copied. */
 const maxStringBytes = 16 * 1024 - 1024;
 
 interface Kind {
-  /** In place of those of `standing`. */
+  /** Replaces the headers of `standing`. */
   security?: readonly string[];
   link?: string;
   type?: string;
@@ -39,13 +38,13 @@ interface Kind {
   encoding?: string;
 }
 
-/** Makes a response of a text, or of what is one already as bytes. No shared cache may keep it, and none use it without asking (RFC 9111, section 5.2.2). */
+/** Renders a response from text or bytes. Shared caches must not store it, and other caches must revalidate it (RFC 9111, section 5.2.2). */
 export function render(
   content: string | Buffer,
   { security = standing, link, type = 'application/json', vary, encoding }: Kind = {},
 ): Rendered {
   const length = Buffer.byteLength(content);
-  // A strong validator: equal bytes, and only those, have an equal one (RFC 9110, section 8.8.3).
+  // A strong validator: two ETags are equal if and only if the bytes are equal (RFC 9110, section 8.8.3).
   const etag = `"${hash('sha256', content, 'base64url').slice(0, 27)}"`;
   const headers = [...security, 'etag', etag, 'cache-control', 'private, no-cache', 'vary', vary ?? 'Authorization'];
   if (link !== undefined) headers.push('link', link);
@@ -55,20 +54,19 @@ export function render(
 }
 
 function bodyOf(content: string | Buffer, length: number): string | Buffer {
-  // Only a text of ASCII has as many characters as bytes.
+  // The numbers of characters and bytes are equal only for ASCII.
   if (length <= maxStringBytes && length === content.length && typeof content === 'string') return content;
   const bytes = typeof content === 'string' ? Buffer.from(content) : content;
   return length <= maxStringBytes ? bytes.toString('latin1') : bytes;
 }
 
-/** A large body goes in slices, one for each turn of the event loop: copying 4 MB for each of a thousand clients would stop all others. */
+/** A large body is sent in slices, one per turn of the event loop. Copying 4 MB at once for each of a thousand clients would block all others. */
 const sliceBytes = 128 * 1024;
 
 function sendSlices(reply: FastifyReply, body: Buffer): void {
   const response = reply.raw;
   let sent = 0;
   function sendNext(): void {
-    /* v8 ignore next -- only where the client is gone between two slices */
     if (response.destroyed) return;
     const slice = body.subarray(sent, sent + sliceBytes);
     sent += slice.length;
@@ -79,7 +77,7 @@ function sendSlices(reply: FastifyReply, body: Buffer): void {
   sendNext();
 }
 
-/** Adds what was set on the reply in place of what is there under the same name; a Vary is made longer. */
+/** Merges the headers set on the reply into `headers`. They replace headers of the same name, except that Vary is extended. */
 function addSet(headers: string[], set: ReturnType<FastifyReply['getHeaders']>): void {
   for (const name in set) {
     const value = set[name];
@@ -90,8 +88,9 @@ function addSet(headers: string[], set: ReturnType<FastifyReply['getHeaders']>):
 }
 
 /**
- * Sends a response. `headers`: names and values in turn, with those of `standing`. `body`: a Buffer, or a string of single bytes, which
- * leaves in the same write as the headers. What was set by reply.header() counts only where the exchange says so: to look costs a tenth of a read.
+ * Sends a response. `headers`: alternating names and values, including those of `standing`. `body`: a buffer, or a string with one character
+ * per byte, which is sent in the same write as the headers. Headers set by reply.header() are sent only if `headersSet` of the exchange is
+ * true: reading them costs a tenth of a read.
  */
 export function respond(reply: FastifyReply, status: number, headers: readonly string[], body: string | Buffer): void {
   const response = reply.raw;
@@ -104,34 +103,39 @@ export function respond(reply: FastifyReply, status: number, headers: readonly s
   else sendSlices(reply, body);
 }
 
-/** Whether If-None-Match holds `etag`: a list or `*`, compared weakly (RFC 9110, section 13.1.2). */
+/** Whether If-None-Match, a list or `*`, contains `etag` by weak comparison (RFC 9110, section 13.1.2). */
 function matches(ifNoneMatch: string, etag: string): boolean {
   if (ifNoneMatch === '*') return true;
   return ifNoneMatch.match(/"[\x21\x23-\x7e\x80-\xff]*"/g)?.some((tag) => tag === etag) ?? false;
 }
 
-/** Sends what a GET asked for, or 304 where the client has it. Throws ApiError `service_unavailable` where too much is unread. */
-export function sendRendered(exchanges: Exchanges, reply: FastifyReply, rendered: Rendered): void {
+interface ByteLimit {
+  /** Counts the bytes of a large body until the client has read them. Throws ApiError `service_unavailable` if too many are unread. */
+  reserveBytes(request: FastifyRequest, body: Buffer): void;
+}
+
+/** Sends the response to a GET, or 304 if the client already has it. Throws ApiError `service_unavailable` if too many bytes are unread. */
+export function sendRendered({ reserveBytes }: ByteLimit, reply: FastifyReply, rendered: Rendered): void {
   const { body, etag, headers, bodyHeaders } = rendered;
   const condition = reply.request.headers['if-none-match'];
   if (condition !== undefined && matches(condition, etag)) respond(reply, 304, headers, '');
   else {
-    if (typeof body !== 'string') exchanges.reserveBytes(reply.request, body);
+    if (typeof body !== 'string') reserveBytes(reply.request, body);
     respond(reply, 200, bodyHeaders, body);
   }
 }
 
 const outcome = [...standing, 'cache-control', 'no-store', 'content-type', 'application/json', 'content-length'];
 
-/** Sends the outcome of a POST. `headers`: names and values in turn. */
+/** Sends the response to a POST. `headers`: additional headers, as alternating names and values. */
 export function sendOutcome(reply: FastifyReply, status: number, json: string, headers: readonly string[] = []): void {
   const length = Buffer.byteLength(json);
-  // Only a text of ASCII has as many characters as bytes.
+  // The numbers of characters and bytes are equal only for ASCII.
   const body = length === json.length ? json : Buffer.from(json).toString('latin1');
   respond(reply, status, outcome.concat(String(length), headers), body);
 }
 
-/** Makes responses that plugins send by themselves, such as those to preflights, carry what all others do. */
+/** Adds the standard headers to responses that plugins send by themselves, such as those to CORS preflight requests. */
 export function installResponses(app: FastifyInstance): void {
   app.addHook('onSend', (request, reply, _payload, done) => {
     reply.header('x-request-id', request.id).headers(standingHeaders);

@@ -1,14 +1,14 @@
-/** A bounded number of places that holders share: one alone may have them all, and none can keep the others out. */
+/** Divides a limited number of places fairly: one holder alone may take all of them, but cannot keep others out. */
 
 export interface Shares<Holder> {
   /**
-   * Takes `amount` places for `holder`; false where it may not have them. While places are free, anybody may. When none are, only
-   * a holder with less than an equal share, and only until twice the places are taken.
+   * Takes `amount` places for `holder`. Returns false if the holder may not have them. While enough places are free, any holder may take
+   * them. Beyond that, a holder may take up to an equal share, until twice the number of places is taken.
    */
   take(holder: Holder, amount?: number): boolean;
-  /** Gives back what `take` took. */
+  /** Returns places that `take` took. */
   give(holder: Holder, amount?: number): void;
-  /** How many are taken. */
+  /** How many places are taken. */
   taken(): number;
 }
 

@@ -1,4 +1,4 @@
-/** Checks each request against its route's schemas, and names every violation at once. */
+/** Validates each request against the schemas of its route, and reports all violations at once. */
 import { Kind, type TObject, Type } from '@sinclair/typebox';
 import { TypeCompiler } from '@sinclair/typebox/compiler';
 import type { FastifyInstance, FastifyRequest, FastifySchema } from 'fastify';
@@ -30,7 +30,7 @@ export function installValidation(app: FastifyInstance): void {
 
 function errorOf(violations: Violation[]): ApiError {
   const [{ code }] = violations as [Violation];
-  // A cursor is named by its own code only where nothing else is wrong.
+  // A more specific code, such as invalid_cursor, is sent only if all violations have it.
   const only = violations.every((violation) => violation.code === code);
   const sentence = `${joinFaults(violations.map(({ text }) => text))}.`;
   return new ApiError(only ? code : 'invalid_parameter', sentence);
@@ -52,7 +52,7 @@ function checksOf(schema: TObject) {
   });
 }
 
-/** Path and query: texts, which become the values that their schemas describe. */
+/** Path and query parameters: converts each text to the value that its schema describes. */
 function textPart(schema: TObject, values: (request: FastifyRequest) => Values): Part {
   const properties = checksOf(schema);
   return (request, violations) => {
@@ -71,7 +71,7 @@ function textPart(schema: TObject, values: (request: FastifyRequest) => Values):
           });
       }
     }
-    // Of a path all are known: the route names them.
+    // Path parameters are always known: the route defines them.
     for (const name in given) {
       if (!Object.hasOwn(schema.properties, name))
         violations.push(invalid(`${quoted(name)} is not a known query parameter`));
@@ -79,7 +79,7 @@ function textPart(schema: TObject, values: (request: FastifyRequest) => Values):
   };
 }
 
-/** The value that a text of a path or query stands for; the text itself where it stands for none. */
+/** Converts the text of a path or query parameter to its value; returns the text itself if it has none. */
 function read(kind: string, text: string): unknown {
   if (kind === 'Cursor') return readCursor(text) ?? text;
   if (kind === 'Integer') return canonicalDecimal.test(text) ? Number(text) : text;
@@ -87,7 +87,7 @@ function read(kind: string, text: string): unknown {
 }
 
 function headerPart(schema: TObject): Part {
-  const properties = checksOf(schema).map((one) => ({ ...one, header: one.name.toLowerCase() }));
+  const properties = checksOf(schema).map((entry) => ({ ...entry, header: entry.name.toLowerCase() }));
   return (request, violations) => {
     for (const { name, property, check, header } of properties) {
       const value = request.headers[header];

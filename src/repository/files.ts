@@ -1,8 +1,8 @@
-/** What a file needs, beside its bytes, to be on disk under its name. */
+/** Writes files durably: the content and the directory entry are both synced to disk. */
 import fs from 'node:fs';
 import { CopyError } from './store.ts';
 
-/** Waits until the disk holds what was written to a file, or which names a folder has. */
+/** Syncs a file's content, or a folder's entries, to disk (fsync). */
 export function sync(fileOrFolder: string): void {
   const descriptor = fs.openSync(fileOrFolder, 'r');
   try {
@@ -13,8 +13,9 @@ export function sync(fileOrFolder: string): void {
 }
 
 /**
- * Makes a new file that is on disk when this resolves, or none. What is there already, of a process that was killed, goes; where
- * two make the same file at once, the one that began first fails. `write` may use the descriptor, but not close it.
+ * Creates a file, which is on disk when this resolves. On failure no file remains. First removes any file of this name, which a killed
+ * process may have left. If two callers create the same file concurrently, the earlier one rejects with CopyError. `write` may use the
+ * descriptor but must not close it.
  */
 export async function makeFile<Result>(
   file: string,
@@ -27,7 +28,7 @@ export async function makeFile<Result>(
   try {
     const result = await write(descriptor);
     fs.fsyncSync(descriptor);
-    if (!isOurs()) throw new CopyError(`Another process writes to ${file}, too.`);
+    if (!isOurs()) throw new CopyError(`Another process is also writing to ${file}.`);
     return result;
   } catch (error) {
     if (isOurs()) fs.rmSync(file);

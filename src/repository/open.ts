@@ -1,4 +1,4 @@
-/** Chooses the engine by the scheme of the database's URL. */
+/** Opens the store with the engine that the scheme of the database URL names. */
 
 import { openSqlite } from './sqlite/store.ts';
 import type { OpenOptions, Repository } from './store.ts';
@@ -6,14 +6,14 @@ import type { OpenOptions, Repository } from './store.ts';
 /** Opens the store, creating and migrating it as needed. Rejects with OpenError. */
 export async function openRepository(databaseUrl: string, options: OpenOptions): Promise<Repository> {
   if (!databaseUrl.startsWith('sqlite:')) {
-    // Loaded where it is asked for: it would take a tenth of each start.
+    // Loaded only when needed: it would add a tenth to every start.
     const { openPostgres } = await import('./postgres/store.ts');
     return openPostgres(databaseUrl, options);
   }
   return openSqlite(sqliteFile(databaseUrl), options);
 }
 
-/** The path of the file that a URL of the embedded store names. */
+/** The file path in a `sqlite:` URL. */
 export function sqliteFile(databaseUrl: string): string {
   return databaseUrl.slice('sqlite:'.length);
 }

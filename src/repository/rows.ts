@@ -1,30 +1,31 @@
-/** The columns that are read, and what becomes of a row. Integers arrive as the engine reads them, or as their decimals. */
+/** The columns that both engines select for accounts and API keys, and the conversion of their rows. */
 import type { Account, ApiKey, Scope } from '../accounts.ts';
 
 export const accountColumns = 'id, name, created_at';
 export const apiKeyColumns = 'api_key.*, account.name AS account FROM api_key JOIN account ON account.id = account_id';
 
-type Whole = bigint | number | string;
+/** SQLite returns a bigint or a number; PostgreSQL returns decimal text. */
+type StoredInteger = bigint | number | string;
 
 export interface AccountRow {
-  id: Whole;
+  id: StoredInteger;
   name: string;
-  created_at: Whole;
+  created_at: StoredInteger;
 }
 
 export interface ApiKeyRow {
-  id: Whole;
-  account_id: Whole;
+  id: StoredInteger;
+  account_id: StoredInteger;
   account: string;
   name: string;
   hint: string;
   scopes: string;
-  created_at: Whole;
-  lifetime_ms: Whole | null;
-  expires_at: Whole | null;
-  revoked_at: Whole | null;
-  last_used_at: Whole | null;
-  deprecated_calls: Whole;
+  created_at: StoredInteger;
+  lifetime_ms: StoredInteger | null;
+  expires_at: StoredInteger | null;
+  revoked_at: StoredInteger | null;
+  last_used_at: StoredInteger | null;
+  deprecated_calls: StoredInteger;
 }
 
 export function toAccount(row: AccountRow): Account {
@@ -47,6 +48,6 @@ export function toApiKey(row: ApiKeyRow): ApiKey {
   };
 }
 
-function toDate(ms: Whole): Date {
+function toDate(ms: StoredInteger): Date {
   return new Date(Number(ms));
 }

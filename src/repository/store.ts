@@ -1,4 +1,4 @@
-/** What the service asks of a database: one interface, whichever engine stands behind it. */
+/** The store interface that every database engine implements, with its options and errors. */
 import type { Accounts } from '../accounts.ts';
 import { ApiError } from '../errors.ts';
 import type { Messages } from '../messages.ts';
@@ -8,18 +8,18 @@ export interface Repository {
   pets: Pets;
   accounts: Accounts;
   messages: Messages;
-  /** Resolves where the store answers; rejects otherwise. */
+  /** Resolves if the store responds; rejects otherwise. */
   check(): Promise<void>;
-  /** What an operator watches. */
+  /** Current values for the metrics. */
   measure(): StoreMeasures;
-  /** Resolves when everything accepted is on disk and every handle is closed. */
+  /** Resolves when all accepted writes are on disk and every handle is closed. */
   close(): Promise<void>;
 }
 
 interface StoreMeasures {
-  /** Writes that were accepted and are not answered yet. */
+  /** Writes that were accepted but have not finished. */
   waitingWrites: number;
-  /** Size of the write-ahead log; undefined where the engine keeps it to itself. */
+  /** Size of the write-ahead log (WAL) in bytes; undefined if the engine does not report it. */
   walBytes: number | undefined;
 }
 
@@ -28,27 +28,27 @@ export class OpenError extends Error {
   override name = 'OpenError';
 }
 
-/** A copy of the store cannot be made or used; the message is one sentence for the operator. */
+/** A backup, restore or copy failed; the message is one sentence for the operator. */
 export class CopyError extends Error {
   override name = 'CopyError';
 }
 
 export interface OpenOptions {
-  /** The clock, for creation dates and the age of idempotency keys. */
+  /** The clock for creation dates and the age of idempotency keys. */
   now: () => Date;
-  /** Called when the store can no longer promise that a write is on disk: the process must end. */
+  /** Called when the store can no longer guarantee that a write is on disk. The process must exit. */
   onFatal?: ((error: Error) => void) | undefined;
-  /** Called when the write-ahead log could not be moved into the file. Nothing is lost: the log grows until a later attempt succeeds. */
+  /** Called when a WAL checkpoint fails. No data is lost: the WAL grows until a later checkpoint succeeds. */
   onCheckpointFailure?: ((error: Error) => void) | undefined;
-  /** Told how many writes each commit held. */
+  /** Called after each commit with the number of writes in it. */
   onCommit?: ((writes: number) => void) | undefined;
-  /** Whether a database that several servers share may be brought to this release's schema. An SQLite file always is. Default: true. */
+  /** Whether to migrate a PostgreSQL database to this release's schema. An SQLite file is always migrated. Default: true. */
   migrate?: boolean | undefined;
-  /** Told the name of each migration as it is applied. */
+  /** Called with the name of each migration when it has been applied. */
   onMigration?: ((name: string) => void) | undefined;
 }
 
-/** The store cannot answer now, and may soon. `cause` is for the log. */
+/** The error for a temporary failure of the store (503). `cause` goes to the log. */
 export function unavailable(cause: unknown): ApiError {
   return new ApiError('service_unavailable', undefined, { cause });
 }

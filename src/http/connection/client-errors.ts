@@ -1,4 +1,4 @@
-/** The requests that Fastify never sees, or sees too late: broken HTTP, CONNECT, time-outs. */
+/** Responds to requests that never reach Fastify, or reach it too late: broken HTTP, CONNECT, time-outs. */
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -12,14 +12,14 @@ const parserCodes: Record<string, ErrorCode> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 };
 
-/** How long a refused client may go on sending before it is cut off. */
+/** How long a rejected client may continue to send before its connection is destroyed. */
 const lingerMs = 500;
 
-/** What Node knows of a socket. To keep it ourselves would cost every request, and hold the last one of each idle socket. */
+/** Node's own state of a socket. Tracking it here would slow down every request, and keep the last request of each idle socket in memory. */
 interface Bookkeeping {
-  /** The response whose turn it is: responses leave in the order of their requests. */
+  /** The response being written now: responses are sent in the order of their requests. */
   _httpMessage?: ServerResponse | null;
-  /** The request that is, or was last, being read. */
+  /** `incoming`: the request that is being read or was read last. */
   parser?: { incoming: IncomingMessage | null } | null;
 }
 
@@ -27,28 +27,28 @@ const ignore = () => undefined;
 
 const refused = new WeakSet<Duplex>();
 
-/** Refuses what Node's HTTP parser could not read, or could not wait for, and closes the socket. */
+/** Rejects a request that Node's HTTP parser could not read, or that did not arrive in time, and closes the socket. */
 export function refuseConnection(error: Error & { code?: string }, socket: Duplex, observe: Observe): void {
-  // The parser fails again on every packet that follows.
+  // The parser reports an error again for every packet that follows.
   if (refused.has(socket)) return;
   refused.add(socket);
   refuseInTurn(socket, new ApiError(parserCodes[String(error.code)] ?? 'bad_request'), observe);
 }
 
-/** Sends `failure` after the answers to the requests before it, which the store may still be writing, and closes the socket. */
-function refuseInTurn(socket: Duplex, failure: ApiError, observe: Observe): void {
+/** Sends `error` after the responses to earlier requests, which may wait for the store, and then closes the socket. */
+function refuseInTurn(socket: Duplex, error: ApiError, observe: Observe): void {
   const { _httpMessage: response, parser } = socket as Duplex & Bookkeeping;
-  // As after a reset, which Node tells as an error, too.
+  // The client has reset the connection, for example: Node reports that as a client error, too.
   if (!socket.writable) socket.destroy();
-  else if (response?.req.complete) response.once('close', () => refuseInTurn(socket, failure, observe));
+  else if (response?.req.complete) response.once('close', () => refuseInTurn(socket, error, observe));
   else if (response?.headersSent) response.once('close', () => socket.destroy());
-  else if (response) answerError(response, failure, observe);
-  // The request that broke off has its answer already.
+  else if (response) answerError(response, error, observe);
+  // The interrupted request has already been answered.
   else if (parser?.incoming?.complete === false) socket.destroy();
-  else writeError(socket, failure, observe);
+  else writeError(socket, error, observe);
 }
 
-/** Names and values in turn. */
+/** The response headers, as alternating names and values. */
 function headersOf(error: ApiError, id: string): string[] {
   return ['x-request-id', id, ...renderError(error).headers, 'connection', 'close'];
 }
@@ -57,13 +57,13 @@ function answerError(response: ServerResponse, error: ApiError, observe: Observe
   const { status, body } = renderError(error);
   const exchange = accountOf(response);
   const id = exchange?.reqId ?? randomUUID();
-  // Its line is logged when the response closes.
+  // The request is logged when its response closes.
   if (exchange) exchange.code = error.code;
   else observe({ reqId: id, status, code: error.code });
   response.writeHead(status, headersOf(error, id)).end(body, 'latin1');
 }
 
-/** Sends an error on a connection without a request, and closes it. */
+/** Sends an error on a connection that has no current request, and closes the connection. */
 export function writeError(socket: Duplex, error: ApiError, observe: Observe): void {
   const { status, body } = renderError(error);
   const id = randomUUID();
@@ -73,27 +73,27 @@ export function writeError(socket: Duplex, error: ApiError, observe: Observe): v
   for (let at = 0; at < headers.length; at += 2) head.push(`${headers[at]}: ${headers[at + 1]}`);
   socket.on('error', ignore);
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, 'latin1');
-  // Closing while bytes are unread would reset the connection, and the response could be lost (RFC 9112, section 9.6).
+  // Closing with unread bytes would reset the connection, and the client could lose the response (RFC 9112, section 9.6).
   socket.resume();
   const cut = setTimeout(() => socket.destroy(), lingerMs).unref();
   socket.once('close', () => clearTimeout(cut));
 }
 
-/** Sets the time-outs, and what becomes of Expect (RFC 9110, section 10.1.1) and of CONNECT (section 9.3.6). */
+/** Sets the time-outs and the handling of Expect (RFC 9110, section 10.1.1) and CONNECT (section 9.3.6). */
 export function installClientErrors(server: Server, observe: Observe): void {
-  // Node gives the lesser of the two to the headers and the greater to the whole request: by default that is a minute.
+  // Node applies the smaller of these two limits to the headers and the larger to the whole request. headersTimeout is a minute by default.
   server.headersTimeout = server.requestTimeout;
-  // A client that has closed its side only still waits for its answer; Node's types do not know this property.
+  // A client that has closed only its sending side still expects its response. Node's types lack this property.
   (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
-  // Node would send 100 before any hook has looked at the key, and 417 itself: request-checks.ts refuses what cannot be met,
-  // and body.ts sends 100 when the body is wanted.
+  // By itself, Node would send 100 before any hook has checked the API key, and 417 for other expectations. Instead, request-checks.ts
+  // rejects unsupported expectations, and body.ts sends 100 when the body is wanted.
   for (const event of ['checkContinue', 'checkExpectation']) {
     server.on(event, (request: IncomingMessage, response: ServerResponse) => server.emit('request', request, response));
   }
-  // An empty Allow says that the resource has no methods (RFC 9110, section 10.2.1): this server is no proxy.
+  // This server is not a proxy. An empty Allow header says that no method is allowed (RFC 9110, section 10.2.1).
   server.on('connect', (_request: IncomingMessage, socket: Duplex) => {
-    // Node has taken all its listeners away. An error that nobody hears ends the process, and responses before this one still wait
-    // for the socket to drain, to time out and to close, which nobody notices of a socket that is not read.
+    // Node has removed its listeners from this socket. Without an error listener, an error would end the process. Responses to earlier
+    // requests still need the drain and timeout events, and the close event, which comes only if the socket is being read.
     socket.on('error', ignore);
     socket.on('drain', () => (socket as Duplex & Bookkeeping)._httpMessage?.emit('drain'));
     socket.on('timeout', () => server.emit('timeout', socket));

@@ -1,4 +1,4 @@
-/** The connections: how many there may be, and which are given up because their client reads nothing. */
+/** Limits the number of connections, and closes those whose client does not read its responses. */
 import type { Server } from 'node:http';
 import { BlockList, isIPv4, isIPv6, type Socket } from 'node:net';
 import { createShares } from '../shares.ts';
@@ -6,20 +6,24 @@ import { createShares } from '../shares.ts';
 const sweepMs = 500;
 
 /**
- * Node looks at the socket after so long, and goes on for as long again where the kernel has taken a part of the response since, as it
- * does at once of a large one: a client that takes nothing is cut off after 4 to 8.5 seconds, one that takes a little is not.
+ * Time-out of a socket with unsent bytes. Node restarts it if the kernel has accepted part of the response meanwhile, which happens
+ * immediately for a large response. A client that reads nothing is therefore disconnected after 4 to 8.5 seconds; one that reads slowly is
+ * not.
  */
 const stallMs = 4000;
 
 export interface ConnectionOptions {
   maxConnections: number;
-  /** Addresses and networks of proxies: they have as many connections as they open. */
+  /** Addresses and networks of proxies. Their connections are not limited. */
   trustProxy: string[];
-  /** Answers a connection that there is no room for, and closes it. */
+  /** Responds to a connection that exceeds the limit, and closes it. */
   refuse: (socket: Socket) => void;
 }
 
-/** Bounds the connections, each address to its share, and closes those whose client reads nothing. Returns how many there are. */
+/**
+ * Limits the connections, divides them fairly between client addresses, and closes those whose client reads nothing. Returns a function
+ * that counts the open connections.
+ */
 export function installConnections(
   server: Server,
   { maxConnections, trustProxy, refuse }: ConnectionOptions,
@@ -27,7 +31,7 @@ export function installConnections(
   const sockets = new Set<Socket>();
   const places = createShares<string>(maxConnections);
   const proxies = listOf(trustProxy);
-  // Node's own, which parses what comes: not of a connection that is refused.
+  // Node's own listener starts the HTTP parser. It must not run for rejected connections.
   const [accept] = server.listeners('connection') as [(socket: Socket) => void];
   server.removeAllListeners('connection');
 
@@ -43,7 +47,7 @@ export function installConnections(
     accept.call(server, socket);
   });
 
-  // Not by server.timeout, which would also count the time that the store takes to answer, and set a timer for every request.
+  // server.timeout would also count the time that the store takes to respond, and set a timer for every request.
   const sweep = setInterval(() => {
     for (const socket of sockets) {
       const unread = socket.writableLength > 0;
@@ -54,9 +58,9 @@ export function installConnections(
   server.once('close', () => clearInterval(sweep));
 
   server.on('timeout', (socket) => {
-    // A reset: the kernel would go on offering the megabytes that it holds, for minutes.
+    // Reset the connection: after a normal close, the kernel would keep trying to send its buffered megabytes for minutes.
     if (socket.timeout === stallMs) socket.resetAndDestroy();
-    // Idle for all of keepAliveTimeout, which Node leaves to us once we listen.
+    // The socket was idle for keepAliveTimeout. Node leaves closing it to the listener of this event.
     else socket.destroy();
   });
   return () => sockets.size;

@@ -1,32 +1,34 @@
-/** One request of a connection at a time: a client that sends many and reads none must not fill the memory. */
+/** Handles one request per connection at a time, so that a client that sends many and reads none cannot exhaust the memory. */
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { createShares } from '../shares.ts';
 
-/** Requests that may wait on all connections together, at some 2 KB each. */
+/** Limit of the queued requests on all connections together, at about 2 KB each. */
 const maxWaiting = 8192;
 
 type Call = [request: IncomingMessage, response: ServerResponse];
 
-interface Line {
-  waiting: Call[];
-  /** Whether the response before them calls the first one when it closes. */
-  followed: boolean;
+interface Queue {
+  calls: Call[];
+  /** Whether the first call will run when the current response closes. */
+  scheduled: boolean;
 }
 
-/** What waits behind the request that a connection is busy with. One packet may bring hundreds, and Node hands over all of them. */
-const line = Symbol('line');
+/** The queued requests of a connection. One packet may contain hundreds, and Node emits all of them at once. */
+const queueKey = Symbol('queue');
 interface Connection extends Socket {
-  [line]?: Line;
-  /** Node's own: the response whose turn it is, as responses leave in the order of their requests. */
+  [queueKey]?: Queue;
+  /** Node's own: the response being written now. Responses are sent in the order of their requests. */
   _httpMessage?: ServerResponse | null;
 }
 
 /**
- * Holds back the requests that a client sends before it has its responses (RFC 9112, section 9.3.2, lets a server work on them side by
- * side, but answer in turn): responses wait in memory for those before them, and a hundred large pages are a gigabyte. A request that
- * has no other before it costs nothing here. `onTurn` is called before the first request that a new poll of the kernel brings after queued
- * ones: those run after the poll before it. Returns how many wait.
+ * Queues pipelined requests: those that a client sends before it has received the responses to earlier ones. RFC 9112, section 9.3.2, allows
+ * a server to handle them in parallel, but their responses must be sent in order. Finished responses would wait in memory, and a hundred
+ * large pages take a gigabyte. A request that is not pipelined costs nothing here.
+ *
+ * Queued requests run after the poll phase of the event loop. `onTurn` is called before the first request of the next poll, so that it does
+ * not share their snapshot of the store. Returns a function that counts the queued requests.
  */
 export function servePipelined(server: Server, onTurn: () => void): () => number {
   const [handle] = server.listeners('request') as [RequestListener];
@@ -34,55 +36,54 @@ export function servePipelined(server: Server, onTurn: () => void): () => number
   const places = createShares<Socket>(maxWaiting);
   let queuedRan = false;
 
-  function handleNext(socket: Connection, own: Line): void {
-    const { waiting } = own;
+  function handleNext(socket: Connection, queue: Queue): void {
+    const { calls } = queue;
     if (socket.destroyed) {
-      places.give(socket, waiting.splice(0).length);
+      places.give(socket, calls.splice(0).length);
       return;
     }
     places.give(socket);
-    const [request, response] = waiting.shift() as Call;
-    follow(socket, own, response);
-    // Refused meanwhile, as its body could not be parsed (client-errors.ts).
-    /* v8 ignore next -- only where that could not be written at once */
+    const [request, response] = calls.shift() as Call;
+    scheduleNext(socket, queue, response);
+    // client-errors.ts has already rejected this request, because its body could not be parsed.
     if (response.headersSent) return;
     queuedRan = true;
     handle(request, response);
   }
 
-  /** In a turn of its own: what one connection has waiting may be seconds of work. */
-  function follow(socket: Connection, own: Line, before: ServerResponse): void {
-    own.followed = true;
-    before.once('close', () => {
-      if (own.waiting.length > 0) return setImmediate(handleNext, socket, own);
-      own.followed = false;
+  /** Each queued request runs in its own turn of the event loop: the queue of one connection may be seconds of work. */
+  function scheduleNext(socket: Connection, queue: Queue, current: ServerResponse): void {
+    queue.scheduled = true;
+    current.once('close', () => {
+      if (queue.calls.length > 0) return setImmediate(handleNext, socket, queue);
+      queue.scheduled = false;
       if (socket.isPaused()) socket.resume();
     });
   }
 
-  function lineOf(socket: Connection): Line {
-    if (!socket[line]) {
-      const own: Line = { waiting: [], followed: false };
-      socket[line] = own;
-      // Node resumes a socket after each response, to be rid of the request's body. Keep paused while requests are queued.
+  function queueOf(socket: Connection): Queue {
+    if (!socket[queueKey]) {
+      const queue: Queue = { calls: [], scheduled: false };
+      socket[queueKey] = queue;
+      // Node resumes the socket after each response, to discard the rest of the request body. Keep it paused while requests are queued.
       socket.on('resume', () => {
-        if (own.waiting.length > 0) socket.pause();
+        if (queue.calls.length > 0) socket.pause();
       });
     }
-    return socket[line];
+    return socket[queueKey];
   }
 
   function enqueue(socket: Connection, call: Call): void {
-    const own = lineOf(socket);
-    // A reset: the kernel would go on offering the megabytes of responses that it holds.
+    const queue = queueOf(socket);
+    // Reset the connection: after a normal close, the kernel would keep trying to send its buffered megabytes of responses.
     if (!places.take(socket)) return void socket.resetAndDestroy();
-    own.waiting.push(call);
+    queue.calls.push(call);
     socket.pause();
-    if (!own.followed) follow(socket, own, socket._httpMessage as ServerResponse);
+    if (!queue.scheduled) scheduleNext(socket, queue, socket._httpMessage as ServerResponse);
   }
 
   server.on('request', (request, response) => {
-    // Node assigns a response its socket when those before it have left.
+    // Node assigns the socket to a response only after the responses before it have been sent.
     if (response.socket === null) return enqueue(request.socket, [request, response]);
     if (queuedRan) {
       queuedRan = false;

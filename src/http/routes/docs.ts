@@ -1,4 +1,4 @@
-/** The OpenAPI documents, and the reference page that shows them and lets their operations be tried. All are served without a key. */
+/** Serves the OpenAPI documents and the interactive reference page. They need no API key. */
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -12,15 +12,15 @@ import { type Rendered, render, respond, sendRendered, standing, standingHeaders
 export interface ReferencePageOptions {
   /** Reads a file of the folder reference/. */
   readFile: (name: string) => Promise<Buffer>;
-  /** What the address of the page starts with: the public base address without /v1. */
+  /** The start of the page's URL: the public base address without /v1. */
   root: string;
   quickstartBasePath: string | undefined;
   exchanges: Exchanges;
 }
 
 /**
- * Only this origin is asked for anything, no script stands in the page or is made from text, and nobody frames it. Styles may stand
- * in it, because the renderer puts its own there.
+ * The page loads resources from its own origin only, has no inline scripts, evaluates no strings as scripts and cannot be framed. Inline
+ * styles are allowed because the renderer inserts its own.
  */
 const policy = [
   "default-src 'none'",
@@ -43,7 +43,7 @@ const security = Object.entries({
 const script = 'text/javascript; charset=utf-8';
 const files = { 'page.js': script, 'page.css': 'text/css; charset=utf-8', 'icon.svg': 'image/svg+xml' };
 
-/** RFC 8631: where the descriptions of the service are. All addresses of the page are relative to its own. */
+/** Links to the descriptions of the service (RFC 8631). All URLs in the page are relative. */
 function documentLinks(quickstartBasePath: string | undefined): string {
   const link = (slug: string, folder: string, server: string) =>
     `<link rel="service-desc" href="${folder}openapi.json" data-slug="${slug}" data-server="${server}">`;
@@ -53,7 +53,7 @@ function documentLinks(quickstartBasePath: string | undefined): string {
   return links.join('\n    ');
 }
 
-/** Makes what it returns on the first call, and again where that failed. */
+/** Calls `make` on the first call and returns the same result from then on. If `make` fails, the next call tries again. */
 function once<Made>(make: () => Promise<Made>): () => Promise<Made> {
   let made: Promise<Made> | undefined;
   return () => {
@@ -96,7 +96,7 @@ export function referencePageRoutes(
   const compressed = once(async () => {
     return render(await readFile('renderer.js.gz'), { security, type: script, vary, encoding: 'gzip' });
   });
-  // Kept from the first time on: each client's own would be 4 MB.
+  // Decompressed once and shared: a copy for each client would take 4 MB.
   const plain = once(async () => {
     return render(await promisify(gunzip)(await readFile('renderer.js.gz')), { security, type: script, vary });
   });
@@ -104,7 +104,7 @@ export function referencePageRoutes(
     /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i.test(headers['accept-encoding'] ?? '') ? compressed() : plain(),
   );
 
-  // To anything but a browser there is nothing here.
+  // Only browsers are redirected to the reference page.
   app.get('/', (request: FastifyRequest, reply: FastifyReply) => {
     if (!request.headers.accept?.includes('text/html')) throw new ApiError('route_not_found');
     respond(
@@ -119,7 +119,7 @@ export function referencePageRoutes(
 export interface DocumentOptions {
   /** The committed document, as YAML. */
   document: string;
-  /** The address under which this server serves what the document describes. */
+  /** The URL at which this server serves the operations of the document. */
   base: string;
   exchanges: Exchanges;
 }
@@ -127,7 +127,7 @@ export interface DocumentOptions {
 export function documentRoutes(app: App, { document, base, exchanges }: DocumentOptions): void {
   let cached: { json: Rendered; yaml: Rendered } | undefined;
 
-  /** Made on the first request: parsing would be a third of the time to start. */
+  /** Parses the document on the first request: doing so at the start would take a third of the start time. */
   function documents(): { json: Rendered; yaml: Rendered } {
     if (cached) return cached;
     const openapi = parse(document) as { servers: { url: string; description: string }[] };

@@ -1,4 +1,4 @@
-/** The messages quickstart: its own scope, beside the animal store and with the same keys. */
+/** The messages quickstart: separate from the animal store, but with the same API keys. */
 import { randomUUID } from 'node:crypto';
 import type { ApiKey } from '../../accounts.ts';
 import { ApiError } from '../../errors.ts';
@@ -18,11 +18,11 @@ export interface MessagesOptions {
 }
 
 export function messageRoutes(app: App, { messages, exchanges, sendError, now }: MessagesOptions): void {
-  // The quickstart's own table answers 400 where the animal store answers 415.
-  app.setErrorHandler((error, request, reply) => {
-    const failure = toApiError(error);
-    const unsupported = failure.code === 'unsupported_media_type';
-    sendError(unsupported ? new ApiError('invalid_body', failure.message) : failure, request, reply);
+  // The quickstart specifies 400 for an unsupported media type, the animal store 415.
+  app.setErrorHandler((thrown, request, reply) => {
+    const error = toApiError(thrown);
+    const unsupported = error.code === 'unsupported_media_type';
+    sendError(unsupported ? new ApiError('invalid_body', error.message) : error, request, reply);
   });
 
   app.post(
@@ -34,7 +34,7 @@ export function messageRoutes(app: App, { messages, exchanges, sendError, now }:
           operationId: 'sendMessage',
           tags: ['Messages'],
           summary: 'Send a message',
-          description: 'The message is on disk when the answer is sent; status tells that it was merely queued.',
+          description: 'The message is on disk before the response is sent. Its status is queued.',
           success: { status: 202, schema: Message, description: 'The message was received.' },
           errors: bodyErrors,
         },

@@ -4,9 +4,9 @@ import { ApiError } from '../../errors.ts';
 import { renderError, toApiError } from '../errors.ts';
 
 export interface OpsOptions {
-  /** Whether requests are welcome: the store answers, and nobody has asked the process to stop. */
+  /** Whether the server should receive requests: the store responds, and the process is not stopping. */
   ready: () => boolean | Promise<boolean>;
-  /** The text that Prometheus reads, and its type. */
+  /** The metrics in the Prometheus text format. */
   metrics: () => Promise<string>;
   metricsType: string;
 }

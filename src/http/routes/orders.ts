@@ -1,4 +1,4 @@
-/** GET /store/orders: named by the interface, described by nothing, and so neither invented nor forgotten. */
+/** GET /store/orders: a placeholder, because the interface names this operation but does not describe it. */
 import { ApiError } from '../../errors.ts';
 import { refuseOtherMethods } from '../methods.ts';
 import type { App } from '../operation.ts';
@@ -12,7 +12,7 @@ export function orderRoutes(app: App): void {
           operationId: 'listOrders',
           tags: ['Store'],
           summary: 'List orders (not available)',
-          description: 'Named, but not described: always 501.',
+          description: 'A placeholder; always returns 501.',
           errors: ['not_implemented'],
           hideTryItPanel: true,
         },

@@ -1,4 +1,4 @@
-/** listPets, createPet, getPet: the three operations on animals. */
+/** The three operations on pets: listPets, createPet and getPet. */
 import { Type } from '@sinclair/typebox';
 import type { FastifyReply, onRequestHookHandler } from 'fastify';
 import type { ApiKey } from '../../accounts.ts';
@@ -23,9 +23,9 @@ export interface PetsOptions {
   exchanges: Exchanges;
   responses: PetResponses;
   usage: KeyUsage;
-  /** What the addresses in answers start with: the public base address, or its path. Ends in /v1. */
+  /** The start of the URLs in responses: the public base address, or its path. Ends in /v1. */
   base: string;
-  /** Whether getPet has been removed by now. */
+  /** Whether getPet has been removed. */
   removed: () => boolean;
 }
 
@@ -37,14 +37,14 @@ const ListQuery = Type.Object({
     default: 20,
     description: 'Maximum number of animals returned.',
   }),
-  status: Type.Optional({ ...PetStatus, description: 'Only animals of this availability.' }),
+  status: Type.Optional({ ...PetStatus, description: 'Only animals with this status.' }),
   cursor: Type.Optional(Cursor),
 });
 
 const PetParams = Type.Object({ petId: Int64({ description: 'Identifier of the animal to return.', examples: [1] }) });
 
 export function petRoutes(app: App, { pets, exchanges, responses, usage, base, removed }: PetsOptions): void {
-  // Reads of the embedded store are over before anything else can begin.
+  // Reads of the embedded store are synchronous, so they need no limit of the requests in progress.
   const quick = pets.state !== undefined;
 
   function sendRead(reply: FastifyReply, read: () => Rendered | Promise<Rendered>): undefined | Promise<void> {
@@ -65,7 +65,7 @@ export function petRoutes(app: App, { pets, exchanges, responses, usage, base, r
           tags: ['Pets'],
           summary: 'List all animals',
           description:
-            'Animals in ascending order of id, a page at a time. Follow the Link header with rel="next" until it is absent: the walk shows each animal exactly once, those added meanwhile at its end.',
+            'Returns animals in ascending order of id, one page at a time. Follow the Link header with rel="next" until it is absent. The pages contain each animal exactly once; animals added meanwhile come last.',
           success: { status: 200, schema: Pets, description: 'A page of animals.', headers: ['Link', 'ETag'] },
           errors: ['invalid_parameter', 'invalid_cursor', 'insufficient_scope'],
         },
@@ -88,7 +88,7 @@ export function petRoutes(app: App, { pets, exchanges, responses, usage, base, r
           tags: ['Pets'],
           summary: 'Add an animal',
           description:
-            'The answer is sent when the animal is on disk. A 5xx, a time-out or a cut connection means that the outcome is unknown: send the request again with the same Idempotency-Key.',
+            'The animal is on disk before the response is sent. After a 5xx status, a time-out or a lost connection, the outcome is unknown: send the request again with the same Idempotency-Key.',
           success: {
             status: 201,
             schema: Pet,
@@ -127,7 +127,7 @@ export function petRoutes(app: App, { pets, exchanges, responses, usage, base, r
           tags: ['Pets'],
           summary: 'Get an animal',
           description:
-            'Deprecated: removed on 5 December 2030, and answered 410 from then on. Use GET /pets with the status filter.',
+            'Deprecated: will be removed on 5 December 2030 and returns 410 from then on. Use GET /pets with the status filter.',
           sunset,
           success: { status: 200, schema: Pet, description: 'The animal.', headers: ['ETag'] },
           errors: ['invalid_parameter', 'insufficient_scope', 'pet_not_found', 'operation_removed'],

@@ -1,9 +1,9 @@
-/** Accounts and their keys in PostgreSQL: each method is one statement. */
+/** Accounts and API keys in PostgreSQL; each method is one statement. */
 import type { Accounts, ApiKey } from '../../accounts.ts';
 import { type AccountRow, type ApiKeyRow, toAccount, toApiKey } from '../rows.ts';
 import type { Pool } from './pool.ts';
 
-/** `at`: the clock. */
+/** `at` returns the current time in milliseconds. */
 export function openAccounts(pool: Pool, at: () => number): Accounts {
   const keyOf = ([row]: ApiKeyRow[]): ApiKey | undefined => row && toApiKey(row);
   return {

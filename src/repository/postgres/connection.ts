@@ -1,4 +1,4 @@
-/** One connection to the server that takes writes, out of several hosts of which one does. */
+/** Connects to the PostgreSQL primary, which may be any one of several hosts. */
 import postgres from 'postgres';
 import { createSocket } from './socket.ts';
 import type { Host, Target } from './url.ts';
@@ -7,16 +7,16 @@ export type Sql = postgres.Sql;
 
 export interface Connection {
   sql: Sql;
-  /** Ends it at once, with whatever runs on it. */
+  /** Closes the connection immediately and aborts any running statement. */
   destroy: () => void;
 }
 
-/** From the first packet to the first answer. Of several hosts, one that stands still must leave time for the next. */
+/** From the first packet to the first response. With several hosts, an unresponsive one must leave time for the next. */
 const connectTimeoutMs = { one: 2000, several: 1000 };
 
 const ignore = () => undefined;
 
-/** Connects to `host`. `onClose` is called, once or more, when the connection has ended for whatever reason. */
+/** Connects to `host`. `onClose` is called at least once when the connection ends, for any reason. */
 async function connectTo(host: Host, target: Target, onClose: () => void): Promise<Connection> {
   const way = createSocket(host, target.ssl, onClose);
   const options = {
@@ -27,9 +27,9 @@ async function connectTo(host: Host, target: Target, onClose: () => void): Promi
     ...(target.password && { password: target.password }),
     ssl: false,
     prepare: target.prepare,
-    // 'read-write' would take a standby for the primary.
+    // 'read-write' would accept a standby as the primary.
     target_session_attrs: 'primary' as const,
-    // One query at a time: whoever holds the connection knows that nobody else's work is lost with it.
+    // One query at a time: closing the connection cannot lose another caller's work.
     max: 1,
     max_lifetime: null,
     fetch_types: false,
@@ -59,7 +59,7 @@ async function connectTo(host: Host, target: Target, onClose: () => void): Promi
   }
 }
 
-/** Connects to the host that takes writes, the last one that did first. */
+/** Returns a function that connects to the primary. It tries the last known primary first, and rejects with the first error if all hosts fail. */
 export function createConnector(target: Target): (onClose: () => void) => Promise<Connection> {
   let lastPrimary = 0;
   return async (onClose) => {

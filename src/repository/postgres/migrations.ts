@@ -1,4 +1,4 @@
-/** Ordered SQL migrations of a database that several servers share: each is applied once, by whichever of them comes first. */
+/** Applies each SQL file of migrations/postgres once, in order, even if several servers start concurrently. */
 import fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
@@ -8,10 +8,10 @@ import type { Sql } from './connection.ts';
 const folder = new URL('../../../migrations/postgres/', import.meta.url);
 
 /**
- * What two that create the same table at once may meet: duplicate_table, duplicate_object (its row's type), unique_violation in the
- * catalogue, or a conflict.
+ * Errors that processes may get when they create the same table concurrently: duplicate_table, duplicate_object (the table's row type),
+ * unique_violation in the catalog, serialization failure or deadlock.
  */
-const othersAtWork = ['42P07', '42710', '23505', '40001', '40P01'];
+const concurrentCreation = ['42P07', '42710', '23505', '40001', '40P01'];
 
 /** The files in order; the version of `0001_initial.sql` is 1. */
 function files(): { version: number; name: string }[] {
@@ -19,7 +19,7 @@ function files(): { version: number; name: string }[] {
   return names.sort().map((name) => ({ version: Number.parseInt(name, 10), name }));
 }
 
-/** 0 where there is nothing of ours yet. */
+/** 0 if no migration has been applied. */
 async function currentVersion(sql: Sql | postgres.TransactionSql): Promise<number> {
   const [found] = await sql`SELECT to_regclass('migration') IS NOT NULL AS exists`;
   if (!found?.exists) return 0;
@@ -27,17 +27,20 @@ async function currentVersion(sql: Sql | postgres.TransactionSql): Promise<numbe
   return Number(row?.version);
 }
 
-/** A table of our name without our record of it belongs to somebody else. */
+/** Tables with the store's names but without its migration records belong to another application. Throws OpenError if there are any. */
 async function refuseOthers(sql: Sql): Promise<void> {
   const [row] = await sql`
     SELECT string_agg(tablename, ', ' ORDER BY tablename) AS tables FROM pg_catalog.pg_tables
     WHERE schemaname = current_schema() AND tablename IN ('pet', 'pet_id', 'account', 'api_key', 'idempotency', 'message')`;
-  // Another process may have made them since the version was read, and its record with them.
+  // Check the version again: another process may have migrated the database since it was read.
   if (row?.tables && (await currentVersion(sql)) === 0)
     throw new OpenError(`holds tables of another application (${row.tables}).`);
 }
 
-/** The row of version 0 is what migrating processes lock: a session's advisory lock would not survive a pooler between, nor exist in CockroachDB. */
+/**
+ * Migrating processes lock the row of version 0. A session-level advisory lock would not work through a connection pooler, and CockroachDB
+ * has none.
+ */
 async function createRecord(sql: Sql): Promise<void> {
   await sql`CREATE TABLE IF NOT EXISTS migration (version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)`;
   await sql`INSERT INTO migration VALUES (0, '', 0) ON CONFLICT DO NOTHING`;
@@ -48,17 +51,21 @@ async function retryWhileBusy(act: () => Promise<void>): Promise<void> {
     try {
       return await act();
     } catch (error) {
-      if (attempt === 50 || !othersAtWork.includes((error as postgres.PostgresError).code)) throw error;
+      if (attempt === 50 || !concurrentCreation.includes((error as postgres.PostgresError).code)) throw error;
       await sleep(20 + Math.random() * 80);
     }
   }
 }
 
-/** Brings the database to this release's schema, or refuses one that is older where `migrate` is false, and any that is newer. Throws OpenError. */
+/**
+ * Migrates the database to this release's schema. Throws OpenError if the schema is newer, if it is older and `migrate` is false, or if the
+ * tables belong to another application.
+ */
 export async function prepareSchema(sql: Sql, { now, migrate = true, onMigration }: OpenOptions): Promise<void> {
   const latest = files().at(-1)?.version as number;
   const version = await currentVersion(sql);
-  if (version > latest) throw new OpenError(`has schema version ${version}; this release knows none above ${latest}.`);
+  if (version > latest)
+    throw new OpenError(`has schema version ${version}; this release supports versions up to ${latest}.`);
   if (version === latest) return;
   if (!migrate)
     throw new OpenError(`has schema version ${version}, and this release needs ${latest}: run animal-store migrate.`);

@@ -1,8 +1,8 @@
-/** The reading of animals from PostgreSQL, and their JSON. */
+/** Reads pets from PostgreSQL as JSON text. */
 import { type PetJson, type PetPage, type PetQuery, petJson } from '../../pets.ts';
 import type { Pool } from './pool.ts';
 
-/** Integers come as their decimals. */
+/** The driver returns bigint columns as decimal text. */
 interface PetRow {
   id: string;
   name: string;
@@ -13,10 +13,10 @@ interface PetRow {
 const toJson = ({ id, name, category_id, status }: PetRow) => petJson(id, name, category_id, status);
 
 export async function listPets(pool: Pool, { limit, status, after }: PetQuery): Promise<PetPage> {
-  // One row more than asked for tells whether a next page exists.
+  // One extra row shows whether a next page exists.
   const rows = await pool.read<PetRow[]>((sql) =>
     status
-      ? // Not status = …, where the planner may walk the primary key and drop what has another status: a rare one would cost the whole table.
+      ? // With status = …, the planner may scan the primary key and filter by status; for a rare status that reads the whole table.
         sql`SELECT id, name, category_id, status FROM pet WHERE (status, id) > (${status}, ${String(after)}) AND status <= ${status} ORDER BY status, id LIMIT ${limit + 1}`
       : sql`SELECT id, name, category_id, status FROM pet WHERE id > ${String(after)} ORDER BY id LIMIT ${limit + 1}`,
   );

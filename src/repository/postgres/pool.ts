@@ -1,4 +1,4 @@
-/** A bounded number of connections, a bounded queue before them, and a deadline for everything that is asked of them. */
+/** A connection pool with a bounded queue and a deadline for every job. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { unavailable } from '../store.ts';
 import type { Connection, Sql } from './connection.ts';
@@ -6,26 +6,26 @@ import { endsConnection, translate, wasRefused } from './errors.ts';
 
 export interface PoolOptions {
   connect: (onClose: () => void) => Promise<Connection>;
-  /** Connections at most. */
+  /** Maximum number of connections. */
   size: number;
-  /** Works that wait for a connection at most. */
+  /** Maximum number of jobs that wait for a connection. */
   maxWaiting: number;
 }
 
 type Work<Result> = (sql: Sql) => Promise<Result>;
 
 export interface Pool {
-  /** Work that changes nothing: done again where its connection is lost. */
+  /** Runs work that changes nothing; if its connection is lost, it runs again. Rejects with ApiError `service_unavailable` at the deadline. */
   read<Result>(work: Work<Result>, deadlineMs?: number): Promise<Result>;
   /**
-   * Work that changes something, in one statement: done again only where the server has said that it did not do it. A connection lost
-   * meanwhile leaves the outcome unknown.
+   * Runs one statement that changes data. It runs again only if the server reported that it had no effect. If the connection is lost, the
+   * outcome is unknown, and the promise rejects with ApiError `service_unavailable`.
    */
   write<Result>(work: Work<Result>, deadlineMs?: number): Promise<Result>;
   close(): Promise<void>;
 }
 
-/** A request asks at most twice, for its key and for what it came for: it is answered within 5 s, whatever becomes of the database. */
+/** A request uses the database at most twice, for its API key and for its data, so it gets a response within 5 s even if the database hangs. */
 export const deadlineMs = 2300;
 
 interface Job {
@@ -48,7 +48,7 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
   let unanswered = 0;
   let opening = false;
   let closing = false;
-  let obstacle: unknown = new Error('no connection is free');
+  let connectError: unknown = new Error('no connection is free');
   let drained: (() => void) | undefined;
 
   function drop(connection: Connection): void {
@@ -67,7 +67,7 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
     void openMore();
   }
 
-  /** One at a time: a server that comes back must not meet a storm. */
+  /** Opens one connection at a time, so as not to flood a server that has just come back. */
   async function openMore(): Promise<void> {
     if (opening) return;
     opening = true;
@@ -79,7 +79,7 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
         idle.push(connection);
         pump();
       } catch (error) {
-        obstacle = error;
+        connectError = error;
         await sleep(jitter(reconnectEveryMs));
       }
     }
@@ -98,11 +98,11 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
     job.connection = undefined;
     if (failed && endsConnection(failed.error)) drop(connection);
     else if (open.has(connection)) idle.push(connection);
-    if (failed) await judge(job, failed.error);
+    if (failed) await retryOrReject(job, failed.error);
     pump();
   }
 
-  async function judge(job: Job, error: unknown): Promise<void> {
+  async function retryOrReject(job: Job, error: unknown): Promise<void> {
     const lost = job.repeatable && endsConnection(error);
     if (!lost && !wasRefused(error)) return job.finish(() => job.reject(translate(error)));
     setTimeout(() => {
@@ -113,14 +113,16 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
 
   function expire(job: Job): void {
     const { connection } = job;
-    job.finish(() => job.reject(unavailable(connection ? new Error('the database did not answer in time') : obstacle)));
+    job.finish(() =>
+      job.reject(unavailable(connection ? new Error('the database did not answer in time') : connectError)),
+    );
     if (connection) drop(connection);
   }
 
   function run<Result>(work: Work<Result>, repeatable: boolean, withinMs: number): Promise<Result> {
     if (closing) return Promise.reject(unavailable(new Error('the store is closed')));
     if (unanswered - open.size + idle.length >= maxWaiting) {
-      return Promise.reject(unavailable(new Error('too many requests wait for the database')));
+      return Promise.reject(unavailable(new Error('too many requests are waiting for the database')));
     }
     return new Promise((resolve, reject) => {
       unanswered += 1;

@@ -1,13 +1,13 @@
-/** The way to a server: a socket, encrypted where the database's address asks for it. */
+/** Opens the socket to a PostgreSQL server, with TLS if the database URL asks for it. */
 import { once } from 'node:events';
 import net from 'node:net';
 import tls from 'node:tls';
 import type { Host, Target } from './url.ts';
 
 export interface Way {
-  /** Connects; can be called once. */
+  /** Connects. Rejects if called a second time. */
   open: () => Promise<net.Socket>;
-  /** Ends it at once. The driver would close it politely, and wait for a server that stands still to do the same. */
+  /** Closes the socket immediately. The driver's own close would wait for the server, which may hang. */
   destroy: () => void;
 }
 
@@ -17,9 +17,9 @@ const noTls = (reason: string) => Object.assign(new Error(reason), { code: 'NO_T
 const willing = 'S'.charCodeAt(0);
 
 /**
- * Here rather than in the driver, which verifies a certificate against "localhost" where the host is an address, and destroys only what
- * is within. `onEnd` is called as soon as the server sends no more: until the socket is closed, some turns of the event loop later, a
- * statement could still be written to it, and its outcome would count as unknown.
+ * Replaces the driver's TLS code, which checks the certificate against "localhost" if the host is an IP address, and destroys only the inner
+ * socket. `onEnd` is called as soon as the server ends its side. The socket closes some turns of the event loop later, and a statement
+ * written in between would have an unknown outcome.
  */
 export function createSocket({ host, port }: Host, ssl: Target['ssl'], onEnd: () => void): Way {
   const plain = new net.Socket();
@@ -29,13 +29,13 @@ export function createSocket({ host, port }: Host, ssl: Target['ssl'], onEnd: ()
   async function encrypt(): Promise<void> {
     plain.write(sslRequest);
     const [answer] = (await once(plain, 'data')) as [Buffer];
-    // More than one byte was put there by somebody in between, for us to take as if it had come encrypted (CVE-2021-23222).
-    if (answer.length !== 1) throw noTls('the server does not speak its protocol');
+    // An attacker may have injected more than one byte, to be read as if it had been encrypted (CVE-2021-23222).
+    if (answer.length !== 1) throw noTls('the server does not follow the PostgreSQL protocol');
     if (answer[0] !== willing) {
       if (ssl === 'prefer') return;
       throw noTls('the server does not offer TLS');
     }
-    /* v8 ignore next -- the socket within tells of it, and only where both fail at once does this one */
+    // The TLS socket reports errors. Without a handler here, an error on the inner socket would crash the process.
     plain.removeAllListeners().on('error', () => undefined);
     const verify = typeof ssl === 'object' ? ssl : { rejectUnauthorized: false };
     outer = tls.connect({ socket: plain, host, ...(net.isIP(host) === 0 && { servername: host }), ...verify });
@@ -44,7 +44,7 @@ export function createSocket({ host, port }: Host, ssl: Target['ssl'], onEnd: ()
 
   return {
     async open() {
-      // The driver would also connect anew by itself, when a statement may have been sent already.
+      // Prevents the driver from reconnecting by itself after a statement may have been sent.
       if (opened) throw new Error('the connection was closed');
       opened = true;
       plain.connect(port, host);

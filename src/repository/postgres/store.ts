@@ -1,4 +1,4 @@
-/** The store that several servers share: a PostgreSQL database, reached through connections of a bounded number. */
+/** The shared store: a PostgreSQL database that several servers can use. */
 
 import type { OpenOptions, Repository } from '../store.ts';
 import { openAccounts } from './accounts.ts';
@@ -9,13 +9,13 @@ import { createPool } from './pool.ts';
 import { readTarget } from './url.ts';
 import { startAdder } from './writer.ts';
 
-/** Reads beyond so many that wait for a connection are refused with 503. */
+/** Reads that may wait for a connection. Beyond them, reads are rejected with 503. */
 const maxWaiting = 10_000;
 
-/** A readiness that takes longer is none. */
+/** Readiness timeout. */
 const checkWithinMs = 1000;
 
-/** Opens the database, migrating it where `options` allow. Rejects with OpenError. */
+/** Opens the database; migrates it if `options.migrate` allows. Rejects with OpenError. */
 export async function openPostgres(databaseUrl: string, options: OpenOptions): Promise<Repository> {
   const target = readTarget(databaseUrl);
   const connect = createConnector(target);
@@ -25,7 +25,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
   const at = () => options.now().getTime();
 
   return {
-    // No state: to ask for it would cost the round trip that brings the page.
+    // No state(): it would need a round trip, as much as reading the page itself.
     pets: {
       list: (query) => listPets(pool, query),
       add: (pet, retry) => adder.add(pet, retry, at()),

@@ -1,4 +1,4 @@
-/** What the URL of a PostgreSQL database says: postgres://user:password@host:port,host:port/database?sslmode=…, as libpq writes it. */
+/** Parses a PostgreSQL URL in libpq's form: postgres://user:password@host:port,host:port/database?sslmode=… */
 import fs from 'node:fs';
 import { OpenError } from '../store.ts';
 
@@ -8,17 +8,17 @@ export interface Host {
 }
 
 export interface Target {
-  /** Asked in turn for the one that takes writes. */
+  /** Tried in turn until one is the primary. */
   hosts: Host[];
   database: string;
   user: string | undefined;
   password: string | undefined;
   ssl: 'prefer' | 'require' | { ca?: string } | false;
-  /** Whether statements are prepared by name: false where a pooler between hands each transaction to another connection. */
+  /** Whether to use named prepared statements; false for a pooler that gives each transaction another connection. */
   prepare: boolean;
-  /** Connections at most. */
+  /** Maximum number of connections. */
   connections: number;
-  /** For people: the address without its password. */
+  /** The URL without user, password and parameters, for messages. */
   label: string;
 }
 
@@ -43,7 +43,7 @@ function readCertificate(file: string): string {
   }
 }
 
-/** sslmode as libpq has it (https://www.postgresql.org/docs/18/libpq-ssl.html), but that verify-ca looks at the host's name as well. */
+/** sslmode as in libpq (https://www.postgresql.org/docs/18/libpq-ssl.html), except that verify-ca also checks the host name. */
 function readTls(mode: string | null, rootCertificate: string | null): Target['ssl'] {
   if (mode === null || mode === 'disable') return false;
   if (mode === 'allow' || mode === 'prefer') return 'prefer';
@@ -54,7 +54,7 @@ function readTls(mode: string | null, rootCertificate: string | null): Target['s
   return rootCertificate === null ? {} : { ca: readCertificate(rootCertificate) };
 }
 
-/** Throws OpenError, which never repeats the password. */
+/** Parses DATABASE_URL. Throws OpenError, whose message never contains the password. */
 export function readTarget(databaseUrl: string): Target {
   const [, user, password, hosts = '', database = '', query = ''] = format.exec(databaseUrl) ?? [];
   if (database === '') throw new OpenError('the address must be postgres://user:password@host:port/database.');

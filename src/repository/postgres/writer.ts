@@ -1,4 +1,4 @@
-/** Additions of animals: those of a turn of the event loop, and those that come while a batch is on its way, share a round trip and a commit. */
+/** Adds pets in batches: those that arrive in one event loop turn, or while a batch is in flight, share one round trip and commit. */
 
 import { type Retry, retryWindowMs } from '../../idempotency.ts';
 import { type Addition, type NewPet, petJson } from '../../pets.ts';
@@ -16,17 +16,17 @@ interface Waiting {
 }
 
 export interface Adder {
-  /** Resolves after the commit that holds the animal. */
+  /** Resolves after the pet's commit. Rejects with ApiError `service_unavailable`. `at`: the time in milliseconds. */
   add(pet: NewPet, retry: Retry | undefined, at: number): Promise<Addition>;
-  /** Animals that wait for a batch of their own. */
+  /** The number of pets that wait for the next batch. */
   waiting(): number;
-  /** Resolves when nothing waits any more. */
+  /** Resolves when no pet is waiting or in flight. */
   close(): Promise<void>;
 }
 
 const maxBatch = 500;
 
-/** Beyond so many that wait, they would wait for too long: they are refused with 503. */
+/** Pets that may wait for a batch. Beyond them, creates are rejected with 503, because the wait would be too long. */
 const maxWaiting = 10_000;
 
 function addPets(pool: Pool, batch: Waiting[], withinMs: number): Promise<{ outcome: string; id: string }[]> {
@@ -49,7 +49,7 @@ export function startAdder(pool: Pool, onCommit: ((writes: number) => void) | un
   let scheduled = false;
   let drained: (() => void) | undefined;
 
-  /** The first that wait, up to one whose key is in the batch already: it is for the next to find what that call did. */
+  /** Takes the next batch. It ends before an idempotency key that it already contains: the next batch must see that key's result. */
   function take(): Waiting[] {
     const keys = new Set<string>();
     let end = 0;

@@ -1,4 +1,4 @@
-/** A copy of a store that is in use: whole, checked and on disk, or none. */
+/** Backs up a store while it is in use. The backup is complete, verified and on disk, or does not exist. */
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
@@ -7,21 +7,21 @@ import { CopyError } from '../store.ts';
 import { checkStore, countRows } from './check.ts';
 import type { Connection } from './connection.ts';
 
-/** Told how many of all units are done. */
+/** Called with the units done so far and the total. */
 export type OnProgress = (done: number, total: number) => void;
 
 /** Table → rows. */
 export type Rows = Record<string, number>;
 
-/** What SQLite keeps beside a store while it is open, or where it was not closed. */
+/** Suffixes of the files that SQLite keeps next to a store while it is open, or after a crash. */
 export const sidecarFiles = ['-wal', '-shm', '-journal'];
 
-/** 4 MiB between two looks at the clock. */
-const pagesAtOnce = 1000;
+/** 4 MiB per step; other work can run between two steps. */
+const pagesPerStep = 1000;
 
 /**
- * Copies the store behind `source` to the new file `copy`, as it is at this instant, and counts its rows by table. The copy is one
- * file, without a log beside it. Throws CopyError, with nothing left at `copy`.
+ * Copies one snapshot of `source` to the new file `copy`, and returns the number of rows in each table. The copy is a single file without
+ * a WAL. Rejects with CopyError and leaves no file at `copy`.
  */
 export async function copyStore(source: Connection, copy: string, onProgress: OnProgress): Promise<Rows> {
   try {
@@ -39,21 +39,21 @@ export async function copyStore(source: Connection, copy: string, onProgress: On
 }
 
 async function copyPages(source: Connection, copy: string, onProgress: OnProgress): Promise<Rows> {
-  // In a transaction all steps copy one snapshot. Without it each commit of another process would begin the copy anew, and under
-  // load it would never end.
+  // The transaction makes all steps copy one snapshot. Without it, each commit by another process would restart the copy, which would
+  // never finish under load (https://sqlite.org/backup.html).
   source.exec('BEGIN');
   const rows = countRows(source);
   await source.backup(path.resolve(copy), {
     progress({ totalPages, remainingPages }) {
       onProgress(totalPages - remainingPages, totalPages);
-      return pagesAtOnce;
+      return pagesPerStep;
     },
   });
   source.exec('COMMIT');
   return rows;
 }
 
-/** A file in WAL mode could not be opened on a medium that is read-only. */
+/** Leaves WAL mode: SQLite could not open a WAL-mode file on read-only media. */
 function makeSingleFile(copy: string): void {
   const connection = new Database(copy);
   connection.pragma('journal_mode = DELETE');

@@ -1,26 +1,26 @@
-/** Looks a store through without changing it: is it whole, whose is it, and how much does it hold? */
+/** Checks a store for corruption without changing it, and reports its versions and row counts. */
 import fs from 'node:fs';
 import { type Connection, openError, openExisting } from './connection.ts';
 import { currentVersion, latestVersion } from './migrations.ts';
 
 export interface Report {
   file: string;
-  /** With the log beside it; null where there is no file. */
+  /** Size of the file and its WAL; null if the file does not exist. */
   bytes: number | null;
   sqliteVersion: string | null;
   schemaVersion: number | null;
-  /** What this release reads and writes; an older store is brought to it when it is opened. */
+  /** The schema version of this release. An older store is migrated when a server or command opens it. */
   latestSchemaVersion: number;
   /** Table → rows. */
   rows: Record<string, number>;
-  /** A sentence each; none where the store is sound. */
+  /** One sentence each; empty if the store is sound. */
   problems: string[];
 }
 
-/** So many faults are named: one that concerns all rows would go on and on. */
+/** Faults reported at most by each check: one that affects every row would produce an endless list. */
 const maxNamed = 20;
 
-/** Never throws: whatever is wrong is one of the report's problems. */
+/** Never throws: every error becomes one of the report's problems. */
 export function checkStore(file: string): Report {
   const report: Report = {
     file,
@@ -34,7 +34,7 @@ export function checkStore(file: string): Report {
   let connection: Connection | undefined;
   try {
     connection = openExisting(file);
-    // One snapshot, also while a server writes.
+    // Reads one snapshot even while a server writes.
     connection.exec('BEGIN');
     report.sqliteVersion = connection.prepare('SELECT sqlite_version()').pluck().get() as string;
     report.schemaVersion = currentVersion(connection);
@@ -60,13 +60,11 @@ function faultsOf(connection: Connection): string[] {
     .all(maxNamed) as { child: string; row: bigint; parent: string }[];
   return [
     ...damages.filter((text) => text !== 'ok').map((text) => `integrity_check: ${text.replaceAll('\n', ' ')}.`),
-    ...dangling.map(
-      ({ child, row, parent }) => `Row ${row} of ${child} refers to a row of ${parent} that is not there.`,
-    ),
+    ...dangling.map(({ child, row, parent }) => `Row ${row} of ${child} refers to a missing row of ${parent}.`),
   ];
 }
 
-/** Rows of each table, also of those that a tool beside us has added. */
+/** Counts the rows of every table, including tables that other tools have added. */
 export function countRows(connection: Connection): Record<string, number> {
   const names = connection
     .prepare(

@@ -1,7 +1,7 @@
 /**
- * Everything that changes the SQLite store: synchronous functions, each called inside the writer's open transaction. What they take and
- * give is JSON, as it comes from another thread: times are milliseconds, what may be beyond 2^53 is
- * its decimals, and accounts and keys are rows.
+ * All writes to the SQLite store, as synchronous functions that run inside the writer's open transaction. Inputs and outputs are JSON,
+ * because they cross between threads: times are milliseconds, integers that may exceed 2^53 are decimal text, and accounts and keys are
+ * rows.
  */
 
 import { type Retry, retryWindowMs } from '../../idempotency.ts';
@@ -51,9 +51,9 @@ interface UsedKey {
   deprecatedCalls: number;
 }
 
-/** Prepares the commands on the writing connection. None of them throws but for the database's own failures. */
+/** Prepares the commands on the writer's connection. They throw only SQLite errors. */
 export function prepareCommands(connection: Connection) {
-  // All whole numbers that are read here are below 2^53.
+  // Every integer read here is below 2^53.
   const sql = <Parameters extends unknown[], Row = unknown>(text: string) =>
     connection.prepare<Parameters, Row>(text).safeIntegers(false);
 
@@ -95,10 +95,10 @@ export function prepareCommands(connection: Connection) {
   return {
     addPet({ name, categoryId, status, retry, at }: AddedPet): PetOutcome {
       const category = BigInt(categoryId);
-      // A key that was first used then, or before, counts as new.
+      // An idempotency key first used at or before this time counts as new.
       const forgottenAt = at - retryWindowMs;
       if (retry) {
-        // No operation changes an animal, so the row itself still tells what the first call's body was.
+        // No operation changes a pet, so its row still equals the first request's body.
         const known = findRetry.get(name, category, status, retry.accountId, retry.key, forgottenAt);
         if (known) return known.same ? { outcome: 'replayed', id: known.id, pet: known.pet } : { outcome: 'reused' };
       }

@@ -1,26 +1,26 @@
-/** Opening an SQLite file: whose file it is, how it is set up, and what its errors mean. */
+/** Opens SQLite files: checks that a file is a store, sets up the connection, and translates errors. */
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { OpenError, type OpenOptions, unavailable } from '../store.ts';
 import { currentVersion, latestVersion, migrate } from './migrations.ts';
 
-/** "ANML" in ASCII, in every file of ours (https://sqlite.org/pragma.html#pragma_application_id). */
+/** "ANML" in ASCII: marks every store file (https://sqlite.org/pragma.html#pragma_application_id). */
 const applicationId = 0x414e4d4c;
 
-/** How long a write waits for another process's before SQLITE_BUSY. */
+/** How long a write waits for another process's write before SQLITE_BUSY. */
 const writeTimeoutMs = 5000;
 
-const askAgainMs = 20;
+const retryDelayMs = 20;
 
-/** In WAL mode readers wait for nobody but a recovery; the whole server would wait with them. */
+/** In WAL mode a reader waits only while another connection recovers the WAL. The wait blocks the event loop, so it is short. */
 const readTimeoutMs = 250;
 
 export type Connection = Database.Database;
 
 /**
- * Makes `file` ready to be opened: creates the store where there is none, and brings it to this release's schema.
- * Throws OpenError, leaving the file's bytes as they are, where it is not ours to write.
+ * Creates the store in `file` if there is none, and migrates it to this release's schema. Throws OpenError. If the file belongs to another
+ * application or to a newer release, its bytes stay unchanged.
  */
 export function prepareStore(file: string, { now, onMigration }: OpenOptions): void {
   try {
@@ -40,7 +40,7 @@ export function prepareStore(file: string, { now, onMigration }: OpenOptions): v
   }
 }
 
-/** Asks again for a while: SQLite itself does not wait for the other processes that change the journal mode or recover a WAL. */
+/** Retries on SQLITE_BUSY: SQLite itself does not wait while another process changes the journal mode or recovers a WAL. */
 function retryWhileBusy(act: () => void): void {
   const deadline = Date.now() + writeTimeoutMs;
   for (;;) {
@@ -49,29 +49,29 @@ function retryWhileBusy(act: () => void): void {
       return;
     } catch (error) {
       if (!String((error as { code?: unknown }).code).startsWith('SQLITE_BUSY') || Date.now() >= deadline) throw error;
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, askAgainMs);
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, retryDelayMs);
     }
   }
 }
 
-/** Opens a connection that writes. */
+/** Opens a connection for writing. */
 export function openConnection(file: string): Connection {
   const connection = new Database(file, { timeout: writeTimeoutMs });
   setUp(connection);
   if (connection.pragma('journal_mode', { simple: true }) !== 'wal') connection.pragma('journal_mode = WAL');
-  // better-sqlite3 is compiled to fall back to NORMAL in WAL mode unless told otherwise on each connection.
+  // better-sqlite3 is compiled to use NORMAL in WAL mode unless each connection sets another level.
   connection.pragma('synchronous = FULL');
-  // The automatic checkpoint after a commit keeps its errors to itself, a failed fsync of the file among them.
+  // SQLite's automatic checkpoint after a commit hides its errors, including a failed fsync of the file.
   connection.pragma('wal_autocheckpoint = 0');
   return connection;
 }
 
-/** Moves what the WAL holds into the file. Throws where that fails; another process's readers may leave some for the next time. */
+/** Moves the WAL into the file. Throws if that fails. Frames that another process still reads stay until the next checkpoint. */
 export function checkpoint(connection: Connection): void {
   connection.pragma('wal_checkpoint(PASSIVE)');
 }
 
-/** Opens a connection to an existing store that can only read. */
+/** Opens a read-only connection to an existing store. */
 export function openReader(file: string): Connection {
   const connection = new Database(file, { timeout: readTimeoutMs, readonly: true });
   setUp(connection);
@@ -81,11 +81,11 @@ export function openReader(file: string): Connection {
 function setUp(connection: Connection): void {
   connection.defaultSafeIntegers(true);
   connection.pragma('foreign_keys = ON');
-  // The file may come from elsewhere: nothing in its schema may call into the process (https://sqlite.org/security.html).
+  // The file may come from an untrusted source: its schema must not call application functions (https://sqlite.org/security.html).
   connection.pragma('trusted_schema = OFF');
 }
 
-/** Looks at a file through a connection that cannot write, and throws where it is not a store that this version serves. */
+/** Reads a file through a read-only connection. Throws OpenError unless it is empty or a store that this release supports. */
 function inspect(file: string): void {
   requireFile(file);
   const connection = new Database(file, { readonly: true });
@@ -97,13 +97,15 @@ function inspect(file: string): void {
   }
 }
 
-/** Throws OpenError where a database is not a store of ours, of this schema or an older one. */
+/** Throws OpenError unless the database is a store with this release's schema or an older one. */
 function identify(connection: Connection, file: string): void {
   if (applicationIdOf(connection) !== applicationId)
     throw new OpenError(`${file} is a database of another application.`);
   const version = currentVersion(connection);
   if (version > latestVersion())
-    throw new OpenError(`${file} has schema version ${version}; this release knows none above ${latestVersion()}.`);
+    throw new OpenError(
+      `${file} has schema version ${version}; this release supports versions up to ${latestVersion()}.`,
+    );
 }
 
 function applicationIdOf(connection: Connection): number {
@@ -114,7 +116,7 @@ function requireFile(file: string): void {
   if (!fs.statSync(file).isFile()) throw new OpenError(`${file} is not a file.`);
 }
 
-/** Opens an existing store, of this schema or an older one, for reading only. Throws OpenError. */
+/** Opens an existing store read-only, without migrating it. Throws OpenError. */
 export function openExisting(file: string): Connection {
   let connection: Connection | undefined;
   try {
@@ -129,7 +131,7 @@ export function openExisting(file: string): Connection {
   }
 }
 
-/** What an operator is told of `file`; OpenErrors as they are. */
+/** Turns an error about `file` into a sentence for the operator; returns an OpenError unchanged. */
 export function openError(file: string, error: unknown): OpenError {
   if (error instanceof OpenError) return error;
   const { code, message } = error as { code?: string; message: string };
@@ -137,11 +139,11 @@ export function openError(file: string, error: unknown): OpenError {
   return new OpenError(`${file} cannot be opened: ${message}.`, { cause: error });
 }
 
-// Primary result codes (https://sqlite.org/rescode.html) that tell of the disk, the file or another process, not of a bug of ours.
-const passing = /^SQLITE_(BUSY|LOCKED|NOMEM|READONLY|IOERR|CORRUPT|FULL|CANTOPEN|PROTOCOL|NOTADB)(_|$)/;
+// Primary result codes (https://sqlite.org/rescode.html) caused by the disk, the file or another process, not by a bug in this code.
+const environmental = /^SQLITE_(BUSY|LOCKED|NOMEM|READONLY|IOERR|CORRUPT|FULL|CANTOPEN|PROTOCOL|NOTADB)(_|$)/;
 
-/** What a driver's error means to a client: `service_unavailable` where it may pass, otherwise the error itself. */
+/** Turns a driver error into ApiError `service_unavailable` if the environment caused it; returns any other error unchanged. */
 export function translate(error: unknown): unknown {
-  if (!passing.test(String((error as { code?: unknown }).code))) return error;
+  if (!environmental.test(String((error as { code?: unknown }).code))) return error;
   return unavailable(error);
 }

@@ -1,4 +1,4 @@
-/** All animals of a store, a few at a time, beside a running server. */
+/** Reads all pets of a store page by page, also while a server runs. */
 import type { PetJson, PetStatus } from '../../pets.ts';
 import type { OpenOptions } from '../store.ts';
 import { openExisting, openReader, prepareStore } from './connection.ts';
@@ -12,17 +12,17 @@ export interface PetRow {
 }
 
 export interface Export {
-  /** Animals that fit, at this instant. */
+  /** The number of matching pets now. */
   count(): number;
-  /** Ascending by id, each page of a read of its own: one long read would keep the log from being emptied, and it would grow. */
+  /** Pages in ascending order of id. Each page is its own read: one long read would block checkpoints, and the WAL would grow. */
   pages(): Generator<PetRow[]>;
   close(): void;
 }
 
-/** Bounds what is in memory at once: a name may be nearly as long as a request's body. */
+/** Limits memory use: a name can be nearly as long as a request body. */
 const pageRows = 200;
 
-/** Opens an existing store for reading, bringing it to this release's schema first. Throws OpenError. */
+/** Opens an existing store for reading, after migrating it to this release's schema. Throws OpenError. */
 export function openExport(file: string, status: PetStatus | undefined, options: OpenOptions): Export {
   openExisting(file).close();
   prepareStore(file, options);
@@ -36,7 +36,7 @@ export function openExport(file: string, status: PetStatus | undefined, options:
   return {
     count: () => Number(count.get(given)),
     *pages() {
-      // Animals are never changed and ids only grow, so that pages read one after the other are as good as one snapshot.
+      // Pets never change and ids only grow, so consecutive reads return the same rows as one snapshot.
       for (let rows = page.all({ ...given, after: 0n }); rows.length > 0; ) {
         yield rows;
         rows = page.all({ ...given, after: (rows.at(-1) as PetRow).id });

@@ -1,41 +1,43 @@
-/** Animals added in batches, each in one transaction with the mark of how far the import has come. */
+/** Imports pets in batches. Each batch and the import's progress are saved in one transaction. */
 import type { NewPet } from '../../pets.ts';
 import type { OpenOptions } from '../store.ts';
 import { type Connection, checkpoint, openConnection, prepareStore, translate } from './connection.ts';
 
 export interface NewRow extends NewPet {
-  /** The line that it came from. */
+  /** The line number in the imported file. */
   line: number;
-  /** Undefined where the store is to assign it. */
+  /** Undefined: the store assigns an id. */
   id?: bigint | undefined;
 }
 
-/** How far an import has come: so many lines need not be read again, and so many animals were added. */
+/** The progress of an import, which can be resumed from here. */
 interface Mark {
+  /** Lines already processed. */
   lines: number;
+  /** Pets added. */
   animals: number;
-  /** When its last line was read; null until then. */
+  /** When the import completed, in milliseconds; null before. */
   endedAt: number | null;
 }
 
 export interface Batch {
   rows: NewRow[];
-  /** The mark's lines after it. */
+  /** Lines processed after this batch. */
   lines: number;
-  /** The last one. */
+  /** Whether this is the last batch. */
   ended: boolean;
-  /** Add all of it or nothing. */
+  /** Add all rows or none. */
   whole: boolean;
 }
 
 export interface Import {
   mark(): Mark;
   hasId(id: bigint): boolean;
-  /** The line on which this import gave the id before; undefined where it did not, and then it is taken down as given on `line`. */
+  /** Records that `line` uses the id. Returns the earlier line of this import that uses it, or undefined. */
   claimId(id: bigint, line: number): number | undefined;
   /**
-   * Adds the batch and moves the mark, on disk when it returns. Returns the rows whose id exists already, which are left out.
-   * Throws ApiError `service_unavailable`, and ConcurrentImportError where another process is at work on the same import.
+   * Adds the batch and updates the mark; both are on disk on return. Returns the rows that were skipped because their id already exists.
+   * Throws ApiError `service_unavailable`, or ConcurrentImportError if another process runs the same import.
    */
   add(batch: Batch): NewRow[];
   close(): void;
@@ -52,12 +54,12 @@ class Conflict extends Error {
   }
 }
 
-/** A few MiB of log. */
+/** The WAL grows by a few MiB in between. */
 const batchesBetweenCheckpoints = 16;
 
 const none: Mark = { lines: 0, animals: 0, endedAt: null };
 
-/** Begins the import of the content with this hash, or goes on with it; `again`: also where it was completed before. Throws OpenError. */
+/** Starts or resumes the import that `hash` identifies. `again`: import again even if already imported. Throws OpenError. */
 export function openImport(file: string, hash: Buffer, again: boolean, options: OpenOptions): Import {
   prepareStore(file, options);
   const connection = openConnection(file);
@@ -92,7 +94,7 @@ export function openImport(file: string, hash: Buffer, again: boolean, options: 
     },
     add(batch) {
       try {
-        // Not after the last batch, whose animals are on disk already: closing moves the rest of the log.
+        // Before a batch, not after the last: its pets are already on disk, and closing the connection checkpoints the rest.
         if (batches % batchesBetweenCheckpoints === 0) checkpoint(connection);
         const { refused, moved } = run.immediate(batch);
         batches += 1;
@@ -109,7 +111,7 @@ export function openImport(file: string, hash: Buffer, again: boolean, options: 
 }
 
 function prepareStatements(connection: Connection) {
-  // In a temporary file, as there may be more ids than memory.
+  // A temporary table can spill to disk: there may be more ids than memory.
   connection.exec('CREATE TEMP TABLE given (id INTEGER PRIMARY KEY, line INTEGER NOT NULL)');
   const sql = <Parameters extends unknown[], Row = unknown>(text: string) => connection.prepare<Parameters, Row>(text);
   return {

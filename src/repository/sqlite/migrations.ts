@@ -1,4 +1,4 @@
-/** Ordered SQL migrations: each file of migrations/sqlite is applied once, in one transaction, and recorded. */
+/** Applies and records each SQL file of migrations/sqlite once, in order, each in its own transaction. */
 import fs from 'node:fs';
 import type Database from 'better-sqlite3';
 
@@ -10,12 +10,12 @@ function files(): { version: number; name: string }[] {
   return names.sort().map((name) => ({ version: Number.parseInt(name, 10), name }));
 }
 
-/** The schema version that this release reads and writes, as kept in user_version. */
+/** The schema version that this release reads and writes; SQLite's user_version holds it. */
 export function latestVersion(): number {
   return files().at(-1)?.version as number;
 }
 
-/** Brings the store up to `latestVersion()`. Safe in several processes at once: each step takes the write lock, then looks again. */
+/** Migrates the store to `latestVersion()`. Safe in concurrent processes: each step takes the write lock, then checks the version again. */
 export function migrate(
   connection: Database.Database,
   applicationId: number,

@@ -1,15 +1,15 @@
-/** Everything that is read from the SQLite store, through a connection that cannot write. */
+/** All reads from the SQLite store, through a read-only connection. */
 import type { Account, ApiKey } from '../../accounts.ts';
 import type { PetJson, PetPage, PetQuery, StoreState } from '../../pets.ts';
 import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns, toAccount, toApiKey } from '../rows.ts';
 import { openError, openReader, translate } from './connection.ts';
 
-/** Reads are short and synchronous; they throw ApiError `service_unavailable` where the store cannot answer. */
+/** Reads are short and synchronous. They throw ApiError `service_unavailable` if the store cannot be read. */
 export interface Reader {
   listPets(query: PetQuery): PetPage;
   findPet(id: bigint): PetJson | undefined;
   state(): StoreState;
-  /** Ends the snapshot that reads of this turn of the event loop share: the next one sees what was just committed. */
+  /** Ends the snapshot that the reads of one event loop turn share, so that the next read sees the latest commit. */
   refresh(): void;
   listAccounts(): Account[];
   listKeys(account?: string): ApiKey[];
@@ -30,20 +30,20 @@ export function startReader(file: string): Reader {
 }
 
 /**
- * A turn of the event loop may poll the kernel again where it was told of 1,024 sockets at once, and so find requests that began after
- * the snapshot did. It is renewed after so long.
+ * The maximum age of a snapshot. One turn of the event loop can poll the kernel several times (each poll returns at most 1,024 sockets), so
+ * it may handle requests that arrived after the snapshot began.
  */
 const maxSnapshotMs = 1;
 
-/** An animal's JSON begins with its id, which is below 2^53 and so exact as a number. */
+/** A pet's JSON starts with its id. Ids are below 2^53, so parsing as a number is exact. */
 function idOf(pet: PetJson): bigint {
   return BigInt(Number.parseInt(pet.slice('{"id":'.length), 10));
 }
 
 function prepareReader(connection: ReturnType<typeof openReader>): Reader {
   const sql = <Parameters extends unknown[], Row>(text: string) => connection.prepare<Parameters, Row>(text);
-  // +? hides a value from the query planner: it would compile the statement anew for each other status and limit, which costs as
-  // much as reading ten rows (https://sqlite.org/c3ref/c_dbconfig_defensive.html, SQLITE_DBCONFIG_ENABLE_QPSG).
+  // +? hides the value from the query planner. Otherwise SQLite recompiles the statement whenever the status or limit changes, which
+  // costs as much as reading ten rows (https://sqlite.org/c3ref/c_dbconfig_defensive.html, SQLITE_DBCONFIG_ENABLE_QPSG).
   const listAll = sql<[bigint, number], PetJson>('SELECT json FROM pet WHERE id > +? ORDER BY id LIMIT +?').pluck();
   const listByStatus = sql<[string, bigint, number], PetJson>(
     'SELECT json FROM pet WHERE status = +? AND id > +? ORDER BY id LIMIT +?',
@@ -51,7 +51,7 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
   const findPet = sql<[bigint], PetJson>('SELECT json FROM pet WHERE id = ?').pluck();
   const begin = sql<[], never>('BEGIN');
   const commit = sql<[], never>('COMMIT');
-  // Changes when any other connection commits (https://sqlite.org/pragma.html#pragma_data_version), and all that write are others.
+  // Changes when another connection commits (https://sqlite.org/pragma.html#pragma_data_version). This connection never writes.
   const dataVersion = sql<[], number>('PRAGMA data_version').pluck().safeIntegers(false);
   const petRevision = sql<[], number>('SELECT revision FROM pet_revision').pluck().safeIntegers(false);
   const listAccounts = sql<[], AccountRow>(`SELECT ${accountColumns} FROM account ORDER BY id`);
@@ -70,7 +70,7 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
     };
   }
 
-  /** When the open snapshot began, as performance.now() gave it; undefined where none is open. */
+  /** performance.now() at the start of the open snapshot; undefined if none is open. */
   let begun: number | undefined;
   let scheduled = false;
   let current: StoreState = { version: -1, revision: -1 };
@@ -81,13 +81,12 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
     try {
       commit.run();
     } catch {
-      // After a read that failed: SQLite has ended the transaction, or wants it rolled back.
-      /* v8 ignore next -- the first is what damaged files bring about */
+      // A read failed: either SQLite has already ended the transaction, or it must be rolled back.
       if (connection.inTransaction) connection.exec('ROLLBACK');
     }
   }
 
-  /** Lets the read that follows share the snapshot of its turn: SQLite takes its locks once a turn, not once or twice a read. */
+  /** Opens or reuses the snapshot of this turn: SQLite then takes its locks once per turn instead of once or twice per read. */
   function enter(): void {
     const now = performance.now();
     if (begun !== undefined) {
@@ -123,7 +122,7 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
     refresh: end,
     listPets: guarded(({ limit, status, after }) => {
       enter();
-      // One row more than asked for tells whether a next page exists.
+      // One extra row shows whether a next page exists.
       const pets = status ? listByStatus.all(status, after, limit + 1) : listAll.all(after, limit + 1);
       if (pets.length <= limit) return { pets, next: undefined };
       pets.pop();

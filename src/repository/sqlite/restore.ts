@@ -1,4 +1,4 @@
-/** Puts a copy in the place of a store that nobody has open, so that at every instant one of the two is there, whole. */
+/** Restores a backup over a store that no process has open. At every moment, either the old or the new store is complete in its place. */
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
@@ -8,21 +8,24 @@ import { copyStore, type OnProgress, type Rows, removeStore, sidecarFiles } from
 import { type Connection, openConnection, openExisting, prepareStore } from './connection.ts';
 
 export interface RestoreOptions extends OpenOptions {
-  /** Also in the place of a file that cannot be locked, because it is damaged. */
+  /** Restore even if the current file cannot be locked because it is damaged. */
   force: boolean;
   onProgress: OnProgress;
 }
 
 export interface Restored {
   rows: Rows;
-  /** Where the store that was there before is now; undefined where there was none. */
+  /** The new path of the previous store; undefined if there was none. */
   kept: string | undefined;
 }
 
-/** How long commands that are just ending are waited for. */
+/** How long to wait for commands that are just finishing. */
 const lockTimeoutMs = 500;
 
-/** Replaces the store in `file` by a copy of the one in `from`, brought to this release's schema. Throws CopyError, with the store as it was. */
+/**
+ * Replaces the store in `file` with a copy of `from`, migrated to this release's schema. Rejects with CopyError and then leaves the store
+ * unchanged.
+ */
 export async function restoreStore(from: string, file: string, options: RestoreOptions): Promise<Restored> {
   const source = openSource(from, file);
   const fresh = `${file}.restoring`;
@@ -50,37 +53,39 @@ function openSource(from: string, file: string): Connection {
   }
 }
 
-/** Whether two names lead to one file; false where one leads to none. */
+/** Whether two paths refer to the same file; false if either does not exist. */
 export function isSame(one: string, other: string): boolean {
   const [a, b] = [one, other].map((file) => fs.statSync(file, { bigint: true, throwIfNoEntry: false }));
   return a !== undefined && a.ino === b?.ino && a.dev === b?.dev;
 }
 
 interface Hold {
-  /** Holds the exclusive lock; undefined where the file cannot be locked. */
+  /** Holds the exclusive lock; undefined if the file cannot be locked. */
   connection: Connection | undefined;
-  /** There was a store before. */
+  /** Whether the file existed before. */
   existed: boolean;
 }
 
 /**
- * Keeps all others out until its connection is closed. An exclusive lock is had only where no other connection is open: in WAL mode each holds a
- * shared one for as long as it lives. To leave WAL mode moves the log into the file, so that none is left for the next store. Who
- * opens the old file meanwhile waits, and then finds that it has been moved (SQLITE_READONLY_DBMOVED).
+ * Locks out all other connections until this one is closed. The exclusive lock succeeds only if no other connection is open, because in
+ * WAL mode every connection holds a shared lock. Leaving WAL mode checkpoints the WAL, so the restored store cannot pick up an old one. A
+ * process that opens the old file meanwhile waits, then gets SQLITE_READONLY_DBMOVED.
  */
 function lock(file: string, force: boolean): Hold {
   const existed = fs.existsSync(file);
   if (!existed && fs.existsSync(`${file}-wal`) && !force)
-    throw new CopyError(`${file}-wal is there without its store: see that no server runs, then use --force.`);
+    throw new CopyError(`${file}-wal exists without its store: make sure that no server is running, then use --force.`);
   try {
-    // SQLite would take a damaged file's log for that of an empty store, and remove it.
+    // SQLite would treat a damaged file as an empty store and delete its WAL.
     if (existed && !isDatabase(file)) throw new Error('it is not an SQLite database');
     return { connection: openExclusive(file), existed };
   } catch (error) {
     const { code, message } = error as { code?: string; message: string };
     if (code?.startsWith('SQLITE_BUSY')) throw new CopyError(`${file} is in use: stop the server first.`);
     if (force) return { connection: undefined, existed };
-    throw new CopyError(`${file} cannot be locked (${message}): see that no server runs, then use --force.`);
+    throw new CopyError(
+      `${file} cannot be locked (${message}): make sure that no server is running, then use --force.`,
+    );
   }
 }
 
@@ -106,14 +111,14 @@ function openExclusive(file: string): Connection {
   }
 }
 
-/** An id that was given after the copy was made is not given again: the old store still knows the highest. */
+/** Carries over the old store's id counters, so that ids assigned after the backup are never assigned again. */
 function keepIds(fresh: string, old: Connection | undefined): void {
-  const given = highestIds(old);
+  const counters = highestIds(old);
   const connection = openConnection(fresh);
   try {
     const raise = connection.prepare('UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?');
     const add = connection.prepare('INSERT INTO sqlite_sequence (seq, name) VALUES (?, ?)');
-    for (const { name, seq } of given) if (raise.run(seq, name).changes === 0) add.run(seq, name);
+    for (const { name, seq } of counters) if (raise.run(seq, name).changes === 0) add.run(seq, name);
   } finally {
     connection.close();
   }
@@ -123,12 +128,12 @@ function highestIds(old: Connection | undefined): { name: string; seq: number }[
   try {
     return (old?.prepare('SELECT name, seq FROM sqlite_sequence').all() ?? []) as { name: string; seq: number }[];
   } catch {
-    // A new file, or a damaged one: then nobody knows.
+    // A new or damaged file: the counters are unknown.
     return [];
   }
 }
 
-/** The server's user must be able to write to what root restores. */
+/** If root restores, the server's user must still be able to write to the store. */
 function adoptOwner(fresh: string, file: string): void {
   const { mode, uid, gid } = fs.statSync(file);
   fs.chmodSync(fresh, mode);
@@ -141,7 +146,7 @@ function swap(file: string, fresh: string, { connection, existed }: Hold, now: D
   sync(fresh);
   if (kept) {
     fs.linkSync(file, kept);
-    // Of a file that could not be locked they are still there, and must not be taken for the new one's.
+    // A file that could not be locked still has its WAL, which SQLite must not apply to the new store.
     if (!connection) for (const suffix of sidecarFiles) moveAside(file + suffix, kept + suffix);
   }
   fs.renameSync(fresh, file);
@@ -154,7 +159,7 @@ function moveAside(from: string, to: string): void {
 }
 
 function unlock(file: string, fresh: string, { connection, existed }: Hold): void {
-  // Before the lock goes, so that nobody makes a store of the empty file that only the lock has made.
+  // Delete the empty file that locking created before the lock is released, or another process could create a store in it.
   const unused = !existed && fs.statSync(file).size === 0;
   if (unused) fs.rmSync(file);
   connection?.close();

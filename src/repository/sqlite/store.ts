@@ -1,4 +1,4 @@
-/** The embedded store: one SQLite file in WAL mode, read here and written by a thread of its own, with a connection each. */
+/** The embedded store: one SQLite file in WAL mode. This thread reads it and a worker thread writes it, each on its own connection. */
 import { statSync } from 'node:fs';
 import type { Secret } from '../../accounts.ts';
 import type { Retry } from '../../idempotency.ts';
@@ -13,7 +13,7 @@ const accountOf = (row: AccountRow | undefined) => row && toAccount(row);
 const keyOf = (row: ApiKeyRow | undefined) => row && toApiKey(row);
 const hexOf = ({ hint, hash }: Secret) => ({ hint, hash: hash.toString('hex') });
 
-/** Opens the store in `file`, creating and migrating it as needed. Throws OpenError. */
+/** Opens the store in `file`; creates or migrates it if needed. Throws OpenError. */
 export function openSqlite(file: string, options: OpenOptions): Repository {
   const { now } = options;
   prepareStore(file, options);
@@ -78,7 +78,7 @@ export function openSqlite(file: string, options: OpenOptions): Repository {
     }),
 
     async close() {
-      // The last connection to close is the one that can write: it moves the WAL into the file and removes it.
+      // The writer must close last: only a connection that can write checkpoints and removes the WAL.
       reader.close();
       await writer.close();
     },

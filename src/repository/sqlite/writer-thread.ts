@@ -1,22 +1,22 @@
-/** The thread that writes: its own connection, one transaction for all that one message brings, one reply. */
+/** The writer thread: runs the writes of each message in transactions on its own connection, and replies to each batch. */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { type CommandName, prepareCommands } from './commands.ts';
 import { checkpoint, openConnection } from './connection.ts';
 
 export type Write = [name: CommandName, input: never];
 
-/** To the thread: all writes that wait, as JSON of Write[]: to clone their objects costs as much as to insert them. null: no more will come. */
+/** To the thread: Write[] as JSON text, because cloning the objects costs as much as inserting them. null: no more writes follow. */
 export type Request = string | null;
 
-/** From the thread: what became of the oldest `count` unanswered writes, which shared one transaction. `outputs`: JSON of an array. */
+/** From the thread: the result of the oldest `count` pending writes, which shared one transaction. `outputs`: an array as JSON text. */
 export type Reply =
   | { count: number; outputs: string }
   | { count: number; error: { code: string | undefined; message: string } };
 
-/** So many writes share one transaction: a larger one would hold the lock, and its own answers, for too long. */
+/** Writes per transaction: a larger one would hold the write lock, and delay its responses, for too long. */
 const maxBatch = 1000;
 
-/** Writes between two checkpoints: a few MiB of WAL, as each dirties some pages of 4 KiB, most of them shared with others of its batch. */
+/** Writes between two checkpoints. The WAL grows by a few MiB: a write changes several 4 KiB pages, mostly shared with its batch. */
 const checkpointEvery = 1000;
 
 const port = parentPort as MessagePort;
@@ -26,7 +26,7 @@ const run = connection.transaction((batch: Write[]) => batch.map(([name, input])
 
 let uncheckpointed = 0;
 
-function tell(count: number, act: () => unknown[]): void {
+function reply(count: number, act: () => unknown[]): void {
   try {
     port.postMessage({ count, outputs: JSON.stringify(act()) } satisfies Reply);
   } catch (error) {
@@ -35,9 +35,9 @@ function tell(count: number, act: () => unknown[]): void {
   }
 }
 
-/** After the answers: no writer waits for it, but the next one. */
-function moveIntoFile(): void {
-  tell(0, () => {
+/** Runs after the replies, so only the next batch waits for it. */
+function runCheckpoint(): void {
+  reply(0, () => {
     uncheckpointed = 0;
     checkpoint(connection);
     return [];
@@ -46,7 +46,7 @@ function moveIntoFile(): void {
 
 port.on('message', (request: Request) => {
   if (request === null) {
-    moveIntoFile();
+    runCheckpoint();
     connection.close();
     port.close();
     return;
@@ -54,8 +54,8 @@ port.on('message', (request: Request) => {
   const writes: Write[] = JSON.parse(request);
   for (let from = 0; from < writes.length; from += maxBatch) {
     const batch = writes.slice(from, from + maxBatch);
-    tell(batch.length, () => run.immediate(batch));
+    reply(batch.length, () => run.immediate(batch));
     uncheckpointed += batch.length;
-    if (uncheckpointed >= checkpointEvery) moveIntoFile();
+    if (uncheckpointed >= checkpointEvery) runCheckpoint();
   }
 });

@@ -1,4 +1,4 @@
-/** The main thread's end of the writer: collects a turn's writes, bounds what waits, and hands back what became of each. */
+/** The main thread's side of the writer: batches writes, limits the queue, and settles each write's promise. */
 import { Worker } from 'node:worker_threads';
 import type { ApiError } from '../../errors.ts';
 import { type OpenOptions, unavailable } from '../store.ts';
@@ -17,31 +17,31 @@ interface Waiting {
 
 export interface Writer {
   /**
-   * `input` and the output are JSON. Resolves after the commit, and so the fsync, that holds the write. A rejected write may still be on disk where its fsync failed.
-   * `characters`: the length of the texts that a client made as long as it likes.
+   * Resolves after the write's commit and fsync. `input` and the output are JSON. Rejects with ApiError `service_unavailable` if the store
+   * cannot write; if the fsync failed, the write may still be on disk. `characters`: the length of text whose size the client chose.
    */
   write<Name extends CommandName>(name: Name, input: Input<Name>, characters?: number): Promise<Output<Name>>;
-  /** Writes that are not answered yet. */
+  /** The number of pending writes. */
   waiting(): number;
-  /** Resolves when all that was accepted is committed and the thread is gone; rejects where the last fsync failed. */
+  /** Resolves when all accepted writes are committed and the thread has exited; rejects if the last fsync failed. */
   close(): Promise<void>;
 }
 
-/** Beyond so many unanswered writes, or so much text in them, memory and waiting would grow without end: more are refused with 503. */
+/** Limits on pending writes and their text, which bound memory and waiting time. Beyond them, writes are rejected with 503. */
 const maxWaiting = 10_000;
-/** 64 MiB at most, as V8 keeps a character in one or two bytes. */
+/** At most 64 MiB: V8 stores a character in one or two bytes. */
 const maxWaitingCharacters = 32 * 1024 * 1024;
 
-/** For what lives as short as a write does. V8 would let it grow to 96 MB, which nothing is the quicker for. */
+/** The heap for short-lived objects. V8 would let it grow to 96 MB, which brings no speed. */
 const maxYoungGenerationSizeMb = 12;
 
 /**
- * After a failed fsync nobody knows what of the file is on disk, and a second fsync would not tell (https://sqlite.org/rescode.html,
- * SQLITE_IOERR_FSYNC; PostgreSQL's fsync errata of 2018): this process must not acknowledge anything more.
+ * After a failed fsync, the content on disk is unknown, and a second fsync may wrongly succeed (https://sqlite.org/rescode.html,
+ * SQLITE_IOERR_FSYNC; PostgreSQL's fsync errata of 2018). This process must not acknowledge any more writes.
  */
 const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;
 
-/** Starts the writer's thread on the store in `file`. */
+/** Starts the writer thread on the store in `file`. */
 export function startWriter(file: string, { onFatal, onCheckpointFailure, onCommit }: OpenOptions): Writer {
   const thread = new Worker(new URL('./writer-thread.ts', import.meta.url), {
     workerData: file,
@@ -54,14 +54,14 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
   let closing = false;
   let lost: Error | undefined;
 
-  /** What is unsent goes as one message, once the thread has answered the one before: while it waits for a disk, a batch grows here. */
+  /** Sends all collected writes in one message, after the reply to the previous one: a batch grows while the thread waits for the disk. */
   function send(): void {
     if (unsent.length === 0 || unsent.length < waiting.length) return;
     thread.postMessage(JSON.stringify(unsent) satisfies Request);
     unsent = [];
   }
 
-  /** Two turns later: clients that were just answered ask again meanwhile, and share the next commit. */
+  /** Waits two turns of the event loop: clients that just got a response may send their next request and share the commit. */
   function sendSoon(): void {
     setImmediate(() => setImmediate(send));
   }
@@ -90,11 +90,11 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
       lost = cause;
       return giveUp(cause);
     }
-    // What a checkpoint could not move stays in the log, and the next one begins anew.
+    // A failed checkpoint loses nothing: the data stays in the WAL, and the next checkpoint retries.
     if (reply.count === 0) onCheckpointFailure?.(cause);
     sendSoon();
   });
-  let crash = new Error('the writing thread ended');
+  let crash = new Error('the writer thread exited');
   thread.on('error', (error: Error) => {
     crash = error;
   });

@@ -1,27 +1,27 @@
-/** What of a store is copied from engine to engine: its tables, and the reading of their rows, the same texts from both. */
+/** The tables that are copied from SQLite to PostgreSQL, and reading their rows as the same text from both. */
 import { createHash, type Hash } from 'node:crypto';
 import type { Sql } from '../postgres/connection.ts';
 import type { Connection } from '../sqlite/connection.ts';
 
 export interface Table {
   name: string;
-  /** Name and type of each column in PostgreSQL; the first ones are what rows are read in the order of. */
+  /** Name and PostgreSQL type of each column, primary key first. Rows are read in primary key order. */
   columns: Record<string, 'bigint' | 'text' | 'bytea'>;
-  /** How many of the columns tell rows apart. */
+  /** Number of primary key columns. */
   keys: number;
 }
 
-/** Each value as a text, a hash as PostgreSQL writes bytes. */
+/** Every value as text; bytes in PostgreSQL's hex format. */
 export type Row = (string | null)[];
 
-/** Rows are only ever added: what was copied once need not be copied again. */
+/** Rows are only added, never changed, so a resumed copy skips the rows already copied. */
 export const pets: Table = {
   name: 'pet',
   columns: { id: 'bigint', name: 'text', category_id: 'bigint', status: 'text' },
   keys: 1,
 };
 
-/** Small, or changed in place, or gone in time: copied as a whole each time. */
+/** Tables that are small, or whose rows change or are deleted. They are copied in full each time. */
 export const others: Table[] = [
   { name: 'account', columns: { id: 'bigint', name: 'text', created_at: 'bigint' }, keys: 1 },
   {
@@ -55,7 +55,7 @@ const textOf = (value: unknown) => {
 const columnsOf = ({ columns }: Table) => Object.keys(columns).join(', ');
 const keysOf = ({ columns, keys }: Table) => Object.keys(columns).slice(0, keys).join(', ');
 
-/** Where the pages of a table go on: after the keys of a row. */
+/** The WHERE clause of the next page: rows after the last row's primary key. */
 function condition({ columns, keys }: Table, place: (index: number, type: string) => string): string {
   const types = Object.values(columns).slice(0, keys);
   return `WHERE (${Object.keys(columns).slice(0, keys)}) > (${types.map((type, index) => place(index, type))})`;
@@ -65,7 +65,7 @@ function pageOf(table: Table, where: string): string {
   return `SELECT ${columnsOf(table)} FROM ${table.name} ${where} ORDER BY ${keysOf(table)} LIMIT ${batchRows}`;
 }
 
-/** The rows of a table in SQLite, after the one with the keys of `after`, a page at a time. */
+/** Reads a SQLite table page by page, starting after the row `after`. */
 export function* sqlitePages(source: Connection, table: Table, after?: Row): Generator<Row[]> {
   const place = (_: number, type: string) => (type === 'bigint' ? 'CAST(? AS INTEGER)' : '?');
   const next = source.prepare<unknown[], unknown[]>(pageOf(table, condition(table, place))).raw();
@@ -79,7 +79,7 @@ export function* sqlitePages(source: Connection, table: Table, after?: Row): Gen
   }
 }
 
-/** The same of a table in PostgreSQL. */
+/** Reads a PostgreSQL table page by page. */
 export async function* postgresPages(target: Sql, table: Table): AsyncGenerator<Row[]> {
   const place = (index: number) => `$${index + 1}`;
   for (let last: Row | undefined; ; ) {
@@ -95,7 +95,7 @@ export async function* postgresPages(target: Sql, table: Table): AsyncGenerator<
 export interface Sum {
   rows: number;
   add: (page: Row[]) => void;
-  /** SHA-256 of all rows, in their order. */
+  /** SHA-256 of all rows in order, in hexadecimal. */
   digest: () => string;
 }
 

@@ -1,4 +1,4 @@
-/** The copy of a store from SQLite to PostgreSQL, in steps that may be interrupted and gone on with, and its proof. */
+/** Copies a store from SQLite to PostgreSQL and verifies the copy. An interrupted copy can be resumed. */
 
 import { createConnector, type Connection as PostgresConnection, type Sql, textArray } from '../postgres/connection.ts';
 import { prepareDatabase } from '../postgres/open.ts';
@@ -7,11 +7,11 @@ import { type Connection, openExisting, openReader, prepareStore } from '../sqli
 import { CopyError, OpenError, type OpenOptions } from '../store.ts';
 import { createSum, others, pets, postgresPages, type Row, type Sum, sqlitePages, type Table } from './tables.ts';
 
-/** `count`: animals so far, where that is not what `done` and `total` measure. */
+/** `count`: pets copied so far, if `done` and `total` measure something else. */
 type Show = (done: number, total: number, count?: number) => void;
 
 interface CopyOptions extends OpenOptions {
-  /** Lets somebody see how far `work` has come. */
+  /** Runs `work` and displays its progress. */
   watch: <Result>(what: string, work: (show: Show) => Promise<Result>) => Promise<Result>;
 }
 
@@ -19,8 +19,8 @@ interface CopyOptions extends OpenOptions {
 type Counts = Record<string, number>;
 
 /**
- * Copies the store in `file` to the database, which must be empty or hold an earlier copy of the same store that was not written to
- * since: then only what is new is copied. Resolves when every row was read back and compared. Rejects with CopyError.
+ * Copies the store in `file` to the database, which must be empty or hold an earlier copy of the same store that has not been written to
+ * since; then only new pets are copied. Resolves to the row counts after every row has been read back and compared. Rejects with CopyError.
  */
 export async function copyToPostgres(file: string, databaseUrl: string, options: CopyOptions): Promise<Counts> {
   try {
@@ -58,7 +58,7 @@ async function copy(source: Connection, target: Sql, label: string, options: Cop
   await refuseWritten(target, label);
   const copyAll = () => options.watch('Copying', (show) => copyPets(source, target, show));
   await copyAll();
-  // From here on at one instant of the source, so that it can be compared. Animals that come meanwhile are left to the next time.
+  // From here on, read one snapshot of the source, so that it can be compared. Pets added meanwhile are left for the next run.
   source.exec('BEGIN');
   try {
     await copyAll();
@@ -70,25 +70,25 @@ async function copy(source: Connection, target: Sql, label: string, options: Cop
   }
 }
 
-/** What was written to the target by others than this copy must neither be overwritten nor mixed with it. */
+/** Throws CopyError if anything other than this copy has written to the target: that data must not be overwritten or mixed in. */
 async function refuseWritten(target: Sql, label: string): Promise<void> {
   const [found] = await target`SELECT to_regclass('copied') IS NOT NULL AS before`;
   const state = await stateOf(target);
   if (!found?.before) {
     const [row] = await target`SELECT EXISTS (SELECT FROM pet) AS filled`;
     if (row?.filled || state.last_id !== '0' || state.digest !== emptyDigest)
-      throw new CopyError(`${label} holds a store already.`);
-    // In one statement: where the table is, its row is.
+      throw new CopyError(`${label} already holds a store.`);
+    // One statement, so that the table never exists without its row.
     await target`CREATE TABLE copied AS SELECT 0::bigint AS last_id, ${emptyDigest}::text AS digest`;
     return;
   }
   const [mark] = await target`SELECT last_id, digest FROM copied`;
   if (mark?.last_id !== state.last_id || mark.digest !== state.digest) {
-    throw new CopyError(`${label} was written to since it was copied to: a server has run on it.`);
+    throw new CopyError(`${label} was written to after the last copy: a server has run on it.`);
   }
 }
 
-/** What changes with every write to a store: the last id given, and a digest of all that is not an animal. */
+/** Changes with every write to the store: the last pet id assigned, and a digest of all other tables. */
 async function stateOf(target: Sql): Promise<{ last_id: string; digest: string }> {
   const digests = [];
   for (const table of others) digests.push((await sumOf(target, table)).digest());
@@ -114,7 +114,7 @@ async function insert(target: Sql, { name, columns }: Table, page: Row[]): Promi
   await target.unsafe(`INSERT INTO ${name} (${names.join(', ')}) SELECT * FROM unnest(${arrays.join(', ')})`, values);
 }
 
-/** Goes on after the last animal that is there. Each page is a transaction, so that an interrupted copy has whole pages. */
+/** Continues after the last pet already copied. Each page is one transaction, so an interrupted copy contains only complete pages. */
 async function copyPets(source: Connection, target: Sql, show: Show): Promise<void> {
   const [last] = await target`SELECT max(id) AS id FROM pet`;
   const total = Number(source.prepare('SELECT max(id) FROM pet').pluck().get() ?? 0);
@@ -135,7 +135,7 @@ async function markCopied(target: Sql, lastId: string, digest?: string): Promise
   await target`UPDATE copied SET last_id = ${lastId}, digest = coalesce(${digest ?? null}, digest)`;
 }
 
-/** The highest id ever given, which may be above those that are left. */
+/** The highest id ever assigned, even if its row has been deleted. */
 function lastGiven(source: Connection, table: string): string {
   return String(source.prepare('SELECT seq FROM sqlite_sequence WHERE name = ?').pluck().get(table) ?? 0);
 }
@@ -164,7 +164,7 @@ async function copyOthers(source: Connection, target: Sql): Promise<Counts> {
   return counts;
 }
 
-/** Resolves to the digest of what both hold. */
+/** Resolves to the digest that both tables share. Rejects with CopyError if they differ. */
 async function compare(target: Sql, table: Table, expected: Sum, onPage?: (rows: number) => void): Promise<string> {
   const found = await sumOf(target, table, onPage);
   const digest = found.digest();
@@ -174,7 +174,7 @@ async function compare(target: Sql, table: Table, expected: Sum, onPage?: (rows:
   );
 }
 
-/** Resolves to how many there are. */
+/** Resolves to the number of pets. */
 async function comparePets(source: Connection, target: Sql, show: Show): Promise<number> {
   const sum = createSum();
   for (const page of sqlitePages(source, pets)) sum.add(page);
