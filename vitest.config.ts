@@ -2,51 +2,36 @@ import { defineConfig } from 'vitest/config';
 
 const testTimeout = 30_000;
 
-/** What clients are promised, whichever database stands behind: these run on both. */
+/** What clients are promised whichever database the store uses. */
 const behaviour = [
   ...['accounts', 'auth', 'createPet', 'getPet', 'limits', 'listPets', 'messages', 'properties'],
-  ...['raw-socket', 'reliability/resets', 'response-cache', 'store'],
+  ...['raw-socket', 'response-cache', 'store'],
 ].map((name) => `test/${name}.test.ts`);
 
-/** npm run test:harness, npm run test:image, npm run test:browser, npm run test:prism. */
-const onTheirOwn = ['test/browser/**', 'test/harness/**', 'test/image/**', 'test/prism/**'];
-
 const onPostgres = ['test/postgres*.test.ts'];
+const globalSetup = 'test/support/postgres-setup.ts';
 
+/** npm test runs the projects sqlite and postgres, npm run test:full all of them, with coverage. */
 export default defineConfig({
   test: {
     maxWorkers: 2,
     // For the threads and processes that tests start.
     env: { NODE_COMPILE_CACHE: `${import.meta.dirname}/node_modules/.cache/animal-store` },
     projects: [
+      { extends: true, test: { name: 'sqlite', include: ['test/*.test.ts'], exclude: onPostgres, testTimeout } },
+      { extends: true, test: { name: 'postgres', include: [...behaviour, ...onPostgres], globalSetup, testTimeout } },
+      { extends: true, test: { name: 'reliability', include: ['test/reliability/*.test.ts'], testTimeout } },
       {
         extends: true,
-        test: {
-          name: 'sqlite',
-          include: ['test/**/*.test.ts'],
-          exclude: [...onPostgres, ...onTheirOwn],
-          testTimeout,
-        },
-      },
-      {
-        extends: true,
-        test: {
-          name: 'postgres',
-          include: [...behaviour, ...onPostgres],
-          globalSetup: 'test/support/postgres-setup.ts',
-          testTimeout,
-        },
+        test: { name: 'reliability on postgres', include: ['test/reliability/resets.test.ts'], globalSetup, testTimeout },
       },
     ],
     coverage: {
       include: ['src/**'],
-      // It holds a type alone.
-      exclude: ['src/http/operation.ts'],
-      // Not coverage/ itself, which the tests' processes write to meanwhile.
-      reportsDirectory: 'coverage/vitest',
-      // What runs in processes of its own is added by scripts/coverage.ts.
-      reporter: ['json'],
-      reportOnFailure: true,
+      // Runs in processes and threads of its own.
+      exclude: ['src/main.ts', 'src/cli.ts', 'src/server/**', 'src/repository/sqlite/writer-thread.ts'],
+      reporter: ['text-summary'],
+      thresholds: { statements: 95, branches: 95, functions: 95, lines: 95 },
     },
   },
 });

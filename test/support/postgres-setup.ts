@@ -1,4 +1,4 @@
-/** One PostgreSQL server for all suites that run on it; each test takes a database of its own from it. */
+/** Starts one PostgreSQL server for all suites that run on it; each test uses its own database. */
 import fs from 'node:fs';
 import postgres from 'postgres';
 import type { TestProject } from 'vitest/node';
@@ -7,39 +7,27 @@ import { dataFolder, initialize, start } from './postgres.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** Address of the server, without the name of a database; the tests of a project that is given none run on SQLite. */
+    /** URL of the server, without a database name. A project without it runs on SQLite. */
     postgresUrl: string;
   }
 }
 
-interface ForSuites {
-  url: string;
-  end: () => Promise<void>;
-}
+let end: () => Promise<void>;
 
-export async function startForSuites(): Promise<ForSuites> {
-  // What a crash would lose is of no interest here.
+export async function setup({ provide }: TestProject): Promise<void> {
+  // The data need not survive a crash.
   const data = dataFolder({ inMemory: true });
   initialize(data, ['fsync = off', 'full_page_writes = off', 'max_connections = 300', 'autovacuum = off']);
   const server = await start(data);
+  end = async () => {
+    await server.kill();
+    fs.rmSync(data, { recursive: true, force: true });
+  };
   const sql = postgres(server.url('postgres'), { max: 1 });
   await sql.unsafe('CREATE DATABASE template_animals');
   await sql.end();
   await (await openRepository(server.url('template_animals'), { now: () => new Date() })).close();
-  return {
-    url: server.url(''),
-    async end() {
-      await server.kill();
-      fs.rmSync(data, { recursive: true, force: true });
-    },
-  };
+  provide('postgresUrl', server.url(''));
 }
 
-let server: ForSuites;
-
-export async function setup({ provide }: TestProject): Promise<void> {
-  server = await startForSuites();
-  provide('postgresUrl', server.url);
-}
-
-export const teardown = () => server.end();
+export const teardown = () => end();

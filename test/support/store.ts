@@ -1,4 +1,4 @@
-/** Stores for one test, on the database that the suite runs on, and what they hold. */
+/** Opens empty stores for tests, on the database of the suite, and reads their tables. */
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -16,14 +16,14 @@ export function temporaryFolder(): string {
   return folder;
 }
 
-/** Undefined where the suite runs on SQLite. */
+/** Undefined if the suite runs on SQLite. */
 const postgresUrl = inject('postgresUrl') as string | undefined;
 
 export const engine = postgresUrl === undefined ? 'SQLite' : 'PostgreSQL';
 
 let administrator: postgres.Sql | undefined;
 
-/** Makes an empty database, or a copy of `template`; gone when the test ends. */
+/** Creates an empty database, or a copy of `template`; it lasts until the server ends. */
 export async function newDatabase(options: { template?: string; encoding?: string } = {}): Promise<string> {
   const { template = 'template0', encoding = 'UTF8' } = options;
   administrator ??= postgres(`${postgresUrl}postgres`, { max: 1, onnotice: () => undefined });
@@ -32,7 +32,7 @@ export async function newDatabase(options: { template?: string; encoding?: strin
   return `${postgresUrl}${name}`;
 }
 
-/** A store's tables at its first start. */
+/** Restores the tables' state after the first start. */
 const truncate = {
   sqlite: [
     ...['pet', 'account', 'api_key', 'idempotency', 'message', 'import'].map((table) => `DELETE FROM ${table}`),
@@ -44,7 +44,7 @@ const truncate = {
 async function empty(databaseUrl: string): Promise<void> {
   if (postgresUrl === undefined) {
     const database = new Database(sqliteFile(databaseUrl));
-    // A crash may lose it.
+    // The data need not survive a crash.
     database.pragma('synchronous = OFF');
     database.transaction(() => database.exec(truncate.sqlite)).immediate();
     database.close();
@@ -55,14 +55,14 @@ async function empty(databaseUrl: string): Promise<void> {
   await sql.end();
 }
 
-/** Addresses that earlier tests of this file have left: to empty a database takes a tenth of the time that it takes to make one. */
+/** URLs of databases that earlier tests of this file used. Emptying a database takes a tenth of the time of creating one. */
 const emptied: string[] = [];
 
-/** Address of an empty store of this release's schema, which no other test uses meanwhile. */
+/** URL of an empty store with the current schema, which no other test uses at the same time. */
 export async function emptyStore(): Promise<string> {
   if (postgresUrl === undefined) return `sqlite:${temporaryFolder()}/store.db`;
   const databaseUrl = emptied.pop() ?? (await newDatabase({ template: 'template_animals' }));
-  // What is registered later, such as a store's close, runs before.
+  // Hooks that are registered later, for example a store's close, run earlier.
   onTestFinished(async () => {
     await empty(databaseUrl);
     emptied.push(databaseUrl);
@@ -74,11 +74,11 @@ interface OpenStore {
   databaseUrl: string;
   store: Repository;
   now: () => Date;
-  /** Sets what it takes for the present; undefined: the clock's. */
+  /** Sets the store's clock; undefined: the system clock. */
   setTime: (time?: Date) => void;
 }
 
-/** Open stores that earlier tests of this file have given back. */
+/** Open stores that earlier tests of this file have returned. */
 const free: OpenStore[] = [];
 
 async function openNew(): Promise<OpenStore> {
@@ -98,26 +98,22 @@ async function discard({ databaseUrl, store }: OpenStore): Promise<void> {
   if (postgresUrl === undefined) rmSync(path.dirname(sqliteFile(databaseUrl)), { recursive: true });
 }
 
-/** While Stryker counts which test reaches what, a store's thread counts for the test that started it (test/mutation/setup.ts). */
-const isCounted = () => process.env.MUTANTS_TEST !== undefined && process.env.__STRYKER_ACTIVE_MUTANT__ === undefined;
-
-/** An open and empty store for one test, which may be the last one's: most of what a test of a request takes is its store's start and end. */
+/** An open, empty store for one test. Stores are reused: opening and closing one takes most of the time of a request test. */
 export async function borrowStore(): Promise<OpenStore> {
   const borrowed = free.pop() ?? (await openNew());
   onTestFinished(async () => {
-    if (isCounted()) return discard(borrowed);
     try {
       await borrowed.store.check();
       await empty(borrowed.databaseUrl);
       borrowed.setTime();
       free.push(borrowed);
     } catch {
-      // The test has closed or damaged it.
+      // The test has closed or damaged the store.
       await discard(borrowed);
     }
   });
   const { pets, accounts, messages } = borrowed.store;
-  // A copy: some tests put faults in place of what it does.
+  // A copy, because some tests replace functions with faulty ones.
   const store = { ...borrowed.store, pets: { ...pets }, accounts: { ...accounts }, messages: { ...messages } };
   return { ...borrowed, store };
 }
@@ -126,22 +122,22 @@ afterAll(async () => {
   for (const opened of free.splice(0)) await discard(opened);
 });
 
-/** The store at an address, closed when the test ends. */
+/** Opens the store at a URL; closes it when the test ends. */
 export async function open(databaseUrl: string, options: Partial<OpenOptions> = {}): Promise<Repository> {
   const store = await openRepository(databaseUrl, { now: () => new Date(), ...options });
   onTestFinished(() => store.close());
   return store;
 }
 
-/** A connection past the store to its PostgreSQL database. */
+/** A direct connection to the store's PostgreSQL database. */
 export function clientOf(databaseUrl: string): postgres.Sql {
   const sql = postgres(databaseUrl, { max: 1, onnotice: () => undefined });
-  // Also where a test fails with a lock in its hands.
+  // The timeout closes the connection even if a failed test holds a lock.
   onTestFinished(() => sql.end({ timeout: 1 }));
   return sql;
 }
 
-/** What the store at `databaseUrl` holds, by another connection, as texts. */
+/** Runs a query on the database of the store, over a separate connection; returns all values as text. */
 export async function textRows(databaseUrl: string, sql: string): Promise<Record<string, string | null>[]> {
   if (databaseUrl.startsWith('sqlite:')) {
     const database = new Database(sqliteFile(databaseUrl), { readonly: true });
