@@ -1,3 +1,4 @@
+/** Tests of the SQLite store: its file, reads, writes, errors, migrations, and files that it refuses. */
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -24,14 +25,14 @@ async function openStore({ now = () => new Date() } = {}): Promise<{ store: Repo
   return { store, file };
 }
 
-/** A connection of another program to the same file. */
+/** Opens a second connection to the file, as another program would. */
 function openOther(file: string): Database.Database {
   const other = new Database(file);
   onTestFinished(() => void other.close());
   return other;
 }
 
-/** A store of one animal and one key, in whose file the first page of `table` has been overwritten. */
+/** A store with one pet and one key. The first page of `table` in its file is overwritten. */
 async function openDamaged(table: 'pet' | 'pet_revision' | 'message'): Promise<{ store: Repository; key: string }> {
   const { store, file } = await openStore();
   const secret = newSecret(false);
@@ -55,7 +56,7 @@ async function openDamaged(table: 'pet' | 'pet_revision' | 'message'): Promise<{
 const pragma = (connection: Database.Database, name: string) => Number(connection.pragma(name, { simple: true }));
 
 describe('the file', () => {
-  test('is ours, of this version, and keeps its types and references', async () => {
+  test('has the application id and schema version of this release, and only strict tables', async () => {
     const { file } = await openStore();
     const other = openOther(file);
     expect(other.pragma('application_id', { simple: true })).toBe(0x414e4d4c);
@@ -73,7 +74,7 @@ describe('the file', () => {
     expect(columns.map(({ name }) => name)).toEqual(['status', 'id']);
   });
 
-  test('is created with its folder, and is a single file once it is closed', async () => {
+  test('is created with its folder, and is a single file after close', async () => {
     const file = path.join(temporaryFolder(), 'a', 'b', 'store.db');
     const store = await openRepository(`sqlite:${file}`, { now: () => new Date() });
     await store.pets.add(biscuit);
@@ -81,7 +82,7 @@ describe('the file', () => {
     expect(fs.readdirSync(path.dirname(file))).toEqual(['store.db']);
   });
 
-  test('is written with synchronous=FULL, also after a write, when better-sqlite3 would fall back to NORMAL', () => {
+  test('is written with synchronous=FULL, even after a write, when better-sqlite3 would fall back to NORMAL', () => {
     const file = path.join(temporaryFolder(), 'store.db');
     const now = () => new Date();
     prepareStore(file, { now });
@@ -118,7 +119,7 @@ describe('the file', () => {
 });
 
 describe('reading', () => {
-  test('no list costs more in a larger store: each walks the rowid or the index, and nothing is sorted', async () => {
+  test('every list walks the rowid or the index and sorts nothing, so that it costs no more in a larger store', async () => {
     const prepare = vi.spyOn(Database.prototype, 'prepare');
     const { file } = await openStore();
     const lists = prepare.mock.calls.map(([sql]) => sql).filter((sql) => /FROM pet WHERE .* LIMIT/.test(sql));
@@ -134,7 +135,7 @@ describe('reading', () => {
     ]);
   });
 
-  test('503 service_unavailable: a damaged table', async () => {
+  test('a damaged table gets 503 service_unavailable', async () => {
     const [{ store }, unknown] = [await openDamaged('pet'), await openDamaged('pet_revision')];
     await expect((async () => unknown.store.pets.find(1n))()).rejects.toMatchObject({ code: 'service_unavailable' });
     for (const read of [() => store.pets.list({ limit: 20, after: 0n }), () => store.pets.find(1n)])
@@ -146,7 +147,7 @@ describe('reading', () => {
 });
 
 describe('writing', () => {
-  /** Commits in the write-ahead log so far: frames that end a transaction (https://sqlite.org/fileformat2.html#walformat). */
+  /** Counts the commits in the write-ahead log (WAL): frames that end a transaction (https://sqlite.org/fileformat2.html#walformat). */
   function commitsIn(file: string): number {
     const log = fs.readFileSync(`${file}-wal`);
     const frameSize = 24 + log.readUInt32BE(8);
@@ -170,7 +171,7 @@ describe('writing', () => {
     expect(openOther(file).prepare('SELECT count(*) FROM pet').pluck().get()).toBe(204);
   });
 
-  test('a commit holds a thousand writes at most, after which the log is moved into the file', async () => {
+  test('a commit holds at most 1,000 writes, after which the WAL is copied into the file', async () => {
     const file = path.join(temporaryFolder(), 'store.db');
     const commits: number[] = [];
     const store = await openRepository(`sqlite:${file}`, {
@@ -190,7 +191,7 @@ describe('writing', () => {
     expect(commits).toEqual([999, 1, 1000, 1000, 500]);
   });
 
-  test('retries are forgotten after their time, ten for each that is made', async () => {
+  test('each new retry deletes ten expired ones', async () => {
     let time = Date.UTC(2027, 0, 1);
     const { store, file } = await openStore({ now: () => new Date(time) });
     const add = (key: string) => store.pets.add(biscuit, { accountId: 1, key });
@@ -200,7 +201,7 @@ describe('writing', () => {
     expect(openOther(file).prepare('SELECT count(*) FROM idempotency').pluck().get()).toBe(21);
   });
 
-  test('none is acknowledged before its commit, which other connections then see', async () => {
+  test('a write is acknowledged only after its commit, which other connections then see', async () => {
     const { store, file } = await openStore();
     const count = openOther(file).prepare('SELECT count(*) FROM pet').pluck();
     const seen: unknown[] = [];
@@ -212,7 +213,7 @@ describe('writing', () => {
     expect(seen).toEqual(Array(20).fill(20));
   });
 
-  test('what was accepted is written before the store closes', async () => {
+  test('an accepted write is committed before the store closes', async () => {
     const { store, file } = await openStore();
     const adding = store.pets.add(biscuit);
     await store.close();
@@ -220,13 +221,13 @@ describe('writing', () => {
     expect(openOther(file).prepare('SELECT id FROM pet').pluck().all()).toEqual([1]);
   });
 
-  test('503 service_unavailable: a write after the close', async () => {
+  test('a write after close gets 503 service_unavailable', async () => {
     const { store } = await openStore();
     await store.close();
     await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
   });
 
-  test('an id is never given again, also when its row is gone', async () => {
+  test('an id is never reused, even if its row is deleted', async () => {
     const { store, file } = await openStore();
     for (let i = 0; i < 3; i++) await store.pets.add(biscuit);
     openOther(file).exec('DELETE FROM pet');
@@ -238,7 +239,7 @@ describe('writing', () => {
     await reopened.close();
   });
 
-  test('503 service_unavailable: a write that fails, with its cause in the log; other reads and writes go on', async () => {
+  test('a failed write gets 503 service_unavailable, with its cause in the log; other reads and writes continue', async () => {
     const { store, key } = await openDamaged('message');
     const { add, call, log } = await startApp({ store });
     const answer = await call('POST', '/quickstart/messages', { key, body: { message: 'Hello' } });
@@ -258,7 +259,7 @@ describe('writing', () => {
     expect((await add({ name: 'unknown key', categoryId: 1 })).status).toBe(401);
   });
 
-  test('where one write of a turn fails, none of them is there and none is acknowledged', async () => {
+  test('if one write of a batch fails, none of them is stored or acknowledged', async () => {
     const { store } = await openDamaged('message');
     const message = {
       id: 'msg_1',
@@ -269,13 +270,13 @@ describe('writing', () => {
     };
     const writes = [store.pets.add(biscuit), store.messages.add(message), store.pets.add(biscuit)];
     for (const outcome of await Promise.allSettled(writes))
-      expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'service_unavailable', status: 503 } });
+      expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'service_unavailable' } });
     expect((await store.pets.list({ limit: 100, after: 0n })).pets.map((pet) => JSON.parse(pet).id)).toEqual([1]);
     expect(await store.pets.add(biscuit)).toMatchObject({ id: 2n });
   });
 });
 
-test('what is measured: writes that wait, and the size of the log', async () => {
+test('the store measures its waiting writes and the size of the WAL', async () => {
   const { store, file } = await openStore();
   expect(store.measure()).toEqual({ waitingWrites: 0, walBytes: 0 });
   const adding = [store.pets.add(biscuit), store.pets.add(biscuit)];
@@ -288,26 +289,26 @@ test('what is measured: writes that wait, and the size of the log', async () => 
   expect(store.measure()).toEqual({ waitingWrites: 0, walBytes: 0 });
 });
 
-describe('what an error means', () => {
+describe('an SQLite error', () => {
   test.each([
     ...['SQLITE_BUSY', 'SQLITE_BUSY_SNAPSHOT', 'SQLITE_LOCKED', 'SQLITE_FULL', 'SQLITE_IOERR', 'SQLITE_IOERR_FSYNC'],
     ...['SQLITE_CORRUPT', 'SQLITE_READONLY', 'SQLITE_CANTOPEN', 'SQLITE_NOMEM', 'SQLITE_NOTADB', 'SQLITE_PROTOCOL'],
-  ])('%s may pass: service_unavailable', (code) => {
+  ])('%s is temporary and becomes service_unavailable', (code) => {
     const cause = Object.assign(new Error('x'), { code });
-    const failure = translate(cause) as ApiError;
-    expect(failure).toBeInstanceOf(ApiError);
-    expect(failure).toMatchObject({ code: 'service_unavailable', headers: { 'retry-after': '1' }, cause });
+    const error = translate(cause) as ApiError;
+    expect(error).toBeInstanceOf(ApiError);
+    expect(error).toMatchObject({ code: 'service_unavailable', cause });
   });
 
   test.each(['SQLITE_ERROR', 'SQLITE_CONSTRAINT_UNIQUE', 'SQLITE_MISUSE', 'SQLITE_FULLER', 'ENOSPC', undefined])(
-    '%s is a bug of ours: itself',
+    '%s is a bug and stays unchanged',
     (code) => {
       const error = Object.assign(new Error('x'), { code });
       expect(translate(error)).toBe(error);
     },
   );
 
-  test('500 internal_error: one fixed sentence, and the cause only in the log, under the request id', async () => {
+  test('that is a bug gets 500 internal_error with a fixed message; its cause is only in the log, under the request id', async () => {
     const { databaseUrl, call, add, log } = await startApp();
     const file = sqliteFile(databaseUrl);
     openOther(file).exec('ALTER TABLE pet RENAME TO canary_1f3a');
@@ -327,7 +328,7 @@ describe('what an error means', () => {
   });
 });
 
-test('503 service_unavailable: more writes at once than may wait, which are stored all the same', async () => {
+test('writes beyond the queue limit get 503 service_unavailable, and those in the queue are stored', async () => {
   const { store } = await openStore();
   const outcomes = await Promise.allSettled(Array.from({ length: 10_020 }, () => store.pets.add(biscuit)));
   const refused = outcomes.filter((outcome) => outcome.status === 'rejected');
@@ -337,7 +338,7 @@ test('503 service_unavailable: more writes at once than may wait, which are stor
   expect((await store.pets.add(biscuit)).outcome).toBe('added');
 });
 
-test('503 service_unavailable: more text at once than may wait, until some of it is stored', async () => {
+test('writes beyond the text limit get 503 service_unavailable until some of the text is stored', async () => {
   const { store } = await openStore();
   const long = { ...biscuit, name: 'x'.repeat(60_000) };
   const message = {
@@ -356,14 +357,14 @@ test('503 service_unavailable: more text at once than may wait, until some of it
   const refused = outcomes.flatMap((outcome, index) =>
     outcome.status === 'rejected' ? [[index, outcome.reason]] : [],
   );
-  const unavailable = expect.objectContaining({ code: 'service_unavailable', headers: { 'retry-after': '1' } });
+  const unavailable = expect.objectContaining({ code: 'service_unavailable' });
   expect(refused).toEqual([0, 1, 2, 3].map((index) => [fitting + index, unavailable]));
   expect(
     (await Promise.allSettled([store.pets.add(long), store.messages.add(message)])).map(({ status }) => status),
   ).toEqual(['fulfilled', 'fulfilled']);
 });
 
-describe('a store of ours with a table missing', () => {
+describe('a store with a missing table', () => {
   function openWithout(table: string) {
     const file = path.join(temporaryFolder(), 'store.db');
     prepareStore(file, { now: () => new Date() });
@@ -374,25 +375,21 @@ describe('a store of ours with a table missing', () => {
     return { open, file, fatal };
   }
 
-  test('is refused where it cannot be read', async () => {
+  test('is refused if it cannot be read', async () => {
     const { open, file } = openWithout('pet');
     await expect(open()).rejects.toThrow(new OpenError(`${file} cannot be opened: no such table: pet.`));
   });
 
-  test('is told once, and takes no write, where it cannot be written', async () => {
+  test('reports the error once and accepts no write if it cannot be written', async () => {
     const { open, fatal } = openWithout('message');
     const store = await open();
     onTestFinished(() => store.close());
-    await expect(store.pets.add(biscuit)).rejects.toMatchObject({
-      code: 'service_unavailable',
-      headers: { 'retry-after': '1' },
-    });
     await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
     await vi.waitFor(() => expect(fatal.map(({ message }) => message)).toEqual(['no such table: message']));
     expect(await store.pets.list({ limit: 20, after: 0n })).toEqual({ pets: [], next: undefined });
   });
 
-  test('takes no write either where nobody asked to be told', async () => {
+  test('accepts no write without onFatal either', async () => {
     const { file } = openWithout('message');
     const store = await openRepository(`sqlite:${file}`, { now: () => new Date() });
     onTestFinished(() => store.close());
@@ -401,21 +398,21 @@ describe('a store of ours with a table missing', () => {
 });
 
 describe('migrations', () => {
-  test('each is applied once, told and recorded', async () => {
+  test('each is applied once, reported and recorded', async () => {
     const file = path.join(temporaryFolder(), 'store.db');
     const time = new Date('2027-01-02T03:04:05.678Z');
-    const told: string[] = [];
+    const reported: string[] = [];
     const open = (now: Date) =>
-      openRepository(`sqlite:${file}`, { now: () => now, onMigration: (name) => void told.push(name) });
+      openRepository(`sqlite:${file}`, { now: () => now, onMigration: (name) => void reported.push(name) });
     await (await open(time)).close();
     await (await open(new Date())).close();
     const names = fs.readdirSync('migrations/sqlite').sort();
-    expect(told).toEqual(names);
+    expect(reported).toEqual(names);
     const recorded = openOther(file).prepare('SELECT version, name, applied_at FROM migration ORDER BY version').all();
     expect(recorded).toEqual(names.map((name, index) => ({ version: index + 1, name, applied_at: time.getTime() })));
   });
 
-  test('0002 keeps every animal, and the ids that were given', async () => {
+  test('0002 keeps every pet and the assigned ids', async () => {
     const file = path.join(temporaryFolder(), 'store.db');
     const old = new Database(file);
     old.exec(fs.readFileSync('migrations/sqlite/0001_initial.sql', 'utf8'));
@@ -434,25 +431,25 @@ describe('migrations', () => {
     expect(await store.pets.add(biscuit)).toMatchObject({ id: 4n });
   });
 
-  test('a process that finds another at work leaves it to that one', async () => {
+  test('a process that finds another one migrating leaves the work to it', async () => {
     const file = path.join(temporaryFolder(), 'store.db');
     const now = () => new Date();
-    const told: string[] = [];
+    const reported: string[] = [];
     const { transaction } = Database.prototype;
     vi.spyOn(Database.prototype, 'transaction').mockImplementationOnce(function (this: Database.Database, step) {
       const ours = transaction.call(this, step);
       const immediate = () => {
-        prepareStore(file, { now, onMigration: (name) => void told.push(`first: ${name}`) });
+        prepareStore(file, { now, onMigration: (name) => void reported.push(`first: ${name}`) });
         return ours.immediate();
       };
       return { immediate } as never;
     });
-    prepareStore(file, { now, onMigration: (name) => void told.push(`second: ${name}`) });
-    expect(told).toEqual(fs.readdirSync('migrations/sqlite').map((name) => `first: ${name}`));
-    expect(openOther(file).prepare('SELECT count(*) FROM migration').pluck().get()).toBe(told.length);
+    prepareStore(file, { now, onMigration: (name) => void reported.push(`second: ${name}`) });
+    expect(reported).toEqual(fs.readdirSync('migrations/sqlite').map((name) => `first: ${name}`));
+    expect(openOther(file).prepare('SELECT count(*) FROM migration').pluck().get()).toBe(reported.length);
   });
 
-  test('a store that another process is just making is opened when that is done', () => {
+  test('a store that another process is creating is opened when it is ready, or refused after five seconds', () => {
     const file = path.join(temporaryFolder(), 'store.db');
     const busy = Object.assign(new Error('database is locked'), { code: 'SQLITE_BUSY' });
     const fail = () => {
@@ -463,6 +460,41 @@ describe('migrations', () => {
     vi.spyOn(Database.prototype, 'pragma').mockImplementation(fail);
     vi.spyOn(Date, 'now').mockReturnValueOnce(0).mockReturnValue(5000);
     expect(() => prepareStore(file, { now: () => new Date() })).toThrow('cannot be opened: database is locked');
+  });
+
+  describe('a rollback journal that a killed process left', () => {
+    /** A journal that restores a file of `pages` pages (https://sqlite.org/fileformat.html#the_rollback_journal). */
+    function writeJournal(file: string, pages: number): void {
+      const header = Buffer.alloc(512);
+      header.write('d9d505f920a163d7', 'hex');
+      for (const [index, value] of [0, 7, pages, 512, 4096].entries()) header.writeUInt32BE(value, 8 + 4 * index);
+      fs.writeFileSync(`${file}-journal`, header);
+    }
+
+    test('while it created the store is rolled back', async () => {
+      const file = path.join(temporaryFolder(), 'store.db');
+      const other = new Database(file);
+      other.pragma('user_version = 1');
+      other.pragma('user_version = 0');
+      other.close();
+      writeJournal(file, 0);
+      const store = await openRepository(`sqlite:${file}`, { now: () => new Date() });
+      expect(await store.pets.add(biscuit)).toMatchObject({ id: 1n });
+      await store.close();
+      expect(fs.readdirSync(path.dirname(file))).toEqual(['store.db']);
+    });
+
+    test('in a database of another application stays, and the database is refused', async () => {
+      const file = path.join(temporaryFolder(), 'store.db');
+      const other = new Database(file);
+      other.exec('CREATE TABLE theirs (id INTEGER)');
+      other.close();
+      writeJournal(file, 2);
+      const before = fs.readFileSync(file);
+      await expect(openRepository(`sqlite:${file}`, { now: () => new Date() })).rejects.toThrow(OpenError);
+      expect(fs.readFileSync(file)).toEqual(before);
+      expect(fs.existsSync(`${file}-journal`)).toBe(true);
+    });
   });
 
   test('an empty file becomes a store', async () => {
@@ -485,7 +517,7 @@ describe('migrations', () => {
         prepareStore(file, { now: () => new Date() });
         sqlite(file, 'PRAGMA user_version = 999');
       },
-      sentence: 'has schema version 999; this release knows none above',
+      sentence: 'has schema version 999; this release supports versions up to',
     },
     {
       what: 'a database of another application',
@@ -498,7 +530,7 @@ describe('migrations', () => {
       sentence: 'is a database of another application',
     },
     {
-      what: 'a database that nobody signed',
+      what: 'a database without an application id',
       make: (file: string) => sqlite(file, 'CREATE TABLE pet (id)'),
       sentence: 'is a database of another application',
     },
@@ -520,7 +552,7 @@ describe('migrations', () => {
       },
       sentence: 'cannot be opened: database disk image is malformed',
     },
-  ])('$what is refused in one sentence, its bytes unchanged', async ({ make, sentence }) => {
+  ])('$what is refused with one sentence and left unchanged', async ({ make, sentence }) => {
     const file = path.join(temporaryFolder(), 'store.db');
     make(file);
     const hash = () => createHash('sha256').update(fs.readFileSync(file)).digest('hex');
@@ -531,7 +563,7 @@ describe('migrations', () => {
     expect(hash()).toBe(before);
   });
 
-  test('a folder is refused, also where a folder is missing and cannot be made', async () => {
+  test('a folder is refused, and so is a file whose folder cannot be created', async () => {
     const folder = temporaryFolder();
     const open = (file: string) => openRepository(`sqlite:${file}`, { now: () => new Date() });
     await expect(open(folder)).rejects.toThrow(new OpenError(`${folder} is not a file.`));
@@ -541,7 +573,7 @@ describe('migrations', () => {
   });
 });
 
-describe('a file that a command makes', () => {
+describe('makeFile', () => {
   const inode = (descriptor: number) => {
     try {
       return fs.fstatSync(descriptor).ino;
@@ -550,7 +582,7 @@ describe('a file that a command makes', () => {
     }
   };
 
-  test('is there whole, or not at all, and is closed either way', async () => {
+  test('creates the complete file or none, and closes it in both cases', async () => {
     const file = path.join(temporaryFolder(), 'made');
     fs.writeFileSync(file, 'left by a process that was killed');
     let made: [descriptor: number, inode: number | undefined] | undefined;
@@ -572,19 +604,19 @@ describe('a file that a command makes', () => {
     expect(inode(made?.[0] as number)).not.toBe(made?.[1]);
   });
 
-  test('by two at once is that of the later one', async () => {
+  test('keeps the file of the later one of two writers', async () => {
     const file = path.join(temporaryFolder(), 'made');
     const first = Promise.withResolvers<void>();
     const earlier = makeFile(file, 0o600, () => first.promise);
     await makeFile(file, 0o600, async (descriptor) => void fs.writeSync(descriptor, 'later'));
     first.resolve();
-    await expect(earlier).rejects.toThrow(new CopyError(`Another process writes to ${file}, too.`));
+    await expect(earlier).rejects.toThrow(new CopyError(`Another process is also writing to ${file}.`));
     expect(fs.readFileSync(file, 'utf8')).toBe('later');
   });
 
-  test('and that another process removes meanwhile is told', async () => {
+  test('reports that another process removed the file', async () => {
     const file = path.join(temporaryFolder(), 'made');
     const making = makeFile(file, 0o600, async () => fs.rmSync(file));
-    await expect(making).rejects.toThrow(new CopyError(`Another process writes to ${file}, too.`));
+    await expect(making).rejects.toThrow(new CopyError(`Another process is also writing to ${file}.`));
   });
 });

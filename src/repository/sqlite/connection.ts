@@ -26,7 +26,7 @@ export function prepareStore(file: string, { now, onMigration }: OpenOptions): v
   try {
     fs.mkdirSync(path.dirname(file), { recursive: true });
     retryWhileBusy(() => {
-      if (fs.existsSync(file)) inspect(file);
+      if (fs.existsSync(file)) inspectAfterCrash(file);
       const connection = openConnection(file);
       try {
         migrate(connection, applicationId, now(), onMigration);
@@ -83,6 +83,37 @@ function setUp(connection: Connection): void {
   connection.pragma('foreign_keys = ON');
   // The file may come from an untrusted source: its schema must not call application functions (https://sqlite.org/security.html).
   connection.pragma('trusted_schema = OFF');
+}
+
+/**
+ * Inspects a file that may have a hot rollback journal: a process left it that was killed while it created the store, and a read-only
+ * connection cannot roll it back (https://sqlite.org/rescode.html#readonly_rollback). Files of other applications stay as they are.
+ */
+function inspectAfterCrash(file: string): void {
+  try {
+    inspect(file);
+  } catch (error) {
+    if ((error as { code?: unknown }).code !== 'SQLITE_READONLY_ROLLBACK' || !isCreated(file)) throw error;
+    const connection = new Database(file, { timeout: writeTimeoutMs });
+    try {
+      connection.prepare('SELECT 1 FROM sqlite_schema').get();
+    } finally {
+      connection.close();
+    }
+    inspect(file);
+  }
+}
+
+/** Whether the file carries the application id, or has no more than the first page, and so no table (https://sqlite.org/fileformat.html). */
+function isCreated(file: string): boolean {
+  const header = Buffer.alloc(100);
+  const descriptor = fs.openSync(file, 'r');
+  try {
+    fs.readSync(descriptor, header);
+    return header.readUInt32BE(68) === applicationId || fs.fstatSync(descriptor).size <= header.readUInt16BE(16);
+  } finally {
+    fs.closeSync(descriptor);
+  }
 }
 
 /** Reads a file through a read-only connection. Throws OpenError unless it is empty or a store that this release supports. */
