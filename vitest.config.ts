@@ -23,7 +23,12 @@ export default defineConfig({
       { extends: true, test: { name: 'reliability', include: ['test/reliability/*.test.ts'], testTimeout } },
       {
         extends: true,
-        test: { name: 'reliability on postgres', include: ['test/reliability/resets.test.ts'], globalSetup, testTimeout },
+        test: {
+          name: 'reliability on postgres',
+          include: ['test/reliability/resets.test.ts'],
+          globalSetup,
+          testTimeout,
+        },
       },
     ],
     coverage: {

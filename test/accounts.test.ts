@@ -1,3 +1,4 @@
+/** Tests of accounts and API keys in the store. */
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { newSecret, type Scope } from '../src/accounts.ts';
 import { openRepository } from '../src/repository/open.ts';
@@ -30,7 +31,7 @@ describe('accounts and keys', () => {
     return { ...store.accounts, store, databaseUrl, key, setTime };
   }
 
-  test('a name is given once; keys go to accounts that exist', async () => {
+  test('an account name is unique, and a key needs an existing account', async () => {
     const { addAccount, addKey, listAccounts, key } = await openWithKey();
     expect(await addAccount('owner')).toBeUndefined();
     expect(await addAccount('other')).toMatchObject({ name: 'other', createdAt: at(0) });
@@ -40,7 +41,7 @@ describe('accounts and keys', () => {
     expect(key).toMatchObject({ id: 1, account: 'owner', accountId: 1, name: 'old', scopes: ['pets:read'] });
   });
 
-  test('keys are listed for all accounts or for one', async () => {
+  test('keys can be listed for all accounts or for one', async () => {
     const { addAccount, addKey, listKeys } = await openWithKey();
     await addAccount('other');
     const secret = newSecret(false);
@@ -51,7 +52,7 @@ describe('accounts and keys', () => {
     expect(await names('nobody')).toEqual([]);
   });
 
-  test('removing an account removes its keys, but not its messages and animals', async () => {
+  test('removing an account removes its keys, but not its messages and pets', async () => {
     const { store, databaseUrl, removeAccount, listKeys, listAccounts } = await openWithKey();
     const message = { id: 'msg_1', message: 'Hello', status: 'queued', createdAt: at(0).toISOString() };
     await store.messages.add({ ...message, accountId: 1 });
@@ -63,11 +64,11 @@ describe('accounts and keys', () => {
       { id: 'msg_1', account_id: '1', message: 'Hello', status: 'queued', created_at: String(at(0).getTime()) },
     ]);
     expect((await store.pets.list({ limit: 1, after: 0n })).pets).toHaveLength(1);
-    // Its id is not given again, or the next owner would find the other's retries.
+    // The id is not reused. Otherwise the new account would match the Idempotency-Keys of the old one.
     expect(await store.accounts.addAccount('owner')).toMatchObject({ id: 2 });
   });
 
-  test('a key revoked twice keeps its first date', async () => {
+  test('revoking a key twice keeps the first date', async () => {
     const { revokeKey, setTime } = await openWithKey();
     setTime(at(1));
     expect(await revokeKey(1)).toMatchObject({ revokedAt: at(1) });
@@ -76,7 +77,7 @@ describe('accounts and keys', () => {
     expect(await revokeKey(99)).toBeUndefined();
   });
 
-  test('rotation: a new key like the old one, which goes on for the overlap', async () => {
+  test('rotation creates a key like the old one, which stays valid for the overlap', async () => {
     const { rotateKey, listKeys, findKey, setTime, key } = await openWithKey({ lifetimeMs: 90 * dayMs });
     setTime(at(30));
     const secret = newSecret(false);
@@ -88,21 +89,21 @@ describe('accounts and keys', () => {
     expect((await findKey(secret.hash))?.id).toBe(2);
   });
 
-  test('rotation: a key without end is followed by one without end', async () => {
+  test('rotating a key that never expires creates another that never expires', async () => {
     const { rotateKey, listKeys } = await openWithKey();
     expect(await rotateKey(1, at(1), newSecret(false))).toMatchObject({ expiresAt: null });
     expect((await listKeys())[0]?.expiresAt).toEqual(at(1));
-    // The end that the rotation set is no part of the old key's lifetime.
+    // The expiry that a rotation sets does not count as the key's lifetime.
     expect(await rotateKey(1, at(1), newSecret(false))).toMatchObject({ expiresAt: null });
   });
 
-  test('rotation never makes the old key live longer', async () => {
+  test('rotation never extends the lifetime of the old key', async () => {
     const { rotateKey, listKeys } = await openWithKey({ lifetimeMs: dayMs });
     await rotateKey(1, at(5), newSecret(false));
     expect((await listKeys())[0]?.expiresAt).toEqual(at(1));
   });
 
-  test('rotation: none of a key that is unknown or revoked', async () => {
+  test('an unknown or revoked key cannot be rotated', async () => {
     const { rotateKey, revokeKey, listKeys } = await openWithKey();
     expect(await rotateKey(99, at(1), newSecret(false))).toBeUndefined();
     const revoked = await revokeKey(1);

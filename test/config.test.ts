@@ -1,3 +1,4 @@
+/** Tests of reading the settings from the environment, and of .env.example. */
 import { readFileSync } from 'node:fs';
 import { parseEnv } from 'node:util';
 import { describe, expect, test } from 'vitest';
@@ -20,7 +21,7 @@ const defaults: Config = {
   REFUSAL_LIMIT: 600,
 };
 
-function complaint(env: NodeJS.ProcessEnv): string {
+function errorOf(env: NodeJS.ProcessEnv): string {
   try {
     readConfig(env);
   } catch (error) {
@@ -31,21 +32,21 @@ function complaint(env: NodeJS.ProcessEnv): string {
 }
 
 describe('readConfig', () => {
-  test('an empty environment gives every default, and BASE_URL none', () => {
+  test('returns every default and no BASE_URL for an empty environment', () => {
     expect(readConfig({})).toEqual(defaults);
   });
 
-  test('an empty value counts as unset', () => {
+  test('treats an empty value as unset', () => {
     expect(readConfig(Object.fromEntries(Object.keys(settings.properties).map((name) => [name, ''])))).toEqual(
       defaults,
     );
   });
 
-  test('variables that are no settings of ours are left out', () => {
+  test('ignores variables that are not settings', () => {
     expect(readConfig({ PATH: '/usr/bin', port: '1' })).toEqual(defaults);
   });
 
-  test('the environment that is read stays as it is', () => {
+  test('does not change the environment it reads', () => {
     const env = Object.freeze({ PORT: '8080', HOST: '', PATH: '/usr/bin' });
     readConfig(env);
     expect(env).toEqual({ PORT: '8080', HOST: '', PATH: '/usr/bin' });
@@ -72,11 +73,11 @@ describe('readConfig', () => {
     ),
     ['TRUST_PROXY', '10.0.0.0/8,::1,192.168.0.1/32,FD00::/8'],
     ['CORS_ORIGINS', 'https://app.example.com,http://localhost:5173,http://[::1]:80'],
-  ])('%s may be %s', ([name, value]) => {
+  ])('accepts %s=%s', ([name, value]) => {
     expect(readConfig({ [name]: value })).toEqual({ ...defaults, [name]: value });
   });
 
-  test.for([0, 1, 65535])('PORT may be %d', (port) => {
+  test.for([0, 1, 65535])('accepts PORT=%d', (port) => {
     expect(readConfig({ PORT: String(port) }).PORT).toBe(port);
   });
 
@@ -86,10 +87,10 @@ describe('readConfig', () => {
     ['MAX_IN_FLIGHT', 1, 100_000],
     ['RATE_LIMIT', 1, 1_000_000],
     ['REFUSAL_LIMIT', 1, 1_000_000],
-  ])('%s is a whole number from %d to %d', ([name, least, most]) => {
+  ])('accepts for %s only a whole number from %d to %d', ([name, least, most]) => {
     for (const value of [least, least + 1, most]) expect(readConfig({ [name]: String(value) })[name]).toBe(value);
     for (const value of [least - 1, most + 1, 1.5, `0${least}`, 'x'])
-      expect(complaint({ [name]: String(value) })).toBe(`${name} must be a whole number from ${least} to ${most}.`);
+      expect(errorOf({ [name]: String(value) })).toBe(`${name} must be a whole number from ${least} to ${most}.`);
   });
 
   const deployments = 'DEPLOYMENT must be one of development, staging, production.';
@@ -166,11 +167,11 @@ describe('readConfig', () => {
         'xhttps://a.example',
       ],
     ],
-  ] as const)('%s', ([sentence, name, values]) => {
-    for (const value of values) expect(complaint({ [name]: value }), value).toBe(sentence);
+  ] as const)('reports: %s', ([sentence, name, values]) => {
+    for (const value of values) expect(errorOf({ [name]: value }), value).toBe(sentence);
   });
 
-  test('all problems are told at once, a line each', () => {
+  test('reports all problems at once, one per line', () => {
     const env = {
       DEPLOYMENT: 'x',
       PORT: 'x',
@@ -180,7 +181,7 @@ describe('readConfig', () => {
       QUICKSTART_BASE_PATH: 'x',
       SUNSET_ENFORCE: 'x',
     };
-    expect(complaint(env).split('\n')).toEqual([deployments, port, baseUrl, databaseUrl, levels, quickstart, enforce]);
+    expect(errorOf(env).split('\n')).toEqual([deployments, port, baseUrl, databaseUrl, levels, quickstart, enforce]);
   });
 });
 
@@ -190,7 +191,7 @@ describe('.env.example', () => {
   /** Lines of at most 100 characters that start with "# ". */
   const comment = (text: string) => text.replaceAll(/(.{1,98})(?: |$)/g, '# $1\n');
 
-  test('holds every setting once, commented out, under its description, and nothing else', () => {
+  test('lists every setting once, commented out, under its description, and nothing else', () => {
     const entries = Object.entries(settings.properties).map(([name, setting]) => {
       const { description = '', enum: values, default: value = '' } = setting;
       const choice = values ? comment(`One of ${values.join(', ')}.`) : '';
@@ -199,7 +200,7 @@ describe('.env.example', () => {
     expect(example).toBe(entries.join('\n'));
   });
 
-  test('changes nothing where every setting in it is taken as it stands', () => {
+  test('changes nothing if every setting in it is uncommented', () => {
     expect(readConfig(parseEnv(example.replaceAll(/^# (?=[A-Z_]+=)/gm, '')))).toEqual(defaults);
   });
 });

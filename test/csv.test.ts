@@ -1,15 +1,15 @@
-/** CSV: what is written reads back the same, and nothing else is read. */
+/** Tests of CSV: written records read back unchanged, and malformed records are rejected. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { readCsv, writeCsv } from '../src/csv.ts';
 
 const text = fc.oneof(
   fc.string({ unit: 'binary' }),
-  // Mostly what CSV gives a meaning to.
+  // Mostly characters that have a meaning in CSV.
   fc.string({ unit: fc.constantFrom('"', ',', '\r', '\n', '\r\n', ' ', 'a', '""') }),
 );
 
-test('for any texts: a record reads back as it was written, and ends with CRLF', () => {
+test('any record reads back as it was written and ends with CRLF', () => {
   fc.assert(
     fc.property(fc.array(text, { minLength: 1, maxLength: 6 }), (fields) => {
       const record = writeCsv(fields);
@@ -20,7 +20,7 @@ test('for any texts: a record reads back as it was written, and ends with CRLF',
   );
 });
 
-test('for any texts: the quotes of a whole record are even in number, and of one cut within a field odd', () => {
+test('a complete record has an even number of quotes, and one cut within a field an odd number', () => {
   const quotes = (record: string) => record.split('"').length - 1;
   fc.assert(
     fc.property(fc.array(text, { minLength: 1, maxLength: 6 }), (fields) => {
@@ -38,13 +38,13 @@ test.each([
   [',', ['', '']],
   ['a,"",b', ['a', '', 'b']],
   ['"a,b","c""d",e', ['a,b', 'c"d', 'e']],
-  [' a , "', 'a quote or line break stands in a field without quotes'],
-  ['a"b', 'a quote or line break stands in a field without quotes'],
-  ['a\rb', 'a quote or line break stands in a field without quotes'],
+  [' a , "', 'an unquoted field contains a quote or a line break'],
+  ['a"b', 'an unquoted field contains a quote or a line break'],
+  ['a\rb', 'an unquoted field contains a quote or a line break'],
   ['"a', 'a quote is not closed'],
   ['"a""', 'a quote is not closed'],
   ['"a"b,c', 'text follows a closing quote'],
-])('%j', (record, expected) => {
+])('readCsv reads or rejects %j', (record, expected) => {
   if (Array.isArray(expected)) expect(readCsv(record)).toEqual(expected);
   else expect(() => readCsv(record)).toThrow(new SyntaxError(expected));
 });

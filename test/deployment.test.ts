@@ -1,4 +1,4 @@
-/** The image, Compose and nginx are held to what the server knows: its settings, its ports, its times. */
+/** Tests that the Dockerfile, compose.yaml and nginx.conf agree with the server's settings, ports and timeouts. */
 import { spawnSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
@@ -18,18 +18,18 @@ const { version, license, description, scripts } = JSON.parse(read('package.json
 const compose = parse(read('compose.yaml'), { merge: true });
 
 describe('the Dockerfile', () => {
-  test('sets what the server knows, and exposes the ports that it sets', () => {
+  test('sets only known settings, and exposes the ports that it sets', () => {
     const { NODE_ENV, ...rest } = imageSettings;
     expect(NODE_ENV).toBe('production');
     expectSettings(rest);
     expect(/^EXPOSE (.*)$/m.exec(dockerfile)?.[1]).toBe(`${rest.PORT} ${rest.OPS_PORT}`);
   });
 
-  test('starts what npm start does', () => {
+  test('has the command of npm start', () => {
     expect(JSON.parse(/^CMD (\[.*)$/m.exec(dockerfile)?.[1] as string)).toEqual(scripts.start.split(' '));
   });
 
-  test('tells the release and the licence as package.json does', () => {
+  test('has labels with the version and the licence of package.json', () => {
     expect(pairs('LABEL')).toMatchObject({
       'org.opencontainers.image.version': version,
       'org.opencontainers.image.licenses': license,
@@ -39,7 +39,7 @@ describe('the Dockerfile', () => {
 });
 
 describe('compose.yaml', () => {
-  test('starts each deployment as such, on ports and a volume of its own', () => {
+  test('starts each deployment with its own name, ports and volume', () => {
     expect(Object.keys(compose.services).sort()).toEqual([...deployments].sort());
     const { production, staging } = compose.services;
     for (const name of deployments) {
@@ -48,14 +48,14 @@ describe('compose.yaml', () => {
       expect(environment.DEPLOYMENT).toBe(name);
       expect(volumes).toEqual([`${name}:/data`]);
       expect(ports.map((port: string) => port.split(':')[2])).toEqual([imageSettings.PORT, imageSettings.OPS_PORT]);
-      // Only the proxy of this machine may reach it.
+      // Only a proxy on the same machine can reach it.
       for (const port of ports) expect(port).toMatch(/^127\.0\.0\.1:/);
     }
     expect(new Set([...production.ports, ...staging.ports].map((port: string) => port.split(':')[1])).size).toBe(4);
     expect(production.environment.BASE_URL).not.toBe(staging.environment.BASE_URL);
   });
 
-  test('gives it time to end, and takes from it what it does not need', () => {
+  test('gives the server time to stop, and removes privileges that it does not need', () => {
     for (const name of deployments) {
       const { stop_grace_period: grace, ...service } = compose.services[name];
       expect(Number.parseInt(grace, 10) * 1000).toBeGreaterThan(stopMs);
@@ -71,7 +71,7 @@ describe('compose.yaml', () => {
     }
   });
 
-  test('is what Compose can read', ({ skip }) => {
+  test('is valid for Compose', ({ skip }) => {
     const tools = [['docker-compose'], ['docker', 'compose']];
     const tool = tools.find(([file = '', ...args]) => spawnSync(file, [...args, 'version']).status === 0);
     if (!tool) return skip('neither docker-compose nor docker compose is installed');
@@ -81,7 +81,7 @@ describe('compose.yaml', () => {
   }, 60_000);
 });
 
-test('nginx waits longer than the server, lets pass more than the server takes, and leaves a connection before it', () => {
+test('nginx has longer timeouts and higher limits than the server, and closes idle connections before the server does', () => {
   const site = read('deploy/nginx.conf');
   const unit: Record<string, number> = { s: 1000, k: 1024, '': 1 };
   const directive = (name: string) => {

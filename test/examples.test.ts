@@ -1,4 +1,4 @@
-/** The examples are run as they are, against a real server. */
+/** Runs the examples unchanged against a real server. */
 import { spawnSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { launch, type Server, startServer } from './support/process.ts';
@@ -21,7 +21,7 @@ async function run(env: Record<string, string>, command: string, file: string, .
 
 const node = process.execPath;
 
-test('session.sh adds, filters and walks; walk.js and pets.py show every digit of it', async ({ skip }) => {
+test('session.sh adds, filters and pages; walk.js and pets.py print every digit', async ({ skip }) => {
   const { server, env } = await start();
   const first = JSON.stringify({ ...biscuit, categoryId: 0 }).replace('0,', '9007199254740993,');
   const second = '{"id":2,"name":"Crumb","categoryId":7,"status":"sold"}';
@@ -45,7 +45,7 @@ test('session.sh adds, filters and walks; walk.js and pets.py show every digit o
   ]);
 });
 
-test('retry.js adds once, though the first answer is lost', async () => {
+test('retry.js adds once although the first response is lost', async () => {
   const { server, env } = await start();
   const proxy = await startProxy(`${server.url}/`);
   proxy.cutNextAnswer();

@@ -1,10 +1,11 @@
+/** Tests of GET /v1/pets/{petId} and of its deprecation headers. */
 import { describe, expect, test } from 'vitest';
 import { type JsonAnswer, startApp } from './support/app.ts';
 import { links } from './support/links.ts';
 
 const sunset = new Date('2030-12-05T00:00:00Z');
 
-function expectAnnounced({ headers }: JsonAnswer): void {
+function expectDeprecated({ headers }: JsonAnswer): void {
   expect(headers).toMatchObject({ deprecation: '@1795132800', sunset: 'Thu, 05 Dec 2030 00:00:00 GMT' });
   expect(links(headers.link)).toEqual({
     'successor-version': '/v1/pets',
@@ -13,31 +14,31 @@ function expectAnnounced({ headers }: JsonAnswer): void {
 }
 
 describe('GET /v1/pets/{petId}', () => {
-  test('200: the animal', async () => {
+  test('returns 200 with the pet', async () => {
     const { add, call } = await startApp();
     const { text } = await add({ name: 'Biscuit', categoryId: 7, status: 'sold' });
     const answer = await call('GET', '/v1/pets/1');
     expect(answer).toMatchObject({ status: 200, text });
-    expectAnnounced(answer);
+    expectDeprecated(answer);
   });
 
-  test('200 to HEAD, 304 to If-None-Match', async () => {
+  test('returns 200 to HEAD and 304 to a matching If-None-Match', async () => {
     const { add, call } = await startApp();
     await add({ name: 'Biscuit', categoryId: 7 });
     const { etag } = (await call('HEAD', '/v1/pets/1')).headers;
     const answer = await call('GET', '/v1/pets/1', { headers: { 'if-none-match': etag as string } });
     expect(answer).toMatchObject({ status: 304, text: '', headers: { etag } });
-    expectAnnounced(answer);
+    expectDeprecated(answer);
   });
 
   test.each(['2', '0', '-0', '-1', '9007199254740993', '9223372036854775807', '-9223372036854775808', '%32'])(
-    '404 pet_not_found: %s',
+    'returns 404 pet_not_found for %s',
     async (id) => {
       const { add, call } = await startApp();
       await add({ name: 'Biscuit', categoryId: 7 });
       const answer = await call('GET', `/v1/pets/${id}`);
       expect(answer).toMatchObject({ status: 404, json: { code: 'pet_not_found' } });
-      expectAnnounced(answer);
+      expectDeprecated(answer);
     },
   );
 
@@ -52,7 +53,7 @@ describe('GET /v1/pets/{petId}', () => {
     '1'.repeat(4000),
     '%20',
     '1%00',
-  ])('400 invalid_parameter: %s', async (id) => {
+  ])('returns 400 invalid_parameter for %s', async (id) => {
     const { call } = await startApp();
     const answer = await call('GET', `/v1/pets/${id}`);
     expect(answer.json).toEqual({
@@ -60,15 +61,15 @@ describe('GET /v1/pets/{petId}', () => {
       message: 'petId must be an integer from -9223372036854775808 to 9223372036854775807.',
       status: 400,
     });
-    expectAnnounced(answer);
+    expectDeprecated(answer);
   });
 
-  test('400 invalid_parameter: an unknown query parameter', async () => {
+  test('returns 400 invalid_parameter for an unknown query parameter', async () => {
     const { call } = await startApp();
     expect((await call('GET', '/v1/pets/1?fields=name')).json).toMatchObject({ code: 'invalid_parameter' });
   });
 
-  test('401, 403, 405 and OPTIONS announce the deprecation too', async () => {
+  test('sends the deprecation headers with 401, 403, 405 and the response to OPTIONS', async () => {
     const { call, newKey } = await startApp();
     const { key } = await newKey({ scopes: ['pets:write'] });
     const answers = [
@@ -78,24 +79,24 @@ describe('GET /v1/pets/{petId}', () => {
       await call('OPTIONS', '/v1/pets/1'),
     ];
     expect(answers.map(({ status }) => status)).toEqual([401, 403, 405, 204]);
-    for (const answer of answers) expectAnnounced(answer);
+    for (const answer of answers) expectDeprecated(answer);
     for (const { headers } of answers.slice(2)) expect(headers.allow).toBe('GET, HEAD, OPTIONS');
   });
 
-  test('417 announces it too, and so does OPTIONS with a body that nobody reads', async () => {
+  test('sends the deprecation headers with 417, and to OPTIONS with a body', async () => {
     const { app, call } = await startApp();
-    // The suite's client refuses to send Expect.
+    // undici, which the tests use, refuses to send Expect.
     const { statusCode, headers } = await app.inject({ url: '/v1/pets/1', headers: { expect: 'a miracle' } });
     expect(statusCode).toBe(417);
-    expectAnnounced({ headers } as never);
+    expectDeprecated({ headers } as never);
     for (const type of ['text/plain', 'application/json', null]) {
       const options = await call('OPTIONS', '/v1/pets/1', { body: '{bad', type });
       expect(options).toMatchObject({ status: 204, text: '' });
-      expectAnnounced(options);
+      expectDeprecated(options);
     }
   });
 
-  test('links begin with the public base address', async () => {
+  test('starts links with BASE_URL', async () => {
     const { call } = await startApp({ baseUrl: 'https://example.com/animals/v1' });
     expect(links((await call('GET', '/v1/pets/1')).headers.link)).toEqual({
       'successor-version': 'https://example.com/animals/v1/pets',
@@ -103,7 +104,7 @@ describe('GET /v1/pets/{petId}', () => {
     });
   });
 
-  test('410 operation_removed from 5 December 2030 on, and no Location any more', async () => {
+  test('returns 410 operation_removed from 5 December 2030, when POST stops sending Location', async () => {
     const { add, call, setTime } = await startApp();
     setTime(new Date(sunset.getTime() - 1));
     expect((await add({ name: 'Biscuit', categoryId: 7 })).headers.location).toBe('/v1/pets/1');
@@ -115,13 +116,13 @@ describe('GET /v1/pets/{petId}', () => {
       message: 'This operation has been removed; list animals with GET /pets and its status filter.',
       status: 410,
     });
-    expectAnnounced(answer);
+    expectDeprecated(answer);
     expect((await call('GET', '/v1/pets/x')).status).toBe(410);
     expect((await call('GET', '/v1/pets/1', { key: null })).status).toBe(401);
     expect((await add({ name: 'Crumb', categoryId: 7 })).headers.location).toBeUndefined();
   });
 
-  test('200 after 5 December 2030 where the sunset is not enforced', async () => {
+  test('returns 200 after 5 December 2030 if the sunset is not enforced', async () => {
     const { add, call, setTime } = await startApp({ enforceSunset: false });
     setTime(sunset);
     expect((await add({ name: 'Biscuit', categoryId: 7 })).headers.location).toBe('/v1/pets/1');

@@ -1,3 +1,4 @@
+/** Tests of the format, the checksum and the rejection of API keys. */
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
@@ -5,16 +6,16 @@ import { type ApiKey, hashKey, isKeyOf, newSecret, rejectionReason } from '../sr
 
 const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
-/** The number that `text` is in Base62. */
+/** The value of `text` as a Base62 number. */
 const base62 = (text: string) => [...text].reduce((sum, digit) => sum * 62 + digits.indexOf(digit), 0);
 
 describe.for([
   [true, 'ast_live_'],
   [false, 'ast_test_'],
-] as const)('a key (production: %s)', ([live, start]) => {
+] as const)('an API key (production: %s)', ([live, start]) => {
   const secrets = Array.from({ length: 200 }, () => newSecret(live));
 
-  test(`begins with ${start}, then 30 Base62 characters and their CRC-32 in six`, () => {
+  test(`starts with ${start}, then 30 Base62 characters and a CRC-32 in six`, () => {
     for (const { key } of secrets) {
       expect(key).toMatch(new RegExp(`^${start}[0-9A-Za-z]{36}$`));
       expect(base62(key.slice(-6))).toBe(crc32(key.slice(0, -6)));
@@ -22,12 +23,12 @@ describe.for([
     }
   });
 
-  test('uses every character of Base62, and none twice as a key', () => {
+  test('uses every Base62 character and is unique', () => {
     expect(new Set(secrets.flatMap(({ key }) => [...key.slice(start.length, -6)])).size).toBe(62);
     expect(new Set(secrets.map(({ key }) => key)).size).toBe(200);
   });
 
-  test('is told by its first four random characters, and kept as its SHA-256', () => {
+  test('is identified by its first four random characters and stored as its SHA-256', () => {
     for (const { key, hint, hash } of secrets) {
       expect(hint).toBe(key.slice(0, start.length + 4));
       expect(hash).toEqual(createHash('sha256').update(key).digest());
@@ -35,11 +36,11 @@ describe.for([
     }
   });
 
-  test('opens nothing in the other kind of deployment', () => {
+  test('is rejected in the other kind of deployment', () => {
     for (const { key } of secrets) expect(isKeyOf(!live, key)).toBe(false);
   });
 
-  test('with any one character changed, left out or added is none', () => {
+  test('is rejected if one character is changed, removed or added', () => {
     const { key } = newSecret(live);
     for (let at = 0; at < key.length; at++) {
       expect(isKeyOf(live, key.slice(0, at) + key.slice(at + 1))).toBe(false);
@@ -64,7 +65,7 @@ test('a checksum with leading zeros keeps its six digits', () => {
   expect(isKeyOf(false, text + check)).toBe(true);
 });
 
-test('a key is refused once it is revoked, and from the millisecond of its end on', () => {
+test('a key is rejected once it is revoked, and from the millisecond of its expiry', () => {
   const now = new Date('2027-01-01T00:00:00Z');
   const at = (ms: number) => new Date(now.getTime() + ms);
   const key = { revokedAt: null, expiresAt: null } as ApiKey;

@@ -1,4 +1,4 @@
-/** The manifests for Kubernetes are held to what the server knows: its settings, its ports, its paths, its times. */
+/** Tests that the Kubernetes manifests agree with the server's settings, ports, paths and timeouts. */
 import { spawnSync } from 'node:child_process';
 import { globSync } from 'node:fs';
 import path from 'node:path';
@@ -10,13 +10,13 @@ import { projectFolder } from './support/project.ts';
 
 const { version } = JSON.parse(read('package.json'));
 
-describe('the manifests for Kubernetes', () => {
+describe('the Kubernetes manifests', () => {
   const base = 'deploy/kubernetes/base';
   const { spec } = parse(read(`${base}/stateful-set.yaml`));
   const pod = spec.template.spec;
   const [container] = pod.containers;
 
-  test("probe the operators' door, at paths that it answers", async () => {
+  test('probe the ops port, at paths that it serves', async () => {
     const ports = Object.fromEntries(
       container.ports.map((port: { name: string; containerPort: number }) => [port.name, port.containerPort]),
     );
@@ -38,14 +38,14 @@ describe('the manifests for Kubernetes', () => {
     expect(service.spec.ports).toEqual([{ name: 'http', port: 80, targetPort: 'http' }]);
   });
 
-  test('run one process, on a volume of its own, with the time that it takes to end', () => {
+  test('run one process with its own volume, and give it enough time to stop', () => {
     expect(spec.replicas).toBe(1);
     expect(pod.terminationGracePeriodSeconds * 1000).toBeGreaterThan(stopMs);
     expect(container.volumeMounts).toEqual([{ name: spec.volumeClaimTemplates[0].metadata.name, mountPath: '/data' }]);
     expect(parse(read(`${base}/pod-disruption-budget.yaml`)).spec).toMatchObject({ maxUnavailable: 1 });
   });
 
-  test('take from it what it does not need', () => {
+  test('remove privileges that the server does not need', () => {
     const [user] = /^USER (\d+):\d+$/m.exec(dockerfile)?.slice(1) ?? [];
     expect(pod).toMatchObject({
       automountServiceAccountToken: false,
@@ -65,7 +65,7 @@ describe('the manifests for Kubernetes', () => {
     expect(egress).toEqual([]);
   });
 
-  test('name every file of theirs, and have only files that can be read', () => {
+  test('list every file in kustomization.yaml, and are valid YAML', () => {
     const files = globSync('*.yaml', { cwd: path.join(projectFolder, base) }).sort();
     const { resources } = parse(read(`${base}/kustomization.yaml`));
     expect(['kustomization.yaml', ...resources].sort()).toEqual(files);
@@ -73,7 +73,7 @@ describe('the manifests for Kubernetes', () => {
       for (const document of parseAllDocuments(read(file))) expect([file, document.errors]).toEqual([file, []]);
   });
 
-  test.for(deployments)('%s: has settings that the server knows, and this release', (name) => {
+  test.for(deployments)('%s: has only known settings, and the current release', (name) => {
     const { namespace, images, configMapGenerator } = parse(read(`deploy/kubernetes/${name}/kustomization.yaml`));
     const { literals } = configMapGenerator[0];
     expect(namespace).toBe(`animal-store-${name}`);
@@ -84,7 +84,7 @@ describe('the manifests for Kubernetes', () => {
     expect(env.DEPLOYMENT).toBe(name);
   });
 
-  test.for(deployments)('%s: is built by kustomize into objects that refer to one another', async (name, { skip }) => {
+  test.for(deployments)('%s: kustomize builds objects with consistent references', async (name, { skip }) => {
     if (spawnSync('kubectl', ['kustomize', '--help']).status !== 0) skip('kubectl is not installed');
     const { code, stdout, stderr } = await launch(
       'kubectl',

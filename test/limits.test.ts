@@ -1,3 +1,4 @@
+/** Tests of the limits on requests and connections, of CORS, and of the request metrics. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
@@ -17,7 +18,7 @@ async function counted(metrics: ReturnType<typeof createMetrics>, limit: string)
 }
 
 describe('RATE_LIMIT', () => {
-  test('429 rate_limited beyond it, with Retry-After, for this key alone', async () => {
+  test('returns 429 rate_limited with Retry-After beyond it, for that key alone', async () => {
     const metrics = createMetrics('test');
     const { call, newKey } = await startApp({ metrics, limits: { ...limits, requestsPerMinute: 3 } });
     for (const left of ['2', '1', '0']) {
@@ -36,14 +37,14 @@ describe('RATE_LIMIT', () => {
     expect((await call('GET', '/v1/pets', { key: other.key })).status).toBe(200);
   });
 
-  test('is not there unless it is set', async () => {
+  test('limits nothing and sends no header unless it is set', async () => {
     const { call } = await startApp();
     expect((await call('GET', '/v1/pets')).headers['ratelimit-limit']).toBeUndefined();
   });
 });
 
 describe('REFUSAL_LIMIT', () => {
-  test('429 instead of 401 for an address that presents refused keys, never for a valid key or none', async () => {
+  test('returns 429 instead of 401 to an address that sends rejected keys, but never to a valid key or to none', async () => {
     const metrics = createMetrics('test');
     const { call, newKey } = await startApp({ metrics, limits: { ...limits, refusalsPerMinute: 2 } });
     const junk = newSecret(false).key;
@@ -60,7 +61,7 @@ describe('REFUSAL_LIMIT', () => {
   test.each([
     [undefined, [401, 429]],
     [['127.0.0.1'], [401, 401]],
-  ])('tells addresses apart by X-Forwarded-For only behind a trusted proxy: %s', async (trustProxy, statuses) => {
+  ])('reads the client address from X-Forwarded-For only behind a trusted proxy: %s', async (trustProxy, statuses) => {
     const { call } = await startApp({ trustProxy, limits: { ...limits, refusalsPerMinute: 1 } });
     const seen: number[] = [];
     for (const address of ['192.0.2.1', '192.0.2.2']) {
@@ -70,7 +71,7 @@ describe('REFUSAL_LIMIT', () => {
   });
 });
 
-test('MAX_IN_FLIGHT: 503 with Retry-After beyond it, and served again when there is room', async () => {
+test('MAX_IN_FLIGHT returns 503 with Retry-After beyond it, and serves requests again when a slot is free', async () => {
   const metrics = createMetrics('test');
   const { call, add, store } = await startApp({ metrics, limits: { ...limits, maxInFlight: 2 } });
   const { add: write } = store.pets;
@@ -88,7 +89,7 @@ test('MAX_IN_FLIGHT: 503 with Retry-After beyond it, and served again when there
   expect((await call('GET', '/v1/pets')).json).toHaveLength(3);
 });
 
-test('MAX_IN_FLIGHT: one key may have all places, and keeps no other key out', async () => {
+test('MAX_IN_FLIGHT lets one key use all slots but not keep other keys out', async () => {
   const { add, call, newKey, store } = await startApp({ limits: { ...limits, maxInFlight: 4 } });
   const { add: write } = store.pets;
   const gate = Promise.withResolvers<void>();
@@ -108,7 +109,7 @@ test('MAX_IN_FLIGHT: one key may have all places, and keeps no other key out', a
 describe('MAX_CONNECTIONS', () => {
   const request = 'GET /openapi.json HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
 
-  /** Opens a connection that stays, from an address of this machine. */
+  /** Opens a connection from a local address and keeps it open. */
   async function hold(port: number, localAddress = '127.0.0.1'): Promise<Socket> {
     const socket = connect({ port, host: '127.0.0.1', localAddress });
     onTestFinished(() => void socket.destroy());
@@ -122,7 +123,7 @@ describe('MAX_CONNECTIONS', () => {
     return text(socket);
   }
 
-  test('503 beyond it, without a look at the request; other addresses have their share', async () => {
+  test('returns 503 beyond it without reading the request; other addresses get their share', async () => {
     const metrics = createMetrics('test');
     const { port, key, store } = await startApp({ metrics, limits: { ...limits, maxConnections: 4 } });
     const held = await Promise.all(Array.from({ length: 4 }, () => hold(port)));
@@ -140,7 +141,7 @@ describe('MAX_CONNECTIONS', () => {
   });
 
   test.for([['127.0.0.1'], ['127.0.0.0/8'], ['::1', '127.0.0.1']])(
-    'does not count the proxies %s',
+    'does not count connections from the trusted proxies %s',
     async (...[trustProxy]) => {
       const { port } = await startApp({ trustProxy, limits: { ...limits, maxConnections: 1 } });
       await Promise.all(Array.from({ length: 3 }, () => hold(port)));
@@ -156,27 +157,21 @@ describe('CORS_ORIGINS', () => {
     'access-control-request-method': 'POST',
     'access-control-request-headers': 'authorization',
   };
-  const startWithPages = async () => {
+  const startWithOrigins = async () => {
     const { url, key } = await startApp({ corsOrigins: [origin, 'https://b.example.com'] });
-    return async (method: string, path: string, headers: Record<string, string>, opened = true) => {
-      const authorization = opened ? { authorization: `Bearer ${key}` } : {};
+    return async (method: string, path: string, headers: Record<string, string>, withKey = true) => {
+      const authorization = withKey ? { authorization: `Bearer ${key}` } : {};
       const answer = await fetch(url + path, { method, headers: { ...headers, ...authorization } });
       return { status: answer.status, headers: Object.fromEntries(answer.headers), text: await answer.text() };
     };
   };
-  /** What a page may read anyway, or is of use to its browser alone. */
-  const notForPages = [
-    'cache-control',
-    'content-security-policy',
-    'vary',
-    'www-authenticate',
-    'x-content-type-options',
-  ];
+  /** Headers that a page may read anyway, or that only its browser uses. */
+  const notExposed = ['cache-control', 'content-security-policy', 'vary', 'www-authenticate', 'x-content-type-options'];
   const documented: string[] = Object.keys(parse(documents.animalStore).components.headers);
-  const exposed = documented.filter((name) => !notForPages.includes(name.toLowerCase())).sort();
+  const exposed = documented.filter((name) => !notExposed.includes(name.toLowerCase())).sort();
 
-  test('a preflight is told, without a key, all that a page of a listed origin may send', async () => {
-    const ask = await startWithPages();
+  test('answers a preflight of a listed origin, without a key, with every method and header that a page may send', async () => {
+    const ask = await startWithOrigins();
     expect(await ask('OPTIONS', '/v1/pets', asPreflight, false)).toMatchObject({
       status: 204,
       headers: {
@@ -189,13 +184,13 @@ describe('CORS_ORIGINS', () => {
     });
   });
 
-  test('a page of a listed origin may read every header of an answer and of a refusal', async () => {
-    const ask = await startWithPages();
-    for (const [opened, status] of [
+  test('exposes every header of a success and of an error to a listed origin', async () => {
+    const ask = await startWithOrigins();
+    for (const [withKey, status] of [
       [true, 200],
       [false, 401],
     ] as const) {
-      const { headers, ...answer } = await ask('GET', '/v1/pets', { origin }, opened);
+      const { headers, ...answer } = await ask('GET', '/v1/pets', { origin }, withKey);
       expect(answer.status).toBe(status);
       expect(headers['access-control-allow-origin']).toBe(origin);
       expect(headers['access-control-expose-headers']?.split(', ').sort()).toEqual(exposed);
@@ -203,8 +198,8 @@ describe('CORS_ORIGINS', () => {
     }
   });
 
-  test('another origin gets no leave', async () => {
-    const ask = await startWithPages();
+  test('allows no other origin', async () => {
+    const ask = await startWithOrigins();
     for (const headers of [{ origin: 'https://evil.example.net' }, { origin: 'null' }]) {
       const preflight = await ask('OPTIONS', '/v1/pets', { ...asPreflight, ...headers });
       expect(preflight.headers['access-control-allow-origin']).toBeUndefined();
@@ -212,8 +207,8 @@ describe('CORS_ORIGINS', () => {
     }
   });
 
-  test('an OPTIONS that is no preflight is one like any other', async () => {
-    const ask = await startWithPages();
+  test('handles an OPTIONS that is not a preflight as usual', async () => {
+    const ask = await startWithOrigins();
     const { origin: _, ...withoutOrigin } = asPreflight;
     for (const headers of [{}, { origin }, withoutOrigin]) {
       expect(await ask('OPTIONS', '/v1/pets', headers)).toMatchObject({
@@ -230,7 +225,7 @@ describe('CORS_ORIGINS', () => {
     }
   });
 
-  test('unset, a preflight is an OPTIONS like any other: it asks for the key', async () => {
+  test('handles a preflight as any other OPTIONS, which needs a key, if it is unset', async () => {
     const { call } = await startApp();
     const answer = await call('OPTIONS', '/v1/pets', { key: null, headers: asPreflight });
     expect(answer.status).toBe(401);
@@ -238,7 +233,7 @@ describe('CORS_ORIGINS', () => {
   });
 });
 
-test('the metrics of requests are a histogram by method, route and status, which can begin anew', async () => {
+test('the request metrics are a histogram by method, route and status, and can be reset', async () => {
   const { registry, request } = createMetrics('test');
   const one = { reqId: 'a', method: 'GET', route: '/x', status: 200 };
   for (const ms of [0.4, 0.6, 20_000]) request({ ...one, ms });

@@ -1,3 +1,4 @@
+/** Tests of GET /v1/pets: pages, filters, ETags and errors. */
 import { describe, expect, test } from 'vitest';
 import type { PetStatus } from '../src/pets.ts';
 import { startApp, type TestApp } from './support/app.ts';
@@ -5,7 +6,7 @@ import { follow, links } from './support/links.ts';
 
 const statuses: PetStatus[] = ['available', 'pending', 'sold'];
 
-/** Adds animals 1 to `count`, whose statuses take turns. */
+/** Adds pets 1 to `count`, with the three statuses in turn. */
 async function stock({ store }: TestApp, count: number): Promise<void> {
   const pets = Array.from({ length: count }, (_, index) => ({
     name: `pet ${index + 1}`,
@@ -18,7 +19,7 @@ async function stock({ store }: TestApp, count: number): Promise<void> {
 const ids = (pets: { id: number }[]) => pets.map(({ id }) => id);
 
 describe('GET /v1/pets', () => {
-  test('200: a bare array, empty where there are no animals', async () => {
+  test('returns a bare array, which is empty if there are no pets', async () => {
     const { call } = await startApp();
     const answer = await call('GET', '/v1/pets');
     expect(answer).toMatchObject({ status: 200, text: '[]' });
@@ -30,7 +31,7 @@ describe('GET /v1/pets', () => {
     });
   });
 
-  test('200: animals in ascending order of id, 20 unless limit says otherwise', async () => {
+  test('returns pets in ascending order of id, 20 unless limit is given', async () => {
     const app = await startApp();
     await stock(app, 101);
     expect(ids((await app.call('GET', '/v1/pets')).json)).toEqual(Array.from({ length: 20 }, (_, index) => index + 1));
@@ -40,7 +41,7 @@ describe('GET /v1/pets', () => {
     expect((await app.call('GET', '/v1/pets?limit=100')).json).toHaveLength(100);
   });
 
-  test.each(statuses)('200: status=%s shows those animals and no others', async (status) => {
+  test.each(statuses)('returns only pets with that status for status=%s', async (status) => {
     const app = await startApp();
     await stock(app, 12);
     const { json } = await app.call('GET', `/v1/pets?status=${status}`);
@@ -48,7 +49,7 @@ describe('GET /v1/pets', () => {
     expect(new Set(json.map((pet: { status: string }) => pet.status))).toEqual(new Set([status]));
   });
 
-  test('200: Link leads through all pages, keeps limit and status, and ends without rel="next"', async () => {
+  test('links through all pages, keeps limit and status, and ends without rel="next"', async () => {
     const app = await startApp();
     await stock(app, 30);
     const pages = await follow(app, '/v1/pets?limit=4&status=sold');
@@ -65,14 +66,14 @@ describe('GET /v1/pets', () => {
     expect(links(pages[2]?.headers.link).first).toBe('/v1/pets?limit=4&status=sold');
   });
 
-  test('200: a last page that is exactly full has no rel="next"', async () => {
+  test('sends no rel="next" with a last page that is exactly full', async () => {
     const app = await startApp();
     await stock(app, 4);
     const [first, second, ...others] = await follow(app, '/v1/pets?limit=2');
     expect([ids(first?.json), ids(second?.json), others]).toEqual([[1, 2], [3, 4], []]);
   });
 
-  test('200: addresses begin with the public base address, whatever Host says', async () => {
+  test('starts links with BASE_URL, whatever Host says', async () => {
     const app = await startApp({ baseUrl: 'https://api.example.com/v1' });
     await stock(app, 2);
     const answer = await app.call('GET', '/v1/pets?limit=1', { headers: { host: 'elsewhere.example.com' } });
@@ -81,13 +82,13 @@ describe('GET /v1/pets', () => {
     expect(next).toMatch(/^https:\/\/api\.example\.com\/v1\/pets\?limit=1&cursor=[\w-]+$/);
   });
 
-  test('200: Accept is disregarded', async () => {
+  test('ignores Accept', async () => {
     const { call } = await startApp();
     const answer = await call('GET', '/v1/pets', { headers: { accept: 'text/html' } });
     expect(answer).toMatchObject({ status: 200, headers: { 'content-type': 'application/json' } });
   });
 
-  test('200 to HEAD: the headers of GET without its body', async () => {
+  test('returns the headers of GET without the body to HEAD', async () => {
     const app = await startApp();
     await stock(app, 3);
     const get = await app.call('GET', '/v1/pets?limit=2');
@@ -98,7 +99,7 @@ describe('GET /v1/pets', () => {
     }
   });
 
-  test('304: If-None-Match names the ETag of the page as it is now', async () => {
+  test('returns 304 if If-None-Match holds the current ETag of the page', async () => {
     const app = await startApp();
     await stock(app, 3);
     const { headers } = await app.call('GET', '/v1/pets?limit=2');
@@ -138,26 +139,26 @@ describe('GET /v1/pets', () => {
     ['__proto__=1', '"__proto__" is not a known query parameter.'],
     ['constructor=1', '"constructor" is not a known query parameter.'],
     [`${'x'.repeat(80)}=1`, `"${'x'.repeat(64)}…" is not a known query parameter.`],
-  ])('400 invalid_parameter: ?%s', async (query, message) => {
+  ])('returns 400 invalid_parameter for ?%s', async (query, message) => {
     const { call } = await startApp();
     expect((await call('GET', `/v1/pets?${query}`)).json).toEqual({ code: 'invalid_parameter', message, status: 400 });
   });
 
-  test('400 invalid_parameter: every violation is named, at most 20 of them', async () => {
+  test('names every violation, at most 20, in 400 invalid_parameter', async () => {
     const { call } = await startApp();
     const { json } = await call('GET', '/v1/pets?limit=x&status=y&cursor=z&page=1');
     expect(json).toMatchObject({ code: 'invalid_parameter' });
     expect(json.message.split('; ')).toEqual([
       'limit must be an integer from 1 to 100',
       'status must be one of available, pending, sold',
-      'cursor must be taken unchanged from the Link header of a list answer',
+      'cursor must be copied unchanged from the Link header of a list response',
       '"page" is not a known query parameter.',
     ]);
     const many = Array.from({ length: 25 }, (_, index) => `x${index}=1`).join('&');
     expect((await call('GET', `/v1/pets?${many}`)).json.message).toMatch(/; and 5 more\.$/);
   });
 
-  test('400 invalid_parameter: a cursor that is not the only fault', async () => {
+  test('returns 400 invalid_parameter if the cursor is not the only violation', async () => {
     const { call } = await startApp();
     const { json } = await call('GET', '/v1/pets?cursor=z&page=1');
     expect(json).toMatchObject({ code: 'invalid_parameter' });
@@ -175,16 +176,16 @@ describe('GET /v1/pets', () => {
     'YWZ0ZXI6MDE',
     '****',
     Buffer.from('after:99999999999999999').toString('base64url'),
-  ])('400 invalid_cursor: %j', async (cursor) => {
+  ])('returns 400 invalid_cursor for %j', async (cursor) => {
     const { call } = await startApp();
     expect((await call('GET', `/v1/pets?cursor=${encodeURIComponent(cursor)}`)).json).toEqual({
       code: 'invalid_cursor',
-      message: 'cursor must be taken unchanged from the Link header of a list answer.',
+      message: 'cursor must be copied unchanged from the Link header of a list response.',
       status: 400,
     });
   });
 
-  test('401: no key', async () => {
+  test('returns 401 without a key', async () => {
     const { call } = await startApp();
     expect(await call('GET', '/v1/pets', { key: null })).toMatchObject({
       status: 401,
@@ -192,13 +193,13 @@ describe('GET /v1/pets', () => {
     });
   });
 
-  test('403: a key without pets:read', async () => {
+  test('returns 403 without pets:read', async () => {
     const { call, newKey } = await startApp();
     const { key } = await newKey({ scopes: ['pets:write'] });
     expect(await call('GET', '/v1/pets', { key })).toMatchObject({ status: 403, json: { code: 'insufficient_scope' } });
   });
 
-  test('405: other methods, with Allow; 204 to OPTIONS', async () => {
+  test('returns 405 with Allow to other methods, and 204 to OPTIONS', async () => {
     const { call } = await startApp();
     for (const method of ['PUT', 'PATCH', 'DELETE', 'TRACE', 'PROPFIND']) {
       const answer = await call(method, '/v1/pets');

@@ -1,4 +1,4 @@
-/** The log's destination: where it is full, closed or not read, the server goes on, and ends in time. */
+/** Tests of the log's destination: if it is full, closed or not read, the server keeps serving and exits in time. */
 import fs from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -13,7 +13,7 @@ import { makeStore } from './support/store-file.ts';
 
 const main = path.join(projectFolder, 'src/main.ts');
 
-/** The server with its stdout somewhere: a redirection of bash. */
+/** Starts the server with its stdout redirected by bash. */
 async function startWith(redirection: string, more: Record<string, string> = {}) {
   const { env, key, folder } = await makeStore();
   const [port, opsPort] = [await findPort(), await findPort()];
@@ -37,11 +37,11 @@ test.for([
   ['a pipe that nobody reads', '> >(exec sleep 60 > /dev/null 2>&1)', true],
   ['a file', '> log', false],
 ] as const)(
-  '%s: requests go on, lost lines are counted, and SIGTERM ends the process',
+  'with a log that is %s, requests are served, lost lines are counted, and SIGTERM ends the process',
   { timeout: 60_000 },
   async ([, redirection, loses]) => {
     const { end, client, metric } = await startWith(redirection);
-    // More lines than a pipe and what waits for it hold together.
+    // More lines than the pipe and the queue hold together.
     for (let round = 0; round < 30; round++) {
       const answers = await Promise.all(Array.from({ length: 1000 }, () => client.get('/v1/pets')));
       expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
@@ -58,7 +58,7 @@ test.for([
   },
 );
 
-test('where LOG_LEVEL is above info, requests have no lines', async () => {
+test('requests are not logged if LOG_LEVEL is above info', async () => {
   const { end, client, folder } = await startWith('> log', { LOG_LEVEL: 'warn' });
   for (let count = 0; count < 10; count++) expect((await client.get('/v1/pets')).status).toBe(200);
   await client.close();
@@ -68,7 +68,7 @@ test('where LOG_LEVEL is above info, requests have no lines', async () => {
 
 const line = (text: string) => `{"msg":"${text}"}\n`;
 
-test('lines come whole and in their order, also those longer than a block', async () => {
+test('lines are written complete and in order, even if one is longer than a block', async () => {
   const file = path.join(temporaryFolder(), 'log');
   const descriptor = fs.openSync(file, 'w');
   const destination = openDestination(descriptor, 4096);
@@ -81,7 +81,7 @@ test('lines come whole and in their order, also those longer than a block', asyn
   fs.closeSync(descriptor);
 });
 
-test('what waits is written at once where the process is about to exit', () => {
+test('flushSync writes the queued lines at once', () => {
   const file = path.join(temporaryFolder(), 'log');
   const descriptor = fs.openSync(file, 'w');
   const destination = openDestination(descriptor, 4096);
@@ -91,7 +91,7 @@ test('what waits is written at once where the process is about to exit', () => {
   fs.closeSync(descriptor);
 });
 
-test('a full disk loses lines while it is full, and no others', async () => {
+test('lines are lost and counted while the disk is full', async () => {
   const descriptor = fs.openSync('/dev/full', 'w');
   const destination = openDestination(descriptor, 4096);
   for (let count = 0; count < 10; count++) destination.write(line('lost'));
@@ -103,7 +103,7 @@ test('a full disk loses lines while it is full, and no others', async () => {
   fs.closeSync(descriptor);
 });
 
-test('a descriptor that was closed loses all lines from then on', async () => {
+test('all lines are lost and counted after the descriptor is closed', async () => {
   const descriptor = fs.openSync(path.join(temporaryFolder(), 'log'), 'w');
   const destination = openDestination(descriptor, 4096);
   fs.closeSync(descriptor);
@@ -114,7 +114,7 @@ test('a descriptor that was closed loses all lines from then on', async () => {
   expect(destination.lost()).toBe(1001);
 });
 
-test('4 MiB may wait', async () => {
+test('at most 4 MiB of lines are queued', async () => {
   const file = path.join(temporaryFolder(), 'log');
   const descriptor = fs.openSync(file, 'w');
   const destination = openDestination(descriptor, 4096);

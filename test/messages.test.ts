@@ -1,9 +1,10 @@
+/** Tests of POST /quickstart/messages and of its OpenAPI document. */
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { startApp } from './support/app.ts';
 
 describe('POST /quickstart/messages', () => {
-  test('202: the message, queued', async () => {
+  test('returns 202 with the queued message', async () => {
     const { call, setTime } = await startApp();
     setTime(new Date('2027-03-04T05:06:07.089Z'));
     const answer = await call('POST', '/quickstart/messages', { body: { message: 'Hello' } });
@@ -26,7 +27,7 @@ describe('POST /quickstart/messages', () => {
     ['', 'application/json', 'The body is missing.'],
     ['{"message":"a"}', 'text/plain', 'The body must be application/json in UTF-8, without a content coding.'],
     ['{"message":"a"}', null, 'The body must be application/json in UTF-8, without a content coding.'],
-  ])('400 invalid_body: %s as %s', async (body, type, message) => {
+  ])('returns 400 invalid_body for %s as %s', async (body, type, message) => {
     const { call } = await startApp();
     expect((await call('POST', '/quickstart/messages', { body, type })).json).toEqual({
       code: 'invalid_body',
@@ -35,7 +36,7 @@ describe('POST /quickstart/messages', () => {
     });
   });
 
-  test('400 invalid_json', async () => {
+  test('returns 400 invalid_json for a body that is not JSON', async () => {
     const { call } = await startApp();
     expect((await call('POST', '/quickstart/messages', { body: '{' })).json.code).toBe('invalid_json');
   });
@@ -44,13 +45,13 @@ describe('POST /quickstart/messages', () => {
     [{}, 'missing_api_key'],
     [{ authorization: 'ast_test_x' }, 'missing_api_key'],
     [{ authorization: 'Bearer ast_test_x' }, 'invalid_api_key'],
-  ])('401: %j', async (headers, code) => {
+  ])('returns 401 for the headers %j', async (headers, code) => {
     const { call } = await startApp();
     const answer = await call('POST', '/quickstart/messages', { key: null, headers, body: { message: 'Hello' } });
     expect(answer).toMatchObject({ status: 401, json: { code } });
   });
 
-  test('405 to other methods', async () => {
+  test('returns 405 to other methods', async () => {
     const { call } = await startApp();
     expect(await call('GET', '/quickstart/messages')).toMatchObject({
       status: 405,
@@ -58,13 +59,13 @@ describe('POST /quickstart/messages', () => {
     });
   });
 
-  test('404 where the quickstart is switched off', async () => {
+  test('returns 404 if the quickstart is switched off', async () => {
     const { call } = await startApp({ quickstartBasePath: undefined });
     expect((await call('GET', '/quickstart/openapi.json')).status).toBe(404);
     expect((await call('POST', '/quickstart/messages/', { body: { message: 'Hello' } })).status).toBe(404);
   });
 
-  test('its document is its own and names this server', async () => {
+  test('has its own OpenAPI document, which names this server', async () => {
     const { call } = await startApp({ baseUrl: 'https://api.example.com/v1' });
     const { json } = await call('GET', '/quickstart/openapi.json', { key: null });
     expect(Object.keys(json.paths)).toEqual(['/messages']);

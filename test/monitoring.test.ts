@@ -1,4 +1,4 @@
-/** Alert rules and dashboard ask for nothing that the process does not measure. */
+/** Tests that the alert rules and the dashboard use only metrics that the process exposes. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
@@ -17,13 +17,13 @@ const dashboard = JSON.parse(read('deploy/grafana/dashboard.json')) as {
   panels: { title: string; targets: { expr: string }[] }[];
 };
 
-/** The metrics that an expression names: our own, and those of prom-client. `up` is Prometheus's. */
+/** Metrics of the server and of prom-client in an expression. `up` comes from Prometheus itself. */
 const namesIn = (expr: string) =>
   [...expr.matchAll(/\b(?:http|animal_store|nodejs|process)_[a-z0-9_]+/g)].map(([name]) => name);
 
-test('alerts and dashboard name metrics that the process exposes', async () => {
+test('alerts and dashboard use only metrics that the process exposes', async () => {
   const server = await startServer();
-  // Series with labels appear with their first value.
+  // A series with labels appears only with its first value.
   const key = await server.firstKey();
   await server.call(key, 'GET', '/v1/pets/1');
   const text = await (await fetch(`${server.opsUrl()}/metrics`)).text();

@@ -1,4 +1,4 @@
-/** nginx as deploy/nginx.conf sets it up, before real servers: what goes through it, and what it refuses by itself. */
+/** Tests deploy/nginx.conf with a real nginx and real servers: the requests that it forwards, and those that it refuses itself. */
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -20,7 +20,7 @@ beforeEach(({ skip }) => {
   if (missing.length > 0) skip(`not installed: ${missing.join(', ')}`);
 });
 
-/** Checks that nginx has refused by itself, in the interface's shape. */
+/** Checks that nginx itself has refused the request, with an Error body. */
 function expectError({ status, headers, body }: Answer, code: ErrorCode): void {
   const expected = statuses[code];
   const message = errorMessages[code];
@@ -41,7 +41,7 @@ async function startBehindNginx(env: Record<string, string> = {}) {
 }
 
 describe('a request through nginx', () => {
-  test("is answered by the deployment of its name, with that deployment's addresses", async () => {
+  test('goes to the deployment of its host name, whose URLs are in the response', async () => {
     const [server, other] = await Promise.all([
       startServer({ env: { BASE_URL: `https://${name}/v1` } }),
       startServer({ env: { BASE_URL: `https://staging.${name}/v1` } }),
@@ -63,7 +63,7 @@ describe('a request through nginx', () => {
     expect(await call('GET', '/v1/pets', { ...staging, authorization })).toMatchObject({ status: 401 });
   });
 
-  test("arrives as it was sent, and the server's own refusals come back as they are", async () => {
+  test("is forwarded unchanged, and the server's own errors are returned unchanged", async () => {
     const { call, authorization, server } = await startBehindNginx();
     for (const target of [
       '/v1/pets?limit=%31%30%30',
@@ -82,7 +82,7 @@ describe('a request through nginx', () => {
     for (const path of ['/livez', '/readyz', '/metrics']) expect((await call('GET', path)).status).toBe(404);
   });
 
-  test('may come over HTTP/2', async () => {
+  test('can use HTTP/2', async () => {
     const { https, ca, authorization } = await startBehindNginx();
     const session = connectHttp2(`https://127.0.0.1:${https}`, { ca, servername: name });
     onTestFinished(() => session.destroy());
@@ -91,7 +91,7 @@ describe('a request through nginx', () => {
     expect([headers[':status'], await text(stream)]).toEqual([200, '[]']);
   });
 
-  test('is counted under the address that it came from, whatever it claims', async () => {
+  test('is counted under its real address, whatever X-Forwarded-For claims', async () => {
     const { call } = await startBehindNginx({ REFUSAL_LIMIT: '1' });
     const authorization = 'Bearer ast_test_wrong';
     const claim = (address: string) => call('GET', '/v1/pets', { authorization, 'x-forwarded-for': address });
@@ -99,7 +99,7 @@ describe('a request through nginx', () => {
     expect((await claim('192.0.2.2')).status).toBe(429);
   });
 
-  test('shares its connection to the server with those that follow', async () => {
+  test('reuses the connection to the server', async () => {
     const sockets = new Set<unknown>();
     const upstream = createServer((incoming, response) => {
       sockets.add(incoming.socket);
@@ -114,8 +114,8 @@ describe('a request through nginx', () => {
   });
 });
 
-describe('what nginx refuses by itself has the shape of every failure', () => {
-  test('a body, a URL or headers beyond what the server would ever take; a method; its own address for this', async () => {
+describe('nginx itself responds with an Error body', () => {
+  test('to a body, URL or headers above its limits, to a method that is not allowed, and to its internal path', async () => {
     const { call, raw } = await startNginxAlone();
     expectError(await call('POST', '/v1/pets', {}, 'x'.repeat(140_000)), 'payload_too_large');
     expectError(await call('GET', `/v1/pets?x=${'y'.repeat(17_000)}`), 'uri_too_long');
@@ -136,14 +136,14 @@ describe('what nginx refuses by itself has the shape of every failure', () => {
       );
   });
 
-  test('a server that is not there: 503 with Retry-After', async () => {
+  test('if the server is down: 503 with Retry-After', async () => {
     const { call } = await startNginxAlone();
     const answer = await call('GET', '/v1/pets');
     expectError(answer, 'service_unavailable');
     expect(answer.headers['retry-after']).toBe('1');
   });
 
-  test('without TLS: 400, not a redirect; under another name: no certificate', async () => {
+  test('to a request without TLS: 400, not a redirect; another host name gets no certificate', async () => {
     const { http, https, ca } = await startNginxAlone();
     const clear = await request(`http://127.0.0.1:${http}/v1/pets`, { headers: { host: name } });
     expect([clear.statusCode, await clear.body.json()]).toEqual([

@@ -1,13 +1,13 @@
+/** Tests of reading JSON and 64-bit integers without loss. */
 import { Kind } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
 import { describe, expect, test } from 'vitest';
 import { canonicalDecimal, Int64, readDecimal, readJson } from '../src/int64.ts';
 import { requirementOf } from '../src/schema.ts';
 
-/** What the body `text` holds. */
 const read = (text: string) => readJson(Buffer.from(text));
 
-describe('a JSON text', () => {
+describe('readJson', () => {
   test.for<[text: string, value: bigint | number]>([
     ['0', 0n],
     ['-0', 0n],
@@ -47,12 +47,12 @@ describe('a JSON text', () => {
     ['-1e999999999', -Infinity],
     ['-12345678901234567890', -Infinity],
     ['1e-999999999', 0],
-  ])('%s is read as %s', ([text, value]) => {
+  ])('reads %s as %s', ([text, value]) => {
     expect(read(text)).toBe(value);
     expect(read(`{"a":[${text}]}`)).toEqual({ a: [value] });
   });
 
-  test('everything but numbers is what JSON.parse makes of it', () => {
+  test('reads everything but numbers as JSON.parse does', () => {
     const text = '{"a":"1","b":[true,false,null,"\\u0031\\n"],"c":{},"":[]}';
     expect(read(text)).toEqual(JSON.parse(text));
   });
@@ -66,12 +66,12 @@ describe('a JSON text', () => {
     '{"a":{"b":1},"a":2}',
     '{"a":"x}","a":1}',
     '{"b":"{x","a":"\\"}","a":1}',
-  ])('a member that is given twice is refused: %s', (text) => {
+  ])('rejects a duplicate member: %s', (text) => {
     expect(() => read(text)).toThrow(new SyntaxError('not valid JSON: the member "a" is given more than once'));
   });
 
   test.for(['{"a":{"a":1},"b":[{"a":1},{"a":2}]}', '{"a":"a","b":"{\\"a\\":1,\\"a\\":2}"}', '{"a":"b","b":"b"}'])(
-    'the same name in different objects, or within a text, is none: %s',
+    'accepts the same name in different objects and within strings: %s',
     (text) => {
       expect(JSON.stringify(read(text), (_key, value) => (typeof value === 'bigint' ? Number(value) : value))).toBe(
         text,
@@ -80,20 +80,20 @@ describe('a JSON text', () => {
   );
 
   test.for(['', '{', '01', '1.', '.5', '+1', '{"a":1,}', "{'a':1}", 'NaN'])(
-    'what is no JSON is refused: %j',
+    'rejects text that is not JSON: %j',
     (text) => {
       expect(() => read(text)).toThrow(SyntaxError);
       expect(() => read(text)).toThrow(/^not valid JSON: ./);
     },
   );
 
-  test('what is wrong is said without the piece of the text that it stands in', () => {
+  test('does not quote the text around an error', () => {
     for (const text of ['[secret]', `["${'x'.repeat(40)}", secret]`, `[secret, "${'x'.repeat(40)}"]`])
       expect(() => read(text)).toThrow(new SyntaxError("not valid JSON: Unexpected token 's'"));
     expect(() => read('\n\n[1}')).toThrow(/^not valid JSON: Expected .+ in JSON at position \d+/);
   });
 
-  test('bytes that are not UTF-8, and a text that is nested without end, are told by a sentence of their own', () => {
+  test('rejects bytes that are not UTF-8, and text nested too deeply, with messages of their own', () => {
     expect(() => readJson(Buffer.from([0x22, 0xff, 0x22]))).toThrow(new SyntaxError('not valid UTF-8'));
     const deep = `${'['.repeat(200_000)}${']'.repeat(200_000)}`;
     expect(() => read(deep)).toThrow(new SyntaxError('nested too deeply'));
@@ -103,7 +103,7 @@ describe('a JSON text', () => {
 describe('Int64', () => {
   const schema = Int64({ description: 'A number.', examples: [7] });
 
-  test('reads in the documents as an integer of 64 bits', () => {
+  test('is documented as a 64-bit integer', () => {
     expect({ ...schema }).toMatchObject({
       type: 'integer',
       format: 'int64',
@@ -112,26 +112,26 @@ describe('Int64', () => {
     });
   });
 
-  test('says what it demands, and to validation what it is', () => {
+  test('has a kind and states its requirement', () => {
     expect(schema[Kind]).toBe('Int64');
     expect(requirementOf(schema)).toBe('be an integer from -9223372036854775808 to 9223372036854775807');
   });
 
-  test('takes the whole signed range and nothing beside it', () => {
+  test('accepts the whole signed 64-bit range and nothing else', () => {
     for (const value of [-(2n ** 63n), -1n, 0n, 2n ** 63n - 1n]) expect(Value.Check(schema, value)).toBe(true);
     for (const value of [-(2n ** 63n) - 1n, 2n ** 63n, 1, '1', true, null, undefined, Infinity])
       expect(Value.Check(schema, value)).toBe(false);
   });
 });
 
-test('a decimal of at most 20 characters is read to its last digit; any other text stays as it is', () => {
+test('readDecimal reads every digit of a decimal of at most 20 characters and returns other text unchanged', () => {
   for (const text of ['0', '-7', '9223372036854775808', '-9223372036854775808', '12345678901234567890'])
     expect(readDecimal(text)).toBe(BigInt(text));
   for (const text of ['', '01', '+1', '1.0', '1e3', 'x', '123456789012345678901', '-12345678901234567890'])
     expect(readDecimal(text)).toBe(text);
 });
 
-test('a canonical decimal has neither leading zeros nor a plus, a point or an exponent', () => {
+test('canonicalDecimal matches no leading zeros, plus sign, point or exponent', () => {
   for (const text of ['0', '-0', '1', '-1', '10', '9223372036854775807']) expect(text).toMatch(canonicalDecimal);
   for (const text of ['', '-', '01', '-01', '+1', '1.0', '1e3', ' 1', '1 ', '1x', 'x1', '--1', '0x1'])
     expect(text).not.toMatch(canonicalDecimal);

@@ -1,3 +1,4 @@
+/** Tests of the generated OpenAPI documents and of the routes that serve them. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -22,11 +23,11 @@ function run(command: string, ...args: string[]): string {
 }
 
 describe('the OpenAPI documents', () => {
-  test.each(names)('%s is what the code generates', async (name) => {
+  test.each(names)('%s is up to date with the code', async (name) => {
     expect((await generateDocuments())[name]).toBe(committed(name));
   });
 
-  test('their operations are the routes, and no others', async () => {
+  test('describe exactly the routes that are operations', async () => {
     const routes = new Set<string>();
     await startApp({
       watch: async (app) => {
@@ -45,7 +46,7 @@ describe('the OpenAPI documents', () => {
     expect([...routes].sort()).toEqual(documented.sort());
   });
 
-  test('every route that answers otherwise than 405, 204 or 404 is an operation, a document or the page', async () => {
+  test('and the reference page are the only other routes that serve GET', async () => {
     const others = new Set<string>();
     await startApp({
       watch: async (app) => {
@@ -59,7 +60,7 @@ describe('the OpenAPI documents', () => {
     expect([...others].sort()).toEqual([...documents, ...page].flatMap((url) => [`GET ${url}`, `HEAD ${url}`]).sort());
   });
 
-  test('say what the contract says', () => {
+  test('state the contract', () => {
     const { get: list, post: create } = openapi.paths['/pets'];
     const { get } = openapi.paths['/pets/{petId}'];
     const orders = openapi.paths['/store/orders'].get;
@@ -118,7 +119,7 @@ describe('the OpenAPI documents', () => {
 });
 
 describe('GET /openapi.json and /openapi.yaml', () => {
-  test('200 without a key: the committed document, with this server first', async () => {
+  test('return the committed document without a key, with this server listed first', async () => {
     const { call } = await startApp();
     const json = await call('GET', '/openapi.json', { key: null });
     const yaml = await call('GET', '/openapi.yaml', { key: null });
@@ -131,25 +132,25 @@ describe('GET /openapi.json and /openapi.yaml', () => {
     expect(parse(yaml.text)).toEqual(expected);
   });
 
-  test('200: that of the messages, at the path of its own server', async () => {
+  test('return the quickstart document below QUICKSTART_BASE_PATH, with its own server first', async () => {
     const { call } = await startApp({ quickstartBasePath: '/first', baseUrl: 'https://example.com/animals/v1' });
     const [server, ...others] = (await call('GET', '/first/openapi.json', { key: null })).json.servers;
     expect(server).toEqual({ url: 'https://example.com/animals/first', description: 'This server' });
     expect(others).toEqual(parse(committed('openapi.quickstart.yaml')).servers);
   });
 
-  test('200 whatever the query says: they are no operations', async () => {
+  test('ignore the query', async () => {
     const { call } = await startApp();
     expect((await call('GET', '/openapi.json?version=1')).status).toBe(200);
   });
 
-  test('304 to If-None-Match', async () => {
+  test('return 304 to a matching If-None-Match', async () => {
     const { call } = await startApp();
     const { etag } = (await call('GET', '/openapi.yaml')).headers;
     expect((await call('GET', '/openapi.yaml', { headers: { 'if-none-match': etag as string } })).status).toBe(304);
   });
 
-  test('405 to other methods', async () => {
+  test('return 405 to other methods', async () => {
     const { call } = await startApp();
     expect(await call('POST', '/openapi.json')).toMatchObject({
       status: 405,

@@ -1,3 +1,4 @@
+/** Tests of the ops port, and of the shutdown with a lame-duck time. */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
@@ -13,15 +14,15 @@ async function ask(server: Server, path: string): Promise<{ status: number; head
   return { status: response.status, headers: response.headers, text: await response.text() };
 }
 
-/** The value of a line of /metrics that begins with `series`; NaN where there is none. */
+/** The value of `series` in /metrics; NaN if there is none. */
 async function metric(server: Server, series: string): Promise<number> {
   const { text } = await ask(server, '/metrics');
   const line = text.split('\n').find((each) => each.startsWith(`${series} `));
   return Number(line?.split(' ').at(-1));
 }
 
-describe("the operators' door", () => {
-  test('tells that the process lives and is ready, and asks for no key', async () => {
+describe('the ops port', () => {
+  test('reports liveness and readiness without a key', async () => {
     const server = await startServer();
     expect(await ask(server, '/livez')).toMatchObject({ status: 200, text: '{"status":"live"}' });
     expect(await ask(server, '/readyz')).toMatchObject({ status: 200, text: '{"status":"ready"}' });
@@ -36,14 +37,14 @@ describe("the operators' door", () => {
     await server.end('SIGTERM');
   });
 
-  test('is nothing that the public port knows of', async () => {
+  test('serves paths that the public port does not', async () => {
     const server = await startServer();
     for (const path of ['/livez', '/readyz', '/metrics']) {
       expect((await server.call(null, 'GET', path)).json.code).toBe('route_not_found');
     }
   });
 
-  test('measures requests by method, template and status; the cache; commits; deprecated calls by key; the release', async () => {
+  test('reports requests by method, route and status, the cache, commits, deprecated calls by key, and the release', async () => {
     const server = await startServer();
     const key = await server.firstKey();
     const begun = performance.now();
@@ -81,7 +82,7 @@ describe("the operators' door", () => {
     expect(await metric(server, 'animal_store_deprecated_calls_total{account="first",key="first"}')).toBe(4);
     expect(await metric(server, 'animal_store_cache_misses_total')).toBe(2);
     expect(await metric(server, 'animal_store_cache_hits_total')).toBe(2);
-    // The first start's account and key are commits of their own.
+    // Five pets, and the account and key that the first start adds.
     expect(await metric(server, 'animal_store_commit_writes_sum')).toBe(7);
     expect(await metric(server, 'animal_store_waiting_writes')).toBe(0);
     expect(await metric(server, 'animal_store_wal_bytes')).toBeGreaterThan(0);
@@ -92,11 +93,11 @@ describe("the operators' door", () => {
 
   test('stays closed with OPS_PORT=off', async () => {
     const server = await startServer({ env: { OPS_PORT: 'off' } });
-    expect(server.stdout()).not.toContain("Operators' door");
+    expect(server.stdout()).not.toContain('Ops port');
     await server.end('SIGTERM');
   });
 
-  test('a port that is taken is told by the name of its setting', async () => {
+  test('is named by its setting in the error if it is in use', async () => {
     const other = createServer().listen(0, '127.0.0.1');
     onTestFinished(() => void other.close());
     await once(other, 'listening');
@@ -105,16 +106,16 @@ describe("the operators' door", () => {
       const { code, stderr } = await launchServer({ env: { OPS_PORT: String(port), WORKERS } }).end();
       expect([code, stderr]).toEqual([
         1,
-        `animal-store: OPS_PORT ${port} on 127.0.0.1 is already in use: set OPS_PORT to a free one, or stop the process that holds it.\n`,
+        `animal-store: OPS_PORT ${port} on 127.0.0.1 is already in use: set OPS_PORT to a free port, or stop the process that uses it.\n`,
       ]);
     }
   });
 
-  test('of several processes is one: ready when one serves, with the sums of their metrics', async () => {
+  test('is shared by several processes: it is ready when one serves, and sums their metrics', async () => {
     const server = await startServer({ env: { WORKERS: '2' } });
     const key = await server.firstKey();
     expect((await ask(server, '/readyz')).status).toBe(200);
-    // Without keep-alive, so that the connections are shared out.
+    // Without keep-alive, so that both processes get connections.
     await Promise.all(
       Array.from({ length: 20 }, () => server.call(key, 'POST', '/v1/pets', tabby, { connection: 'close' })),
     );
@@ -125,9 +126,9 @@ describe("the operators' door", () => {
   });
 });
 
-describe('the end, with a lame-duck time', () => {
+describe('the shutdown', () => {
   test.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(
-    '%s: not ready at once; what comes is answered, with Connection: close, until the time is over; then exit 0',
+    'after %s fails /readyz at once, sends Connection: close until LAME_DUCK_MS is over, and exits with 0',
     async (signal) => {
       const server = await startServer({ env: { LAME_DUCK_MS: '700' } });
       const key = await server.firstKey();
@@ -140,25 +141,22 @@ describe('the end, with a lame-duck time', () => {
       expect([status, headers.get('connection')]).toEqual([201, 'close']);
       expect((await server.call(key, 'GET', '/v1/pets')).headers.get('connection')).toBe('close');
       expect((await ended).code).toBe(0);
-      const tookMs = performance.now() - begun;
-      expect(tookMs).toBeGreaterThan(690);
-      expect(tookMs).toBeLessThan(1700);
+      expect(performance.now() - begun).toBeGreaterThan(690);
     },
   );
 
-  test("is not held up by half a request at the operators' door", async () => {
+  test('is not delayed by half a request on the ops port', async () => {
     const server = await startServer();
     const socket = connect(Number(new URL(server.opsUrl()).port), '127.0.0.1');
     onTestFinished(() => void socket.destroy());
     await once(socket, 'connect');
     socket.on('error', () => undefined).write('GET /livez HTTP/1.1\r\n');
     expect((await ask(server, '/livez')).status).toBe(200);
-    const begun = performance.now();
+    // At the shutdown deadline the process would exit with 1.
     expect((await server.end('SIGTERM')).code).toBe(0);
-    expect(performance.now() - begun).toBeLessThan(3000);
   });
 
-  test('a second signal ends it at once, with exit 1', async () => {
+  test('ends at once with exit 1 after a second signal', async () => {
     const server = await startServer({ env: { LAME_DUCK_MS: '60000' } });
     const ended = server.end('SIGTERM');
     await server.seen('stdout', /"msg":"stopping"/);

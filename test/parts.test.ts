@@ -1,4 +1,4 @@
-/** What the parts promise that know neither a socket nor a store: each by itself, to the letter. */
+/** Unit tests of modules that need neither a socket nor a store. */
 import { readFileSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { Kind } from '@sinclair/typebox';
@@ -18,7 +18,7 @@ import { isStorable, quoted, requirementOf } from '../src/schema.ts';
 
 const document = parse(readFileSync(new URL('../openapi.yaml', import.meta.url), 'utf8'));
 
-test('the shape of a failure is the one that openapi.yaml promises', () => {
+test('the error body has the schema in openapi.yaml', () => {
   expect(JSON.parse(JSON.stringify(ErrorBody))).toEqual({ title: 'Error', ...document.components.schemas.Error });
 });
 
@@ -43,7 +43,7 @@ describe('the table of error codes', () => {
     503: ['service_unavailable'],
   };
 
-  test('holds the promised codes under their status, and no others', () => {
+  test('holds exactly the documented codes, each with its status', () => {
     const held = Object.entries(statuses).map(([code, status]) => `${status} ${code}`);
     expect(held.sort()).toEqual(
       Object.entries(promised)
@@ -52,7 +52,7 @@ describe('the table of error codes', () => {
     );
   });
 
-  test('has a message of its own for each code', () => {
+  test('has a different message for each code', () => {
     const messages = Object.values(errorMessages);
     expect(new Set(messages).size).toBe(messages.length);
     for (const message of messages) expect(message).toMatch(/^[A-Za-z].{15,}\.$/);
@@ -66,7 +66,7 @@ describe('an ApiError', () => {
     return { status, json: JSON.parse(body), header: (name: string) => headers[2 * names.indexOf(name) + 1] };
   };
 
-  test('is sent with its code, its status and the message of the table', () => {
+  test('is sent with its code, its status and the message in the table', () => {
     const { status, json, header } = sent(new ApiError('pet_not_found'));
     expect(status).toBe(404);
     expect(json).toEqual({ code: 'pet_not_found', message: 'There is no animal with this id.', status: 404 });
@@ -84,29 +84,29 @@ describe('an ApiError', () => {
     expect(JSON.stringify(sent(error))).not.toContain('secret');
   });
 
-  test.for<[code: string | undefined, failure: ErrorCode]>([
+  test.for<[code: string | undefined, expected: ErrorCode]>([
     ['FST_ERR_BAD_URL', 'invalid_url'],
     ['FST_ERR_CTP_BODY_TOO_LARGE', 'payload_too_large'],
     ['FST_ERR_CTP_INVALID_MEDIA_TYPE', 'unsupported_media_type'],
     ['FST_ERR_CTP_INVALID_CONTENT_LENGTH', 'bad_request'],
     ['FST_ERR_VALIDATION', 'internal_error'],
     [undefined, 'internal_error'],
-  ])('is what becomes of an error of the framework: %s is %s', ([code, expected]) => {
+  ])('replaces an error of Fastify: %s becomes %s', ([code, expected]) => {
     const error = Object.assign(new Error('x'), { code });
-    const failure = toApiError(error);
-    expect(failure.code).toBe(expected);
-    expect(failure.cause).toBe(error);
+    const apiError = toApiError(error);
+    expect(apiError.code).toBe(expected);
+    expect(apiError.cause).toBe(error);
   });
 });
 
-describe('a text that is kept', () => {
-  test('is one without NUL and without lone surrogates', () => {
+describe('a stored text', () => {
+  test('has no NUL and no lone surrogates', () => {
     for (const text of ['', 'a', '\u{1f436}', '\u0001', '\uffff']) expect(isStorable(text)).toBe(true);
     for (const value of ['a\0', '\0', '\ud800', 'a\udc00b', 1, null, undefined, ['a'], {}])
       expect(isStorable(value)).toBe(false);
   });
 
-  test('is repeated in at most 64 characters, quoted, and well-formed', () => {
+  test('is quoted in an error with at most 64 characters, well-formed', () => {
     expect(quoted('a"b')).toBe('"a\\"b"');
     expect(quoted('x'.repeat(64))).toBe(`"${'x'.repeat(64)}"`);
     expect(quoted('x'.repeat(65))).toBe(`"${'x'.repeat(64)}…"`);
@@ -119,14 +119,14 @@ describe('fault', () => {
     fault({ httpVersion, headers } as IncomingMessage);
   const version = 'The version of HTTP must be 1.1 or 1.0.';
   const host = 'The request must have exactly one Host header, with a valid value.';
-  const coding = 'The only transfer coding is chunked, and only in HTTP/1.1.';
+  const coding = 'The only supported transfer coding is chunked, and only in HTTP/1.1.';
 
-  test('a version of HTTP other than 1.1 and 1.0', () => {
+  test('rejects a version of HTTP other than 1.1 and 1.0', () => {
     for (const other of ['2.0', '0.9', '1.2', '1.']) expect(of(other, { host: 'a' })).toBe(version);
     for (const known of ['1.0', '1.1']) expect(of(known, { host: 'a' })).toBeUndefined();
   });
 
-  test('a Host that is missing in HTTP/1.1', () => {
+  test('rejects a missing Host in HTTP/1.1', () => {
     expect(of('1.1', {})).toBe(host);
     expect(of('1.0', {})).toBeUndefined();
   });
@@ -143,7 +143,7 @@ describe('fault', () => {
     'a%20b',
     '%aF',
     "!$&'()*+,;=_~-",
-  ])('no Host such as %j', (value) => {
+  ])('accepts the Host %j', (value) => {
     for (const httpVersion of ['1.0', '1.1']) expect(of(httpVersion, { host: value })).toBeUndefined();
   });
 
@@ -167,11 +167,11 @@ describe('fault', () => {
     '%zz',
     '%2z',
     'é',
-  ])('a Host such as %j', (value) => {
+  ])('rejects the Host %j', (value) => {
     for (const httpVersion of ['1.0', '1.1']) expect(of(httpVersion, { host: value })).toBe(host);
   });
 
-  test('a transfer coding other than chunked, and any in HTTP/1.0', () => {
+  test('rejects a transfer coding other than chunked, and any in HTTP/1.0', () => {
     const sent = (httpVersion: string, value: string) => of(httpVersion, { host: 'a', 'transfer-encoding': value });
     for (const value of ['chunked', 'Chunked', 'CHUNKED']) {
       expect(sent('1.1', value)).toBeUndefined();
@@ -183,12 +183,12 @@ describe('fault', () => {
 });
 
 describe('paging', () => {
-  test('a cursor is described as in openapi.yaml, and is a position once it has been read', () => {
+  test('describes a cursor as openapi.yaml does, and accepts only the position read from it', () => {
     const parameters: { name: string; description?: string; schema: object }[] = document.paths['/pets'].get.parameters;
     const { schema, description } = parameters.find(({ name }) => name === 'cursor') as (typeof parameters)[number];
     expect({ ...schema, description }).toEqual(JSON.parse(JSON.stringify(Cursor)));
     expect(Cursor[Kind]).toBe('Cursor');
-    expect(requirementOf(Cursor)).toBe('be taken unchanged from the Link header of a list answer');
+    expect(requirementOf(Cursor)).toBe('be copied unchanged from the Link header of a list response');
     expect([1n, 'YWZ0ZXI6MQ', 1, undefined].map((value) => Value.Check(Cursor, value))).toEqual([
       true,
       false,
@@ -200,7 +200,7 @@ describe('paging', () => {
   const cursor = (text: string) => Buffer.from(text).toString('base64url');
 
   test.for([1n, 9n, 10n, 2n ** 53n - 1n, 9999999999999999n])(
-    'a cursor leads back to the id it was written for: %d',
+    'reads back the id that a cursor was written for: %d',
     (id) => {
       const [, written = ''] = /&cursor=([\w-]+)>; rel="next"/.exec(pageLinks('/v1', { limit: 1 }, id)) ?? [];
       expect(readCursor(written)).toBe(id);
@@ -218,18 +218,18 @@ describe('paging', () => {
     'after:10000000000000000',
     'before:1',
     '',
-  ])('none leads anywhere that says %j', (text) => {
+  ])('rejects a cursor that holds %j', (text) => {
     expect(readCursor(cursor(text))).toBeUndefined();
   });
 
-  test('none is taken that is written otherwise than we write it', () => {
-    const [ours] = [cursor('after:1')];
-    expect(readCursor(ours)).toBe(1n);
-    for (const other of [`${ours}=`, ` ${ours}`, `${ours}\n`, ours.replace(/.$/, 'R'), `*${ours}`])
+  test('rejects a cursor in any other encoding', () => {
+    const [own] = [cursor('after:1')];
+    expect(readCursor(own)).toBe(1n);
+    for (const other of [`${own}=`, ` ${own}`, `${own}\n`, own.replace(/.$/, 'R'), `*${own}`])
       expect(readCursor(other)).toBeUndefined();
   });
 
-  test('the links keep limit and status, and name the next page only where there is one', () => {
+  test('keeps limit and status in the links, and links to a next page only if there is one', () => {
     expect(pageLinks('/v1', { limit: 20 }, undefined)).toBe('</v1/pets?limit=20>; rel="first"');
     expect(pageLinks('https://a.example/v1', { limit: 2, status: 'sold' }, 7n)).toBe(
       `<https://a.example/v1/pets?limit=2&status=sold&cursor=${cursor('after:7')}>; rel="next", <https://a.example/v1/pets?limit=2&status=sold>; rel="first"`,
@@ -237,7 +237,7 @@ describe('paging', () => {
   });
 });
 
-describe('the end of getPet', () => {
+describe('the removal of getPet', () => {
   test('is announced to the second', () => {
     expect(sunset.toISOString()).toBe('2030-12-05T00:00:00.000Z');
     expect(deprecationHeaders('https://a.example/store/v1')).toEqual({
@@ -250,19 +250,25 @@ describe('the end of getPet', () => {
   test.for<[now: string, warning: string | undefined]>([
     ['2026-11-20T00:00:00Z', undefined],
     ['2030-09-05T23:59:59.999Z', undefined],
-    ['2030-09-06T00:00:00Z', 'GET /pets/{petId} is removed in 90 days, on 2030-12-05: from then on it answers 410.'],
-    ['2030-12-04T23:59:59.999Z', 'GET /pets/{petId} is removed in 1 days, on 2030-12-05: from then on it answers 410.'],
+    [
+      '2030-09-06T00:00:00Z',
+      'GET /pets/{petId} will be removed in 90 days, on 2030-12-05; it returns 410 from then on.',
+    ],
+    [
+      '2030-12-04T23:59:59.999Z',
+      'GET /pets/{petId} will be removed in 1 days, on 2030-12-05; it returns 410 from then on.',
+    ],
     ['2030-12-05T00:00:00Z', 'GET /pets/{petId} was removed on 2030-12-05.'],
     ['2031-01-01T00:00:00Z', 'GET /pets/{petId} was removed on 2030-12-05.'],
-  ])('is told to operators in its last 90 days and after it: at %s, %s', ([now, warning]) => {
+  ])('has a warning for operators from 90 days before: at %s, %s', ([now, warning]) => {
     expect(sunsetWarning(new Date(now))).toBe(warning);
   });
 });
 
-describe('the log of requests', () => {
+describe('the request log', () => {
   const traceId = '0af7651916cd43dd8448eb211c80319c';
 
-  test('takes the trace id of a traceparent, of this and of later versions', () => {
+  test('reads the trace id of a traceparent of version 00 and of later versions', () => {
     for (const header of [`00-${traceId}-b7ad6b7169203331-01`, `cc-${traceId}-b7ad6b7169203331-01-later`])
       expect(traceIdOf(header)).toBe(traceId);
   });
@@ -277,11 +283,11 @@ describe('the log of requests', () => {
     `00-${traceId}-b7ad6b7169203331-0`,
     `00-${traceId.toUpperCase()}-b7ad6b7169203331-01`,
     `00-${traceId}-b7ad6b7169203331`,
-  ])('takes none of a traceparent that is not valid: %s', (header) => {
+  ])('ignores an invalid traceparent: %s', (header) => {
     expect(traceIdOf(header)).toBeUndefined();
   });
 
-  test('is what pino would write: times to a hundredth of a millisecond, without what is not known', () => {
+  test('writes what pino would write, with times to 0.01 ms and without unknown members', () => {
     const lines: string[] = [];
     const observe = createRequestLog((line) => lines.push(line), '"pid":7,"hostname":"h"');
     observe({ reqId: 'a', status: 200, method: 'GET', route: '/x', ms: 1.23456, key: 1, traceId });
@@ -299,13 +305,13 @@ describe('the log of requests', () => {
   });
 });
 
-test('a retry belongs to the account of the key that asks for it', () => {
+test('a retry belongs to the account of its API key', () => {
   const request = (headers: object) => ({ headers, apiKey: { id: 1, accountId: 7 } }) as unknown as FastifyRequest;
   expect(retryOf(request({}))).toBeUndefined();
   expect(retryOf(request({ 'idempotency-key': 'a' }))).toEqual({ accountId: 7, key: 'a' });
 });
 
-describe('an error of SQLite', () => {
+describe('an SQLite error', () => {
   test.for([
     'BUSY',
     'BUSY_SNAPSHOT',
@@ -319,7 +325,7 @@ describe('an error of SQLite', () => {
     'CANTOPEN',
     'PROTOCOL',
     'NOTADB',
-  ])('%s may pass: service_unavailable, to be tried again after a second', (name) => {
+  ])('%s is temporary and becomes service_unavailable', (name) => {
     const error = Object.assign(new Error('x'), { code: `SQLITE_${name}` });
     expect(translate(error)).toMatchObject({
       code: 'service_unavailable',
@@ -328,7 +334,7 @@ describe('an error of SQLite', () => {
   });
 
   test.for(['SQLITE_CONSTRAINT', 'SQLITE_BUSYX', 'XSQLITE_BUSY', 'SQLITE_FULLNESS', 'SQLITE_ERROR', undefined])(
-    '%s is ours',
+    '%s is a bug and stays unchanged',
     (code) => {
       const error = Object.assign(new Error('x'), { code });
       expect(translate(error)).toBe(error);

@@ -1,4 +1,4 @@
-/** animal-store copy: from SQLite to PostgreSQL, whole, compared, and gone on with. */
+/** Tests of animal-store copy from SQLite to PostgreSQL: complete, compared and resumable. */
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, test, vi } from 'vitest';
@@ -7,15 +7,15 @@ import { sqliteFile } from '../src/repository/open.ts';
 import type { Repository } from '../src/repository/store.ts';
 import { copyToPostgres } from '../src/repository/transfer/transfer.ts';
 import { commandErrorOf } from './support/commands.ts';
-import { launch, runCli } from './support/process.ts';
+import { launch, launchCli, runCli } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
 import { startProxy } from './support/proxy.ts';
 import { clientOf, newDatabase, open, temporaryFolder, textRows } from './support/store.ts';
 
 const now = () => new Date();
-const animal = { name: '\\"{},NULL\u0001é😀', categoryId: -(2n ** 63n), status: 'sold' } as const;
+const examplePet = { name: '\\"{},NULL\u0001é😀', categoryId: -(2n ** 63n), status: 'sold' } as const;
 
-/** A store with a little of everything, and `animals` animals more. */
+/** A store with some rows in every table, and `animals` more pets. */
 async function makeSource(animals: number): Promise<{ from: string; store: Repository; hash: Buffer }> {
   const from = `sqlite:${path.join(temporaryFolder(), 'store.db')}`;
   const store = await open(from);
@@ -33,7 +33,7 @@ async function makeSource(animals: number): Promise<{ from: string; store: Repos
     status: 'queued',
     createdAt: now().toISOString(),
   });
-  await store.pets.add(animal, { accountId: 2, key: 'retry' });
+  await store.pets.add(examplePet, { accountId: 2, key: 'retry' });
   const database = new Database(sqliteFile(from));
   database
     .prepare(
@@ -48,10 +48,10 @@ async function makeSource(animals: number): Promise<{ from: string; store: Repos
 
 const command = (from: string, to: string) => ['copy', '--from', from, '--to', to];
 
-/** What was shown of how far it is: done, total, and how many in this run. */
+/** One report of progress: rows done, rows in total, and rows done in this run. */
 type Shown = [number, number, number | undefined];
 
-/** What the command does, in this process. */
+/** Runs the copy in this process. */
 async function copy(from: string, to: string, onShow?: (...shown: Shown) => void) {
   const shown: Shown[] = [];
   const counts = await copyToPostgres(sqliteFile(from), to, {
@@ -75,7 +75,7 @@ async function walk(store: Repository): Promise<string[]> {
   return all;
 }
 
-test('everything is there: animals with their ids, accounts, keys, retries, messages, and what was given before', async () => {
+test('a copy holds pets with their ids, accounts, keys, retries and messages, and continues the ids', async () => {
   const { from, store, hash } = await makeSource(5000);
   const to = await newDatabase();
   expect(await runCli(command(from, to))).toMatchObject({
@@ -93,17 +93,20 @@ test('everything is there: animals with their ids, accounts, keys, retries, mess
   expect(await textRows(to, 'SELECT message FROM message')).toEqual(
     await textRows(from, 'SELECT message FROM message'),
   );
-  // Ids go on where they were, those of rows that are gone included.
-  expect(await copied.pets.add(animal, { accountId: 2, key: 'retry' })).toMatchObject({ outcome: 'replayed', id: 1n });
-  expect(await copied.pets.add(animal)).toMatchObject({ id: 5002n });
+  // New ids follow the highest id ever assigned, including ids of deleted rows.
+  expect(await copied.pets.add(examplePet, { accountId: 2, key: 'retry' })).toMatchObject({
+    outcome: 'replayed',
+    id: 1n,
+  });
+  expect(await copied.pets.add(examplePet)).toMatchObject({ id: 5002n });
   expect(await copied.accounts.addAccount('next')).toMatchObject({ id: 4 });
 }, 60_000);
 
-test('a second run brings what is new, and what has changed; a third nothing', async () => {
+test('a second run copies new and changed rows, a third copies nothing', async () => {
   const { from, store } = await makeSource(100);
   const to = await newDatabase({ template: 'template_animals' });
   await copy(from, to);
-  await store.pets.add(animal, { accountId: 2, key: 'other' });
+  await store.pets.add(examplePet, { accountId: 2, key: 'other' });
   await store.accounts.revokeKey(1);
   for (const copied of [[102, 102, 1], undefined]) {
     const { counts, shown } = await copy(from, to);
@@ -115,7 +118,7 @@ test('a second run brings what is new, and what has changed; a third nothing', a
   expect(await copied.accounts.listKeys()).toEqual(await store.accounts.listKeys());
 });
 
-test('on a terminal a bar tells how far it is', async () => {
+test('a terminal shows a progress bar', async () => {
   const { from } = await makeSource(5000);
   const to = await newDatabase();
   const line = `node ${projectFolder}src/cli.ts ${command(from, to).join(' ')}`;
@@ -125,12 +128,12 @@ test('on a terminal a bar tells how far it is', async () => {
   expect(code).toBe(0);
 }, 60_000);
 
-test('what is added while it runs is in the copy, or in that of the next run', async () => {
+test('pets added during a copy are in it or in the next one', async () => {
   const { from, store } = await makeSource(5000);
   const to = await newDatabase({ template: 'template_animals' });
   let adding: Promise<unknown> = Promise.resolve();
   const add = () => {
-    adding = adding.then(() => store.pets.add(animal));
+    adding = adding.then(() => store.pets.add(examplePet));
   };
   const { counts } = await copy(from, to, add);
   await adding;
@@ -142,23 +145,23 @@ test('what is added while it runs is in the copy, or in that of the next run', a
   expect(seen).toEqual(await walk(store));
 });
 
-test('an empty store can be copied: its first animal is 1', async () => {
+test('an empty store can be copied, and the first pet in the copy gets id 1', async () => {
   const from = `sqlite:${path.join(temporaryFolder(), 'store.db')}`;
   await open(from);
   const to = await newDatabase({ template: 'template_animals' });
   expect((await copy(from, to)).counts).toEqual({ pet: 0, account: 0, api_key: 0, idempotency: 0, message: 0 });
   const copied = await open(to);
-  expect(await copied.pets.add(animal)).toMatchObject({ id: 1n });
+  expect(await copied.pets.add(examplePet)).toMatchObject({ id: 1n });
   expect(await copied.accounts.addAccount('first')).toMatchObject({ id: 1 });
 });
 
-/** Has the server stand still where it is told of an animal beyond `id`. */
+/** SQL that makes the server block when it records an id above `id`. */
 const haltBeyond = (id: number) => `
   CREATE OR REPLACE FUNCTION halt() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN IF NEW.last_id > ${id} THEN PERFORM pg_sleep(600); END IF; RETURN NEW; END $$;
   CREATE OR REPLACE TRIGGER halt BEFORE UPDATE ON pet_id FOR EACH ROW EXECUTE FUNCTION halt()`;
 
-test('a copy that is killed in the middle of a page is gone on with, and whole in the end', async () => {
+test('a copy that is killed in the middle of a page can be resumed, and is complete in the end', async () => {
   const { from, store } = await makeSource(10_000);
   const to = await newDatabase({ template: 'template_animals' });
   const sql = clientOf(to);
@@ -168,7 +171,7 @@ test('a copy that is killed in the middle of a page is gone on with, and whole i
     )[0]?.pid as number | undefined;
   for (const id of [3000, 7000]) {
     await sql.unsafe(haltBeyond(id));
-    const running = launch(process.execPath, [`${projectFolder}src/cli.ts`, ...command(from, to)], {});
+    const running = launchCli(command(from, to));
     const session = await vi.waitUntil(halted, { timeout: 30_000 });
     await running.end('SIGKILL');
     await sql`SELECT pg_terminate_backend(${session}, 10000)`;
@@ -180,16 +183,16 @@ test('a copy that is killed in the middle of a page is gone on with, and whole i
   await sql`DROP TRIGGER halt ON pet_id`;
   const { counts, shown } = await copy(from, to);
   expect(counts.pet).toBe(9999);
-  // What was there was not copied again.
+  // Rows that were already copied are not copied again.
   expect(shown[0]?.[0]).toBeGreaterThan(7000);
   const copied = await open(to);
   expect(await walk(copied)).toEqual(await walk(store));
-  const { id } = (await store.pets.add(animal)) as { id: bigint };
+  const { id } = (await store.pets.add(examplePet)) as { id: bigint };
   expect(id).toBe(10_002n);
-  expect(await copied.pets.add(animal)).toMatchObject({ id });
+  expect(await copied.pets.add(examplePet)).toMatchObject({ id });
 }, 60_000);
 
-test('a connection that is lost is told in one sentence, and the same command goes on', async () => {
+test('a lost connection is reported in one sentence, and the same command resumes the copy', async () => {
   const { from, store } = await makeSource(5000);
   const to = await newDatabase({ template: 'template_animals' });
   const proxy = await startProxy(to);
@@ -201,13 +204,13 @@ test('a connection that is lost is told in one sentence, and the same command go
   expect(await walk(await open(to))).toEqual(await walk(store));
 });
 
-test('is refused where others have written, before anything is changed', async () => {
+test('a copy to a database that others have written to is refused before it changes anything', async () => {
   const { from } = await makeSource(10);
   const to = await newDatabase({ template: 'template_animals' });
   const store = await open(to);
   const shown = to.replace('app@', '');
-  const filled = `${shown} holds a store already.`;
-  const written = `${shown} was written to since it was copied to: a server has run on it.`;
+  const filled = `${shown} already holds a store.`;
+  const written = `${shown} was written to after the last copy: a server has run on it.`;
   await store.accounts.addAccount('theirs');
   await expect(copy(from, to)).rejects.toThrow(filled);
   expect(await store.accounts.listAccounts()).toMatchObject([{ name: 'theirs' }]);
@@ -216,22 +219,22 @@ test('is refused where others have written, before anything is changed', async (
   await store.accounts.addAccount('theirs');
   await expect(copy(from, to)).rejects.toThrow(written);
   await store.accounts.removeAccount('theirs');
-  await store.pets.add(animal);
+  await store.pets.add(examplePet);
   expect(commandErrorOf(await runCli(command(from, to)))).toBe(written);
 });
 
 test.for([
-  ['animals', `INSERT INTO pet VALUES (1, 'theirs', 1, 'sold')`],
-  ['an id that was given', 'UPDATE pet_id SET last_id = 1'],
-])('is refused where there are no more than %s', async ([, sql = '']) => {
+  ['pets', `INSERT INTO pet VALUES (1, 'theirs', 1, 'sold')`],
+  ['an assigned id', 'UPDATE pet_id SET last_id = 1'],
+])('a copy is refused even if the database holds only %s', async ([, sql = '']) => {
   const { from } = await makeSource(10);
   const to = await newDatabase({ template: 'template_animals' });
   await clientOf(to).unsafe(sql);
-  await expect(copy(from, to)).rejects.toThrow(`${to.replace('app@', '')} holds a store already.`);
+  await expect(copy(from, to)).rejects.toThrow(`${to.replace('app@', '')} already holds a store.`);
   expect(await textRows(to, `SELECT to_regclass('copied') AS copied`)).toEqual([{ copied: null }]);
 });
 
-test('a row that differs is noticed', async () => {
+test('a row that differs in the copy is reported', async () => {
   const { from } = await makeSource(3000);
   const to = await newDatabase({ template: 'template_animals' });
   await copy(from, to);
@@ -241,7 +244,7 @@ test('a row that differs is noticed', async () => {
   );
 });
 
-test('what cannot be copied is told in one sentence', async () => {
+test('a copy that cannot start is reported in one sentence', async () => {
   const to = await newDatabase();
   const missing = path.join(temporaryFolder(), 'store.db');
   await expect(copy(`sqlite:${missing}`, to)).rejects.toThrow(`${missing} does not exist.`);
@@ -257,7 +260,7 @@ test.for([
   ['to', 'sqlite:store.db', 'postgres://user:password@host:port/database'],
   ['to', 'postgresq://host/a', 'postgres://user:password@host:port/database'],
   ['to', 'http://host/postgres://host/a', 'postgres://user:password@host:port/database'],
-])('--%s %s: exit 2, and what is to be given', async ([option = '', url, example]) => {
+])('an invalid --%s %s ends with exit 2 and an example', async ([option = '', url, example]) => {
   const urls = { from: 'sqlite:store.db', to: 'postgresql://127.0.0.1:1/a', [option]: url };
   const { code, stdout, stderr } = await runCli(command(urls.from, urls.to));
   const sentence = `error: option '--${option} <url>' argument '${url}' is invalid. Give ${example}.`;

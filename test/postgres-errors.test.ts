@@ -1,4 +1,4 @@
-/** What PostgreSQL's errors mean, code by code. */
+/** Tests of how PostgreSQL errors are classified by their code. */
 import postgres from 'postgres';
 import { expect, test } from 'vitest';
 import { endsConnection, translate, wasRefused } from '../src/repository/postgres/errors.ts';
@@ -9,18 +9,18 @@ const refused = (code: string) =>
 
 // Appendix A of PostgreSQL's manual (https://www.postgresql.org/docs/18/errcodes-appendix.html).
 test.for([
-  ['08006', 'passes', 'ends the connection'],
-  ['25006', 'passes', 'ends the connection', 'was refused'],
-  ['57P03', 'passes', 'ends the connection', 'was refused'],
-  ['57P01', 'passes', 'ends the connection'],
-  ['40001', 'passes', 'was refused'],
-  ['40P01', 'passes', 'was refused'],
-  ['53100', 'passes'],
-  ['55P03', 'passes'],
-  ['57014', 'passes'],
-  ['58030', 'passes'],
-  ['XX001', 'passes'],
-  ['XX002', 'passes'],
+  ['08006', 'is temporary', 'ends the connection'],
+  ['25006', 'is temporary', 'ends the connection', 'was refused'],
+  ['57P03', 'is temporary', 'ends the connection', 'was refused'],
+  ['57P01', 'is temporary', 'ends the connection'],
+  ['40001', 'is temporary', 'was refused'],
+  ['40P01', 'is temporary', 'was refused'],
+  ['53100', 'is temporary'],
+  ['55P03', 'is temporary'],
+  ['57014', 'is temporary'],
+  ['58030', 'is temporary'],
+  ['XX001', 'is temporary'],
+  ['XX002', 'is temporary'],
   ['XX000'],
   ['23505'],
   ['42P01'],
@@ -30,18 +30,18 @@ test.for([
   ['F0008'],
   ['42P57'],
   ['22006'],
-])('%s', ([code = '', ...meant]) => {
+])('%s from the server is classified', ([code = '', ...expected]) => {
   const error = refused(code);
   const found = translate(error);
   const cause = Object.assign(new Error('told'), { code, severity: undefined });
-  expect(found).toEqual(meant.includes('passes') ? unavailable(cause) : cause);
+  expect(found).toEqual(expected.includes('is temporary') ? unavailable(cause) : cause);
   expect(JSON.stringify(found)).not.toContain('a row');
-  expect(endsConnection(error)).toBe(meant.includes('ends the connection'));
-  expect(wasRefused(error)).toBe(meant.includes('was refused'));
+  expect(endsConnection(error)).toBe(expected.includes('ends the connection'));
+  expect(wasRefused(error)).toBe(expected.includes('was refused'));
 });
 
 test.for(['40001', 'EPIPE', undefined])(
-  '%s, not of the server: the connection is lost, and the outcome unknown',
+  '%s from the network means a lost connection and an unknown outcome',
   (code) => {
     const error = Object.assign(new Error('write EPIPE'), code && { code });
     expect((translate(error) as Error).cause).toBe(error);

@@ -1,9 +1,9 @@
-/** The store by way of PgBouncer in transaction mode: nothing may be left to a session. */
+/** Tests of the store through PgBouncer in transaction mode, where no state may depend on a session. */
 import type postgres from 'postgres';
 import { beforeEach, expect, test } from 'vitest';
 import { newSecret, scopes } from '../src/accounts.ts';
 import { missingPgbouncer, startPgbouncer } from './support/pgbouncer.ts';
-import { runCli, startServer } from './support/process.ts';
+import { launchCli, startServer } from './support/process.ts';
 import { clientOf, newDatabase, open, textRows } from './support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
@@ -12,7 +12,7 @@ beforeEach(({ skip }) => {
   if (missingPgbouncer) skip(missingPgbouncer);
 });
 
-test('three stores at once, whose thirty connections share two: everything is done, and once', async () => {
+test('three stores whose thirty connections share two do everything once', async () => {
   const databaseUrl = await newDatabase({ template: 'template_animals' });
   const through = `${await startPgbouncer(databaseUrl, 2)}?prepare=false`;
   const stores = await Promise.all([1, 2, 3].map(() => open(through)));
@@ -28,27 +28,27 @@ test('three stores at once, whose thirty connections share two: everything is do
       ]),
     ),
   );
-  // Sixty without a key, and one for each of twenty keys that three have sent.
+  // Sixty pets without a key, and one for each of the twenty keys that all three stores sent.
   expect(await textRows(databaseUrl, 'SELECT count(*), max(id) FROM pet')).toEqual([{ count: '80', max: '80' }]);
 });
 
-test('the pooler does hand connections around: a client is on another, once somebody else has its first', async () => {
+test('PgBouncer gives a client another connection while a second client uses its first', async () => {
   const through = await startPgbouncer(await newDatabase(), 2);
-  const [ours, theirs] = [clientOf(through), clientOf(through)];
+  const [one, other] = [clientOf(through), clientOf(through)];
   const session = async (sql: postgres.Sql | postgres.TransactionSql) =>
     (await sql.unsafe('SELECT pg_backend_pid() AS pid'))[0]?.pid;
-  const first = await session(ours);
-  await theirs.begin(async (transaction) => {
+  const first = await session(one);
+  await other.begin(async (transaction) => {
     expect(await session(transaction)).toBe(first);
-    expect(await session(ours)).not.toBe(first);
+    expect(await session(one)).not.toBe(first);
   });
 });
 
-test('the schema is made, the commands work and the server serves', async () => {
+test('migrate creates the schema, the store works, and the server serves', async () => {
   const databaseUrl = await newDatabase();
   const through = `${await startPgbouncer(databaseUrl, 2)}?prepare=false`;
   const env = { DATABASE_URL: through };
-  const migrations = await Promise.all([1, 2, 3].map(() => runCli(['migrate'], { env })));
+  const migrations = await Promise.all([1, 2, 3].map(() => launchCli(['migrate'], { env }).end()));
   expect(migrations.map(({ code }) => code)).toEqual([0, 0, 0]);
   const { accounts } = await open(through);
   const secret = newSecret(false);

@@ -1,4 +1,4 @@
-/** The pool of connections to PostgreSQL by itself: connections that do nothing, and fail when they are told to. */
+/** Unit tests of the PostgreSQL connection pool, with fake connections. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -9,7 +9,7 @@ interface Fake {
   sql: Sql;
   destroyed: number;
   destroy: () => void;
-  /** As if the server had ended it. */
+  /** Closes the connection as the server would. */
   end: () => void;
 }
 
@@ -28,10 +28,10 @@ function poolOf(options: Partial<PoolOptions> = {}) {
   return { pool, connections };
 }
 
-const refusal = (code: string) => Object.assign(new postgres.PostgresError('' as never), { code, message: 'told' });
+const serverError = (code: string) => Object.assign(new postgres.PostgresError('' as never), { code, message: 'told' });
 const lost = new Error('read ECONNRESET');
 
-/** Work that goes on until it is told how it ends. */
+/** Work that runs until the test resolves or rejects it. */
 function held<Result = string>() {
   const end = Promise.withResolvers<Result>();
   const on: Sql[] = [];
@@ -44,11 +44,11 @@ function held<Result = string>() {
 
 const unavailable = (cause: unknown) => ({ code: 'service_unavailable', cause });
 
-/** Lets everything happen that waits for nothing but its turn. */
+/** Lets everything run that waits only for the event loop. */
 const turn = () => sleep(5);
 
 describe('connections', () => {
-  test('are opened one at a time, no more than are asked for, and used again', async () => {
+  test('are opened one at a time, only when needed, and reused', async () => {
     let opening = 0;
     const most: number[] = [];
     const connect = vi.fn(async () => {
@@ -67,7 +67,7 @@ describe('connections', () => {
     await sleep(30);
     expect(connect).toHaveBeenCalledTimes(3);
     expect(new Set(most)).toEqual(new Set([1]));
-    // No two of those that are under way have one connection.
+    // No two running works share a connection.
     expect(new Set(works.flatMap(({ on }) => on)).size).toBe(3);
     for (const [index, { resolve }] of works.entries()) resolve(index);
     expect(await Promise.all(results)).toEqual([0, 1, 2, 3, 4, 5, 6]);
@@ -75,14 +75,14 @@ describe('connections', () => {
     await pool.close();
   });
 
-  test('go round in turn: who came first is served first', async () => {
+  test('serve requests in the order they came in', async () => {
     const { pool } = poolOf({ size: 1 });
     const served: number[] = [];
     await Promise.all([1, 2, 3, 4].map((each) => pool.read(async () => void served.push(each))));
     expect(served).toEqual([1, 2, 3, 4]);
   });
 
-  test('that the server ends are not used again, nor counted', async () => {
+  test('that the server ends are neither reused nor counted', async () => {
     const { pool, connections } = poolOf({ size: 1 });
     await pool.read(async () => 1);
     const [first] = connections as [Fake];
@@ -97,14 +97,14 @@ describe('connections', () => {
     expect(connections).toHaveLength(2);
   });
 
-  test('one that ends does not take another with it', async () => {
+  test('end without affecting one another', async () => {
     const { pool, connections } = poolOf({ size: 2 });
     const both = [held(), held()];
     const results = both.map(({ work }) => pool.read(work));
     await vi.waitFor(() => expect(connections).toHaveLength(2));
     both[0]?.resolve('');
     await turn();
-    // The one that is idle is not the one that ends.
+    // The busy connection ends; the idle one stays open.
     connections[1]?.end();
     both[1]?.resolve('');
     await Promise.all(results);
@@ -114,13 +114,13 @@ describe('connections', () => {
     expect(connections).toHaveLength(2);
   });
 
-  test('that cannot be had are asked for again, after a pause of its own length', async () => {
+  test('that cannot be opened are tried again after a random pause', async () => {
     vi.spyOn(Math, 'random').mockReturnValue(1);
     onTestFinished(() => void vi.restoreAllMocks());
     const times: number[] = [];
     const connect = vi.fn(async (onClose: () => void) => {
       times.push(performance.now());
-      // The way to a server is closed before it was a connection.
+      // The socket closes before the connection is established.
       onClose();
       if (times.length < 3) throw lost;
       return { sql: {} as Sql, destroy: () => undefined };
@@ -133,15 +133,15 @@ describe('connections', () => {
   });
 });
 
-describe('what cannot wait', () => {
-  test('is refused: more than may wait beside those that are under way', async () => {
+describe('work that cannot run at once', () => {
+  test('is refused if maxWaiting other works wait, not counting those that run', async () => {
     const { pool, connections } = poolOf({ size: 2, maxWaiting: 3 });
     await pool.read(async () => 1);
     await Promise.all([pool.read(turn), pool.read(turn)]);
     expect(connections).toHaveLength(2);
     const works = Array.from({ length: 5 }, () => held());
     const results = works.map(({ work }) => pool.read(work));
-    const cause = new Error('too many requests wait for the database');
+    const cause = new Error('too many requests are waiting for the database');
     await expect(pool.read(held().work)).rejects.toMatchObject(unavailable(cause));
     await expect(pool.write(held().work)).rejects.toMatchObject(unavailable(cause));
     for (const { resolve } of works) resolve('');
@@ -149,15 +149,15 @@ describe('what cannot wait', () => {
     expect(await pool.read(async () => 1)).toBe(1);
   });
 
-  test('is refused before the first connection, too', async () => {
+  test('is refused by the same rule before the first connection is open', async () => {
     const { pool } = poolOf({ maxWaiting: 1 });
     const first = pool.read(async () => 1);
-    const cause = new Error('too many requests wait for the database');
+    const cause = new Error('too many requests are waiting for the database');
     await expect(pool.read(async () => 2)).rejects.toMatchObject(unavailable(cause));
     expect(await first).toBe(1);
   });
 
-  test('is given up at its time, with its connection; what it answers later is lost', async () => {
+  test('is abandoned at its deadline with its connection, and its late result is ignored', async () => {
     const { pool, connections } = poolOf({ size: 1 });
     const work = held();
     const begun = performance.now();
@@ -171,7 +171,7 @@ describe('what cannot wait', () => {
     await pool.read(async (sql) => void used.push(sql));
     expect(used[0]).toBe(connections[1]?.sql);
     expect(connections.map(({ destroyed }) => destroyed)).toEqual([1, 0]);
-    // Nor is it counted as answered twice: what is under way is still waited for.
+    // The late result is not counted twice either: close() still waits for the work that runs.
     const last = held();
     const result = pool.read(last.work);
     await turn();
@@ -183,7 +183,7 @@ describe('what cannot wait', () => {
     expect(await result).toBe('last');
   });
 
-  test('is given up, and never begun, where no connection became free in time', async () => {
+  test('is rejected and never starts if no connection becomes free in time', async () => {
     const { pool, connections } = poolOf({ size: 1 });
     const first = held();
     const done = pool.read(first.work);
@@ -196,7 +196,7 @@ describe('what cannot wait', () => {
     expect(connections.map(({ destroyed }) => destroyed)).toEqual([0]);
   });
 
-  test('is told why there is no connection; none is asked for once nobody waits', async () => {
+  test('is rejected with the connection error; no connection is opened once nothing waits', async () => {
     const connect = vi.fn(() => Promise.reject(lost));
     const { pool } = poolOf({ connect });
     await expect(pool.read(held().work, 120)).rejects.toMatchObject(unavailable(lost));
@@ -206,7 +206,7 @@ describe('what cannot wait', () => {
     expect(connect).toHaveBeenCalledTimes(times);
   });
 
-  test('no more: what was answered in time has no end of its own', async () => {
+  test('keeps its connection open if it ends before its deadline', async () => {
     const { pool, connections } = poolOf();
     await pool.read(async () => 1, 20);
     await sleep(40);
@@ -225,16 +225,16 @@ describe('work that fails', () => {
     return { work, on };
   };
 
-  test('with its connection is done again on another, where it changes nothing', async () => {
+  test('with its connection is retried on another if it only reads', async () => {
     const { pool, connections } = poolOf({ size: 1 });
-    const { work, on } = failing(lost, refusal('57P01'), refusal('08006'));
+    const { work, on } = failing(lost, serverError('57P01'), serverError('08006'));
     expect(await pool.read(work)).toBe('done');
     expect(on).toHaveLength(4);
     for (const [index, sql] of on.entries()) expect(sql).toBe(connections[index]?.sql);
     expect(connections.map(({ destroyed }) => destroyed)).toEqual([1, 1, 1, 0]);
   });
 
-  test('with its connection is not done again where it changes something', async () => {
+  test('with its connection is not retried if it writes', async () => {
     const { pool, connections } = poolOf({ size: 1 });
     const { work, on } = failing(lost);
     await expect(pool.write(work)).rejects.toMatchObject(unavailable(lost));
@@ -242,34 +242,37 @@ describe('work that fails', () => {
     expect(connections.map(({ destroyed }) => destroyed)).toEqual([1]);
   });
 
-  test.for(['read', 'write'] as const)('and had no effect is done again, after a pause: %s', async (kind) => {
+  test.for(['read', 'write'] as const)('without effect is retried after a pause: %s', async (kind) => {
     vi.spyOn(Math, 'random').mockReturnValue(1);
     onTestFinished(() => void vi.restoreAllMocks());
     const { pool, connections } = poolOf({ size: 1 });
-    const { work, on } = failing(refusal('40001'), refusal('40P01'), refusal('25006'));
+    const { work, on } = failing(serverError('40001'), serverError('40P01'), serverError('25006'));
     const begun = performance.now();
     expect(await pool[kind](work)).toBe('done');
     expect(performance.now() - begun).toBeGreaterThan(3 * 14);
     expect(on).toHaveLength(4);
-    // A server that takes no writes is left; one that has refused a conflict is not.
+    // The connection is kept after a conflict (40001, 40P01), and replaced if the server accepts no writes (25006).
     expect(connections.map(({ destroyed }) => destroyed)).toEqual([1, 0]);
   });
 
-  test.for(['read', 'write'] as const)('for another reason is told, and its connection kept: %s', async (kind) => {
-    const { pool, connections } = poolOf({ size: 1 });
-    const { work, on } = failing(refusal('23505'));
-    await expect(pool[kind](work)).rejects.toMatchObject({ code: '23505', message: 'told' });
-    expect(on).toHaveLength(1);
-    await pool[kind](async () => 1);
-    expect(connections.map(({ destroyed }) => destroyed)).toEqual([0]);
-  });
+  test.for(['read', 'write'] as const)(
+    'for another reason is rejected, and its connection is kept: %s',
+    async (kind) => {
+      const { pool, connections } = poolOf({ size: 1 });
+      const { work, on } = failing(serverError('23505'));
+      await expect(pool[kind](work)).rejects.toMatchObject({ code: '23505', message: 'told' });
+      expect(on).toHaveLength(1);
+      await pool[kind](async () => 1);
+      expect(connections.map(({ destroyed }) => destroyed)).toEqual([0]);
+    },
+  );
 
-  test('for good has its time, however often it is done again', async () => {
+  test('every time is rejected at its deadline', async () => {
     const { pool } = poolOf();
     let times = 0;
     const work = async () => {
       times += 1;
-      throw refusal('40001');
+      throw serverError('40001');
     };
     await expect(pool.write(work, 100)).rejects.toMatchObject({ code: 'service_unavailable' });
     const then = times;
@@ -279,8 +282,8 @@ describe('work that fails', () => {
   });
 });
 
-describe('the end', () => {
-  test('waits for what was accepted, and takes nothing more', async () => {
+describe('close', () => {
+  test('waits for accepted work and refuses more', async () => {
     const { pool, connections } = poolOf({ size: 1 });
     const works = [held(), held()];
     const results = works.map(({ work }) => pool.read(work));
@@ -301,7 +304,7 @@ describe('the end', () => {
     expect(connections.map(({ destroyed }) => destroyed)).toEqual([1]);
   });
 
-  test('ends all connections, and opens none', async () => {
+  test('ends all connections and opens none', async () => {
     const { pool, connections } = poolOf({ size: 3 });
     await Promise.all([pool.read(turn), pool.read(turn), pool.read(turn)]);
     await pool.close();
@@ -309,7 +312,7 @@ describe('the end', () => {
     expect(connections.map(({ destroyed }) => destroyed)).toEqual([1, 1, 1]);
   });
 
-  test('comes at once where nothing was asked for', async () => {
+  test('resolves at once if the pool was never used', async () => {
     const { pool, connections } = poolOf();
     await pool.close();
     expect(connections).toEqual([]);

@@ -1,4 +1,4 @@
-/** What the address of a PostgreSQL database says. */
+/** Tests of reading the URL of a PostgreSQL database. */
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
@@ -6,7 +6,7 @@ import { readTarget } from '../src/repository/postgres/url.ts';
 import { OpenError } from '../src/repository/store.ts';
 import { open, temporaryFolder } from './support/store.ts';
 
-test('what it leaves out is as usual: port, no TLS, named statements, ten connections', () => {
+test('omitted parts have defaults: port 5432, no TLS, named statements, ten connections', () => {
   expect(readTarget('postgres://db/animals')).toEqual({
     hosts: [{ host: 'db', port: 5432 }],
     database: 'animals',
@@ -15,11 +15,11 @@ test('what it leaves out is as usual: port, no TLS, named statements, ten connec
     ssl: false,
     prepare: true,
     connections: 10,
-    shown: 'postgres://db/animals',
+    label: 'postgres://db/animals',
   });
 });
 
-test('all that it may say; and what is shown of it, without the user and the password', () => {
+test('every part is read, and the URL for messages has neither user nor password', () => {
   const hosts = 'db.example.com:6432,[::1]:5433,[fe80::A:1],10.0.0.1';
   expect(readTarget(`postgresql://a%40b:p%2Fw%3A@${hosts}/ani%20mals?prepare=false&connections=1000`)).toEqual({
     hosts: [
@@ -34,7 +34,7 @@ test('all that it may say; and what is shown of it, without the user and the pas
     ssl: false,
     prepare: false,
     connections: 1000,
-    shown: `postgres://${hosts}/ani%20mals`,
+    label: `postgres://${hosts}/ani%20mals`,
   });
   expect(readTarget('postgres://app@db/animals?connections=1')).toMatchObject({
     ...{ user: 'app', password: undefined, connections: 1 },
@@ -42,7 +42,7 @@ test('all that it may say; and what is shown of it, without the user and the pas
   expect(readTarget('postgres://app:@db/animals?prepare=true')).toMatchObject({ password: '', prepare: true });
 });
 
-test('sslmode, and the certificate to trust', () => {
+test('sslmode and sslrootcert are read', () => {
   const ssl = (query: string) => readTarget(`postgres://db/animals?${query}`).ssl;
   const file = path.join(temporaryFolder(), 'root.crt');
   fs.writeFileSync(file, 'a certificate, é');
@@ -83,17 +83,17 @@ test.for([
   ['postgres://host/a?connections=1.5', count],
   ['postgres://host/a?connections=ten', count],
   ['postgres://host/a?pool=5', 'pool is not one of sslmode, sslrootcert, prepare, connections.'],
-] as const)('%s: %s', ([databaseUrl, sentence]) => {
+] as const)('%s is rejected: %s', ([databaseUrl, sentence]) => {
   expect(() => readTarget(databaseUrl)).toThrow(new OpenError(sentence));
 });
 
-test('a certificate that cannot be read', () => {
+test('a certificate that cannot be read is an error', () => {
   const file = path.join(temporaryFolder(), 'root.crt');
   const read = () => readTarget(`postgres://host/a?sslmode=verify-full&sslrootcert=${file}`);
   const reason = `ENOENT: no such file or directory, open '${file}'`;
   expect(read).toThrow(new OpenError(`sslrootcert cannot be read: ${reason}.`));
 });
 
-test('is told before anything is connected to', async () => {
+test('an invalid URL is reported before any connection is opened', async () => {
   await expect(open('postgres://host/a?connections=0')).rejects.toThrow(new OpenError(count));
 });

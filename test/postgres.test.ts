@@ -1,4 +1,4 @@
-/** What holds of PostgreSQL alone, and of the two engines side by side. */
+/** Tests of the PostgreSQL store alone, and of both engines side by side. */
 import fs from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -11,7 +11,7 @@ const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as cons
 
 const everything = { limit: 100, after: 0n };
 
-test('both engines answer with the same bytes, for any animal', async () => {
+test('both engines return the same bytes for any pet', async () => {
   const onPostgres = await open(await emptyStore());
   const onSqlite = await open(`sqlite:${temporaryFolder()}/store.db`);
   const animal = fc.record({
@@ -44,7 +44,7 @@ test('both engines answer with the same bytes, for any animal', async () => {
   );
 });
 
-test('nothing is left to a session, where a pooler may stand between: statements need no names', async () => {
+test('the store works with prepare=false, without named statements, for use behind a pooler', async () => {
   const databaseUrl = await emptyStore();
   const store = await open(`${databaseUrl}?prepare=false&connections=1`);
   const retry = { accountId: 1, key: 'k' };
@@ -57,7 +57,7 @@ test('nothing is left to a session, where a pooler may stand between: statements
   expect((await store.accounts.findKey(key.secret.hash))?.name).toBe('k');
 });
 
-test('sessions say whose they are', async () => {
+test('sessions set their application_name', async () => {
   const databaseUrl = await emptyStore();
   const store = await open(databaseUrl);
   await store.check();
@@ -67,7 +67,7 @@ test('sessions say whose they are', async () => {
 });
 
 describe('ids', () => {
-  test('become visible in their order, whoever adds: no walk passes one by', async () => {
+  test('become visible in order, whichever server adds, so that no walk through the pages misses one', async () => {
     const databaseUrl = await emptyStore();
     const stores = await Promise.all([1, 2, 3].map(() => open(databaseUrl)));
     let adding = true;
@@ -95,7 +95,7 @@ describe('ids', () => {
     expect(await walk).toEqual(Array.from({ length: added }, (_, index) => index + 1));
   });
 
-  test('are given once, also when a row is gone', async () => {
+  test('are never reused, even if a row is deleted', async () => {
     const databaseUrl = await emptyStore();
     const store = await open(databaseUrl);
     await Promise.all([store.pets.add(biscuit), store.pets.add(biscuit)]);
@@ -104,7 +104,7 @@ describe('ids', () => {
   });
 });
 
-test('additions of one turn of the event loop share a commit, but for those with the same key', async () => {
+test('additions of one turn of the event loop share a commit unless they have the same key', async () => {
   const commits: number[] = [];
   const store = await open(await emptyStore(), { onCommit: (count) => commits.push(count) });
   const add = (accountId: number, key: string) => store.pets.add(biscuit, { accountId, key });
@@ -117,7 +117,7 @@ test('additions of one turn of the event loop share a commit, but for those with
   expect(commits).toEqual([500, 500, 1]);
 });
 
-test('a creation sent at once through three servers, under one key, adds one animal; with another body it is refused', async () => {
+test('concurrent creations through three servers under one key add one pet, and another body is refused', async () => {
   const databaseUrl = await emptyStore();
   const stores = await Promise.all([1, 2, 3].map(() => open(databaseUrl)));
   for (let round = 0; round < 10; round++) {
@@ -131,7 +131,7 @@ test('a creation sent at once through three servers, under one key, adds one ani
   expect((await stores[0]?.pets.list(everything))?.pets).toHaveLength(10);
 });
 
-test('retries are forgotten after their time, ten for each that is made', async () => {
+test('each new retry deletes ten expired ones', async () => {
   const databaseUrl = await emptyStore();
   let time = Date.UTC(2027, 0, 1);
   const store = await open(databaseUrl, { now: () => new Date(time) });
@@ -142,7 +142,7 @@ test('retries are forgotten after their time, ten for each that is made', async 
   expect(await textRows(databaseUrl, 'SELECT count(*) FROM idempotency')).toEqual([{ count: '21' }]);
 });
 
-test('no list costs more in a larger store: each walks an index, and nothing is sorted', async () => {
+test('every list walks an index and sorts nothing, so that it costs no more in a larger store', async () => {
   const databaseUrl = await emptyStore();
   const sql = clientOf(databaseUrl);
   await sql`INSERT INTO pet SELECT n, 'x', n, ('{available,pending,sold}'::text[])[1 + n % 3] FROM generate_series(1, 20000) AS n`;

@@ -1,4 +1,4 @@
-/** What must hold for every input, tried on many that nobody thought of. */
+/** Property tests: rules that must hold for every input, tried on generated inputs. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { startApp } from './support/app.ts';
@@ -7,13 +7,13 @@ import { follow } from './support/links.ts';
 const int64 = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
 const status = fc.constantFrom('available', 'pending', 'sold');
 const anyName = fc.string({ unit: 'binary', minLength: 1, maxLength: 200 });
-/** Code units at random: with lone surrogates, and so not every one is Unicode text. */
+/** Random code units. They can contain lone surrogates, which are not Unicode text. */
 const anyUnits = fc
   .array(fc.integer({ min: 0, max: 0xffff }), { minLength: 1, maxLength: 20 })
   .map((units) => String.fromCharCode(...units));
 
 describe('for any input', () => {
-  test('an int64 comes back to the last digit, however it is written', async () => {
+  test('every digit of an int64 comes back, however it is written', async () => {
     const { call } = await startApp();
     const written = fc.tuple(int64, fc.nat(3)).map(([value, zeros]) => {
       return { value, text: zeros === 0 || value === 0n ? String(value) : `${value}${'0'.repeat(zeros)}e-${zeros}` };
@@ -29,7 +29,7 @@ describe('for any input', () => {
     );
   });
 
-  test('an integer outside of int64 is refused', async () => {
+  test('an integer outside int64 is rejected', async () => {
     const { call } = await startApp();
     const outside = fc.oneof(
       fc.bigInt({ min: 2n ** 63n, max: 10n ** 400n }),
@@ -46,7 +46,7 @@ describe('for any input', () => {
     );
   });
 
-  test('a name returns byte for byte, or is refused', async () => {
+  test('a name comes back byte for byte or is rejected', async () => {
     const { add, call } = await startApp();
     await fc.assert(
       fc.asyncProperty(fc.oneof(anyName, anyUnits), async (name) => {
@@ -63,7 +63,7 @@ describe('for any input', () => {
     );
   });
 
-  test('a walk shows each animal exactly once while others are added, and ends', async () => {
+  test('a walk through the pages returns each pet exactly once while others are added, and ends', async () => {
     const app = await startApp();
     let total = 0;
     await fc.assert(
@@ -95,7 +95,7 @@ describe('for any input', () => {
     );
   });
 
-  test('a creation that is retried adds one animal, and gives one answer', async () => {
+  test('a retried creation adds one pet and always gets the same response', async () => {
     const { add, call } = await startApp();
     const key = fc.string({
       unit: fc.integer({ min: 33, max: 126 }).map((code) => String.fromCharCode(code)),

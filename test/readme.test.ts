@@ -1,4 +1,4 @@
-/** The README is run: each console block, command by command, against a server of its own. */
+/** Runs every command in the console blocks of the README against a real server. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -9,7 +9,7 @@ import { startServer } from './support/process.ts';
 const root = path.resolve(import.meta.dirname, '..');
 const readme = readFileSync(path.join(root, 'README.md'), 'utf8');
 
-/** `$ command` lines with the output that follows each. */
+/** The lines `$ command`, each with the output after it. */
 function transcript(): { command: string; output: string }[] {
   const blocks = [...readme.matchAll(/^```console\n([\s\S]*?)^```$/gm)].map(([, block]) => block as string);
   return blocks.flatMap((block) => {
@@ -23,7 +23,7 @@ function transcript(): { command: string; output: string }[] {
   });
 }
 
-/** What the README shows, as a pattern: … stands for what differs from run to run. */
+/** Output in the README as a pattern; … stands for text that differs from run to run. */
 function pattern(output: string): RegExp {
   const escaped = output.split('…').map((text) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'));
   return new RegExp(`^${escaped.join('[^\\n"]+')}$`);

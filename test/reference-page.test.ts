@@ -1,3 +1,4 @@
+/** Tests of the reference page at /docs, of its files, and of the redirect to it. */
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
@@ -9,7 +10,7 @@ const file = (name: string) => readFileSync(new URL(`../reference/${name}`, impo
 const browser = { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
 
 describe('GET /docs', () => {
-  test('200 without a key: the page, which may ask this origin alone and run no script but its own', async () => {
+  test('returns the page without a key; it may connect only to its origin and run only its own scripts', async () => {
     const { call } = await startApp();
     const { status, headers, text } = await call('GET', '/docs', { key: null });
     expect([status, headers['content-type']]).toEqual([200, 'text/html; charset=utf-8']);
@@ -31,7 +32,7 @@ describe('GET /docs', () => {
     expect(text).not.toMatch(/<script>|\son\w+=|https?:/);
   });
 
-  test('links to both documents, and to one where there is no quickstart', async () => {
+  test('links to both documents, or to one if there is no quickstart', async () => {
     const linked = async (quickstartBasePath?: string) => {
       const { call } = await startApp({ quickstartBasePath });
       const { text } = await call('GET', '/docs');
@@ -46,12 +47,12 @@ describe('GET /docs', () => {
     expect(await linked('/first/messages')).toEqual([animals, messages]);
   });
 
-  test('405 to other methods', async () => {
+  test('returns 405 to other methods', async () => {
     const { call } = await startApp();
     expect(await call('POST', '/docs')).toMatchObject({ status: 405, headers: { allow: 'GET, HEAD, OPTIONS' } });
   });
 
-  test('500 where a file cannot be read, and 200 when it can', async () => {
+  test('returns 500 if a file cannot be read, and 200 once it can', async () => {
     let broken = true;
     const { call } = await startApp({
       readPageFile: async (name) => {
@@ -70,7 +71,7 @@ describe('the files of the page', () => {
     ['page.js', 'text/javascript; charset=utf-8'],
     ['page.css', 'text/css; charset=utf-8'],
     ['icon.svg', 'image/svg+xml'],
-  ])('/docs/%s: 200, and 304 to the one who has it', async (name, type) => {
+  ])('/docs/%s returns 200, and 304 to a matching If-None-Match', async (name, type) => {
     const { call } = await startApp();
     const { status, headers, text } = await call('GET', `/docs/${name}`, { key: null });
     expect([status, headers['content-type'], text]).toEqual([200, type, file(name).toString()]);
@@ -78,7 +79,7 @@ describe('the files of the page', () => {
     expect([again.status, again.text]).toEqual([304, '']);
   });
 
-  test('/docs/renderer.js is the one that is noted, compressed for those who take it so', async () => {
+  test('/docs/renderer.js has the recorded checksum, and is compressed for clients that accept gzip', async () => {
     const { url, call } = await startApp();
     const { sha256 } = JSON.parse(file('renderer.json').toString());
     expect(hash('sha256', gunzipSync(file('renderer.js.gz')))).toBe(sha256);
@@ -112,14 +113,14 @@ describe('GET /', () => {
   test.each([
     [undefined, '/docs'],
     ['https://example.com/animals/v1', 'https://example.com/animals/docs'],
-  ])('302 to the page for a browser: base address %s', async (baseUrl, location) => {
+  ])('redirects a browser to the page: BASE_URL %s', async (baseUrl, location) => {
     const { call } = await startApp({ baseUrl });
     const answer = await call('GET', '/', { key: null, headers: browser });
     expect(answer).toMatchObject({ status: 302, headers: { location, vary: 'Accept', 'cache-control': 'no-store' } });
   });
 
   test.each([{ accept: 'application/json' }, { accept: '*/*' }, {}])(
-    '404 route_not_found to other clients: %s',
+    'returns 404 route_not_found to other clients: %s',
     async (headers) => {
       const { call } = await startApp();
       const answer = await call('GET', '/', { headers });
@@ -128,7 +129,7 @@ describe('GET /', () => {
   );
 });
 
-test('the place that rel="deprecation" names is that of an operation of the document', async () => {
+test('the rel="deprecation" link points to an operation of the document', async () => {
   const { call } = await startApp();
   const { link } = (await call('GET', '/v1/pets/1')).headers;
   const [, group, operation] = /<\/docs#animal-store\/tag\/(\w+)\/(\w+)>; rel="deprecation"/.exec(link as string) ?? [];

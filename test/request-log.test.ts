@@ -1,10 +1,11 @@
+/** Tests of the log line of a request. */
 import { describe, expect, test, vi } from 'vitest';
 import { startApp, type TestApp } from './support/app.ts';
 
 const traceId = '0af7651916cd43dd8448eb211c80319c';
 const traceparent = `00-${traceId}-b7ad6b7169203331-01`;
 
-/** The line of the request that `id` names. */
+/** The log line of the request with this id. */
 async function lineOf({ log }: TestApp, id: unknown): Promise<Record<string, unknown>> {
   const find = () =>
     log()
@@ -14,7 +15,7 @@ async function lineOf({ log }: TestApp, id: unknown): Promise<Record<string, unk
   return JSON.parse(find() as string);
 }
 
-describe('the line of a request', () => {
+describe('the log', () => {
   test.each([
     ['GET', '/v1/pets', 200, '/v1/pets'],
     ['HEAD', '/v1/pets', 200, '/v1/pets'],
@@ -22,11 +23,11 @@ describe('the line of a request', () => {
     ['GET', '/v1/pets/7', 404, '/v1/pets/:petId'],
     ['GET', '/nowhere', 404, null],
   ] as const)(
-    '%s %s is the only one, and carries the id of the answer and of the trace',
+    'has one line for %s %s, with the request id of the response and the trace id',
     async (method, path, status, route) => {
       const app = await startApp();
       const before = app.log().length;
-      // The second call finds the key known, and may take another way.
+      // The second call finds the key in the cache and can take another path.
       for (let again = 0; again < 2; again++) {
         const { headers } = await app.call(method, path, { headers: { traceparent } });
         const reqId = headers['x-request-id'];
@@ -38,7 +39,7 @@ describe('the line of a request', () => {
     },
   );
 
-  test('of a request that comes to no route has its id, its status and its code', async () => {
+  test('has the id, the status and the code of a request that reaches no route', async () => {
     const app = await startApp();
     const { status, headers } = await app.call('GET', '/%zz');
     const line = await lineOf(app, headers['x-request-id']);
@@ -51,10 +52,13 @@ describe('the line of a request', () => {
     });
   });
 
-  test.each(['nonsense', traceparent.toUpperCase(), `00-${traceId}`, ''])('names no trace for %s', async (header) => {
-    const app = await startApp();
-    const { status, headers } = await app.call('GET', '/v1/pets', { headers: { traceparent: header } });
-    expect(status).toBe(200);
-    expect(await lineOf(app, headers['x-request-id'])).not.toHaveProperty('traceId');
-  });
+  test.each(['nonsense', traceparent.toUpperCase(), `00-${traceId}`, ''])(
+    'has no trace id for the traceparent %s',
+    async (header) => {
+      const app = await startApp();
+      const { status, headers } = await app.call('GET', '/v1/pets', { headers: { traceparent: header } });
+      expect(status).toBe(200);
+      expect(await lineOf(app, headers['x-request-id'])).not.toHaveProperty('traceId');
+    },
+  );
 });

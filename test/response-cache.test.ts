@@ -1,3 +1,4 @@
+/** Tests of the response cache: what it keeps, and that no response is older than an acknowledged write. */
 import Database from 'better-sqlite3';
 import { Pool } from 'undici';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -12,7 +13,7 @@ import { makeStore } from './support/store-file.ts';
 import { figure, tier } from './support/tier.ts';
 
 describe('the response cache', () => {
-  /** A cache over a store in a state that the test sets, and what it makes of `get`. */
+  /** A cache over a store whose state the test sets. `get` returns the response for a key and numbers each new one. */
   function open() {
     let state = { version: 1, revision: 1 };
     let made = 0;
@@ -30,16 +31,16 @@ describe('the response cache', () => {
     return { cache, get, write, change };
   }
 
-  test('keeps what is asked for a second time in one state', async () => {
+  test('keeps a response that is requested a second time in the same state', async () => {
     const { cache, get, write } = open();
     expect([await get('a'), await get('a'), await get('a'), await get('b')]).toEqual(['a1', 'a2', 'a2', 'b3']);
     write();
-    // It was asked for before: the first time in a later state is kept.
+    // Requested before, so the first response in a later state is kept.
     expect([await get('a'), await get('a'), await get('b'), await get('b')]).toEqual(['a4', 'a4', 'b5', 'b5']);
     expect(cache.use()).toEqual({ hits: 3, misses: 5 });
   });
 
-  test('keeps what cannot change across writes, and drops it where an animal was changed', async () => {
+  test('keeps a settled response across writes, and drops it when a pet changes', async () => {
     const { get, write, change } = open();
     expect([await get('a', true), await get('a', true)]).toEqual(['a1', 'a2']);
     write();
@@ -48,7 +49,7 @@ describe('the response cache', () => {
     expect([await get('a', true), await get('a', true), await get('a', true)]).toEqual(['a3', 'a4', 'a4']);
   });
 
-  test('keeps nothing where the store tells no state', async () => {
+  test('keeps nothing if the store reports no state', async () => {
     const cache = createCache(undefined);
     for (const expected of ['1', '2', '3']) {
       const made = cache.get('a', async () => ({ rendered: render(expected), settled: true }));
@@ -57,7 +58,7 @@ describe('the response cache', () => {
     expect(cache.use()).toEqual({ hits: 0, misses: 3 });
   });
 
-  test('does not keep what was made while the store moved on', async () => {
+  test('does not keep a response if the store changed while it was made', async () => {
     const { cache, get, write } = open();
     await get('a');
     const slow = cache.get('a', async () => {
@@ -70,7 +71,7 @@ describe('the response cache', () => {
     expect(await get('a')).toBe('a3');
   });
 
-  test('keeps no failure', async () => {
+  test('keeps no error', async () => {
     const { cache, get } = open();
     expect(() =>
       cache.get('a', () => {
@@ -80,7 +81,7 @@ describe('the response cache', () => {
     expect(await get('a')).toBe('a1');
   });
 
-  test('is bounded, and keeps what it has while that is asked for', () => {
+  test('is bounded, and keeps responses while they are requested', () => {
     const cache = createCache(() => state);
     const state = { version: 1, revision: 1 };
     let made = 0;
@@ -90,11 +91,11 @@ describe('the response cache', () => {
         return { rendered: render('x'.repeat(512 * 1024)), settled: true };
       });
     for (const _time of ['first', 'second', 'third']) for (let key = 0; key < 20; key++) get(key);
-    // 15 have room.
+    // There is room for 15.
     expect(made).toBe(45);
     cache.sweep();
     for (let key = 0; key < 10; key++) get(key);
-    // Nothing has asked for room since.
+    // No response has needed room since.
     cache.sweep();
     for (let key = 0; key < 15; key++) get(key);
     expect(made).toBe(45);
@@ -104,12 +105,12 @@ describe('the response cache', () => {
     for (let key = 0; key < 10; key++) get(key);
     for (const _time of ['first', 'second']) get(19);
     cache.sweep();
-    // Those that nobody asked for have made room.
+    // Responses that nobody requested have made room.
     for (const _time of ['first', 'second', 'third']) get(19);
     expect(made).toBe(52);
   });
 
-  test('remembers ten thousand that were asked for once, at most, and not for long', async () => {
+  test('remembers at most 10,000 keys that were requested once, until the next sweep', async () => {
     const { cache, get } = open();
     for (let key = 0; key < 10_000; key++) await get(String(key));
     expect([await get('more'), await get('more'), await get('more')]).toEqual(['more10001', 'more10002', 'more10003']);
@@ -128,8 +129,8 @@ test('an ETag is the first 162 bits of the SHA-256 of the bytes', () => {
 test.for([
   ['ASCII', 'abc', 'string'],
   ['other characters', 'é'.repeat(1000), 'string'],
-  ['more than goes with the headers', 'é'.repeat(10_000), 'object'],
-])('the body of %s is its bytes in UTF-8', ([, text = '', type]) => {
+  ['text too long to send with the headers', 'é'.repeat(10_000), 'object'],
+])('the body of %s is its UTF-8 bytes', ([, text = '', type]) => {
   const { body, bodyHeaders } = render(text);
   expect(typeof body).toBe(type);
   const bytes = typeof body === 'string' ? Buffer.from(body, 'latin1') : body;
@@ -138,7 +139,7 @@ test.for([
 });
 
 describe('no reader sees a page older than an acknowledged write', () => {
-  test('of this process', async () => {
+  test('from the same process', async () => {
     const { add, call } = await startApp();
     for (let count = 1; count <= 30; count++) {
       await call('GET', '/v1/pets?limit=100');
@@ -147,7 +148,7 @@ describe('no reader sees a page older than an acknowledged write', () => {
     }
   });
 
-  test('of another connection, as another process has it', async () => {
+  test('from another connection, as in another process', async () => {
     const { databaseUrl, call } = await startApp();
     const other = await openRepository(databaseUrl, { now: () => new Date() });
     try {
@@ -164,8 +165,8 @@ describe('no reader sees a page older than an acknowledged write', () => {
   });
 });
 
-describe.runIf(engine === 'SQLite')('what is kept across writes is what the store holds', () => {
-  /** A server whose first page and third animal are kept, and another connection to its file. */
+describe.runIf(engine === 'SQLite')('a response kept across writes', () => {
+  /** A server whose cache holds the first page and the third pet, and another connection to its file. */
   async function start() {
     const metrics = createMetrics('test');
     const { add, call, databaseUrl } = await startApp({ metrics });
@@ -180,7 +181,7 @@ describe.runIf(engine === 'SQLite')('what is kept across writes is what the stor
     return { add, sql, page, third, hits };
   }
 
-  test('an animal that is added leaves full pages and animals as they are', async () => {
+  test('stays kept, if it is a full page or a pet, when a pet is added', async () => {
     const { add, page, third, hits } = await start();
     const before = (await hits()) as number;
     for (let times = 1; times <= 5; times++) {
@@ -200,15 +201,15 @@ describe.runIf(engine === 'SQLite')('what is kept across writes is what the stor
       ['replaced', 'pet 2', 'pet 3'],
       200,
     ],
-    ['the deletion of what follows the page', 'DELETE FROM pet WHERE id > 3', ['pet 1', 'pet 2', 'pet 3'], 200],
-  ] as const)('%s from outside is seen at once', async ([, change, names, status]) => {
+    ['a deletion after the page', 'DELETE FROM pet WHERE id > 3', ['pet 1', 'pet 2', 'pet 3'], 200],
+  ] as const)('shows %s from outside at once', async ([, change, names, status]) => {
     const { sql, page, third } = await start();
     sql.exec(change);
     expect(await page()).toEqual(names);
     expect(await third()).toBe(status);
   });
 
-  test('an animal with an id below the highest, as an import with --keep-ids adds it, is seen at once', async () => {
+  test('shows at once a pet added below the highest id, as import --keep-ids does', async () => {
     const { sql, page } = await start();
     sql.exec('DELETE FROM pet WHERE id = 2');
     for (let times = 0; times < 3; times++) expect(await page()).toEqual(['pet 1', 'pet 3', 'pet 4']);
@@ -216,7 +217,7 @@ describe.runIf(engine === 'SQLite')('what is kept across writes is what the stor
     expect(await page()).toEqual(['pet 1', 'back', 'pet 3']);
   });
 
-  test('the highest animal replaced is seen at once', async () => {
+  test('shows at once that the pet with the highest id was replaced', async () => {
     const { sql, page } = await start();
     sql.exec('DELETE FROM pet WHERE id > 4');
     for (let times = 0; times < 3; times++) await page();
@@ -226,10 +227,10 @@ describe.runIf(engine === 'SQLite')('what is kept across writes is what the stor
   });
 });
 
-test.runIf(engine === 'SQLite')('of two processes on one file, each sees what the other has acknowledged', async () => {
+test.runIf(engine === 'SQLite')('two processes on one file each see what the other has acknowledged', async () => {
   const { env, key } = await makeStore();
   const [writer, reader] = await Promise.all([startServer({ env }), startServer({ env })]);
-  // Busy turns of the event loop, as reads that share a snapshot need them.
+  // Keeps the event loop busy, so that several reads share a snapshot.
   const pool = new Pool(reader.url, { connections: 20, pipelining: 4 });
   onTestFinished(() => pool.destroy());
   const headers = { authorization: `Bearer ${key}` };
@@ -253,5 +254,5 @@ test.runIf(engine === 'SQLite')('of two processes on one file, each sees what th
   );
   done = true;
   await Promise.all(load);
-  figure(`${4 * rounds} animals added through one process, each seen at once through another that is busy`);
+  figure(`${4 * rounds} animals added through one process, each visible at once through another that is busy`);
 });

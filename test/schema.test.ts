@@ -1,4 +1,4 @@
-/** What the schemas take and say: of animals, of messages, and of any object that is checked against one. */
+/** Tests of the schemas of pets and messages, and of validation against a schema. */
 import { readFileSync } from 'node:fs';
 import { Type } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
@@ -14,10 +14,10 @@ import { checkOf, isObject, joinFaults, kind, quoted, requirementOf } from '../s
 const read = (name: string) => parse(readFileSync(new URL(`../${name}`, import.meta.url), 'utf8'));
 const schemasOf = (name: string) => read(name).components.schemas;
 
-/** As the documents hold it, but that what they refer to stands in its place. */
+/** The schema as JSON. It is as in the documents, with references replaced by their targets. */
 const plain = (schema: object) => JSON.parse(JSON.stringify(schema));
 
-test('animals are described as in openapi.yaml', () => {
+test('pets are described as in openapi.yaml', () => {
   const { PetStatus: status, ...documented } = schemasOf('openapi.yaml');
   const titled = (title: string, more = {}) => ({ title, ...documented[title], ...more });
   const properties = (title: string, more: object) => ({ ...documented[title].properties, status: more });
@@ -37,7 +37,7 @@ test('messages are described as in openapi.quickstart.yaml', () => {
   expect(plain(Message)).toEqual({ title: 'Message', ...message });
 });
 
-test('an Idempotency-Key is described as in openapi.yaml, and says what it demands', () => {
+test('an Idempotency-Key is described as in openapi.yaml and states its requirement', () => {
   const [documented] = read('openapi.yaml').paths['/pets'].post.parameters;
   const { schema, name, description, example } = documented;
   const key = IdempotencyHeaders.properties['Idempotency-Key'];
@@ -50,7 +50,7 @@ test('an Idempotency-Key is described as in openapi.yaml, and says what it deman
     expect(Value.Check(IdempotencyHeaders, { [name]: value })).toBe(false);
 });
 
-test('an animal to add: a name that can be kept, a category and a known status', () => {
+test('a new pet has a storable name, a category and, if any, a known status', () => {
   const pet = { name: 'Biscuit', categoryId: 7n };
   for (const status of statuses) expect(Value.Check(NewPet, { ...pet, status })).toBe(true);
   expect(Value.Check(NewPet, pet)).toBe(true);
@@ -60,7 +60,7 @@ test('an animal to add: a name that can be kept, a category and a known status',
     expect(Value.Check(NewPet, other)).toBe(false);
 });
 
-test('an animal, a name and a message say what they demand', () => {
+test('a status, a name and a message state their requirements', () => {
   expect(requirementOf(PetStatus)).toBe('be one of available, pending, sold');
   expect(requirementOf(NewPet.properties.name)).toBe(
     'be a string of at least 1 character, without NUL and without lone surrogates',
@@ -68,17 +68,17 @@ test('an animal, a name and a message say what they demand', () => {
   expect(requirementOf(NewMessage.properties.message)).toBe('be a string without NUL and without lone surrogates');
 });
 
-test('a message is any text that can be kept, also an empty one', () => {
+test('a message is any storable text, even an empty one', () => {
   for (const message of ['', 'Hello', '\u{1f436}']) expect(Value.Check(NewMessage, { message })).toBe(true);
   for (const message of ['a\0', '\ud800', 7, null, undefined]) expect(Value.Check(NewMessage, { message })).toBe(false);
   expect(Value.Check(NewMessage, { message: '', more: 1 })).toBe(false);
 });
 
-test('a creation may be repeated for 24 hours', () => {
+test('a creation can be retried for 24 hours', () => {
   expect(retryWindowMs).toBe(86_400_000);
 });
 
-describe('an object that is checked', () => {
+describe('validation of an object', () => {
   const Word = kind<string>('TestWord', (value) => typeof value === 'string', 'be a word', { type: 'string' });
   const check = checkOf(
     Type.Object(
@@ -91,7 +91,7 @@ describe('an object that is checked', () => {
     ),
   );
 
-  test('has the defaults of what is missing, and keeps what is there', () => {
+  test('sets the defaults of missing members and keeps given values', () => {
     const given = { id: 1n };
     expect(check(given)).toEqual([]);
     expect(given).toStrictEqual({ id: 1n, name: 'none' });
@@ -100,7 +100,7 @@ describe('an object that is checked', () => {
     expect(full).toEqual({ id: 1n, name: '', note: 'b' });
   });
 
-  test('is told of every fault, those of known fields first, and stays as it is', () => {
+  test('reports every fault, known fields first, and leaves the object unchanged', () => {
     const given = { more: 1, name: 7, toString: 2 };
     expect(check(given)).toEqual([
       'id is required',
@@ -118,13 +118,13 @@ describe('an object that is checked', () => {
     ]);
   });
 
-  test('is one of JSON: no array, no null', () => {
+  test('accepts neither an array nor null as an object', () => {
     expect(isObject({})).toBe(true);
     for (const value of [[], null, undefined, 'a', 1, true]) expect(isObject(value)).toBe(false);
   });
 });
 
-test('of many faults twenty are named, and the rest counted', () => {
+test('joinFaults names twenty faults and counts the rest', () => {
   const faults = Array.from({ length: 22 }, (_, at) => `fault ${at + 1}`);
   expect(joinFaults([])).toBe('');
   expect(joinFaults(['a', 'b'])).toBe('a; b');
@@ -132,7 +132,7 @@ test('of many faults twenty are named, and the rest counted', () => {
   expect(joinFaults(faults)).toBe(`${faults.slice(0, 20).join('; ')}; and 2 more`);
 });
 
-test('an API key in the wrong place is not repeated', () => {
+test('quoted masks an API key', () => {
   expect(quoted('ast_live_0123Az')).toBe('"ast_live_…"');
   expect(quoted(`ast_test_a ast_live_${'b'.repeat(80)}!`)).toBe('"ast_test_… ast_live_…!"');
   expect(quoted('ast_test_')).toBe('"ast_test_"');

@@ -1,3 +1,4 @@
+/** Tests of dividing a limited number of places among holders. */
 import { expect, test } from 'vitest';
 import { createShares } from '../src/http/shares.ts';
 
@@ -7,13 +8,13 @@ const takeAll = (take: () => boolean) => {
   return count;
 };
 
-test('one holder alone may have all places', () => {
+test('one holder alone may take all places', () => {
   const shares = createShares<string>(10);
   expect(takeAll(() => shares.take('a'))).toBe(10);
   expect(shares.taken()).toBe(10);
 });
 
-test('where none is free, others have as many as their equal share, and twice the places at most are taken', () => {
+test('if no place is free, others may take their equal share, up to twice the number of places in all', () => {
   const shares = createShares<string>(12);
   takeAll(() => shares.take('a'));
   expect(takeAll(() => shares.take('b'))).toBe(6);
@@ -24,7 +25,7 @@ test('where none is free, others have as many as their equal share, and twice th
   expect(shares.take('e')).toBe(false);
 });
 
-test('who had more than its share waits until places are free', () => {
+test('a holder with more than its share gets another place only when places are free', () => {
   const shares = createShares<string>(4);
   takeAll(() => shares.take('a'));
   shares.take('b');
@@ -34,7 +35,7 @@ test('who had more than its share waits until places are free', () => {
   expect(shares.take('a')).toBe(true);
 });
 
-test('amounts are taken whole or not at all, and everything given back leaves nothing', () => {
+test('an amount is taken completely or not at all, and nothing remains when all is given back', () => {
   const shares = createShares<number>(100);
   expect([shares.take(1, 60), shares.take(1, 60), shares.take(2, 50), shares.take(2, 1)]).toEqual([
     true,

@@ -1,4 +1,4 @@
-/** The main thread's end of the writer by itself, before a thread that answers what it is told: also what only a failing disk would say. */
+/** Unit tests of the main thread's side of the writer, with a fake thread that can also report errors of a failing disk. */
 import { EventEmitter } from 'node:events';
 import { syncBuiltinESMExports } from 'node:module';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -27,7 +27,7 @@ class Thread extends EventEmitter {
     this.emit('message', reply);
   }
 
-  /** Commits the oldest writes, whose outputs are `outputs`. */
+  /** Reports the oldest writes as committed, with these outputs. */
   commit(...outputs: unknown[]): void {
     this.reply({ count: outputs.length, outputs: JSON.stringify(outputs) });
   }
@@ -50,18 +50,18 @@ function startOn(options: Partial<OpenOptions> = {}) {
   return { writer, write, thread: Thread.last };
 }
 
-/** A few turns of the event loop: the next batch goes two turns after a reply. */
+/** A few turns of the event loop: the next batch is sent two turns after a reply. */
 const turn = () => sleep(5);
 const named = (request: Request | undefined) =>
   (JSON.parse(request ?? '[]') as Write[]).map(([, input]) => (input as { name: string }).name);
 const unavailable = (message: string) => ({ code: 'service_unavailable', cause: { message } });
 
-test('the thread is given the file, and a bound to its young generation', () => {
+test('the thread gets the file and a limit for its young generation', () => {
   const { thread } = startOn();
   expect(thread.options).toEqual({ workerData: 'store.db', resourceLimits: { maxYoungGenerationSizeMb: 12 } });
 });
 
-test('one message at a time: what comes while it is under way is the next', async () => {
+test('one message is sent at a time, and writes that arrive meanwhile form the next', async () => {
   const commits: number[] = [];
   const { writer, write, thread } = startOn({ onCommit: (count) => commits.push(count) });
   const first = [write('a'), write('b')];
@@ -73,7 +73,7 @@ test('one message at a time: what comes while it is under way is the next', asyn
   await turn();
   expect(thread.received.map(named)).toEqual([['a', 'b']]);
   expect(writer.waiting()).toBe(4);
-  // A part of what was sent is not all of it.
+  // The next batch waits until the whole batch is committed.
   thread.commit('1');
   expect(thread.received).toHaveLength(1);
   thread.commit('2');
@@ -85,13 +85,13 @@ test('one message at a time: what comes while it is under way is the next', asyn
   ]);
   thread.commit('3', '4');
   expect(await Promise.all(then)).toEqual(['3', '4']);
-  // A checkpoint is no commit.
+  // A checkpoint does not count as a commit.
   thread.commit();
   await turn();
   expect([commits, thread.received.length, writer.waiting()]).toEqual([[1, 1, 2], 2, 0]);
 });
 
-test('a write that fails is told, and the next go on', async () => {
+test('a failed write is rejected, and the next one succeeds', async () => {
   const onFatal = vi.fn();
   const onCheckpointFailure = vi.fn();
   const { write, thread } = startOn({ onFatal, onCheckpointFailure });
@@ -104,10 +104,10 @@ test('a write that fails is told, and the next go on', async () => {
   expect(thread.received.map(named)).toEqual([['a'], ['b']]);
   thread.commit('2');
   expect(await second).toBe('2');
-  for (const told of [onFatal, onCheckpointFailure]) expect(told).not.toHaveBeenCalled();
+  for (const callback of [onFatal, onCheckpointFailure]) expect(callback).not.toHaveBeenCalled();
 });
 
-test('a checkpoint that fails is told, and nothing else fails', async () => {
+test('a failed checkpoint is reported and fails no write', async () => {
   const onFatal = vi.fn();
   const onCheckpointFailure = vi.fn();
   const { write, thread } = startOn({ onFatal, onCheckpointFailure });
@@ -118,36 +118,33 @@ test('a checkpoint that fails is told, and nothing else fails', async () => {
   thread.commit('1');
   expect(await first).toBe('1');
   expect(onFatal).not.toHaveBeenCalled();
-  // Nor where nobody asked to be told.
+  // Nothing fails without a callback either.
   startOn().thread.fail(0, 'SQLITE_IOERR_WRITE');
 });
 
-test.for(['SQLITE_IOERR_FSYNC', 'SQLITE_IOERR_DIR_FSYNC'])(
-  'after %s nothing is acknowledged any more',
-  async (code) => {
-    for (const count of [1, 0]) {
-      const onFatal = vi.fn();
-      const onCheckpointFailure = vi.fn();
-      const { writer, write, thread } = startOn({ onFatal, onCheckpointFailure });
-      const outcomes = Promise.allSettled([write('a'), write('b')]);
-      await turn();
-      thread.fail(count, code);
-      const reason = unavailable(`told ${code}`);
-      expect(await outcomes).toMatchObject(Array(2).fill({ status: 'rejected', reason }));
-      await expect(write('c')).rejects.toMatchObject(reason);
-      expect(onFatal.mock.calls).toEqual([[expect.objectContaining({ code, message: `told ${code}` })]]);
-      expect([onCheckpointFailure.mock.calls, writer.waiting()]).toEqual([[], 0]);
-      await turn();
-      expect(thread.received).toHaveLength(1);
-      const closing = writer.close();
-      thread.emit('exit');
-      await expect(closing).rejects.toMatchObject({ code });
-    }
-  },
-);
+test.for(['SQLITE_IOERR_FSYNC', 'SQLITE_IOERR_DIR_FSYNC'])('after %s nothing more is acknowledged', async (code) => {
+  for (const count of [1, 0]) {
+    const onFatal = vi.fn();
+    const onCheckpointFailure = vi.fn();
+    const { writer, write, thread } = startOn({ onFatal, onCheckpointFailure });
+    const outcomes = Promise.allSettled([write('a'), write('b')]);
+    await turn();
+    thread.fail(count, code);
+    const reason = unavailable(`told ${code}`);
+    expect(await outcomes).toMatchObject(Array(2).fill({ status: 'rejected', reason }));
+    await expect(write('c')).rejects.toMatchObject(reason);
+    expect(onFatal.mock.calls).toEqual([[expect.objectContaining({ code, message: `told ${code}` })]]);
+    expect([onCheckpointFailure.mock.calls, writer.waiting()]).toEqual([[], 0]);
+    await turn();
+    expect(thread.received).toHaveLength(1);
+    const closing = writer.close();
+    thread.emit('exit');
+    await expect(closing).rejects.toMatchObject({ code });
+  }
+});
 
 test.for(['SQLITE_IOERR_FSTAT', 'NO_SQLITE_IOERR_FSYNC', 'SQLITE_IOERR_FSYNC_LATER'])(
-  '%s is not that: the next write goes on',
+  'after %s the next write succeeds',
   async (code) => {
     const { write, thread } = startOn();
     const first = write('a');
@@ -161,14 +158,14 @@ test.for(['SQLITE_IOERR_FSTAT', 'NO_SQLITE_IOERR_FSYNC', 'SQLITE_IOERR_FSYNC_LAT
   },
 );
 
-test('a thread that ends takes what waits with it, and is told', async () => {
+test('a thread that exits rejects all waiting writes and is reported', async () => {
   const onFatal = vi.fn();
   const { write, thread } = startOn({ onFatal });
   const first = write('a');
   thread.emit('exit');
-  await expect(first).rejects.toMatchObject(unavailable('the writing thread ended'));
-  await expect(write('b')).rejects.toMatchObject(unavailable('the writing thread ended'));
-  expect(onFatal.mock.calls).toEqual([[new Error('the writing thread ended')]]);
+  await expect(first).rejects.toMatchObject(unavailable('the writer thread exited'));
+  await expect(write('b')).rejects.toMatchObject(unavailable('the writer thread exited'));
+  expect(onFatal.mock.calls).toEqual([[new Error('the writer thread exited')]]);
 
   const other = startOn({ onFatal });
   other.thread.emit('error', new Error('out of memory'));
@@ -176,13 +173,13 @@ test('a thread that ends takes what waits with it, and is told', async () => {
   await expect(other.write('b')).rejects.toMatchObject(unavailable('out of memory'));
   expect(onFatal).toHaveBeenLastCalledWith(new Error('out of memory'));
 
-  // Also where nobody asked to be told.
+  // Also without a callback.
   const unwatched = startOn();
   unwatched.thread.emit('exit');
-  await expect(unwatched.write('c')).rejects.toMatchObject(unavailable('the writing thread ended'));
+  await expect(unwatched.write('c')).rejects.toMatchObject(unavailable('the writer thread exited'));
 });
 
-test('ten thousand writes may wait, and 32 Mi characters of text', async () => {
+test('at most 10,000 writes and 32 Mi characters of text wait', async () => {
   const { write, thread } = startOn();
   const all = Array.from({ length: 10_000 }, (_, index) => write(`n${index}`));
   await expect(write('one more')).rejects.toMatchObject(unavailable('too many writes are waiting'));
@@ -203,7 +200,7 @@ test('ten thousand writes may wait, and 32 Mi characters of text', async () => {
   expect(await again).toBe('4');
 });
 
-test('the end: what was accepted goes before the word that no more comes, and what comes is refused', async () => {
+test('close sends accepted writes before the final message, and rejects new ones', async () => {
   const onFatal = vi.fn();
   const { writer, write, thread } = startOn({ onFatal });
   const first = write('a');

@@ -1,20 +1,21 @@
+/** Tests of GET /v1/store/orders, of unknown paths, and of the warning before the removal of getPet. */
 import { describe, expect, test } from 'vitest';
 import { sunsetWarning } from '../src/http/deprecation.ts';
 import { startApp } from './support/app.ts';
 
 describe('GET /v1/store/orders', () => {
-  test('501 not_implemented, with a key', async () => {
+  test('returns 501 not_implemented with a key', async () => {
     const { call, log } = await startApp();
     expect((await call('GET', '/v1/store/orders')).json).toEqual({
       code: 'not_implemented',
-      message: 'This operation is named but not available.',
+      message: 'This operation is a placeholder and is not implemented.',
       status: 501,
     });
-    // Nobody needs to be woken for it.
+    // It must not alert the operator.
     expect(log()).not.toContain('"level":50');
   });
 
-  test('401 without a key; 405 to other methods', async () => {
+  test('returns 401 without a key and 405 to other methods', async () => {
     const { call } = await startApp();
     expect((await call('GET', '/v1/store/orders', { key: null })).status).toBe(401);
     expect(await call('POST', '/v1/store/orders', { body: 'x', type: 'text/plain' })).toMatchObject({
@@ -24,9 +25,9 @@ describe('GET /v1/store/orders', () => {
   });
 });
 
-describe('paths beside the operations', () => {
+describe('a path without an operation', () => {
   test.each(['/', '/v1', '/v1/', '/v1/pet', '/v1/Pets', '/v1/store', '/v1/pets/1/x', '/v1//pets', '/v2/pets'])(
-    '404 route_not_found: %s',
+    'returns 404 route_not_found: %s',
     async (path) => {
       const { call } = await startApp();
       for (const method of ['GET', 'POST']) {
@@ -40,7 +41,7 @@ describe('paths beside the operations', () => {
     },
   );
 
-  test('400 invalid_url: bad percent-encoding', async () => {
+  test('returns 400 invalid_url for invalid percent-encoding', async () => {
     const { call, log } = await startApp();
     const answer = await call('GET', '/nowhere/%zz');
     expect(answer.json).toMatchObject({ code: 'invalid_url', status: 400 });
@@ -51,18 +52,18 @@ describe('paths beside the operations', () => {
     expect(JSON.parse(line as string)).toMatchObject({ route: null, status: 400, code: 'invalid_url' });
   });
 
-  test('414 uri_too_long: more than 8,192 characters', async () => {
+  test('returns 414 uri_too_long for more than 8,192 characters', async () => {
     const { call } = await startApp();
     expect((await call('GET', `/${'x'.repeat(8191)}`)).status).toBe(404);
     expect((await call('GET', `/${'x'.repeat(8192)}`)).json).toMatchObject({ code: 'uri_too_long', status: 414 });
   });
 });
 
-describe('the end of GET /pets/{petId}', () => {
+describe('the removal of GET /pets/{petId}', () => {
   test('is announced to the operator in its last 90 days', () => {
     expect(sunsetWarning(new Date('2030-09-05T23:59:59Z'))).toBeUndefined();
     expect(sunsetWarning(new Date('2030-09-06T00:00:00Z'))).toBe(
-      'GET /pets/{petId} is removed in 90 days, on 2030-12-05: from then on it answers 410.',
+      'GET /pets/{petId} will be removed in 90 days, on 2030-12-05; it returns 410 from then on.',
     );
     expect(sunsetWarning(new Date('2030-12-05T00:00:00Z'))).toBe('GET /pets/{petId} was removed on 2030-12-05.');
   });

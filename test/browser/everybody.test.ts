@@ -1,7 +1,8 @@
+/** Tests the accessibility of the reference page in a real browser. */
 import { expect, test } from 'vitest';
 import { accessibilityFaults, describeInBrowser, openReference, picture } from './page.ts';
 
-describeInBrowser('for everybody', () => {
+describeInBrowser('accessibility', () => {
   const narrow = { width: 390, height: 844 };
   const looks = [
     ['light', {}],
@@ -10,7 +11,7 @@ describeInBrowser('for everybody', () => {
     ['narrow-dark', { viewport: narrow, colorScheme: 'dark' }],
   ] as const;
 
-  test.each(looks)('axe finds nothing, nothing is wider than the page: %s', async (name, options) => {
+  test.each(looks)('axe reports no violation, and nothing is wider than the page: %s', async (name, options) => {
     const { page, open, faults } = await openReference(options);
     for (const place of ['', 'pets/listPets', 'pets/getPet', 'store/listOrders']) {
       await open(place);
@@ -23,9 +24,9 @@ describeInBrowser('for everybody', () => {
     expect(faults()).toEqual([]);
   });
 
-  test.each(looks)('axe finds nothing in the open panel, before and after an answer: %s', async (name, options) => {
+  test.each(looks)('axe reports no violation in the panel, before and after a response: %s', async (name, options) => {
     const { page, server, key, open, authenticate, send, faults } = await openReference(options);
-    // Enough for an answer that is scrolled.
+    // Enough pets for a response that has to scroll.
     for (let index = 0; index < 20; index++)
       await server.call(key, 'POST', '/v1/pets', { name: 'Crumb', categoryId: 7 });
     for (const place of ['listPets', 'getPet', 'createPet']) {
@@ -42,7 +43,7 @@ describeInBrowser('for everybody', () => {
     expect(faults()).toEqual([]);
   });
 
-  test('the keyboard alone reaches an operation and its panel, and leaves it', async () => {
+  test('the keyboard alone opens the panel of an operation and closes it', async () => {
     const { page, open, faults } = await openReference();
     const operation = await open('pets/listPets');
     await operation.getByRole('button', { name: 'Shell Curl' }).focus();

@@ -1,4 +1,4 @@
-/** The reference page in a real browser, before a real server with a key. */
+/** Opens the reference page of a real server in a real browser. */
 import { existsSync } from 'node:fs';
 import axe from 'axe-core';
 import { type Browser, type BrowserContextOptions, chromium, type Locator, type Page } from 'playwright-core';
@@ -6,12 +6,12 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { type Server, startServer } from '../support/process.ts';
 import { projectFolder } from '../support/project.ts';
 
-/** Debian's; CHROMIUM names another. */
+/** Default: Chromium of Debian; CHROMIUM names another one. */
 const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';
 
 let browser: Browser;
 
-/** Tests in a browser of their own, with a profile that goes with it; skipped where there is none. */
+/** Runs tests in a separate browser with a temporary profile; skips them if Chromium is not installed. */
 export function describeInBrowser(name: string, tests: () => void): void {
   if (!existsSync(executablePath))
     return void describe(name, () => test.skip(`Chromium (Debian: chromium) is not installed`));
@@ -34,17 +34,17 @@ export interface Reference {
   server: Server;
   key: string;
   page: Page;
-  /** Opens the page at a place within it, such as pets/getPet, and returns that operation's part. */
+  /** Opens the page at a place, for example pets/getPet, and returns the section of that operation. */
   open: (place: string, slug?: string) => Promise<Locator>;
-  /** Fills in the API key where the page asks for it. */
+  /** Enters the API key in the field of the page. */
   authenticate: (key: string) => Promise<void>;
-  /** Opens the panel of an operation, sends what it holds, and returns the panel when it shows an answer. */
+  /** Opens the panel of an operation, sends its request, and returns the panel when it shows the response. */
   send: (operation: Locator, change?: (panel: Locator) => Promise<void>) => Promise<Locator>;
-  /** What the page could be found fault with, so far: requests to elsewhere, and words on the console. */
+  /** Faults so far: requests to other origins, messages on the console, and uncaught errors. */
   faults: () => string[];
 }
 
-/** Opens the page; its server and its profile are gone when the test ends. */
+/** Starts a server and a browser context; both are closed when the test ends. */
 export async function openReference(options: BrowserContextOptions = {}): Promise<Reference> {
   const server = await startServer();
   const key = await server.firstKey();
@@ -82,7 +82,7 @@ export async function openReference(options: BrowserContextOptions = {}): Promis
   return { server, key, page, open, authenticate, send, faults: () => faults };
 }
 
-/** What axe finds against WCAG 2.2, levels A and AA. */
+/** Violations of WCAG 2.2, levels A and AA, that axe finds. */
 export async function accessibilityFaults(page: Page): Promise<string[]> {
   await page.evaluate(axe.source);
   return page.evaluate(async () => {
@@ -95,7 +95,7 @@ export async function accessibilityFaults(page: Page): Promise<string[]> {
   });
 }
 
-/** Keeps a picture of the page, for eyes: screenshots/ stays out of the repository. */
+/** Saves a screenshot for visual inspection. Git ignores screenshots/. */
 export async function picture(page: Page, name: string): Promise<void> {
   const bytes = await page.screenshot({ path: `${projectFolder}screenshots/${name}.png` });
   expect(bytes.length).toBeGreaterThan(10_000);

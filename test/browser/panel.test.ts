@@ -1,9 +1,10 @@
+/** Tests the panel of the reference page that sends requests, in a real browser. */
 import type { Locator } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { describeInBrowser, openReference, picture } from './page.ts';
 
-describeInBrowser('the panel to try an operation', () => {
-  test('adds and lists with the key that was filled in, and shows every digit', async () => {
+describeInBrowser('the request panel', () => {
+  test('adds and lists with the API key from the page, and shows every digit', async () => {
     const { page, server, key, open, authenticate, send, faults } = await openReference();
     await server.call(key, 'POST', '/v1/pets', { name: 'Crumb', categoryId: 7 });
     await open('');
@@ -22,7 +23,7 @@ describeInBrowser('the panel to try an operation', () => {
     expect(faults()).toEqual([]);
   });
 
-  test('adds twice: no Idempotency-Key of everybody goes with it unasked', async () => {
+  test('adds twice: it sends no Idempotency-Key by default, which all users of the page would share', async () => {
     const { server, key, open, authenticate, send } = await openReference();
     const operation = await open('pets/createPet');
     await authenticate(key);
@@ -32,7 +33,7 @@ describeInBrowser('the panel to try an operation', () => {
     await expect.poll(async () => (await server.call(key, 'GET', '/v1/pets')).json.length).toBe(2);
   });
 
-  test('keeps the key in memory alone: it is gone with the page', async () => {
+  test('keeps the API key only in memory: a reload removes it', async () => {
     const { page, key, open, authenticate, send } = await openReference();
     const operation = await open('pets/listPets');
     await authenticate(key);
@@ -44,7 +45,7 @@ describeInBrowser('the panel to try an operation', () => {
     expect(await page.getByPlaceholder('Token').first().inputValue()).toBe('');
   });
 
-  test('shows a 401 as what it is', async () => {
+  test('shows the status and the code of a 401', async () => {
     const { open, authenticate, send, faults } = await openReference();
     const operation = await open('pets/listPets');
     await authenticate('ast_test_no');
@@ -53,10 +54,10 @@ describeInBrowser('the panel to try an operation', () => {
     expect(faults()).toEqual([expect.stringContaining('status of 401')]);
   });
 
-  test('is not there for GET /store/orders, nor reached from another', async () => {
+  test('is not available for GET /store/orders, nor reachable from the panel of another operation', async () => {
     const { page, open } = await openReference();
     const orders = await open('store/listOrders');
-    await orders.getByText('Named, but not described').waitFor();
+    await orders.getByText('A placeholder; always returns 501').waitFor();
     expect(await orders.getByRole('button', { name: 'Test Request' }).count()).toBe(0);
     const list = await open('pets/listPets');
     expect(await list.getByRole('button', { name: 'Test Request' }).count()).toBe(1);
@@ -67,10 +68,10 @@ describeInBrowser('the panel to try an operation', () => {
     expect(await panel.getByText('List orders').count()).toBe(0);
   });
 
-  test('sends a message to the quickstart, which has an address of its own', async () => {
+  test('sends a message to the quickstart, which has its own base URL', async () => {
     const { page, server, key, open, authenticate, send, faults } = await openReference();
     await (await open('')).getByRole('link', { name: 'Messages quickstart' }).click();
-    await page.getByText('It is no part of the animal store').waitFor();
+    await page.getByText('The quickstart is not part of the animal store').waitFor();
     await authenticate(key);
     await page.getByRole('complementary').getByRole('link', { name: 'Send a message' }).click();
     const panel = await send(page.locator('section[id="messages-quickstart/tag/messages/sendMessage"]'));

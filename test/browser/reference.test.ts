@@ -1,15 +1,16 @@
+/** Tests the content of the reference page in a real browser. */
 import { expect, test } from 'vitest';
 import { describeInBrowser, openReference } from './page.ts';
 
 describeInBrowser('the reference page', () => {
-  test('is where / leads a browser', async () => {
+  test('is where / redirects a browser', async () => {
     const { page, server } = await openReference();
     await page.goto(server.url);
     expect(page.url()).toBe(`${server.url}/docs`);
     await page.getByRole('heading', { name: 'Animal Store' }).waitFor();
   });
 
-  test('leads to the groups Store and Pets, and to what is in them', async () => {
+  test('its navigation lists the groups Store and Pets with their operations', async () => {
     const { page, open, faults } = await openReference();
     await open('');
     const navigation = page.getByRole('complementary').first();
@@ -24,7 +25,7 @@ describeInBrowser('the reference page', () => {
     expect(faults()).toEqual([]);
   });
 
-  test('strikes getPet through, with its removal date and what replaces it, where rel="deprecation" leads', async () => {
+  test('strikes getPet through, and shows its removal date and replacement at the URL of rel="deprecation"', async () => {
     const { page, server, key, faults } = await openReference();
     const { link } = Object.fromEntries((await server.call(key, 'GET', '/v1/pets/1')).headers);
     await page.goto(server.url + /<([^>]*)>; rel="deprecation"/.exec(link as string)?.[1]);
@@ -34,7 +35,7 @@ describeInBrowser('the reference page', () => {
     await expect.poll(() => heading.evaluate((element) => element.getBoundingClientRect().top)).toBeLessThan(300);
     for (const name of [heading, page.getByRole('complementary').getByText('Get an animal')]) {
       const lines = name.locator('xpath=ancestor-or-self::*').evaluateAll((elements) => {
-        // biome-ignore lint/suspicious/noExplicitAny: it runs in the page, whose names nothing else here knows.
+        // biome-ignore lint/suspicious/noExplicitAny: it runs in the page, whose globals have no types here.
         return elements.map((element) => (globalThis as any).getComputedStyle(element).textDecorationLine);
       });
       expect(await lines).toContain('line-through');
@@ -45,7 +46,7 @@ describeInBrowser('the reference page', () => {
     expect(faults()).toEqual([]);
   });
 
-  test('shows the parameters, the answers, an example and every error code of an operation', async () => {
+  test('shows the parameters, responses, example and error codes of an operation', async () => {
     const { open } = await openReference();
     const words = await (await open('pets/createPet')).innerText();
     for (const said of ['Idempotency-Key', 'categoryId', 'int64', 'Biscuit', '201', '422', 'idempotency_key_reused'])
@@ -66,7 +67,7 @@ describeInBrowser('the reference page', () => {
     await expect.poll(() => operation.innerText()).toMatch(pattern);
   });
 
-  test('shows a stability badge where an operation has one', async () => {
+  test('shows a stability badge only for an operation with x-stability', async () => {
     const { page, server, open } = await openReference();
     await page.route(`${server.url}/openapi.json`, async (route) => {
       const document = await (await route.fetch()).json();

@@ -1,4 +1,4 @@
-/** The tests are tested: each planted bug must make its test fail, and without the bugs the same tests pass. */
+/** Tests the tests: each planted bug must make its test fail, and without the bug the test must pass. */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ interface Report {
 
 const escaped = (text: string) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
-/** A copy of the whole project, tests included. */
+/** Copies the whole project, including the tests. */
 function copyProject(): string {
   const copy = temporaryFolder();
   const { stdout } = spawnSync('git', ['ls-files', '-co', '--exclude-standard'], {
@@ -30,37 +30,30 @@ function copyProject(): string {
   return copy;
 }
 
-/** Runs the tests that are to catch a bug in `folder`; resolves to the names of those that ran, and of those that failed. */
+/** Runs in `folder` the tests that must catch a bug; resolves to the names of those that ran and of those that failed. */
 async function run(folder: string, [file, name]: PlantedBug['caughtBy']): Promise<{ ran: string[]; failed: string[] }> {
   const report = path.join(folder, 'report.json');
-  const args = [
-    'run',
-    file,
-    '--project',
-    'sqlite',
-    '-t',
-    `^${escaped(name)}`,
-    '--reporter=json',
-    `--outputFile=${report}`,
-  ];
+  const project = file.startsWith('test/reliability/') ? 'reliability' : 'sqlite';
+  const named = ['-t', `^${escaped(name)}`];
+  const args = ['run', file, '--project', project, ...named, '--reporter=json', `--outputFile=${report}`];
   const child = spawn(path.join(projectFolder, 'node_modules/.bin/vitest'), args, { cwd: folder, stdio: 'ignore' });
   await once(child, 'exit');
   const { testResults } = JSON.parse(readFileSync(report, 'utf8')) as Report;
   const results = testResults.flatMap(({ assertionResults }) => assertionResults);
-  const named = (...statuses: string[]) =>
+  const withStatus = (...statuses: string[]) =>
     results.filter(({ status }) => statuses.includes(status)).map(({ fullName }) => fullName);
-  return { ran: named('passed', 'failed'), failed: named('failed') };
+  return { ran: withStatus('passed', 'failed'), failed: withStatus('failed') };
 }
 
 function plantIn(folder: string, { file, from, to }: PlantedBug): void {
   const parts = readFileSync(path.join(folder, file), 'utf8').split(from);
-  if (parts.length < 2) throw new Error(`${file} does not hold what is to be replaced: ${from}`);
+  if (parts.length < 2) throw new Error(`${file} does not contain the text to replace: ${from}`);
   writeFileSync(path.join(folder, file), parts.join(to));
 }
 
-const rows: string[][] = [['planted bug', 'caught by', 'its test that failed']];
+const rows: string[][] = [['planted bug', 'caught by', 'failed test']];
 
-/** Prints the rows as a table, its columns as wide as their longest entry. */
+/** Prints the rows as a table with aligned columns. */
 function printTable(): void {
   const widths = rows.reduce((widest, row) => row.map((cell, at) => Math.max(cell.length, widest[at] ?? 0)), [0]);
   for (const row of rows)
@@ -68,10 +61,10 @@ function printTable(): void {
   figure(`${rows.length - 1} of ${plantedBugs.length} planted bugs were caught by their tests`);
 }
 
-describe('the harness', () => {
+describe('the tests', () => {
   afterAll(printTable);
 
-  test.each(plantedBugs.map((bug) => [bug.name, bug] as const))('notices: %s', async (name, bug) => {
+  test.each(plantedBugs.map((bug) => [bug.name, bug] as const))('detect: %s', async (name, bug) => {
     const folder = copyProject();
     const sound = await run(folder, bug.caughtBy);
     expect(sound.ran.length, 'tests of that name').toBeGreaterThan(0);

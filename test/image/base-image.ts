@@ -1,4 +1,4 @@
-/** A stand-in for the official image of Node, where none can be pulled: Debian by debootstrap, with this machine's Node and npm. */
+/** Builds a replacement for the official Node image, for machines that cannot pull it: Debian from debootstrap, with this machine's Node and npm. */
 import { copyFileSync, cpSync, existsSync, mkdirSync, renameSync, symlinkSync } from 'node:fs';
 import path from 'node:path';
 import { type Engine, projectFolder } from './engine.ts';
@@ -6,7 +6,7 @@ import { execute, isInstalled } from './execute.ts';
 
 const minutes = 60_000;
 
-/** Gives `engine` an image of that name, such as node:26-bookworm-slim. Without root or debootstrap it is left to be pulled. */
+/** Makes a base image with this name, for example node:26-bookworm-slim. Without root, Podman or debootstrap, the build pulls it. */
 export async function makeBase({ command, env, folder }: Engine, name: string): Promise<'made' | 'pulled'> {
   if (command !== 'podman' || process.getuid?.() !== 0 || !(await isInstalled('debootstrap'))) return 'pulled';
   const [, major, release] = /^node:(\d+)-(\w+)-slim$/.exec(name) ?? [];

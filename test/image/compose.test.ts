@@ -1,4 +1,4 @@
-/** compose.yaml brought up by Compose itself, with this build's image and ports that are free. */
+/** Tests compose.yaml with Compose, using the image of this build and free ports. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, writeFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ const tabby = { name: 'Tabby', categoryId: 1 };
 const project = 'animal-store-test';
 const deployments = ['production', 'staging'] as const;
 
-/** The first of the two that is here; undefined where none is. */
+/** The command of Compose; undefined if it is not installed. */
 async function findCompose(): Promise<[file: string, ...args: string[]] | undefined> {
   if ((await attempt('docker-compose', ['version'])).code === 0) return ['docker-compose'];
   return (await attempt('docker', ['compose', 'version'])).code === 0 ? ['docker', 'compose'] : undefined;
@@ -28,7 +28,7 @@ beforeEach(({ skip }) => {
   if (!compose) skip('neither docker-compose nor docker compose is installed');
 });
 
-/** Where Compose finds its engine: Podman takes the words of Docker's on a socket of its own. */
+/** Environment in which Compose finds the engine. Podman serves Docker's API on a socket. */
 async function serveEngine({ command, env, folder }: Engine): Promise<Record<string, string>> {
   if (command === 'docker') return {};
   const socket = `unix://${folder}/engine.sock`;
@@ -57,7 +57,7 @@ function writeComposition({ folder }: Engine): string {
   return file;
 }
 
-test('compose.yaml: staging and production run side by side, each with its own keys and animals, and keep them', async () => {
+test('compose.yaml: staging and production run side by side with separate keys and pets, which survive a restart', async () => {
   const found = inject('engine') as Engine;
   const env = await serveEngine(found);
   const file = writeComposition(found);
@@ -66,7 +66,7 @@ test('compose.yaml: staging and production run side by side, each with its own k
     execute(tool, [...before, '-p', project, '-f', file, ...args], { env, cwd: found.folder, timeoutMs: 120_000 });
   onTestFinished(() => run('down', '--volumes').then(() => undefined));
 
-  /** Both, ready. */
+  /** Starts both deployments and waits until they are ready. */
   const up = async (): Promise<Container[]> => {
     await run('up', '--detach', '--no-build');
     const ids = await Promise.all(deployments.map((name) => run('ps', '-q', name)));

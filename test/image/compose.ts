@@ -1,4 +1,4 @@
-/** compose.yaml, read for what it gives each container. */
+/** Reads the services and their limits from compose.yaml. */
 import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 import { projectFolder } from './engine.ts';
@@ -28,7 +28,7 @@ export function readComposition(): Composition {
   return parse(readFileSync(`${projectFolder}compose.yaml`, 'utf8'), { merge: true }) as Composition;
 }
 
-/** A service's limits, in the words of `docker run`. */
+/** A service's limits as options of `docker run`. */
 export function limitsOf(service: Service): string[] {
   return [
     ...(service.read_only ? ['--read-only'] : []),

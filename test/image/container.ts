@@ -1,4 +1,4 @@
-/** Containers of the image that was built, under the limits of compose.yaml, gone with the test that started them. */
+/** Starts containers of the built image with the limits of compose.yaml, and removes them when the test ends. */
 import { randomUUID } from 'node:crypto';
 import { expect, inject, onTestFinished } from 'vitest';
 import { limitsOf, readComposition } from './compose.ts';
@@ -7,7 +7,7 @@ import { attempt, execute, type Output } from './execute.ts';
 
 const limits = limitsOf(readComposition().services.staging);
 
-/** One command of the engine; rejects where it fails. */
+/** Runs a command of the engine; rejects if it fails. */
 export function engine(...args: string[]): Promise<string> {
   const { command, env, folder } = inject('engine') as Engine;
   return execute(command, args, { env, cwd: folder });
@@ -18,7 +18,7 @@ export function attemptEngine(...args: string[]): Promise<Output> {
   return attempt(command, args, { env, cwd: folder });
 }
 
-/** Holds a store; gone with the test. */
+/** Names a new volume for a store; it is removed when the test ends. */
 export function newVolume(): string {
   const name = `animal-store-${randomUUID()}`;
   onTestFinished(() => engine('volume', 'rm', '--force', name).then(() => undefined));
@@ -27,14 +27,14 @@ export function newVolume(): string {
 
 export interface Container {
   name: string;
-  /** Addresses on this machine, without a path. */
+  /** URLs on this machine, without a path. */
   url: string;
   opsUrl: string;
-  /** A program inside, to its end. */
+  /** Runs a program in the container to its end. */
   run: (...command: string[]) => Promise<Output>;
-  /** What it has written, to both streams. */
+  /** Everything that it has written to stdout and stderr. */
   log: () => Promise<string>;
-  /** Sends the signal that the image names, and waits; resolves to the exit code. */
+  /** Sends the image's stop signal and waits; resolves to the exit code. */
   stop: () => Promise<number>;
   call: (key: string | null, method: string, path: string, body?: unknown) => Promise<Answer>;
 }
@@ -42,11 +42,11 @@ export interface Container {
 interface Answer {
   status: number;
   location?: string;
-  // biome-ignore lint/suspicious/noExplicitAny: a test states what it expects of a body by reading it.
+  // biome-ignore lint/suspicious/noExplicitAny: tests assert the fields that they read.
   json: any;
 }
 
-/** Starts one and does not wait. `more` wins over the limits. */
+/** Starts a container without waiting until it is ready. `more` overrides the limits. */
 export async function launchContainer(
   volume: string,
   env: Record<string, string> = {},
@@ -77,7 +77,7 @@ export async function exitCodeOf(name: string): Promise<number> {
   return Number(await engine('wait', name));
 }
 
-/** Starts one and waits until it is ready. */
+/** Starts a container and waits until it is ready. */
 export async function startContainer(
   volume: string,
   env: Record<string, string> = {},
@@ -124,7 +124,7 @@ export async function containerNamed(name: string): Promise<Container> {
   };
 }
 
-/** A key made by the operator's command, inside. */
+/** Creates an API key with the command-line tool in the container. */
 export async function createKey({ run }: Container): Promise<string> {
   const cli = ['node', 'src/cli.ts'];
   await run(...cli, 'account', 'add', 'zoo');

@@ -1,4 +1,4 @@
-/** The container engine: Docker where its daemon answers, otherwise Podman with a storage of its own for this run. */
+/** Finds the container engine: Docker if its daemon responds, otherwise Podman with separate storage for this run. */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,13 +10,13 @@ export const imageName = 'animal-store:test';
 export interface Engine {
   command: 'docker' | 'podman';
   env: Record<string, string>;
-  /** What every container is started with besides its own limits. */
+  /** Options for every container, in addition to its limits. */
   runArgs: string[];
-  /** For the files of this run. */
+  /** Folder for the files of this run. */
   folder: string;
 }
 
-/** The reason where there is none. */
+/** The engine, or the reason why there is none. */
 export async function findEngine(folder: string): Promise<Engine | string> {
   if ((await attempt('docker', ['info'])).code === 0) return { command: 'docker', env: {}, runArgs: [], folder };
   if (!(await isInstalled('podman'))) return 'no Docker daemon answers, and podman is not installed';
@@ -26,14 +26,14 @@ export async function findEngine(folder: string): Promise<Engine | string> {
 function podmanIn(folder: string): Engine {
   const storage = path.join(folder, 'storage.conf');
   const containers = path.join(folder, 'containers.conf');
-  // Whole copies of each layer where there is nothing better.
+  // Without overlay, use vfs, which copies each layer completely.
   const driver = readFileSync('/proc/filesystems', 'utf8').includes('\toverlay\n') ? 'overlay' : 'vfs';
   writeFileSync(storage, `[storage]\ndriver = "${driver}"\ngraphroot = "${folder}/root"\nrunroot = "${folder}/run"\n`);
   writeFileSync(
     containers,
     [
       '[containers]',
-      // Podman would raise them beyond its own, which a sandbox may forbid.
+      // Podman would raise these limits above its own, which a sandbox may forbid.
       'default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]',
       '[network]',
       `network_config_dir = "${folder}/networks"`,
@@ -48,10 +48,10 @@ function podmanIn(folder: string): Engine {
       CONTAINERS_STORAGE_CONF: storage,
       CONTAINERS_CONF: containers,
       BUILDAH_ISOLATION: 'chroot',
-      // The other format knows no health check.
+      // The OCI format has no health check.
       BUILDAH_FORMAT: 'docker',
     },
-    // With it Podman leaves /tmp and /run writable under a read-only root; Docker does not.
+    // By default Podman keeps /tmp and /run writable under a read-only root; Docker does not.
     runArgs: ['--read-only-tmpfs=false'],
     folder,
   };

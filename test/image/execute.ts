@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 
 export interface Output {
-  /** 127 where there is no such program. */
+  /** 127 if the program does not exist. */
   code: number | null;
   stdout: string;
   stderr: string;
@@ -16,7 +16,7 @@ interface Options {
   timeoutMs?: number | undefined;
 }
 
-/** Whatever comes of it. */
+/** Resolves also if the program fails. */
 export async function attempt(file: string, args: string[], options: Options = {}): Promise<Output> {
   const { env = {}, cwd, timeoutMs = 60_000 } = options;
   const child = spawn(file, args, {
@@ -35,7 +35,7 @@ export async function attempt(file: string, args: string[], options: Options = {
   return { code, stdout, stderr };
 }
 
-/** Its output, without the last line's end; rejects where it fails. */
+/** Resolves to the output without trailing white space; rejects if the program fails. */
 export async function execute(file: string, args: string[], options: Options = {}): Promise<string> {
   const { code, stdout, stderr } = await attempt(file, args, options);
   if (code !== 0) throw new Error(`${file} ${args.join(' ')}: exit ${code}\n${stdout}${stderr}`);

@@ -1,4 +1,4 @@
-/** The image as it is built from the Dockerfile, and containers of it under the limits of compose.yaml. */
+/** Tests the image built from the Dockerfile, and its containers with the limits of compose.yaml. */
 import { existsSync, readFileSync } from 'node:fs';
 import { beforeEach, describe, expect, inject, test } from 'vitest';
 import { figure } from '../support/tier.ts';
@@ -25,7 +25,7 @@ beforeEach(({ skip }) => {
   if (typeof found === 'string') skip(found);
 });
 
-/** A program in a container of its own, without the server. */
+/** Runs a program in a new container, without the server. */
 const runAlone = (...command: string[]) => attemptEngine('run', '--rm', '--network', 'none', imageName, ...command);
 
 async function inspect(path: string, name: string): Promise<unknown> {
@@ -39,7 +39,7 @@ async function firstKey(container: Container): Promise<string> {
 }
 
 describe('the image', () => {
-  test('says what it is', async () => {
+  test('has labels with its title, version, licence and revision', async () => {
     expect(await inspect('.Config.Labels', imageName)).toMatchObject({
       'org.opencontainers.image.title': 'animal-store',
       'org.opencontainers.image.version': version,
@@ -49,11 +49,11 @@ describe('the image', () => {
     const bytes = Number(await inspect('.Size', imageName));
     const { stdout } = await runAlone('du', '-sk', '/app');
     figure(
-      `image of ${Math.round(bytes / 1e6)} MB, of which ${Math.round(Number.parseInt(stdout, 10) / 1024)} MB are ours`,
+      `image of ${Math.round(bytes / 1e6)} MB, of which ${Math.round(Number.parseInt(stdout, 10) / 1024)} MB are in /app`,
     );
   });
 
-  test('holds the packages of production as they are locked, one binary, and no second Node', async () => {
+  test('contains the locked production packages, one native module and one Node', async () => {
     const { packages } = JSON.parse(readFileSync(`${projectFolder}package-lock.json`, 'utf8')) as {
       packages: Record<string, { version: string; dev?: boolean; optional?: boolean; devOptional?: boolean }>;
     };
@@ -73,7 +73,7 @@ describe('the image', () => {
     figure(`${locked.length} packages in the image`);
   });
 
-  test('holds what the server reads, and nothing of its tests or of the machine that built it', async () => {
+  test('contains only the files that the server reads, and nothing from the tests or the build machine', async () => {
     const { stdout } = await runAlone('ls', '-A', '/app');
     expect(lines(stdout)).toEqual(
       lines('LICENSE\nmigrations\nnode_modules\nopenapi.quickstart.yaml\nopenapi.yaml\npackage.json\nreference\nsrc'),
@@ -84,7 +84,7 @@ describe('the image', () => {
 });
 
 describe('a container', () => {
-  test('runs node itself as process 1, as nobody in particular, and can write to /data only', async () => {
+  test('runs node as process 1 as an unprivileged user, and can write only to /data', async () => {
     const container = await startContainer(newVolume());
     expect((await container.run('cat', '/proc/1/cmdline')).stdout).toBe('node\0--max-semi-space-size=8\0src/main.ts\0');
     const status = (await container.run('cat', '/proc/1/status')).stdout;
@@ -97,7 +97,7 @@ describe('a container', () => {
     expect((await container.run('touch', '/tmp/x')).stderr).toContain('Read-only file system');
   });
 
-  test('lists, adds and fetches with the key of a first start; refuses without one; knows what it does not have', async () => {
+  test('lists, adds and fetches with the API key of the first start; 401 without a key; 404 for a missing pet or route', async () => {
     const container = await startContainer(newVolume(), { DEPLOYMENT: 'staging' });
     const key = await firstKey(container);
     const { call } = container;
@@ -113,7 +113,7 @@ describe('a container', () => {
     expect((await (await fetch(`${container.opsUrl}/metrics`)).text()).includes(`version="${version}"`)).toBe(true);
   });
 
-  test('of production gives no key away: the operator makes one inside, and it opens', async () => {
+  test('in production prints no API key: the operator creates one in the container, and it works', async () => {
     const container = await startContainer(newVolume(), { DEPLOYMENT: 'production' });
     const key = await createKey(container);
     expect(key).toMatch(/^ast_live_/);
@@ -121,7 +121,7 @@ describe('a container', () => {
     expect(await container.log()).not.toContain('ast_');
   });
 
-  test('is healthy by its own check when it is ready, and without the server it is not', async () => {
+  test('its health check succeeds when the server is ready, and fails without the server', async () => {
     const container = await startContainer(newVolume());
     const [how, ...check] = (await inspect('.Config.Healthcheck.Test', container.name)) as string[];
     expect(how).toBe('CMD');
@@ -131,7 +131,7 @@ describe('a container', () => {
     expect(await runAlone(...check)).toMatchObject({ code: 1, stderr: expect.stringContaining('does not answer') });
   });
 
-  test('serves from several processes too, given the memory for them', async () => {
+  test('serves from several processes if it has the memory', async () => {
     const container = await startContainer(newVolume(), { WORKERS: '2', LAME_DUCK_MS: '0' }, [
       '--memory',
       '512m',
@@ -145,11 +145,11 @@ describe('a container', () => {
   });
 });
 
-/** Whether the process catches SIGHUP, which Node by itself does not: the lowest bit of the mask (proc(5)). */
-const heedsHangup = (process: string) => /^SigCgt:.*[13579bdf]$/m.test(readFileSync(`${process}/status`, 'utf8'));
+/** Whether the process catches SIGHUP, which Node does not do by default: the lowest bit of the mask (proc(5)). */
+const catchesHangup = (process: string) => /^SigCgt:.*[13579bdf]$/m.test(readFileSync(`${process}/status`, 'utf8'));
 
-describe('its end', () => {
-  test('told to stop, it is not ready, serves on for LAME_DUCK_MS, exits with 0, and the next one has all that it had', async () => {
+describe('shutdown of a container', () => {
+  test('after SIGTERM it is not ready, serves for LAME_DUCK_MS, exits with 0, and the next container has all pets', async () => {
     const volume = newVolume();
     const container = await startContainer(volume);
     const key = await firstKey(container);
@@ -162,7 +162,7 @@ describe('its end', () => {
     const seconds = (performance.now() - begun) / 1000;
     expect(seconds).toBeGreaterThan(5);
     expect(seconds).toBeLessThan(15);
-    figure(`stopped with 0 in ${seconds.toFixed(1)} s, of which 5 s as a lame duck`);
+    figure(`stopped with 0 in ${seconds.toFixed(1)} s, including the lame-duck time of 5 s`);
 
     const next = await startContainer(volume);
     await expect.poll(async () => (await next.call(key, 'GET', '/v1/pets')).json).toHaveLength(2);
@@ -170,27 +170,27 @@ describe('its end', () => {
   });
 
   test.for(['TERM', 'INT', 'HUP'])(
-    'SIG%s while it still loads ends it with 0, though it is process 1',
+    'SIG%s while it is still starting makes it exit with 0, even as process 1',
     async (signal, { skip }) => {
-      // So slow that it is caught at loading.
+      // Little CPU time, so that the signal arrives while it is loading.
       const name = await launchContainer(newVolume(), { LAME_DUCK_MS: '0' }, ['--cpus', '0.3']);
       const process = `/proc/${await inspect('.State.Pid', name)}`;
       if (!existsSync(process)) skip('the engine runs on another machine, where its processes cannot be watched');
       const begun = performance.now();
-      await expect.poll(() => heedsHangup(process), { interval: 5 }).toBe(true);
-      const heeded = performance.now();
+      await expect.poll(() => catchesHangup(process), { interval: 5 }).toBe(true);
+      const caught = performance.now();
       expect(existsSync(`${process}/root/data/animal-store.db`)).toBe(false);
       await engine('kill', '--signal', signal, name);
       const code = await exitCodeOf(name);
       expect(code, (await attemptEngine('logs', name)).stdout).toBe(0);
       const ms = (from: number, to: number) => Math.round(to - from);
       figure(
-        `SIG${signal} ${ms(begun, heeded)} ms into a slow start: ended with 0 after ${ms(heeded, performance.now())} ms`,
+        `SIG${signal} ${ms(begun, caught)} ms into a slow start: exit 0 after ${ms(caught, performance.now())} ms`,
       );
     },
   );
 
-  test('killed under load, it loses nothing that it has acknowledged', async () => {
+  test('a kill under load loses no acknowledged pet', async () => {
     const volume = newVolume();
     const container = await startContainer(volume);
     const key = await createKey(container);
@@ -211,7 +211,7 @@ describe('its end', () => {
   });
 });
 
-test('the limits of compose.yaml hold it, and suffice for load and health checks at the same time', async () => {
+test('the limits of compose.yaml apply, and suffice for load and health checks at the same time', async () => {
   const { mem_limit: memory, pids_limit: processes } = readComposition().services.staging;
   const container = await startContainer(newVolume());
   const read = async (...paths: string[]) => (await container.run('cat', ...paths)).stdout.trim();
@@ -243,6 +243,6 @@ test('the limits of compose.yaml hold it, and suffice for load and health checks
   expect(await inspect('.State.OOMKilled', container.name)).toBe(false);
   const peak = /^VmHWM:\s+(\d+)/m.exec(await read('/proc/1/status'))?.[1];
   figure(
-    `4000 requests and 3 health checks in ${memory}: the server took ${Math.round(Number(peak) / 1024)} MiB at most`,
+    `4000 requests and 3 health checks in ${memory}: the server used ${Math.round(Number(peak) / 1024)} MiB at most`,
   );
 });

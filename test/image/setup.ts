@@ -1,4 +1,4 @@
-/** Builds the image from the Dockerfile as it is, once for the whole suite, and leaves nothing of it behind. */
+/** Builds the image from the Dockerfile once for the whole suite, and removes it at the end. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -10,12 +10,12 @@ import { attempt, execute } from './execute.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** Or the reason why there is none. */
+    /** The engine, or the reason why there is none. */
     engine: Engine | string;
   }
 }
 
-/** npm's settings here that a build needs too: where packages come from, and whom to trust about that. */
+/** npm settings of this machine that the build needs: the registry and the certificate authorities to trust. */
 async function npmSettings(): Promise<string> {
   const registry = await execute('npm', ['config', 'get', 'registry']);
   const authorities = process.env.NODE_EXTRA_CA_CERTS ? readFileSync(process.env.NODE_EXTRA_CA_CERTS, 'utf8') : '';

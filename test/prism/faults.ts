@@ -1,13 +1,13 @@
-/** Wrong answers and requests, made of right ones. */
+/** Makes invalid responses and requests from valid ones. */
 import type { Answer } from '../support/documented.ts';
 import type { Exchange } from '../support/exchanges.ts';
 
-/** Those that every answer must carry. */
+/** Headers that every response must have. */
 const required = ['x-request-id', 'x-content-type-options', 'content-security-policy', 'cache-control'];
 
 type Subject = Record<string, unknown>;
 
-/** The first animal of a list, or the body itself. */
+/** The first pet of a list, or the body itself. */
 const subjectOf = (body: Subject | Subject[]): Subject => (Array.isArray(body) ? (body[0] as Subject) : body);
 
 /** The body with its subject changed. */
@@ -17,7 +17,7 @@ function rewritten(text: string, change: (subject: Subject) => void): string {
   return JSON.stringify(body);
 }
 
-/** Each with its name: what the server would have refused, as if it had not. */
+/** Name and request of each fault: requests that the server should have refused, with the response to the valid one. */
 export function requestFaultsOf(exchange: Exchange): [string, Exchange][] {
   const { authorization: _, ...headers } = exchange.headers;
   const faults: [string, Exchange][] = [['no key', { ...exchange, headers }]];
@@ -28,7 +28,7 @@ export function requestFaultsOf(exchange: Exchange): [string, Exchange][] {
   return faults;
 }
 
-/** Each with its name. */
+/** Name and response of each fault. */
 export function faultsOf({ status, headers: all, text }: Answer): [string, Answer][] {
   const { 'content-length': _, ...headers } = all;
   const right = { status, headers, text };

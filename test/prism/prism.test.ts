@@ -1,4 +1,4 @@
-/** The OpenAPI documents and the whole traffic of the tests, before the Prism validation proxy. */
+/** Validates all traffic of the tests against the OpenAPI documents, with the Prism validation proxy. */
 import { readFileSync } from 'node:fs';
 import { beforeAll, expect, test } from 'vitest';
 import { parse } from 'yaml';
@@ -8,7 +8,7 @@ import { figure } from '../support/tier.ts';
 import { faultsOf, requestFaultsOf } from './faults.ts';
 import { sideBySide, startPrism } from './prism.ts';
 import { recordTraffic } from './traffic.ts';
-import { accepted, isMocked, judge } from './verdicts.ts';
+import { accepted, isMocked, validate } from './verdicts.ts';
 
 const documents = [
   { name: 'openapi.yaml', prefix: '/v1' },
@@ -24,7 +24,7 @@ beforeAll(async () => {
   exchanges = await recordTraffic();
 });
 
-/** Method and path template of a document, or undefined where there is no such operation. */
+/** Method and path template of the operation in a document; undefined if there is none. */
 function operationOf({ prefix, paths }: (typeof documents)[number], { method, target }: Exchange): string | undefined {
   const pathname = target.replace(/\?.*$/s, '');
   const template = Object.keys(paths).find((path) =>
@@ -38,7 +38,7 @@ function operationOf({ prefix, paths }: (typeof documents)[number], { method, ta
 const within = ({ prefix }: (typeof documents)[number]) =>
   exchanges.filter(({ target }) => target.startsWith(`${prefix}/`));
 
-/** Several at a time, in order of their beginning. */
+/** Runs `act` for several exchanges at a time, in order. */
 async function forEach(all: Exchange[], act: (exchange: Exchange) => Promise<unknown>): Promise<void> {
   const queue = all.values();
   const work = async () => {
@@ -50,7 +50,7 @@ async function forEach(all: Exchange[], act: (exchange: Exchange) => Promise<unk
 const listed = (counts: Map<string, number>) =>
   [...counts].map(([name, count]) => `${count.toLocaleString('en')} ${name}`).join(', ');
 
-test('no answer violates the documents, and no request that the server accepted', async () => {
+test('no response and no accepted request violates the documents', async () => {
   const left = new Map<string, number>();
   const allowances = new Map<string, number>();
   const violations = new Map<string, number>();
@@ -60,29 +60,29 @@ test('no answer violates the documents, and no request that the server accepted'
     const prism = await startPrism(document.name, document.prefix);
     await forEach(within(document), async (exchange) => {
       const operation = operationOf(document, exchange);
-      // The documents speak of HEAD, OPTIONS and 405 in words alone.
-      if (operation === undefined) return add(left, 'on no operation of the documents');
-      if (isMocked(exchange)) return add(left, '501, in place of which Prism sends an example');
-      const judgement = await judge(prism, exchange);
+      // The documents describe HEAD, OPTIONS and 405 only as text.
+      if (operation === undefined) return add(left, 'for no operation of the documents');
+      if (isMocked(exchange)) return add(left, '501, which Prism replaces with an example');
+      const findings = await validate(prism, exchange);
       answers++;
       if (accepted(exchange)) requests++;
-      for (const allowance of judgement.allowances) add(allowances, allowance);
-      for (const { location, message } of [...judgement.answer, ...judgement.request])
+      for (const allowance of findings.allowances) add(allowances, allowance);
+      for (const { location, message } of [...findings.answer, ...findings.request])
         add(violations, `${operation} ${exchange.answer.status}: ${location.join('.')}: ${message}`);
     });
   }
-  const beside = exchanges.length - documents.flatMap(within).length;
-  if (beside > 0) left.set('beside both base paths', beside);
+  const outside = exchanges.length - documents.flatMap(within).length;
+  if (outside > 0) left.set('outside both base paths', outside);
   const found = [...violations.values()].reduce((sum, count) => sum + count, 0);
   figure(
-    `${answers.toLocaleString('en')} answers through Prism, ${requests.toLocaleString('en')} of them to accepted requests, ` +
+    `${answers.toLocaleString('en')} responses through Prism, ${requests.toLocaleString('en')} of them to accepted requests, ` +
       `${found} violations; left out: ${listed(left)}; with allowances: ${listed(allowances)}`,
   );
   expect(violations).toEqual(new Map());
   expect(requests).toBeGreaterThan(1000);
 });
 
-test('Prism notices what is wrong in every kind of answer, and in accepted requests', async () => {
+test('Prism detects faults in every kind of response and in accepted requests', async () => {
   const missed: string[] = [];
   let kinds = 0;
   let faults = 0;
@@ -91,7 +91,7 @@ test('Prism notices what is wrong in every kind of answer, and in accepted reque
     const seen = new Map<string, Exchange>();
     for (const exchange of within(document)) {
       const operation = operationOf(document, exchange);
-      // Nothing is in an empty list that could be wrong.
+      // An empty list has no members that could be wrong.
       if (operation === undefined || isMocked(exchange) || exchange.answer.text === '[]') continue;
       const kind = `${operation} ${exchange.answer.status}`;
       if (!seen.has(kind)) seen.set(kind, exchange);
@@ -100,16 +100,16 @@ test('Prism notices what is wrong in every kind of answer, and in accepted reque
       kinds++;
       for (const [fault, answer] of faultsOf(exchange.answer)) {
         faults++;
-        const judgement = await judge(prism, { ...exchange, answer });
-        if (judgement.answer.length === 0) missed.push(`${kind}: ${fault}`);
+        const findings = await validate(prism, { ...exchange, answer });
+        if (findings.answer.length === 0) missed.push(`${kind}: ${fault}`);
       }
       if (!accepted(exchange)) continue;
       for (const [fault, wrong] of requestFaultsOf(exchange)) {
         faults++;
-        if ((await judge(prism, wrong)).request.length === 0) missed.push(`${kind}: ${fault}`);
+        if ((await validate(prism, wrong)).request.length === 0) missed.push(`${kind}: ${fault}`);
       }
     }
   }
-  figure(`${faults} faults planted in ${kinds} kinds of answers and their requests, ${missed.length} missed by Prism`);
+  figure(`${faults} faults in ${kinds} kinds of responses and requests, ${missed.length} missed by Prism`);
   expect(missed).toEqual([]);
 });

@@ -1,4 +1,4 @@
-/** The Prism proxy, as a process of its own before recorded answers. */
+/** Runs the Prism proxy as a separate process in front of recorded responses. */
 import { execFileSync } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, request } from 'undici';
@@ -9,7 +9,7 @@ import { launch } from '../support/process.ts';
 import { projectFolder } from '../support/project.ts';
 import { startReplay, ticketHeader } from './replay.ts';
 
-/** Fetched for the moment: it would add 136 packages to those that every check-out installs. */
+/** Prism is downloaded on demand: as a dependency it would add 136 packages to every installation. */
 function locatePrism(): string {
   const args = [
     'exec',
@@ -22,7 +22,7 @@ function locatePrism(): string {
 }
 
 export interface Violation {
-  /** Begins with request or response. */
+  /** The first item is request or response. */
   location: string[];
   severity: string;
   code?: string | number;
@@ -30,30 +30,30 @@ export interface Violation {
 }
 
 interface Verdict {
-  /** Whether Prism itself passed the answer on: it replaces some, and refuses some requests. */
+  /** Whether Prism passed on the recorded response. It replaces some responses, and refuses some requests. */
   passed: boolean;
   violations: Violation[];
 }
 
-/** Requests that one Prism is given at a time. */
+/** Concurrent requests to one Prism. */
 export const sideBySide = 4;
 
 export interface Prism {
-  /** Sends the request of an exchange through Prism, to its answer. */
-  judge: (exchange: Exchange) => Promise<Verdict>;
+  /** Sends the request of an exchange through Prism to the recorded response. */
+  validate: (exchange: Exchange) => Promise<Verdict>;
 }
 
-/** Absent: none. Of a long list Prism cuts off the end, and says so before what is left. */
+/** Parses the header sl-violations; absent: none. Prism truncates a long list and puts a message before the rest. */
 function readViolations(header: string | undefined): Violation[] {
   const long = /^Too many violations! (.*\}),\{/s.exec(header ?? '');
   return JSON.parse(long ? `${long[1]}]` : (header ?? '[]'));
 }
 
-/** `prism proxy` for a document whose base path is `prefix`; ends with the test. */
+/** Starts `prism proxy` for a document whose base path is `prefix`, until the test ends. */
 export async function startPrism(document: string, prefix: string): Promise<Prism> {
   const replay = await startReplay();
   const port = await findPort();
-  // Without its own CORS, it would answer some OPTIONS by itself, and add headers to answers.
+  // With its own CORS, Prism would respond to some OPTIONS itself and add headers to responses.
   const args = [
     'proxy',
     `${projectFolder}${document}`,
@@ -62,7 +62,7 @@ export async function startPrism(document: string, prefix: string): Promise<Pris
     '--cors=false',
     '-v=fatal',
   ];
-  const prism = launch(process.execPath, [locatePrism(), ...args], { measured: false });
+  const prism = launch(process.execPath, [locatePrism(), ...args], {});
   let ended: string | undefined;
   void prism.end().then(({ stdout, stderr }) => {
     ended = stdout + stderr;
@@ -94,9 +94,9 @@ export async function startPrism(document: string, prefix: string): Promise<Pris
   }
 
   return {
-    async judge(exchange) {
+    async validate(exchange) {
       const { status, violations, fetched } = await send(exchange).catch((error) => {
-        throw new Error(`no answer of Prism to ${JSON.stringify(exchange)}`, { cause: error });
+        throw new Error(`no response from Prism to ${JSON.stringify(exchange)}`, { cause: error });
       });
       return { passed: fetched && status === exchange.answer.status, violations: readViolations(violations) };
     },

@@ -1,29 +1,29 @@
-/** An upstream that gives back what the server once answered, byte for byte. */
+/** An upstream server that replays recorded responses. */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 import type { Answer } from '../support/documented.ts';
 
-/** The request's header that says which answer it wants. */
+/** The request header that selects the response. */
 export const ticketHeader = 'x-ticket';
 
 export interface Replay {
   url: string;
-  /** Keeps an answer for whoever brings the ticket that is returned. */
+  /** Holds a response for the request with the returned ticket. */
   hold: (answer: Answer) => string;
-  /** Forgets the answer; returns whether it was fetched. */
+  /** Removes the response; returns whether it was fetched. */
   release: (ticket: string) => boolean;
 }
 
-/** Of one connection, not of the answer. */
+/** Headers of the connection, not of the response. */
 const hopByHop = ['connection', 'keep-alive', 'transfer-encoding'];
 
-/** Runs until the test ends. */
+/** Starts the server; it runs until the test ends. */
 export async function startReplay(): Promise<Replay> {
   const held = new Map<string, { answer: Answer; fetched: boolean }>();
   let tickets = 0;
-  // Prism writes bodies anew and leaves their old Content-Length: they are not waited for, nor is the connection used again.
+  // Prism rewrites bodies but keeps the old Content-Length, so a connection cannot be reused after a response.
   const server = createServer((request, response) => {
     const place = held.get(String(request.headers[ticketHeader]));
     if (!place) return void response.writeHead(599).end();

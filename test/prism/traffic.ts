@@ -1,4 +1,4 @@
-/** What the tests send to the server and are answered, as a run of them now keeps it. */
+/** Records the traffic of the tests, by running them. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -7,7 +7,7 @@ import path from 'node:path';
 import type { Exchange } from '../support/exchanges.ts';
 import { projectFolder } from '../support/project.ts';
 
-/** Those that call the server with test/support/app.ts, and those that make up requests for a real process. */
+/** Test files that call the server through test/support/app.ts, and those that send generated requests to a real process. */
 function filesWithTraffic(): string[] {
   const own = readdirSync(`${projectFolder}test`)
     .map((name) => `test/${name}`)
@@ -16,7 +16,7 @@ function filesWithTraffic(): string[] {
   return [...own, 'test/reliability/generated-requests.test.ts', 'test/reliability/model.test.ts'];
 }
 
-/** Runs them on SQLite; throws where one fails. */
+/** Runs the tests on SQLite; throws if one fails. */
 export async function recordTraffic(): Promise<Exchange[]> {
   const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-'));
   try {
@@ -26,7 +26,7 @@ export async function recordTraffic(): Promise<Exchange[]> {
     const vitest = path.join(projectFolder, 'node_modules/.bin/vitest');
     const child = spawn(vitest, args, { cwd: projectFolder, env, stdio: ['ignore', 'ignore', 'inherit'] });
     const [code] = await once(child, 'exit');
-    if (code !== 0) throw new Error(`the tests that make the traffic have failed: npx vitest ${args.join(' ')}`);
+    if (code !== 0) throw new Error(`the tests that record the traffic failed: npx vitest ${args.join(' ')}`);
     const lines = readFileSync(file, 'utf8').trimEnd().split('\n');
     return lines.map((line) => JSON.parse(line));
   } finally {

@@ -1,45 +1,45 @@
-/** What Prism says of an exchange, less what is a limit of its own. */
+/** Validates an exchange with Prism, and leaves out findings that come from limits of Prism itself. */
 import type { Exchange } from '../support/exchanges.ts';
 import type { Prism, Violation } from './prism.ts';
 
-export interface Judgement {
-  /** Violations by the answer. */
+export interface Findings {
+  /** Violations in the response. */
   answer: Violation[];
-  /** Violations by the request; none where the server refused it. */
+  /** Violations in the request; none if the server refused it. */
   request: Violation[];
-  /** Where one was not taken as it was, or a violation by the request was not counted. */
+  /** How the exchange was changed for Prism, or which violations were not counted. */
   allowances: string[];
 }
 
 export const accepted = ({ answer: { status } }: Exchange) => status < 300 || status === 304;
 
-/** Prism answers a 501 with an example of its own in place of the upstream's, whatever that was. */
+/** Prism replaces every 501 with its own example. */
 export const isMocked = ({ answer }: Exchange) => answer.status === 501;
 
-/** Prism passes on no GET with a body; the server reads none of it. */
+/** Prism does not forward a GET with a body; the server ignores the body. */
 const hasBodyOfGet = ({ method, body }: Exchange) => method === 'GET' && body !== null;
 
-/** Prism found no operation, and looked no further. */
+/** Prism found no operation, and validated nothing. */
 const isUnknown = ({ message }: Violation) => message === 'Selected route not found';
 
 /**
- * Prism gives `format: int64` the bounds of JavaScript's exact integers, ±(2^53 - 1), which the documents do not name: as it reads JSON, it
- * could not keep the digits of others.
+ * Prism limits `format: int64` to JavaScript's safe integers, ±(2^53 - 1), because its JSON parser would lose the digits of larger
+ * ones. The documents have no such limit.
  */
 const isNumberTooExact = ({ code, message }: Violation) =>
   (code === 'maximum' && message.endsWith(' must be <= 9007199254740991')) ||
   (code === 'minimum' && message.endsWith(' must be >= -9007199254740991'));
 
 /**
- * Where a deprecated operation answers without Deprecation, Prism puts in `true`, and then finds that it is no date. Headers that are too
- * large are refused before the path is known, so these answers alone have none.
+ * If a deprecated operation responds without Deprecation, Prism adds `true`, and then reports that it is not a date. Only a 431 lacks
+ * the header, because it is sent before the path is known.
  */
 const isDeprecationOfItsOwn = ({ location }: Violation, { answer: { status, headers } }: Exchange) =>
   location.join('.') === 'response.header.deprecation' && status === 431 && headers.deprecation === undefined;
 
 /**
- * The same answer, to a request that Prism can take: it never answers one whose JSON it cannot read, and ends where its header with the
- * violations would name a member in letters beyond Latin-1.
+ * The same response to a request that Prism can process. Prism never responds to a request with invalid JSON, and exits if its header
+ * with the violations would contain a member name outside Latin-1.
  */
 function toPlainRequest({ method, target, answer }: Exchange): Exchange {
   return {
@@ -51,7 +51,7 @@ function toPlainRequest({ method, target, answer }: Exchange): Exchange {
   };
 }
 
-/** The same with integers that Prism can hold, in the answer. */
+/** The same exchange with small integers in the response, which Prism can represent. */
 function withSmallIntegers({ answer, ...request }: Exchange): Exchange {
   const { 'content-length': _, ...headers } = answer.headers;
   return {
@@ -63,16 +63,16 @@ function withSmallIntegers({ answer, ...request }: Exchange): Exchange {
 const by = (side: 'request' | 'response', violations: Violation[]) =>
   violations.filter(({ location }) => location[0] === side);
 
-/** Throws where Prism does not judge the answer. */
-export async function judge(prism: Prism, exchange: Exchange): Promise<Judgement> {
+/** Throws if Prism does not validate the response. */
+export async function validate(prism: Prism, exchange: Exchange): Promise<Findings> {
   const allowances: string[] = [];
   let sent = exchange;
   if (!accepted(exchange)) sent = toPlainRequest(exchange);
   if (accepted(exchange) && hasBodyOfGet(exchange)) {
-    allowances.push('GET with a body, judged without');
+    allowances.push('GET with a body, validated without it');
     sent = { ...exchange, body: null };
   }
-  let verdict = await prism.judge(sent);
+  let verdict = await prism.validate(sent);
 
   let request: Violation[] = [];
   if (accepted(exchange)) {
@@ -81,12 +81,13 @@ export async function judge(prism: Prism, exchange: Exchange): Promise<Judgement
     request = all.filter((one) => !isNumberTooExact(one));
   }
   if (by('response', verdict.violations).some(isNumberTooExact)) {
-    allowances.push('answers with integers beyond 2^53, judged with small ones');
-    verdict = await prism.judge(withSmallIntegers(sent));
+    allowances.push('responses with integers beyond 2^53, validated with small ones');
+    verdict = await prism.validate(withSmallIntegers(sent));
   }
-  if (!verdict.passed || verdict.violations.some(isUnknown)) throw new Error(`not judged: ${JSON.stringify(exchange)}`);
+  if (!verdict.passed || verdict.violations.some(isUnknown))
+    throw new Error(`unvalidated: ${JSON.stringify(exchange)}`);
   const all = by('response', verdict.violations);
   const answer = all.filter((one) => !isDeprecationOfItsOwn(one, exchange));
-  if (answer.length < all.length) allowances.push('431 to which Prism adds a Deprecation');
+  if (answer.length < all.length) allowances.push('431, to which Prism adds a Deprecation header');
   return { answer, request, allowances };
 }

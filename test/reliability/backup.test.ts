@@ -1,4 +1,4 @@
-/** Backups that are made while the server writes, the way back from them, and commands that are killed. */
+/** Tests online backups, restoring them, and commands that are killed. */
 import fs from 'node:fs';
 import path from 'node:path';
 import { setTimeout } from 'node:timers/promises';
@@ -6,8 +6,7 @@ import { expect, test, vi } from 'vitest';
 import { type Outcome, openClient, type Promises, sideBySide } from '../support/client.ts';
 import { namesIn } from '../support/commands.ts';
 import { firstAnswer } from '../support/known-port.ts';
-import { launch, type Process, runCli, startServer } from '../support/process.ts';
-import { projectFolder } from '../support/project.ts';
+import { launchCli, type Process, startServer } from '../support/process.ts';
 import { seededRandom } from '../support/random.ts';
 import { makeStore, missingFrom } from '../support/store-file.ts';
 import { needStrace } from '../support/strace.ts';
@@ -18,11 +17,11 @@ const connections = 8;
 const jsonLines = (count: number) =>
   Array.from({ length: count }, (_, index) => `{"name":"line ${index + 1}","categoryId":1}\n`).join('');
 
-/** A store of so many imported animals, and a server that more are added to from several sides until it is gone. */
+/** Imports `animals` pets into a store, and starts a server whose clients add more until it is killed. */
 async function startUnderLoad(animals: number) {
   const made = await makeStore();
   fs.writeFileSync(path.join(made.folder, 'pets.ndjson'), jsonLines(animals));
-  const run = (...args: string[]) => runCli(args, made);
+  const run = (...args: string[]) => launchCli(args, made).end();
   expect(await run('import', 'pets.ndjson')).toMatchObject({ code: 0 });
 
   const server = await startServer({ env: made.env });
@@ -36,11 +35,11 @@ async function startUnderLoad(animals: number) {
   const kill = async () => {
     await server.end('SIGKILL');
     await load;
-    // A server that the machine holds up may refuse work; the store itself never failed it.
+    // On a busy machine the server may respond 503, but the store itself must never fail.
     expect([...statuses].filter((status) => status !== 201 && status !== 503)).toEqual(['cut']);
     expect(server.stdout()).not.toContain('SQLITE_');
   };
-  /** Waits until so many more are acknowledged. */
+  /** Waits until `more` further pets are acknowledged. */
   const acknowledge = (more: number) => {
     const enough = promises.size + more;
     return vi.waitUntil(() => promises.size >= enough, { timeout: 60_000, interval: 5 });
@@ -48,14 +47,14 @@ async function startUnderLoad(animals: number) {
   return { ...made, promises, run, kill, acknowledge };
 }
 
-/** Undefined where a server that the machine holds up refused the work. */
+/** The outcome; undefined for a 503, with which a server on a busy machine may respond. */
 async function notShed(call: Promise<Outcome>): Promise<Outcome | undefined> {
   const outcome = await call;
   return outcome.status === 503 ? undefined : outcome;
 }
 
 test(
-  'a backup under write load opens, is sound, and holds every animal that was acknowledged before it began',
+  'a backup under write load is sound, and holds every pet acknowledged before it began',
   async () => {
     const backups = tier(2, 20);
     const { folder, promises, run, kill, acknowledge } = await startUnderLoad(tier(5000, 200_000));
@@ -71,14 +70,14 @@ test(
     await kill();
     expect(acknowledgedMeanwhile).toBeGreaterThan(0);
     figure(
-      `${backups} online backups under write load (${acknowledged} animals acknowledged, ${acknowledgedMeanwhile} of them while a backup ran): 0 unsound, 0 animals missing`,
+      `${backups} online backups under write load (${acknowledged} pets acknowledged, ${acknowledgedMeanwhile} of them during a backup): 0 unsound, 0 pets missing`,
     );
   },
   patientMs,
 );
 
 test(
-  'a drill: backup under load, kill -9, restore, start; everything from before the backup is there, and no id is given again',
+  'restore drill (backup under load, kill -9, restore, start): every pet from before the backup is there, and no id is reused',
   async () => {
     const { env, key, file, folder, promises, run, kill, acknowledge } = await startUnderLoad(1000);
     await acknowledge(200);
@@ -107,7 +106,7 @@ test(
     const [kept = ''] = fs.readdirSync(folder).filter((name) => name.endsWith('.before-restore'));
     expect(missingFrom(path.join(folder, kept), promises)).toEqual([]);
     figure(
-      `restore drill: ${before.size} of ${before.size} animals acknowledged before the backup are back, answering again after ${backMs} ms; all ${promises.size} are in the store that was kept`,
+      `restore drill: ${before.size} of ${before.size} pets acknowledged before the backup are restored, first 201 after ${backMs} ms; all ${promises.size} are in the replaced store, which was kept`,
     );
   },
   patientMs,
@@ -115,9 +114,7 @@ test(
 
 const seed = Date.now() % 1_000_000;
 
-const cli = [`${projectFolder}src/cli.ts`];
-
-/** Runs a command again and again, killing it at any moment of its run, until `enough` killed runs say so. Returns how many. */
+/** Runs a command repeatedly and kills it at a random moment, until `enough` returns true. Returns the number of killed runs. */
 async function killRandomly(
   command: () => Process,
   usualMs: number,
@@ -129,13 +126,13 @@ async function killRandomly(
     const { end } = command();
     await setTimeout(random() * longestMs);
     if ((await end('SIGKILL')).code === null) killed += 1;
-    // The machine is less busy than it was.
+    // The command ended before it was killed: it is faster than it was.
     else longestMs *= 0.8;
   }
   return killed;
 }
 
-/** How long a command takes, which must succeed. */
+/** Duration in milliseconds of a command, which must succeed. */
 async function timeOf(command: Promise<{ code: number | null }>): Promise<number> {
   const begun = performance.now();
   expect(await command).toMatchObject({ code: 0 });
@@ -143,10 +140,10 @@ async function timeOf(command: Promise<{ code: number | null }>): Promise<number
 }
 
 test(
-  'a restore that is killed leaves the old store or the new one, whole',
+  'a killed restore leaves either the old store or the new one, complete',
   async () => {
     const { folder, file, env } = await makeStore();
-    const run = (...args: string[]) => runCli(args, { folder, env });
+    const run = (...args: string[]) => launchCli(args, { folder, env }).end();
     fs.writeFileSync(path.join(folder, 'old.ndjson'), jsonLines(5));
     fs.writeFileSync(path.join(folder, 'new.ndjson'), jsonLines(5000));
     await run('import', 'old.ndjson');
@@ -156,8 +153,7 @@ test(
     const usualMs = await timeOf(run('restore', 'old.db'));
     const seen = new Set<number>();
     const times = tier(6, 100);
-    const restores = () =>
-      launch(process.execPath, [...cli, 'restore', Math.random() < 0.5 ? 'old.db' : 'new.db'], { folder, env });
+    const restores = () => launchCli(['restore', Math.random() < 0.5 ? 'old.db' : 'new.db'], { folder, env });
     const killed = await killRandomly(restores, usualMs, (count) => {
       expect(missingFrom(file, new Map()), `seed ${seed}`).toEqual([]);
       seen.add(namesIn(file).length);
@@ -167,45 +163,45 @@ test(
     expect(await run('restore', 'new.db')).toMatchObject({ code: 0, stderr: '' });
     expect(namesIn(file)).toHaveLength(5005);
     expect(fs.readdirSync(folder).filter((name) => /restoring|partial/.test(name))).toEqual([]);
-    figure(`${killed} restores killed -9 (seed ${seed}): each left the old store or the new one, whole`);
+    figure(`${killed} restores killed with kill -9 (seed ${seed}): each left the old store or the new one, complete`);
   },
   patientMs,
 );
 
 test(
-  'an import that is killed again and again adds each line exactly once',
+  'an import that is killed repeatedly adds each line exactly once',
   async () => {
     const lines = tier(20_000, 200_000);
     const times = tier(4, 40);
     const { folder, file, env } = await makeStore();
     fs.writeFileSync(path.join(folder, 'pets.ndjson'), jsonLines(lines));
     const other = await makeStore();
-    const usualMs = await timeOf(runCli(['import', path.join(folder, 'pets.ndjson')], other));
+    const usualMs = await timeOf(launchCli(['import', path.join(folder, 'pets.ndjson')], other).end());
     let added = 0;
-    const imports = () => launch(process.execPath, [...cli, 'import', 'pets.ndjson'], { folder, env });
+    const imports = () => launchCli(['import', 'pets.ndjson'], { folder, env });
     const killed = await killRandomly(imports, usualMs, (count) => {
       expect(namesIn(file).length, `seed ${seed}`).toBeGreaterThanOrEqual(added);
       added = namesIn(file).length;
       return count === times || added === lines;
     });
-    expect(await runCli(['import', 'pets.ndjson'], { folder, env })).toMatchObject({ code: 0 });
+    expect(await launchCli(['import', 'pets.ndjson'], { folder, env }).end()).toMatchObject({ code: 0 });
     expect(namesIn(file), `seed ${seed}`).toEqual(Array.from({ length: lines }, (_, index) => `line ${index + 1}`));
     figure(
-      `an import of ${lines} lines killed -9 ${killed} times (seed ${seed}), ${added} of them added by then: in the end each line once`,
+      `an import of ${lines} lines killed with kill -9 ${killed} times (seed ${seed}), ${added} lines added by then: at the end each line is there once`,
     );
   },
   patientMs,
 );
 
 test(
-  'backup, restore and export: what takes a name is on disk before, and the name after',
+  'backup, restore and export sync the file before the rename, and the folder after it',
   async (context) => {
     needStrace(context);
     const { folder, file, env } = await makeStore();
     const log = path.join(folder, 'trace');
     const calls = async (...args: string[]) => {
-      const traced = ['-f', '-qq', '-y', '-e', 'trace=fsync,rename', '-o', log, process.execPath, ...cli, ...args];
-      expect(await launch('strace', traced, { folder, env }).end()).toMatchObject({ code: 0 });
+      const under = ['strace', '-f', '-qq', '-y', '-e', 'trace=fsync,rename', '-o', log];
+      expect(await launchCli(args, { folder, env, under }).end()).toMatchObject({ code: 0 });
       const lines = fs.readFileSync(log, 'utf8').matchAll(/(?:fsync\(\d+<(.+?)>|rename\("(.+?)", "(.+?)")\) += 0/g);
       const names = (text = '') =>
         path.relative(folder, path.resolve(folder, text)).replace(/\.\d+\.partial$/, '.partial') || 'folder';

@@ -1,4 +1,4 @@
-/** Canaries: words of the client's and of the operator's that must not come out again in the log, the metrics or an error. */
+/** Tests that secrets and words of clients (canaries) never appear in the log, the metrics or an error. */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import path from 'node:path';
@@ -13,10 +13,10 @@ import { launchServer, startServer } from '../support/process.ts';
 import { converse, type RawAnswer } from '../support/raw.ts';
 import { figure, patientMs } from '../support/tier.ts';
 
-/** A word that nothing but the test can have made. */
+/** A random word that can come only from the test. */
 const canary = () => `canary${randomBytes(8).toString('hex')}`;
 
-/** A store in a folder, with keys of every kind, and a key to look on with. All that has a name is named by a canary. */
+/** Creates a store with API keys of every kind, and one more for requests. The account and the keys have canaries as names. */
 async function makeStore() {
   const folder = temporaryFolder();
   mkdirSync(path.join(folder, 'data'));
@@ -44,7 +44,7 @@ async function makeStore() {
   return { folder, file, keys, key, names: [account, name] };
 }
 
-/** What no client has any business with: paths, stacks, SQL, our libraries' names. */
+/** Internals that no client may see: paths, stack traces, SQL, names of libraries. */
 const internals =
   /\.[jt]s\b|\bat \S+ \(|\n|node_modules|\/tmp\/|sqlite|better-|fastify|FST_|ERR_|SELECT |INSERT |no such/i;
 
@@ -54,7 +54,7 @@ interface Exchange {
   answers: RawAnswer[];
 }
 
-/** Sends each word in each place, on a connection each. Later places of a word find what earlier ones left. */
+/** Sends each word in each place, each on a new connection. The places of a word run in order, because some depend on earlier ones. */
 async function sendAll(port: number, key: string, words: string[]): Promise<Exchange[]> {
   const exchanges: Exchange[] = [];
   for (const [place, write] of Object.entries(placesOf(key))) {
@@ -69,25 +69,25 @@ async function sendAll(port: number, key: string, words: string[]): Promise<Exch
 
 const textOf = ({ headers, text }: RawAnswer) => `${JSON.stringify(headers)}${text}`;
 
-/** A key by halves is still half a key; a password may be told as it came. */
+/** Half of a key is a leak, too; a password may also leak in its base64 form. */
 const formsOf = (word: string) => [word, word.slice(-12), Buffer.from(`user:${word}`).toString('base64')];
 
 interface Findings {
-  /** Canaries that came out, by where they did. */
+  /** Canaries that leaked, by place. */
   hits: { log: string[]; metrics: string[]; errors: string[] };
-  /** Error answers that tell of what is inside. */
-  indiscreet: string[];
+  /** Error responses that reveal internals. */
+  revealing: string[];
   figure: string;
 }
 
-/** Tells a server every canary in every place, then looks for them in all that it says. `source` as `startServer` takes it. */
+/** Sends every canary in every place to a server, then searches its output for them. `source`: as for `startServer`. */
 async function search(source?: string): Promise<Findings> {
   const { folder, file, keys, key, names: given } = await makeStore();
   const env = { LOG_LEVEL: 'trace', REFUSAL_LIMIT: '1000000' };
   const server = await startServer({ folder, env, ...(source && { source }) });
   const secrets = Object.values(keys);
   const exchanges = await sendAll(server.port, key, [...secrets, canary(), canary()]);
-  // What fails within is told without its inside, too.
+  // From here on, requests also fail with a 5xx, which must reveal no internals either.
   new Database(file).exec('ALTER TABLE pet RENAME TO other').close();
   const places = placesOf(key);
   for (const place of ['name', 'value of cursor', 'Idempotency-Key', 'Accept']) {
@@ -102,43 +102,43 @@ async function search(source?: string): Promise<Findings> {
   expect(metrics).toContain('http_request');
 
   const clients = [...new Set(exchanges.map(({ word }) => word)), key];
-  const spoken = [...clients, ...given];
+  const allWords = [...clients, ...given];
   const within = (text: string, words: string[]) =>
     words.filter((word) => formsOf(word).some((form) => text.includes(form)));
   const errors = exchanges.flatMap(({ place, word, answers }) =>
     answers.filter(({ status }) => status >= 400).map((answer) => ({ place, word, answer, text: textOf(answer) })),
   );
   expect(errors.filter(({ answer }) => answer.status >= 500).length).toBeGreaterThan(2);
-  const untold = [...secrets, key, ...given];
+  const neverRepeated = [...secrets, key, ...given];
   return {
     hits: {
-      log: within(log, spoken),
-      // What a key does is counted under the names that the operator gave it and its account.
+      log: within(log, allWords),
+      // The metrics count requests per account and key name, which the operator chose.
       metrics: within(metrics, clients),
       errors: errors.flatMap(({ place, word, text }) =>
-        within(text, names.includes(place) ? untold : [...untold, word]).map((hit) => `${place}: ${hit}`),
+        within(text, names.includes(place) ? neverRepeated : [...neverRepeated, word]).map((hit) => `${place}: ${hit}`),
       ),
     },
-    indiscreet: errors.map(({ text }) => text).filter((text) => internals.test(text) || text.includes(folder)),
-    figure: `${spoken.length} canaries in ${Object.keys(places).length} places: 0 hits in ${lines} lines of the log at trace, ${errors.length} errors and the metrics`,
+    revealing: errors.map(({ text }) => text).filter((text) => internals.test(text) || text.includes(folder)),
+    figure: `${allWords.length} canaries in ${Object.keys(places).length} places: 0 hits in ${lines} lines of the log at level trace, ${errors.length} errors and the metrics`,
   };
 }
 
 test(
-  'no word of a client and no key is in the log or the metrics, and none but a name of its own making in an error',
+  'no API key and no word of a client appears in the log, the metrics or an error, except that an error repeats names made up by the client',
   async () => {
     const found = await search();
     expect(found.hits).toEqual({ log: [], metrics: [], errors: [] });
-    expect(found.indiscreet).toEqual([]);
+    expect(found.revealing).toEqual([]);
     figure(found.figure);
   },
   patientMs,
 );
 
 test(
-  'such a word is found where a server lets it out: in the log, the metrics and the errors',
+  'a planted leak is found in the log, the metrics and the errors',
   async () => {
-    const from = '  const { reqId, routeHeaders } = reply.request.exchange;';
+    const from = '  const { reqId, routeHeaders, headersSet } = reply.request.exchange;';
     const leaky = plant(
       'src/http/responses.ts',
       from,
@@ -155,7 +155,7 @@ ${from}`,
 );
 
 test(
-  "a database's password is in no word of a start that fails",
+  "a failed start does not print the database's password",
   async () => {
     const password = canary();
     const addresses = [

@@ -1,4 +1,4 @@
-/** Mixed load for a long time: what grows, and what fails. */
+/** Tests a long mixed load: nothing may fail, and nothing may grow without bound. */
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
 import { expect, test } from 'vitest';
@@ -11,12 +11,12 @@ import { figure, tier } from '../support/tier.ts';
 
 const seconds = Number(process.env.ENDURANCE_SECONDS ?? tier(6, 30 * 60));
 
-/** In less, a young process is compared with itself. */
+/** Shorter runs only measure a process that is still warming up. */
 const comparable = seconds >= 120;
 
 interface Second {
   p99Ms: number;
-  logMiB: number;
+  walMiB: number;
   memoryMiB: number;
   descriptors: number;
 }
@@ -31,20 +31,20 @@ function readSome({ get }: Client, animals: number): Promise<Outcome> {
   return get(some(2) ? (pages[some(2)] as string) : `/v1/pets/${1 + some(animals)}`);
 }
 
-function look({ pid }: Process, log: string, timesMs: number[]): Second {
+function measure({ pid }: Process, log: string, timesMs: number[]): Second {
   return {
     p99Ms: percentile(timesMs, 99),
-    logMiB: (statSync(log, { throwIfNoEntry: false })?.size ?? 0) / 2 ** 20,
+    walMiB: (statSync(log, { throwIfNoEntry: false })?.size ?? 0) / 2 ** 20,
     memoryMiB: Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024,
     descriptors: readdirSync(`/proc/${pid}/fd`).length,
   };
 }
 
-/** Loads the server with readers and writers, and looks at it once a second. */
-async function endure(): Promise<{ course: Second[]; failures: Outcome[]; answers: number; animals: number }> {
+/** Loads the server with readers and writers, and measures it once a second. */
+async function runLoad(): Promise<{ course: Second[]; failures: Outcome[]; answers: number; animals: number }> {
   const { file, key, env } = await makeStore();
   const port = await findPort();
-  // Silent: the tests keep what a server says.
+  // At level warn, because the test keeps the log in memory.
   const server = launchServer({ env: { ...env, PORT: String(port), LOG_LEVEL: 'warn' } });
   const client = openClient(`http://127.0.0.1:${port}`, key, 16);
   await firstAnswer(server, client);
@@ -72,18 +72,18 @@ async function endure(): Promise<{ course: Second[]; failures: Outcome[]; answer
   });
   while (course.length < seconds) {
     await setTimeout(1000);
-    course.push(look(server, `${file}-wal`, timesMs.splice(0)));
+    course.push(measure(server, `${file}-wal`, timesMs.splice(0)));
   }
   over = true;
   await asking;
   return { course, failures, answers, animals };
 }
 
-/** How much may be added to a fifth more, and by what name it is told. */
+/** Growth that is allowed in addition to 20 %. */
 const slack = { p99Ms: 5, memoryMiB: 10, descriptors: 3 };
 type Growing = keyof typeof slack;
 
-/** The usual value in the first and in the last quarter of the time. */
+/** The median in the first and in the last quarter of the time. */
 function growthOf(course: Second[], name: Growing): { name: Growing; first: number; last: number } {
   const quarter = Math.ceil(course.length / 4);
   const values = course.map((second) => second[name]);
@@ -91,18 +91,18 @@ function growthOf(course: Second[], name: Growing): { name: Growing; first: numb
 }
 
 test(
-  'under mixed load the log stays small, nothing grows without end, and no request fails',
+  'under mixed load the WAL stays small, nothing grows without bound, and no request fails',
   async () => {
-    const { course, failures, answers, animals } = await endure();
-    const logMiB = Math.max(...course.map((second) => second.logMiB));
+    const { course, failures, answers, animals } = await runLoad();
+    const walMiB = Math.max(...course.map((second) => second.walMiB));
     const growths = (Object.keys(slack) as Growing[]).map((name) => growthOf(course, name));
-    const told = growths.map(({ name, first, last }) => `${name} ${first.toFixed(1)} → ${last.toFixed(1)}`);
+    const listed = growths.map(({ name, first, last }) => `${name} ${first.toFixed(1)} → ${last.toFixed(1)}`);
     figure(
-      `endurance: ${seconds} s, ${answers} answers, ${animals} animals, ${failures.length} failures, log at most ${logMiB.toFixed(1)} MiB; ` +
-        `first → last quarter: ${told.join(', ')}`,
+      `endurance: ${seconds} s, ${answers} responses, ${animals} pets, ${failures.length} failures, WAL at most ${walMiB.toFixed(1)} MiB; ` +
+        `first → last quarter: ${listed.join(', ')}`,
     );
     expect(failures.slice(0, 3)).toEqual([]);
-    expect(logMiB).toBeLessThan(64);
+    expect(walMiB).toBeLessThan(64);
     if (!comparable) return;
     for (const { name, first, last } of growths) expect(last, name).toBeLessThan(first * 1.2 + slack[name]);
   },

@@ -1,4 +1,4 @@
-/** A disk that is full, and then has room again. */
+/** Tests a disk that fills up, and then has room again. */
 import { spawnSync } from 'node:child_process';
 import { appendFileSync, rmSync, statfsSync } from 'node:fs';
 import path from 'node:path';
@@ -9,7 +9,7 @@ import { startServer } from '../support/process.ts';
 import { makeStore, missingFrom } from '../support/store-file.ts';
 import { figure, patientMs } from '../support/tier.ts';
 
-/** A file system of its own of this size, or undefined where none may be mounted. */
+/** Mounts a file system of this size and returns its folder. Returns undefined if the process may not mount one. */
 function mountSmallDisk(mebibytes: number): string | undefined {
   const folder = temporaryFolder();
   const mount = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${mebibytes}m`, 'tmpfs', folder]);
@@ -18,7 +18,7 @@ function mountSmallDisk(mebibytes: number): string | undefined {
   return folder;
 }
 
-/** Takes all the room there is, to the last block. */
+/** Fills the disk to the last block. */
 function fill(filler: string): void {
   for (let bytes = 64 * 1024; bytes >= 1; ) {
     try {
@@ -32,10 +32,10 @@ function fill(filler: string): void {
 const unavailable = { status: 503, json: { code: 'service_unavailable', message: expect.any(String), status: 503 } };
 
 test(
-  'a full disk: 503, reads go on, and writes resume without a restart when there is room',
+  'a full disk: writes get 503, reads continue, and writes resume without a restart when there is room',
   async ({ skip }) => {
     const folder = mountSmallDisk(8);
-    if (!folder) return skip('no file system may be mounted here');
+    if (!folder) return skip('mounting a file system is not permitted');
     const filler = path.join(folder, 'filler');
     const { file, key, env } = await makeStore(folder);
     const server = await startServer({ env });
@@ -43,7 +43,7 @@ test(
     const { add, get } = openClient(server.url, key, 20, promises);
     const outcomes: Outcome[] = [];
 
-    /** Adds, so many at a time, until the last answer is enough. */
+    /** Adds pets, `atOnce` at a time, until `enough` accepts a response. */
     async function addUntil(enough: (last: Outcome) => boolean, atOnce = 20): Promise<void> {
       let over = false;
       await sideBySide(atOnce, async () => {
@@ -61,7 +61,7 @@ test(
       fill(filler);
       expect(statfsSync(folder).bavail).toBe(0);
       await addUntil(({ status }) => status !== 201);
-      // The room that a large commit was refused may hold some small ones.
+      // Small commits may still fit after a large one failed.
       for (let inARow = 0; inARow < 20; ) {
         await addUntil(() => true, 1);
         inARow = outcomes.at(-1)?.status === 201 ? 0 : inARow + 1;
@@ -74,7 +74,7 @@ test(
     expect(await server.end('SIGTERM')).toMatchObject({ code: 0 });
     const refused = outcomes.filter(({ status }) => status !== 201);
     for (const outcome of refused) expect(outcome).toMatchObject(unavailable);
-    figure(`full disk: filled 3 times, ${promises.size} acknowledged, 0 lost, ${refused.length} answered 503`);
+    figure(`full disk: filled 3 times, ${promises.size} acknowledged, 0 lost, ${refused.length} responses 503`);
     expect(missingFrom(file, promises)).toEqual([]);
   },
   patientMs,

@@ -1,4 +1,4 @@
-/** Requests made from the OpenAPI documents: every valid one is accepted, every other one refused as documented. */
+/** Tests requests generated from the OpenAPI documents: valid ones are accepted, all others are refused as documented. */
 import fc from 'fast-check';
 import { Agent, request as undiciRequest } from 'undici';
 import { expect, onTestFinished, test } from 'vitest';
@@ -16,23 +16,23 @@ import {
   written,
 } from '../support/valid-requests.ts';
 
-const roundOf = 5000;
+const roundSize = 5000;
 const connections = 16;
 
 interface Kind {
   name: string;
   valid: boolean;
-  /** How often it is sent for each time that others of its validity are. */
+  /** How often it is sent, relative to the other valid or the other invalid kinds. */
   weight: number;
   statuses: number[];
   drafts: fc.Arbitrary<Draft>;
 }
 
-/** How an operation may answer a valid request. One that promises no success says what it answers instead. */
+/** Expected statuses for a valid request. An operation without a documented success returns 501. */
 function successesOf({ statuses, parameters }: Operation): number[] {
   const good = statuses.filter((status) => status < 300);
   if (good.length === 0) return [501];
-  // The thing that a path names may be absent.
+  // The pet that the path names may not exist.
   return parameters.some((parameter) => parameter.in === 'path') ? [...good, 404] : good;
 }
 
@@ -56,15 +56,15 @@ interface Sent {
   draft: Draft;
 }
 
-/** A round of requests, half of them valid, each kind as often as its weight says; in an order of the seed's. */
+/** Generates a round of requests in random order: half of them valid, each kind as often as its weight says. */
 function roundFor(kinds: Kind[], seed: number): Sent[] {
   const weightOf = (some: Kind[]) => some.reduce((sum, { weight }) => sum + weight, 0);
   const sent = kinds.flatMap((kind, index) => {
     const share = kind.weight / weightOf(kinds.filter(({ valid }) => valid === kind.valid));
-    const drafts = fc.sample(kind.drafts, { numRuns: Math.ceil((share * roundOf) / 2), seed: seed + index });
+    const drafts = fc.sample(kind.drafts, { numRuns: Math.ceil((share * roundSize) / 2), seed: seed + index });
     return drafts.map((draft) => ({ kind, draft }));
   });
-  const order = fc.shuffledSubarray(sent, { minLength: roundOf, maxLength: roundOf });
+  const order = fc.shuffledSubarray(sent, { minLength: roundSize, maxLength: roundSize });
   return fc.sample(order, { numRuns: 1, seed })[0] as Sent[];
 }
 
@@ -83,8 +83,8 @@ async function send({ url }: Server, key: string, agent: Agent, draft: Draft): P
   return { target, ...answer };
 }
 
-/** Throws where the answer is not the one that its kind asks for, or not as documented. */
-function judge({ kind, draft }: Sent, { target, ...answer }: Answer & { target: string }): void {
+/** Throws if the response is not one that the kind expects, or not as documented. */
+function check({ kind, draft }: Sent, { target, ...answer }: Answer & { target: string }): void {
   const { status, headers, text } = answer;
   if (!kind.statuses.includes(status)) throw new Error(`${kind.name}: ${status}, not ${kind.statuses}: ${text}`);
   expectDocumented(draft.method, target, answer);
@@ -96,7 +96,7 @@ function judge({ kind, draft }: Sent, { target, ...answer }: Answer & { target: 
   expect(body).toEqual({ code: expect.any(String), message: expect.any(String), status });
 }
 
-/** Sends a round and adds up what it was answered. */
+/** Sends a round and counts the statuses. */
 async function sendRound(server: Server, key: string, round: Sent[], counts: Map<number, number>): Promise<void> {
   const agent = new Agent({ connections, pipelining: 1, keepAliveTimeout: 60_000 });
   const queue = [...round];
@@ -106,12 +106,12 @@ async function sendRound(server: Server, key: string, round: Sent[], counts: Map
       try {
         const answer = await send(server, key, agent, draft);
         counts.set(answer.status, (counts.get(answer.status) ?? 0) + 1);
-        judge(next, answer);
+        check(next, answer);
       } catch (error) {
         queue.length = 0;
         const { method, target, headers, body } = written(draft);
-        const shown = JSON.stringify({ method, target, headers, body: String(body) }).slice(0, 2000);
-        throw new Error(`${kind.name}: ${shown}`, { cause: error });
+        const quoted = JSON.stringify({ method, target, headers, body: String(body) }).slice(0, 2000);
+        throw new Error(`${kind.name}: ${quoted}`, { cause: error });
       }
     }
   }
@@ -122,7 +122,7 @@ async function sendRound(server: Server, key: string, round: Sent[], counts: Map
   }
 }
 
-/** Walks all pages: the ids there, and the cursors that led to them. */
+/** Walks all pages; returns the ids and the cursors. */
 async function walk(server: Server, key: string, limit: number): Promise<{ ids: string[]; cursors: string[] }> {
   const ids: string[] = [];
   const cursors: string[] = [];
@@ -135,7 +135,7 @@ async function walk(server: Server, key: string, limit: number): Promise<{ ids: 
   return { ids, cursors };
 }
 
-/** Keys that the schema allows and that were not used before: used again, one would be a retry. */
+/** Idempotency-Keys that match the schema and were not used before; a used one would make the request a retry. */
 function freshKeys(): fc.Arbitrary<string> {
   let used = 0;
   const own = () => (used++).toString(36);
@@ -150,7 +150,7 @@ async function keyWith(server: Server, scopes: string): Promise<string> {
 }
 
 test(
-  'every request that the documents allow is accepted, and every one that breaks a rule of theirs is refused',
+  'every request that the documents allow is accepted, and every request that breaks a rule is refused',
   async () => {
     const server = await startServer({ env: { REFUSAL_LIMIT: '1000000' } });
     const key = await server.firstKey();
@@ -180,15 +180,15 @@ test(
       try {
         await sendRound(server, key, roundFor(kinds, seed + 1000 * round), counts);
       } catch (error) {
-        throw new Error(`SEED=${seed} shows this again`, { cause: error });
+        throw new Error(`SEED=${seed} reproduces this`, { cause: error });
       }
     }
-    // What was refused has left nothing.
+    // Refused requests have changed nothing.
     expect((await walk(server, key, 100)).ids).toHaveLength(30 + (counts.get(201) ?? 0));
     const valid = kinds.filter((kind) => kind.valid).length;
-    const told = [...counts].sort(([a], [b]) => a - b).map(([status, count]) => `${status} × ${count}`);
+    const listed = [...counts].sort(([a], [b]) => a - b).map(([status, count]) => `${status} × ${count}`);
     figure(
-      `${rounds * roundOf} requests made from the documents, ${valid} kinds of valid ones and ${kinds.length - valid} broken rules, none of them unexpected: ${told.join(', ')}`,
+      `${rounds * roundSize} requests generated from the documents, ${valid} kinds of valid ones and ${kinds.length - valid} broken rules, no unexpected response: ${listed.join(', ')}`,
     );
   },
   patientMs,

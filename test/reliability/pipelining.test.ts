@@ -1,4 +1,4 @@
-/** Clients that send requests before they have their answers. */
+/** Tests clients that send requests before they have received the responses to earlier ones. */
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
@@ -6,7 +6,7 @@ import { setTimeout } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { startApp } from '../support/app.ts';
 
-test('200 pipelined requests on one socket are all answered, in their order', async () => {
+test('200 pipelined requests on one connection get their responses in order', async () => {
   const { add, port, key } = await startApp();
   for (let id = 1; id <= 3; id++) await add({ name: `pet ${id}`, categoryId: id });
   const socket = connect(port, '127.0.0.1');
@@ -22,7 +22,7 @@ test('200 pipelined requests on one socket are all answered, in their order', as
   expect([...text.matchAll(/"name":"pet (\d)"/g)].map(([, id]) => Number(id))).toEqual(ids);
 });
 
-test('what a client pipelined before it went away is not worked on', async () => {
+test('pipelined requests of a client that has disconnected are not processed', async () => {
   const { port, key, store } = await startApp();
   const socket = connect(port, '127.0.0.1');
   const body = '{"name":"x","categoryId":1}';
@@ -36,7 +36,7 @@ test('what a client pipelined before it went away is not worked on', async () =>
   expect(pets.length).toBeLessThan(100);
 });
 
-test('of too many requests that wait, those of the greediest sockets are cut off; who pipelines a hundred is answered', async () => {
+test('too many queued requests: the connections with the most of them are closed, and clients that pipeline 100 are served', async () => {
   const { port, key, store } = await startApp();
   const { add } = store.pets;
   const gate = Promise.withResolvers<void>();
@@ -48,7 +48,7 @@ test('of too many requests that wait, those of the greediest sockets are cut off
   const last = list.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n');
 
   let cut = 0;
-  /** How many answers a client gets that sends a POST, which waits, and so many more; undefined where it is cut off. */
+  /** Sends a POST, which has to wait, and GETs after it. Returns the number of 2xx responses; undefined if it is disconnected. */
   async function answersTo(requests: number): Promise<number | undefined> {
     const socket = connect(port, '127.0.0.1');
     socket.write(post + list.repeat(requests - 2) + last);
@@ -66,13 +66,13 @@ test('of too many requests that wait, those of the greediest sockets are cut off
   expect(await Promise.all(modest)).toEqual(Array(10).fill(100));
   const answered = (await Promise.all(greedy)).filter((answers) => answers !== undefined);
   expect(answered).toEqual(answered.map(() => 450));
-  // Room for 8,192 in all.
+  // The server queues 8,192 requests in all.
   expect(answered.length).toBeGreaterThan(10);
   expect(answered.length).toBeLessThan(20);
   expect(await answersTo(450)).toBe(450);
 });
 
-test('CONNECT behind a large response: the whole of it, then 405; unread, it is cut off', async () => {
+test('CONNECT after a large response: a client that reads gets all of it and a 405; a client that does not read is disconnected', async () => {
   const { port } = await startApp();
   const sent = 'GET /docs/renderer.js HTTP/1.1\r\nHost: a\r\n\r\nCONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n';
   const unread = connect(port, '127.0.0.1').on('error', () => undefined);
@@ -85,7 +85,7 @@ test('CONNECT behind a large response: the whole of it, then 405; unread, it is 
   expect(answered).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
   expect(answered.length).toBeGreaterThan(4_000_000);
   expect(answered).toMatch(/HTTP\/1\.1 405 Method Not Allowed\r\n.*"code":"method_not_allowed".*$/s);
-  // A reset shows only to who reads.
+  // The client notices a reset only when it reads.
   await setTimeout(10_000);
   unread.resume();
   await cut;

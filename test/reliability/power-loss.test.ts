@@ -1,4 +1,4 @@
-/** The power fails: what of the disk is left, at any moment under load, holds every animal that was acknowledged before. */
+/** Tests power loss at any moment under load: the disk must still hold every acknowledged pet. */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -14,14 +14,14 @@ import { type TracedLoad, traceLoad } from '../support/traced-load.ts';
 
 const survivals: Survival[] = ['none', 'some', 'all'];
 
-/** A folder in memory, where there is one: thousands of images are written and thrown away. */
+/** A folder in memory if possible, because thousands of images are written and deleted. */
 function imageFolder(): string {
   const folder = mkdtempSync(path.join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'power-loss-'));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   return folder;
 }
 
-/** Opens `images` images, at moments that are spread evenly over the load. Returns a line for each that lost something. */
+/** Checks `images` disk images, at moments spread evenly over the load. Returns a line for each one with losses or corruption. */
 function losses({ folder, base, events }: TracedLoad, images: number, seed: number) {
   const disk = openCrashDisk(folder, { 'store.db': base });
   const into = imageFolder();
@@ -37,7 +37,7 @@ function losses({ folder, base, events }: TracedLoad, images: number, seed: numb
     for (; image < due; image++) {
       const survival = survivals[image % survivals.length] as Survival;
       disk.restore(into, survival, random);
-      const where = `seed ${seed}, image ${image}, after event ${place}, ${survival} of the unsynced`;
+      const where = `seed ${seed}, image ${image}, after event ${place}, ${survival} of the unsynced data survives`;
       try {
         const missing = missingFrom(path.join(into, 'store.db'), promises);
         if (missing.length > 0) found.lost.push(`${missing.length} of ${promises.size}: ${where}`);
@@ -50,7 +50,7 @@ function losses({ folder, base, events }: TracedLoad, images: number, seed: numb
   return found;
 }
 
-/** The model is worth something only if the whole of it is what the kernel made of the same calls. */
+/** Checks the simulated disk: with all unsynced data, its files must equal the real ones, which the same calls produced. */
 function expectFaithful({ folder, base, events }: TracedLoad): void {
   const disk = openCrashDisk(folder, { 'store.db': base });
   for (const event of events) disk.apply(event);
@@ -61,7 +61,7 @@ function expectFaithful({ folder, base, events }: TracedLoad): void {
     expect(readFileSync(path.join(into, name)).equals(readFileSync(path.join(folder, name))), name).toBe(true);
 }
 
-/** Each ends with the file's new size. */
+/** Counts checkpoints: each one ends with an ftruncate of the file. */
 function checkpointsIn({ folder, events }: TracedLoad): number {
   return events.filter((event) => event.kind === 'truncate' && event.file === path.join(folder, 'store.db')).length;
 }
@@ -69,7 +69,7 @@ function checkpointsIn({ folder, events }: TracedLoad): number {
 beforeEach(needStrace);
 
 test(
-  'whatever of the unsynced survives a power loss, all that was acknowledged does, and the file is sound',
+  'a power loss at any moment loses no acknowledged pet and leaves a sound file, whatever unsynced data survives',
   async () => {
     const load = await traceLoad({ animals: tier(2200, 10_000), connections: 16 });
     expectFaithful(load);
@@ -89,14 +89,14 @@ test.for([
   ['NORMAL', 'lost', 500],
   ['OFF', 'corrupt', 1600],
 ] as const)(
-  'a server with synchronous=%s is found out: images are %s',
+  'the test detects a server with synchronous=%s: images are %s',
   { timeout: patientMs },
   async ([level, finding, animals]) => {
     const source = plant('src/repository/sqlite/connection.ts', 'synchronous = FULL', `synchronous = ${level}`);
     const load = await traceLoad({ animals, connections: 16, source });
     const images = 300;
     const found = losses(load, images, 1)[finding].length;
-    figure(`power loss, with synchronous=${level} planted: ${images} images, ${found} ${finding}`);
+    figure(`power loss, with planted synchronous=${level}: ${images} images, ${found} ${finding}`);
     expect(found).toBeGreaterThan(0);
   },
 );

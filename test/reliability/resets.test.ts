@@ -1,4 +1,4 @@
-/** Clients that reset their connections, at any instant: nothing that they held is lost to the others. */
+/** Tests clients that reset their connections at any moment: the server must release everything that they held. */
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
@@ -15,7 +15,7 @@ async function heldBy({ registry }: Metrics): Promise<Record<string, number>> {
   return Object.fromEntries((found?.values ?? []).map(({ labels, value }) => [labels.what, value]));
 }
 
-/** Makes the store as slow, now and then, as one that is busy. */
+/** Delays some calls to the store at random, as a busy store would. */
 function slowDown({ store: { pets } }: TestApp, random: () => number): void {
   const { list, find, add } = pets;
   const later = async <Result>(act: () => Result | Promise<Result>) => {
@@ -27,7 +27,7 @@ function slowDown({ store: { pets } }: TestApp, random: () => number): void {
   pets.add = (...input) => later(() => add(...input));
 }
 
-/** Requests of every kind, of which the client may send a part. */
+/** Requests of every kind; the last one is incomplete. */
 function requestsTo({ key }: TestApp): string[] {
   const headers = `Host: animals.example\r\nAuthorization: Bearer ${key}\r\n`;
   const body = '{"name":"x","categoryId":1}';
@@ -46,7 +46,7 @@ function requestsTo({ key }: TestApp): string[] {
   ];
 }
 
-/** Sends a request, or a part of it, and resets the connection at a random instant, or when a part of the answer is there. */
+/** Sends a request or a part of it, and resets the connection at a random moment or when the response begins. */
 async function resetOne(port: number, request: string, random: () => number): Promise<void> {
   const socket = connect(port, '127.0.0.1');
   socket.on('error', () => undefined);
@@ -59,13 +59,13 @@ async function resetOne(port: number, request: string, random: () => number): Pr
 }
 
 test(
-  `after ${resets} resets at random instants nothing is held, and every request is served`,
+  `after ${resets} resets at random moments the server holds nothing, and serves every request`,
   async () => {
     const metrics = createMetrics('test');
     const limits = { maxInFlight: 150, maxConnections: 1000, refusalsPerMinute: 1_000_000 };
     const app = await startApp({ metrics, limits });
     for (let count = 0; count < 100; count++) await app.add({ name: 'x'.repeat(20_000), categoryId: 1 });
-    // The test's own, which are kept alive.
+    // The test's own keep-alive connections.
     const own = (await heldBy(metrics)).connections as number;
     const random = seededRandom(7);
     const { list, find, add } = app.store.pets;
@@ -79,7 +79,7 @@ test(
       await Promise.all(clients);
     }
     Object.assign(app.store.pets, { list, find, add });
-    // A check that cannot fail would prove nothing: something was held meanwhile.
+    // Proves that the check below can fail: the server did hold something.
     expect(most).toBeGreaterThan(0);
     const none = { requests: 0, work: 0, bodies: 0, unread_bytes: 0, connections: own, pipelined: 0 };
     await vi.waitFor(async () => expect(await heldBy(metrics)).toEqual(none), { timeout: 30_000, interval: 100 });
@@ -88,7 +88,7 @@ test(
       expect((await app.call('GET', '/v1/pets/1')).status).toBe(200);
     }
     expect((await app.add({ name: 'after', categoryId: 1 })).status).toBe(201);
-    figure(`${resets} connections reset at random instants: every count is back to 0`);
+    figure(`${resets} connections reset at random moments: every count is back to 0`);
   },
   patientMs,
 );

@@ -1,4 +1,4 @@
-/** The whole server on a port of its own, over a store of its own, for one test. */
+/** Starts the whole HTTP server for one test, on its own port and with its own store. */
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
@@ -18,26 +18,26 @@ import { borrowStore } from './store.ts';
 export { temporaryFolder } from './store.ts';
 
 interface CallOptions {
-  /** Authorization's key; undefined sends the test's own, null none at all. */
+  /** API key for the Authorization header. Undefined: the test's own key; null: no header. */
   key?: string | null;
   headers?: Record<string, string | string[]>;
-  /** Sent as JSON unless it is a text or bytes, which go as they are. */
+  /** Sent as JSON; a string or bytes are sent unchanged. */
   body?: unknown;
   type?: string | null;
 }
 
 export interface JsonAnswer extends Answer {
-  // biome-ignore lint/suspicious/noExplicitAny: a test states what it expects of a body by reading it.
+  // biome-ignore lint/suspicious/noExplicitAny: tests assert the fields that they read.
   json: any;
 }
 
 export interface TestApp {
   app: FastifyInstance;
   store: Repository;
-  /** Address of the server, without a path. */
+  /** URL of the server, without a path. */
   url: string;
   port: number;
-  /** Address of the store. */
+  /** URL of the store. */
   databaseUrl: string;
   /** A key with both scopes. */
   key: string;
@@ -52,7 +52,7 @@ export interface TestApp {
     live?: boolean;
   }) => Promise<{ key: string; id: number }>;
   call: (method: string, path: string, options?: CallOptions) => Promise<JsonAnswer>;
-  /** Adds an animal and returns its answer. */
+  /** Adds a pet and returns the response. */
   add: (pet: object, headers?: Record<string, string>) => Promise<JsonAnswer>;
 }
 

@@ -1,4 +1,4 @@
-/** Requests that break exactly one rule of an OpenAPI document, and are otherwise valid. */
+/** Generates requests that break exactly one rule of an OpenAPI document and are otherwise valid. */
 import fc from 'fast-check';
 import {
   type Draft,
@@ -12,18 +12,18 @@ import {
   valuesOf,
 } from './valid-requests.ts';
 
-/** What is done to a valid request, and the status that it is then refused with. */
+/** Generates requests that break one rule, which the server must refuse with `status`. */
 export interface Rule {
   name: string;
   status: number;
   drafts: fc.Arbitrary<Draft>;
 }
 
-/** The rest of a rule, for any operation: a value to break a request with, and how. */
+/** How to break a rule: the expected status, the values to use, and a function that puts one of them into a valid request. */
 type Break<Value = never> = [status: number, values: fc.Arbitrary<Value>, act: (draft: Draft, value: Value) => Draft];
 type Breaks = Record<string, Break>;
 
-// Keeps the type of the value within one entry of a table.
+// Checks that the values of an entry suit its function; the table itself does not know their type.
 const by = <Value>(status: number, values: fc.Arbitrary<Value>, act: (draft: Draft, value: Value) => Draft) =>
   [status, values, act] as unknown as Break;
 const one = fc.constantFrom;
@@ -45,7 +45,7 @@ const beyond = ({ min, max }: { min: bigint; max: bigint }) => ({
   above: fc.oneof(one(max + 1n), fc.bigInt({ min: max + 1n, max: max + 2n ** 80n })).map(String),
 });
 
-/** Texts that break one rule of a schema each, by the rule. `marks`: characters that may break a pattern. */
+/** Rule of a schema → texts that break it. `marks`: characters that may not match a pattern. */
 function badTexts(schema: Schema, marks: string[]): Record<string, fc.Arbitrary<string>> {
   const { enum: values, minLength = 0, maxLength, pattern } = schema;
   if (values) {
@@ -104,7 +104,7 @@ function parameterBreaks(parameter: Parameter, known: Known): Breaks {
   return breaks;
 }
 
-/** JSON texts that break one rule of a field's schema each, by the rule. */
+/** Rule of a field's schema → JSON texts that break it. */
 function badJson(schema: Schema): Record<string, fc.Arbitrary<string>> {
   const wrong = ['null', 'true', 'false', '[]', '{}', '1.5', schema.type === 'integer' ? '"7"' : '7'];
   if (schema.type === 'integer') {
@@ -153,16 +153,16 @@ function bodyBreaks(schema: Schema, statuses: number[]): Breaks {
   return {
     ...fieldBreaks(schema),
     'no body': by(400, one(0), (draft) => ({ ...draft, body: '' })),
-    'no object': by(400, one('null', '7', '"x"', '[]', '[{}]', 'true'), (draft, body) => ({ ...draft, body })),
-    'cut JSON': by(400, fc.nat(), (draft, at) => ({
+    'not an object': by(400, one('null', '7', '"x"', '[]', '[{}]', 'true'), (draft, body) => ({ ...draft, body })),
+    'truncated JSON': by(400, fc.nat(), (draft, at) => ({
       ...draft,
       body: textOf(draft).slice(0, 1 + (at % (textOf(draft).length - 1))),
     })),
-    'JSON and more': by(400, one('}', ',', 'x', '//', '{}', '\0'), (draft, more) => ({
+    'text after the JSON': by(400, one('}', ',', 'x', '//', '{}', '\0'), (draft, more) => ({
       ...draft,
       body: textOf(draft) + more,
     })),
-    'no UTF-8': by(400, one(0xff, 0xc0, 0x80), (draft, byte) => {
+    'invalid UTF-8': by(400, one(0xff, 0xc0, 0x80), (draft, byte) => {
       return {
         ...draft,
         body: Buffer.concat([Buffer.from(textOf(draft).slice(0, -1)), Buffer.of(byte), Buffer.from('}')]),
@@ -176,7 +176,7 @@ function bodyBreaks(schema: Schema, statuses: number[]): Breaks {
   };
 }
 
-/** What is asked of every operation, by HTTP or by the document's security. */
+/** Rules that hold for every operation: those of HTTP, and the document's security requirements. */
 function commonBreaks({ statuses, methods, parameters }: Operation, scopeless: string): Breaks {
   const authorized = (draft: Draft, text: string) => ({
     ...draft,
@@ -207,7 +207,7 @@ function commonBreaks({ statuses, methods, parameters }: Operation, scopeless: s
   };
 }
 
-/** Every rule of an operation. `scopeless` is an API key that the operation does not open to. */
+/** All rules of an operation. `scopeless` is an API key without the scope that the operation requires. */
 export function rulesOf(operation: Operation, known: Known, scopeless: string): Rule[] {
   const { body, statuses, parameters, operationId } = operation;
   const breaks: Breaks = {

@@ -1,26 +1,26 @@
-/** A client of the server that remembers what it was promised. */
+/** An HTTP client that records which pets the server has acknowledged. */
 import { Pool } from 'undici';
 import { onTestFinished } from 'vitest';
 
 export interface Outcome {
-  /** `cut`: the connection was refused, reset or closed before the whole answer. */
+  /** `cut`: the connection was refused, reset or closed before the response was complete. */
   status: number | 'cut';
-  // biome-ignore lint/suspicious/noExplicitAny: a test states what it expects of a body by reading it.
+  // biome-ignore lint/suspicious/noExplicitAny: tests assert the fields that they read.
   json: any;
   headers: Record<string, string | string[] | undefined>;
 }
 
 export interface Client {
   get: (path: string) => Promise<Outcome>;
-  /** Adds an animal of this name, under this Idempotency-Key, if any. */
+  /** Adds a pet with this name, and with `retryKey` as its Idempotency-Key, if given. */
   add: (name: string, retryKey?: string) => Promise<Outcome>;
   close: () => Promise<void>;
 }
 
-/** What was answered 201: name → id. Several clients may share one. */
+/** Pets acknowledged with 201: name → id. Several clients can share one map. */
 export type Promises = Map<string, number>;
 
-/** At most `connections` requests are under way; others wait for their turn. */
+/** Opens a client with at most `connections` requests in flight; further requests are queued. */
 export function openClient(url: string, key: string, connections: number, promises: Promises = new Map()): Client {
   const pool = new Pool(url, { connections });
   const close = () => pool.destroy();
@@ -53,7 +53,7 @@ export function openClient(url: string, key: string, connections: number, promis
   };
 }
 
-/** Runs `count` of `act` side by side. Each is told which it is. */
+/** Runs `act` `count` times concurrently, with an index from 0. */
 export async function sideBySide(count: number, act: (index: number) => Promise<void>): Promise<void> {
   await Promise.all(Array.from({ length: count }, (_, index) => act(index)));
 }

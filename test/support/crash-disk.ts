@@ -1,12 +1,12 @@
-/** A disk whose power may fail: what was synced is on it for certain, what was not may be, in whole or in parts. */
+/** Simulates a disk that loses power: synced data always survives, unsynced data may survive whole, in part or not at all. */
 import { closeSync, ftruncateSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs';
 import path from 'node:path';
 import type { Change, DiskEvent } from './disk-trace.ts';
 
-/** What becomes of that which was not synced: none of it, a random part of it, all of it. */
+/** How much of the unsynced data survives: nothing, a random part, or everything. */
 export type Survival = 'none' | 'some' | 'all';
 
-/** Disks write a sector whole or not at all. */
+/** Disks write a sector completely or not at all. */
 const sectorBytes = 512;
 
 type Edit = Extract<Change, { kind: 'write' | 'truncate' }> & { done: number };
@@ -17,8 +17,8 @@ interface Content {
   unsynced: Edit[];
 }
 
-/** A name that appears, or one that goes (undefined). File systems keep the order of such changes: of the unsynced, the first few survive. */
-interface Naming {
+/** A file created, or removed (`content` is undefined). File systems keep the order of these changes: of the unsynced ones, the first few survive. */
+interface NameChange {
   name: string;
   content: Content | undefined;
   done: number;
@@ -26,11 +26,11 @@ interface Naming {
 
 export interface CrashDisk {
   apply: (event: DiskEvent) => void;
-  /** Writes the files into `folder`, as they may be found after a power loss now. `random` gives numbers from 0 up to 1. */
+  /** Writes to `folder` the files that a power loss at this point may leave. `random` returns numbers from 0 up to, but not including, 1. */
   restore: (folder: string, survival: Survival, random: () => number) => void;
 }
 
-function settle(content: Content, edit: Edit): void {
+function applyEdit(content: Content, edit: Edit): void {
   const end = edit.kind === 'write' ? edit.offset + edit.bytes.length : edit.size;
   if (end > content.bytes.length) {
     const larger = Buffer.alloc(2 * end);
@@ -51,7 +51,7 @@ function writeFile(file: string, { bytes, size, unsynced }: Content, survives: (
       continue;
     }
     for (let from = 0; from < edit.bytes.length; ) {
-      // Up to the end of the disk's sector, wherever in it the write begins.
+      // A write may begin inside a sector: its first part ends where that sector ends.
       const length = Math.min(edit.bytes.length - from, sectorBytes - ((edit.offset + from) % sectorBytes));
       if (survives()) writeSync(descriptor, edit.bytes, from, length, edit.offset + from);
       from += length;
@@ -60,23 +60,23 @@ function writeFile(file: string, { bytes, size, unsynced }: Content, survives: (
   closeSync(descriptor);
 }
 
-/** The disk with `files` in its `folder`, all synced. SQLite's -shm files, which no start reads, are left out. */
+/** A disk with `files` in `folder`, all synced. It ignores SQLite's -shm files, because no start reads them. */
 export function openCrashDisk(folder: string, files: Record<string, Buffer>): CrashDisk {
   const kept = Object.entries(files).map(([name, bytes]): [string, Content] => {
     return [path.join(folder, name), { bytes: Buffer.from(bytes), size: bytes.length, unsynced: [] }];
   });
-  /** Names as they certainly are on the disk, and as the process sees them. */
+  /** `certain`: the files that are on the disk after any power loss; `seen`: the files as the process sees them. */
   const certain = new Map(kept);
   const seen = new Map(kept);
-  let namings: Naming[] = [];
+  let nameChanges: NameChange[] = [];
 
   function rename(name: string, content: Content | undefined, done: number): void {
     if (content) seen.set(name, content);
     else seen.delete(name);
-    namings.push({ name, content, done });
+    nameChanges.push({ name, content, done });
   }
 
-  function assign(names: Map<string, Content>, { name, content }: Naming): void {
+  function assign(names: Map<string, Content>, { name, content }: NameChange): void {
     if (content) names.set(name, content);
     else names.delete(name);
   }
@@ -84,11 +84,11 @@ export function openCrashDisk(folder: string, files: Record<string, Buffer>): Cr
   function sync(file: string, begun: number): void {
     const content = seen.get(file);
     if (content) {
-      for (const edit of content.unsynced) if (edit.done < begun) settle(content, edit);
+      for (const edit of content.unsynced) if (edit.done < begun) applyEdit(content, edit);
       content.unsynced = content.unsynced.filter(({ done }) => done >= begun);
     } else if (file === folder) {
-      for (const naming of namings) if (naming.done < begun) assign(certain, naming);
-      namings = namings.filter(({ done }) => done >= begun);
+      for (const nameChange of nameChanges) if (nameChange.done < begun) assign(certain, nameChange);
+      nameChanges = nameChanges.filter(({ done }) => done >= begun);
     }
   }
 
@@ -107,7 +107,7 @@ export function openCrashDisk(folder: string, files: Record<string, Buffer>): Cr
     const survives = () => survival !== 'none' && (survival === 'all' || random() < 0.5);
     const names = new Map(certain);
     const share = survival === 'some' ? random() : survival === 'all' ? 1 : 0;
-    for (const naming of namings.slice(0, Math.round(share * namings.length))) assign(names, naming);
+    for (const nameChange of nameChanges.slice(0, Math.round(share * nameChanges.length))) assign(names, nameChange);
     for (const [name, content] of names) writeFile(path.join(into, path.basename(name)), content, survives);
   }
 

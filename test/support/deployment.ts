@@ -1,4 +1,4 @@
-/** The files that deploy the server, and what they are held to: the settings and the times that its source knows. */
+/** Reads the deployment files, and the settings and times in the source that they must agree with. */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect } from 'vitest';
@@ -10,7 +10,7 @@ export const deployments = ['staging', 'production'] as const;
 export const read = (file: string) => readFileSync(path.join(projectFolder, file), 'utf8');
 export const dockerfile = read('Dockerfile').replaceAll('\\\n', ' ');
 
-/** Name → value of an instruction's pairs, such as ENV's. */
+/** Name → value from the Dockerfile's last instruction of this kind, for example ENV. */
 export function pairs(instruction: string): Record<string, string> {
   const [last = ''] = dockerfile.match(new RegExp(`^${instruction} .*$`, 'gm'))?.slice(-1) ?? [];
   return Object.fromEntries(
@@ -20,7 +20,7 @@ export function pairs(instruction: string): Record<string, string> {
 
 export const imageSettings = pairs('ENV');
 
-/** A number of milliseconds or bytes in a source file, by its name there. */
+/** The value of a constant in a source file, in milliseconds or bytes. */
 export function constant(file: string, name: string): number {
   const [, product = ''] = new RegExp(`const ${name} = ([\\d_ *]+);`).exec(read(file)) ?? [];
   expect(product, `${name} in ${file}`).not.toBe('');
@@ -30,10 +30,10 @@ export function constant(file: string, name: string): number {
     .reduce((value, factor) => value * Number(factor), 1);
 }
 
-/** From the first word to stop to the end of whatever was accepted. */
+/** Longest time from SIGTERM to the end of the last accepted request. */
 export const stopMs = Number(imageSettings.LAME_DUCK_MS) + constant('src/server/cluster.ts', 'stopDeadlineMs');
 
-/** Checks that these are settings, and that with the image's own they are ones that the server accepts. */
+/** Checks that `env` has only known settings, and that the server accepts them together with the image's settings. */
 export function expectSettings(env: Record<string, string>): void {
   expect(Object.keys(settings.properties)).toEqual(expect.arrayContaining(Object.keys(env)));
   expect(readConfig({ ...imageSettings, ...env })).toMatchObject({ DATABASE_URL: 'sqlite:/data/animal-store.db' });

@@ -1,7 +1,7 @@
-/** Reads what strace saw of a server: each change to its store's files and each 201, in the order in which they took effect. */
+/** Parses the strace log of a server: each change to the store's files and each 201, in the order in which they took effect. */
 import { readFileSync } from 'node:fs';
 
-/** A place in the trace. A call that was under way when the process ended is never done. */
+/** Lines of the trace where a call began and ended. A call in progress when the process ended has an infinite `done`. */
 interface Span {
   begun: number;
   done: number;
@@ -12,7 +12,7 @@ export type Change =
   | { kind: 'write'; file: string; offset: number; bytes: Buffer }
   | { kind: 'truncate'; file: string; size: number };
 
-/** Names and ids of animals in an answer 201 that began to be sent. */
+/** Names and ids of the pets in 201 responses that the server began to send. */
 type Promised = { kind: 'answer'; promised: [name: string, id: number][] };
 
 export type DiskEvent = (Change | Promised) & Span;
@@ -39,10 +39,10 @@ function answerIn(call: string): Promised | undefined {
   return { kind: 'answer', promised: promised.map(({ name, id }) => [name, id]) };
 }
 
-/** What a call, complete or cut off by the end of its process, did. A sync that did not succeed did nothing. */
-function meaning(call: string): Change | Promised | undefined {
+/** The effect of a call, which may be cut off by the end of the process. A failed sync has no effect. */
+function effectOf(call: string): Change | Promised | undefined {
   const path = (hex: string | undefined) => decode(hex as string).toString();
-  if (/"\.\.\./.test(call)) throw new Error(`strace has cut short ${call.slice(0, 100)}`);
+  if (/"\.\.\./.test(call)) throw new Error(`strace has truncated ${call.slice(0, 100)}`);
   let found = forms.write.exec(call);
   if (found) {
     const bytes = decode(found[2] as string).subarray(0, found[4] === undefined ? undefined : Number(found[4]));
@@ -59,7 +59,7 @@ function meaning(call: string): Change | Promised | undefined {
   return forms.answer.test(call) ? answerIn(call) : undefined;
 }
 
-/** All calls of the log of `strace -f -y`, each with where it began and where it was done. */
+/** All calls in a log of `strace -f -y`, each with the lines where it began and ended. */
 export function* callsIn(log: string): Generator<{ call: string } & Span> {
   const unfinished = new Map<string, { call: string; begun: number }>();
   for (const [place, line] of readFileSync(log, 'latin1').split('\n').entries()) {
@@ -77,13 +77,13 @@ export function* callsIn(log: string): Generator<{ call: string } & Span> {
 }
 
 /**
- * The changes to `folder` and what is in it, and the answers. A change may be on disk, and an answer with its client, from its
- * beginning on; a sync is certain only when it is done.
+ * All changes to `folder` and its files, and all 201 responses. A change may be on disk, and a response at its client, as soon as
+ * the call begins; a sync takes effect only when the call ends.
  */
 export function readTrace(log: string, folder: string): DiskEvent[] {
   const events: DiskEvent[] = [];
   for (const { call, begun, done } of callsIn(log)) {
-    const event = meaning(call);
+    const event = effectOf(call);
     if (!event || ('file' in event && event.file !== folder && !event.file.startsWith(`${folder}/`))) continue;
     events.push({ ...event, begun, done });
   }

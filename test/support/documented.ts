@@ -1,4 +1,4 @@
-/** Holds every answer that the suite meets against the OpenAPI document that promises it. */
+/** Checks responses against the OpenAPI documents. */
 import { readFileSync } from 'node:fs';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
@@ -19,7 +19,7 @@ export interface Answer {
   text: string;
 }
 
-/** Sent by HTTP itself, or described by OpenAPI elsewhere than under headers. */
+/** Headers that HTTP itself requires, or that OpenAPI does not describe under `headers`. */
 const transport = ['date', 'connection', 'keep-alive', 'content-length', 'content-type', 'transfer-encoding'];
 
 const documents = ['openapi.yaml', 'openapi.quickstart.yaml'].map((name) => {
@@ -36,7 +36,7 @@ const documents = ['openapi.yaml', 'openapi.quickstart.yaml'].map((name) => {
   };
 });
 
-/** Throws where `answer` is not what the documents say that `method` on `path` may answer. Paths outside the documents pass. */
+/** Throws if `answer` is not a documented response to `method` on `path`. Paths outside the documents pass. */
 export function expectDocumented(method: string, path: string, answer: Answer): void {
   const pathname = path.replace(/\?.*$/s, '');
   for (const { name, prefix, document, ajv, validators } of documents) {
@@ -56,7 +56,7 @@ export function expectDocumented(method: string, path: string, answer: Answer): 
     expectHeaders(where, document, response?.headers ?? {}, answer);
 
     if (method === 'HEAD' || !response?.content) {
-      if (answer.text !== '') throw new Error(`${where}: a body where none is documented`);
+      if (answer.text !== '') throw new Error(`${where}: has a body, but none is documented`);
       continue;
     }
     if (answer.headers['content-type'] !== 'application/json')

@@ -1,4 +1,4 @@
-/** Keeps what the tests send and what they are answered, for whoever else is to judge it (npm run test:prism). */
+/** Records the requests and responses of the tests, which npm run test:prism validates. */
 import { appendFileSync } from 'node:fs';
 import type { Answer } from './documented.ts';
 
@@ -6,12 +6,12 @@ export interface Exchange {
   method: string;
   target: string;
   headers: Record<string, string | string[]>;
-  /** Base64; null where there was no body. */
+  /** Base64; null if there was no body. */
   body: string | null;
   answer: Answer;
 }
 
-/** EXCHANGES names the file, one JSON text a line, which several processes may write to; without it nothing is kept. */
+/** Appends the exchange as one line of JSON to the file that EXCHANGES names, if it is set. Several processes can write to it. */
 export function keepExchange({ body, ...exchange }: Omit<Exchange, 'body'> & { body: unknown }): void {
   if (process.env.EXCHANGES === undefined) return;
   const bytes = body === undefined || body === null ? null : Buffer.from(body as string).toString('base64');

@@ -1,10 +1,10 @@
-/** A server whose port is known before it starts: it can be asked from its first moment on, silent or started anew. */
+/** Chooses the port of a server before it starts, so that clients can send requests from the first moment and after a restart. */
 import { createServer } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import type { Client } from './client.ts';
 import type { Process } from './process.ts';
 
-/** A free port that no one is given by chance: those are from 32768 on (ip(7), ip_local_port_range). */
+/** A free port that the system assigns to nobody else: it assigns ports from 32768 (ip(7), ip_local_port_range). */
 export async function findPort(): Promise<number> {
   const port = 20_000 + Math.floor(Math.random() * 10_000);
   const free = await new Promise((resolve) => {
@@ -14,11 +14,11 @@ export async function findPort(): Promise<number> {
   return free ? port : findPort();
 }
 
-/** Resolves when the server serves; rejects where it ends before. One that was held up in its start sheds load at first. */
+/** Resolves at the first 200; rejects if the process ends before. A server that started slowly may respond 503 at first. */
 export async function firstAnswer({ end }: Process, { get }: Client): Promise<void> {
   let ended: string | undefined;
   void end().then(({ code, stderr }) => {
-    ended = `exit ${code} before the first answer\n${stderr}`;
+    ended = `exit ${code} before the first response\n${stderr}`;
   });
   while ((await get('/v1/pets?limit=1')).status !== 200) {
     if (ended) throw new Error(ended);

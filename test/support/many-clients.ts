@@ -1,13 +1,13 @@
-/** Clients on a connection each, that ask again as soon as they are answered, or when they are told to: many of them for little of a processor. */
+/** Many clients at little CPU cost. Each has one connection, and sends its next request after the response and its Retry-After. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 export interface Outcome {
   status: number;
-  /** Seconds, where the answer says when to try again. */
+  /** Seconds; undefined if the response has no Retry-After. */
   retryAfter: number | undefined;
-  /** From the request to the last byte of its answer. */
+  /** From the request to the last byte of the response. */
   ms: number;
 }
 
@@ -19,7 +19,7 @@ interface Load {
   next: () => string;
 }
 
-/** What `bytes` say once the whole answer is there; undefined before. */
+/** Parses a response; undefined while it is incomplete. */
 function readAnswer(bytes: Buffer): Omit<Outcome, 'ms'> | undefined {
   const headersEnd = bytes.indexOf('\r\n\r\n');
   if (headersEnd === -1) return undefined;
@@ -49,12 +49,12 @@ async function ask(socket: Socket, request: string): Promise<Outcome> {
   });
 }
 
-/** Resolves to all that was answered in `seconds`. Rejects where a connection is refused or cut. */
+/** Resolves to all outcomes after `seconds`. Rejects if a connection is refused or closed. */
 export async function loadWith({ port, clients, seconds, next }: Load): Promise<Outcome[]> {
   const outcomes: Outcome[] = [];
   const sockets: Socket[] = [];
   while (sockets.length < clients) {
-    // As many at once as a server's queue surely takes.
+    // Few enough for any listen backlog.
     const few = Array.from({ length: Math.min(100, clients - sockets.length) }, () => connect(port, '127.0.0.1'));
     await Promise.all(few.map((socket) => once(socket, 'connect')));
     sockets.push(...few);

@@ -1,4 +1,4 @@
-/** deploy/nginx.conf in a real nginx, with its ports and its certificate replaced. */
+/** Runs a real nginx with deploy/nginx.conf, after replacing its ports and its certificate. */
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -13,7 +13,7 @@ import { temporaryFolder } from './app.ts';
 import { launch } from './process.ts';
 import { projectFolder } from './project.ts';
 
-/** The name of production; that of staging begins with staging. */
+/** Server name of production; staging has the prefix `staging.`. */
 export const name = 'animals.example.com';
 
 async function freePort(): Promise<number> {
@@ -40,7 +40,7 @@ interface Ports {
   staging: number;
 }
 
-/** The file as it is but for the replacements, each of which must find its place, inside the least that nginx needs besides. */
+/** Writes a minimal nginx configuration around deploy/nginx.conf. Each text to replace must occur in it. */
 async function configure(folder: string, upstream: Ports) {
   const { certificate, key } = certify(folder);
   const [https, http] = [await freePort(), await freePort()];
@@ -71,7 +71,7 @@ export interface Answer {
   body: string;
 }
 
-/** nginx, listening, before servers at these ports. */
+/** Starts nginx in front of the servers at these ports; resolves when it listens. */
 export async function startNginx(upstream: Ports) {
   const folder = temporaryFolder();
   mkdirSync(path.join(folder, 'logs'));
@@ -99,7 +99,7 @@ export async function startNginx(upstream: Ports) {
     });
     return { status: answer.statusCode, headers: answer.headers, body: await answer.body.text() };
   };
-  /** Bytes over TLS, and all that comes back until the connection ends. */
+  /** Sends bytes over TLS; resolves to everything received until the connection closes. */
   const raw = (bytes: string) => {
     const socket = connectTls({ host: '127.0.0.1', port: https, ca, servername: name });
     onTestFinished(() => void socket.destroy());
@@ -109,7 +109,7 @@ export async function startNginx(upstream: Ports) {
   return { nginx, https, http, ca, call, raw };
 }
 
-/** Before no server at all. */
+/** Starts nginx with no server behind it. */
 export async function startNginxAlone() {
   const port = await freePort();
   return startNginx({ production: port, staging: port });

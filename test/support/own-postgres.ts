@@ -1,9 +1,9 @@
-/** A PostgreSQL server for one test, which needs another one than the suites share. */
+/** Starts a separate PostgreSQL server for a test that cannot use the shared one. */
 import fs from 'node:fs';
 import { onTestFinished } from 'vitest';
 import { dataFolder, initialize, type Server, start } from './postgres.ts';
 
-/** Starts a server, set up by the lines of `settings`, whose cluster `prepare` has changed before; gone when the test ends. */
+/** `settings` are lines of postgresql.conf; `prepare` can change the cluster before the start. The server is removed when the test ends. */
 export async function startOwn(settings: string[], prepare: (data: string) => void): Promise<Server> {
   const data = dataFolder({ inMemory: true });
   initialize(data, ['fsync = off', ...settings]);

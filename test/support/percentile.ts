@@ -1,6 +1,6 @@
-/** Order statistics of measurements. */
+/** Computes percentiles of measurements. */
 
-/** The smallest of the values that so many percent of them do not exceed. Throws where there are none. */
+/** The smallest value that at least `percent` % of the values do not exceed (nearest rank). Throws if there are no values. */
 export function percentile(values: readonly number[], percent: number): number {
   const sorted = values.toSorted((one, other) => one - other);
   const found = sorted[Math.max(0, Math.ceil((percent / 100) * sorted.length) - 1)];

@@ -1,4 +1,4 @@
-/** A real PgBouncer before a PostgreSQL server: each transaction may run on another of its few connections. */
+/** Runs a real PgBouncer in front of a PostgreSQL server: each transaction may use a different connection to the server. */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
@@ -8,13 +8,13 @@ import { dataFolder, freePort } from './postgres.ts';
 
 const { error, stdout } = spawnSync('pgbouncer', ['--version'], { encoding: 'utf8' });
 
-/** Why there is none to be had here; undefined where there is. */
+/** Why PgBouncer is not available; undefined if it is. */
 export const missingPgbouncer = error && 'pgbouncer is not installed';
 
-/** Releases before 1.21 keep none, and know no such setting. */
+/** Turns off prepared statements. Releases before 1.21 support none and reject the setting. */
 const keepNothing = /^PgBouncer 1\.(1\d|20)\./.test(stdout) ? '' : 'max_prepared_statements = 0';
 
-/** Starts one in transaction mode, that keeps no prepared statements, before the server of `databaseUrl`; returns the way through it. */
+/** Starts PgBouncer in transaction mode, without prepared statements, for the server of `databaseUrl`. Returns the URL through it. */
 export async function startPgbouncer(databaseUrl: string, connections: number): Promise<string> {
   const { hostname, port, username } = new URL(databaseUrl);
   const folder = dataFolder();
@@ -40,7 +40,7 @@ export async function startPgbouncer(databaseUrl: string, connections: number): 
       log += text;
       if (log.includes('process up')) resolve();
     });
-    child.once('exit', () => reject(new Error(`pgbouncer ended\n${log}`)));
+    child.once('exit', () => reject(new Error(`pgbouncer exited\n${log}`)));
   });
   return databaseUrl.replace(`:${port}/`, `:${own}/`);
 }

@@ -1,10 +1,10 @@
-/** Every place of a request that can hold a word of the client's, as bytes on the wire. */
+/** Raw requests that put a given word into every place of a request that a client controls. */
 
 export type Place = (word: string) => string;
 
 const end = '\r\n\r\n';
 
-/** Raw requests by the place that they put a word in; `key` opens the door to those that go further than that. */
+/** Place → function that writes a raw request with a word in that place. Requests that need authentication use `key`. */
 export function placesOf(key: string): Record<string, Place> {
   const host = 'Host: animals.example\r\n';
   const open = `${host}Authorization: Bearer ${key}\r\n`;
@@ -61,7 +61,7 @@ export function placesOf(key: string): Record<string, Place> {
     'path of another method': (word) => get(`/v1/pets/${word}`).replace('GET', 'DELETE'),
     'tunnel of CONNECT': (word) => get(`${word}.example:443`).replace('GET', 'CONNECT'),
     version: (word) => get('/v1/pets').replace('HTTP/1.1', `HTTP/${word}`),
-    'no HTTP': (word) => `${word}${end}`,
+    'not HTTP': (word) => `${word}${end}`,
   };
   const body: Record<string, Place> = {
     name: (word) => post(`{"name":"${word}","categoryId":7}`),
@@ -71,14 +71,14 @@ export function placesOf(key: string): Record<string, Place> {
     'category in quotes': (word) => post(`{"name":"x","categoryId":"${word}"}`),
     'name of a field': (word) => post(`{"name":"x","categoryId":7,"${word}":1}`),
     'doubled name of a field': (word) => post(`{"name":"x","categoryId":7,"${word}":1,"${word}":2}`),
-    'JSON text alone': (word) => post(`"${word}"`),
-    'no JSON': (word) => post(word),
+    'JSON string': (word) => post(`"${word}"`),
+    'not JSON': (word) => post(word),
     'JSON with a bare word': (word) => post(`{"name":${word},"categoryId":7}`),
     'JSON that ends early': (word) => post(`{"name":"${word}`),
-    'JSON that goes on': (word) => post(`{"name":"x","categoryId":7}${word}`),
+    'text after the JSON': (word) => post(`{"name":"x","categoryId":7}${word}`),
     'JSON with a line break': (word) => post(`{"name":"${word}\n${word}","categoryId":7}`),
     'JSON with a bad escape': (word) => post(`{"name":"\\x${word}","categoryId":7}`),
-    'other type': (word) => post(word).replace('application/json', `text/${word}`),
+    'other media type': (word) => post(word).replace('application/json', `text/${word}`),
     'content coding': (word) => post(word, `Content-Encoding: ${word}\r\n`),
     'body that is too large': (word) => post(word.repeat(3000)),
     'size of a chunk': (word) => chunked(`${word}\r\n`),
@@ -89,10 +89,10 @@ export function placesOf(key: string): Record<string, Place> {
     'Idempotency-Key that is not valid': (word) => post('{}', `Idempotency-Key: ${word} ${word}\r\n`),
     message: (word) => post(`{"message":"${word}"}`, '', '/quickstart/messages'),
     'message that is refused': (word) => post(`{"message":["${word}"]}`, '', '/quickstart/messages'),
-    'message that is no JSON': (word) => post(word, '', '/quickstart/messages'),
+    'message that is not JSON': (word) => post(word, '', '/quickstart/messages'),
   };
   return { ...authorization, ...headers, ...target, ...body };
 }
 
-/** The places whose word names a thing of the client's, so that an error has to repeat it. What follows # is read as a query. */
+/** Places where the word is a parameter or field name, which the error repeats. The server parses the text after # as a query. */
 export const names = ['name of a parameter', 'fragment of the URL', 'name of a field', 'doubled name of a field'];

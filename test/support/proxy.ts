@@ -1,26 +1,26 @@
-/** A wire to a database that can be cut, or fall silent, at a chosen moment. */
+/** A TCP proxy that loses data or closes connections on command. */
 
 import { once } from 'node:events';
 import net from 'node:net';
 import { onTestFinished } from 'vitest';
 
 export interface Proxy {
-  /** `databaseUrl`, by way of this wire. */
+  /** `databaseUrl` through the proxy. */
   through: (databaseUrl: string) => string;
-  /** The next answer of the database is lost, and its connection with it. */
+  /** Drops the next response and closes its connection. */
   cutNextAnswer: () => void;
-  /** Nothing arrives any more, in either direction, and connections stay open. */
+  /** Drops all data in both directions, but keeps connections open. */
   silence: () => void;
-  /** All is well again, for new connections. */
-  mend: () => void;
-  /** What clients have sent so far, in Latin-1. */
+  /** Forwards data again; meant for new connections. */
+  restore: () => void;
+  /** Everything that clients have sent so far, as Latin-1. */
   seen: () => string;
 }
 
-/** `ownPort`: 0 where any will do. */
+/** `ownPort`: 0 for any free port. */
 export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Proxy> {
   const { hostname, port } = new URL(databaseUrl);
-  let state: 'well' | 'cut' | 'silent' = 'well';
+  let state: 'forwarding' | 'cut' | 'silent' = 'forwarding';
   let seen = '';
   const sockets = new Set<net.Socket>();
   const server = net.createServer((near) => {
@@ -36,7 +36,7 @@ export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Prox
     });
     far.on('close', end).on('data', (bytes) => {
       if (state === 'cut') {
-        state = 'well';
+        state = 'forwarding';
         return end();
       }
       return state !== 'silent' && near.write(bytes);
@@ -57,8 +57,8 @@ export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Prox
     silence: () => {
       state = 'silent';
     },
-    mend: () => {
-      state = 'well';
+    restore: () => {
+      state = 'forwarding';
     },
     seen: () => seen,
   };

@@ -1,6 +1,6 @@
-/** Random numbers that can be had again. */
+/** Reproducible random numbers. */
 
-/** Numbers from 0 up to 1, the same for the same seed (mulberry32). */
+/** Numbers from 0 up to, but not including, 1. The same seed gives the same numbers (mulberry32). */
 export function seededRandom(seed: number): () => number {
   let state = seed | 0;
   return () => {

@@ -1,4 +1,4 @@
-/** Talks to the server over a bare socket, byte for byte: a client library would tidy the request, or refuse to send it. */
+/** Sends raw bytes to the server. A client library would normalize a broken request or refuse to send it. */
 import net from 'node:net';
 import { expect } from 'vitest';
 
@@ -9,18 +9,18 @@ export interface RawAnswer {
 }
 
 interface Conversation {
-  /** Final answers to wait for before this side is closed, unless the server closes first. */
+  /** The client closes its side after this number of final responses. */
   answers?: number;
-  /** Close this side straight after the last byte. */
+  /** Close the sending side right after the last byte. */
   halfClose?: boolean;
-  /** Send each byte as a packet of its own. */
+  /** Send each byte in its own packet. */
   bytewise?: boolean;
   /** Time between two packets. */
   gapMs?: number;
   deadlineMs?: number;
 }
 
-/** Sends `parts` (texts in Latin-1) and returns all that comes back until the server closes. Rejects on a reset. */
+/** Sends `parts` (strings as Latin-1) and returns all responses until the server closes the connection. Rejects on a reset. */
 export function converse(
   port: number,
   parts: readonly (string | Buffer)[],
@@ -56,7 +56,7 @@ export function converse(
       clearTimeout(gap);
       clearTimeout(deadline);
       const { answers: all, rest } = readAnswers(Buffer.concat(received));
-      if (rest.length > 0) reject(new Error(`bytes after the last answer: ${rest}`));
+      if (rest.length > 0) reject(new Error(`bytes after the last response: ${rest}`));
       else resolve(all);
     });
   });
@@ -79,7 +79,7 @@ function readAnswers(bytes: Buffer): { answers: RawAnswer[]; rest: Buffer } {
   return { answers, rest };
 }
 
-/** An answer in a few words: its status and, where it is a failure, its code. Fails where a failure is not in the Error shape. */
+/** The status of a response and, for an error, its code. Fails if an error does not match the Error schema or lacks a header. */
 export function summaryOf({ status, headers, text }: RawAnswer): string {
   if (status < 400) return String(status);
   const body = JSON.parse(text);

@@ -1,4 +1,4 @@
-/** A disk that is soon full. */
+/** A small file system, for tests of a full disk. */
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import { onTestFinished } from 'vitest';
@@ -7,7 +7,7 @@ export interface SmallDisk {
   resize: (kibibytes: number) => void;
 }
 
-/** Mounts one over `folder`, which must not exist, until the test ends; undefined where none may be mounted. */
+/** Creates `folder` and mounts a small file system on it until the test ends. Returns undefined if the process may not mount one. */
 export function mountSmallDisk(folder: string, kibibytes: number): SmallDisk | undefined {
   fs.mkdirSync(folder);
   const mount = (options: string) => spawnSync('mount', ['-t', 'tmpfs', '-o', options, 'tmpfs', folder]).status === 0;
@@ -15,9 +15,9 @@ export function mountSmallDisk(folder: string, kibibytes: number): SmallDisk | u
   onTestFinished(() => void spawnSync('umount', ['-l', folder]));
   return {
     resize: (other) => {
-      if (!mount(`remount,size=${other}k`)) throw new Error('the disk cannot be resized');
+      if (!mount(`remount,size=${other}k`)) throw new Error('the disk could not be resized');
     },
   };
 }
 
-export const noDisk = 'no file system may be mounted here';
+export const noDisk = 'mounting a file system is not permitted';

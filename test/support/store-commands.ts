@@ -1,4 +1,4 @@
-/** What can be done to a server, each thing with what a simple model says must be answered. */
+/** Random commands for a server. Each checks the response against a simple model of the store. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { request } from 'undici';
@@ -13,12 +13,12 @@ interface NewPet {
   status?: string | undefined;
 }
 
-/** The store as it must be: each animal as its JSON text and status, by its id less one. */
+/** The expected state of the store. The pet with id n is at index n - 1. */
 interface Model {
   pets: { json: string; status: string }[];
-  /** Idempotency-Key → what was asked for, and the id that it got. */
-  retries: Map<string, { asked: string; id: number }>;
-  /** Path → what it last answered, and under which ETag. */
+  /** Idempotency-Key → request body, and id of the pet that it added. */
+  retries: Map<string, { requestBody: string; id: number }>;
+  /** Path → its last response body and ETag. */
   seen: Map<string, { text: string; etag: string }>;
 }
 
@@ -28,28 +28,28 @@ export interface Real {
 }
 
 type Command = fc.AsyncCommand<Model, Real>;
-type Told = Answer & { code?: string | undefined };
+type Result = Answer & { code?: string | undefined };
 
 const command = (name: string, run: Command['run']): Command => ({ check: () => true, run, toString: () => name });
 
-async function ask({ server, key }: Real, method: string, path: string, body?: string, more = {}): Promise<Told> {
+async function ask({ server, key }: Real, method: string, path: string, body?: string, more = {}): Promise<Result> {
   const headers = {
     authorization: `Bearer ${key}`,
     ...(body !== undefined && { 'content-type': 'application/json' }),
     ...more,
   };
-  const answer = await request(server.url + path, { method: method as 'GET', headers, body: body ?? null });
-  const told = { status: answer.statusCode, headers: answer.headers, text: await answer.body.text() };
-  keepExchange({ method, target: path, headers, body, answer: told });
-  expectDocumented(method, path, told);
-  return { ...told, code: told.status >= 400 ? JSON.parse(told.text).code : undefined };
+  const response = await request(server.url + path, { method: method as 'GET', headers, body: body ?? null });
+  const answer = { status: response.statusCode, headers: response.headers, text: await response.body.text() };
+  keepExchange({ method, target: path, headers, body, answer });
+  expectDocumented(method, path, answer);
+  return { ...answer, code: answer.status >= 400 ? JSON.parse(answer.text).code : undefined };
 }
 
 const bodyOf = ({ name, categoryId, status }: NewPet) =>
   `{"name":${JSON.stringify(name)},"categoryId":${categoryId}${status ? `,"status":"${status}"` : ''}}`;
 
-/** Adds to the model what the server must have added. */
-function grow({ pets }: Model, { name, categoryId, status = 'available' }: NewPet): { id: number; json: string } {
+/** Adds to the model the pet that the server must have added. */
+function addToModel({ pets }: Model, { name, categoryId, status = 'available' }: NewPet): { id: number; json: string } {
   const id = pets.length + 1;
   const json = `{"id":${id},"name":${JSON.stringify(name)},"categoryId":${categoryId},"status":"${status}"}`;
   pets.push({ json, status });
@@ -59,7 +59,7 @@ function grow({ pets }: Model, { name, categoryId, status = 'available' }: NewPe
 interface Query {
   limit: number;
   status?: string | undefined;
-  /** How many animals stand before the cursor; 0: no cursor. */
+  /** Number of pets before the cursor; 0: no cursor. */
   after: number;
 }
 
@@ -73,9 +73,9 @@ function pageOf({ pets }: Model, { limit, status, after }: Query): { text: strin
   return { text: `[${left.slice(0, limit).map(({ json }) => json)}]`, more: left.length > limit };
 }
 
-const nextOf = ({ headers }: Told) => /<([^>]+)>; rel="next"/.exec(String(headers.link))?.[1];
+const nextOf = ({ headers }: Result) => /<([^>]+)>; rel="next"/.exec(String(headers.link))?.[1];
 
-/** Ends the process, and starts another on the same folder. */
+/** Ends the process and starts another one in the same folder. */
 async function restart(real: Real, signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {
   const { code } = await real.server.end(signal);
   expect(code).toBe(signal === 'SIGTERM' ? 0 : null);
@@ -95,7 +95,7 @@ const status = fc.option(fc.constantFrom('available', 'pending', 'sold'), { nil:
 const add = newPet.map((pet) =>
   command(`add ${bodyOf(pet)}`, async (model, real) => {
     const answer = await ask(real, 'POST', '/v1/pets', bodyOf(pet));
-    const { id, json } = grow(model, pet);
+    const { id, json } = addToModel(model, pet);
     expect(answer).toMatchObject({ status: 201, text: json, headers: { location: `/v1/pets/${id}` } });
     expect(answer.headers).not.toHaveProperty('idempotent-replayed');
   }),
@@ -105,20 +105,20 @@ const addSeveral = fc.array(newPet, { minLength: 2, maxLength: 12 }).map((pets) 
   command(`add ${pets.length} at once`, async (model, real) => {
     const answers = await Promise.all(pets.map((pet) => ask(real, 'POST', '/v1/pets', bodyOf(pet))));
     const given = answers.map(({ text }, index) => ({ text, pet: pets[index] as NewPet, id: JSON.parse(text).id }));
-    for (const { text, pet } of given.sort((a, b) => a.id - b.id)) expect(text).toBe(grow(model, pet).json);
+    for (const { text, pet } of given.sort((a, b) => a.id - b.id)) expect(text).toBe(addToModel(model, pet).json);
   }),
 );
 
 const addOnce = fc.tuple(fc.constantFrom('a', 'b', 'c'), newPet, fc.boolean()).map(([retryKey, fresh, same]) =>
-  command(`add once under ${retryKey}${same ? ', again where it was' : ''} ${bodyOf(fresh)}`, async (model, real) => {
+  command(`add with Idempotency-Key ${retryKey}${same ? ', repeated' : ''} ${bodyOf(fresh)}`, async (model, real) => {
     const known = model.retries.get(retryKey);
-    const asked = same && known ? known.asked : bodyOf(fresh);
-    const answer = await ask(real, 'POST', '/v1/pets', asked, { 'idempotency-key': retryKey });
+    const requestBody = same && known ? known.requestBody : bodyOf(fresh);
+    const answer = await ask(real, 'POST', '/v1/pets', requestBody, { 'idempotency-key': retryKey });
     if (known === undefined) {
-      const { id, json } = grow(model, fresh);
-      model.retries.set(retryKey, { asked, id });
+      const { id, json } = addToModel(model, fresh);
+      model.retries.set(retryKey, { requestBody, id });
       expect(answer).toMatchObject({ status: 201, text: json });
-    } else if (known.asked === asked) {
+    } else if (known.requestBody === requestBody) {
       const { json } = model.pets[known.id - 1] as Model['pets'][0];
       expect(answer).toMatchObject({ status: 201, text: json, headers: { 'idempotent-replayed': 'true' } });
     } else expect(answer).toMatchObject({ status: 422, code: 'idempotency_key_reused' });
@@ -157,9 +157,9 @@ const get = fc.nat(1000).map((position) =>
   }),
 );
 
-/** GET with the ETag of last time: 304 exactly where the model has not changed there. */
-const look = fc.tuple(fc.constantFrom(1, 3, 100), status).map(([limit, wanted]) =>
-  command(`look whether ${limit} ${wanted} changed`, async (model, real) => {
+/** GET with the last ETag: 304 if and only if the page is unchanged in the model. */
+const revalidate = fc.tuple(fc.constantFrom(1, 3, 100), status).map(([limit, wanted]) =>
+  command(`revalidate ${limit} ${wanted}`, async (model, real) => {
     const path = pathOf({ limit, status: wanted, after: 0 });
     const { text, more } = pageOf(model, { limit, status: wanted, after: 0 });
     const known = model.seen.get(path);
@@ -194,29 +194,29 @@ const end = fc
   .constantFrom('SIGTERM', 'SIGKILL')
   .map((signal) => command(signal, (_model, real) => restart(real, signal as 'SIGTERM')));
 
-/** A POST whose answer may be lost is sent again, and was done once. */
+/** SIGKILL may lose the response to a POST. A retry gets the same response, and the pet is added once. */
 const killWhileAdding = fc.tuple(newPet, fc.uuid(), fc.nat(6)).map(([pet, retryKey, afterMs]) =>
-  command(`SIGKILL ${afterMs} ms after add once under ${retryKey} ${bodyOf(pet)}`, async (model, real) => {
+  command(`SIGKILL ${afterMs} ms after add with Idempotency-Key ${retryKey} ${bodyOf(pet)}`, async (model, real) => {
     const send = () => ask(real, 'POST', '/v1/pets', bodyOf(pet), { 'idempotency-key': retryKey });
     const first = send().catch(() => undefined);
     await sleep(afterMs);
     await restart(real, 'SIGKILL');
-    const told = await first;
-    const { id, json } = grow(model, pet);
-    model.retries.set(retryKey, { asked: bodyOf(pet), id });
+    const firstAnswer = await first;
+    const { id, json } = addToModel(model, pet);
+    model.retries.set(retryKey, { requestBody: bodyOf(pet), id });
     const again = await send();
     expect(again).toMatchObject({ status: 201, text: json });
-    if (told) expect([told.text, again.headers['idempotent-replayed']]).toEqual([json, 'true']);
+    if (firstAnswer) expect([firstAnswer.text, again.headers['idempotent-replayed']]).toEqual([json, 'true']);
   }),
 );
 
-const often = <Kind>(times: number, kind: Kind): Kind[] => Array(times).fill(kind);
+const times = <Kind>(count: number, kind: Kind): Kind[] => Array(count).fill(kind);
 
-/** Commands as a store meets them: ends of the process are rare among them, as each takes as long as all others together. */
+/** A mix of commands. Restarts are rare, because one takes as long as all other commands together. */
 export const commands = fc.commands(
   [
-    ...[...often(14, add), ...often(6, addSeveral), ...often(16, addOnce), ...often(12, list), ...often(4, walk)],
-    ...[...often(6, get), ...often(10, look), ...often(6, bad), ...often(3, end), ...often(2, killWhileAdding)],
+    ...[...times(14, add), ...times(6, addSeveral), ...times(16, addOnce), ...times(12, list), ...times(4, walk)],
+    ...[...times(6, get), ...times(10, revalidate), ...times(6, bad), ...times(3, end), ...times(2, killWhileAdding)],
   ],
   { maxCommands: 60, size: 'max' },
 );

@@ -1,4 +1,4 @@
-/** The store's file as such: made with a key before a server starts, and read when none has it open. */
+/** Creates a store with an API key before a server starts, and checks a store's file without a server. */
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { newSecret, scopes } from '../../src/accounts.ts';
@@ -11,11 +11,11 @@ export interface MadeStore {
   file: string;
   /** An API key with both scopes. */
   key: string;
-  /** What a server needs to open it. */
+  /** Settings for a server that opens it. */
   env: { DATABASE_URL: string };
 }
 
-/** A store without animals, closed. */
+/** Creates a store without pets and closes it. */
 export async function makeStore(folder = temporaryFolder()): Promise<MadeStore> {
   const file = path.join(folder, 'store.db');
   const env = { DATABASE_URL: `sqlite:${file}` };
@@ -27,7 +27,7 @@ export async function makeStore(folder = temporaryFolder()): Promise<MadeStore> 
   return { folder, file, key: secret.key, env };
 }
 
-/** Names that were promised under an id and are not there under it. Throws where the file is damaged. */
+/** Names of acknowledged pets that are not in the file under their id. Throws if the file is corrupt. */
 export function missingFrom(file: string, promises: Promises): string[] {
   const database = new Database(file, { readonly: true });
   try {

@@ -1,4 +1,4 @@
-/** Animals added to a server under strace, which is then killed: what it did to its disk, and what it left there. */
+/** Adds pets to a server under strace, kills it, and returns its system calls and its files. */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { temporaryFolder } from './app.ts';
@@ -11,9 +11,9 @@ import { tracing } from './strace.ts';
 
 interface Load {
   animals: number;
-  /** Requests under way at once. */
+  /** Requests in flight at once. */
   connections: number;
-  /** A planted copy's folder. */
+  /** Folder of a copy with a planted bug. */
   source?: string | undefined;
 }
 
@@ -37,7 +37,7 @@ export async function traceLoad({ animals, connections, source }: Load): Promise
   await sideBySide(connections, async () => {
     while (next < animals) {
       const name = `animal-${++next}.`;
-      // On a machine that is busy with other things, strace holds the server up until it sheds load.
+      // On a busy machine, strace slows the server down so much that it responds 503.
       while ((await client.add(name)).status === 503);
       if (!promises.has(name)) throw new Error(`${name} was not added`);
     }

@@ -1,4 +1,4 @@
-/** Requests that an OpenAPI document says are valid, made from its parameters, bodies and schemas alone. */
+/** Generates valid requests from the parameters, bodies and schemas of an OpenAPI document. */
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { parse } from 'yaml';
@@ -27,7 +27,7 @@ export interface Parameter {
 export interface Operation {
   operationId: string;
   method: string;
-  /** The template, with what stands before it on this server. */
+  /** The path template, with the server's base path. */
   path: string;
   /** All documented methods of the path. */
   methods: string[];
@@ -37,7 +37,7 @@ export interface Operation {
   statuses: number[];
 }
 
-/** A request of an operation, in parts that can be broken one by one. Texts of the URL are encoded, fields are JSON texts. */
+/** A request in parts that can be broken one by one. Values in the URL are percent-encoded, field values are JSON. */
 export interface Draft {
   operation: Operation;
   method: string;
@@ -46,7 +46,7 @@ export interface Draft {
   query: [name: string, text: string][];
   headers: Record<string, string | string[]>;
   fields: [name: string, json: string][];
-  /** Sent in place of the fields. */
+  /** Sent instead of the fields. */
   body?: string | Buffer;
 }
 
@@ -59,7 +59,7 @@ export interface Request {
 
 type Node = Record<string, unknown>;
 
-/** A copy of `node` with each reference replaced by what it refers to. */
+/** A copy of `node` with each `$ref` replaced by its target. */
 function resolved(document: Node, node: unknown): unknown {
   if (Array.isArray(node)) return node.map((item) => resolved(document, item));
   if (typeof node !== 'object' || node === null) return node;
@@ -71,7 +71,7 @@ function resolved(document: Node, node: unknown): unknown {
   return { ...(resolved(document, found) as Node), ...own };
 }
 
-/** The operations of a committed document, which this server has below `prefix`. */
+/** The operations of a document in the repository; `prefix` is their base path on the server. */
 export function readOperations(name: string, prefix: string): Operation[] {
   const document: Node = parse(readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8'));
   const paths = resolved(document, document.paths) as Record<string, Record<string, Node>>;
@@ -99,7 +99,7 @@ export function rangeOf({ minimum, maximum }: Schema): { min: bigint; max: bigin
   return { min: BigInt(minimum ?? int64.min), max: BigInt(maximum ?? int64.max) };
 }
 
-/** Texts of the schema. Where all of Unicode may stand, all of it does. */
+/** Strings that match the schema, from all of Unicode if it allows that. */
 function stringsOf({ minLength = 0, maxLength = 200, pattern = '' }: Schema): fc.Arbitrary<string> {
   const matches = new RegExp(pattern, 'u');
   if (!matches.test(' é\u{1f408}\n')) {
@@ -119,7 +119,7 @@ export function valuesOf(schema: Schema): fc.Arbitrary<string | bigint> {
 const escaped = (text: string) =>
   `"${text.replace(/[\s\S]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)}"`;
 
-/** JSON texts of the schema, also the less usual ways to write a value. */
+/** The schema's values as JSON, sometimes in an unusual notation. */
 export function jsonOf(schema: Schema): fc.Arbitrary<string> {
   return fc.tuple(valuesOf(schema), fc.nat(9)).map(([value, way]) => {
     if (typeof value === 'string') return way === 0 ? escaped(value) : JSON.stringify(value);
@@ -127,7 +127,7 @@ export function jsonOf(schema: Schema): fc.Arbitrary<string> {
   });
 }
 
-/** Values that only the server can give: no schema tells them. */
+/** Parameter → values that only the server knows, for example cursors. */
 export type Known = Record<string, fc.Arbitrary<string>>;
 
 function textsOf({ name, in: place, schema }: Parameter, known: Known): fc.Arbitrary<string> {
@@ -167,7 +167,7 @@ export function draftsOf(operation: Operation, known: Known): fc.Arbitrary<Draft
   });
 }
 
-/** The request as it is sent. */
+/** The request to send. */
 export function written({ operation, method, path, parameters, query, headers, fields, body }: Draft): Request {
   const filled = path.replace(/\{(\w+)\}/g, (_, name) => parameters[name] ?? '');
   const search = query.map(([name, text]) => `${name}=${text}`).join('&');
