@@ -8,6 +8,9 @@ const behaviour = [
   ...['raw-socket', 'response-cache', 'store'],
 ].map((name) => `test/${name}.test.ts`);
 
+/** A few seconds of overload would prove little: only npm run test:slow runs this, for a minute. */
+const onlySlow = ['test/reliability/overload.test.ts'];
+
 const onPostgres = ['test/postgres*.test.ts'];
 const globalSetup = 'test/support/postgres-setup.ts';
 
@@ -20,7 +23,10 @@ export default defineConfig({
     projects: [
       { extends: true, test: { name: 'sqlite', include: ['test/*.test.ts'], exclude: onPostgres, testTimeout } },
       { extends: true, test: { name: 'postgres', include: [...behaviour, ...onPostgres], globalSetup, testTimeout } },
-      { extends: true, test: { name: 'reliability', include: ['test/reliability/*.test.ts'], testTimeout } },
+      {
+        extends: true,
+        test: { name: 'reliability', include: ['test/reliability/*.test.ts'], exclude: onlySlow, testTimeout },
+      },
       {
         extends: true,
         test: {

@@ -36,8 +36,7 @@ async function overload() {
   return { peak: (before.length + after.length) / (2 * peakSeconds), outcomes };
 }
 
-// A few seconds would prove little: only npm run test:slow runs it, for a minute.
-test.runIf(seconds > 0)(
+test(
   'at three times its capacity a server keeps four fifths of its throughput, and refuses the rest with 503 and Retry-After',
   async () => {
     const { peak, outcomes } = await overload();
