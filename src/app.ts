@@ -14,7 +14,7 @@ import { createErrorSender, installErrors, toApiError } from './http/errors.ts';
 import { createExchanges, type Exchanges, tooMany } from './http/exchange.ts';
 import { createKeyUsage } from './http/key-usage.ts';
 import { createKeyLimit, createRefusalCounter, installRateLimits, type Limits, watchEventLoop } from './http/limits.ts';
-import { installMethods } from './http/methods.ts';
+import { installMethods, refuseOtherMethods } from './http/methods.ts';
 import type { Metrics, Sources } from './http/metrics.ts';
 import type { App } from './http/operation.ts';
 import { check } from './http/request-checks.ts';
@@ -22,9 +22,9 @@ import type { Observe } from './http/request-log.ts';
 import { createPetResponses } from './http/response-cache.ts';
 import { installResponses } from './http/responses.ts';
 import { documentRoutes, referencePageRoutes } from './http/routes/docs.ts';
-import { messageRoutes } from './http/routes/messages.ts';
-import { orderRoutes } from './http/routes/orders.ts';
-import { petRoutes } from './http/routes/pets.ts';
+import { sendMessage } from './http/routes/messages.ts';
+import { listOrders } from './http/routes/orders.ts';
+import { createPet, getPet, listPets } from './http/routes/pets.ts';
 import { installValidation } from './http/validation.ts';
 import type { Messages } from './messages.ts';
 import type { Pets } from './pets.ts';
@@ -157,16 +157,24 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     sendError,
   };
 
+  // The table of routes: first those without a key, then /v1 and the quickstart, each behind its key.
   const root = base.slice(0, -'/v1'.length);
+  // GET /openapi.json and /openapi.yaml
   documentRoutes(app, { document: documents.animalStore, base, exchanges });
+  // GET /, /docs and the files below /docs/
   referencePageRoutes(app, { readFile: options.readPageFile, root, quickstartBasePath, exchanges });
 
   await app.register(
     async (v1: App) => {
       await installAuth(v1, auth);
       if (limitKeys) v1.addHook('onRequest', limitKeys);
-      petRoutes(v1, { pets: store.pets, exchanges, responses, usage, base, removed });
-      orderRoutes(v1);
+      const pets = { pets: store.pets, exchanges, responses, usage, base, removed };
+      listPets(v1, '/pets', pets);
+      createPet(v1, '/pets', pets);
+      refuseOtherMethods(v1, '/pets', ['GET', 'HEAD', 'POST']);
+      getPet(v1, '/pets/:petId', pets);
+      listOrders(v1, '/store/orders');
+      refuseOtherMethods(v1, '/store/orders', ['GET', 'HEAD']);
     },
     { prefix: '/v1' },
   );
@@ -178,7 +186,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
         await quickstart.register(async (keyed: App) => {
           await installAuth(keyed, auth);
           if (limitKeys) keyed.addHook('onRequest', limitKeys);
-          messageRoutes(keyed, { messages: store.messages, exchanges, sendError, now });
+          sendMessage(keyed, '/messages', { messages: store.messages, exchanges, sendError, now });
+          refuseOtherMethods(keyed, '/messages', ['POST']);
         });
       },
       { prefix: quickstartBasePath },

@@ -5,7 +5,6 @@ import { ApiError } from '../../errors.ts';
 import { Message, type Messages, NewMessage } from '../../messages.ts';
 import { type SendError, toApiError } from '../errors.ts';
 import type { Exchanges } from '../exchange.ts';
-import { refuseOtherMethods } from '../methods.ts';
 import type { App } from '../operation.ts';
 import { bodyErrors } from '../operation.ts';
 import { sendOutcome } from '../responses.ts';
@@ -17,7 +16,8 @@ export interface MessagesOptions {
   now: () => Date;
 }
 
-export function messageRoutes(app: App, { messages, exchanges, sendError, now }: MessagesOptions): void {
+/** Adds POST at `url`. */
+export function sendMessage(app: App, url: string, { messages, exchanges, sendError, now }: MessagesOptions): void {
   // The quickstart specifies 400 for an unsupported media type, the animal store 415.
   app.setErrorHandler((thrown, request, reply) => {
     const error = toApiError(thrown);
@@ -26,7 +26,7 @@ export function messageRoutes(app: App, { messages, exchanges, sendError, now }:
   });
 
   app.post(
-    '/messages',
+    url,
     {
       schema: { body: NewMessage },
       config: {
@@ -48,5 +48,4 @@ export function messageRoutes(app: App, { messages, exchanges, sendError, now }:
       sendOutcome(reply, 202, JSON.stringify(message));
     },
   );
-  refuseOtherMethods(app, '/messages', ['POST']);
 }

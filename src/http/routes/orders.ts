@@ -1,11 +1,10 @@
 /** GET /store/orders: a placeholder, because the interface names this operation but does not describe it. */
 import { ApiError } from '../../errors.ts';
-import { refuseOtherMethods } from '../methods.ts';
 import type { App } from '../operation.ts';
 
-export function orderRoutes(app: App): void {
+export function listOrders(app: App, url: string): void {
   app.get(
-    '/store/orders',
+    url,
     {
       config: {
         operation: {
@@ -22,5 +21,4 @@ export function orderRoutes(app: App): void {
       throw new ApiError('not_implemented');
     },
   );
-  refuseOtherMethods(app, '/store/orders', ['GET', 'HEAD']);
 }

@@ -43,19 +43,24 @@ const ListQuery = Type.Object({
 
 const PetParams = Type.Object({ petId: Int64({ description: 'Identifier of the animal to return.', examples: [1] }) });
 
-export function petRoutes(app: App, { pets, exchanges, responses, usage, base, removed }: PetsOptions): void {
-  // Reads of the embedded store are synchronous, so they need no limit of the requests in progress.
-  const quick = pets.state !== undefined;
+/** Sends what `read` returns, in a slot of the store if that takes a round trip. */
+function sendRead(
+  { pets, exchanges }: PetsOptions,
+  reply: FastifyReply,
+  read: () => Rendered | Promise<Rendered>,
+): undefined | Promise<void> {
+  // Reads of the embedded store end within this turn of the event loop.
+  const rendered = pets.state === undefined ? exchanges.work(reply.request.exchange, read) : read();
+  if (rendered instanceof Promise) return rendered.then((later) => sendRendered(exchanges, reply, later));
+  sendRendered(exchanges, reply, rendered);
+  return undefined;
+}
 
-  function sendRead(reply: FastifyReply, read: () => Rendered | Promise<Rendered>): undefined | Promise<void> {
-    const rendered = quick ? read() : exchanges.work(reply.request.exchange, read);
-    if (rendered instanceof Promise) return rendered.then((later) => sendRendered(exchanges, reply, later));
-    sendRendered(exchanges, reply, rendered);
-    return undefined;
-  }
-
+/** Adds GET at `url`. */
+export function listPets(app: App, url: string, options: PetsOptions): void {
+  const { responses } = options;
   app.get(
-    '/pets',
+    url,
     {
       onRequest: requireScope('pets:read'),
       schema: { querystring: ListQuery },
@@ -73,12 +78,15 @@ export function petRoutes(app: App, { pets, exchanges, responses, usage, base, r
     },
     (request, reply) => {
       const { limit, status, cursor: after = 0n } = request.query;
-      return sendRead(reply, () => responses.page({ limit, status, after }));
+      return sendRead(options, reply, () => responses.page({ limit, status, after }));
     },
   );
+}
 
+/** Adds POST at `url`. */
+export function createPet(app: App, url: string, { pets, exchanges, base, removed }: PetsOptions): void {
   app.post(
-    '/pets',
+    url,
     {
       onRequest: requireScope('pets:write'),
       schema: { headers: IdempotencyHeaders, body: NewPet },
@@ -109,14 +117,18 @@ export function petRoutes(app: App, { pets, exchanges, responses, usage, base, r
       sendOutcome(reply, 201, pet, headers);
     },
   );
+}
 
+/** Adds GET at `url`, which ends in `:petId`, and rejects the other methods there with the same deprecation headers. */
+export function getPet(app: App, url: string, options: PetsOptions): void {
+  const { responses, usage, base, removed } = options;
   const headers = Object.entries(deprecationHeaders(base)).flat();
   const countCall: onRequestHookHandler = (request, _reply, done) => {
     usage.countDeprecated(request.apiKey as ApiKey);
     done();
   };
   app.get(
-    '/pets/:petId',
+    url,
     {
       onRequest: [countCall, refuseAfterSunset(removed), requireScope('pets:read')],
       schema: { params: PetParams },
@@ -134,9 +146,7 @@ export function petRoutes(app: App, { pets, exchanges, responses, usage, base, r
         },
       },
     },
-    (request, reply) => sendRead(reply, () => responses.animal(request.params.petId)),
+    (request, reply) => sendRead(options, reply, () => responses.animal(request.params.petId)),
   );
-
-  refuseOtherMethods(app, '/pets', ['GET', 'HEAD', 'POST']);
-  refuseOtherMethods(app, '/pets/:petId', ['GET', 'HEAD'], headers);
+  refuseOtherMethods(app, url, ['GET', 'HEAD'], headers);
 }
