@@ -136,7 +136,7 @@ export const plantedBugs: PlantedBug[] = [
     from: '`${query.limit} ${query.status} ${query.after}`',
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
     to: '`${query.limit} ${query.status}`',
-    caughtBy: ['test/reliability/model.test.ts', 'for any order of requests'],
+    caughtBy: ['test/listPets.test.ts', 'GET /v1/pets > links through all pages'],
   },
   {
     name: 'an export does not wait for the disk',
