@@ -71,11 +71,11 @@ export interface ExchangeOptions {
 const noHeaders: readonly string[] = [];
 
 /** The exchange is also stored on Node's response, for events that Fastify does not see. */
-type Accounted = ServerResponse & { exchange?: Exchange };
+type WithExchange = ServerResponse & { exchange?: Exchange };
 
 /** The exchange that `response` belongs to; undefined if Node responds by itself. */
-export function accountOf(response: ServerResponse): Exchange | undefined {
-  return (response as Accounted).exchange;
+export function exchangeOf(response: ServerResponse): Exchange | undefined {
+  return (response as WithExchange).exchange;
 }
 
 /** The client disconnected before its response began. Not in RFC 9110: nginx introduced this status, and other servers adopted it. */
@@ -129,7 +129,7 @@ export function createExchanges(
   }
 
   function end(this: ServerResponse): void {
-    const exchange = (this as Accounted).exchange as Exchange;
+    const exchange = (this as WithExchange).exchange as Exchange;
     exchange.ended = true;
     requests -= 1;
     endBody(exchange);
@@ -179,7 +179,7 @@ export function createExchanges(
         ended: false,
       };
       request.exchange = exchange;
-      (reply.raw as Accounted).exchange = exchange;
+      (reply.raw as WithExchange).exchange = exchange;
       requests += 1;
       reply.raw.on('close', end);
       return exchange;

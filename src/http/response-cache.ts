@@ -23,7 +23,7 @@ const maxSeenOnce = 10_000;
 export interface PetResponses {
   page(query: PetQuery): Promise<Rendered> | Rendered;
   /** Throws or rejects with ApiError `pet_not_found`. */
-  animal(id: bigint): Promise<Rendered> | Rendered;
+  pet(id: bigint): Promise<Rendered> | Rendered;
   use(): CacheUse;
 }
 
@@ -59,10 +59,10 @@ function then<From, To>(value: From | Promise<From>, next: (value: From) => To):
 export function createPetResponses(app: FastifyInstance, pets: Pets, base: string): PetResponses {
   const state = pets.state && (() => (pets as Required<Pets>).state());
   const pages = createCache(state);
-  const animals = createCache(state);
+  const singlePets = createCache(state);
   const timer = setInterval(() => {
     pages.sweep();
-    animals.sweep();
+    singlePets.sweep();
   }, sweepMs).unref();
   app.addHook('onClose', async () => clearInterval(timer));
 
@@ -72,7 +72,7 @@ export function createPetResponses(app: FastifyInstance, pets: Pets, base: strin
     return { rendered, settled: next !== undefined };
   }
 
-  function makeAnimal(found: string | undefined): Made {
+  function makePet(found: string | undefined): Made {
     if (found === undefined) throw new ApiError('pet_not_found');
     return { rendered: render(found), settled: true };
   }
@@ -80,14 +80,14 @@ export function createPetResponses(app: FastifyInstance, pets: Pets, base: strin
   return {
     use() {
       const { hits, misses } = pages.use();
-      const { hits: animalHits, misses: animalMisses } = animals.use();
-      return { hits: hits + animalHits, misses: misses + animalMisses };
+      const { hits: petHits, misses: petMisses } = singlePets.use();
+      return { hits: hits + petHits, misses: misses + petMisses };
     },
     page: (query) =>
       pages.get(`${query.limit} ${query.status} ${query.after}`, () =>
         then(pets.list(query), (page) => makePage(query, page)),
       ),
-    animal: (id) => animals.get(String(id), () => then(pets.find(id), makeAnimal)),
+    pet: (id) => singlePets.get(String(id), () => then(pets.find(id), makePet)),
   };
 }
 

@@ -116,7 +116,7 @@ async function openStore(config: Config, logger: Logger, onCommit?: (writes: num
   try {
     const hooks = { onMigration, onFatal, onCheckpointFailure, onCommit };
     const migrate = config.DEPLOYMENT !== 'production';
-    return await openRepository(config.DATABASE_URL, { now: () => new Date(), migrate, ...hooks });
+    return await openRepository(config.DATABASE_URL, { now, migrate, ...hooks });
   } catch (error) {
     return refuseToStart(`DATABASE_URL: ${(error as OpenError).message}`);
   }

@@ -4,7 +4,7 @@ import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } 
 import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode } from '../../errors.ts';
 import { HttpError, renderError } from '../errors.ts';
-import { accountOf } from '../exchange.ts';
+import { exchangeOf } from '../exchange.ts';
 import type { Observe } from '../request-log.ts';
 
 const parserCodes: Record<string, ErrorCode> = {
@@ -55,7 +55,7 @@ function headersOf(error: ApiError, id: string): string[] {
 
 function answerError(response: ServerResponse, error: ApiError, observe: Observe): void {
   const { status, body } = renderError(error);
-  const exchange = accountOf(response);
+  const exchange = exchangeOf(response);
   const id = exchange?.reqId ?? randomUUID();
   // The request is logged when its response closes.
   if (exchange) exchange.code = error.code;

@@ -5,8 +5,7 @@ import { ApiError } from '../../errors.ts';
 import { Message, type Messages, NewMessage } from '../../messages.ts';
 import { type SendError, toApiError } from '../errors.ts';
 import type { Exchanges } from '../exchange.ts';
-import type { App } from '../operation.ts';
-import { bodyErrors } from '../operation.ts';
+import { type App, bodyErrors } from '../operation.ts';
 import { sendOutcome } from '../responses.ts';
 
 export interface MessagesOptions {

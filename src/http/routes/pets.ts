@@ -12,8 +12,7 @@ import type { Exchanges } from '../exchange.ts';
 import { IdempotencyHeaders, retryOf } from '../idempotency.ts';
 import type { KeyUsage } from '../key-usage.ts';
 import { refuseOtherMethods } from '../methods.ts';
-import type { App } from '../operation.ts';
-import { bodyErrors } from '../operation.ts';
+import { type App, bodyErrors } from '../operation.ts';
 import { Cursor } from '../paging.ts';
 import type { PetResponses } from '../response-cache.ts';
 import { type Rendered, sendOutcome, sendRendered } from '../responses.ts';
@@ -146,7 +145,7 @@ export function getPet(app: App, url: string, options: PetsOptions): void {
         },
       },
     },
-    (request, reply) => sendRead(options, reply, () => responses.animal(request.params.petId)),
+    (request, reply) => sendRead(options, reply, () => responses.pet(request.params.petId)),
   );
   refuseOtherMethods(app, url, ['GET', 'HEAD'], headers);
 }
