@@ -4,8 +4,20 @@ const testTimeout = 30_000;
 
 /** What clients are promised whichever database the store uses. */
 const behaviour = [
-  ...['accounts', 'auth', 'createPet', 'getPet', 'limits', 'listPets', 'messages', 'properties'],
-  ...['raw-socket', 'response-cache', 'store'],
+  ...[
+    'account-attacks',
+    'account-keys',
+    'account-pages',
+    'accounts',
+    'auth',
+    'createPet',
+    'getPet',
+    'limits',
+    'listPets',
+    'messages',
+    'people',
+  ],
+  ...['properties', 'raw-socket', 'response-cache', 'store'],
 ].map((name) => `test/${name}.test.ts`);
 
 /** A few seconds of overload would prove little: only npm run test:slow runs this, for a minute. */

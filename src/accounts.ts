@@ -9,6 +9,21 @@ export interface Account {
   id: number;
   name: string;
   createdAt: Date;
+  /** Whether a person can sign in with a password. */
+  hasPassword: boolean;
+}
+
+/** Whether a text can be the name of an account or of a key: 1 to 100 printable characters, no space at either end. */
+export function isName(text: string): boolean {
+  return text !== '' && text.length <= 100 && text === text.trim() && !/\p{C}/u.test(text);
+}
+
+/** Active keys of one account. */
+export const maxActiveKeys = 50;
+
+/** The account already has `maxActiveKeys` active keys. */
+export class KeyLimitError extends Error {
+  override readonly name = 'KeyLimitError';
 }
 
 /** The stored data of an API key. The key itself is displayed once, on creation, and never stored. */
@@ -57,17 +72,23 @@ export interface Accounts {
   listAccounts(): Promise<Account[]>;
   /** Removes the account and all its keys; undefined if it does not exist. */
   removeAccount(name: string): Promise<Account | undefined>;
-  /** Undefined if the account does not exist. */
+  /** Undefined if the account does not exist. Rejects with KeyLimitError if it has `maxActiveKeys` active keys. */
   addKey(key: NewApiKey): Promise<ApiKey | undefined>;
   listKeys(account?: string): Promise<ApiKey[]>;
+  /** The keys of an account, newest first: all active ones, and the last `maxEnded` that were revoked or have expired. */
+  listOwnKeys(accountId: number, maxEnded: number): Promise<{ active: ApiKey[]; ended: ApiKey[] }>;
   findKey(hash: Buffer): Promise<ApiKey | undefined>;
-  /** Undefined if the key does not exist. A key that is already revoked keeps its revocation date. */
-  revokeKey(id: number): Promise<ApiKey | undefined>;
+  /**
+   * Undefined if the key does not exist or, with `accountId`, belongs to another account. A key that is already revoked keeps its revocation
+   * date.
+   */
+  revokeKey(id: number, accountId?: number): Promise<ApiKey | undefined>;
   /**
    * Creates a key with the old key's account, name, scopes and lifetime. The old key expires at `oldExpiresAt`, or at its own expiry if
-   * that is earlier. Undefined if the key does not exist or is revoked.
+   * that is earlier. Undefined if the key does not exist, is revoked or, with `accountId`, belongs to another account. Rejects with
+   * KeyLimitError if the account would have more than `maxActiveKeys` active keys.
    */
-  rotateKey(id: number, oldExpiresAt: Date, secret: Secret): Promise<ApiKey | undefined>;
+  rotateKey(id: number, oldExpiresAt: Date, secret: Secret, accountId?: number): Promise<ApiKey | undefined>;
   recordUses(uses: KeyUse[]): Promise<void>;
 }
 

@@ -35,16 +35,19 @@ describe('check', { timeout: 60_000 }, () => {
     const { run, store } = await commandFolder(tabby, rex);
     const before = fs.readFileSync(store);
     const table = await run('check');
-    expect(table).toMatch(/^WHAT +FOUND\nfile +\.\/data\/animal-store\.db\nsize +\d+ bytes\nschema version +4 of 4\n/);
-    expect(table).toMatch(/^rows of pet +2\nrows of pet_revision +1\n\.\/data\/animal-store\.db is sound\.\n$/m);
+    expect(table).toMatch(/^WHAT +FOUND\nfile +\.\/data\/animal-store\.db\nsize +\d+ bytes\nschema version +5 of 5\n/);
+    expect(table).toMatch(/^rows of pet +2\nrows of pet_revision +1\nrows of session +0\n\.\/data\/animal-store\.db is sound\.\n$/m);
     expect(JSON.parse(await run('check', '--json'))).toEqual({
       ok: true,
       file: './data/animal-store.db',
       bytes: before.length,
       sqliteVersion: expect.stringMatching(/^3\.\d+\.\d+$/),
-      schemaVersion: 4,
-      latestSchemaVersion: 4,
-      rows: { account: 0, api_key: 0, idempotency: 0, import: 0, message: 0, migration: 4, pet: 2, pet_revision: 1 },
+      schemaVersion: 5,
+      latestSchemaVersion: 5,
+      rows: {
+        ...{ account: 0, account_event: 0, api_key: 0, attempt: 0, idempotency: 0, import: 0, message: 0 },
+        ...{ migration: 5, one_time_link: 0, pet: 2, pet_revision: 1, session: 0 },
+      },
       problems: [],
     });
     expect(fs.readFileSync(store).equals(before)).toBe(true);
@@ -119,7 +122,7 @@ describe('check', { timeout: 60_000 }, () => {
     const { code, stdout, stderr } = await runCli(['check'], { folder });
     expect([code, stdout, stderr]).toEqual([
       1,
-      expect.stringMatching(/^schema version +4 of 4$/m),
+      expect.stringMatching(/^schema version +5 of 5$/m),
       expect.stringMatching(/malformed|integrity_check/),
     ]);
   });
@@ -265,10 +268,15 @@ describe('restore', { timeout: 60_000 }, () => {
   test('migrates an older schema to this release', async () => {
     const here = await withBackup();
     const triggers = ['updated', 'deleted', 'replaced', 'inserted_below'].map((name) => `DROP TRIGGER pet_${name};`);
-    const older = 'DROP TABLE import; DELETE FROM migration WHERE version > 2; PRAGMA user_version = 2';
-    change(here.at('copy.db'), `${triggers.join('')} DROP TABLE pet_revision; ${older}`);
+    const tables = ['session', 'one_time_link', 'attempt', 'account_event', 'pet_revision', 'import'].map(
+      (name) => `DROP TABLE ${name};`,
+    );
+    const column = 'ALTER TABLE account DROP COLUMN password_hash;';
+    const older = 'DELETE FROM migration WHERE version > 2; PRAGMA user_version = 2';
+    change(here.at('copy.db'), `${triggers.join('')} ${tables.join('')} ${column} ${older}`);
     const { code, stderr } = await runCli(['restore', 'copy.db'], { folder: here.folder });
-    expect([code, stderr]).toEqual([0, 'Applied 0003_imports.sql.\nApplied 0004_pet_revision.sql.\n']);
+    const applied = ['0003_imports.sql', '0004_pet_revision.sql', '0005_account_pages.sql'];
+    expect([code, stderr]).toEqual([0, applied.map((name) => `Applied ${name}.\n`).join('')]);
     expect(await here.run('migrate')).toBe('The store is up to date.\n');
     expect(namesIn(here.store)).toEqual(['Tabby']);
   });
@@ -347,7 +355,7 @@ describe('restore', { timeout: 60_000 }, () => {
     [
       'a newer schema',
       (file) => change(file, 'PRAGMA user_version = 99'),
-      /schema version 99; this release supports versions up to 4\.$/,
+      /schema version 99; this release supports versions up to 5\.$/,
     ],
     ['a damaged table', (file) => damage(file, 'message'), /restoring cannot be written: .+\.$/],
   ];

@@ -1,8 +1,11 @@
 /** Tests of animal-store copy from SQLite to PostgreSQL: complete, compared and resumable. */
+import { createHash } from 'node:crypto';
+import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect, test, vi } from 'vitest';
 import { newSecret, scopes } from '../src/accounts.ts';
+import { newToken } from '../src/people.ts';
 import { sqliteFile } from '../src/repository/open.ts';
 import type { Repository } from '../src/repository/store.ts';
 import { copyToPostgres } from '../src/repository/transfer/transfer.ts';
@@ -101,6 +104,59 @@ test('a copy holds pets with their ids, accounts, keys, retries and messages, an
   expect(await copied.pets.add(examplePet)).toMatchObject({ id: 5002n });
   expect(await copied.accounts.addAccount('next')).toMatchObject({ id: 4 });
 }, 60_000);
+
+test('a copy holds passwords, but no sessions, links, attempts or events', async () => {
+  const { from, store } = await makeSource(1);
+  const { hash } = newToken();
+  const passwordHash = '$argon2id$v=19$m=19456,t=2,p=1$YQ$YQ';
+  const { id } = (await store.people.signUp('ada', passwordHash)) as { id: number };
+  await store.people.addSession(hash, id, passwordHash);
+  await store.people.addLink(hash, 'invitation', null);
+  await store.people.countAttempt([{ subject: hash, max: 1 }]);
+  await store.trail.add({ event: 'account_invited' });
+  const to = await newDatabase({ template: 'template_animals' });
+  for (const names of [['owner "\\', 'ada'], ['ada']]) {
+    expect((await copy(from, to)).counts.account).toBe(names.length);
+    const copied = await open(to);
+    for (const name of names) expect(await copied.people.findPerson(name)).toEqual(await store.people.findPerson(name));
+    expect(await copied.people.findPerson('ada')).toMatchObject({ account: { id, hasPassword: true } });
+    const short = ['session', 'one_time_link', 'attempt', 'account_event'];
+    for (const table of short) expect(await textRows(to, `SELECT count(*) FROM ${table}`)).toEqual([{ count: '0' }]);
+    // The second run copies a changed password.
+    await store.people.setPassword(id, '$argon2id$v=19$m=19456,t=2,p=1$Yg$Yg');
+    await store.accounts.removeAccount('owner "\\');
+  }
+});
+
+/** The files of an engine's migrations before the account pages. */
+function filesBefore(engine: 'sqlite' | 'postgres', version: string): { name: string; text: string }[] {
+  const folder = `${projectFolder}migrations/${engine}/`;
+  const names = fs.readdirSync(folder).filter((name) => name < version);
+  return names.sort().map((name) => ({ name, text: fs.readFileSync(`${folder}${name}`, 'utf8') }));
+}
+
+test('a copy that the release before the account pages began is continued; both stores are migrated first', async () => {
+  const from = `sqlite:${path.join(temporaryFolder(), 'store.db')}`;
+  const source = new Database(sqliteFile(from));
+  for (const { text } of filesBefore('sqlite', '0005')) source.exec(text);
+  source.exec(`PRAGMA application_id = ${0x414e4d4c}; PRAGMA user_version = 4;
+    INSERT INTO account (name, created_at) VALUES ('owner', 5);
+    INSERT INTO pet (name, category_id, status) VALUES ('Biscuit', 7, 'available')`);
+  source.close();
+  const to = await newDatabase();
+  const sql = clientOf(to);
+  await sql`CREATE TABLE migration (version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)`;
+  for (const { text } of filesBefore('postgres', '0002')) await sql.unsafe(text);
+  await sql`INSERT INTO migration VALUES (0, '', 0), (1, '0001_initial.sql', 0)`;
+  await sql`INSERT INTO account VALUES (1, 'owner', 5)`;
+  // What that release recorded of its copy: digests of the tables account, api_key, idempotency and message.
+  const digests = ['["1","owner","5"]\n', '', '', ''].map((rows) => createHash('sha256').update(rows).digest('hex'));
+  await sql`CREATE TABLE copied AS SELECT 0::bigint AS last_id, ${digests.join()}::text AS digest`;
+  expect((await copy(from, to)).counts).toEqual({ pet: 1, account: 1, api_key: 0, idempotency: 0, message: 0 });
+  const copied = await open(to);
+  expect(await copied.people.findPerson('owner')).toMatchObject({ account: { id: 1 }, passwordHash: null });
+  expect(await copied.accounts.addAccount('next')).toMatchObject({ id: 2 });
+});
 
 test('a second run copies new and changed rows, a third copies nothing', async () => {
   const { from, store } = await makeSource(100);
@@ -226,12 +282,28 @@ test('a copy to a database that others have written to is refused before it chan
 test.for([
   ['pets', `INSERT INTO pet VALUES (1, 'theirs', 1, 'sold')`],
   ['an assigned id', 'UPDATE pet_id SET last_id = 1'],
+  ['an invitation', `INSERT INTO one_time_link VALUES (sha256('a'), 'invitation', NULL, 1)`],
+  ['an attempt', `INSERT INTO attempt VALUES (sha256('a'), '{1}', 1)`],
+  ['an event', `INSERT INTO account_event (event, at) VALUES ('account_invited', 1)`],
 ])('a copy is refused even if the database holds only %s', async ([, sql = '']) => {
   const { from } = await makeSource(10);
   const to = await newDatabase({ template: 'template_animals' });
   await clientOf(to).unsafe(sql);
   await expect(copy(from, to)).rejects.toThrow(`${to.replace('app@', '')} already holds a store.`);
   expect(await textRows(to, `SELECT to_regclass('copied') AS copied`)).toEqual([{ copied: null }]);
+});
+
+test('a copy is refused if somebody has signed in to the earlier copy, whose session it would end', async () => {
+  const { from, store } = await makeSource(10);
+  const passwordHash = '$argon2id$v=19$m=19456,t=2,p=1$YQ$YQ';
+  const { id } = (await store.people.signUp('ada', passwordHash)) as { id: number };
+  const to = await newDatabase({ template: 'template_animals' });
+  await copy(from, to);
+  const { people } = await open(to);
+  const { hash } = newToken();
+  await people.addSession(hash, id, passwordHash);
+  await expect(copy(from, to)).rejects.toThrow('was written to after the last copy: a server has run on it.');
+  expect(await people.findSession(hash)).toBeDefined();
 });
 
 test('a row that differs in the copy is reported', async () => {

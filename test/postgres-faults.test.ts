@@ -34,10 +34,10 @@ async function failing(
 ): Promise<{ store: Repository; databaseUrl: string }> {
   const databaseUrl = await newDatabase({ template: 'template_animals' });
   await clientOf(databaseUrl).unsafe(`
-    CREATE SEQUENCE attempt;
+    CREATE SEQUENCE tries;
     CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-      IF nextval('attempt') <= ${times} THEN RAISE EXCEPTION 'canary_3b1c' USING ERRCODE = '${code}', DETAIL = 'canary_77aa'; END IF;
+      IF nextval('tries') <= ${times} THEN RAISE EXCEPTION 'canary_3b1c' USING ERRCODE = '${code}', DETAIL = 'canary_77aa'; END IF;
       RETURN NULL;
     END $$;
     CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON pet ${when === 'committed' ? 'DEFERRABLE INITIALLY DEFERRED' : ''}
@@ -46,7 +46,7 @@ async function failing(
 }
 
 const attempts = async (databaseUrl: string) =>
-  Number((await textRows(databaseUrl, 'SELECT last_value FROM attempt'))[0]?.last_value);
+  Number((await textRows(databaseUrl, 'SELECT last_value FROM tries'))[0]?.last_value);
 
 describe('a write that the database refuses', () => {
   test.for([

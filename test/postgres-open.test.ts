@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import net from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type postgres from 'postgres';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { openRepository } from '../src/repository/open.ts';
 import { OpenError, type Repository } from '../src/repository/store.ts';
@@ -81,9 +82,9 @@ describe('the schema', () => {
   async function interceptCreateTable(times: number, what: string): Promise<string> {
     const databaseUrl = await newDatabase();
     await clientOf(databaseUrl).unsafe(`
-      CREATE SEQUENCE attempt;
+      CREATE SEQUENCE tries;
       CREATE FUNCTION meet() RETURNS event_trigger LANGUAGE plpgsql AS $$
-      BEGIN IF nextval('attempt') <= ${times} THEN ${what}; END IF; END $$;
+      BEGIN IF nextval('tries') <= ${times} THEN ${what}; END IF; END $$;
       CREATE EVENT TRIGGER meet ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION meet()`);
     return databaseUrl;
   }
@@ -99,7 +100,7 @@ describe('the schema', () => {
   test('is not tried again after 50 attempts, nor after another error', async () => {
     const always = await interceptCreateTable(1_000_000, `RAISE EXCEPTION 'others' USING ERRCODE = '42P07'`);
     await expect(open(always)).rejects.toThrow(' cannot be opened: others.');
-    expect(Number((await textRows(always, 'SELECT last_value FROM attempt'))[0]?.last_value)).toBe(50);
+    expect(Number((await textRows(always, 'SELECT last_value FROM tries'))[0]?.last_value)).toBe(50);
     const failing = await interceptCreateTable(1, `RAISE EXCEPTION 'no room' USING ERRCODE = '53100'`);
     await expect(open(failing)).rejects.toThrow(' cannot be opened: no room.');
   });
@@ -134,11 +135,67 @@ describe('the schema', () => {
 
   test('is not created among the tables of another application', async () => {
     const databaseUrl = await newDatabase();
-    await clientOf(databaseUrl)`CREATE TABLE pet (id integer)`;
-    await expect(open(databaseUrl)).rejects.toThrow(/holds tables of another application \(pet\)\.$/);
+    await clientOf(databaseUrl).unsafe('CREATE TABLE pet (id integer); CREATE TABLE session (id integer)');
+    await expect(open(databaseUrl)).rejects.toThrow(/holds tables of another application \(pet, session\)\.$/);
     expect(await textRows(databaseUrl, `SELECT tablename FROM pg_tables WHERE schemaname = 'public'`)).toEqual([
       { tablename: 'pet' },
+      { tablename: 'session' },
     ]);
+  });
+
+  test('lists all of its tables among those that another application must not have', async () => {
+    const databaseUrl = await newDatabase({ template: 'template_animals' });
+    const sql = clientOf(databaseUrl);
+    const tables = await sql`SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'migration'`;
+    await sql`DROP TABLE migration`;
+    const names = tables.map(({ tablename }) => tablename).sort();
+    await expect(open(databaseUrl)).rejects.toThrow(`holds tables of another application (${names.join(', ')}).`);
+  });
+
+  /** A database with the schema of the release before. */
+  async function createPrevious(): Promise<{ databaseUrl: string; sql: postgres.Sql }> {
+    const databaseUrl = await newDatabase();
+    const sql = clientOf(databaseUrl);
+    await sql`CREATE TABLE migration (version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)`;
+    await sql.unsafe(fs.readFileSync(`${projectFolder}migrations/postgres/0001_initial.sql`, 'utf8'));
+    await sql`INSERT INTO migration VALUES (0, '', 0), (1, '0001_initial.sql', 0)`;
+    return { databaseUrl, sql };
+  }
+
+  const waiting = (sql: postgres.Sql) =>
+    sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+  const versionOf = (sql: postgres.Sql) => sql`SELECT max(version) AS version FROM migration`;
+
+  test('is migrated again after a deadlock with a running server, whose statement succeeds', async () => {
+    const { databaseUrl, sql } = await createPrevious();
+    let opening: Promise<Repository> | undefined;
+    await clientOf(databaseUrl).begin(async (server) => {
+      await server`LOCK TABLE api_key IN ROW EXCLUSIVE MODE`;
+      opening = open(databaseUrl);
+      await expect.poll(async () => (await waiting(sql)).length, { timeout: 5000, interval: 5 }).toBe(1);
+      // The migration has locked this table and waits for the other one.
+      await server`SELECT FROM account`;
+    });
+    await (await opening)?.check();
+    expect(await versionOf(sql)).toEqual([{ version: migrations.length }]);
+  });
+
+  test('is not changed while a long transaction uses a table: running servers do not wait behind the migration', async () => {
+    const { databaseUrl, sql } = await createPrevious();
+    const other = clientOf(databaseUrl);
+    const shown = databaseUrl.replace('app@', '');
+    await other.begin(async (transaction) => {
+      await transaction`SELECT FROM account`;
+      const opening = expect(open(databaseUrl)).rejects.toThrow(
+        `${shown} has a table that a long transaction uses, such as a dump: migrate it when that has ended.`,
+      );
+      await expect.poll(async () => (await waiting(sql)).length, { timeout: 5000, interval: 5 }).toBe(1);
+      await sql`SELECT FROM account`;
+      await opening;
+    });
+    expect(await versionOf(sql)).toEqual([{ version: 1 }]);
+    await (await open(databaseUrl)).check();
+    expect(await versionOf(sql)).toEqual([{ version: migrations.length }]);
   });
 });
 

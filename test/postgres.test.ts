@@ -1,11 +1,14 @@
 /** Tests of the PostgreSQL store alone, and of both engines side by side. */
 import fs from 'node:fs';
 import fc from 'fast-check';
+import type postgres from 'postgres';
 import { describe, expect, test } from 'vitest';
-import { newSecret } from '../src/accounts.ts';
+import { maxActiveKeys, newSecret } from '../src/accounts.ts';
+import { newToken } from '../src/people.ts';
+import { openRepository } from '../src/repository/open.ts';
 import type { Repository } from '../src/repository/store.ts';
 import { projectFolder } from './support/project.ts';
-import { clientOf, emptyStore, open, temporaryFolder, textRows } from './support/store.ts';
+import { clientOf, emptyStore, newDatabase, open, temporaryFolder, textRows } from './support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 
@@ -55,6 +58,20 @@ test('the store works with prepare=false, without named statements, for use behi
   const key = { account: 'owner', name: 'k', scopes: [], lifetimeMs: 5, secret: newSecret(false) };
   expect(await store.accounts.addKey(key)).toMatchObject({ id: 1 });
   expect((await store.accounts.findKey(key.secret.hash))?.name).toBe('k');
+  expect(await store.accounts.rotateKey(1, new Date(), newSecret(false))).toMatchObject({ id: 2 });
+  const { people } = store;
+  const link = newToken().hash;
+  await people.addLink(link, 'invitation', null);
+  expect(await people.signUp('ada', 'hash', link)).toMatchObject({ id: 2, hasPassword: true });
+  const subject = newToken().hash;
+  expect(await people.countAttempt([{ subject, max: 1 }])).toBeUndefined();
+  expect(await people.countAttempt([{ subject, max: 1 }])).toBeInstanceOf(Date);
+  await people.forgetAttempts([{ subject, all: true }]);
+  await people.addSession(link, 2, 'hash');
+  expect((await people.findSession(link))?.account.name).toBe('ada');
+  expect(await people.setPassword(2, 'other hash')).toBe(true);
+  await store.trail.add({ event: 'signed_in', account: 2 });
+  expect(await store.trail.take()).toMatchObject([{ event: 'signed_in', account: 2, key: undefined }]);
 });
 
 test('sessions set their application_name', async () => {
@@ -140,6 +157,147 @@ test('each new retry deletes ten expired ones', async () => {
   time += 24 * 60 * 60 * 1000;
   expect(await add('old 1')).toMatchObject({ outcome: 'added', id: 31n });
   expect(await textRows(databaseUrl, 'SELECT count(*) FROM idempotency')).toEqual([{ count: '21' }]);
+});
+
+describe('locks', () => {
+  /** Resolves when that many sessions wait for a lock. */
+  async function waitForLocks(sql: postgres.Sql, sessions: number): Promise<void> {
+    const waiting = () => sql`
+      SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+    await expect.poll(async () => (await waiting()).length, { timeout: 2000, interval: 5 }).toBe(sessions);
+  }
+
+  /** Runs `act` while another session holds what `hold` has locked; then that session rolls back. `act` starts calls and waits for none. */
+  async function whileLocked<Result>(
+    databaseUrl: string,
+    hold: (transaction: postgres.TransactionSql) => Promise<unknown>,
+    act: (waiting: (sessions: number) => Promise<void>) => Promise<Promise<Result>[]>,
+  ): Promise<PromiseSettledResult<Result>[]> {
+    const sql = clientOf(databaseUrl);
+    let calls: Promise<Result>[] = [];
+    const rollback = new Error('rollback');
+    const held = clientOf(databaseUrl).begin(async (transaction) => {
+      await hold(transaction);
+      calls = await act((sessions) => waitForLocks(sql, sessions));
+      throw rollback;
+    });
+    await expect(held).rejects.toBe(rollback);
+    return Promise.allSettled(calls);
+  }
+
+  test('of two sign-ups with one invitation the second waits for the first, even if that one waits for its name', async () => {
+    const databaseUrl = await emptyStore();
+    const { people } = await open(databaseUrl);
+    const { hash } = newToken();
+    await people.addLink(hash, 'invitation', null);
+    const results = await whileLocked(
+      databaseUrl,
+      (transaction) => transaction`INSERT INTO account (name, created_at) VALUES ('ada', 0)`,
+      async (waiting) => {
+        const first = people.signUp('ada', 'hash', hash);
+        await waiting(1);
+        const second = people.signUp('ben', 'hash', hash);
+        await waiting(2);
+        return [first, second];
+      },
+    );
+    expect(results).toMatchObject([{ value: { name: 'ada' } }, { value: 'link_used' }]);
+  });
+
+  test('of two keys that are added or rotated at the limit the second waits for the first', async () => {
+    const databaseUrl = await emptyStore();
+    const { accounts } = await open(databaseUrl);
+    await accounts.addAccount('ada');
+    const add = (secret = newSecret(false)) =>
+      accounts.addKey({ account: 'ada', name: 'k', scopes: [], lifetimeMs: null, secret });
+    for (let index = 1; index < maxActiveKeys; index++) await add();
+    const secret = newSecret(false);
+    const results = await whileLocked(
+      databaseUrl,
+      (transaction) => transaction`
+        INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at) VALUES (1, 'k', '', ${secret.hash}, '', 0)`,
+      async (waiting) => {
+        // The hash is unique: this call waits after it has counted the keys.
+        const first = add(secret);
+        await waiting(1);
+        const others = [add(), accounts.rotateKey(1, new Date(Date.now() + 60_000), newSecret(false))];
+        await waiting(3);
+        return [first, ...others];
+      },
+    );
+    expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected']);
+    expect(results.slice(1)).toMatchObject(Array(2).fill({ reason: { name: 'KeyLimitError' } }));
+  });
+
+  test('a password change also ends a session that another server is adding', async () => {
+    const databaseUrl = await emptyStore();
+    const { people } = await open(databaseUrl);
+    await people.signUp('ada', 'first hash');
+    const { hash } = newToken();
+    const sql = clientOf(databaseUrl);
+    let changing: Promise<boolean> | undefined;
+    await clientOf(databaseUrl).begin(async (transaction) => {
+      const now = Date.now();
+      await transaction`INSERT INTO session (hash, account_id, created_at, used_at) VALUES (${hash}, 1, ${now}, ${now})`;
+      changing = people.setPassword(1, 'second hash');
+      await waitForLocks(sql, 1);
+    });
+    expect(await changing).toBe(true);
+    expect(await people.findSession(hash)).toBeUndefined();
+  });
+
+  test('attempts of the same subjects in different order never end in a deadlock', async () => {
+    const databaseUrl = await newDatabase({ template: 'template_animals' });
+    const stores = await Promise.all([1, 2].map(() => openRepository(databaseUrl, { now: () => new Date() })));
+    const hashes = Array.from({ length: 20 }, () => newToken().hash).sort(Buffer.compare);
+    const subjects = hashes.toReversed().map((subject) => ({ subject, max: 1000 }));
+    // The rows are now in the table in another order than in the index.
+    for (const subject of subjects) await stores[0]?.people.countAttempt([subject]);
+    const lasts = subjects.map(({ subject }) => ({ subject, all: false }));
+    for (let round = 0; round < 20; round++) {
+      const calls = stores.flatMap(({ people }) => [
+        ...[subjects, subjects.toReversed()].map((counted) => people.countAttempt(counted)),
+        ...[lasts, lasts.toReversed()].map((forgotten) => people.forgetAttempts(forgotten)),
+      ]);
+      await Promise.all(calls);
+    }
+    // A session reports its deadlocks when it ends, at the latest.
+    for (const store of stores) await store.close();
+    const [row] = await textRows(
+      databaseUrl,
+      'SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()',
+    );
+    expect(row?.deadlocks).toBe('0');
+  });
+
+  test('that another session holds for long make every function give up after two seconds', async () => {
+    const databaseUrl = await emptyStore();
+    const store = await open(databaseUrl);
+    const { accounts, people } = store;
+    const [link, counted, forgotten] = [newToken().hash, newToken().hash, newToken().hash];
+    const newKey = () => ({ account: 'cleo', name: 'k', scopes: [], lifetimeMs: null, secret: newSecret(false) });
+    for (const name of ['ada', 'ben', 'cleo']) await people.signUp(name, 'hash');
+    await people.addLink(link, 'invitation', null);
+    await people.countAttempt([counted, forgotten].map((subject) => ({ subject, max: 1 })));
+    await accounts.addKey(newKey());
+    // Opens a connection for each call.
+    await Promise.all(Array.from({ length: 6 }, () => store.check()));
+    await clientOf(databaseUrl).begin(async (transaction) => {
+      for (const table of ['account', 'one_time_link', 'attempt'])
+        await transaction`SELECT FROM ${transaction(table)} FOR UPDATE`;
+      // Each waits for a row of its own: a second one in the queue for a row would wait for longer.
+      const calls: Promise<unknown>[] = [
+        people.signUp('dora', 'hash', link),
+        people.setPassword(1, 'hash'),
+        people.countAttempt([{ subject: counted, max: 1 }]),
+        people.forgetAttempts([{ subject: forgotten, all: true }]),
+        accounts.addKey({ ...newKey(), account: 'ben' }),
+        accounts.rotateKey(1, new Date(), newSecret(false)),
+      ];
+      for (const result of await Promise.allSettled(calls))
+        expect(result).toMatchObject({ reason: { code: 'service_unavailable', cause: { code: '55P03' } } });
+    });
+  });
 });
 
 test('every list walks an index and sorts nothing, so that it costs no more in a larger store', async () => {

@@ -78,11 +78,28 @@ describe('the first start', () => {
     expect(await server.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
   });
 
-  test('production prints no key, but says how one is made', async () => {
-    const server = await startServer({ env: { DEPLOYMENT: 'production' } });
-    await server.seen('stdout', /there is no API key yet: animal-store account add NAME/);
+  test.each([
+    [{}, /there is no API key yet: animal-store account invite, .*; or animal-store account add NAME, then key create/],
+    [{ SIGN_UP: 'off' }, /there is no API key yet: animal-store account add NAME, then key create/],
+    [{ ACCOUNT_PAGES: 'off' }, /there is no API key yet: animal-store account add NAME, then key create/],
+  ])('production prints no key, but says how one is made: %s', async (env, sentence) => {
+    const server = await startServer({ env: { DEPLOYMENT: 'production', ...env } });
+    await server.seen('stdout', sentence);
     expect(await server.call(null, 'GET', '/v1/pets')).toMatchObject({ status: 401 });
     expect(await server.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  test.each([
+    [{}, '{url}'],
+    [{ BASE_URL: 'https://api.example.com/animals/v1' }, 'https://api.example.com/animals'],
+    [{ SIGN_UP: 'invitation' }, undefined],
+    [{ ACCOUNT_PAGES: 'off' }, undefined],
+  ])("a printed key comes with the account pages' address if sign-up is open: %s", async (env, root) => {
+    const server = await startServer({ env });
+    await server.firstKey();
+    await server.end('SIGTERM');
+    const named = /^Or make your own at (\S+)\/account$/m.exec(server.stderr())?.[1];
+    expect(named).toBe(root?.replace('{url}', server.url));
   });
 
   test('two processes at once on no store: both serve, and one key is printed', async () => {
@@ -114,6 +131,7 @@ describe('the log', () => {
       'migration 0002_rendered_animals.sql applied',
       'migration 0003_imports.sql applied',
       'migration 0004_pet_revision.sql applied',
+      'migration 0005_account_pages.sql applied',
       expect.stringContaining('Ops port open at http://127.0.0.1:'),
       expect.stringContaining('Server listening at'),
       'request',

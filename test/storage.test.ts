@@ -67,7 +67,8 @@ describe('the file', () => {
       ({ name }) => !name.startsWith('sqlite_'),
     );
     expect(tables.map(({ name }) => name).sort()).toEqual([
-      ...['account', 'api_key', 'idempotency', 'import', 'message', 'migration', 'pet', 'pet_revision'],
+      ...['account', 'account_event', 'api_key', 'attempt', 'idempotency', 'import', 'message', 'migration'],
+      ...['one_time_link', 'pet', 'pet_revision', 'session'],
     ]);
     expect(tables.filter(({ strict }) => strict !== 1)).toEqual([]);
     const columns = other.pragma('index_info(pet_status_id)') as { name: string }[];

@@ -1,8 +1,13 @@
 /** The columns that both engines select for accounts and API keys, and the conversion of their rows. */
 import type { Account, ApiKey, Scope } from '../accounts.ts';
+import type { LinkPurpose, OneTimeLink, Session, TrailEvent, TrailEventName } from '../people.ts';
 
-export const accountColumns = 'id, name, created_at';
+export const accountColumns =
+  'account.id, account.name, account.created_at, account.password_hash IS NOT NULL AS has_password';
 export const apiKeyColumns = 'api_key.*, account.name AS account FROM api_key JOIN account ON account.id = account_id';
+
+/** An active key has not ended at the time that follows this condition. The index api_key_active has the same expression. */
+export const isActive = 'revoked_at IS NULL AND coalesce(expires_at, 9223372036854775807) >';
 
 /** SQLite returns a bigint or a number; PostgreSQL returns decimal text. */
 type StoredInteger = bigint | number | string;
@@ -11,6 +16,28 @@ export interface AccountRow {
   id: StoredInteger;
   name: string;
   created_at: StoredInteger;
+  /** 0 or 1 in SQLite. */
+  has_password: StoredInteger | boolean;
+}
+
+export interface PersonRow extends AccountRow {
+  password_hash: string | null;
+}
+
+export interface SessionRow extends AccountRow {
+  used_at: StoredInteger;
+}
+
+/** The columns of the account are null if the link belongs to none. */
+export interface LinkRow extends AccountRow {
+  purpose: string;
+}
+
+export interface EventRow {
+  event: string;
+  account_id: StoredInteger | null;
+  key_id: StoredInteger | null;
+  at: StoredInteger;
 }
 
 export interface ApiKeyRow {
@@ -29,7 +56,29 @@ export interface ApiKeyRow {
 }
 
 export function toAccount(row: AccountRow): Account {
-  return { id: Number(row.id), name: row.name, createdAt: toDate(row.created_at) };
+  return {
+    id: Number(row.id),
+    name: row.name,
+    createdAt: toDate(row.created_at),
+    hasPassword: Boolean(Number(row.has_password)),
+  };
+}
+
+export function toSession(row: SessionRow): Session {
+  return { account: toAccount(row), usedAt: toDate(row.used_at) };
+}
+
+export function toLink(row: LinkRow): OneTimeLink {
+  return { purpose: row.purpose as LinkPurpose, account: row.id === null ? null : toAccount(row) };
+}
+
+export function toEvent({ event, account_id, key_id, at }: EventRow): TrailEvent & { at: Date } {
+  return {
+    event: event as TrailEventName,
+    account: account_id === null ? undefined : Number(account_id),
+    key: key_id === null ? undefined : Number(key_id),
+    at: toDate(at),
+  };
 }
 
 export function toApiKey(row: ApiKeyRow): ApiKey {

@@ -2,12 +2,15 @@
 import type { Accounts } from '../accounts.ts';
 import { ApiError } from '../errors.ts';
 import type { Messages } from '../messages.ts';
+import type { People, Trail } from '../people.ts';
 import type { Pets } from '../pets.ts';
 
 export interface Repository {
   pets: Pets;
   accounts: Accounts;
   messages: Messages;
+  people: People;
+  trail: Trail;
   /** Resolves if the store responds; rejects otherwise. */
   check(): Promise<void>;
   /** Current values for the metrics. */

@@ -32,13 +32,15 @@ export async function newDatabase(options: { template?: string; encoding?: strin
   return `${postgresUrl}${name}`;
 }
 
+const tables = [
+  ...['pet', 'account', 'api_key', 'idempotency', 'message'],
+  ...['session', 'one_time_link', 'attempt', 'account_event'],
+];
+
 /** Restores the tables' state after the first start. */
 const truncate = {
-  sqlite: [
-    ...['pet', 'account', 'api_key', 'idempotency', 'message', 'import'].map((table) => `DELETE FROM ${table}`),
-    'DELETE FROM sqlite_sequence',
-  ].join(';'),
-  postgres: 'TRUNCATE pet, account, api_key, idempotency, message RESTART IDENTITY; UPDATE pet_id SET last_id = 0',
+  sqlite: [...[...tables, 'import'].map((table) => `DELETE FROM ${table}`), 'DELETE FROM sqlite_sequence'].join(';'),
+  postgres: `TRUNCATE ${tables.join(', ')} RESTART IDENTITY; UPDATE pet_id SET last_id = 0`,
 };
 
 async function empty(databaseUrl: string): Promise<void> {
@@ -112,9 +114,10 @@ export async function borrowStore(): Promise<OpenStore> {
       await discard(borrowed);
     }
   });
-  const { pets, accounts, messages } = borrowed.store;
+  const { pets, accounts, messages, people } = borrowed.store;
   // A copy, because some tests replace functions with faulty ones.
-  const store = { ...borrowed.store, pets: { ...pets }, accounts: { ...accounts }, messages: { ...messages } };
+  const copies = { pets: { ...pets }, accounts: { ...accounts }, messages: { ...messages }, people: { ...people } };
+  const store = { ...borrowed.store, ...copies };
   return { ...borrowed, store };
 }
 

@@ -1,7 +1,15 @@
 /** Accounts and API keys in PostgreSQL; each method is one statement. */
-import type { Accounts, ApiKey } from '../../accounts.ts';
-import { type AccountRow, type ApiKeyRow, toAccount, toApiKey } from '../rows.ts';
+import { type Accounts, type ApiKey, KeyLimitError, maxActiveKeys } from '../../accounts.ts';
+import { type AccountRow, type ApiKeyRow, accountColumns, isActive, toAccount, toApiKey } from '../rows.ts';
 import type { Pool } from './pool.ts';
+
+/** The functions add_key and rotate_key return a null key if the account has `maxActiveKeys` active keys. */
+type AddedKeyRow = ApiKeyRow | { id: null };
+
+function addedKeyOf([row]: AddedKeyRow[]): ApiKey | undefined {
+  if (row?.id === null) throw new KeyLimitError();
+  return row && toApiKey(row);
+}
 
 /** `at` returns the current time in milliseconds. */
 export function openAccounts(pool: Pool, at: () => number): Accounts {
@@ -10,33 +18,34 @@ export function openAccounts(pool: Pool, at: () => number): Accounts {
     async addAccount(name) {
       const [row] = await pool.write<AccountRow[]>(
         (sql) => sql`
-          INSERT INTO account (name, created_at) VALUES (${name}, ${at()}) ON CONFLICT DO NOTHING RETURNING *`,
+          INSERT INTO account (name, created_at) VALUES (${name}, ${at()}) ON CONFLICT DO NOTHING
+          RETURNING ${sql.unsafe(accountColumns)}`,
       );
       return row && toAccount(row);
     },
 
     async listAccounts() {
-      const rows = await pool.read<AccountRow[]>((sql) => sql`SELECT * FROM account ORDER BY id`);
+      const rows = await pool.read<AccountRow[]>(
+        (sql) => sql`SELECT ${sql.unsafe(accountColumns)} FROM account ORDER BY id`,
+      );
       return rows.map(toAccount);
     },
 
     async removeAccount(name) {
-      const [row] = await pool.write<AccountRow[]>((sql) => sql`DELETE FROM account WHERE name = ${name} RETURNING *`);
+      const [row] = await pool.write<AccountRow[]>(
+        (sql) => sql`DELETE FROM account WHERE name = ${name} RETURNING ${sql.unsafe(accountColumns)}`,
+      );
       return row && toAccount(row);
     },
 
     async addKey({ account, name, scopes, lifetimeMs, secret: { hint, hash } }) {
-      const now = at();
-      const rows = await pool.write<ApiKeyRow[]>(
+      const rows = await pool.write<AddedKeyRow[]>(
         (sql) => sql`
-          WITH added AS (
-            INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at, lifetime_ms, expires_at)
-            SELECT id, ${name}, ${hint}, ${hash}, ${scopes.join(' ')}, ${now}, ${lifetimeMs}, ${lifetimeMs && now + lifetimeMs}
-            FROM account WHERE name = ${account} RETURNING *
-          )
-          SELECT added.*, account.name AS account FROM added JOIN account ON account.id = account_id`,
+          SELECT (key).*, account FROM add_key(
+            ${account}, ${name}, ${hint}, ${hash}, ${scopes.join(' ')}, ${lifetimeMs}, ${at()}, ${maxActiveKeys}
+          )`,
       );
-      return keyOf(rows);
+      return addedKeyOf(rows);
     },
 
     async listKeys(account) {
@@ -48,6 +57,25 @@ export function openAccounts(pool: Pool, at: () => number): Accounts {
       return rows.map(toApiKey);
     },
 
+    async listOwnKeys(accountId, maxEnded) {
+      const now = at();
+      const [active, ended] = await Promise.all([
+        pool.read<ApiKeyRow[]>(
+          (sql) => sql`
+            SELECT api_key.*, account.name AS account FROM api_key JOIN account ON account.id = account_id
+            WHERE account_id = ${accountId} AND ${sql.unsafe(isActive)} ${now}
+            ORDER BY api_key.id DESC`,
+        ),
+        pool.read<ApiKeyRow[]>(
+          (sql) => sql`
+            SELECT api_key.*, account.name AS account FROM api_key JOIN account ON account.id = account_id
+            WHERE account_id = ${accountId} AND NOT (${sql.unsafe(isActive)} ${now})
+            ORDER BY api_key.id DESC LIMIT ${maxEnded}`,
+        ),
+      ]);
+      return { active: active.map(toApiKey), ended: ended.map(toApiKey) };
+    },
+
     async findKey(hash) {
       const rows = await pool.read<ApiKeyRow[]>(
         (sql) => sql`
@@ -57,32 +85,26 @@ export function openAccounts(pool: Pool, at: () => number): Accounts {
       return keyOf(rows);
     },
 
-    async revokeKey(id) {
+    async revokeKey(id, accountId) {
       const rows = await pool.write<ApiKeyRow[]>(
         (sql) => sql`
           WITH revoked AS (
-            UPDATE api_key SET revoked_at = coalesce(revoked_at, ${at()}) WHERE id = ${id} RETURNING *
+            UPDATE api_key SET revoked_at = coalesce(revoked_at, ${at()})
+            WHERE id = ${id} AND account_id = coalesce(${accountId ?? null}, account_id) RETURNING *
           )
           SELECT revoked.*, account.name AS account FROM revoked JOIN account ON account.id = account_id`,
       );
       return keyOf(rows);
     },
 
-    async rotateKey(id, oldExpiresAt, { hint, hash }) {
-      const now = at();
-      const rows = await pool.write<ApiKeyRow[]>(
+    async rotateKey(id, oldExpiresAt, { hint, hash }, accountId) {
+      const rows = await pool.write<AddedKeyRow[]>(
         (sql) => sql`
-          WITH old AS (
-            UPDATE api_key SET expires_at = least(expires_at, ${oldExpiresAt.getTime()})
-            WHERE id = ${id} AND revoked_at IS NULL RETURNING *
-          ), added AS (
-            INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at, lifetime_ms, expires_at)
-            SELECT account_id, name, ${hint}, ${hash}, scopes, ${now}::bigint, lifetime_ms, ${now}::bigint + lifetime_ms
-            FROM old RETURNING *
-          )
-          SELECT added.*, account.name AS account FROM added JOIN account ON account.id = account_id`,
+          SELECT (key).*, account FROM rotate_key(
+            ${id}, ${accountId ?? null}, ${oldExpiresAt.getTime()}, ${hint}, ${hash}, ${at()}, ${maxActiveKeys}
+          )`,
       );
-      return keyOf(rows);
+      return addedKeyOf(rows);
     },
 
     async recordUses(uses) {

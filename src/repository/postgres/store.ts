@@ -4,6 +4,7 @@ import type { OpenOptions, Repository } from '../store.ts';
 import { openAccounts } from './accounts.ts';
 import { createConnector } from './connection.ts';
 import { prepareDatabase } from './open.ts';
+import { openPeople, openTrail } from './people.ts';
 import { findPet, listPets } from './pets.ts';
 import { createPool } from './pool.ts';
 import { readTarget } from './url.ts';
@@ -43,6 +44,9 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
         );
       },
     },
+
+    people: openPeople(pool, at),
+    trail: openTrail(pool, at),
 
     check: async () => void (await pool.read((sql) => sql`SELECT 1`, checkWithinMs)),
 

@@ -4,11 +4,13 @@
  * rows.
  */
 
+import { maxActiveKeys } from '../../accounts.ts';
 import { type Retry, retryWindowMs } from '../../idempotency.ts';
 import type { Message } from '../../messages.ts';
 import type { PetJson, PetStatus } from '../../pets.ts';
-import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns } from '../rows.ts';
+import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns, isActive } from '../rows.ts';
 import type { Connection } from './connection.ts';
+import { preparePeople } from './people.ts';
 
 export type Commands = ReturnType<typeof prepareCommands>;
 export type CommandName = keyof Commands;
@@ -39,6 +41,7 @@ interface AddedKey {
 
 interface Rotation {
   id: number;
+  accountId?: number | undefined;
   oldExpiresAt: number;
   hint: string;
   hash: string;
@@ -84,15 +87,21 @@ export function prepareCommands(connection: Connection) {
      VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id`,
   );
   const findKey = sql<[number], ApiKeyRow>(`SELECT ${apiKeyColumns} WHERE api_key.id = ?`);
+  const countActiveKeys = sql<[number, number], number>(
+    `SELECT count(*) FROM api_key WHERE account_id = ? AND ${isActive} ?`,
+  ).pluck();
   const revoke = sql<[number, number]>('UPDATE api_key SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?');
   const expire = sql<[number, number]>(
     'UPDATE api_key SET expires_at = min(coalesce(expires_at, 9223372036854775807), ?) WHERE id = ?',
   );
+  const restore = sql<[ApiKeyRow['expires_at'], number]>('UPDATE api_key SET expires_at = ? WHERE id = ?');
   const recordUse = sql<[number, number, number]>(
     'UPDATE api_key SET last_used_at = max(coalesce(last_used_at, 0), ?), deprecated_calls = deprecated_calls + ? WHERE id = ?',
   );
 
   return {
+    ...preparePeople(connection),
+
     addPet({ name, categoryId, status, retry, at }: AddedPet): PetOutcome {
       const category = BigInt(categoryId);
       // An idempotency key first used at or before this time counts as new.
@@ -122,27 +131,33 @@ export function prepareCommands(connection: Connection) {
       return deleteAccount.get(name);
     },
 
-    addKey({ account, name, scopes, lifetimeMs, hint, hash, at }: AddedKey): ApiKeyRow | undefined {
+    addKey({ account, name, scopes, lifetimeMs, hint, hash, at }: AddedKey): ApiKeyRow | 'too_many' | undefined {
       const owner = findAccount.get(account);
       if (!owner) return undefined;
+      if ((countActiveKeys.get(Number(owner.id), at) as number) >= maxActiveKeys) return 'too_many';
       const expiresAt = lifetimeMs === null ? null : at + lifetimeMs;
       const bytes = Buffer.from(hash, 'hex');
       const row = insertKey.get(Number(owner.id), name, hint, bytes, scopes.join(' '), at, lifetimeMs, expiresAt);
       return findKey.get((row as { id: number }).id);
     },
 
-    revokeKey({ id, at }: { id: number; at: number }): ApiKeyRow | undefined {
+    revokeKey({ id, accountId, at }: { id: number; accountId?: number | undefined; at: number }) {
+      const key = findKey.get(id);
+      if (!key || (accountId !== undefined && key.account_id !== accountId)) return undefined;
       revoke.run(at, id);
       return findKey.get(id);
     },
 
-    rotateKey({ id, oldExpiresAt, hint, hash, at }: Rotation): ApiKeyRow | undefined {
+    rotateKey({ id, accountId, oldExpiresAt, hint, hash, at }: Rotation): ApiKeyRow | 'too_many' | undefined {
       const old = findKey.get(id);
-      if (!old || old.revoked_at !== null) return undefined;
+      if (!old || old.revoked_at !== null || (accountId !== undefined && old.account_id !== accountId))
+        return undefined;
       expire.run(oldExpiresAt, id);
       const { account, name, scopes, lifetime_ms } = old;
       const lifetimeMs = lifetime_ms === null ? null : Number(lifetime_ms);
-      return this.addKey({ account, name, scopes: scopes.split(' '), lifetimeMs, hint, hash, at });
+      const added = this.addKey({ account, name, scopes: scopes.split(' '), lifetimeMs, hint, hash, at });
+      if (added === 'too_many') restore.run(old.expires_at, id);
+      return added;
     },
 
     recordUses({ uses }: { uses: UsedKey[] }): void {

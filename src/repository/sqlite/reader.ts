@@ -1,7 +1,21 @@
 /** All reads from the SQLite store, through a read-only connection. */
 import type { Account, ApiKey } from '../../accounts.ts';
+import { type OneTimeLink, type Session, sessionIdleMs, sessionLifetimeMs } from '../../people.ts';
 import type { PetJson, PetPage, PetQuery, StoreState } from '../../pets.ts';
-import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns, toAccount, toApiKey } from '../rows.ts';
+import {
+  type AccountRow,
+  type ApiKeyRow,
+  accountColumns,
+  apiKeyColumns,
+  isActive,
+  type LinkRow,
+  type PersonRow,
+  type SessionRow,
+  toAccount,
+  toApiKey,
+  toLink,
+  toSession,
+} from '../rows.ts';
 import { openError, openReader, translate } from './connection.ts';
 
 /** Reads are short and synchronous. They throw ApiError `service_unavailable` if the store cannot be read. */
@@ -13,7 +27,12 @@ export interface Reader {
   refresh(): void;
   listAccounts(): Account[];
   listKeys(account?: string): ApiKey[];
+  listOwnKeys(accountId: number, maxEnded: number, now: number): { active: ApiKey[]; ended: ApiKey[] };
   findKey(hash: Buffer): ApiKey | undefined;
+  findPerson(name: string): { account: Account; passwordHash: string | null } | undefined;
+  findSession(hash: Buffer, now: number): Session | undefined;
+  findLink(hash: Buffer, now: number): OneTimeLink | undefined;
+  hasEvents(): boolean;
   close(): void;
 }
 
@@ -58,7 +77,23 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
   const listKeys = sql<[string | null], ApiKeyRow>(
     `SELECT ${apiKeyColumns} WHERE account.name = coalesce(?, account.name) ORDER BY api_key.id`,
   );
+  const listActive = sql<[number, number], ApiKeyRow>(
+    `SELECT ${apiKeyColumns} WHERE account_id = ? AND ${isActive} ? ORDER BY +api_key.id DESC`,
+  );
+  const listEnded = sql<[number, number, number], ApiKeyRow>(
+    `SELECT ${apiKeyColumns} WHERE account_id = ? AND NOT (${isActive} ?) ORDER BY api_key.id DESC LIMIT ?`,
+  );
   const findKey = sql<[Buffer], ApiKeyRow>(`SELECT ${apiKeyColumns} WHERE hash = ?`);
+  const findPerson = sql<[string], PersonRow>(`SELECT ${accountColumns}, password_hash FROM account WHERE name = ?`);
+  const findSession = sql<[Buffer, number, number], SessionRow>(
+    `SELECT ${accountColumns}, used_at FROM session JOIN account ON account.id = account_id
+     WHERE hash = ? AND session.created_at > ? AND used_at > ?`,
+  );
+  const findLink = sql<[Buffer, number], LinkRow>(
+    `SELECT purpose, ${accountColumns} FROM one_time_link LEFT JOIN account ON account.id = account_id
+     WHERE hash = ? AND expires_at > ?`,
+  );
+  const hasEvents = sql<[], unknown>('SELECT 1 FROM account_event LIMIT 1');
 
   function guarded<Input extends unknown[], Output>(query: (...input: Input) => Output): (...input: Input) => Output {
     return (...input) => {
@@ -134,10 +169,27 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
     }),
     listAccounts: guarded(() => listAccounts.all().map(toAccount)),
     listKeys: guarded((account) => listKeys.all(account ?? null).map(toApiKey)),
+    listOwnKeys: guarded((accountId, maxEnded, now) => ({
+      active: listActive.all(accountId, now).map(toApiKey),
+      ended: listEnded.all(accountId, now, maxEnded).map(toApiKey),
+    })),
     findKey: guarded((hash) => {
       const row = findKey.get(hash);
       return row && toApiKey(row);
     }),
+    findPerson: guarded((name) => {
+      const row = findPerson.get(name);
+      return row && { account: toAccount(row), passwordHash: row.password_hash };
+    }),
+    findSession: guarded((hash, now) => {
+      const row = findSession.get(hash, now - sessionLifetimeMs, now - sessionIdleMs);
+      return row && toSession(row);
+    }),
+    findLink: guarded((hash, now) => {
+      const row = findLink.get(hash, now);
+      return row && toLink(row);
+    }),
+    hasEvents: guarded(() => hasEvents.get() !== undefined),
     close() {
       end();
       connection.close();

@@ -1,16 +1,20 @@
 /** The embedded store: one SQLite file in WAL mode. This thread reads it and a worker thread writes it, each on its own connection. */
 import { statSync } from 'node:fs';
-import type { Secret } from '../../accounts.ts';
+import { KeyLimitError, type Secret } from '../../accounts.ts';
 import type { Retry } from '../../idempotency.ts';
 import { type Addition, type NewPet, petJson } from '../../pets.ts';
-import { type AccountRow, type ApiKeyRow, toAccount, toApiKey } from '../rows.ts';
+import { type AccountRow, type ApiKeyRow, toAccount, toApiKey, toEvent } from '../rows.ts';
 import type { OpenOptions, Repository } from '../store.ts';
 import { prepareStore } from './connection.ts';
 import { startReader } from './reader.ts';
 import { startWriter } from './writer.ts';
 
 const accountOf = (row: AccountRow | undefined) => row && toAccount(row);
-const keyOf = (row: ApiKeyRow | undefined) => row && toApiKey(row);
+function keyOf(row: ApiKeyRow | 'too_many' | undefined) {
+  if (row === 'too_many') throw new KeyLimitError();
+  return row && toApiKey(row);
+}
+
 const hexOf = ({ hint, hash }: Secret) => ({ hint, hash: hash.toString('hex') });
 
 /** Opens the store in `file`; creates or migrates it if needed. Throws OpenError. */
@@ -53,10 +57,11 @@ export function openSqlite(file: string, options: OpenOptions): Repository {
         return keyOf(await writer.write('addKey', { ...key, ...hexOf(secret), at: at() }));
       },
       listKeys: async (account) => reader.listKeys(account),
+      listOwnKeys: async (accountId, maxEnded) => reader.listOwnKeys(accountId, maxEnded, at()),
       findKey: async (hash) => reader.findKey(hash),
-      revokeKey: async (id) => keyOf(await writer.write('revokeKey', { id, at: at() })),
-      async rotateKey(id, oldExpiresAt, secret) {
-        const rotation = { id, oldExpiresAt: oldExpiresAt.getTime(), ...hexOf(secret), at: at() };
+      revokeKey: async (id, accountId) => keyOf(await writer.write('revokeKey', { id, accountId, at: at() })),
+      async rotateKey(id, oldExpiresAt, secret, accountId) {
+        const rotation = { id, accountId, oldExpiresAt: oldExpiresAt.getTime(), ...hexOf(secret), at: at() };
         return keyOf(await writer.write('rotateKey', rotation));
       },
       recordUses: async (uses) => {
@@ -68,6 +73,40 @@ export function openSqlite(file: string, options: OpenOptions): Repository {
 
     messages: {
       add: async (message) => void (await writer.write('addMessage', message, message.message.length)),
+    },
+
+    people: {
+      async signUp(name, passwordHash, link) {
+        const added = await writer.write('signUp', { name, passwordHash, link: link?.toString('hex'), at: at() });
+        return typeof added === 'string' ? added : toAccount(added);
+      },
+      findPerson: async (name) => reader.findPerson(name),
+      setPassword: (accountId, passwordHash, link) =>
+        writer.write('setPassword', { accountId, passwordHash, link: link?.toString('hex'), at: at() }),
+      addSession: (hash, accountId, passwordHash) =>
+        writer.write('addSession', { hash: hash.toString('hex'), accountId, passwordHash, at: at() }),
+      findSession: async (hash) => reader.findSession(hash, at()),
+      touchSession: (hash) => writer.write('touchSession', { hash: hash.toString('hex'), at: at() }),
+      endSession: (hash) => writer.write('endSession', { hash: hash.toString('hex') }),
+      endSessions: (accountId) => writer.write('endSessions', { accountId }),
+      addLink: (hash, purpose, accountId) =>
+        writer.write('addLink', { hash: hash.toString('hex'), purpose, accountId, at: at() }),
+      findLink: async (hash) => reader.findLink(hash, at()),
+      async countAttempt(subjects) {
+        const input = subjects.map(({ subject, max }) => ({ subject: subject.toString('hex'), max }));
+        const until = await writer.write('countAttempt', { subjects: input, at: at() });
+        return until === undefined ? undefined : new Date(until);
+      },
+      forgetAttempts: (subjects) => {
+        const input = subjects.map(({ subject, all }) => ({ subject: subject.toString('hex'), all }));
+        return writer.write('forgetAttempts', { subjects: input, at: at() });
+      },
+    },
+
+    trail: {
+      add: (event) => writer.write('addEvent', { ...event, at: at() }),
+      // A write only if there is something to take: servers ask every few seconds.
+      take: async () => (reader.hasEvents() ? (await writer.write('takeEvents', {})).map(toEvent) : []),
     },
 
     check: async () => void reader.state(),

@@ -5,7 +5,17 @@ import { prepareDatabase } from '../postgres/open.ts';
 import { readTarget, type Target } from '../postgres/url.ts';
 import { type Connection, openExisting, openReader, prepareStore } from '../sqlite/connection.ts';
 import { CopyError, OpenError, type OpenOptions } from '../store.ts';
-import { createSum, others, pets, postgresPages, type Row, type Sum, sqlitePages, type Table } from './tables.ts';
+import {
+  createSum,
+  notCopied,
+  others,
+  pets,
+  postgresPages,
+  type Row,
+  type Sum,
+  sqlitePages,
+  type Table,
+} from './tables.ts';
 
 /** `count`: pets copied so far, if `done` and `total` measure something else. */
 type Show = (done: number, total: number, count?: number) => void;
@@ -76,24 +86,29 @@ async function refuseWritten(target: Sql, label: string): Promise<void> {
   const state = await stateOf(target);
   if (!found?.before) {
     const [row] = await target`SELECT EXISTS (SELECT FROM pet) AS filled`;
-    if (row?.filled || state.last_id !== '0' || state.digest !== emptyDigest)
+    if (row?.filled || state.last_id !== '0' || state.digest !== emptyDigest || state.used)
       throw new CopyError(`${label} already holds a store.`);
     // One statement, so that the table never exists without its row.
     await target`CREATE TABLE copied AS SELECT 0::bigint AS last_id, ${emptyDigest}::text AS digest`;
     return;
   }
   const [mark] = await target`SELECT last_id, digest FROM copied`;
-  if (mark?.last_id !== state.last_id || mark.digest !== state.digest) {
+  if (mark?.last_id !== state.last_id || mark.digest !== state.digest || state.used) {
     throw new CopyError(`${label} was written to after the last copy: a server has run on it.`);
   }
 }
 
-/** Changes with every write to the store: the last pet id assigned, and a digest of all other tables. */
-async function stateOf(target: Sql): Promise<{ last_id: string; digest: string }> {
+/**
+ * Changes with every write to the store: the last pet id assigned, a digest of the other tables that are copied, and whether there are rows
+ * in those that are not.
+ */
+async function stateOf(target: Sql): Promise<{ last_id: string; digest: string; used: boolean }> {
   const digests = [];
   for (const table of others) digests.push((await sumOf(target, table)).digest());
   const [row] = await target`SELECT last_id FROM pet_id`;
-  return { last_id: row?.last_id, digest: digests.join() };
+  const anyRows = notCopied.map((table) => `EXISTS (SELECT FROM ${table})`).join(' OR ');
+  const [found] = await target.unsafe(`SELECT ${anyRows} AS used`);
+  return { last_id: row?.last_id, digest: digests.join(), used: found?.used };
 }
 
 const emptyDigest = others.map(() => createSum().digest()).join();

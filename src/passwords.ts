@@ -1,0 +1,211 @@
+/** Passwords of people: which are accepted, and how they are hashed (NIST SP 800-63B-4, section 3.1.1; OWASP Password Storage Cheat Sheet). */
+import { type Argon2Parameters, argon2, randomBytes, timingSafeEqual } from 'node:crypto';
+import { promisify } from 'node:util';
+import { ApiError } from './errors.ts';
+
+const minCharacters = 15;
+const maxCharacters = 256;
+
+/** Why a password is refused, as the end of the sentence "The password …", or undefined. `name`: the name of its account. */
+export function passwordFault(password: string, name: string): string | undefined {
+  const text = password.normalize('NFC');
+  // A character is a code point (NIST SP 800-63B-4, section 3.1.1.2).
+  const { length } = [...text];
+  if (length < minCharacters || length > maxCharacters)
+    return `must have ${minCharacters} to ${maxCharacters} characters; it has ${length}`;
+  if (text.toLowerCase() === name.normalize('NFC').toLowerCase()) return 'must not be the name of the account';
+  if (isRepetition(text)) return 'must not repeat the same characters';
+  if (isCommon(text, name)) return 'is too common: choose one that nobody else would think of';
+  return undefined;
+}
+
+/** Whether the text has fewer than 5 different characters, or is a shorter text written several times. */
+function isRepetition(text: string): boolean {
+  if (new Set(text).size < 5) return true;
+  for (let period = 1; period <= text.length / 2; period++) {
+    if (text.slice(period) === text.slice(0, -period)) return true;
+  }
+  return false;
+}
+
+/** Words and phrases that common passwords are made of. */
+const words = new Set(
+  `access admin administrator adobe alexander amanda america andrew angel animal animals animalstore anthony apple ashley asdf assword azerty
+  babygirl bailey banana baseball basketball batman beautiful blink buster butterfly changeme charlie cheese chelsea chocolate computer
+  cookie correcthorsebatterystaple corvette daniel default diamond dragon eminem everyone family ferrari flower football forever freedom
+  friends george ginger google guest hannah harley harrypotter hello hockey hottie hunter iloveyou internet jennifer jessica jesus
+  jesuschrist jordan joshua jumpsoverthelazydog justin killer letmein liverpool login london loveme lovely maggie manchester
+  manchesterunited martin master matrix matthew maytheforcebewithyou merlin michael michelle minecraft monkey mustang nicole orange parola
+  pass passw passwd password patrick pepper pokemon princess purple qwert ranger robert samsung secret shadow silver snoopy soccer
+  spongebob spongebobsquarepants standard starwars store summer sunshine supercalifragilisticexpialidocious superman sword taylor test
+  testing thequickbrownfox thomas thunder tigger trustno united user welcome whatever william winter yankees
+  aksjdlasdakj bhrh0h2oof6xbqjeh bpgjldsgjldthnf djivanfros hd764nw5d7e1vb lhbjkjubz lytdybrbdfvgbhf mailcreated momsanaladventure
+  ne_e_pod_chehyl nemvxyheqdd5oqxyxyzi nick1234-rem936 polniypizdec zqjphsyf6ctifgu`.split(/\s+/),
+);
+
+/** Short words between them. */
+const links = new Set(['a', 'and', 'i', 'is', 'love', 'me', 'much', 'my', 'so', 'the', 'this', 'very', 'you']);
+const longest = Math.max(...[...words].map(({ length }) => length));
+
+/** Characters that people type in this order, or backwards: the alphabet, numbers, and rows, columns and zigzags of keyboards. */
+const runs = [
+  ...['abcdefghijklmnopqrstuvwxyz', '12345678901234567890', '0102030405060708091011', '00112233445566778899001122'],
+  ...[
+    '122333444455555666666',
+    '111222333444555666777888999',
+    'aabbccddeeffgghh',
+    'a1b2c3d4e5f6g7h8i9j0',
+    '147258369147',
+    '789456123789',
+  ],
+  ...[
+    'qwertyuiopasdfghjklzxcvbnm',
+    'qwertzuiopasdfghjklyxcvbnm',
+    'azertyuiopqsdfghjklmwxcvbn',
+    'qweasdzxcqweasdzxc',
+    'qwerasdfzxcv',
+  ],
+  ...[
+    'qwertasdfgzxcvb',
+    'qazwsxedcrfvtgbyhnujmikolp',
+    '1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik9ol0p',
+    'zaq12wsxcde34rfvbgt56yhn',
+    '1qazxsw23edcvfr45tgb',
+  ],
+  ...[
+    '1q2w3e4r5t6y7u8i9o0p',
+    'q1w2e3r4t5y6u7i8o9p0',
+    '1qa2ws3ed4rf5tg6yh7uj8ik9ol',
+    '!@#$%^&*()',
+    '1!2@3#4$5%6^7&8*9(0)',
+  ],
+].flatMap((run) => [run, [...run].reverse().join('')]);
+
+const lookalikes: Record<string, string> = {
+  '@': 'a',
+  '4': 'a',
+  '3': 'e',
+  '0': 'o',
+  $: 's',
+  '5': 's',
+  '7': 't',
+  '!': 'i',
+};
+
+/** Passwords that fewer than 10 to this power guesses find count as common. */
+const minPower = 12;
+
+function isCommon(text: string, name: string): boolean {
+  const plain = text.toLowerCase();
+  const letters = plain.replace(/[^\p{L}\p{N}]/gu, '');
+  // Punctuation between the words of a phrase adds little.
+  return (
+    powerOf(plain, name.toLowerCase()) < minPower ||
+    (letters !== '' && powerOf(letters, name.toLowerCase()) + 2 < minPower)
+  );
+}
+
+/**
+ * The power of ten of the guesses that find `text`, if they try common pieces first: the cheapest way to write it as single characters,
+ * words, runs, repetitions and the account's name. The time is bounded, because the text has at most 256 characters.
+ */
+function powerOf(text: string, name: string): number {
+  const replaced = text.replace(/[@430$57!]/g, (character) => lookalikes[character] as string);
+  const powers = [0];
+  const reach = (end: number, power: number) => {
+    powers[end] = Math.min(powers[end] ?? Number.POSITIVE_INFINITY, power);
+  };
+  for (let at = 0; at < text.length; at++) {
+    const before = powers[at] as number;
+    reach(at + 1, before + (/\d/.test(text[at] as string) ? 1 : 1.5));
+    if (name !== '' && text.startsWith(name, at)) reach(at + name.length, before + 1);
+    for (let end = at + 1; end <= Math.min(at + longest, text.length); end++) {
+      const piece = text.slice(at, end);
+      if (words.has(piece) || words.has(replaced.slice(at, end))) reach(end, before + 3);
+      else if (links.has(piece)) reach(end, before + 1);
+      if (piece.length >= 3 && at >= piece.length && text.startsWith(piece, at - piece.length)) reach(end, before + 1);
+    }
+    for (let end = at + runLength(text, at); end >= at + 3; end--) reach(end, before + 2);
+  }
+  return powers[text.length] as number;
+}
+
+/** The length of the longest run, or repetition of one character, at a place. */
+function runLength(text: string, at: number): number {
+  const start = text.slice(at, at + 3);
+  const lengths = runs.map((run) => {
+    const from = run.indexOf(start);
+    let length = 0;
+    while (from >= 0 && run[from + length] !== undefined && run[from + length] === text[at + length]) length += 1;
+    return length;
+  });
+  let same = 1;
+  while (text[at + same] === text[at]) same += 1;
+  return Math.max(same, ...lengths);
+}
+
+/** OWASP's parameters: 19 MiB, 2 passes, 1 lane; 60 to 110 ms of one processor. */
+const cost = { memory: 19_456, passes: 2, parallelism: 1 };
+const tagLength = 32;
+const nonceLength = 16;
+
+/** A hash in the PHC string format (https://github.com/P-H-C/phc-string-format). */
+const phc = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)$/;
+
+const base64 = (bytes: Buffer) => bytes.toString('base64').replace(/=+$/, '');
+
+export interface Passwords {
+  /** Resolves to the hash to store. Rejects with ApiError `service_unavailable` if too many passwords are being hashed. */
+  hash(password: string): Promise<string>;
+  /**
+   * Whether `password` has the stored hash. Without a hash it resolves to false after the same time, so that the time does not tell whether
+   * the account exists. Rejects with ApiError `service_unavailable` if too many passwords are being hashed.
+   */
+  verify(password: string, stored: string | null | undefined): Promise<boolean>;
+}
+
+/** Hashes at the same time: each takes 19 MiB and one of the four threads that Node also uses for files. */
+const maxRunning = 2;
+/** Hashes that wait, for at most half a second. */
+const maxWaiting = 8;
+
+/** Hashes passwords outside of the main thread, a few at a time. */
+export function createPasswords(): Passwords {
+  const derive = promisify(argon2) as (algorithm: 'argon2id', parameters: Argon2Parameters) => Promise<Buffer>;
+  const waiting: (() => void)[] = [];
+  let running = 0;
+
+  async function tagOf(password: string, nonce: Buffer, parameters: typeof cost): Promise<Buffer> {
+    if (running < maxRunning) running += 1;
+    else if (waiting.length < maxWaiting) await new Promise<void>((resolve) => waiting.push(resolve));
+    else throw new ApiError('service_unavailable', undefined);
+    try {
+      return await derive('argon2id', { message: password.normalize('NFC'), nonce, tagLength, ...parameters });
+    } finally {
+      // The place goes to the next in the queue, if there is one.
+      const next = waiting.shift();
+      if (next) next();
+      else running -= 1;
+    }
+  }
+
+  return {
+    async hash(password) {
+      const nonce = randomBytes(nonceLength);
+      const tag = await tagOf(password, nonce, cost);
+      return `$argon2id$v=19$m=${cost.memory},t=${cost.passes},p=${cost.parallelism}$${base64(nonce)}$${base64(tag)}`;
+    },
+
+    async verify(password, stored) {
+      const [, memory, passes, parallelism, nonce, tag] = phc.exec(stored ?? '') ?? [];
+      if (nonce === undefined || tag === undefined) {
+        await tagOf(password, randomBytes(nonceLength), cost);
+        return false;
+      }
+      const parameters = { memory: Number(memory), passes: Number(passes), parallelism: Number(parallelism) };
+      const found = await tagOf(password, Buffer.from(nonce, 'base64'), parameters);
+      const expected = Buffer.from(tag, 'base64');
+      return expected.length === found.length && timingSafeEqual(expected, found);
+    },
+  };
+}

@@ -1,0 +1,117 @@
+/** People who sign in on the account pages: their sessions and one-time links, the limit of failed attempts, and the interface of a store of them. */
+import { hash, randomBytes } from 'node:crypto';
+import type { Account } from './accounts.ts';
+
+/** An account whose password was right, and the hash of that password. */
+export interface Person {
+  account: Account;
+  passwordHash: string;
+}
+
+export interface Session {
+  account: Account;
+  usedAt: Date;
+}
+
+export type LinkPurpose = 'invitation' | 'reset';
+
+export interface OneTimeLink {
+  purpose: LinkPurpose;
+  /** The account whose password it sets; null: the person creates an account and chooses its name. */
+  account: Account | null;
+}
+
+/** A session ends this long after it began, and this long after its last request. */
+export const sessionLifetimeMs = 12 * 60 * 60 * 1000;
+export const sessionIdleMs = 60 * 60 * 1000;
+
+export const linkLifetimeMs: Readonly<Record<LinkPurpose, number>> = {
+  invitation: 24 * 60 * 60 * 1000,
+  reset: 60 * 60 * 1000,
+};
+
+/** Failed attempts of one subject (an account or an address) are counted for this long. */
+export const attemptWindowMs = 15 * 60 * 1000;
+
+/** A secret with 256 random bits for a cookie or a link, and its SHA-256, which alone is stored. */
+export function newToken(): { token: string; hash: Buffer } {
+  const token = randomBytes(32).toString('base64url');
+  return { token, hash: hash('sha256', token, 'buffer') };
+}
+
+/** The hash of a token that a client sent; undefined if it is none. */
+export function hashToken(token: string): Buffer | undefined {
+  return /^[A-Za-z0-9_-]{43}$/.test(token) ? hash('sha256', token, 'buffer') : undefined;
+}
+
+/** Hashes are SHA-256 of tokens. Every method rejects with ApiError `service_unavailable` if the store is unavailable. */
+export interface People {
+  /**
+   * Adds an account with a password. With `link`, uses up the invitation in the same transaction. Resolves to `name_taken` or `link_used`
+   * if nothing was changed.
+   */
+  signUp(name: string, passwordHash: string, link?: Buffer): Promise<Account | 'name_taken' | 'link_used'>;
+  /** The account with its password's hash (null: it has none); undefined if there is no such account. */
+  findPerson(name: string): Promise<{ account: Account; passwordHash: string | null } | undefined>;
+  /**
+   * Sets the password, and ends all sessions and links of the account, in one transaction. With `link`, resolves to false and changes
+   * nothing if the link is not a valid one of this account. Also resolves to false if the account does not exist.
+   */
+  setPassword(accountId: number, passwordHash: string, link?: Buffer): Promise<boolean>;
+  /**
+   * Begins a session. Resolves to false if the account no longer has this password: a sign-in that was checked before a change of the
+   * password must not outlive it.
+   */
+  addSession(hash: Buffer, accountId: number, passwordHash: string): Promise<boolean>;
+  /** Undefined if the session does not exist or has ended. */
+  findSession(hash: Buffer): Promise<Session | undefined>;
+  /** Records that the session was used now. */
+  touchSession(hash: Buffer): Promise<void>;
+  endSession(hash: Buffer): Promise<void>;
+  endSessions(accountId: number): Promise<void>;
+  /** `accountId` null: an invitation to create an account. */
+  addLink(hash: Buffer, purpose: LinkPurpose, accountId: number | null): Promise<void>;
+  /** Undefined if the link does not exist, was used or has expired. */
+  findLink(hash: Buffer): Promise<OneTimeLink | undefined>;
+  /**
+   * Counts an attempt for each subject (32 bytes), before its outcome is known: simultaneous attempts cannot exceed the limit. If a subject
+   * already has its `max` attempts within `attemptWindowMs`, counts nothing and resolves to the time when the next one is allowed.
+   */
+  countAttempt(subjects: Attempt[]): Promise<Date | undefined>;
+  /** Takes back the last attempt of each subject, or with `all` every attempt. */
+  forgetAttempts(subjects: { subject: Buffer; all: boolean }[]): Promise<void>;
+}
+
+interface Attempt {
+  subject: Buffer;
+  max: number;
+}
+
+/** What the trail records. Ids only: never a name, a password, a session or a key. */
+export const trailEvents = [
+  'account_created',
+  'account_invited',
+  'account_reset',
+  'account_removed',
+  'password_changed',
+  'signed_in',
+  'sign_in_refused',
+  'key_created',
+  'key_rotated',
+  'key_revoked',
+] as const;
+export type TrailEventName = (typeof trailEvents)[number];
+
+export interface TrailEvent {
+  event: TrailEventName;
+  /** The account's id; undefined if the request named none that exists, or an invitation is for a new account. */
+  account?: number | undefined;
+  /** The key's id. */
+  key?: number | undefined;
+}
+
+/** Events of the command line, which a server writes to its log. Each event is taken by one server only. */
+export interface Trail {
+  add(event: TrailEvent): Promise<void>;
+  take(): Promise<(TrailEvent & { at: Date })[]>;
+}
