@@ -15,6 +15,7 @@ RUN install --directory --owner=10001 --group=10001 --mode=0700 /data
 COPY --from=dependencies /app/node_modules ./node_modules
 COPY package.json openapi.yaml openapi.quickstart.yaml LICENSE ./
 COPY migrations ./migrations
+COPY account ./account
 COPY reference ./reference
 COPY src ./src
 ENV NODE_ENV=production \

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { Server } from 'node:http';
 import fastify, { type FastifyBaseLogger, type FastifyHttpOptions, type FastifyInstance } from 'fastify';
 import type { Accounts } from './accounts.ts';
+import { installAccountPages, requireSession } from './http/account-pages.ts';
 import { createKeyCache, installAuth } from './http/auth.ts';
 import { installBody } from './http/body.ts';
 import { installClientErrors, refuseConnection, writeError } from './http/connection/client-errors.ts';
@@ -10,27 +11,39 @@ import { installConnections } from './http/connection/connections.ts';
 import { servePipelined } from './http/connection/pipelining.ts';
 import { installCors } from './http/cors.ts';
 import { sunset } from './http/deprecation.ts';
-import { createErrorSender, installErrors, toApiError } from './http/errors.ts';
+import { createErrorLog, createErrorSender, installErrors, toApiError } from './http/errors.ts';
 import { createExchanges, type Exchanges, tooMany } from './http/exchange.ts';
 import { createKeyUsage } from './http/key-usage.ts';
 import { createKeyLimit, createRefusalCounter, installRateLimits, type Limits, watchEventLoop } from './http/limits.ts';
 import { installMethods, refuseOtherMethods } from './http/methods.ts';
 import type { Metrics, Sources } from './http/metrics.ts';
 import type { App } from './http/operation.ts';
+import { accountFileRoutes } from './http/pages.ts';
 import { check } from './http/request-checks.ts';
 import type { Observe } from './http/request-log.ts';
 import { createPetResponses } from './http/response-cache.ts';
 import { installResponses } from './http/responses.ts';
+import { oneTimeLink, type SignUp, settings, signIn, signOut, signUp } from './http/routes/account.ts';
+import { keys } from './http/routes/account-keys.ts';
 import { documentRoutes, referencePageRoutes } from './http/routes/docs.ts';
 import { sendMessage } from './http/routes/messages.ts';
 import { listOrders } from './http/routes/orders.ts';
 import { createPet, getPet, listPets } from './http/routes/pets.ts';
+import { createTrail } from './http/trail.ts';
 import { installValidation } from './http/validation.ts';
 import type { Messages } from './messages.ts';
+import type { People, Trail } from './people.ts';
 import type { Pets } from './pets.ts';
 
 export interface AppOptions {
-  store: { pets: Pets; accounts: Accounts; messages: Messages; measure: Sources['store'] };
+  store: {
+    pets: Pets;
+    accounts: Accounts;
+    messages: Messages;
+    people: People;
+    trail: Trail;
+    measure: Sources['store'];
+  };
   logger: FastifyBaseLogger;
   /** Writes the log line of a request. */
   logRequest: Observe;
@@ -40,6 +53,8 @@ export interface AppOptions {
   live: boolean;
   /** Public base address, ending in /v1. If undefined, URLs in responses are absolute paths. */
   baseUrl?: string | undefined;
+  /** Who can create an account on the account pages. If undefined, the pages are not served. */
+  signUp?: SignUp | undefined;
   /** Path of the messages quickstart. If undefined, it is not served. */
   quickstartBasePath?: string | undefined;
   /** Whether getPet returns 410 from its sunset date on. */
@@ -53,7 +68,7 @@ export interface AppOptions {
   draining: () => boolean;
   /** The committed OpenAPI documents, as YAML. */
   documents: { animalStore: string; quickstart: string };
-  /** Reads a file of the reference page. */
+  /** Reads a file of the folders reference/ and account/. */
   readPageFile: (name: string) => Promise<Buffer>;
   /** Called before any route is registered, for plugins that must see every route. */
   watch?: (app: FastifyInstance) => Promise<void>;
@@ -90,7 +105,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     options.logRequest(observation);
     metrics.request(observation);
   };
-  const sendError = createErrorSender(logger);
+  const logError = createErrorLog(logger);
+  const sendError = createErrorSender(logError);
   let exchanges: Exchanges;
   const app: App = fastify({
     ...serverOptions,
@@ -105,6 +121,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await options.watch?.(app);
   const base = baseUrl ?? '/v1';
   const removed = () => options.enforceSunset && now().getTime() >= sunset.getTime();
+  const record = createTrail(app, { trail: store.trail, logger, metrics });
   const usage = createKeyUsage(app, { accounts: store.accounts, metrics, logger, now });
   const responses = createPetResponses(app, store.pets, base);
   const { maxInFlight, maxConnections } = limits;
@@ -163,6 +180,29 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   documentRoutes(app, { document: documents.animalStore, base, exchanges });
   // GET /, /docs and the files below /docs/
   referencePageRoutes(app, { readFile: options.readPageFile, root, quickstartBasePath, exchanges });
+
+  const { signUp: whoSignsUp, readPageFile: readFile } = options;
+  if (whoSignsUp !== undefined) {
+    // GET /account/account.css and /account/account.js
+    accountFileRoutes(app, { readFile, exchanges });
+    const { accounts, people } = store;
+    const given = { accounts, people, record, exchanges, sendError, logError, logger, now, live, baseUrl, readFile };
+    await app.register(
+      async (account: App) => {
+        const parts = await installAccountPages(account, { ...given, signUp: whoSignsUp });
+        signUp(account, '/sign-up', parts);
+        signIn(account, '/sign-in', parts);
+        signOut(account, '/sign-out', parts);
+        oneTimeLink(account, '/links/:token', parts);
+        await account.register(async (own: App) => {
+          requireSession(own, parts);
+          keys(own, parts);
+          settings(own, parts);
+        });
+      },
+      { prefix: '/account' },
+    );
+  }
 
   await app.register(
     async (v1: App) => {

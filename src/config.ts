@@ -4,7 +4,7 @@ import { Value } from '@sinclair/typebox/value';
 
 const oneOf = <const Values extends string[]>(
   values: Values,
-  options: { default: Values[number]; description: string },
+  options: { default?: Values[number]; description: string },
 ) =>
   Type.Unsafe<Values[number]>(
     Type.String({ enum: values, pattern: `^(${values.join('|')})$`, title: `one of ${values.join(', ')}`, ...options }),
@@ -78,6 +78,17 @@ export const settings = Type.Object({
     default: '/quickstart',
     description: 'Base path of the messages quickstart; off disables it.',
   }),
+  ACCOUNT_PAGES: oneOf(['on', 'off'], {
+    default: 'on',
+    description:
+      'Whether the server has the pages under /account, where people create an account, sign in and make API keys.',
+  }),
+  SIGN_UP: Type.Optional(
+    oneOf(['open', 'invitation', 'off'], {
+      description:
+        'Who can create an account on the account pages: open, everybody; invitation, people with a link from animal-store account invite; off, nobody. Unset: open, and in production invitation.',
+    }),
+  ),
   LAME_DUCK_MS: Type.Integer({
     title: 'a whole number from 0 to 600000',
     minimum: 0,
@@ -141,6 +152,11 @@ export const settings = Type.Object({
 });
 
 export type Config = Static<typeof settings>;
+
+/** Who can create an account: SIGN_UP, or its default for the deployment. */
+export function signUpOf({ SIGN_UP, DEPLOYMENT }: Config): NonNullable<Config['SIGN_UP']> {
+  return SIGN_UP ?? (DEPLOYMENT === 'production' ? 'invitation' : 'open');
+}
 
 /** Invalid settings; the message has one line, a full sentence, per setting. */
 export class ConfigError extends Error {

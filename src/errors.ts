@@ -13,6 +13,7 @@ export const errorMessages = {
   expired_api_key: 'The API key has expired.',
   revoked_api_key: 'The API key has been revoked.',
   insufficient_scope: 'The API key lacks a scope that this operation needs.',
+  forbidden: 'This request is not allowed.',
   route_not_found: 'There is nothing at this path.',
   pet_not_found: 'There is no animal with this id.',
   method_not_allowed: 'This path does not support this method; the Allow header lists those it supports.',

@@ -1,4 +1,4 @@
-/** The operator's commands for accounts and keys, health and migrate, and how all commands are called. */
+/** The operator's commands for accounts, their one-time links and keys, health and migrate, and how all commands are called. */
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -8,9 +8,11 @@ import { setTimeout } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type ApiKey, newSecret, type Scope, type Secret, scopes } from '../src/accounts.ts';
+import { hashToken, type OneTimeLink, type TrailEvent } from '../src/people.ts';
 import { openRepository } from '../src/repository/open.ts';
+import type { Repository } from '../src/repository/store.ts';
 import { temporaryFolder } from './support/app.ts';
-import { change, commandErrorOf } from './support/commands.ts';
+import { change, commandErrorOf, query } from './support/commands.ts';
 import { type Exit, launch, launchCli, runCli, type Server, startServer } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
 
@@ -23,18 +25,28 @@ interface TestStore {
   /** Runs a command, which must fail, and returns its sentence. */
   refused: (...args: string[]) => Promise<string>;
   keys: () => Promise<ApiKey[]>;
+  /** Sets a password for `zoo`, as the account pages do. */
+  setPassword: () => Promise<void>;
+  /** What the store knows about a printed link. */
+  findLink: (link: string) => Promise<OneTimeLink | undefined>;
+  /** Takes the events that the commands have recorded, without their times. */
+  takeEvents: () => Promise<TrailEvent[]>;
 }
 
 /** Creates a store with the account `zoo` and a key for each secret, with ids from 1. */
 async function makeStore(...secrets: Secret[]): Promise<TestStore> {
   const folder = temporaryFolder();
   const file = path.join(folder, 'data/animal-store.db');
-  const store = await openRepository(`sqlite:${file}`, { now: () => new Date() });
-  await store.accounts.addAccount('zoo');
-  const granted: Scope[] = [...scopes];
-  for (const secret of secrets)
-    await store.accounts.addKey({ account: 'zoo', name: 'till', scopes: granted, lifetimeMs: null, secret });
-  await store.close();
+  const withStore = async <Result>(use: (store: Repository) => Promise<Result>): Promise<Result> => {
+    const store = await openRepository(`sqlite:${file}`, { now: () => new Date() });
+    return use(store).finally(() => store.close());
+  };
+  await withStore(async ({ accounts }) => {
+    await accounts.addAccount('zoo');
+    const granted: Scope[] = [...scopes];
+    for (const secret of secrets)
+      await accounts.addKey({ account: 'zoo', name: 'till', scopes: granted, lifetimeMs: null, secret });
+  });
 
   return {
     folder,
@@ -46,6 +58,9 @@ async function makeStore(...secrets: Secret[]): Promise<TestStore> {
     },
     refused: async (...args) => commandErrorOf(await runCli(args, { folder })),
     keys: async () => JSON.parse((await runCli(['key', 'list', '--json'], { folder })).stdout),
+    setPassword: () => withStore(async ({ people }) => void (await people.setPassword(1, '$argon2id$'))),
+    findLink: (link) => withStore(({ people }) => people.findLink(hashToken(link.slice(-43)) as Buffer)),
+    takeEvents: () => withStore(async ({ trail }) => (await trail.take()).map(({ at, ...event }) => event)),
   };
 }
 
@@ -59,6 +74,8 @@ describe('usage', () => {
     'account add',
     'account list',
     'account remove',
+    'account invite',
+    'account reset',
     'key',
     'key create',
     'key list',
@@ -110,6 +127,7 @@ describe('usage', () => {
     ['half a command', 'account', ['account']],
     ['an unknown subcommand', 'key', ['key', 'find']],
     ['a missing argument', 'account add', ['account', 'add']],
+    ['a missing name', 'account reset', ['account', 'reset']],
     ['an argument too many', 'migrate', ['migrate', 'now']],
     ['a missing option', 'key create', ['key', 'create', '--account', 'zoo']],
     ['a missing --overlap', 'key rotate', ['key', 'rotate', '1']],
@@ -134,7 +152,7 @@ describe('usage', () => {
 
   const create = ['key', 'create', '--account', 'zoo', '--name', 'a'];
   const aLife = 'Give a whole number and m, h or d, such as 24h.';
-  const aName = 'Give 1 to 100 printable characters.';
+  const aName = 'Give 1 to 100 printable characters, without a space at either end.';
   const anId = 'Give the number that key list shows.';
   test.for([
     [[...create, '--expires', '90'], aLife],
@@ -142,7 +160,10 @@ describe('usage', () => {
     [[...create, '--expires', '90dx'], aLife],
     [[...create, '--scopes', 'pets:read,pets:eat'], 'Give one or more of pets:read,pets:write.'],
     [[...create, '--name', ''], aName],
+    [[...create, '--name', 'a '], aName],
     [['account', 'add', 'x'.repeat(101)], aName],
+    [['account', 'add', ' zoo'], aName],
+    [['account', 'invite', 'zoo '], aName],
     [['key', 'revoke', '7th'], anId],
     [['key', 'revoke', 'a7'], anId],
   ] as [string[], string][])('exit 2: %s prints what to give instead', async ([args, sentence]) => {
@@ -154,14 +175,15 @@ describe('usage', () => {
 
 describe('account', () => {
   test('add, list and remove', async () => {
-    const { run } = await makeStore();
+    const { run, setPassword } = await makeStore();
+    await setPassword();
     expect(await run('account', 'add', 'Tierpark Süd')).toMatchObject({ stdout: 'Account Tierpark Süd added.\n' });
     expect(JSON.parse((await run('account', 'list', '--json')).stdout)).toEqual([
-      { id: 1, name: 'zoo', createdAt: instant },
-      { id: 2, name: 'Tierpark Süd', createdAt: instant },
+      { id: 1, name: 'zoo', createdAt: instant, hasPassword: true },
+      { id: 2, name: 'Tierpark Süd', createdAt: instant, hasPassword: false },
     ]);
     expect((await run('account', 'list')).stdout).toMatch(
-      /^ID {2}NAME +CREATED\n1 {3}zoo +\d.*Z\n2 {3}Tierpark Süd {2}\d/,
+      /^ID {2}NAME +CREATED +PASSWORD\n1 {3}zoo +\d.*Z {2}yes\n2 {3}Tierpark Süd {2}\d.*Z {2}no\n$/,
     );
     expect(await run('account', 'remove', 'zoo')).toMatchObject({ stdout: 'Account zoo removed.\n' });
     await run('account', 'remove', 'Tierpark Süd');
@@ -287,6 +309,216 @@ describe('key', () => {
   });
 });
 
+describe('an account with 50 active keys', () => {
+  const limit = 'Account zoo has 50 active keys, the most that an account can have: revoke one first.';
+  const fullStore = () => makeStore(...Array.from({ length: 50 }, () => newSecret(false)));
+
+  test('exit 1: create, until a key is revoked', async () => {
+    const { run, refused, keys } = await fullStore();
+    const create = ['key', 'create', '--account', 'zoo', '--name', 'another'];
+    expect(await refused(...create)).toBe(limit);
+    expect(await keys()).toHaveLength(50);
+    await run('key', 'revoke', '7');
+    await run(...create);
+    expect(await refused(...create)).toBe(limit);
+  });
+
+  test('exit 1: rotate with an overlap, which changes nothing; without an overlap it works', async () => {
+    const { run, refused, keys } = await fullStore();
+    const before = await keys();
+    expect(await refused('key', 'rotate', '7', '--overlap', '1h')).toBe(limit);
+    expect(await keys()).toEqual(before);
+    await run('key', 'rotate', '7', '--overlap', '0m');
+    expect(await keys()).toHaveLength(51);
+  });
+});
+
+describe('one-time links', () => {
+  const hour = 3_600_000;
+  /** The part of a printed link before the paths of the account pages. */
+  const rootOf = (stdout: string) => /^(\S+)\/account\/links\/[\w-]{43}\n$/.exec(stdout)?.[1];
+  const local = expect.stringMatching(/^http:\/\/127\.0\.0\.1:3000\/account\/links\/[\w-]{43}\n$/);
+  const untilOf = (stderr: string) => Date.parse(/ until (.+):\n$/.exec(stderr)?.[1] ?? '');
+
+  test('account invite prints only the link on stdout; the person chooses the name', async () => {
+    const { run, findLink } = await makeStore();
+    const { stdout, stderr } = await run('account', 'invite');
+    expect(stdout).toEqual(local);
+    expect(stderr).toMatch(/^The link for a new account works once, until [^:]+:\d\d:\d\d\.\d{3}Z:\n$/);
+    expect(await findLink(stdout.trimEnd())).toEqual({ purpose: 'invitation', account: null });
+  });
+
+  test('account invite NAME is for an account without a password, and adds one that is missing', async () => {
+    const { run, findLink } = await makeStore();
+    const zoo = await run('account', 'invite', 'zoo');
+    expect(zoo).toMatchObject({
+      stdout: local,
+      stderr: expect.stringMatching(/^The link for account zoo works once, /),
+    });
+    expect(await findLink(zoo.stdout.trimEnd())).toMatchObject({
+      purpose: 'invitation',
+      account: { id: 1, name: 'zoo' },
+    });
+    const fair = await run('account', 'invite', 'Fair 2');
+    expect(fair.stderr).toMatch(/^Account Fair 2 added\.\nThe link for account Fair 2 works once, until /);
+    expect(await findLink(fair.stdout.trimEnd())).toMatchObject({
+      purpose: 'invitation',
+      account: { id: 2, name: 'Fair 2', hasPassword: false },
+    });
+    expect(JSON.parse((await run('account', 'list', '--json')).stdout)).toHaveLength(2);
+  });
+
+  test('account reset is for an account with a password', async () => {
+    const { run, findLink, setPassword } = await makeStore();
+    await setPassword();
+    const { stdout, stderr } = await run('account', 'reset', 'zoo');
+    expect(stdout).toEqual(local);
+    expect(stderr).toMatch(/^The link for account zoo works once, until /);
+    expect(await findLink(stdout.trimEnd())).toMatchObject({ purpose: 'reset', account: { id: 1, hasPassword: true } });
+  });
+
+  test('an invitation is valid for 24 hours, a reset for 1 hour', async () => {
+    const { run, file, setPassword } = await makeStore();
+    await setPassword();
+    for (const [args, lifetimeMs] of [
+      [['invite'], 24 * hour],
+      [['reset', 'zoo'], hour],
+    ] as const) {
+      change(file, 'DELETE FROM one_time_link');
+      const start = Date.now();
+      const until = untilOf((await run('account', ...args)).stderr);
+      expect(until).toBeGreaterThanOrEqual(start + lifetimeMs);
+      // The link does not end before the time that the operator was told.
+      const [stored] = query<{ expires_at: number }>(file, 'SELECT expires_at FROM one_time_link');
+      expect(stored?.expires_at).toBeGreaterThanOrEqual(until);
+      expect(stored?.expires_at).toBeLessThanOrEqual(Date.now() + lifetimeMs);
+    }
+  });
+
+  test('as JSON', async () => {
+    const { run, findLink, setPassword } = await makeStore();
+    const json = async (...args: string[]) => {
+      const { stdout, stderr } = await run('account', ...args, '--json');
+      return [JSON.parse(stdout), stderr];
+    };
+    const shown = (account: string | null) => ({
+      account,
+      link: expect.stringMatching(/^http:\/\/127\.0\.0\.1:3000\/account\/links\/[\w-]{43}$/),
+      expiresAt: instant,
+    });
+    expect(await json('invite')).toEqual([shown(null), '']);
+    expect(await json('invite', 'fair')).toEqual([shown('fair'), 'Account fair added.\n']);
+    await setPassword();
+    const [reset, note] = await json('reset', 'zoo');
+    expect([reset, note]).toEqual([shown('zoo'), '']);
+    expect(await findLink(reset.link)).toMatchObject({ purpose: 'reset' });
+  });
+
+  test.for([
+    [{}, 'http://127.0.0.1:3000'],
+    [{ PORT: '8080' }, 'http://127.0.0.1:8080'],
+    [{ HOST: '0.0.0.0' }, 'http://127.0.0.1:3000'],
+    [{ HOST: '::' }, 'http://[::1]:3000'],
+    [{ HOST: '::2' }, 'http://[::2]:3000'],
+    [{ HOST: '192.0.2.7' }, 'http://192.0.2.7:3000'],
+    [{ BASE_URL: 'https://api.example.com/v1', PORT: '0' }, 'https://api.example.com'],
+    [{ BASE_URL: 'http://[::1]:80/v1/store/v1' }, 'http://[::1]:80/v1/store'],
+    [{ BASE_URL: 'https://api.example.com/v1', DEPLOYMENT: 'production' }, 'https://api.example.com'],
+  ] as const)('with %j the link begins with %s', async ([env, root]) => {
+    const { code, stdout, stderr } = await runCli(['account', 'invite'], { env });
+    expect([code, rootOf(stdout)]).toEqual([0, root]);
+    expect(stderr).toMatch(/^The link for a new account works once, until .+:\n$/);
+  });
+
+  test('in production without BASE_URL, a note asks for it', async () => {
+    const { code, stdout, stderr } = await runCli(['account', 'invite'], { env: { DEPLOYMENT: 'production' } });
+    expect({ code, stdout }).toEqual({ code: 0, stdout: local });
+    expect(stderr).toMatch(
+      /^BASE_URL is not set: the link has an address of this machine\. Set BASE_URL to the public address\.\nThe link .+:\n$/,
+    );
+  });
+
+  test('exit 1: accounts for which the other command is right, and an unknown account', async () => {
+    const { refused, setPassword } = await makeStore();
+    expect(await refused('account', 'reset', 'circus')).toBe('There is no account circus.');
+    expect(await refused('account', 'reset', 'zoo')).toBe('Account zoo has no password yet: use account invite zoo.');
+    await setPassword();
+    expect(await refused('account', 'invite', 'zoo')).toBe(
+      'Account zoo has a password already: use account reset zoo.',
+    );
+  });
+
+  const noPages = 'ACCOUNT_PAGES is off: the server has no page for the link.';
+  const noPort = "PORT is 0, so the link's address is not known: set BASE_URL.";
+  const noSignUp = 'SIGN_UP is off: invitations are not accepted.';
+  test.for([
+    [{ ACCOUNT_PAGES: 'off' }, ['invite'], noPages],
+    [{ ACCOUNT_PAGES: 'off' }, ['invite', 'fair'], noPages],
+    [{ ACCOUNT_PAGES: 'off' }, ['reset', 'zoo'], noPages],
+    [{ PORT: '0' }, ['invite', 'fair'], noPort],
+    [{ PORT: '0' }, ['reset', 'zoo'], noPort],
+    [{ SIGN_UP: 'off' }, ['invite'], noSignUp],
+    [{ SIGN_UP: 'off' }, ['invite', 'fair'], noSignUp],
+  ] as const)('exit 1: with %j, account %j changes nothing', async ([env, args, sentence]) => {
+    const { folder, file, setPassword } = await makeStore();
+    await setPassword();
+    expect(commandErrorOf(await runCli(['account', ...args], { folder, env }))).toBe(sentence);
+    for (const table of ['one_time_link', 'account_event', "account WHERE name = 'fair'"])
+      expect(query(file, `SELECT * FROM ${table}`)).toEqual([]);
+  });
+
+  test.for([{ SIGN_UP: 'off' }, { SIGN_UP: 'invitation' }])('account reset works with %j', async (env) => {
+    const { folder, setPassword } = await makeStore();
+    await setPassword();
+    expect(await runCli(['account', 'reset', 'zoo'], { folder, env })).toMatchObject({ code: 0, stdout: local });
+  });
+});
+
+describe('the trail', () => {
+  test('records what each command changes, by ids', async () => {
+    const { run, setPassword, takeEvents } = await makeStore();
+    await setPassword();
+    const eventsOf = async (...args: string[]) => {
+      await run(...args);
+      return takeEvents();
+    };
+    expect(await eventsOf('account', 'add', 'circus')).toEqual([{ event: 'account_created', account: 2 }]);
+    expect(await eventsOf('key', 'create', '--account', 'circus', '--name', 'till')).toEqual([
+      { event: 'key_created', account: 2, key: 1 },
+    ]);
+    expect(await eventsOf('key', 'rotate', '1', '--overlap', '24h')).toEqual([
+      { event: 'key_rotated', account: 2, key: 2 },
+    ]);
+    expect(await eventsOf('key', 'revoke', '1')).toEqual([{ event: 'key_revoked', account: 2, key: 1 }]);
+    expect(await eventsOf('account', 'invite', 'circus')).toEqual([{ event: 'account_invited', account: 2 }]);
+    expect(await eventsOf('account', 'invite')).toEqual([{ event: 'account_invited' }]);
+    expect(await eventsOf('account', 'invite', 'fair')).toEqual([
+      { event: 'account_created', account: 3 },
+      { event: 'account_invited', account: 3 },
+    ]);
+    expect(await eventsOf('account', 'reset', 'zoo')).toEqual([{ event: 'account_reset', account: 1 }]);
+    expect(await eventsOf('account', 'remove', 'circus', '--force')).toEqual([
+      { event: 'account_removed', account: 2 },
+    ]);
+  });
+
+  test('records nothing for a command that only reads, or is refused', async () => {
+    const { run, refused, takeEvents } = await makeStore(newSecret(false));
+    for (const what of ['account', 'key']) await run(what, 'list');
+    for (const args of [
+      ['account', 'add', 'zoo'],
+      ['account', 'remove', 'zoo'],
+      ['account', 'remove', 'circus'],
+      ['account', 'reset', 'zoo'],
+      ['key', 'create', '--account', 'circus', '--name', 'till'],
+      ['key', 'revoke', '9'],
+      ['key', 'rotate', '9', '--overlap', '1h'],
+    ])
+      await refused(...args);
+    expect(await takeEvents()).toEqual([]);
+  });
+});
+
 /** Sets the expiry of a key to the past. */
 function expire(file: string, id: number): void {
   change(file, `UPDATE api_key SET expires_at = created_at WHERE id = ${id}`);
@@ -335,6 +567,23 @@ describe('beside a running server', () => {
     for (const ended of [secret, second])
       expect(await listed(server, ended)).toMatchObject({ status: 401, json: { code: 'expired_api_key' } });
     expect(await listed(server, third)).toMatchObject({ status: 200 });
+  });
+
+  test('the server writes the events of the commands to its log, and counts them', async () => {
+    const { run, folder } = await makeStore(newSecret(false));
+    const server = await startServer({ folder });
+    const link = (await run('account', 'invite', 'circus')).stdout.trimEnd();
+    await run('key', 'revoke', '1');
+    const [line] = await server.seen('stdout', /^.*"event":"key_revoked".*$/m);
+    expect(JSON.parse(line)).toMatchObject({ level: 30, account: 1, key: 1, at: instant });
+    expect(JSON.parse(line)).not.toHaveProperty('address');
+    expect(server.stdout()).toMatch(
+      /"event":"account_created","account":2,.*\n.*"event":"account_invited","account":2,/,
+    );
+    for (const secret of ['circus', 'zoo', link.slice(-43)]) expect(server.stdout()).not.toContain(secret);
+    const metrics = await (await fetch(`${server.opsUrl()}/metrics`)).text();
+    for (const event of ['account_created', 'account_invited', 'key_revoked'])
+      expect(metrics).toContain(`animal_store_account_events_total{event="${event}"} 1\n`);
   });
 
   test('removing an account removes its keys', async () => {
@@ -435,7 +684,8 @@ describe('the store', () => {
     const folder = temporaryFolder();
     expect(await runCli(['migrate'], { folder })).toEqual({
       code: 0,
-      stdout: 'Applied 0001_initial.sql, 0002_rendered_animals.sql, 0003_imports.sql, 0004_pet_revision.sql.\n',
+      stdout:
+        'Applied 0001_initial.sql, 0002_rendered_animals.sql, 0003_imports.sql, 0004_pet_revision.sql, 0005_account_pages.sql.\n',
       stderr: '',
     });
     expect(await runCli(['migrate'], { folder })).toEqual({

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { parseEnv } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { type Config, ConfigError, readConfig, settings } from '../src/config.ts';
+import { type Config, ConfigError, readConfig, settings, signUpOf } from '../src/config.ts';
 
 const defaults: Config = {
   DEPLOYMENT: 'development',
@@ -11,6 +11,7 @@ const defaults: Config = {
   DATABASE_URL: 'sqlite:./data/animal-store.db',
   LOG_LEVEL: 'info',
   QUICKSTART_BASE_PATH: '/quickstart',
+  ACCOUNT_PAGES: 'on',
   SUNSET_ENFORCE: 'true',
   WORKERS: '1',
   OPS_HOST: '127.0.0.1',
@@ -32,7 +33,7 @@ function errorOf(env: NodeJS.ProcessEnv): string {
 }
 
 describe('readConfig', () => {
-  test('returns every default and no BASE_URL for an empty environment', () => {
+  test('returns every default, and no setting without one, for an empty environment', () => {
     expect(readConfig({})).toEqual(defaults);
   });
 
@@ -64,6 +65,10 @@ describe('readConfig', () => {
     ['QUICKSTART_BASE_PATH', 'off'],
     ['QUICKSTART_BASE_PATH', '/examples/quick-start'],
     ['QUICKSTART_BASE_PATH', '/v11'],
+    ['ACCOUNT_PAGES', 'off'],
+    ['SIGN_UP', 'open'],
+    ['SIGN_UP', 'invitation'],
+    ['SIGN_UP', 'off'],
     ['SUNSET_ENFORCE', 'false'],
     ['WORKERS', 'auto'],
     ['WORKERS', '99'],
@@ -142,6 +147,8 @@ describe('readConfig', () => {
     ],
     [levels, 'LOG_LEVEL', ['loud', 'INFO', '30']],
     [quickstart, 'QUICKSTART_BASE_PATH', ['on', '/', '/a/', 'a', '/v1', '/v1/quickstart', '/:a', '/*', '/a?b']],
+    ['ACCOUNT_PAGES must be one of on, off.', 'ACCOUNT_PAGES', ['true', 'ON', 'onoff', ' on']],
+    ['SIGN_UP must be one of open, invitation, off.', 'SIGN_UP', ['invite', 'Open', 'on', 'invitations']],
     [enforce, 'SUNSET_ENFORCE', ['yes', '1', 'TRUE']],
     ['WORKERS must be auto or a whole number from 1 to 99.', 'WORKERS', ['0', '100', '01', 'Auto', 'auto1', '1auto']],
     [
@@ -182,6 +189,20 @@ describe('readConfig', () => {
       SUNSET_ENFORCE: 'x',
     };
     expect(errorOf(env).split('\n')).toEqual([deployments, port, baseUrl, databaseUrl, levels, quickstart, enforce]);
+  });
+});
+
+describe('signUpOf', () => {
+  test.for([
+    ['development', undefined, 'open'],
+    ['staging', undefined, 'open'],
+    ['production', undefined, 'invitation'],
+    ['production', '', 'invitation'],
+    ['production', 'open', 'open'],
+    ['development', 'invitation', 'invitation'],
+    ['staging', 'off', 'off'],
+  ])('DEPLOYMENT=%s and SIGN_UP=%s: %s', ([DEPLOYMENT, SIGN_UP, effective]) => {
+    expect(signUpOf(readConfig({ DEPLOYMENT, SIGN_UP }))).toBe(effective);
   });
 });
 

@@ -26,7 +26,7 @@ describe('the table of error codes', () => {
   const promised: Record<number, ErrorCode[]> = {
     400: ['bad_request', 'invalid_url', 'invalid_parameter', 'invalid_cursor', 'invalid_json', 'invalid_body'],
     401: ['missing_api_key', 'invalid_api_key', 'expired_api_key', 'revoked_api_key'],
-    403: ['insufficient_scope'],
+    403: ['insufficient_scope', 'forbidden'],
     404: ['route_not_found', 'pet_not_found'],
     405: ['method_not_allowed'],
     408: ['request_timeout'],

@@ -6,7 +6,8 @@ import { describe, expect, test } from 'vitest';
 import { documents, startApp } from './support/app.ts';
 import { startServer } from './support/process.ts';
 
-const file = (name: string) => readFileSync(new URL(`../reference/${name}`, import.meta.url));
+const projectFile = (name: string) => readFileSync(new URL(`../${name}`, import.meta.url));
+const file = (name: string) => projectFile(`reference/${name}`);
 const browser = { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
 
 describe('GET /docs', () => {
@@ -57,7 +58,7 @@ describe('GET /docs', () => {
     const { call } = await startApp({
       readPageFile: async (name) => {
         if (broken) throw new Error('EIO');
-        return file(name);
+        return projectFile(name);
       },
     });
     expect((await call('GET', '/docs')).json).toMatchObject({ code: 'internal_error' });

@@ -1,14 +1,17 @@
 /** The commands for accounts and their API keys. */
 import { type Command, Option } from 'commander';
-import { type ApiKey, newSecret, type Scope, type Secret, scopes } from '../accounts.ts';
+import { type ApiKey, KeyLimitError, maxActiveKeys, newSecret, type Scope, type Secret, scopes } from '../accounts.ts';
 import { duration, keyId, name, scopeList } from './arguments.ts';
 import { CommandError, type Context, found, now } from './context.ts';
+import { inviteCommand, resetCommand } from './links.ts';
 
 export function accountCommands(program: Command, context: Context): void {
   const account = program.command('account').description('manage accounts, the owners of API keys').helpCommand(false);
   addAccountCommand(account, context);
   listAccountsCommand(account, context);
   removeAccountCommand(account, context);
+  inviteCommand(account, context);
+  resetCommand(account, context);
 }
 
 export function keyCommands(program: Command, context: Context): void {
@@ -41,10 +44,11 @@ function listAccountsCommand(account: Command, { printJson, printTable, withStor
       withStore(async ({ accounts }) => {
         const all = await accounts.listAccounts();
         if (json) return printJson(all);
-        const rows = all.map(({ id, name: accountName, createdAt }) => ({
+        const rows = all.map(({ id, name: accountName, createdAt, hasPassword }) => ({
           id,
           name: accountName,
           created: createdAt.toISOString(),
+          password: hasPassword ? 'yes' : 'no',
         }));
         return printTable(rows, 'There are no accounts.');
       }),
@@ -88,7 +92,10 @@ function createKeyCommand(key: Command, context: Context): void {
       context.withStore(async ({ accounts }) => {
         const secret = createSecret(context);
         const { account, name: keyName, scopes: granted, expires: lifetimeMs = null } = options;
-        const added = await accounts.addKey({ account, name: keyName, scopes: granted, lifetimeMs, secret });
+        const added = await withinLimit(
+          accounts.addKey({ account, name: keyName, scopes: granted, lifetimeMs, secret }),
+          account,
+        );
         printSecret(context, secret, found(added, `There is no account ${account}: add it first.`), options.json);
       }),
     );
@@ -141,14 +148,30 @@ function rotateKeyCommand(key: Command, context: Context): void {
     .action((id: number, { overlap, json }: { overlap: number; json?: boolean }) =>
       context.withStore(async ({ accounts }) => {
         const secret = createSecret(context);
-        const successor = await accounts.rotateKey(id, new Date(now().getTime() + overlap), secret);
-        printSecret(context, secret, found(successor, `There is no key ${id} that could be rotated.`), json);
+        const missing = `There is no key ${id} that could be rotated.`;
+        const { account } = found(
+          (await accounts.listKeys()).find((old) => old.id === id),
+          missing,
+        );
+        const oldExpiresAt = new Date(now().getTime() + overlap);
+        const successor = await withinLimit(accounts.rotateKey(id, oldExpiresAt, secret), account);
+        printSecret(context, secret, found(successor, missing), json);
       }),
     );
 }
 
 function createSecret({ settings }: Context): Secret {
   return newSecret(settings().DEPLOYMENT === 'production');
+}
+
+/** Rejects with CommandError instead of KeyLimitError, which does not name the account. */
+function withinLimit(change: Promise<ApiKey | undefined>, account: string): Promise<ApiKey | undefined> {
+  return change.catch((error: unknown) => {
+    if (!(error instanceof KeyLimitError)) throw error;
+    throw new CommandError(
+      `Account ${account} has ${maxActiveKeys} active keys, the most that an account can have: revoke one first.`,
+    );
+  });
 }
 
 /** Prints the key alone on stdout, so that a script can read it, and the explanation on stderr. */

@@ -1,6 +1,6 @@
 /** Parsers of the commands' arguments. Each throws InvalidArgumentError, which says what to give instead. */
 import { InvalidArgumentError, Option } from 'commander';
-import { type Scope, scopes } from '../accounts.ts';
+import { isName, type Scope, scopes } from '../accounts.ts';
 
 const unitMs = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
@@ -24,8 +24,8 @@ export function keyId(text: string): number {
 }
 
 export function name(text: string): string {
-  if (text === '' || text.length > 100 || /\p{C}/u.test(text))
-    throw new InvalidArgumentError('Give 1 to 100 printable characters.');
+  if (!isName(text))
+    throw new InvalidArgumentError('Give 1 to 100 printable characters, without a space at either end.');
   return text;
 }
 

@@ -6,6 +6,7 @@ import { openRepository, sqliteFile } from '../repository/open.ts';
 import type { Repository } from '../repository/store.ts';
 import { readEnvironment } from '../server/environment.ts';
 import { createOutput, type Output, type TerminalStream } from './output.ts';
+import { recordChanges } from './trail.ts';
 
 /** The caller's surroundings; a real process passes its own. */
 export interface Io {
@@ -27,7 +28,7 @@ export interface Context extends Output {
   asGiven: (text: string) => string;
   /** The absolute path of the store's file. Throws CommandError if the store is in PostgreSQL. */
   storeFile: () => string;
-  /** Opens the store, and closes it when `use` ends. */
+  /** Opens the store, and closes it when `use` ends. The trail records what `use` changes of accounts and keys. */
   withStore: <Result>(
     use: (store: Repository) => Promise<Result>,
     onMigration?: (name: string) => void,
@@ -81,7 +82,7 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
       const resolvedUrl = url.startsWith('sqlite:') ? `sqlite:${resolve(sqliteFile(url))}` : url;
       const store = await openRepository(resolvedUrl, { now, onMigration });
       try {
-        return await use(store);
+        return await use(recordChanges(store));
       } finally {
         await store.close();
       }

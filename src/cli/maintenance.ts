@@ -8,6 +8,7 @@ import { checkStore, type Report } from '../repository/sqlite/check.ts';
 import { openExisting } from '../repository/sqlite/connection.ts';
 import { restoreStore } from '../repository/sqlite/restore.ts';
 import { CommandError, type Context, now } from './context.ts';
+import { localUrl } from './local-url.ts';
 import { animals } from './output.ts';
 import { replaceFile } from './output-file.ts';
 
@@ -107,9 +108,7 @@ export function healthCommand(program: Command, { print, settings }: Context): v
     .action(async () => {
       const { OPS_HOST, OPS_PORT } = settings();
       if (OPS_PORT === 'off') throw new CommandError('OPS_PORT is off: there is no ops port to ask.');
-      const host =
-        { '0.0.0.0': '127.0.0.1', '::': '[::1]' }[OPS_HOST] ?? (OPS_HOST.includes(':') ? `[${OPS_HOST}]` : OPS_HOST);
-      const url = `http://${host}:${OPS_PORT}/readyz`;
+      const url = `${localUrl(OPS_HOST, OPS_PORT)}/readyz`;
       // Not fetch, which refuses some ports, such as 6000 and 10080.
       const request = get(url, { signal: AbortSignal.timeout(healthTimeoutMs) });
       const [response] = (await once(request, 'response').catch((error: NodeJS.ErrnoException) => {

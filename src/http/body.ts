@@ -1,4 +1,4 @@
-/** Reads request bodies: they must be JSON in UTF-8, otherwise the response is 415. */
+/** Reads request bodies: they must be JSON in UTF-8, or a form where the route takes one. Otherwise the response is 415. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { readJson } from '../int64.ts';
@@ -10,9 +10,22 @@ const parameter = `charset=(?:utf-8|"utf-8")|(?!charset=)${token}=(?:${token}|"(
 /** application/json with any parameters (RFC 9110, section 5.6.6), but no charset other than UTF-8. */
 const json = new RegExp(`^application/json(?:[ \\t]*;(?:[ \\t]*(?:${parameter}))?)*[ \\t]*$`, 'i');
 
+/** What browsers send for a form (URL Standard, section 5.1). */
+const form = /^application\/x-www-form-urlencoded(?:[ \t]*;[ \t]*charset=utf-8)?$/i;
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Whether the body is a form instead of JSON. */
+    form?: boolean;
+  }
+}
+
+const notForm = new ApiError('unsupported_media_type', 'The body must be application/x-www-form-urlencoded.');
+
 function rejectionReason({ headers, routeOptions }: FastifyRequest): ApiError | undefined {
   const { 'content-type': type, 'content-encoding': coding, 'content-length': length } = headers;
-  if (type !== undefined && !json.test(type)) return new ApiError('unsupported_media_type');
+  if (routeOptions.config.form ? !form.test(type ?? '') : type !== undefined && !json.test(type))
+    return routeOptions.config.form ? notForm : new ApiError('unsupported_media_type');
   if (coding !== undefined && !/^identity$/i.test(coding)) return new ApiError('unsupported_media_type');
   if (length !== undefined && Number(length) > routeOptions.bodyLimit) return new ApiError('payload_too_large');
   return undefined;

@@ -17,6 +17,7 @@ export const statuses: Readonly<Record<ErrorCode, number>> = {
   expired_api_key: 401,
   revoked_api_key: 401,
   insufficient_scope: 403,
+  forbidden: 403,
   route_not_found: 404,
   pet_not_found: 404,
   method_not_allowed: 405,
@@ -60,7 +61,7 @@ export class HttpError extends ApiError {
 const retrySoon = { 'retry-after': '1' };
 
 /** The additional headers of an error. */
-function headersOf(error: ApiError): Readonly<Record<string, string>> {
+export function headersOf(error: ApiError): Readonly<Record<string, string>> {
   if (error instanceof HttpError) return error.headers;
   return error.code === 'service_unavailable' ? retrySoon : {};
 }
@@ -112,25 +113,28 @@ export function renderError(error: ApiError): RenderedError {
 /** Sends the error response for any thrown value. */
 export type SendError = (error: unknown, request: FastifyRequest, reply: FastifyReply) => void;
 
-/** Logs 5xx errors with their cause. The client never sees the cause. */
-export function createErrorSender(logger: FastifyBaseLogger): SendError {
-  /** Logs a bug with its stack trace and an outage as one line. Requests rejected for overload have only their request line. */
-  function log({ code, cause }: ApiError, reqId: string): void {
+/** Notes the code of a 5xx error for the request's log line, and logs its cause, which the client never sees. */
+export type LogError = (error: ApiError, request: FastifyRequest) => void;
+
+/** Logs a bug with its stack trace and an outage as one line. Requests rejected for overload have only their request line. */
+export function createErrorLog(logger: FastifyBaseLogger): LogError {
+  return ({ code, cause }, { exchange, id: reqId }) => {
+    if (statuses[code] < 500) return;
+    exchange.code = code;
     if (code === 'internal_error') logger.error({ reqId, err: cause }, code);
     else if (code === 'service_unavailable' && cause !== undefined) {
       const { code: name, message } = cause as NodeJS.ErrnoException;
       logger.error({ reqId, reason: name === undefined ? message : `${name}: ${message}` }, code);
     }
-  }
+  };
+}
 
+export function createErrorSender(logError: LogError): SendError {
   return (thrown, request, reply) => {
     // The client disconnected while sending its body. Nobody reads this response.
     const error = request.raw.errored ? new ApiError('bad_request', undefined, { cause: thrown }) : toApiError(thrown);
     const { status, headers, body } = renderError(error);
-    if (status >= 500) {
-      request.exchange.code = error.code;
-      log(error, request.id);
-    }
+    if (status >= 500) logError(error, request);
     respond(reply, status, headers, body);
   };
 }

@@ -1,6 +1,7 @@
 /** The metrics for operators, in the Prometheus text format. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type Metric, Registry } from 'prom-client';
 import type { ApiKey } from '../accounts.ts';
+import { type TrailEventName, trailEvents } from '../people.ts';
 import { type HeldName, heldNames } from './exchange.ts';
 import type { Observation } from './request-log.ts';
 import type { CacheUse } from './response-cache.ts';
@@ -19,6 +20,8 @@ export interface Metrics {
   deprecatedCall(key: ApiKey): void;
   /** A request was rejected because a limit was reached. */
   limited(limit: (typeof limits)[number]): void;
+  /** An account or a key was changed, or someone signed in. */
+  accountEvent(event: TrailEventName): void;
   /** `writes` writes shared one commit. */
   commit(writes: number): void;
   /** Reads the state of `sources` at each scrape. */
@@ -131,6 +134,13 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
   });
   // rate() needs an initial value to start from.
   for (const limit of limits) limited.inc({ limit }, 0);
+  const accountEvents = new Counter({
+    name: 'animal_store_account_events_total',
+    help: 'Changes to accounts and API keys, and sign-ins, by event.',
+    labelNames: ['event'] as const,
+    registers,
+  });
+  for (const event of trailEvents) accountEvents.inc({ event }, 0);
   const commits = new Histogram({
     name: 'animal_store_commit_writes',
     help: 'Number of writes per commit.',
@@ -204,6 +214,7 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
       else deprecatedCalls.set(id, { account, key: name, count: 1 });
     },
     limited: (limit) => limited.inc({ limit }),
+    accountEvent: (event) => accountEvents.inc({ event }),
     commit: (writes) => commits.observe(writes),
     watch,
   };

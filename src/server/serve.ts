@@ -9,7 +9,7 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { newSecret, scopes } from '../accounts.ts';
 import { buildApp } from '../app.ts';
-import type { Config, ConfigError } from '../config.ts';
+import { type Config, type ConfigError, signUpOf } from '../config.ts';
 import { sunsetWarning } from '../http/deprecation.ts';
 import { createMetrics, type Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../http/routes/ops.ts';
@@ -98,7 +98,7 @@ async function serve(config: Config, log: Log): Promise<void> {
     await store.close();
     refuseToStart((error as Error).message);
   }
-  await giveFirstKey(store, url, logger, config.DEPLOYMENT === 'production').catch((error) => {
+  await giveFirstKey(store, config, url, logger).catch((error) => {
     if (!stopping) throw error;
   });
 }
@@ -141,6 +141,7 @@ function build({ config, log, store, metrics, draining }: Parts): Promise<Fastif
     now,
     live: config.DEPLOYMENT === 'production',
     baseUrl: config.BASE_URL,
+    signUp: config.ACCOUNT_PAGES === 'off' ? undefined : signUpOf(config),
     quickstartBasePath: config.QUICKSTART_BASE_PATH === 'off' ? undefined : config.QUICKSTART_BASE_PATH,
     enforceSunset: config.SUNSET_ENFORCE === 'true',
     limits: {
@@ -153,7 +154,7 @@ function build({ config, log, store, metrics, draining }: Parts): Promise<Fastif
     corsOrigins: config.CORS_ORIGINS?.split(','),
     draining,
     documents: { animalStore: readDocument('openapi.yaml'), quickstart: readDocument('openapi.quickstart.yaml') },
-    readPageFile: (name) => readFile(at(`reference/${name}`)),
+    readPageFile: (name) => readFile(at(name)),
   });
 }
 
@@ -186,10 +187,13 @@ function idleCloser({ server }: FastifyInstance): () => void {
 }
 
 /** Outside production, creates and prints a first API key and a call to try it, if the store has none. */
-async function giveFirstKey(store: Repository, url: string, logger: Logger, live: boolean): Promise<void> {
+async function giveFirstKey(store: Repository, config: Config, url: string, logger: Logger): Promise<void> {
   if ((await store.accounts.listKeys()).length > 0) return;
-  if (live) {
-    logger.warn('there is no API key yet: animal-store account add NAME, then key create --account NAME --name NAME');
+  const signUp = config.ACCOUNT_PAGES === 'off' ? 'off' : signUpOf(config);
+  if (config.DEPLOYMENT === 'production') {
+    const invite = signUp === 'off' ? '' : 'animal-store account invite, and make a key on the account pages; or ';
+    const create = 'animal-store account add NAME, then key create --account NAME --name NAME';
+    logger.warn(`there is no API key yet: ${invite}${create}`);
     return;
   }
   // If two processes start at once, only the one that adds the account prints a key.
@@ -198,7 +202,9 @@ async function giveFirstKey(store: Repository, url: string, logger: Logger, live
   await store.accounts.addKey({ account: 'first', name: 'first', scopes: [...scopes], lifetimeMs: null, secret });
   // On stderr: a secret must not be in the log. The log is written first.
   logger.flush();
+  const root = config.BASE_URL?.slice(0, -'/v1'.length) ?? url;
+  const page = signUp === 'open' ? `Or make your own at ${root}/account\n\n` : '';
   process.stderr.write(
-    `\nThe store had no API key, so here is a first one. It is shown only now:\n\n  ${secret.key}\n\nTry it:\n\n  curl -H 'Authorization: Bearer ${secret.key}' ${url}/v1/pets\n\n`,
+    `\nThe store had no API key, so here is a first one. It is shown only now:\n\n  ${secret.key}\n\nTry it:\n\n  curl -H 'Authorization: Bearer ${secret.key}' ${url}/v1/pets\n\n${page}`,
   );
 }

@@ -77,7 +77,8 @@ export async function startApp(options: Partial<AppOptions> = {}): Promise<TestA
     limits: { maxInFlight: 10_000, maxConnections: 10_000, refusalsPerMinute: 1_000_000 },
     draining: () => false,
     documents,
-    readPageFile: (name) => readFile(new URL(`../../reference/${name}`, import.meta.url)),
+    readPageFile: (name) => readFile(new URL(`../../${name}`, import.meta.url)),
+    signUp: 'open',
     ...options,
   });
   await app.listen({ host: '127.0.0.1', port: 0 });

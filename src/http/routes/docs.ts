@@ -10,7 +10,7 @@ import type { App } from '../operation.ts';
 import { type Rendered, render, respond, sendRendered, standing, standingHeaders } from '../responses.ts';
 
 export interface ReferencePageOptions {
-  /** Reads a file of the folder reference/. */
+  /** Reads a file of the project. */
   readFile: (name: string) => Promise<Buffer>;
   /** The start of the page's URL: the public base address without /v1. */
   root: string;
@@ -78,7 +78,7 @@ export function referencePageRoutes(
   }
 
   const page = once(async () => {
-    const html = (await readFile('page.html')).toString();
+    const html = (await readFile('reference/page.html')).toString();
     return render(html.replace('{{documents}}', documentLinks(quickstartBasePath)), {
       security,
       type: 'text/html; charset=utf-8',
@@ -88,17 +88,21 @@ export function referencePageRoutes(
   for (const [name, type] of Object.entries(files)) {
     serve(
       `/docs/${name}`,
-      once(async () => render(await readFile(name), { security, type })),
+      once(async () => render(await readFile(`reference/${name}`), { security, type })),
     );
   }
 
   const vary = 'Authorization, Accept-Encoding';
   const compressed = once(async () => {
-    return render(await readFile('renderer.js.gz'), { security, type: script, vary, encoding: 'gzip' });
+    return render(await readFile('reference/renderer.js.gz'), { security, type: script, vary, encoding: 'gzip' });
   });
   // Decompressed once and shared: a copy for each client would take 4 MB.
   const plain = once(async () => {
-    return render(await promisify(gunzip)(await readFile('renderer.js.gz')), { security, type: script, vary });
+    return render(await promisify(gunzip)(await readFile('reference/renderer.js.gz')), {
+      security,
+      type: script,
+      vary,
+    });
   });
   serve('/docs/renderer.js', ({ headers }) =>
     /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i.test(headers['accept-encoding'] ?? '') ? compressed() : plain(),

@@ -1,0 +1,62 @@
+/** Adds copy buttons and a way to see passwords, and keeps a form from being sent twice. The pages work without it. */
+
+/** Resolves to whether the text of the element was copied. It is selected in any case. */
+async function copy(element) {
+  getSelection().selectAllChildren(element);
+  try {
+    await navigator.clipboard.writeText(element.textContent);
+    return true;
+  } catch {
+    // Over plain http from another machine, navigator.clipboard does not exist.
+    return document.execCommand('copy');
+  }
+}
+
+for (const box of document.querySelectorAll('.copy')) {
+  const code = box.querySelector('code');
+  const button = document.createElement('button');
+  const what = code.id === 'key' ? 'Copy key' : 'Copy command';
+  button.type = 'button';
+  button.textContent = what;
+  // Announces the result to a screen reader.
+  button.ariaLive = 'polite';
+  button.addEventListener('click', async () => {
+    button.textContent = (await copy(code)) ? 'Copied' : 'Copy the selection';
+    setTimeout(() => {
+      button.textContent = what;
+    }, 2000);
+  });
+  box.append(button);
+}
+
+for (const form of document.forms) {
+  const passwords = form.querySelectorAll('[type="password"]');
+  const label = document.createElement('label');
+  const box = document.createElement('input');
+  box.type = 'checkbox';
+  label.append(box, 'Show password');
+  const show = (shown) => {
+    box.checked = shown;
+    for (const field of passwords) field.type = shown ? 'text' : 'password';
+  };
+  box.addEventListener('change', () => show(box.checked));
+  if (passwords.length > 0) form.lastElementChild.before(label);
+
+  form.addEventListener('submit', (event) => {
+    // A second click on "Make key" would make a second key.
+    if (form.dataset.sent) event.preventDefault();
+    form.dataset.sent = 'true';
+    // The browser remembers what is typed into a text field.
+    show(false);
+  });
+  // The browser's Back shows the page as it was left.
+  addEventListener('pageshow', () => delete form.dataset.sent);
+}
+
+for (const details of document.querySelectorAll('details')) {
+  details.addEventListener('keydown', ({ key }) => {
+    if (key !== 'Escape') return;
+    details.open = false;
+    details.querySelector('summary').focus();
+  });
+}

@@ -1,0 +1,46 @@
+/** Records in the trail what a command changes of accounts and keys. A running server writes it to its log. */
+import type { Repository } from '../repository/store.ts';
+
+/** The same store; each change of accounts, keys and links that succeeds is also added to its trail. */
+export function recordChanges(store: Repository): Repository {
+  const { accounts, people, trail } = store;
+  return {
+    ...store,
+    accounts: {
+      ...accounts,
+      async addAccount(name) {
+        const account = await accounts.addAccount(name);
+        if (account) await trail.add({ event: 'account_created', account: account.id });
+        return account;
+      },
+      async removeAccount(name) {
+        const account = await accounts.removeAccount(name);
+        if (account) await trail.add({ event: 'account_removed', account: account.id });
+        return account;
+      },
+      async addKey(newKey) {
+        const key = await accounts.addKey(newKey);
+        if (key) await trail.add({ event: 'key_created', account: key.accountId, key: key.id });
+        return key;
+      },
+      async revokeKey(id, accountId) {
+        const key = await accounts.revokeKey(id, accountId);
+        if (key) await trail.add({ event: 'key_revoked', account: key.accountId, key: key.id });
+        return key;
+      },
+      async rotateKey(id, oldExpiresAt, secret, accountId) {
+        const key = await accounts.rotateKey(id, oldExpiresAt, secret, accountId);
+        if (key) await trail.add({ event: 'key_rotated', account: key.accountId, key: key.id });
+        return key;
+      },
+    },
+    people: {
+      ...people,
+      async addLink(hash, purpose, accountId) {
+        await people.addLink(hash, purpose, accountId);
+        const event = purpose === 'invitation' ? 'account_invited' : 'account_reset';
+        await trail.add({ event, account: accountId ?? undefined });
+      },
+    },
+  };
+}

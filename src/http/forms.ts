@@ -1,0 +1,108 @@
+/** HTML forms: where they may come from, how they are parsed, and how their fields are checked. */
+import formbody from '@fastify/formbody';
+import type { Static, TObject } from '@sinclair/typebox';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { ApiError } from '../errors.ts';
+import { checkOf, isStorable, joinFaults, type Values } from '../schema.ts';
+import type { Exchanges } from './exchange.ts';
+import { refuseOtherMethods } from './methods.ts';
+import type { App } from './operation.ts';
+
+/** The longest form has a name and two passwords of 256 characters, percent-encoded. */
+const formLimitBytes = 16 * 1024;
+
+/** The values of a field that is sent once, or of one that is sent several times. */
+type Fields = Record<string, string | string[]>;
+
+/**
+ * Parses application/x-www-form-urlencoded (URL Standard, section 5.1). Undefined if a field is not storable text or its percent-encoding is
+ * not UTF-8. It must not throw: the plugin would not catch the error.
+ */
+function parse(text: string): Fields | undefined {
+  const fields: Fields = Object.create(null);
+  for (const [name, value] of new URLSearchParams(text)) {
+    // The decoder replaces what is not UTF-8 by U+FFFD.
+    if (!isStorable(value) || /\uFFFD/.test(name + value)) return undefined;
+    const before = fields[name];
+    fields[name] = before === undefined ? value : [before, value].flat();
+  }
+  return fields;
+}
+
+export async function installForms(app: App): Promise<void> {
+  await app.register(formbody, { parser: (text) => parse(text) as Record<string, unknown>, bodyLimit: formLimitBytes });
+}
+
+/** Returns a function that reads a form. It throws ApiError `invalid_body`, whose message names each invalid field. */
+export function formReader<Schema extends TObject>(schema: Schema): (request: FastifyRequest) => Static<Schema> {
+  const check = checkOf({ ...schema, additionalProperties: false });
+  return ({ body }) => {
+    if (body === undefined || body === null) throw new ApiError('invalid_body', 'The form is not valid.');
+    const fields = { ...(body as Values) };
+    for (const [name, { type }] of Object.entries(schema.properties)) {
+      // One ticked box is sent like a single value, and none is not sent at all.
+      if (type === 'array') fields[name] = [fields[name] ?? []].flat();
+      else if (name === 'name' && typeof fields[name] === 'string') fields[name] = fields[name].trim().normalize('NFC');
+    }
+    const faults = check(fields);
+    if (faults.length > 0) throw new ApiError('invalid_body', `${joinFaults(faults)}.`);
+    return fields as Static<Schema>;
+  };
+}
+
+/**
+ * Rejects forms of other sites (cross-site request forgery). Browsers send Sec-Fetch-Site to https addresses and to this machine (Fetch
+ * Metadata, section 2.2). Otherwise Origin must be `origin`.
+ */
+export function isSameOrigin({ headers }: FastifyRequest, origin: string): boolean {
+  const site = headers['sec-fetch-site'];
+  return site === undefined ? headers.origin === origin : site === 'same-origin';
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Shows the page again, with the message of the error that its form caused. */
+    showAgain?: (request: FastifyRequest, reply: FastifyReply, error: string) => Promise<FastifyReply>;
+  }
+}
+
+/** Shows a page. `error`: what was wrong with the form that the request sent. */
+export type Show = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  error?: string,
+) => FastifyReply | Promise<FastifyReply>;
+
+/** Does what a form asks for. An ApiError that it throws is shown on the page of the form. */
+type Act = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
+
+interface FormRoute {
+  exchanges: Exchanges;
+  /** The response to GET. Default: the same as `show`. */
+  get?: Show;
+  /** Shows the page of the form. */
+  show: Show;
+  post: Act;
+}
+
+/** Adds GET at `url`. */
+export function pageRoute(app: App, url: string, { exchanges, show }: Pick<FormRoute, 'exchanges' | 'show'>): void {
+  app.get(url, (request, reply) => exchanges.work(request.exchange, () => show(request, reply)));
+  refuseOtherMethods(app, url, ['GET', 'HEAD']);
+}
+
+/** Adds GET and POST at `url`. */
+export function formRoute(app: App, url: string, { exchanges, show, get = show, post }: FormRoute): void {
+  const showAgain = async (request: FastifyRequest, reply: FastifyReply, error: string) => show(request, reply, error);
+  app.get(url, (request, reply) => exchanges.work(request.exchange, () => get(request, reply)));
+  app.post(url, { bodyLimit: formLimitBytes, config: { form: true, showAgain } }, (request, reply) =>
+    exchanges.work(request.exchange, () => post(request, reply)),
+  );
+  refuseOtherMethods(app, url, ['GET', 'HEAD', 'POST']);
+}
+
+/** What the person typed into the field `name`, to show it again. Passwords are never shown again. */
+export function typedName({ body }: FastifyRequest): string | undefined {
+  const name = (body as Fields | undefined)?.name;
+  return typeof name === 'string' ? name : undefined;
+}

@@ -1,0 +1,72 @@
+/** Sessions of the account pages: the cookie that carries one, and the look-up of the person who sent it. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { ApiError } from '../errors.ts';
+import { hashToken, newToken, type People, type Person, type Session, sessionLifetimeMs } from '../people.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    session: Session | null;
+  }
+}
+
+export interface SessionOptions {
+  people: People;
+  now: () => Date;
+  /** Whether the public address is https: the cookie is then never sent over plain http. */
+  secure: boolean;
+}
+
+export interface Sessions {
+  /** Whether the request has a cookie of a session, which may have ended. */
+  isGiven(request: FastifyRequest): boolean;
+  /** Looks up the session of the request's cookie, and stores it in `request.session`. */
+  find(request: FastifyRequest): Promise<Session | null>;
+  /** Begins a session and sets its cookie. Any session that the request carried ends, so that nobody can choose another's (session fixation). */
+  begin(request: FastifyRequest, reply: FastifyReply, person: Person): Promise<void>;
+  /** Ends the session of the request's cookie, and removes the cookie. */
+  end(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+}
+
+const passwordChanged = 'The password was changed at this moment: sign in with the new one.';
+
+/** One write a minute is exact enough for an idle time of an hour. */
+const touchEveryMs = 60_000;
+
+export function createSessions(app: FastifyInstance, { people, now, secure }: SessionOptions): Sessions {
+  app.decorateRequest('session', null);
+  // Browsers accept the prefix only on a cookie of this host alone, set over https (RFC 6265bis, section 4.1.3.2).
+  const name = secure ? '__Host-session' : 'session';
+  const attributes = { path: '/', httpOnly: true, sameSite: 'lax', secure } as const;
+
+  const hashOf = ({ cookies }: FastifyRequest) => hashToken(cookies[name] ?? '');
+
+  async function endGiven(request: FastifyRequest): Promise<void> {
+    const given = hashOf(request);
+    if (given) await people.endSession(given);
+  }
+
+  return {
+    isGiven: ({ cookies }) => cookies[name] !== undefined,
+
+    async find(request) {
+      const given = hashOf(request);
+      const session = given && (await people.findSession(given));
+      if (!given || !session) return null;
+      request.session = session;
+      if (now().getTime() - session.usedAt.getTime() >= touchEveryMs) await people.touchSession(given);
+      return session;
+    },
+
+    async begin(request, reply, { account, passwordHash }) {
+      await endGiven(request);
+      const { token, hash } = newToken();
+      if (!(await people.addSession(hash, account.id, passwordHash))) throw new ApiError('forbidden', passwordChanged);
+      reply.setCookie(name, token, { ...attributes, maxAge: sessionLifetimeMs / 1000 });
+    },
+
+    async end(request, reply) {
+      await endGiven(request);
+      reply.clearCookie(name, attributes);
+    },
+  };
+}
