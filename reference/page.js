@@ -28,7 +28,9 @@ function leaveOut(parameter) {
 async function load({ href, dataset }, untried) {
   const content = await (await fetch(href)).json();
   // Requests go only to the server that served the page.
-  content.servers = [{ url: new URL(dataset.server, location.href).href, description: 'This server' }];
+  const { href: server } = new URL(dataset.server, location.href);
+  content.info.description = content.info.description.replaceAll('https://api.example.com/v1', server);
+  content.servers = [{ url: server, description: 'This server' }];
   for (const item of Object.values(content.paths)) {
     for (const operation of methods.map((method) => item[method]).filter(Boolean)) {
       operation['x-badges'] = badges(operation);
@@ -47,8 +49,8 @@ const [{ content: first }, ...others] = sources;
 const also = others.map(({ title, slug }) => `[${title}](#${slug})`).join(', ');
 if (also)
   first.info.description = first.info.description.replace(
-    '\n\n',
-    `\n\nSee also (not part of the animal store): ${also}.\n\n`,
+    '\n\nAll requests',
+    `\n\nSee also (not part of the animal store): ${also}.$&`,
   );
 
 const sheet = new CSSStyleSheet();

@@ -32,6 +32,9 @@ const commonErrors: ErrorCode[] = [
   'service_unavailable',
 ];
 
+/** Codes that only the account pages send. No document lists them. */
+const pageErrors: ErrorCode[] = ['forbidden'];
+
 /** The errors of unknown paths and unsupported methods, which belong to no operation. */
 const outsideErrors: ErrorCode[] = ['invalid_url', 'route_not_found', 'method_not_allowed'];
 
@@ -218,8 +221,37 @@ function relax({ parameters = [] }: { parameters?: { required: boolean; schema: 
   for (const parameter of parameters) if (parameter.schema.default !== undefined) parameter.required = false;
 }
 
+const apiErrors = (Object.keys(errorMessages) as ErrorCode[]).filter((code) => !pageErrors.includes(code));
+
 const rowsOf = (codes: ErrorCode[]) =>
   codes.map((code) => `| ${statuses[code]} | \`${code}\` | ${errorMessages[code]} |`).join('\n');
+
+/** The reference page replaces the address by its own server's. */
+const exampleServer = 'https://api.example.com/v1';
+
+/** The links are relative to the document, and to the reference page: both are next to the account pages. */
+const firstSteps = `A store of animals. Three steps lead to your first call:
+
+1. [Create an account](account/sign-up) on the account pages (\`/account\`, next to \`/v1\`). If you cannot, ask the operator of the service for an invitation or a key.
+2. [Make an API key](account), and copy it: it is shown only once.
+3. List the animals, with your key in place of \`<API_KEY>\`:
+
+   \`\`\`sh
+   curl -H 'Authorization: Bearer <API_KEY>' ${exampleServer}/pets
+   \`\`\`
+
+You can list animals, add one, or fetch one by id (deprecated; removed on 5 December 2030, UTC).
+`;
+
+const bearerFormat = '^ast_(live|test)_[0-9A-Za-z]{36}$';
+
+/** The description of the security scheme. `scopes`: which operations need which. */
+const describeKeys = (scopes: string) =>
+  `The API key of a program. Make one on the account pages (\`/account\`, next to \`/v1\`), or ask the operator of the service for one.
+
+A key has 45 characters: \`ast_live_\` in production or \`ast_test_\` in any other deployment, then 36 letters and digits. Production rejects the keys of other deployments, and they reject its keys.
+
+${scopes}`;
 
 const conventions = `
 All requests and responses are \`application/json\`. Send your API key as \`Authorization: Bearer <API_KEY>\`.
@@ -234,10 +266,11 @@ const documents = {
   'openapi.yaml': {
     prefix: '/v1',
     title: 'Animal Store',
-    description: `A store of animals: list them, add one, or fetch one by id (deprecated; removed on 5 December 2030, UTC).
-${conventions}${rowsOf(Object.keys(errorMessages) as ErrorCode[])}
+    description: `${firstSteps}${conventions}${rowsOf(apiErrors)}
 
 Identifiers are signed 64-bit integers. The ids of animals stay below 2^53. A categoryId may be larger: use a JSON parser that keeps every digit.`,
+    scopes:
+      'A key has one or both scopes. `pets:read` is needed by listPets and getPet, `pets:write` by createPet. listOrders needs no scope.',
     servers: [
       {
         url: 'https://{host}/v1',
@@ -260,6 +293,7 @@ Identifiers are signed 64-bit integers. The ids of animals stay below 2^53. A ca
     title: 'Messages quickstart',
     description: `A first request to try: send a message. The quickstart is not part of the animal store, but accepts the same API keys.
 ${conventions}${rowsOf(outsideErrors)}`,
+    scopes: 'sendMessage needs no scope.',
     servers: [
       {
         url: `https://{host}${quickstartBasePath}`,
@@ -273,7 +307,7 @@ ${conventions}${rowsOf(outsideErrors)}`,
 
 /** Registers the generator of one document. Call it before the routes are registered. */
 async function describe(app: FastifyInstance, name: DocumentName): Promise<void> {
-  const { prefix, title, description, servers, tags } = documents[name];
+  const { prefix, title, description, scopes, servers, tags } = documents[name];
   const operations = new Map<string, Operation>();
 
   await app.register(swagger, {
@@ -292,7 +326,9 @@ async function describe(app: FastifyInstance, name: DocumentName): Promise<void>
       security: [{ apiKey: [] }],
       components: {
         headers: headers as never,
-        securitySchemes: { apiKey: { type: 'http', scheme: 'bearer', description: 'Your API key.' } },
+        securitySchemes: {
+          apiKey: { type: 'http', scheme: 'bearer', bearerFormat, description: describeKeys(scopes) },
+        },
       },
     },
     transform({ schema, url, route }) {

@@ -5,7 +5,9 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { generateDocuments } from '../scripts/openapi.ts';
+import { isKeyOf, newSecret, type Scope } from '../src/accounts.ts';
 import { errorMessages } from '../src/errors.ts';
+import { statuses } from '../src/http/errors.ts';
 import { startApp } from './support/app.ts';
 
 const root = path.resolve(import.meta.dirname, '..');
@@ -46,7 +48,7 @@ describe('the OpenAPI documents', () => {
     expect([...routes].sort()).toEqual(documented.sort());
   });
 
-  test('and the reference page are the only other routes that serve GET', async () => {
+  test('and the reference and account pages are the only other routes', async () => {
     const others = new Set<string>();
     await startApp({
       watch: async (app) => {
@@ -57,7 +59,13 @@ describe('the OpenAPI documents', () => {
     });
     const documents = ['/openapi.json', '/openapi.yaml', '/quickstart/openapi.json', '/quickstart/openapi.yaml'];
     const page = ['/', '/docs', '/docs/page.js', '/docs/page.css', '/docs/icon.svg', '/docs/renderer.js'];
-    expect([...others].sort()).toEqual([...documents, ...page].flatMap((url) => [`GET ${url}`, `HEAD ${url}`]).sort());
+    const account = ['/account', '/account/settings', '/account/account.css', '/account/account.js'];
+    const forms = [
+      ...['sign-up', 'sign-in', 'sign-out', 'sign-out-everywhere', 'links/:token', 'password', 'delete'],
+      ...['keys', 'keys/:id/rotate', 'keys/:id/revoke'],
+    ].map((name) => `/account/${name}`);
+    const expected = [...documents, ...page, ...account, ...forms].flatMap((url) => [`GET ${url}`, `HEAD ${url}`]);
+    expect([...others].sort()).toEqual([...expected, ...forms.map((url) => `POST ${url}`)].sort());
   });
 
   test('state the contract', () => {
@@ -103,8 +111,70 @@ describe('the OpenAPI documents', () => {
     expect(ErrorSchema.required).toEqual(['code', 'message', 'status']);
   });
 
-  test('name every error code', () => {
-    for (const code of Object.keys(errorMessages)) expect(committed('openapi.yaml')).toContain(`\`${code}\``);
+  test('list every error code with its status and message, except the one that only the account pages send', () => {
+    const { forbidden, ...messages } = errorMessages;
+    const codes = Object.entries(messages) as [keyof typeof messages, string][];
+    const rows = codes.map(([code, message]) => `| ${statuses[code]} | \`${code}\` | ${message} |`);
+    expect(openapi.info.description.match(/^\| \d.*$/gm)).toEqual(rows);
+    for (const name of names) expect(committed(name)).not.toContain(forbidden);
+  });
+
+  test('begin with three steps, whose links lead from both documents of the animal store to the account pages', async () => {
+    const { url } = await startApp();
+    const [steps] = openapi.info.description.split('\n\nYou can list');
+    expect(steps.match(/^\d\. (\[.*?\]|List)/gm)).toEqual([
+      '1. [Create an account]',
+      '2. [Make an API key]',
+      '3. List',
+    ]);
+    const links = [...steps.matchAll(/\]\((.*?)\)/g)].map(([, link]) => link as string);
+    for (const from of ['/openapi.yaml', '/docs']) {
+      const pages = await Promise.all(links.map((link) => fetch(new URL(link, url + from))));
+      expect(pages.map((page) => [page.status, page.url])).toEqual([
+        [200, `${url}/account/sign-up`],
+        [200, `${url}/account/sign-in`],
+      ]);
+    }
+  });
+
+  test.each(names)('%s states the form of a key', (name) => {
+    const { bearerFormat, description } = parse(committed(name)).components.securitySchemes.apiKey;
+    for (const live of [true, false]) {
+      const { key } = newSecret(live);
+      expect(isKeyOf(live, key)).toBe(true);
+      expect(key).toMatch(new RegExp(bearerFormat));
+      expect(description).toContain(`${key.length} characters`);
+      expect(description).toContain(`\`${key.slice(0, 9)}\` in ${live ? 'production' : 'any other deployment'}`);
+      expect(description).toContain(`then ${key.length - 9} letters and digits`);
+    }
+  });
+
+  test('state which operations need which scope', async () => {
+    const { call, newKey } = await startApp();
+    const keys = {
+      'pets:read': await newKey({ scopes: ['pets:read'] }),
+      'pets:write': await newKey({ scopes: ['pets:write'] }),
+    };
+    const needed: Record<string, string[]> = { 'pets:read': [], 'pets:write': [], none: [] };
+    for (const name of names) {
+      const prefix = name === 'openapi.yaml' ? '/v1' : '/quickstart';
+      for (const [url, methods] of Object.entries<Record<string, { operationId: string }>>(
+        parse(committed(name)).paths,
+      ))
+        for (const [method, { operationId }] of Object.entries(methods)) {
+          const statusWith = async (scope: Scope) =>
+            (await call(method.toUpperCase(), prefix + url.replace('{petId}', '1'), { key: keys[scope].key })).status;
+          const [reader, writer] = [await statusWith('pets:read'), await statusWith('pets:write')];
+          needed[writer === 403 ? 'pets:read' : reader === 403 ? 'pets:write' : 'none']?.push(operationId);
+        }
+    }
+    const described = names
+      .map((name) => parse(committed(name)).components.securitySchemes.apiKey.description)
+      .join('\n');
+    const found = (pattern: RegExp) => pattern.exec(described)?.[1]?.split(' and ').sort();
+    expect(needed['pets:read']?.sort()).toEqual(found(/`pets:read` is needed by (.*?), `pets:write`/));
+    expect(needed['pets:write']?.sort()).toEqual(found(/`pets:write` by (.*?)\./));
+    expect(needed.none?.sort()).toEqual([...described.matchAll(/(\w+) needs no scope/g)].map(([, id]) => id).sort());
   });
 
   test.each(names)("%s passes Redocly's recommended rules without a warning", (name) => {

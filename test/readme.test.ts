@@ -48,6 +48,16 @@ test('every command of the README prints what the README says', async () => {
   }
 }, 120_000);
 
+test('every page that the README names is served', async () => {
+  const server = await startServer();
+  const pages = [...readme.matchAll(/<http:\/\/127\.0\.0\.1:3000([^>]*)>/g)].map(([, page]) => page as string);
+  expect(pages).toEqual(['/account/sign-up', '', '/account']);
+  for (const page of pages) {
+    const { status, headers } = await fetch(server.url + page, { headers: { accept: 'text/html' } });
+    expect([status, headers.get('content-type')], page).toEqual([200, 'text/html; charset=utf-8']);
+  }
+});
+
 test('the README lists every setting with its default and meaning', () => {
   const rows = Object.entries(settings.properties).map(([name, { default: value, description }]) => {
     return `| \`${name}\` | ${value === undefined ? '' : `\`${value}\``} | ${description} |`;

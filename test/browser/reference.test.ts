@@ -1,4 +1,5 @@
 /** Tests the content of the reference page in a real browser. */
+import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { describeInBrowser, openReference } from './page.ts';
 
@@ -8,6 +9,26 @@ describeInBrowser('the reference page', () => {
     await page.goto(server.url);
     expect(page.url()).toBe(`${server.url}/docs`);
     await page.getByRole('heading', { name: 'Animal Store' }).waitFor();
+  });
+
+  test('begins with three steps: two links to the account pages, and a call of this server that works with a key', async () => {
+    const { page, server, key, open, faults } = await openReference();
+    const steps = (await open('')).getByRole('list').first().getByRole('listitem');
+    await expect.poll(() => steps.count()).toBe(3);
+    const command = await steps.nth(2).locator('pre').innerText();
+    expect(command.trim()).toBe(`curl -H 'Authorization: Bearer <API_KEY>' ${server.url}/v1/pets`);
+    const call = command.replace('<API_KEY>', key);
+    expect(execFileSync('sh', ['-c', call], { encoding: 'utf8', stdio: 'pipe' })).toBe('[]');
+    for (const [index, name, path, heading] of [
+      [0, 'Create an account', '/account/sign-up', 'Create an account'],
+      [1, 'Make an API key', '/account/sign-in', 'Sign in'],
+    ] as const) {
+      await steps.nth(index).getByRole('link', { name }).click();
+      await page.getByRole('heading', { name: heading }).waitFor();
+      expect(page.url()).toBe(server.url + path);
+      await page.goBack();
+    }
+    expect(faults()).toEqual([]);
   });
 
   test('its navigation lists the groups Store and Pets with their operations', async () => {
