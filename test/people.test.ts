@@ -721,9 +721,15 @@ async function runOnPostgres(databaseUrl: string, statements: string[]) {
   const sql = clientOf(databaseUrl);
   await sql`CREATE TABLE migration (version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)`;
   for (const text of [`INSERT INTO migration VALUES (0, '', 0)`, ...statements]) await sql.unsafe(text);
-  return async (text: string, ...parameters: unknown[]): Promise<Row[]> => [
-    ...(await sql.unsafe<Row[]>(text, parameters as never[], { prepare: true })),
-  ];
+  return async function run(text: string, ...parameters: unknown[]): Promise<Row[]> {
+    try {
+      return [...(await sql.unsafe<Row[]>(text, parameters as never[], { prepare: true }))];
+    } catch (error) {
+      // The server also sends a statement again that ended in a deadlock, here with the migration.
+      if ((error as { code?: unknown }).code !== '40P01') throw error;
+      return run(text, ...parameters);
+    }
+  };
 }
 
 test('a server of the release before continues to work while the schema is migrated, and after it', async () => {

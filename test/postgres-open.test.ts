@@ -170,11 +170,12 @@ describe('the schema', () => {
     const { databaseUrl, sql } = await createPrevious();
     let opening: Promise<Repository> | undefined;
     await clientOf(databaseUrl).begin(async (server) => {
-      await server`LOCK TABLE api_key IN ROW EXCLUSIVE MODE`;
+      // As a server that removes an account with its keys.
+      await server`LOCK TABLE account IN ROW EXCLUSIVE MODE`;
       opening = open(databaseUrl);
       await expect.poll(async () => (await waiting(sql)).length, { timeout: 5000, interval: 5 }).toBe(1);
       // The migration has locked this table and waits for the other one.
-      await server`SELECT FROM account`;
+      await server`LOCK TABLE api_key IN ROW EXCLUSIVE MODE`;
     });
     await (await opening)?.check();
     expect(await versionOf(sql)).toEqual([{ version: migrations.length }]);

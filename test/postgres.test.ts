@@ -174,15 +174,15 @@ describe('locks', () => {
     act: (waiting: (sessions: number) => Promise<void>) => Promise<Promise<Result>[]>,
   ): Promise<PromiseSettledResult<Result>[]> {
     const sql = clientOf(databaseUrl);
-    let calls: Promise<Result>[] = [];
+    let results: Promise<PromiseSettledResult<Result>[]> | undefined;
     const rollback = new Error('rollback');
     const held = clientOf(databaseUrl).begin(async (transaction) => {
       await hold(transaction);
-      calls = await act((sessions) => waitForLocks(sql, sessions));
+      results = Promise.allSettled(await act((sessions) => waitForLocks(sql, sessions)));
       throw rollback;
     });
     await expect(held).rejects.toBe(rollback);
-    return Promise.allSettled(calls);
+    return (await results) ?? [];
   }
 
   test('of two sign-ups with one invitation the second waits for the first, even if that one waits for its name', async () => {

@@ -1,9 +1,10 @@
 -- What the account pages need: passwords, sessions, one-time links, failed attempts, and events of the command line. Only adds.
 
-ALTER TABLE account ADD COLUMN password_hash text COLLATE "C"; -- argon2id in the PHC string format; null: nobody can sign in
-
--- Finds the active keys of an account among any number of ended ones.
+-- Finds the active keys of an account among any number of ended ones. Before account is locked: running servers lock api_key first, except when
+-- they remove an account.
 CREATE INDEX api_key_active ON api_key (account_id, coalesce(expires_at, 9223372036854775807)) WHERE revoked_at IS NULL;
+
+ALTER TABLE account ADD COLUMN password_hash text COLLATE "C"; -- argon2id in the PHC string format; null: nobody can sign in
 
 CREATE TABLE session (
   hash       bytea  PRIMARY KEY CHECK (length(hash) = 32), -- SHA-256 of the cookie's token
