@@ -30,6 +30,29 @@ function quoted(record: string, start: number): { text: string; end: number } {
   return { text: record.slice(start + 1, end).replaceAll('""', '"'), end: end + 1 };
 }
 
+const quoteByte = 0x22;
+const commaByte = 0x2c;
+
+/**
+ * The position of the quote whose field is still open at the end of a line, -1 if an earlier line opened it (`open`), or undefined if no field
+ * is open. As in the grammar of RFC 4180, a quote opens a field only at its beginning: elsewhere it makes the record invalid, but no longer.
+ */
+export function openQuoteOf(line: Uint8Array, open: boolean): number | undefined {
+  let quote = open ? -1 : undefined;
+  for (let at = 0; ; at += 1) {
+    if (quote === undefined && line[at] === quoteByte) quote = at++;
+    while (quote !== undefined) {
+      at = line.indexOf(quoteByte, at);
+      if (at === -1) return quote;
+      // A doubled quote stands for one quote.
+      if (line[at + 1] === quoteByte) at += 2;
+      else quote = undefined;
+    }
+    at = line.indexOf(commaByte, at);
+    if (at === -1) return undefined;
+  }
+}
+
 /** Formats one record with its line break. */
 export function writeCsv(fields: readonly (string | bigint)[]): string {
   return `${fields.map((field) => quote(String(field))).join()}\r\n`;

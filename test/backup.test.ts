@@ -27,6 +27,21 @@ function damage(file: string, table: string): void {
   fs.writeFileSync(file, fs.readFileSync(file).fill(0xff, (page - 1) * size, page * size));
 }
 
+/** Replaces bytes of a file by as many others. They must be there. */
+function overwrite(file: string, was: string, is: string): void {
+  const bytes = fs.readFileSync(file);
+  const place = bytes.indexOf(was);
+  if (place === -1 || was.length !== is.length) throw new Error(`${was} cannot be overwritten`);
+  bytes.write(is, place);
+  fs.writeFileSync(file, bytes);
+}
+
+/** Runs sha256sum of GNU coreutils in a folder and returns what it prints. */
+async function sha256sum(folder: string, ...args: string[]): Promise<string> {
+  const { stdout, stderr } = await launch('sha256sum', args, { folder, env: { LC_ALL: 'C' } }).end();
+  return stdout + stderr;
+}
+
 const keptIn = ({ folder }: CommandFolder) =>
   fs.readdirSync(path.join(folder, 'data')).filter((name) => name.endsWith('.before-restore'));
 
@@ -35,8 +50,11 @@ describe('check', { timeout: 60_000 }, () => {
     const { run, store } = await commandFolder(tabby, rex);
     const before = fs.readFileSync(store);
     const table = await run('check');
+    expect(table).not.toContain('checksum');
     expect(table).toMatch(/^WHAT +FOUND\nfile +\.\/data\/animal-store\.db\nsize +\d+ bytes\nschema version +5 of 5\n/);
-    expect(table).toMatch(/^rows of pet +2\nrows of pet_revision +1\nrows of session +0\n\.\/data\/animal-store\.db is sound\.\n$/m);
+    expect(table).toMatch(
+      /^rows of pet +2\nrows of pet_revision +1\nrows of session +0\n\.\/data\/animal-store\.db is sound\.\n$/m,
+    );
     expect(JSON.parse(await run('check', '--json'))).toEqual({
       ok: true,
       file: './data/animal-store.db',
@@ -44,6 +62,7 @@ describe('check', { timeout: 60_000 }, () => {
       sqliteVersion: expect.stringMatching(/^3\.\d+\.\d+$/),
       schemaVersion: 5,
       latestSchemaVersion: 5,
+      checksum: null,
       rows: {
         ...{ account: 0, account_event: 0, api_key: 0, attempt: 0, idempotency: 0, import: 0, message: 0 },
         ...{ migration: 5, one_time_link: 0, pet: 2, pet_revision: 1, session: 0 },
@@ -68,11 +87,54 @@ describe('check', { timeout: 60_000 }, () => {
     ['a folder', (file) => fs.rmSync(file) === fs.mkdirSync(file), /^copy\.db is not a file\.$/],
     ['garbage', (file) => fs.writeFileSync(file, 'No store. '.repeat(1000)), /^copy\.db is not an SQLite database\.$/],
     ['a file cut short', (file) => fs.truncateSync(file, 6000), /^copy\.db cannot be opened: .+ malformed\.$/],
-    ['an empty file', (file) => fs.truncateSync(file), /^copy\.db is a database of another application\.$/],
+    ['an empty file', (file) => fs.truncateSync(file), /^copy\.db holds no store yet, .+\.$/],
     [
       'a newer schema',
       (file) => change(file, 'PRAGMA user_version = 99'),
       /schema version 99; this release supports versions up to/,
+    ],
+    [
+      'a changed byte in the stored JSON of an animal',
+      (file) => overwrite(file, '"name":"Tabby"', '"name":"Tubby"'),
+      /^Rows of pet whose JSON differs from their columns: id 1\.$/,
+    ],
+    [
+      'a changed byte in the name of an animal',
+      (file) => overwrite(file, 'Tabbyavailable{', 'Tubbyavailable{'),
+      /^Rows of pet whose JSON differs from their columns: id 1\.$/,
+    ],
+    [
+      'a changed byte in the status of an animal',
+      (file) => overwrite(file, 'Tabbyavailable{', 'Tabbyavailably{'),
+      /^integrity_check: row 1 missing from index pet_status_id\.\nRows of pet whose JSON .+: id 1\.$/,
+    ],
+    [
+      // In the row's header, the serial type 9 is the integer 1, and 8 the integer 0.
+      'a changed byte in the category of an animal',
+      (file) => overwrite(file, '\x00\x17\t\x1f', '\x00\x17\b\x1f'),
+      /^Rows of pet whose JSON differs from their columns: id 1\.$/,
+    ],
+    [
+      // In the row's header, 0x17 is the serial type of a text of 5 bytes, 0x16 that of a BLOB.
+      'a changed byte that makes the name of an animal a BLOB',
+      (file) => overwrite(file, '\x00\x17\t\x1f', '\x00\x16\t\x1f'),
+      /^integrity_check: .*pet\.name\.$/,
+    ],
+    [
+      'a changed byte in an index',
+      (file) => overwrite(file, '\t\tavailable', '\t\tavaixable'),
+      /^integrity_check: row 1 missing from index pet_status_id\.$/m,
+    ],
+    [
+      'many rows that differ',
+      (file) => {
+        const more =
+          "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 30) INSERT INTO pet (name, category_id, status) SELECT 'Rex', i, 'sold' FROM n";
+        change(file, more);
+        const text = fs.readFileSync(file, 'latin1');
+        fs.writeFileSync(file, text.replaceAll('"Rex"', '"Max"'), 'latin1');
+      },
+      /^Rows of pet whose JSON differs from their columns: id 2, 3, 4, 5, 6 and 24 more\.$/,
     ],
     ['a damaged table', (file) => damage(file, 'pet'), /malformed|integrity_check/],
     [
@@ -116,6 +178,60 @@ describe('check', { timeout: 60_000 }, () => {
     expect(stderr.replaceAll('animal-store: ', '')).toBe(`${problems.join('\n')}\n`);
   });
 
+  test('compares a backup with the checksum beside it', async () => {
+    const { run, at, folder } = await commandFolder(tabby);
+    const check = async () => {
+      const { code, stdout } = await runCli(['check', 'copy.db', '--json'], { folder });
+      return [code, JSON.parse(stdout).checksum, ...JSON.parse(stdout).problems];
+    };
+    await run('backup', 'copy.db');
+    expect(await run('check', 'copy.db')).toMatch(/^checksum +matches$/m);
+    expect(await check()).toEqual([0, 'matches']);
+
+    // Within the free space of a page, of which SQLite knows nothing.
+    const bytes = fs.readFileSync(at('copy.db'));
+    fs.writeFileSync(at('copy.db'), Buffer.from(bytes).fill('x', bytes.length - 2000, bytes.length - 1964));
+    const sentence =
+      'copy.db does not match its checksum in copy.db.sha256: it was damaged or changed after the backup.';
+    expect(await check()).toEqual([1, 'differs', sentence]);
+    const { code, stdout, stderr } = await runCli(['check', 'copy.db'], { folder });
+    expect([code, stdout, stderr]).toEqual([
+      1,
+      expect.stringMatching(/^checksum +differs$/m),
+      `animal-store: ${sentence}\n`,
+    ]);
+    fs.truncateSync(at('copy.db'), 6000);
+    expect(await check()).toEqual([1, 'differs', sentence, expect.stringMatching(/^copy\.db cannot be opened: /)]);
+
+    fs.writeFileSync(at('copy.db'), bytes);
+    fs.writeFileSync(at('copy.db.sha256'), '');
+    expect(await check()).toEqual([1, 'unreadable', 'copy.db.sha256 does not begin with a SHA-256 checksum.']);
+    fs.rmSync(at('copy.db.sha256'));
+    fs.mkdirSync(at('copy.db.sha256'));
+    expect(await check()).toEqual([
+      1,
+      null,
+      expect.stringMatching(/^The checksum of copy\.db cannot be checked: EISDIR/),
+    ]);
+    fs.rmdirSync(at('copy.db.sha256'));
+    expect(await check()).toEqual([0, 'missing']);
+    expect(await run('check', 'copy.db')).toMatch(/^checksum +none \(no copy\.db\.sha256\)$/m);
+  });
+
+  test('accepts the checksum of a renamed backup, and the other forms that sha256sum writes', async () => {
+    const { run, at, folder } = await commandFolder(tabby);
+    await run('backup', 'copy.db');
+    const [digest] = fs.readFileSync(at('copy.db.sha256'), 'utf8').split(' ');
+    for (const suffix of ['', '.sha256']) fs.renameSync(at(`copy.db${suffix}`), at(`old.db${suffix}`));
+    const binary = await sha256sum(folder, '--binary', 'old.db');
+    const lines = [`${digest}  copy.db\n`, binary, `\\${digest}  a\\\\b.db\n`, `${digest?.toUpperCase()}  old.db\r\n`];
+    expect(lines[1]).toBe(`${digest} *old.db\n`);
+    for (const line of lines) {
+      fs.writeFileSync(at('old.db.sha256'), line);
+      expect(await run('check', 'old.db'), line).toMatch(/^checksum +matches$/m);
+    }
+  });
+
   test('exit 1: for a damaged store it prints what it could read, then the sentence', async () => {
     const { folder, store } = await commandFolder(tabby);
     damage(store, 'pet');
@@ -132,11 +248,26 @@ describe('backup', { timeout: 60_000 }, () => {
   test('is one file, readable only by its owner, that holds the whole store and opens on a read-only disk', async () => {
     const { run, at, folder } = await commandFolder(tabby, rex);
     expect(await run('backup', 'copy.db')).toBe('Backed up 2 animals to copy.db.\n');
-    expect(fs.readdirSync(folder).filter((name) => name.startsWith('copy'))).toEqual(['copy.db']);
-    expect(fs.statSync(at('copy.db')).mode & 0o777).toBe(0o600);
+    expect(fs.readdirSync(folder).filter((name) => name.startsWith('copy'))).toEqual(['copy.db', 'copy.db.sha256']);
+    for (const name of ['copy.db', 'copy.db.sha256']) expect(fs.statSync(at(name)).mode & 0o777).toBe(0o600);
     expect(query(at('copy.db'), 'PRAGMA journal_mode')).toEqual([{ journal_mode: 'delete' }]);
     expect(namesIn(at('copy.db'))).toEqual(['Tabby', 'Rex']);
     expect(await run('check', 'copy.db')).toMatch(/copy\.db is sound\.\n$/);
+  });
+
+  test('its checksum is one that sha256sum checks, whatever the name of the file', async () => {
+    const { run, folder } = await commandFolder(tabby);
+    for (const [name, shown] of [
+      ['copy.db', 'copy.db'],
+      ['of ä dog.db', 'of ä dog.db'],
+      ['back\\slash\nbreak.db', '\\back\\\\slash\\nbreak.db'],
+    ] as const) {
+      await run('backup', name);
+      expect(await sha256sum(folder, '--check', '--strict', `${name}.sha256`)).toBe(`${shown}: OK\n`);
+      expect(await run('check', name)).toMatch(/^checksum +matches$/m);
+    }
+    fs.appendFileSync(path.join(folder, 'copy.db'), 'x');
+    expect(await sha256sum(folder, '--check', 'copy.db.sha256')).toMatch(/^copy\.db: FAILED\n/);
   });
 
   test('an older schema is backed up without migrating it', async () => {
@@ -147,15 +278,21 @@ describe('backup', { timeout: 60_000 }, () => {
       expect(query(file, 'PRAGMA user_version')).toEqual([{ user_version: 2 }]);
   });
 
-  test('an existing file is replaced only with --force', async () => {
+  test('an existing file or checksum is replaced only with --force', async () => {
     const { run, refused, at, folder } = await commandFolder(tabby);
-    fs.writeFileSync(at('copy.db'), 'precious');
-    expect(await refused('backup', 'copy.db')).toBe('copy.db exists already: use --force to replace it.');
-    expect(fs.readFileSync(at('copy.db'), 'utf8')).toBe('precious');
-    for (const name of ['partial', 'partial-journal'])
-      fs.writeFileSync(at(`copy.db.4194305.${name}`), 'of a backup that was killed');
+    const made = ['copy.db', 'copy.db.sha256'];
+    for (const name of made) {
+      fs.writeFileSync(at(name), 'precious');
+      expect(await refused('backup', 'copy.db')).toBe(`${name} exists already: use --force to replace it.`);
+      expect(fs.readFileSync(at(name), 'utf8')).toBe('precious');
+      fs.rmSync(at(name));
+    }
+    for (const name of made) fs.writeFileSync(at(name), 'precious');
+    for (const name of ['4194305.partial', '4194305.partial-journal', 'sha256.4194305.partial'])
+      fs.writeFileSync(at(`copy.db.${name}`), 'of a backup that was killed');
     const kept = [
       `copy.db.${process.ppid}.partial`,
+      `copy.db.sha256.${process.ppid}.partial`,
       'copy.db.4194305.partial.txt',
       'copy.db.v4194305.partial',
       'copz.db.4194305.partial',
@@ -163,7 +300,8 @@ describe('backup', { timeout: 60_000 }, () => {
     for (const name of kept) fs.writeFileSync(at(name), 'of a process that runs, or of no backup');
     await run('backup', 'copy.db', '--force');
     expect(namesIn(at('copy.db'))).toEqual(['Tabby']);
-    expect(fs.readdirSync(folder).sort()).toEqual(['copy.db', 'data', ...kept].sort());
+    expect(await run('check', 'copy.db')).toMatch(/^checksum +matches$/m);
+    expect(fs.readdirSync(folder).sort()).toEqual([...made, 'data', ...kept].sort());
   });
 
   test('exit 1: the store itself under any name, a folder, a missing folder, and a missing store', async () => {
@@ -174,6 +312,9 @@ describe('backup', { timeout: 60_000 }, () => {
       expect(await refused('backup', name, '--force')).toBe(`${name} is the store itself.`);
     fs.rmSync(at('alias.db'));
     expect(await refused('backup', 'data', '--force')).toBe('data is not a file.');
+    fs.mkdirSync(at('copy.db.sha256'));
+    expect(await refused('backup', 'copy.db', '--force')).toBe('copy.db.sha256 is not a file.');
+    fs.rmdirSync(at('copy.db.sha256'));
     expect(await refused('backup', 'nowhere/copy.db')).toMatch(
       /^nowhere\/copy\.db\.\d+\.partial cannot be written: ENOENT: .+\.$/,
     );
@@ -187,17 +328,39 @@ describe('backup', { timeout: 60_000 }, () => {
   test('exit 1: a damaged store is not backed up', async () => {
     const { refused, folder, store } = await commandFolder(tabby);
     damage(store, 'pet');
-    expect(await refused('backup', 'copy.db')).toMatch(/^copy\.db\.\d+\.partial cannot be written: .+\.$/);
+    expect(await refused('backup', 'copy.db')).toMatch(
+      /^The copy of \.\/data\/animal-store\.db is not sound: .+ malformed\.$/,
+    );
     expect(fs.readdirSync(folder)).toEqual(['data']);
   });
 
-  test('exit 1: on a full disk, no file is left behind', async ({ skip }) => {
-    const { refused, at } = await commandFolder({ ...tabby, name: 'x'.repeat(300_000) });
-    if (!mountSmallDisk(at('small'), 200)) skip(noDisk);
-    expect(await refused('backup', 'small/copy.db')).toMatch(
-      /^small\/copy\.db\.\d+\.partial cannot be written: database or disk is full\.$/,
+  test('exit 1: a store whose JSON differs from its columns is not backed up', async () => {
+    const { refused, folder, store } = await commandFolder(tabby);
+    overwrite(store, '"name":"Tabby"', '"name":"Tubby"');
+    expect(await refused('backup', 'copy.db')).toBe(
+      'The copy of ./data/animal-store.db is not sound: Rows of pet whose JSON differs from their columns: id 1.',
     );
-    expect(fs.readdirSync(at('small'))).toEqual([]);
+    expect(fs.readdirSync(folder)).toEqual(['data']);
+  });
+
+  test('exit 1: on a full disk, no file is left behind, wherever the room ends', async ({ skip }) => {
+    const { folder, run, at } = await commandFolder({ ...tabby, name: 'x'.repeat(300_000) });
+    await run('backup', 'copy.db');
+    const kibibytes = Math.ceil(fs.statSync(at('copy.db')).size / 1024);
+    const disk = mountSmallDisk(at('small'), 200);
+    if (!disk) return skip(noDisk);
+    let failures = 0;
+    // From a copy that does not fit to one that fits with all that SQLite keeps beside it meanwhile.
+    for (let room = kibibytes - 8; ; room += 4) {
+      disk.resize(room);
+      const exit = await runCli(['backup', 'small/copy.db'], { folder });
+      if (exit.code === 0) break;
+      expect(commandErrorOf(exit)).toMatch(/^small\/copy\.db\.\d+\.partial cannot be written: .+\.$/);
+      expect(fs.readdirSync(at('small')), `${room} KiB`).toEqual([]);
+      failures += 1;
+    }
+    expect(failures).toBeGreaterThan(2);
+    expect(fs.readdirSync(at('small'))).toEqual(['copy.db', 'copy.db.sha256']);
   });
 
   test('several processes that write the same file all succeed, and the file is complete', async () => {
@@ -267,13 +430,14 @@ describe('restore', { timeout: 60_000 }, () => {
 
   test('migrates an older schema to this release', async () => {
     const here = await withBackup();
+    const index = 'DROP INDEX api_key_active;';
     const triggers = ['updated', 'deleted', 'replaced', 'inserted_below'].map((name) => `DROP TRIGGER pet_${name};`);
     const tables = ['session', 'one_time_link', 'attempt', 'account_event', 'pet_revision', 'import'].map(
       (name) => `DROP TABLE ${name};`,
     );
     const column = 'ALTER TABLE account DROP COLUMN password_hash;';
     const older = 'DELETE FROM migration WHERE version > 2; PRAGMA user_version = 2';
-    change(here.at('copy.db'), `${triggers.join('')} ${tables.join('')} ${column} ${older}`);
+    change(here.at('copy.db'), `${index} ${triggers.join('')} ${tables.join('')} ${column} ${older}`);
     const { code, stderr } = await runCli(['restore', 'copy.db'], { folder: here.folder });
     const applied = ['0003_imports.sql', '0004_pet_revision.sql', '0005_account_pages.sql'];
     expect([code, stderr]).toEqual([0, applied.map((name) => `Applied ${name}.\n`).join('')]);
@@ -357,13 +521,30 @@ describe('restore', { timeout: 60_000 }, () => {
       (file) => change(file, 'PRAGMA user_version = 99'),
       /schema version 99; this release supports versions up to 5\.$/,
     ],
-    ['a damaged table', (file) => damage(file, 'message'), /restoring cannot be written: .+\.$/],
+    ['a damaged table', (file) => damage(file, 'message'), /^The copy of copy\.db is not sound: .+\.$/],
+    [
+      'an animal whose JSON differs from its columns',
+      (file) => overwrite(file, '"name":"Tabby"', '"name":"Tubby"'),
+      /^The copy of copy\.db is not sound: Rows of pet whose JSON differs from their columns: id 1\.$/,
+    ],
+    [
+      'a file that does not match its checksum',
+      (file) => fs.writeFileSync(`${file}.sha256`, `${'0'.repeat(64)}  copy.db\n`),
+      /^copy\.db does not match its checksum in copy\.db\.sha256: it was damaged or changed after the backup\.$/,
+    ],
+    [
+      'a file whose checksum is empty',
+      (file) => fs.writeFileSync(`${file}.sha256`, ''),
+      /^copy\.db\.sha256 does not begin with a SHA-256 checksum\.$/,
+    ],
   ];
   test.each(unusable)('exit 1 and the store unchanged: %s instead of a backup', async (_, spoil, sentence) => {
     const here = await withBackup();
     spoil(here.at('copy.db'));
     const before = contentOf(here.folder);
     expect(await here.refused('restore', 'copy.db')).toMatch(sentence);
+    // --force concerns only the store that is replaced.
+    expect(await here.refused('restore', 'copy.db', '--force')).toMatch(sentence);
     const after = contentOf(here.folder);
     expect(Object.keys(after)).toEqual(Object.keys(before));
     expect(namesIn(here.store)).toEqual(['Rex']);

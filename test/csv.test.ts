@@ -1,7 +1,7 @@
 /** Tests of CSV: written records read back unchanged, and malformed records are rejected. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { readCsv, writeCsv } from '../src/csv.ts';
+import { openQuoteOf, readCsv, writeCsv } from '../src/csv.ts';
 
 const text = fc.oneof(
   fc.string({ unit: 'binary' }),
@@ -20,17 +20,42 @@ test('any record reads back as it was written and ends with CRLF', () => {
   );
 });
 
-test('a complete record has an even number of quotes, and one cut within a field an odd number', () => {
-  const quotes = (record: string) => record.split('"').length - 1;
+test('at each line break within a record, a quote is open, and at its end none', () => {
   fc.assert(
     fc.property(fc.array(text, { minLength: 1, maxLength: 6 }), (fields) => {
-      const record = writeCsv(fields);
-      expect(quotes(record) % 2).toBe(0);
-      const lines = record.slice(0, -2).split('\n');
-      for (let end = 1; end < lines.length; end++) expect(quotes(lines.slice(0, end).join('\n')) % 2).toBe(1);
+      const lines = writeCsv(fields).slice(0, -2).split('\n');
+      let open = false;
+      const seen = lines.map((line) => {
+        open = openQuoteOf(Buffer.from(line), open) !== undefined;
+        return open;
+      });
+      expect(seen).toEqual(lines.map((_, index) => index < lines.length - 1));
     }),
     { numRuns: 2000 },
   );
+});
+
+test.each([
+  ['', false, undefined],
+  ['', true, -1],
+  ['a,b', false, undefined],
+  ['a,b', true, -1],
+  ['"', false, 0],
+  ['"', true, undefined],
+  ['a,"', false, 2],
+  ['ä,"', false, 3],
+  ['a","', true, 3],
+  ['a"', false, undefined],
+  ['a""', true, -1],
+  ['a"""', true, undefined],
+  ['"a""', false, 0],
+  ['"a"b"', false, undefined],
+  ['"a"b,"', false, 5],
+  ['"a",,"b', false, 5],
+  ['"a","b', true, 4],
+  ['"a,b"', true, undefined],
+] as const)('openQuoteOf(%j, %j) is %j', (line, open, expected) => {
+  expect(openQuoteOf(Buffer.from(line), open)).toBe(expected);
 });
 
 test.each([

@@ -129,7 +129,7 @@ describe('import', { timeout }, () => {
     expect(await run('import', 'plain.txt', '--format', 'csv')).toBe('Imported 1 animal.\n');
   });
 
-  test('reads a pipe in the same way, all or none', async () => {
+  test('reads a pipe in the same way, and adds nothing if a line is bad', async () => {
     const { folder, at, store } = await commandFolder(tabby);
     fs.writeFileSync(at('pets.ndjson'), `${jsonLines(1500)}{}\n`);
     const refused = await shell(`cat pets.ndjson | ${cli} import -`, folder);
@@ -184,7 +184,9 @@ describe('import', { timeout }, () => {
     fs.writeFileSync(at('most.csv'), record(most));
     expect(await run('import', 'most.csv')).toBe('Imported 1 animal.\n');
     fs.writeFileSync(at('more.csv'), record(most + 1));
-    expect(await refused('import', 'more.csv')).toMatch(/^lines 2 to 3: longer than 131072 bytes\.\n/);
+    expect(await refused('import', 'more.csv')).toMatch(
+      /^line 2: the quote that opens here is not closed correctly \(lines 2 to 3: longer than 131072 bytes\), so /,
+    );
   });
 
   test('accepts a byte order mark only in the first line', async () => {
@@ -220,25 +222,28 @@ describe('import', { timeout }, () => {
     ]);
   });
 
-  test('exit 1: bad records of CSV, and a first line without the names of the columns', async () => {
+  test('exit 1: bad records of CSV, and a header without the names of the columns', async () => {
     const { refused, at } = await commandFolder();
     const records = [
       'name,categoryId,status',
       'Bo,01,sold',
       'Bo,1',
       'a"b,1,sold',
-      '",1,sold',
-      'Bo,1,sold',
-      '"x",1,sold"',
-      'Bo,1,',
+      '"a"b,1,sold',
+      '"Bo',
+      'Ida",x,sold',
+      '',
     ];
-    fs.writeFileSync(at('pets.csv'), `${records.join('\n')}\n"open,1,sold\n`);
+    fs.writeFileSync(at('pets.csv'), [...records, 'Bo,1,sold', '"x",1,sold"', 'Bo,1,'].join('\n'));
+    const integer = `categoryId must be an integer from ${-(2n ** 63n)} to ${2n ** 63n - 1n}`;
     expect((await refused('import', 'pets.csv')).split('\n')).toEqual([
-      `line 2: categoryId must be an integer from ${-(2n ** 63n)} to ${2n ** 63n - 1n}.`,
-      'line 3: has 2 fields where the first line has 3.',
-      'lines 4 to 5: not valid CSV: an unquoted field contains a quote or a line break.',
-      'lines 7 to 9: not valid CSV: an unquoted field contains a quote or a line break.',
-      '4 of 5 lines are bad, so nothing was imported: fix them, or use --skip-bad.',
+      `line 2: ${integer}.`,
+      'line 3: has 2 fields where the header has 3.',
+      'line 4: not valid CSV: an unquoted field contains a quote or a line break.',
+      'line 5: not valid CSV: text follows a closing quote.',
+      `lines 6 to 7: ${integer}.`,
+      'line 10: not valid CSV: an unquoted field contains a quote or a line break.',
+      '7 of 11 lines are bad, so nothing was imported: fix them, or use --skip-bad.',
     ]);
     const header = async (text: string) => {
       fs.writeFileSync(at('pets.csv'), text);
@@ -247,7 +252,9 @@ describe('import', { timeout }, () => {
     expect(await header('name,age,name\nBo,1,Bo\n')).toBe(
       'line 1, which names the columns: name is given more than once; "age" is not a known field; categoryId is required.',
     );
-    expect(await header('"name\n')).toMatch(/^line 1, .+: not valid CSV: a quote is not closed; name is required/);
+    expect(await header('\n\r\n"name\n')).toMatch(
+      /^line 3, .+: not valid CSV: a quote is not closed; name is required/,
+    );
     expect(await header('')).toMatch(/^line 1, .+: name is required; categoryId is required\.$/);
     expect(await header('n\xe4me'.repeat(70_000))).toMatch(/^line 1, .+: name is required; categoryId is required\.$/);
     fs.writeFileSync(at('latin1.csv'), Buffer.from('name,categoryId\nB\xe4r,1\n', 'latin1'));
@@ -265,6 +272,94 @@ describe('import', { timeout }, () => {
     expect(namesIn(store)).toHaveLength(1200);
   });
 
+  test('counts the lines of the file, of which a record of CSV may span several', async () => {
+    const { folder, at, refused, store } = await commandFolder();
+    const record = (name: string, category: string) => `"${name}\r\nof two\r\nor three lines",${category}\r\n`;
+    const good = Array.from({ length: 1500 }, (_, index) => record(`pet ${index}`, '1')).join('');
+    const bad = Array.from({ length: 22 }, () => record('x', 'y')).join('');
+    fs.writeFileSync(at('pets.csv'), `name,categoryId\r\n${good}\r\n${bad}`);
+    const sentences = (await refused('import', 'pets.csv')).split('\n');
+    expect([sentences[0], ...sentences.slice(-3)]).toEqual([
+      expect.stringMatching(/^lines 4503 to 4505: categoryId must be an integer from /),
+      expect.stringMatching(/^lines 4560 to 4562: categoryId must be an integer from /),
+      'And 6 more lines.',
+      '66 of 4568 lines are bad, so nothing was imported: fix them, or use --skip-bad.',
+    ]);
+    const { stdout } = await runCli(['import', 'pets.csv', '--skip-bad'], { folder });
+    expect(stdout).toBe('Imported 1500 animals, skipped 66 lines.\n');
+    expect(namesIn(store)[1499]).toBe('pet 1499\r\nof two\r\nor three lines');
+
+    fs.writeFileSync(at('twice.csv'), 'id,name,categoryId\n9000,"two\nlines",1\n9000,"three\n\nlines",1\n');
+    const twice = await runCli(['import', 'twice.csv', '--keep-ids', '--skip-bad'], { folder });
+    expect([twice.stdout, twice.stderr]).toEqual([
+      'Imported 1 animal, skipped 3 lines.\n',
+      'animal-store: lines 4 to 6: id 9000 is on line 2 already.\n',
+    ]);
+  });
+
+  /** A CSV of 200 lines after its header, some of which have quotes; line 42 has the given text. */
+  const withLine42 = (text: string) =>
+    Array.from({ length: 201 }, (_, index) => {
+      if (index === 0) return 'name,categoryId,status';
+      if (index === 41) return text;
+      return index % 20 === 0 ? `"Rex, the ""King""",${index},sold` : `pet ${index},${index},sold`;
+    }).join('\n');
+
+  const unclosed: [string, string, string][] = [
+    ['followed by another quote', '"Bo,1,sold', 'lines 42 to 61: not valid CSV: text follows a closing quote'],
+    ['in the last field', 'Bo,1,"sold', 'lines 42 to 61: not valid CSV: text follows a closing quote'],
+    ['doubled at its end', '"Bo"",1,sold\n"Ida",2,sold', 'lines 42 to 43: not valid CSV: text follows a closing quote'],
+    [
+      'at a wrong place, so that a record has too few fields',
+      '"Bo,1,sold\nIda,2,sold"',
+      'lines 42 to 43: has 1 fields where the header has 3',
+    ],
+    [
+      'after a field that spans two lines',
+      '"Bo\n2",1,"sold',
+      'lines 42 to 62: not valid CSV: text follows a closing quote',
+    ],
+  ];
+  test.each(unclosed)(
+    'exit 1 also with --skip-bad, and nothing is imported: a quote that is not closed, %s',
+    async (_, text, reason) => {
+      const { run, refused, at, store } = await commandFolder();
+      fs.writeFileSync(at('pets.csv'), withLine42(text));
+      const opened = text.startsWith('"Bo\n') ? 43 : 42;
+      const sentence = `line ${opened}: the quote that opens here is not closed correctly (${reason}), so nothing was imported: fix it, because --skip-bad cannot tell where the field should end.`;
+      expect(await refused('import', 'pets.csv', '--skip-bad')).toBe(sentence);
+      expect(await refused('import', 'pets.csv')).toBe(sentence);
+      expect(namesIn(store)).toEqual([]);
+      // Without the fault, every line is imported.
+      fs.writeFileSync(at('pets.csv'), withLine42('"Bo",1,sold'));
+      expect(await run('import', 'pets.csv')).toBe('Imported 200 animals.\n');
+    },
+  );
+
+  test('exit 1: a quote that is not closed up to the end of the file, or within 128 KiB', async () => {
+    const { refused, at, folder } = await commandFolder();
+    const tail = (reason: string) =>
+      `the quote that opens here is not closed correctly (${reason}), so nothing was imported: fix it, because --skip-bad cannot tell where the field should end.`;
+    const none = 'not valid CSV: a quote is not closed';
+    for (const [csv, reason] of [
+      ['name,categoryId\nBo\n"Bo,1\nIda,2\nRex,3', `line 3: ${tail(`lines 3 to 5: ${none}`)}`],
+      ['name,categoryId\nBo\n"Bo,1\n', `line 3: ${tail(`line 3: ${none}`)}`],
+      [
+        `name,categoryId\nBo\n"Bo,1\n${'Ida,2\n'.repeat(40_000)}`,
+        `line 3: ${tail('lines 3 to 21848: longer than 131072 bytes')}`,
+      ],
+    ] as const) {
+      fs.writeFileSync(at('pets.csv'), csv);
+      expect(await refused('import', 'pets.csv', '--skip-bad')).toBe(reason);
+      // All faults up to there, without --skip-bad.
+      expect(await refused('import', 'pets.csv')).toBe(`line 2: has 1 fields where the header has 2.\n${reason}`);
+    }
+    // A quote within a field, and what follows a closing quote, open nothing.
+    fs.writeFileSync(at('pets.csv'), 'name,categoryId\n5" tall,1\n"Bo" "x,1\nIda,2\n');
+    const { code, stdout } = await runCli(['import', 'pets.csv', '--skip-bad'], { folder });
+    expect([code, stdout]).toEqual([0, 'Imported 1 animal, skipped 2 lines.\n']);
+  });
+
   test('exit 1: a missing file, and a folder', async () => {
     const { refused } = await commandFolder(tabby);
     expect(await refused('import', 'none.csv')).toMatch(/^ENOENT: no such file or directory, stat 'none\.csv'\.$/);
@@ -277,10 +372,15 @@ describe('import', { timeout }, () => {
     if (!disk) return skip(noDisk);
     fs.writeFileSync(at('pets.ndjson'), jsonLines(20_000));
     const { code, stderr } = await runCli(['import', 'pets.ndjson'], { folder });
-    expect([code, stderr]).toEqual([1, 'animal-store: The store cannot answer: database or disk is full.\n']);
+    const added = namesIn(store).length;
+    expect(added).toBeGreaterThan(0);
+    expect([code, stderr]).toEqual([
+      1,
+      `animal-store: The store cannot be written (database or disk is full): ${added} animals imported, up to line ${added}. Repeat the command to continue from there.\n`,
+    ]);
     disk.resize(20_000);
     const again = await runCli(['import', 'pets.ndjson'], { folder });
-    expect(again).toMatchObject({ code: 0, stderr: expect.stringMatching(/^Continuing after line \d+000\.\n$/) });
+    expect(again).toMatchObject({ code: 0, stderr: `Continuing after line ${added}.\n` });
     expect(namesIn(store)).toEqual(Array.from({ length: 20_000 }, (_, index) => `pet ${index + 1}`));
   });
 

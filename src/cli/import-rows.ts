@@ -1,7 +1,7 @@
 /** The animals in the lines of an import, each checked against the schema of POST /pets. */
 import { isUtf8 } from 'node:buffer';
 import { Type } from '@sinclair/typebox';
-import { readCsv } from '../csv.ts';
+import { openQuoteOf, readCsv } from '../csv.ts';
 import { readDecimal, readJson } from '../int64.ts';
 import { NewPet } from '../pets.ts';
 import type { NewRow } from '../repository/sqlite/import.ts';
@@ -20,10 +20,19 @@ export interface Row {
   pet: NewRow | undefined;
   /** Empty if there is an animal. */
   faults: string;
+  /**
+   * The line with a quote that is not closed correctly, so that it is unknown where the next record begins. Undefined if the fields can be
+   * read, or if they are all on one line.
+   */
+  openQuote: number | undefined;
 }
 
-/** The bytes of one animal in the file; undefined if there are too many. */
-type Source = Omit<Row, 'pet' | 'faults'> & { bytes: Buffer | undefined };
+interface Source extends Omit<Row, 'pet' | 'faults' | 'openQuote'> {
+  /** The bytes of one animal in the file; undefined if there are too many. */
+  bytes: Buffer | undefined;
+  /** The line with the quote that opens the last field that does not end on its line; undefined if there is none. */
+  quote: number | undefined;
+}
 
 /** An animal that keeps its id, with --keep-ids. */
 const KeptPet = Type.Object(
@@ -44,57 +53,59 @@ export function* readRows(file: number, format: Format, keepIds: boolean): Gener
   const check = checkOf(keepIds ? KeptPet : NewPet);
   const sources = format === 'csv' ? csvSources(file) : jsonSources(file);
   const read = format === 'csv' ? csvReader(sources) : readJson;
-  for (const { bytes, ...place } of sources) {
-    if (bytes === undefined) yield { ...place, pet: undefined, faults: `longer than ${maxLineBytes} bytes` };
-    else yield { ...place, ...checkRow(bytes, read, check, keepIds, place.line) };
+  for (const { bytes, quote, ...place } of sources) {
+    const [values, fault] = bytes ? attempt(() => read(bytes)) : [undefined, `longer than ${maxLineBytes} bytes`];
+    if (fault !== undefined) yield { ...place, pet: undefined, faults: fault, openQuote: quote };
+    else yield { ...place, ...checkRow(values, check, keepIds, place), openQuote: undefined };
+  }
+}
+
+/** The result, or the message of the error. */
+function attempt(read: () => unknown): [unknown, string | undefined] {
+  try {
+    return [read(), undefined];
+  } catch (error) {
+    return [undefined, (error as Error).message];
   }
 }
 
 function checkRow(
-  bytes: Buffer,
-  read: (bytes: Buffer) => unknown,
+  values: unknown,
   check: (values: Values) => string[],
   keepIds: boolean,
-  line: number,
+  { line, last }: Pick<Row, 'line' | 'last'>,
 ): Pick<Row, 'pet' | 'faults'> {
-  let values: unknown;
-  try {
-    values = read(bytes);
-  } catch (error) {
-    return { pet: undefined, faults: (error as Error).message };
-  }
   if (!isObject(values)) return { pet: undefined, faults: 'must be a JSON object' };
   // An export has the ids of another store: ignored without --keep-ids.
   if (!keepIds) delete values.id;
   const faults = joinFaults(check(values));
-  return { pet: faults === '' ? ({ ...values, line } as NewRow) : undefined, faults };
+  return { pet: faults === '' ? ({ ...values, line, last } as NewRow) : undefined, faults };
 }
 
 function* jsonSources(file: number): Generator<Source> {
   for (const { number, bytes, end } of readLines(file)) {
     const text = number === 1 ? withoutMark(bytes) : bytes;
-    if (!isBlank(text)) yield { line: number, last: number, end, bytes: text };
+    if (!isBlank(text)) yield { line: number, last: number, end, bytes: text, quote: undefined };
   }
 }
 
-/** A record continues while a quote is open, that is, while the number of quotes is odd. */
+/** A record continues on the next line while a quoted field is open. */
 function* csvSources(file: number): Generator<Source> {
   let record: Source | undefined;
-  let open = false;
   for (const { number, bytes, end } of readLines(file)) {
     const text = number === 1 ? withoutMark(bytes) : bytes;
     if (!record && isBlank(text)) continue;
-    open = open !== hasOddQuotes(text);
+    const quote = text && openQuoteOf(text, record !== undefined);
     record = {
       line: record?.line ?? number,
       last: number,
       end,
       bytes: record ? join(record.bytes, text) : copyOf(text),
+      quote: quote === undefined || quote === -1 ? record?.quote : number,
     };
-    if (open && record.bytes) continue;
+    if (quote !== undefined && record.bytes) continue;
     yield { ...record, bytes: withoutReturn(record.bytes) };
     record = undefined;
-    open = false;
   }
   if (record) yield record;
 }
@@ -106,12 +117,6 @@ function join(begun: Buffer | undefined, text: Buffer | undefined): Buffer | und
 
 function copyOf(text: Buffer | undefined): Buffer | undefined {
   return text && Buffer.from(text);
-}
-
-function hasOddQuotes(text: Buffer | undefined): boolean {
-  let odd = false;
-  for (let at = text?.indexOf('"') ?? -1; at !== -1; at = (text as Buffer).indexOf('"', at + 1)) odd = !odd;
-  return odd;
 }
 
 /** Some programs begin UTF-8 text with a byte order mark. */
@@ -127,13 +132,13 @@ function isBlank(text: Buffer | undefined): boolean {
   return withoutReturn(text)?.length === 0;
 }
 
-/** Reads the first record, which names the columns in any order, and returns a function that reads the others. */
+/** Reads the header, the first record, which names the columns in any order, and returns a function that reads the others. */
 function csvReader(sources: Generator<Source>): (bytes: Buffer) => Values {
   const header = readHeader(sources.next().value);
   return (bytes) => {
     const fields = fieldsOf(bytes);
     if (fields.length !== header.length)
-      throw new SyntaxError(`has ${fields.length} fields where the first line has ${header.length}`);
+      throw new SyntaxError(`has ${fields.length} fields where the header has ${header.length}`);
     const values: Values = {};
     for (const [index, column] of header.entries()) {
       const text = fields[index] as string;
@@ -158,7 +163,8 @@ function readHeader(source: Source | undefined): string[] {
     else if (header.indexOf(name) !== header.lastIndexOf(name)) faults.push(`${name} is given more than once`);
   }
   for (const name of ['name', 'categoryId']) if (!header.includes(name)) faults.push(`${name} is required`);
-  if (faults.length > 0) throw new CommandError(`line 1, which names the columns: ${joinFaults(faults)}.`);
+  if (faults.length > 0)
+    throw new CommandError(`line ${source?.line ?? 1}, which names the columns: ${joinFaults(faults)}.`);
   return header;
 }
 

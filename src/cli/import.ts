@@ -2,6 +2,7 @@
 import { closeSync, fstatSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import type { Command } from 'commander';
+import { ApiError } from '../errors.ts';
 import {
   type Batch,
   ConcurrentImportError,
@@ -34,14 +35,20 @@ interface Task {
   isInterrupted: () => boolean;
 }
 
+/** Lines are those of the file: a record of CSV may span several. */
 interface Faults {
-  /** A sentence for each of the first bad lines. */
+  /** A sentence for each of the first bad records. */
   sentences: string[];
+  /** Lines that the sentences name. */
+  namedLines: number;
   badLines: number;
+  /** Lines of the file up to the last record. */
   lines: number;
 }
 
 const maxSentences = 20;
+
+const repeat = 'Repeat the command to continue from there.';
 
 /** Each batch is one transaction and one fsync. It ends at this many lines or bytes, whichever comes first. */
 const batchLines = 1000;
@@ -50,10 +57,10 @@ const batchBytes = 4 * 1024 * 1024;
 export function importCommand(program: Command, context: Context): void {
   program
     .command('import')
-    .description('add the animals of a file, all or none; repeat an interrupted import to continue it')
+    .description('check every line of a file, then add its animals; repeat an interrupted import to continue it')
     .argument('<file>', 'JSON lines or CSV, as export writes them; - is standard input')
     .addOption(formatOption())
-    .option('--skip-bad', 'skip invalid lines')
+    .option('--skip-bad', 'skip invalid lines; a quote that is not closed still stops the import')
     .option('--keep-ids', 'keep the ids of the file; the store must not have any of them')
     .option('--again', 'import again even if already imported')
     .action(async (name: string, { format: given, skipBad = false, keepIds = false, again = false }: ImportOptions) => {
@@ -86,10 +93,10 @@ async function importFile(context: Context, task: Task, skipBad: boolean): Promi
     return;
   }
   if (lines > 0) context.note(`Continuing after line ${lines}.`);
-  const faults = await checkRows(context, task);
+  const faults = await checkRows(context, task, skipBad);
   const { badLines } = faults;
   if (badLines > 0 && !skipBad) {
-    const summary = `${badLines} of ${faults.lines} lines are bad, so nothing was imported: fix them, or use --skip-bad.`;
+    const summary = `${badLines} of ${faults.lines} lines are bad, so ${nothingOf(task)}: fix them, or use --skip-bad.`;
     throw new CommandError([...reportOf(faults), summary].join('\n'));
   }
   const skipped = await addRows(context, task, !skipBad);
@@ -97,39 +104,57 @@ async function importFile(context: Context, task: Task, skipBad: boolean): Promi
   context.print(`Imported ${animals(store.mark().animals)}${skipBad ? `, skipped ${skipped} lines` : ''}.`);
 }
 
-function reportOf({ sentences, badLines }: Faults): string[] {
-  const others = badLines - sentences.length;
+function reportOf({ sentences, namedLines, badLines }: Faults): string[] {
+  const others = badLines - namedLines;
   return others > 0 ? [...sentences, `And ${others} more lines.`] : sentences;
 }
 
-/** Checks all lines that were not imported yet. */
-function checkRows({ withProgress }: Context, task: Task): Promise<Faults> {
+/** Checks all lines that were not imported yet. Throws CommandError if it is unknown where a record ends. */
+function checkRows({ withProgress }: Context, task: Task, skipBad: boolean): Promise<Faults> {
   return withProgress('Checking', 'lines', async (progress) => {
-    const faults: Faults = { sentences: [], badLines: 0, lines: 0 };
+    const faults: Faults = { sentences: [], namedLines: 0, badLines: 0, lines: 0 };
+    const start = task.store.mark().lines;
+    let count = 0;
     for (const row of rowsOf(task)) {
+      if (row.openQuote !== undefined) throw openQuoteError(task, row, row.openQuote, skipBad ? [] : reportOf(faults));
       const text = row.faults || idFault(task, row.pet as NewRow);
-      if (text !== '' && ++faults.badLines <= maxSentences)
-        faults.sentences.push(`${placeOf(row)}: ${printable(text)}.`);
-      if (++faults.lines % batchLines === 0) await pause(task, progress, row.end, faults.lines);
+      if (text !== '') addFault(faults, row, text);
+      faults.lines = row.last;
+      if (++count % batchLines === 0) await pause(task, progress, row.end, row.last - start);
     }
     return faults;
   });
 }
 
+function addFault(faults: Faults, row: Row, text: string): void {
+  faults.badLines += linesOf(row);
+  if (faults.sentences.length === maxSentences) return;
+  faults.sentences.push(`${placeOf(row)}: ${printable(text)}.`);
+  faults.namedLines += linesOf(row);
+}
+
+/** Skipping the record would drop all lines up to the next quote, which may be good. */
+function openQuoteError(task: Task, row: Row, quote: number, before: string[]): CommandError {
+  const reason = `the quote that opens here is not closed correctly (${placeOf(row)}: ${printable(row.faults)})`;
+  const sentence = `line ${quote}: ${reason}, so ${nothingOf(task)}: fix it, because --skip-bad cannot tell where the field should end.`;
+  return new CommandError([...before, sentence].join('\n'));
+}
+
 /** Adds the animals and returns how many lines were skipped. `whole`: none may be skipped. */
 function addRows({ withProgress }: Context, task: Task, whole: boolean): Promise<number> {
   return withProgress('Importing', 'lines', async (progress) => {
-    let batch: Batch = { rows: [], lines: task.store.mark().lines, ended: false, whole };
+    const start = task.store.mark().lines;
+    let batch: Batch = { rows: [], lines: start, ended: false, whole };
     let [begin, count, skipped] = [0, 0, 0];
     for (const row of rowsOf(task)) {
       if (row.pet) batch.rows.push(row.pet);
-      else skipped += 1;
+      else skipped += linesOf(row);
       batch.lines = row.last;
       if (++count % batchLines !== 0 && row.end - begin < batchBytes) continue;
       skipped += addBatch(task, batch);
       batch = { ...batch, rows: [] };
       begin = row.end;
-      await pause(task, progress, row.end, count);
+      await pause(task, progress, row.end, row.last - start);
     }
     return skipped + addBatch(task, { ...batch, ended: true });
   });
@@ -147,7 +172,7 @@ function idFault({ keepIds, store }: Task, { id, line }: NewRow): string {
   return first === undefined ? '' : `id ${id} is on line ${first} already`;
 }
 
-/** Returns how many rows were skipped because their id was taken after the check. */
+/** Returns how many lines were skipped because their id was taken after the check. */
 function addBatch(task: Task, batch: Batch): number {
   if (versionOf(task.file) !== task.version)
     throw new CommandError(`${task.name} changed during the import: ${progressOf(task)}.`);
@@ -155,15 +180,17 @@ function addBatch(task: Task, batch: Batch): number {
   const [first] = refused;
   if (first && batch.whole)
     throw new CommandError(`Line ${first.line}: id ${first.id} was taken during the import: ${progressOf(task)}.`);
-  return refused.length;
+  return refused.reduce((lines, row) => lines + linesOf(row), 0);
 }
 
-function addToStore({ store }: Task, batch: Batch): NewRow[] {
+function addToStore(task: Task, batch: Batch): NewRow[] {
   try {
-    return store.add(batch);
+    return task.store.add(batch);
   } catch (error) {
     if (error instanceof ConcurrentImportError) throw new CommandError('Another process is importing the same file.');
-    throw error;
+    if (!(error instanceof ApiError)) throw error;
+    const { message } = error.cause as Error;
+    throw new CommandError(`The store cannot be written (${message}): ${progressOf(task)}. ${repeat}`);
   }
 }
 
@@ -171,13 +198,21 @@ function addToStore({ store }: Task, batch: Batch): NewRow[] {
 async function pause(task: Task, progress: Progress, done: number, count: number): Promise<void> {
   progress.show(done, task.bytes, count);
   await setImmediate();
-  if (task.isInterrupted())
-    throw new CommandError(`Interrupted: ${progressOf(task)}. Repeat the command to continue from there.`);
+  if (task.isInterrupted()) throw new CommandError(`Interrupted: ${progressOf(task)}. ${repeat}`);
 }
 
 function progressOf({ store }: Task): string {
   const { animals: count, lines } = store.mark();
   return `${animals(count)} imported, up to line ${lines}`;
+}
+
+/** An import that continues has added animals before. */
+function nothingOf({ store }: Task): string {
+  return store.mark().lines > 0 ? 'nothing more was imported' : 'nothing was imported';
+}
+
+function linesOf({ line, last }: Pick<Row, 'line' | 'last'>): number {
+  return last - line + 1;
 }
 
 function placeOf({ line, last }: Row): string {

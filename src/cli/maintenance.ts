@@ -3,14 +3,15 @@ import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import { json as readJson } from 'node:stream/consumers';
 import type { Command } from 'commander';
-import { copyStore } from '../repository/sqlite/backup.ts';
+import { backupStore } from '../repository/sqlite/backup.ts';
 import { checkStore, type Report } from '../repository/sqlite/check.ts';
+import { checksumFile } from '../repository/sqlite/checksum.ts';
 import { openExisting } from '../repository/sqlite/connection.ts';
 import { restoreStore } from '../repository/sqlite/restore.ts';
 import { CommandError, type Context, now } from './context.ts';
 import { localUrl } from './local-url.ts';
 import { animals } from './output.ts';
-import { replaceFile } from './output-file.ts';
+import { claimFile } from './output-file.ts';
 
 const healthTimeoutMs = 3000;
 
@@ -27,10 +28,7 @@ function migrateCommand(program: Command, { print, withStore }: Context): void {
     .description('update the schema of the store to this release')
     .action(async () => {
       const applied: string[] = [];
-      await withStore(
-        async () => undefined,
-        (file) => applied.push(file),
-      );
+      await withStore(async () => undefined, { create: true, onMigration: (file) => applied.push(file) });
       print(applied.length === 0 ? 'The store is up to date.' : `Applied ${applied.join(', ')}.`);
     });
 }
@@ -40,10 +38,10 @@ function checkCommand(program: Command, context: Context): void {
   program
     .command('check')
     .description('check the store, or a backup of it, for corruption; exits 1 if any is found')
-    .argument('[file]', 'a file to check instead of the store that DATABASE_URL names')
+    .argument('[file]', 'a backup to check instead of the store that DATABASE_URL names; also against <file>.sha256')
     .option('--json', 'print JSON')
     .action((name: string | undefined, { json }: { json?: boolean }) => {
-      const report = checkStore(name === undefined ? context.storeFile() : context.resolve(name));
+      const report = name === undefined ? checkStore(context.storeFile()) : checkStore(context.resolve(name), true);
       const file = asGiven(report.file);
       const problems = report.problems.map(asGiven);
       if (json) printJson({ ok: problems.length === 0, ...report, file, problems });
@@ -53,10 +51,11 @@ function checkCommand(program: Command, context: Context): void {
     });
 }
 
-function reportRows({ file, bytes, sqliteVersion, schemaVersion, latestSchemaVersion, rows }: Report) {
+function reportRows({ file, bytes, sqliteVersion, schemaVersion, latestSchemaVersion, checksum, rows }: Report) {
   const facts = {
     file,
     size: `${bytes} bytes`,
+    ...(checksum && { checksum: checksum === 'missing' ? `none (no ${checksumFile(file)})` : checksum }),
     'schema version': `${schemaVersion} of ${latestSchemaVersion}`,
     'SQLite version': sqliteVersion as string,
     ...Object.fromEntries(Object.entries(rows).map(([table, count]) => [`rows of ${table}`, count])),
@@ -68,15 +67,15 @@ function backupCommand(program: Command, context: Context): void {
   const { print, storeFile, withProgress } = context;
   program
     .command('backup')
-    .description('copy the store to a file and check the copy; safe while the server runs')
-    .argument('<file>')
-    .option('--force', 'replace the file if it exists')
+    .description('copy the store to a file, check the copy, and write its checksum; safe while the server runs')
+    .argument('<file>', 'the file to write; its checksum goes to <file>.sha256')
+    .option('--force', 'replace both files if they exist')
     .action(async (file: string, { force }: { force?: boolean }) => {
       const source = openExisting(storeFile());
       try {
-        const { pet } = await withProgress('Copying', 'pages', ({ show }) =>
-          replaceFile(context, file, force, (partial) => copyStore(source, partial, show)),
-        );
+        const copy = claimFile(context, file, force);
+        const checksum = claimFile(context, checksumFile(file), force);
+        const { pet } = await withProgress('Copying', 'pages', ({ show }) => backupStore(source, copy, checksum, show));
         print(`Backed up ${animals(pet)} to ${file}.`);
       } finally {
         source.close();
@@ -89,7 +88,7 @@ function restoreCommand(program: Command, context: Context): void {
   program
     .command('restore')
     .description('replace the store with a backup and keep the old store next to it; stop the server first')
-    .argument('<file>')
+    .argument('<file>', 'a backup; it must match <file>.sha256, if that exists')
     .option('--force', 'restore even if the store is too damaged to tell whether a server has it open')
     .action(async (file: string, { force = false }: { force?: boolean }) => {
       const onMigration = (name: string) => note(`Applied ${name}.`);

@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { sync } from '../repository/files.ts';
-import { sidecarFiles } from '../repository/sqlite/backup.ts';
+import { type OutputFile, sidecarFiles } from '../repository/sqlite/backup.ts';
 import { isSame } from '../repository/sqlite/restore.ts';
 import { CommandError, type Context } from './context.ts';
 
@@ -13,15 +13,20 @@ export async function replaceFile<Result>(
   force: boolean | undefined,
   make: (partial: string) => Promise<Result>,
 ): Promise<Result> {
-  const file = context.resolve(name);
-  refuse(context.storeFile(), file, name, force);
-  removeLeftovers(file);
-  // A temporary name for each process: if several write the same file, all succeed and the last one's file stays.
-  const partial = `${file}.${process.pid}.partial`;
+  const { file, partial } = claimFile(context, name, force);
   const result = await make(partial);
   renameSync(partial, file);
   sync(path.dirname(file));
   return result;
+}
+
+/** The paths of a file that a command is about to write. Removes what killed processes left of it. Throws CommandError if it is refused. */
+export function claimFile(context: Context, name: string, force: boolean | undefined): OutputFile {
+  const file = context.resolve(name);
+  refuse(context.storeFile(), file, name, force);
+  removeLeftovers(file);
+  // A temporary name for each process: if several write the same file, all succeed and the last one's file stays.
+  return { file, partial: `${file}.${process.pid}.partial` };
 }
 
 /** Removes the temporary files of processes that were killed, SQLite's journals included. */

@@ -3,13 +3,14 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
+import { checkStore } from '../../src/repository/sqlite/check.ts';
 import { type Outcome, openClient, type Promises, sideBySide } from '../support/client.ts';
-import { namesIn } from '../support/commands.ts';
+import { change, commandFolder, namesIn, query } from '../support/commands.ts';
 import { firstAnswer } from '../support/known-port.ts';
-import { launchCli, type Process, startServer } from '../support/process.ts';
+import { launchCli, type Process, runCli, startServer } from '../support/process.ts';
 import { seededRandom } from '../support/random.ts';
-import { makeStore, missingFrom } from '../support/store-file.ts';
-import { needStrace } from '../support/strace.ts';
+import { type MadeStore, makeStore, missingFrom } from '../support/store-file.ts';
+import { injecting, needStrace } from '../support/strace.ts';
 import { figure, patientMs, tier } from '../support/tier.ts';
 
 const connections = 8;
@@ -132,6 +133,214 @@ async function killRandomly(
   return killed;
 }
 
+/** What `check` says about the checksum of a backup, which must be sound. */
+async function checksumOf(folder: string, name: string): Promise<string> {
+  const { code, stdout, stderr } = await runCli(['check', name, '--json'], { folder });
+  expect([code, stderr]).toEqual([0, '']);
+  return JSON.parse(stdout).checksum;
+}
+
+test(
+  '36 bytes overwritten anywhere in a backup: check finds it, and restore refuses it and leaves the store as it is',
+  async () => {
+    const { folder, at, run, store } = await commandFolder({ name: 'Rex', categoryId: 1n, status: 'sold' });
+    fs.writeFileSync(at('pets.ndjson'), jsonLines(400));
+    await run('import', 'pets.ndjson');
+    for (const name of ['zoo', 'farm']) await run('account', 'add', name);
+    await run('key', 'create', '--account', 'zoo', '--name', 'till');
+    change(store, 'DELETE FROM pet WHERE id BETWEEN 100 AND 250');
+    await run('backup', 'copy.db');
+    const bytes = fs.readFileSync(at('copy.db'));
+    const [{ size } = { size: 0 }] = query<{ size: number }>(
+      at('copy.db'),
+      'SELECT page_size AS size FROM pragma_page_size',
+    );
+    const pages = bytes.length / size;
+    const before = fs.readFileSync(store);
+    const random = seededRandom(seed);
+    const sentence =
+      'copy.db does not match its checksum in copy.db.sha256: it was damaged or changed after the backup.';
+    let [places, foundWithout] = [0, 0];
+    for (let page = 0; page < pages; page++) {
+      for (let count = 0; count < tier(5, 200); count++) {
+        const place = Math.min(page * size + Math.floor(random() * size), bytes.length - 36);
+        const damaged = Buffer.from(bytes);
+        // At least one bit of each byte changes.
+        for (let at = place; at < place + 36; at++)
+          damaged[at] = (damaged[at] as number) ^ (1 + Math.floor(random() * 255));
+        fs.writeFileSync(at('copy.db'), damaged);
+        const hint = `seed ${seed}, byte ${place}`;
+        const check = await runCli(['check', 'copy.db'], { folder });
+        expect([check.code, check.stderr], hint).toEqual([1, expect.stringContaining(sentence)]);
+        const restore = await runCli(['restore', 'copy.db'], { folder });
+        expect(restore, hint).toEqual({ code: 1, stdout: '', stderr: `animal-store: ${sentence}\n` });
+        places += 1;
+        fs.renameSync(at('copy.db.sha256'), at('aside'));
+        if ((await runCli(['check', 'copy.db'], { folder })).code === 1) foundWithout += 1;
+        fs.renameSync(at('aside'), at('copy.db.sha256'));
+      }
+    }
+    expect(fs.readFileSync(store).equals(before)).toBe(true);
+    fs.writeFileSync(at('copy.db'), bytes);
+    expect(await checksumOf(folder, 'copy.db')).toBe('matches');
+    figure(
+      `36 bytes overwritten at ${places} places in all ${pages} pages of a backup: check and restore refused all ${places}; without its checksum, check finds ${foundWithout}`,
+    );
+  },
+  patientMs,
+);
+
+/** Where the text of each row of `pet` begins and ends in a file of jsonLines (https://sqlite.org/fileformat.html#b_tree_pages). */
+function rowsIn(file: string, bytes: Buffer): { begin: number; end: number }[] {
+  const leaves = query<{ place: number }>(
+    file,
+    "SELECT pgoffset AS place FROM dbstat WHERE name = 'pet' AND pagetype = 'leaf'",
+  );
+  return leaves.flatMap(({ place }) =>
+    Array.from({ length: bytes.readUInt16BE(place + 3) }, (_, cell) => {
+      const begin = bytes.indexOf('line ', place + bytes.readUInt16BE(place + 8 + 2 * cell));
+      return { begin, end: bytes.indexOf('}', begin) + 1 };
+    }),
+  );
+}
+
+test(
+  '36 bytes overwritten anywhere in the rows of the animals are found without a checksum',
+  async () => {
+    const { folder, at, run } = await commandFolder();
+    fs.writeFileSync(at('pets.ndjson'), jsonLines(100));
+    await run('import', 'pets.ndjson');
+    await run('backup', 'copy.db');
+    fs.rmSync(at('copy.db.sha256'));
+    const bytes = fs.readFileSync(at('copy.db'));
+    const rows = rowsIn(at('copy.db'), bytes);
+    expect(rows).toHaveLength(100);
+    const random = seededRandom(seed);
+    for (const { begin, end } of rows) {
+      const place = begin + Math.floor(random() * (end - begin - 36));
+      const damaged = Buffer.from(bytes);
+      for (let at = place; at < place + 36; at++)
+        damaged[at] = (damaged[at] as number) ^ (1 + Math.floor(random() * 255));
+      fs.writeFileSync(at('copy.db'), damaged);
+      const { code, stderr } = await runCli(['check', 'copy.db'], { folder });
+      expect([code, stderr], `seed ${seed}, byte ${place}`).toEqual([1, expect.stringContaining('JSON differs')]);
+    }
+  },
+  patientMs,
+);
+
+test(
+  'check and backup of many animals',
+  async () => {
+    const { folder, file, env } = await makeStore();
+    const count = tier(100_000, 1_000_000);
+    change(
+      file,
+      `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${count})
+       INSERT INTO pet (name, category_id, status) SELECT 'animal ' || i, i % 100, 'available' FROM n`,
+    );
+    const run = (...args: string[]) => launchCli(args, { folder, env }).end();
+    const [backupMs, checkMs] = [await timeOf(run('backup', 'copy.db')), await timeOf(run('check', 'copy.db'))];
+    const begun = performance.now();
+    const rows = query(
+      file,
+      `SELECT id FROM pet WHERE json IS NOT
+         json_object('id', id, 'name', CAST(name AS TEXT), 'categoryId', category_id, 'status', CAST(status AS TEXT))`,
+    );
+    const jsonMs = performance.now() - begun;
+    expect(rows).toEqual([]);
+    const [backup, check, json] = [backupMs, checkMs, jsonMs].map(Math.round);
+    figure(
+      `${count} animals: backup ${backup} ms, check ${check} ms, of which ${json} ms compare the JSON with its columns`,
+    );
+  },
+  patientMs,
+);
+
+test(
+  'a killed backup --force leaves the old backup or the new one, complete, and never with the checksum of another',
+  async () => {
+    const { folder, env, file } = await makeStore();
+    const run = (...args: string[]) => launchCli(args, { folder, env }).end();
+    expect(await run('backup', 'copy.db')).toMatchObject({ code: 0 });
+    const usualMs = await timeOf(run('backup', 'copy.db', '--force'));
+    let added = 0;
+    const backups = () => {
+      change(file, `INSERT INTO pet (name, category_id, status) VALUES ('pet ${++added}', 1, 'sold')`);
+      return launchCli(['backup', 'copy.db', '--force'], { folder, env });
+    };
+    const times = tier(6, 100);
+    const killed = await killRandomly(backups, usualMs, (count) => {
+      expect(checkStore(path.join(folder, 'copy.db'), true).problems, `seed ${seed}`).toEqual([]);
+      return count === times;
+    });
+    expect(await run('backup', 'copy.db', '--force')).toMatchObject({ code: 0 });
+    expect(fs.readdirSync(folder).filter((name) => name.endsWith('.partial'))).toEqual([]);
+    figure(`${killed} backups --force killed with kill -9 (seed ${seed}): each left a sound backup`);
+  },
+  patientMs,
+);
+
+/** Two stores with an animal each, and a backup of the old one that the new one's backup replaces. */
+async function replacingBackup() {
+  const [old, fresh] = await Promise.all([makeStore(), makeStore()]);
+  for (const [{ file }, name] of [
+    [old, 'old'],
+    [fresh, 'new'],
+  ] as const)
+    change(file, `INSERT INTO pet (name, category_id, status) VALUES ('${name}', 1, 'sold')`);
+  const copy = path.join(old.folder, 'copy.db');
+  const backup = ({ env }: MadeStore, under: string[] = []) =>
+    launchCli(['backup', 'copy.db', '--force'], { folder: old.folder, env, under });
+  expect(await backup(old).end()).toMatchObject({ code: 0 });
+  /** Starts the backup that replaces the first, and waits until it stands at this rename: 1 is that of the backup, 2 of its checksum. */
+  const stopAt = async (rename: 1 | 2, seconds: number) => {
+    const replacing = backup(fresh, injecting('rename', `delay_enter=${seconds}s:when=${rename}`));
+    const { ino } = fs.statSync(copy);
+    await vi.waitUntil(() => !fs.existsSync(`${copy}.sha256`) && (fs.statSync(copy).ino === ino) === (rename === 1), {
+      timeout: 30_000,
+      interval: 5,
+    });
+    return replacing;
+  };
+  return { old, copy, backup, stopAt };
+}
+
+test.for([
+  [1, 'old'],
+  [2, 'new'],
+] as const)(
+  'a backup --force that is killed before rename %i leaves the %s backup, without a checksum',
+  { timeout: patientMs },
+  async ([rename, name], context) => {
+    needStrace(context);
+    const { old, copy, backup, stopAt } = await replacingBackup();
+    const replacing = await stopAt(rename, 4);
+    expect((await replacing.end('SIGKILL')).code).toBe(null);
+    expect(namesIn(copy)).toEqual([name]);
+    expect(await checksumOf(old.folder, 'copy.db')).toBe('missing');
+    expect(await launchCli(['restore', 'copy.db'], old).end()).toMatchObject({ code: 0 });
+    expect(await backup(old).end()).toMatchObject({ code: 0 });
+    expect(await checksumOf(old.folder, 'copy.db')).toBe('matches');
+    expect(fs.readdirSync(old.folder).filter((entry) => entry.endsWith('.partial'))).toEqual([]);
+  },
+);
+
+test(
+  'two backups that replace the same file at the same time leave one with its own checksum',
+  async (context) => {
+    needStrace(context);
+    const { old, copy, backup, stopAt } = await replacingBackup();
+    const slow = await stopAt(2, 5);
+    expect(await backup(old).end()).toMatchObject({ code: 0 });
+    expect(namesIn(copy)).toEqual(['old']);
+    expect(await slow.end()).toMatchObject({ code: 0, stderr: '' });
+    expect(namesIn(copy)).toEqual(['old']);
+    expect(await checksumOf(old.folder, 'copy.db')).toBe('matches');
+  },
+  patientMs,
+);
+
 /** Duration in milliseconds of a command, which must succeed. */
 async function timeOf(command: Promise<{ code: number | null }>): Promise<number> {
   const begun = performance.now();
@@ -207,15 +416,19 @@ test(
         path.relative(folder, path.resolve(folder, text)).replace(/\.\d+\.partial$/, '.partial') || 'folder';
       return [...lines].map(([, synced, from, to]) => (synced ? names(synced) : `${names(from)} → ${names(to)}`));
     };
-    for (const [command, made] of [
-      ['backup', 'copy.db'],
-      ['export', 'pets.csv'],
-    ] as const)
-      expect((await calls(command, made)).slice(-3)).toEqual([
-        `${made}.partial`,
-        `${made}.partial → ${made}`,
-        'folder',
-      ]);
+    expect((await calls('export', 'pets.csv')).slice(-3)).toEqual([
+      'pets.csv.partial',
+      'pets.csv.partial → pets.csv',
+      'folder',
+    ]);
+    expect((await calls('backup', 'copy.db')).slice(-6)).toEqual([
+      'copy.db.partial',
+      'copy.db.sha256.partial',
+      'folder',
+      'copy.db.partial → copy.db',
+      'copy.db.sha256.partial → copy.db.sha256',
+      'folder',
+    ]);
     const store = path.basename(file);
     const restored = await calls('restore', 'copy.db');
     const place = restored.indexOf(`${store}.restoring → ${store}`);

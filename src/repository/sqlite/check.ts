@@ -1,5 +1,6 @@
 /** Checks a store for corruption without changing it, and reports its versions and row counts. */
 import fs from 'node:fs';
+import { type ChecksumResult, checksumProblem, compareChecksum } from './checksum.ts';
 import { type Connection, openError, openExisting } from './connection.ts';
 import { currentVersion, latestVersion } from './migrations.ts';
 
@@ -11,6 +12,8 @@ export interface Report {
   schemaVersion: number | null;
   /** The schema version of this release. An older store is migrated when a server or command opens it. */
   latestSchemaVersion: number;
+  /** Null if the file was not compared with a checksum. */
+  checksum: ChecksumResult | null;
   /** Table → rows. */
   rows: Record<string, number>;
   /** One sentence each; empty if the store is sound. */
@@ -20,17 +23,46 @@ export interface Report {
 /** Faults reported at most by each check: one that affects every row would produce an endless list. */
 const maxNamed = 20;
 
-/** Never throws: every error becomes one of the report's problems. */
-export function checkStore(file: string): Report {
+/** Ids named at most in one sentence. */
+const maxIds = 5;
+
+/** The first schema version whose rows of `pet` have the column `json`. */
+const jsonVersion = 2;
+
+/**
+ * Never throws: every error becomes one of the report's problems. `isBackup`: compare the file with the checksum beside it, if there is one.
+ */
+export function checkStore(file: string, isBackup = false): Report {
   const report: Report = {
     file,
     bytes: sizeOf(file),
     sqliteVersion: null,
     schemaVersion: null,
     latestSchemaVersion: latestVersion(),
+    checksum: null,
     rows: {},
     problems: [],
   };
+  if (isBackup) checkChecksum(report);
+  checkContent(report);
+  return report;
+}
+
+function checkChecksum(report: Report): void {
+  const { file, problems } = report;
+  // What is not a file has no content to compare: checkContent says so.
+  if (!fs.statSync(file, { throwIfNoEntry: false })?.isFile()) return;
+  try {
+    report.checksum = compareChecksum(file);
+    const problem = checksumProblem(file, report.checksum);
+    if (problem !== undefined) problems.push(problem);
+  } catch (error) {
+    problems.push(`The checksum of ${file} cannot be checked: ${(error as Error).message}.`);
+  }
+}
+
+function checkContent(report: Report): void {
+  const { file, problems } = report;
   let connection: Connection | undefined;
   try {
     connection = openExisting(file);
@@ -38,14 +70,14 @@ export function checkStore(file: string): Report {
     connection.exec('BEGIN');
     report.sqliteVersion = connection.prepare('SELECT sqlite_version()').pluck().get() as string;
     report.schemaVersion = currentVersion(connection);
-    report.problems.push(...faultsOf(connection));
+    problems.push(...faultsOf(connection));
+    if (report.schemaVersion >= jsonVersion) problems.push(...jsonFaultsOf(connection));
     report.rows = countRows(connection);
   } catch (error) {
-    report.problems.push(openError(file, error).message);
+    problems.push(openError(file, error).message);
   } finally {
     connection?.close();
   }
-  return report;
 }
 
 function sizeOf(file: string): number | null {
@@ -62,6 +94,25 @@ function faultsOf(connection: Connection): string[] {
     ...damages.filter((text) => text !== 'ok').map((text) => `integrity_check: ${text.replaceAll('\n', ' ')}.`),
     ...dangling.map(({ child, row, parent }) => `Row ${row} of ${child} refers to a missing row of ${parent}.`),
   ];
+}
+
+/**
+ * Compares the stored JSON of each animal with its other columns. Nothing else would find a byte that changed within a text: SQLite checks
+ * neither the text of a column without an index nor a generated column. CAST: json_object would throw on a BLOB, which integrity_check reports.
+ */
+function jsonFaultsOf(connection: Connection): string[] {
+  const differing = connection
+    .prepare<[], bigint>(
+      `SELECT id FROM pet WHERE json IS NOT
+         json_object('id', id, 'name', CAST(name AS TEXT), 'categoryId', category_id, 'status', CAST(status AS TEXT))`,
+    )
+    .pluck();
+  const ids: bigint[] = [];
+  let count = 0;
+  for (const id of differing.iterate()) if (++count <= maxIds) ids.push(id);
+  if (count === 0) return [];
+  const others = count > ids.length ? ` and ${count - ids.length} more` : '';
+  return [`Rows of pet whose JSON differs from their columns: id ${ids.join(', ')}${others}.`];
 }
 
 /** Counts the rows of every table, including tables that other tools have added. */

@@ -4,8 +4,9 @@ import type { OpenOptions } from '../store.ts';
 import { type Connection, checkpoint, openConnection, prepareStore, translate } from './connection.ts';
 
 export interface NewRow extends NewPet {
-  /** The line number in the imported file. */
+  /** The first and the last line of the row in the imported file, from 1. */
   line: number;
+  last: number;
   /** Undefined: the store assigns an id. */
   id?: bigint | undefined;
 }
@@ -32,6 +33,7 @@ export interface Batch {
 
 export interface Import {
   mark(): Mark;
+  /** Throws ApiError `service_unavailable`, as does claimId. */
   hasId(id: bigint): boolean;
   /** Records that `line` uses the id. Returns the earlier line of this import that uses it, or undefined. */
   claimId(id: bigint, line: number): number | undefined;
@@ -87,9 +89,9 @@ export function openImport(file: string, hash: Buffer, again: boolean, options: 
 
   return {
     mark: () => mark,
-    hasId: (id) => findId.get(id) !== undefined,
+    hasId: (id) => translated(() => findId.get(id) !== undefined),
     claimId: (id, line) => {
-      const first = (claim.get(id, line) as { line: number }).line;
+      const first = translated(() => (claim.get(id, line) as { line: number }).line);
       return first === line ? undefined : first;
     },
     add(batch) {
@@ -108,6 +110,14 @@ export function openImport(file: string, hash: Buffer, again: boolean, options: 
     },
     close: () => connection.close(),
   };
+}
+
+function translated<Result>(use: () => Result): Result {
+  try {
+    return use();
+  } catch (error) {
+    throw translate(error);
+  }
 }
 
 function prepareStatements(connection: Connection) {

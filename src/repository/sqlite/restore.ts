@@ -2,9 +2,10 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { sync } from '../files.ts';
+import { createPrivate, makeFolder, sync } from '../files.ts';
 import { CopyError, type OpenOptions } from '../store.ts';
 import { copyStore, type OnProgress, type Rows, removeStore, sidecarFiles } from './backup.ts';
+import { checksumProblem, compareChecksum } from './checksum.ts';
 import { type Connection, openConnection, openExisting, prepareStore } from './connection.ts';
 
 export interface RestoreOptions extends OpenOptions {
@@ -23,15 +24,15 @@ export interface Restored {
 const lockTimeoutMs = 500;
 
 /**
- * Replaces the store in `file` with a copy of `from`, migrated to this release's schema. Rejects with CopyError and then leaves the store
- * unchanged.
+ * Replaces the store in `file` with a copy of `from`, migrated to this release's schema. `from` must match the checksum beside it, if there
+ * is one. Rejects with CopyError and then leaves the store unchanged.
  */
 export async function restoreStore(from: string, file: string, options: RestoreOptions): Promise<Restored> {
   const source = openSource(from, file);
   const fresh = `${file}.restoring`;
   let hold: Hold | undefined;
   try {
-    fs.mkdirSync(path.dirname(file), { recursive: true });
+    makeFolder(path.dirname(file));
     hold = lock(file, options.force);
     const rows = await copyStore(source, fresh, options.onProgress);
     prepareStore(fresh, options);
@@ -46,11 +47,19 @@ export async function restoreStore(from: string, file: string, options: RestoreO
 
 function openSource(from: string, file: string): Connection {
   if (isSame(from, file)) throw new CopyError(`${from} is the store itself.`);
+  requireChecksum(from);
   try {
     return openExisting(from);
   } catch (error) {
     throw new CopyError((error as Error).message, { cause: error });
   }
+}
+
+/** Throws CopyError if the file has a checksum beside it that it does not match. */
+function requireChecksum(from: string): void {
+  if (!fs.statSync(from, { throwIfNoEntry: false })?.isFile()) return;
+  const problem = checksumProblem(from, compareChecksum(from));
+  if (problem !== undefined) throw new CopyError(problem);
 }
 
 /** Whether two paths refer to the same file; false if either does not exist. */
@@ -78,6 +87,7 @@ function lock(file: string, force: boolean): Hold {
   try {
     // SQLite would treat a damaged file as an empty store and delete its WAL.
     if (existed && !isDatabase(file)) throw new Error('it is not an SQLite database');
+    if (!existed) createPrivate(file);
     return { connection: openExclusive(file), existed };
   } catch (error) {
     const { code, message } = error as { code?: string; message: string };
