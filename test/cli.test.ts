@@ -1,13 +1,15 @@
 /** The operator's commands for accounts, their one-time links and keys, health and migrate, and how all commands are called. */
 import { once } from 'node:events';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
+import { Readable, Writable } from 'node:stream';
 import { setTimeout } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type ApiKey, newSecret, type Scope, type Secret, scopes } from '../src/accounts.ts';
+import { run } from '../src/cli/program.ts';
 import { hashToken, type OneTimeLink, type TrailEvent } from '../src/people.ts';
 import { openRepository } from '../src/repository/open.ts';
 import type { Repository } from '../src/repository/store.ts';
@@ -116,7 +118,7 @@ describe('usage', () => {
     const exits = await Promise.all([['feed'], ['key', 'revoke', '1']].map((args) => launchCli(args).end()));
     expect(exits).toMatchObject([
       { code: 2, stdout: '', stderr: expect.stringMatching(/^error: unknown command 'feed'/) },
-      { code: 1, stdout: '', stderr: 'animal-store: There is no key 1.\n' },
+      { code: 1, stdout: '', stderr: expect.stringMatching(/^animal-store: DATABASE_URL: .+ does not exist/) },
     ]);
   });
 
@@ -427,14 +429,14 @@ describe('one-time links', () => {
   ] as const)('with %j the link begins with %s', async ([env, root]) => {
     const { code, stdout, stderr } = await runCli(['account', 'invite'], { env });
     expect([code, rootOf(stdout)]).toEqual([0, root]);
-    expect(stderr).toMatch(/^The link for a new account works once, until .+:\n$/);
+    expect(stderr).toMatch(/^Created the store .+\.\nThe link for a new account works once, until .+:\n$/);
   });
 
   test('in production without BASE_URL, a note asks for it', async () => {
     const { code, stdout, stderr } = await runCli(['account', 'invite'], { env: { DEPLOYMENT: 'production' } });
     expect({ code, stdout }).toEqual({ code: 0, stdout: local });
     expect(stderr).toMatch(
-      /^BASE_URL is not set: the link has an address of this machine\. Set BASE_URL to the public address\.\nThe link .+:\n$/,
+      /^BASE_URL is not set: the link has an address of this machine\. Set BASE_URL to the public address\.\nCreated .+\.\nThe link .+:\n$/,
     );
   });
 
@@ -686,13 +688,66 @@ describe('the store', () => {
       code: 0,
       stdout:
         'Applied 0001_initial.sql, 0002_rendered_animals.sql, 0003_imports.sql, 0004_pet_revision.sql, 0005_account_pages.sql.\n',
-      stderr: '',
+      stderr: 'Created the store ./data/animal-store.db.\n',
     });
     expect(await runCli(['migrate'], { folder })).toEqual({
       code: 0,
       stdout: 'The store is up to date.\n',
       stderr: '',
     });
+  });
+
+  test.for([
+    ['account', 'list'],
+    ['account', 'remove', 'zoo'],
+    ['account', 'reset', 'zoo'],
+    ['key', 'create', '--account', 'zoo', '--name', 'till'],
+    ['key', 'list', '--json'],
+    ['key', 'revoke', '1'],
+    ['key', 'rotate', '1', '--overlap', '1h'],
+  ])('exit 1: %s, %s does not create it: the sentence names the file', async (args) => {
+    const folder = temporaryFolder();
+    const env = { DATABASE_URL: 'sqlite:other/store.db' };
+    expect(commandErrorOf(await runCli(args, { folder, env }))).toBe(
+      'DATABASE_URL: other/store.db does not exist: start the server or run animal-store migrate to create it.',
+    );
+    expect(readdirSync(folder)).toEqual([]);
+  });
+
+  test.for([
+    ['account', 'add', 'zoo'],
+    ['account', 'invite', 'zoo'],
+  ])('%s %s creates it, and says so', async (args) => {
+    const folder = temporaryFolder();
+    const created = 'Created the store ./data/animal-store.db.\n';
+    expect(await runCli(args, { folder })).toMatchObject({ code: 0, stderr: expect.stringMatching(`^${created}`) });
+    const { stderr } = await runCli(['account', 'invite', 'other'], { folder });
+    expect(stderr).toMatch(/^Account other added\.\nThe link .+:\n$/);
+  });
+
+  test('is named on a terminal', async () => {
+    const { folder, file } = await makeStore(newSecret(false));
+    const env = { DATABASE_URL: `sqlite:${file}` };
+    const written: string[] = [];
+    const stream = (isTTY: boolean) =>
+      Object.assign(
+        new Writable({
+          write(chunk, _encoding, done) {
+            if (isTTY) written.push(String(chunk));
+            done();
+          },
+        }),
+        { isTTY },
+      );
+    for (const args of [
+      ['key', 'list'],
+      ['key', 'revoke', '1'],
+      ['account', 'add', 'circus'],
+    ]) {
+      const io = { cwd: folder, stdin: Readable.from([]), stdout: stream(false), stderr: stream(true) };
+      expect(await run(args, env, io)).toBe(0);
+    }
+    expect(written).toEqual(Array(3).fill(`Store: ${file}\n`));
   });
 
   test('is the one that .env names', async () => {

@@ -12,9 +12,9 @@ import {
   read,
   stopMs,
 } from './support/deployment.ts';
-import { projectFolder } from './support/project.ts';
+import { nodeOptions, projectFolder } from './support/project.ts';
 
-const { version, license, description, scripts } = JSON.parse(read('package.json'));
+const { version, license, description } = JSON.parse(read('package.json'));
 const compose = parse(read('compose.yaml'), { merge: true });
 
 describe('the Dockerfile', () => {
@@ -26,7 +26,11 @@ describe('the Dockerfile', () => {
   });
 
   test('has the command of npm start', () => {
-    expect(JSON.parse(/^CMD (\[.*)$/m.exec(dockerfile)?.[1] as string)).toEqual(scripts.start.split(' '));
+    expect(JSON.parse(/^CMD (\[.*)$/m.exec(dockerfile)?.[1] as string)).toEqual([
+      'node',
+      ...nodeOptions,
+      'src/main.ts',
+    ]);
   });
 
   test('has labels with the version and the licence of package.json', () => {

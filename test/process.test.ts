@@ -1,7 +1,7 @@
 /** The life of the server process: its start, what it says and refuses, and its end. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import path from 'node:path';
@@ -10,8 +10,10 @@ import Database from 'better-sqlite3';
 import { request } from 'undici';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { temporaryFolder } from './support/app.ts';
-import { launch, launchServer, runCli, type Server, startServer } from './support/process.ts';
+import { commandErrorOf } from './support/commands.ts';
+import { launch, launchCli, launchServer, runCli, type Server, startServer } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
+import { mountSmallDisk, noDisk } from './support/small-disk.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1 };
 const isInstalled = (tool: string) => spawnSync(tool, ['--version']).error === undefined;
@@ -115,6 +117,43 @@ describe('the first start', () => {
     const ends = await Promise.all([one.end('SIGTERM'), other.end('SIGTERM')]);
     expect(ends.map(({ code }) => code)).toEqual([0, 0]);
     expect(new Set(ends.flatMap(({ stderr }) => stderr.match(/ast_\w+/g) ?? []))).toEqual(new Set([key]));
+  });
+});
+
+describe('the files of the store', () => {
+  const modeOf = (file: string) => (statSync(file).mode & 0o777).toString(8);
+
+  test.for(['000', '022', '077'])('can be read only by their user, umask %s', async (umask) => {
+    const under = ['sh', '-c', `umask ${umask}; exec "$@"`, '-'];
+    const server = await startServer({ under, env: { DATABASE_URL: 'sqlite:new/data/animals.db' } });
+    const { status } = await server.call(await server.firstKey(), 'POST', '/v1/pets', tabby);
+    expect(status).toBe(201);
+    const modes = ['', '/data', '/data/animals.db', '/data/animals.db-wal', '/data/animals.db-shm'].map((name) =>
+      modeOf(path.join(server.folder, `new${name}`)),
+    );
+    expect(modes).toEqual(['700', '700', '600', '600', '600']);
+    await server.end('SIGTERM');
+    const at = { folder: server.folder, under };
+    const backup = { ...at, env: { DATABASE_URL: 'sqlite:new/data/animals.db' } };
+    expect(await launchCli(['backup', 'copy.db'], backup).end()).toMatchObject({ code: 0 });
+    const restore = { ...at, env: { DATABASE_URL: 'sqlite:other/restored.db' } };
+    expect(await launchCli(['restore', 'copy.db'], restore).end()).toMatchObject({ code: 0 });
+    const restored = ['copy.db', 'other', 'other/restored.db'].map((name) => modeOf(path.join(server.folder, name)));
+    expect(restored).toEqual(['600', '700', '600']);
+  });
+
+  test('keep the modes that they have', async () => {
+    const first = await startServer();
+    const folder = path.join(first.folder, 'data');
+    await first.end('SIGTERM');
+    chmodSync(folder, 0o755);
+    chmodSync(path.join(folder, 'animal-store.db'), 0o644);
+    await startServer({ folder: first.folder });
+    expect([folder, `${folder}/animal-store.db`, `${folder}/animal-store.db-wal`].map(modeOf)).toEqual([
+      '755',
+      '644',
+      '644',
+    ]);
   });
 });
 
@@ -234,8 +273,8 @@ describe('settings', () => {
 });
 
 describe('exit 1, with one sentence and no stack', () => {
-  const refusal = async (env: Record<string, string>, folder?: string) => {
-    const { code, stderr } = await launchServer({ env, ...(folder && { folder }) }).end();
+  const refusal = async (env: Record<string, string>, folder?: string, under: string[] = []) => {
+    const { code, stderr } = await launchServer({ env, under, ...(folder && { folder }) }).end();
     expect(code).toBe(1);
     expect(stderr).toMatch(/^(animal-store: [^\n]+\.\n)+$/);
     return stderr.replaceAll('animal-store: ', '').trimEnd();
@@ -248,6 +287,14 @@ describe('exit 1, with one sentence and no stack', () => {
     const { port } = holder.address() as AddressInfo;
     expect(await refusal({ PORT: String(port) })).toBe(
       `PORT ${port} on 127.0.0.1 is already in use: set PORT to a free port, or stop the process that uses it.`,
+    );
+  });
+
+  test.for(['1', '2'])('OPS_PORT in use, as by another copy, names the setting, WORKERS %s', async (WORKERS) => {
+    const other = await startServer();
+    const { port } = new URL(other.opsUrl());
+    expect(await refusal({ OPS_PORT: port, WORKERS })).toBe(
+      `OPS_PORT ${port} on 127.0.0.1 is already in use: set OPS_PORT to a free port or to off, or stop the process that uses it.`,
     );
   });
 
@@ -273,9 +320,105 @@ describe('exit 1, with one sentence and no stack', () => {
   test('a folder that cannot be made', async () => {
     const folder = temporaryFolder();
     writeFileSync(path.join(folder, 'file'), '');
-    expect(await refusal({ DATABASE_URL: 'sqlite:file/data/store.db' }, folder)).toMatch(
-      /^DATABASE_URL: file\/data\/store\.db cannot be opened: ENOTDIR.*\.$/,
+    expect(await refusal({ DATABASE_URL: 'sqlite:file/data/store.db' }, folder)).toBe(
+      `DATABASE_URL: file/data/store.db cannot be opened: ${folder}/file is not a folder.`,
     );
+  });
+
+  /** Runs as a user whom permissions bind. */
+  const asNobody = process.getuid?.() === 0 ? ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'] : [];
+  const canReadProject = [...asNobody, 'test', '-r', `${projectFolder}src/cli.ts`];
+  const isBound = spawnSync(canReadProject[0] as string, canReadProject.slice(1)).status === 0;
+  const notBound = 'no other user can run the project';
+
+  /** A folder that everybody can enter, with a store in `data`. */
+  async function makeOpenFolder(): Promise<string> {
+    const folder = temporaryFolder();
+    chmodSync(folder, 0o755);
+    expect(await runCli(['migrate'], { folder })).toMatchObject({ code: 0 });
+    chmodSync(path.join(folder, 'data'), 0o755);
+    chmodSync(path.join(folder, 'data/animal-store.db'), 0o644);
+    return folder;
+  }
+
+  /** The sentences of the server and of commands for the same DATABASE_URL. */
+  async function sentencesOf(file: string, folder: string, commands: string[], under: string[] = []) {
+    const env = { DATABASE_URL: `sqlite:${file}` };
+    const refused = async (command: string) =>
+      commandErrorOf(await launchCli(command.split(' '), { folder, env, under }).end());
+    const [server, ...others] = await Promise.all([refusal(env, folder, under), ...commands.map(refused)]);
+    return { server, commands: others };
+  }
+
+  test('a folder in /proc, in which Node would try forever to create another', async ({ skip }) => {
+    if (process.platform !== 'linux') skip('Linux only');
+    const { server, commands } = await sentencesOf('/proc/x/y.db', temporaryFolder(), ['migrate', 'account add zoo']);
+    for (const sentence of [server, ...commands])
+      expect(sentence).toMatch(/^DATABASE_URL: \/proc\/x\/y\.db cannot be opened: .+ \/proc\.$/);
+  });
+
+  test('a folder that this user may not write to, with and without a store', async ({ skip }) => {
+    if (!isBound) skip(notBound);
+    const folder = await makeOpenFolder();
+    for (const name of ['data/new.db', 'data/sub/new.db'])
+      expect(await sentencesOf(name, folder, ['migrate'], asNobody)).toEqual({
+        server: `DATABASE_URL: ${name} cannot be opened: this user may not write to ${folder}/data.`,
+        commands: [`DATABASE_URL: ${name} cannot be opened: this user may not write to ${folder}/data.`],
+      });
+    chmodSync(path.join(folder, 'data/animal-store.db'), 0o666);
+    const sentence = `DATABASE_URL: data/animal-store.db cannot be opened: this user may not write to ${folder}/data.`;
+    expect(
+      await sentencesOf('data/animal-store.db', folder, ['key list', 'account add zoo', 'export'], asNobody),
+    ).toEqual({
+      server: sentence,
+      commands: [sentence, sentence, sentence],
+    });
+  });
+
+  test('a file system that is read-only', async ({ skip }) => {
+    const folder = temporaryFolder();
+    const disk = path.join(folder, 'disk');
+    if (!mountSmallDisk(disk, 1024)) skip(noDisk);
+    expect(await runCli(['migrate'], { folder, env: { DATABASE_URL: 'sqlite:disk/store.db' } })).toMatchObject({
+      code: 0,
+    });
+    expect(spawnSync('mount', ['-o', 'remount,ro', disk]).status).toBe(0);
+    expect(await sentencesOf('disk/store.db', folder, ['account add zoo'])).toEqual({
+      server: `DATABASE_URL: disk/store.db cannot be opened: ${disk}/store.db is on a read-only file system.`,
+      commands: ['DATABASE_URL: disk/store.db cannot be opened: disk/store.db is on a read-only file system.'],
+    });
+    expect(await sentencesOf('disk/new/store.db', folder, ['account add zoo'])).toEqual({
+      server: `DATABASE_URL: disk/new/store.db cannot be opened: ${disk} is on a read-only file system.`,
+      commands: [`DATABASE_URL: disk/new/store.db cannot be opened: ${disk} is on a read-only file system.`],
+    });
+  });
+
+  test.for([
+    ['read', 0o000],
+    ['write', 0o444],
+  ] as const)('a file that this user may not %s', async ([verb, mode], { skip }) => {
+    if (!isBound) skip(notBound);
+    const folder = await makeOpenFolder();
+    const file = path.join(folder, 'data/animal-store.db');
+    chmodSync(path.join(folder, 'data'), 0o777);
+    chmodSync(file, mode);
+    const opened = 'DATABASE_URL: data/animal-store.db cannot be opened: this user may not';
+    expect(
+      await sentencesOf('data/animal-store.db', folder, ['key list', 'account add zoo', 'export'], asNobody),
+    ).toEqual({
+      server: `${opened} ${verb} ${file}.`,
+      commands: Array(3).fill(`${opened} ${verb} data/animal-store.db.`),
+    });
+  });
+
+  test('a folder in place of the file', async () => {
+    const folder = temporaryFolder();
+    mkdirSync(path.join(folder, 'store.db'));
+    const sentence = 'DATABASE_URL: store.db is not a file.';
+    expect(await sentencesOf('store.db', folder, ['key list', 'account add zoo', 'migrate', 'export'])).toEqual({
+      server: sentence,
+      commands: Array(4).fill(sentence),
+    });
   });
 });
 
@@ -305,6 +448,51 @@ describe('the end', () => {
       env: { PORT: '0', OPS_PORT: '0', WORKERS },
     });
     expect(await server.end()).toMatchObject({ code: 0, stderr: expect.not.stringMatching(/^ +at /m) });
+  });
+
+  /** Starts `npm start`, and resolves when the server listens. */
+  async function startWithNpm(env: Record<string, string>, under: string[] = []) {
+    const [file = '', ...args] = [...under, 'npm', 'start'];
+    const store = `sqlite:${path.join(temporaryFolder(), 'store.db')}`;
+    const npm = launch(file, args, {
+      folder: projectFolder,
+      env: { DATABASE_URL: store, PORT: '0', OPS_PORT: 'off', ...env },
+    });
+    const [, pid, url = ''] = await npm.seen('stdout', /"pid":(\d+),.*Server listening at (http:[^"]+)/);
+    onTestFinished(() => void spawnSync('kill', ['-9', String(pid)]));
+    return { ...npm, url };
+  }
+
+  const refused = { cause: { code: 'ECONNREFUSED' } };
+
+  test.for(['SIGTERM', 'SIGINT'] as const)(
+    '%s to npm start: npm ends when its server has ended, with exit 0',
+    async (signal) => {
+      const npm = await startWithNpm({ LAME_DUCK_MS: '1000' });
+      const end = npm.end(signal);
+      await npm.seen('stdout', /"stopping"/);
+      expect((await fetch(`${npm.url}/docs`)).status).toBe(200);
+      expect(await end).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
+      await expect(fetch(npm.url)).rejects.toMatchObject(refused);
+    },
+  );
+
+  test('Ctrl-C in the terminal of npm start, which the server gets twice: exit 0', async ({ skip }) => {
+    if (!isInstalled('setsid')) skip('setsid, of util-linux, is not installed');
+    const npm = await startWithNpm({ LAME_DUCK_MS: '1000' }, ['setsid']);
+    // A terminal signals all processes of its foreground group; npm then passes the signal on.
+    process.kill(-npm.pid, 'SIGINT');
+    expect(await npm.end()).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
+    await expect(fetch(npm.url)).rejects.toMatchObject(refused);
+  });
+
+  test('a second Ctrl-C, half a second later, ends at once, with exit 1', async () => {
+    const server = await startServer({ env: { LAME_DUCK_MS: '60000' } });
+    const end = server.end('SIGINT');
+    await server.seen('stdout', /"stopping"/);
+    await sleep(600);
+    server.end('SIGINT');
+    expect(await end).toMatchObject({ code: 1 });
   });
 
   test('SIGTERM: a request under way is answered, then exit 0', async () => {

@@ -11,6 +11,8 @@ import { openRepository, sqliteFile } from '../src/repository/open.ts';
 import { openConnection, openReader, prepareStore, translate } from '../src/repository/sqlite/connection.ts';
 import { CopyError, OpenError, type Repository } from '../src/repository/store.ts';
 import { startApp, temporaryFolder } from './support/app.ts';
+import { commandErrorOf } from './support/commands.ts';
+import { runCli } from './support/process.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 
@@ -279,15 +281,15 @@ describe('writing', () => {
 
 test('the store measures its waiting writes and the size of the WAL', async () => {
   const { store, file } = await openStore();
-  expect(store.measure()).toEqual({ waitingWrites: 0, walBytes: 0 });
+  expect(store.measure()).toMatchObject({ waitingWrites: 0, walBytes: 0 });
   const adding = [store.pets.add(biscuit), store.pets.add(biscuit)];
   expect(store.measure().waitingWrites).toBe(2);
   await Promise.all(adding);
   const { size } = fs.statSync(`${file}-wal`);
   expect(size).toBeGreaterThan(4096);
-  expect(store.measure()).toEqual({ waitingWrites: 0, walBytes: size });
+  expect(store.measure()).toMatchObject({ waitingWrites: 0, walBytes: size });
   await store.close();
-  expect(store.measure()).toEqual({ waitingWrites: 0, walBytes: 0 });
+  expect(store.measure()).toMatchObject({ waitingWrites: 0, walBytes: 0 });
 });
 
 describe('an SQLite error', () => {
@@ -483,6 +485,27 @@ describe('migrations', () => {
       expect(await store.pets.add(biscuit)).toMatchObject({ id: 1n });
       await store.close();
       expect(fs.readdirSync(path.dirname(file))).toEqual(['store.db']);
+    });
+
+    test.each([
+      ['a journal', (file: string) => writeJournal(file, 0)],
+      ['only its first page', () => undefined],
+      ['an empty file', (file: string) => fs.truncateSync(file)],
+    ])('while it created the store, %s: commands name what completes it, and it is completed', async (_, leave) => {
+      const folder = temporaryFolder();
+      const file = path.join(folder, 'data/animal-store.db');
+      fs.mkdirSync(path.dirname(file));
+      const other = new Database(file);
+      other.pragma('user_version = 1');
+      other.pragma('user_version = 0');
+      other.close();
+      leave(file);
+      const sentence =
+        './data/animal-store.db holds no store yet, as its creation was interrupted: start the server or run animal-store migrate to complete it.';
+      for (const args of [['check'], ['export'], ['backup', 'copy.db']])
+        expect(commandErrorOf(await runCli(args, { folder })).replace('DATABASE_URL: ', '')).toBe(sentence);
+      expect(await runCli(['migrate'], { folder })).toMatchObject({ code: 0 });
+      expect(await runCli(['check'], { folder })).toMatchObject({ code: 0 });
     });
 
     test('in a database of another application stays, and the database is refused', async () => {

@@ -28,10 +28,13 @@ function addAccountCommand(account: Command, { print, withStore }: Context): voi
     .description('add an account')
     .argument('<name>', 'a name that no account has yet', name)
     .action((accountName: string) =>
-      withStore(async ({ accounts }) => {
-        found(await accounts.addAccount(accountName), `Account ${accountName} exists already.`);
-        print(`Account ${accountName} added.`);
-      }),
+      withStore(
+        async ({ accounts }) => {
+          found(await accounts.addAccount(accountName), `Account ${accountName} exists already.`);
+          print(`Account ${accountName} added.`);
+        },
+        { create: true },
+      ),
     );
 }
 

@@ -1,4 +1,5 @@
 /** What every command is given: the caller's streams and folder, the settings, and the store that DATABASE_URL names. */
+import { statSync } from 'node:fs';
 import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import type { Config } from '../config.ts';
@@ -28,11 +29,17 @@ export interface Context extends Output {
   asGiven: (text: string) => string;
   /** The absolute path of the store's file. Throws CommandError if the store is in PostgreSQL. */
   storeFile: () => string;
-  /** Opens the store, and closes it when `use` ends. The trail records what `use` changes of accounts and keys. */
-  withStore: <Result>(
-    use: (store: Repository) => Promise<Result>,
-    onMigration?: (name: string) => void,
-  ) => Promise<Result>;
+  /**
+   * Opens the store, and closes it when `use` ends. The trail records what `use` changes of accounts and keys. Names the store on a terminal,
+   * or if the command creates it.
+   */
+  withStore: <Result>(use: (store: Repository) => Promise<Result>, options?: StoreOptions) => Promise<Result>;
+}
+
+interface StoreOptions {
+  /** Create the store if it is missing, and a PostgreSQL database's tables. Otherwise the command is refused. */
+  create?: boolean;
+  onMigration?: (name: string) => void;
 }
 
 /** A refusal that the operator reads as one sentence a line. */
@@ -44,6 +51,10 @@ export function found<Found>(value: Found | undefined, sentence: string): Found 
 }
 
 export const now = () => new Date();
+
+function withoutPassword(url: string): string {
+  return url.replace(/\/\/[^@/]*@/, '//').replace(/\?.*/, '');
+}
 
 export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
   const { cwd, stdout, stderr } = io;
@@ -60,8 +71,9 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
     if (!givenNames.has(resolved)) givenNames.set(resolved, file);
     return resolved;
   };
+  const output = createOutput(stdout, stderr);
   return {
-    ...createOutput(stdout, stderr),
+    ...output,
     stdin: () => io.stdin,
     stdout,
     settings,
@@ -77,10 +89,21 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
         throw new CommandError('DATABASE_URL names PostgreSQL: use its own tools, such as pg_dump.');
       return resolve(sqliteFile(url));
     },
-    withStore: async (use, onMigration) => {
+    withStore: async (use, { create = false, onMigration } = {}) => {
       const url = settings().DATABASE_URL;
-      const resolvedUrl = url.startsWith('sqlite:') ? `sqlite:${resolve(sqliteFile(url))}` : url;
-      const store = await openRepository(resolvedUrl, { now, onMigration });
+      const file = url.startsWith('sqlite:') ? resolve(sqliteFile(url)) : undefined;
+      const name = file === undefined ? withoutPassword(url) : sqliteFile(url);
+      const missing = file !== undefined && statSync(file, { throwIfNoEntry: false }) === undefined;
+      if (missing && !create) {
+        throw new CommandError(
+          `DATABASE_URL: ${name} does not exist: start the server or run animal-store migrate to create it.`,
+        );
+      }
+      if (stderr.isTTY && !missing) output.note(`Store: ${name}`);
+      const onWait = (sentence: string) => output.note(`DATABASE_URL: ${sentence}`);
+      const options = { now, migrate: create, onMigration, onWait };
+      const store = await openRepository(file === undefined ? url : `sqlite:${file}`, options);
+      if (missing) output.note(`Created the store ${name}.`);
       try {
         return await use(recordChanges(store));
       } finally {

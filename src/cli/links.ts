@@ -22,12 +22,17 @@ export function inviteCommand(account: Command, context: Context): void {
       if (signUpOf(context.settings()) === 'off')
         throw new CommandError('SIGN_UP is off: invitations are not accepted.');
       const root = linkRoot(context);
-      return context.withStore(async (store) => {
-        const invited = accountName === undefined ? null : await findOrAdd(context, store, accountName);
-        if (invited?.hasPassword)
-          throw new CommandError(`Account ${invited.name} has a password already: use account reset ${invited.name}.`);
-        await printLink(context, store, { root, purpose: 'invitation', account: invited, json });
-      });
+      return context.withStore(
+        async (store) => {
+          const invited = accountName === undefined ? null : await findOrAdd(context, store, accountName);
+          if (invited?.hasPassword)
+            throw new CommandError(
+              `Account ${invited.name} has a password already: use account reset ${invited.name}.`,
+            );
+          await printLink(context, store, { root, purpose: 'invitation', account: invited, json });
+        },
+        { create: true },
+      );
     });
 }
 

@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config.ts';
 import { ApiError } from '../errors.ts';
+import { obstacleTo } from '../repository/files.ts';
 import { CopyError, OpenError } from '../repository/store.ts';
 import { accountCommands, keyCommands } from './accounts-and-keys.ts';
 import { CommandError, type Context, createContext, type Io } from './context.ts';
@@ -48,13 +49,18 @@ function createProgram(context: Context, { stdout, stderr }: Io): Command {
   return program;
 }
 
+/** Errors of the system that come from permissions. */
+const denials = ['EACCES', 'EPERM', 'EROFS'];
+
 /** The error in words for the operator; undefined if it is a bug. */
 function sentenceOf(error: unknown, { asGiven }: Context): string | undefined {
   if (error instanceof CommandError || error instanceof ConfigError) return error.message;
   if (error instanceof CopyError) return asGiven(error.message);
   if (error instanceof OpenError) return asGiven(`DATABASE_URL: ${error.message}`);
   if (error instanceof ApiError) return asGiven(`The store cannot answer: ${(error.cause as Error).message}.`);
-  const { code, syscall, message } = error as NodeJS.ErrnoException;
+  const { code, syscall, message, path } = error as NodeJS.ErrnoException;
   if (code === 'EPIPE') return 'The output was closed before its end.';
+  const reason = path !== undefined && denials.includes(String(code)) ? obstacleTo(path) : undefined;
+  if (reason) return asGiven(`${path} cannot be used: ${reason}.`);
   return syscall && asGiven(`${message}.`);
 }

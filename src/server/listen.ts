@@ -14,8 +14,9 @@ interface Place {
 
 function sentenceOf({ host, port, prefix }: Place, { code, message }: NodeJS.ErrnoException): string {
   const portName = `${prefix}PORT`;
+  const others = prefix === 'OPS_' ? ' or to off' : '';
   if (code === 'EADDRINUSE')
-    return `${portName} ${port} on ${host} is already in use: set ${portName} to a free port, or stop the process that uses it.`;
+    return `${portName} ${port} on ${host} is already in use: set ${portName} to a free port${others}, or stop the process that uses it.`;
   if (code === 'EACCES') return `${portName} ${port} is not allowed for this user: set ${portName} to 1024 or above.`;
   return `${prefix}HOST ${host} cannot be used to listen on: ${message}.`;
 }

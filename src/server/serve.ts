@@ -113,10 +113,11 @@ async function openStore(config: Config, logger: Logger, onCommit?: (writes: num
     logger.fatal({ err: error }, 'the store can no longer be written to');
     setTimeout(() => process.exit(1), fatalDelayMs);
   };
+  const onWait = (sentence: string) => logger.warn(`DATABASE_URL: ${sentence}`);
   try {
-    const hooks = { onMigration, onFatal, onCheckpointFailure, onCommit };
-    const migrate = config.DEPLOYMENT !== 'production';
-    return await openRepository(config.DATABASE_URL, { now, migrate, ...hooks });
+    const hooks = { onMigration, onWait, onWarning: onWait, onFatal, onCheckpointFailure, onCommit };
+    const strict = config.DEPLOYMENT === 'production';
+    return await openRepository(config.DATABASE_URL, { now, strict, migrate: !strict, ...hooks });
   } catch (error) {
     return refuseToStart(`DATABASE_URL: ${(error as OpenError).message}`);
   }

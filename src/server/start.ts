@@ -2,6 +2,9 @@
 import { enableCompileCache, flushCompileCache } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
+/** npm passes on the SIGINT that the terminal has already sent to every process: within this time, both are one Ctrl-C. */
+const sameInterruptMs = 500;
+
 let end: (signal: NodeJS.Signals) => void = () => process.exit(0);
 
 /**
@@ -9,7 +12,14 @@ let end: (signal: NodeJS.Signals) => void = () => process.exit(0);
  * this is process 1, for which the kernel ignores signals that have no handler.
  */
 export function handleSignals(): void {
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => end(signal));
+  let interruptedAt = Number.NEGATIVE_INFINITY;
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const)
+    process.on(signal, () => {
+      const now = performance.now();
+      if (signal === 'SIGINT' && now - interruptedAt < sameInterruptMs) return;
+      if (signal === 'SIGINT') interruptedAt = now;
+      end(signal);
+    });
 }
 
 export function onEndSignal(handler: (signal: NodeJS.Signals) => void): void {

@@ -2,6 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
+import { createPrivate, makeFolder, obstacleTo } from '../files.ts';
 import { OpenError, type OpenOptions, unavailable } from '../store.ts';
 import { currentVersion, latestVersion, migrate } from './migrations.ts';
 
@@ -19,14 +20,16 @@ const readTimeoutMs = 250;
 export type Connection = Database.Database;
 
 /**
- * Creates the store in `file` if there is none, and migrates it to this release's schema. Throws OpenError. If the file belongs to another
- * application or to a newer release, its bytes stay unchanged.
+ * Creates the store in `file`, for this user only, if there is none, and migrates it to this release's schema. Throws OpenError. If the file
+ * belongs to another application or to a newer release, its bytes stay unchanged.
  */
 export function prepareStore(file: string, { now, onMigration }: OpenOptions): void {
   try {
-    fs.mkdirSync(path.dirname(file), { recursive: true });
+    makeFolder(path.dirname(file));
     retryWhileBusy(() => {
       if (fs.existsSync(file)) inspectAfterCrash(file);
+      // SQLite gives the WAL the mode of the file.
+      else createPrivate(file);
       const connection = openConnection(file);
       try {
         migrate(connection, applicationId, now(), onMigration);
@@ -121,11 +124,15 @@ function inspect(file: string): void {
   requireFile(file);
   const connection = new Database(file, { readonly: true });
   try {
-    const empty = connection.prepare('SELECT 1 FROM sqlite_schema').get() === undefined;
-    if (!empty || applicationIdOf(connection) !== 0 || currentVersion(connection) !== 0) identify(connection, file);
+    if (!isEmpty(connection)) identify(connection, file);
   } finally {
     connection.close();
   }
+}
+
+function isEmpty(connection: Connection): boolean {
+  const hasSchema = connection.prepare('SELECT 1 FROM sqlite_schema').get() !== undefined;
+  return !hasSchema && applicationIdOf(connection) === 0 && currentVersion(connection) === 0;
 }
 
 /** Throws OpenError unless the database is a store with this release's schema or an older one. */
@@ -144,30 +151,45 @@ function applicationIdOf(connection: Connection): number {
 }
 
 function requireFile(file: string): void {
-  if (!fs.statSync(file).isFile()) throw new OpenError(`${file} is not a file.`);
+  const found = fs.statSync(file, { throwIfNoEntry: false });
+  if (!found) throw new OpenError(`${file} does not exist.`);
+  if (!found.isFile()) throw new OpenError(`${file} is not a file.`);
 }
 
 /** Opens an existing store read-only, without migrating it. Throws OpenError. */
 export function openExisting(file: string): Connection {
   let connection: Connection | undefined;
   try {
-    if (!fs.existsSync(file)) throw new OpenError(`${file} does not exist.`);
     requireFile(file);
     connection = openReader(file);
+    if (isEmpty(connection)) throw incomplete(file);
     identify(connection, file);
     return connection;
   } catch (error) {
     connection?.close();
+    const { code } = error as { code?: unknown };
+    if (code === 'SQLITE_READONLY_ROLLBACK' && isCreated(file)) throw incomplete(file);
     throw openError(file, error);
   }
 }
+
+/** For a store whose creation was interrupted: only a connection that can write completes it. */
+function incomplete(file: string): OpenError {
+  return new OpenError(
+    `${file} holds no store yet, as its creation was interrupted: start the server or run animal-store migrate to complete it.`,
+  );
+}
+
+/** Errors of the system and of SQLite that may come from permissions, which their messages do not name. */
+const inaccessible = /^(EACCES|EPERM|EROFS|ENOTDIR|EEXIST|ENOENT|SQLITE_(CANTOPEN|READONLY))/;
 
 /** Turns an error about `file` into a sentence for the operator; returns an OpenError unchanged. */
 export function openError(file: string, error: unknown): OpenError {
   if (error instanceof OpenError) return error;
   const { code, message } = error as { code?: string; message: string };
   if (code === 'SQLITE_NOTADB') return new OpenError(`${file} is not an SQLite database.`, { cause: error });
-  return new OpenError(`${file} cannot be opened: ${message}.`, { cause: error });
+  const reason = inaccessible.test(String(code)) ? obstacleTo(file) : undefined;
+  return new OpenError(`${file} cannot be opened: ${reason ?? message}.`, { cause: error });
 }
 
 // Primary result codes (https://sqlite.org/rescode.html) caused by the disk, the file or another process, not by a bug in this code.
