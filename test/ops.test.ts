@@ -1,16 +1,20 @@
 /** Tests of the ops port, and of the shutdown with a lame-duck time. */
 import { once } from 'node:events';
+import { rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
+import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { temporaryFolder } from './support/app.ts';
 import { launchServer, type Server, startServer } from './support/process.ts';
 import { converse } from './support/raw.ts';
+import { mountSmallDisk, noDisk } from './support/small-disk.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1 };
 
-async function ask(server: Server, path: string): Promise<{ status: number; headers: Headers; text: string }> {
-  const response = await fetch(server.opsUrl() + path);
+async function ask(server: Server, target: string): Promise<{ status: number; headers: Headers; text: string }> {
+  const response = await fetch(server.opsUrl() + target);
   return { status: response.status, headers: response.headers, text: await response.text() };
 }
 
@@ -84,11 +88,40 @@ describe('the ops port', () => {
     expect(await metric(server, 'animal_store_cache_hits_total')).toBe(2);
     // Five pets, and the account and key that the first start adds.
     expect(await metric(server, 'animal_store_commit_writes_sum')).toBe(7);
+    expect(await metric(server, 'animal_store_last_commit_timestamp_seconds')).toBeCloseTo(Date.now() / 1000, -2);
+    expect(await metric(server, 'animal_store_last_failed_write_timestamp_seconds')).toBe(0);
     expect(await metric(server, 'animal_store_waiting_writes')).toBe(0);
     expect(await metric(server, 'animal_store_wal_bytes')).toBeGreaterThan(0);
     expect(await metric(server, 'animal_store_build_info{version="1.0.0"}')).toBe(1);
     expect(await metric(server, 'nodejs_eventloop_lag_p99_seconds')).toBeGreaterThan(0);
     await server.end('SIGTERM');
+  });
+
+  test('stays ready while no write succeeds, and tells in the metrics that none does, and why', async ({ skip }) => {
+    const folder = temporaryFolder();
+    if (!mountSmallDisk(path.join(folder, 'data'), 4096)) skip(noDisk);
+    const server = await startServer({ folder });
+    const key = await server.firstKey();
+    const failing = async () =>
+      (await metric(server, 'animal_store_last_failed_write_timestamp_seconds')) >
+      (await metric(server, 'animal_store_last_commit_timestamp_seconds'));
+    expect(await failing()).toBe(false);
+    const { bavail, bsize } = statfsSync(path.join(folder, 'data'));
+    expect(await metric(server, 'animal_store_disk_available_bytes')).toBe(bavail * bsize);
+    expect(await metric(server, 'animal_store_disk_bytes')).toBe(4096 * 1024);
+    const filler = path.join(folder, 'data/filler');
+    expect(() => writeFileSync(filler, Buffer.alloc(8192 * 1024))).toThrow('ENOSPC');
+    for (let count = 0; count < 3; count++)
+      expect((await server.call(key, 'POST', '/v1/pets', tabby)).status).toBe(503);
+    expect((await server.call(key, 'GET', '/v1/pets')).status).toBe(200);
+    expect((await ask(server, '/readyz')).status).toBe(200);
+    expect(await metric(server, 'animal_store_failed_writes_total{reason="disk_full"}')).toBe(3);
+    expect(await metric(server, 'animal_store_failed_writes_total{reason="locked"}')).toBe(0);
+    expect(await metric(server, 'animal_store_disk_available_bytes')).toBe(0);
+    expect(await failing()).toBe(true);
+    rmSync(filler);
+    expect((await server.call(key, 'POST', '/v1/pets', tabby)).status).toBe(201);
+    expect(await failing()).toBe(false);
   });
 
   test('stays closed with OPS_PORT=off', async () => {
@@ -106,7 +139,7 @@ describe('the ops port', () => {
       const { code, stderr } = await launchServer({ env: { OPS_PORT: String(port), WORKERS } }).end();
       expect([code, stderr]).toEqual([
         1,
-        `animal-store: OPS_PORT ${port} on 127.0.0.1 is already in use: set OPS_PORT to a free port, or stop the process that uses it.\n`,
+        `animal-store: OPS_PORT ${port} on 127.0.0.1 is already in use: set OPS_PORT to a free port or to off, or stop the process that uses it.\n`,
       ]);
     }
   });

@@ -6,9 +6,22 @@ import { type HeldName, heldNames } from './exchange.ts';
 import type { Observation } from './request-log.ts';
 import type { CacheUse } from './response-cache.ts';
 
+interface StoreState {
+  waitingWrites: number;
+  walBytes: number | undefined;
+  /** Writes that could not be committed, by reason. */
+  failedWrites?: Readonly<Record<string, number>> | undefined;
+  /** Milliseconds since 1970; 0: never. */
+  lastFailedWriteAt?: number | undefined;
+  /** The file system of the store, in bytes. */
+  disk?: { size: number; available: number } | undefined;
+  /** Connections to the database, and the jobs that wait for one. */
+  pool?: { limit: number; busy: number; waiting: number } | undefined;
+}
+
 export interface Sources {
-  /** Writes waiting for their commit, and the size of the write-ahead log (undefined if the database does not report it). */
-  store: () => { waitingWrites: number; walBytes: number | undefined };
+  /** What is undefined is not exposed. */
+  store: () => StoreState;
   pages: () => CacheUse;
   /** Resources held by requests and connections. */
   held: () => Record<HeldName | 'connections' | 'pipelined', number>;
@@ -147,6 +160,16 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
     buckets: batches,
     registers,
   });
+  let lastCommitAt = 0;
+  new Gauge({
+    name: 'animal_store_last_commit_timestamp_seconds',
+    help: 'When the last commit succeeded, in seconds since 1970; 0 if none has since the start.',
+    registers,
+    aggregator: 'max',
+    collect() {
+      this.set(lastCommitAt / 1000);
+    },
+  });
   const build = new Gauge({
     name: 'animal_store_build_info',
     help: 'Always 1. The label version is the running release.',
@@ -176,7 +199,7 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
         for (const what of holdable) this.set({ what }, now[what]);
       },
     });
-    const gauge = (name: string, help: string, read: () => number, aggregator: 'sum' | 'max') =>
+    const gauge = (name: string, help: string, read: () => number, aggregator: 'sum' | 'max' | 'min') =>
       new Gauge({
         name,
         help,
@@ -187,9 +210,36 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
         },
       });
     gauge('animal_store_waiting_writes', 'Writes waiting for their commit.', () => store().waitingWrites, 'sum');
-    const { walBytes } = store();
+    const { walBytes, failedWrites, disk, pool } = store();
     if (walBytes !== undefined) {
       gauge('animal_store_wal_bytes', 'Write-ahead log (WAL) size in bytes.', () => store().walBytes ?? 0, 'max');
+    }
+    if (failedWrites !== undefined) {
+      new Counter({
+        name: 'animal_store_failed_writes_total',
+        help: 'Writes that the store could not commit, by reason.',
+        labelNames: ['reason'] as const,
+        registers,
+        collect() {
+          this.reset();
+          for (const [reason, count] of Object.entries(store().failedWrites ?? {})) this.inc({ reason }, count);
+        },
+      });
+      const help =
+        'When the store last failed to commit a write, in seconds since 1970; 0 if it never has since the start.';
+      const read = () => (store().lastFailedWriteAt ?? 0) / 1000;
+      gauge('animal_store_last_failed_write_timestamp_seconds', help, read, 'max');
+    }
+    if (disk !== undefined) {
+      const read = (what: 'size' | 'available') => () => store().disk?.[what] ?? 0;
+      gauge('animal_store_disk_bytes', 'Size of the file system of the store.', read('size'), 'max');
+      gauge('animal_store_disk_available_bytes', 'Room left on it for the server.', read('available'), 'min');
+    }
+    if (pool !== undefined) {
+      const read = (what: 'limit' | 'busy' | 'waiting') => () => store().pool?.[what] ?? 0;
+      gauge('animal_store_database_connections_max', 'Most connections to the database.', read('limit'), 'sum');
+      gauge('animal_store_database_connections_busy', 'Connections to the database in use.', read('busy'), 'sum');
+      gauge('animal_store_database_jobs_waiting', 'Jobs that wait for a connection.', read('waiting'), 'sum');
     }
     const counter = (name: string, help: string, read: () => number) =>
       new Counter({
@@ -215,7 +265,10 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
     },
     limited: (limit) => limited.inc({ limit }),
     accountEvent: (event) => accountEvents.inc({ event }),
-    commit: (writes) => commits.observe(writes),
+    commit(writes) {
+      commits.observe(writes);
+      lastCommitAt = Date.now();
+    },
     watch,
   };
 }

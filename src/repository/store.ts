@@ -24,6 +24,17 @@ interface StoreMeasures {
   waitingWrites: number;
   /** Size of the write-ahead log (WAL) in bytes; undefined if the engine does not report it. */
   walBytes: number | undefined;
+  /**
+   * Writes that the store could not commit since it was opened, by reason; undefined if the engine does not count them. Only of the kinds
+   * whose commits `onCommit` reports: lastFailedWriteAt is compared with the time of the last commit.
+   */
+  failedWrites?: Readonly<Record<string, number>> | undefined;
+  /** When the last write failed, in milliseconds since 1970; 0 if none has. */
+  lastFailedWriteAt?: number | undefined;
+  /** The file system of the store, in bytes; undefined if the engine's files are elsewhere. */
+  disk?: { size: number; available: number } | undefined;
+  /** Connections to the database: the most that may be open, those in use, and the jobs that wait for one. */
+  pool?: { limit: number; busy: number; waiting: number } | undefined;
 }
 
 /** The store cannot be opened; the message is one sentence for the operator. */
@@ -47,6 +58,12 @@ export interface OpenOptions {
   onCommit?: ((writes: number) => void) | undefined;
   /** Whether to migrate a PostgreSQL database to this release's schema. An SQLite file is always migrated. Default: true. */
   migrate?: boolean | undefined;
+  /** Called once, with a sentence, if the database does not answer within a second and is tried again. */
+  onWait?: ((sentence: string) => void) | undefined;
+  /** Whether to refuse a PostgreSQL database that can lose acknowledged writes. Otherwise `onWarning` is called. Default: false. */
+  strict?: boolean | undefined;
+  /** Called with a sentence about a setting of the database that is unsafe. */
+  onWarning?: ((sentence: string) => void) | undefined;
   /** Called with the name of each migration when it has been applied. */
   onMigration?: ((name: string) => void) | undefined;
 }

@@ -1,5 +1,5 @@
 /** The embedded store: one SQLite file in WAL mode. This thread reads it and a worker thread writes it, each on its own connection. */
-import { statSync } from 'node:fs';
+import { statfsSync, statSync } from 'node:fs';
 import { KeyLimitError, type Secret } from '../../accounts.ts';
 import type { Retry } from '../../idempotency.ts';
 import { type Addition, type NewPet, petJson } from '../../pets.ts';
@@ -16,6 +16,16 @@ function keyOf(row: ApiKeyRow | 'too_many' | undefined) {
 }
 
 const hexOf = ({ hint, hash }: Secret) => ({ hint, hash: hash.toString('hex') });
+
+/** Undefined on a file system that does not tell. */
+function measureDisk(file: string): { size: number; available: number } | undefined {
+  try {
+    const { bsize, blocks, bavail } = statfsSync(file);
+    return { size: bsize * blocks, available: bsize * bavail };
+  } catch {
+    return undefined;
+  }
+}
 
 /** Opens the store in `file`; creates or migrates it if needed. Throws OpenError. */
 export function openSqlite(file: string, options: OpenOptions): Repository {
@@ -114,6 +124,8 @@ export function openSqlite(file: string, options: OpenOptions): Repository {
     measure: () => ({
       waitingWrites: writer.waiting(),
       walBytes: statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0,
+      ...writer.failures(),
+      disk: measureDisk(file),
     }),
 
     async close() {

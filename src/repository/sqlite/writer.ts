@@ -23,6 +23,8 @@ export interface Writer {
   write<Name extends CommandName>(name: Name, input: Input<Name>, characters?: number): Promise<Output<Name>>;
   /** The number of pending writes. */
   waiting(): number;
+  /** Writes that could not be committed, by reason, and when the last of them failed (milliseconds since 1970; 0: never). */
+  failures(): { failedWrites: Readonly<Record<string, number>>; lastFailedWriteAt: number };
   /** Resolves when all accepted writes are committed and the thread has exited; rejects if the last fsync failed. */
   close(): Promise<void>;
 }
@@ -41,6 +43,19 @@ const maxYoungGenerationSizeMb = 12;
  */
 const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;
 
+/** Primary result codes with a reason of their own (https://sqlite.org/rescode.html). */
+const reasons: Readonly<Record<string, string>> = {
+  SQLITE_FULL: 'disk_full',
+  SQLITE_BUSY: 'locked',
+  SQLITE_LOCKED: 'locked',
+  SQLITE_IOERR: 'io',
+};
+
+function reasonOf(cause: Error): string {
+  const [primary = ''] = /^SQLITE_[A-Z]+/.exec(String((cause as NodeJS.ErrnoException).code)) ?? [];
+  return reasons[primary] ?? 'other';
+}
+
 /** Starts the writer thread on the store in `file`. */
 export function startWriter(file: string, { onFatal, onCheckpointFailure, onCommit }: OpenOptions): Writer {
   const thread = new Worker(new URL('./writer-thread.ts', import.meta.url), {
@@ -53,6 +68,15 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
   let broken: ApiError | undefined;
   let closing = false;
   let lost: Error | undefined;
+  const failedWrites: Record<string, number> = { disk_full: 0, locked: 0, io: 0, other: 0 };
+  let lastFailedWriteAt = 0;
+
+  function countFailure(writes: number, cause: Error): void {
+    if (writes === 0) return;
+    const reason = reasonOf(cause);
+    failedWrites[reason] = (failedWrites[reason] as number) + writes;
+    lastFailedWriteAt = Date.now();
+  }
 
   /** Sends all collected writes in one message, after the reply to the previous one: a batch grows while the thread waits for the disk. */
   function send(): void {
@@ -68,6 +92,7 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
 
   function giveUp(cause: Error): void {
     broken = unavailable(cause);
+    countFailure(waiting.length, cause);
     for (const { reject } of waiting.splice(0)) reject(broken);
     if (!closing) onFatal?.(cause);
   }
@@ -85,6 +110,7 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     }
     const cause = Object.assign(new Error(reply.error.message), reply.error);
     const failure = translate(cause);
+    countFailure(answered.length, cause);
     for (const { reject } of answered) reject(failure);
     if (fatal.test(String(reply.error.code))) {
       lost = cause;
@@ -116,6 +142,7 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
       return new Promise((resolve, reject) => waiting.push({ resolve, reject, characters }));
     },
     waiting: () => waiting.length,
+    failures: () => ({ failedWrites, lastFailedWriteAt }),
     async close() {
       closing = true;
       broken = unavailable(new Error('the store is closed'));
