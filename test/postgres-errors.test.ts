@@ -1,11 +1,10 @@
 /** Tests of how PostgreSQL errors are classified by their code. */
-import postgres from 'postgres';
+import pg from 'pg';
 import { expect, test } from 'vitest';
 import { endsConnection, translate, wasRefused } from '../src/repository/postgres/errors.ts';
 import { unavailable } from '../src/repository/store.ts';
 
-const refused = (code: string) =>
-  Object.assign(new postgres.PostgresError('' as never), { code, message: 'told', detail: 'a row' });
+const refused = (code: string) => Object.assign(new pg.DatabaseError('told', 0, 'error'), { code, detail: 'a row' });
 
 // Appendix A of PostgreSQL's manual (https://www.postgresql.org/docs/18/errcodes-appendix.html).
 test.for([

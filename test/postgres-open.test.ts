@@ -216,11 +216,16 @@ describe('opening a database', () => {
     await expect(open(databaseUrl)).rejects.toThrow('has the encoding SQL_ASCII; it must be UTF8.');
   });
 
-  test('fails with one sentence if commits are confirmed before they are on disk', async () => {
+  test('fails with one sentence if a command needs a store and the database is empty', async () => {
     const databaseUrl = await newDatabase();
-    const name = new URL(databaseUrl).pathname.slice(1);
-    await clientOf(databaseUrl).unsafe(`ALTER DATABASE ${name} SET synchronous_commit = off`);
-    await expect(open(databaseUrl)).rejects.toThrow('synchronous_commit must not be off.');
+    const { code, stderr } = await runCli(['key', 'list'], { env: { DATABASE_URL: databaseUrl } });
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringMatching(/ has schema version 0, .+: run animal-store migrate\.\n$/),
+    ]);
+    expect(await textRows(databaseUrl, 'SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()')).toEqual([
+      { count: '0' },
+    ]);
   });
 
   test('fails with one sentence if the database does not exist', async () => {
@@ -275,16 +280,23 @@ describe('opening a database', () => {
       expect(open(`postgres://${silent}/animals`)).rejects.toThrow(
         `postgres://${silent}/animals cannot be opened: ${silent} does not answer.`,
       ),
-      expect(open(standby)).rejects.toThrow('cannot be opened: it is a standby, or does not answer.'),
+      expect(open(standby)).rejects.toThrow('cannot be opened: it is a standby.'),
     ]);
     // Each attempt takes two seconds, because there is no other host.
     expect(mute.connections()).toBeLessThanOrEqual(3);
     await expect.poll(mute.open).toBe(0);
     const env = { DATABASE_URL: databaseUrl, PORT: '0', OPS_PORT: '0' };
-    const { code, stderr } = await launch(process.execPath, [`${projectFolder}src/main.ts`], { env }).end();
-    expect(code).toBe(1);
-    expect(stderr).toMatch(
-      /^animal-store: DATABASE_URL: postgres:\/\/127\.0\.0\.1:\d+\/animals cannot be opened: connect ECONNREFUSED [\d.:]+\.\n$/,
-    );
+    const [server, command] = await Promise.all([
+      launch(process.execPath, [`${projectFolder}src/main.ts`], { env }).end(),
+      launchCli(['account', 'list'], { env }).end(),
+    ]);
+    const waiting =
+      /DATABASE_URL: no connection to postgres:\/\/127\.0\.0\.1:\d+\/animals yet: trying again until 20[\dT:.-]+Z\./;
+    const failed =
+      /animal-store: DATABASE_URL: postgres:\/\/127\.0\.0\.1:\d+\/animals cannot be opened: connect ECONNREFUSED [\d.:]+\.\n/;
+    expect([server.code, command.code]).toEqual([1, 1]);
+    expect(server.stdout).toMatch(new RegExp(`^{"level":40,[^\n]+"${waiting.source}"}\n$`));
+    expect(server.stderr).toMatch(new RegExp(`^${failed.source}$`));
+    expect(command.stderr).toMatch(new RegExp(`^${waiting.source}\n${failed.source}$`));
   });
 });

@@ -1,14 +1,18 @@
 /** Unit tests of the PostgreSQL connection pool, with fake connections. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import postgres from 'postgres';
+import pg from 'pg';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import type { Sql } from '../src/repository/postgres/connection.ts';
 import { createPool, type PoolOptions } from '../src/repository/postgres/pool.ts';
+import type { Sql } from '../src/repository/postgres/sql.ts';
 
 interface Fake {
   sql: Sql;
   destroyed: number;
   destroy: () => void;
+  /** How often the pool has abandoned the connection, and how the server then lets it go. */
+  abandoned: number;
+  abandon: () => Promise<void>;
+  letGo: () => void;
   /** Closes the connection as the server would. */
   end: () => void;
 }
@@ -17,7 +21,15 @@ function poolOf(options: Partial<PoolOptions> = {}) {
   const connections: Fake[] = [];
   const pool = createPool({
     connect: async (onClose) => {
-      const made: Fake = { sql: {} as Sql, destroyed: 0, destroy: () => void made.destroyed++, end: onClose };
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const made: Fake = {
+        ...{ sql: {} as Sql, destroyed: 0, destroy: () => void made.destroyed++, end: onClose },
+        ...{ abandoned: 0, letGo: resolve },
+        abandon() {
+          made.abandoned++;
+          return promise;
+        },
+      };
       connections.push(made);
       return made;
     },
@@ -28,7 +40,7 @@ function poolOf(options: Partial<PoolOptions> = {}) {
   return { pool, connections };
 }
 
-const serverError = (code: string) => Object.assign(new postgres.PostgresError('' as never), { code, message: 'told' });
+const serverError = (code: string) => Object.assign(new pg.DatabaseError('told', 0, 'error'), { code });
 const lost = new Error('read ECONNRESET');
 
 /** Work that runs until the test resolves or rejects it. */
@@ -55,7 +67,7 @@ describe('connections', () => {
       most.push(++opening);
       await turn();
       opening -= 1;
-      return { sql: {} as Sql, destroy: () => undefined };
+      return { sql: {} as Sql, abandon: turn, destroy: () => undefined };
     });
     const { pool } = poolOf({ connect, size: 3 });
     expect(await pool.read(async () => 1)).toBe(1);
@@ -123,7 +135,7 @@ describe('connections', () => {
       // The socket closes before the connection is established.
       onClose();
       if (times.length < 3) throw lost;
-      return { sql: {} as Sql, destroy: () => undefined };
+      return { sql: {} as Sql, abandon: turn, destroy: () => undefined };
     });
     const { pool } = poolOf({ connect });
     expect(await pool.read(async () => 1)).toBe(1);
@@ -157,18 +169,23 @@ describe('work that cannot run at once', () => {
     expect(await first).toBe(1);
   });
 
-  test('is abandoned at its deadline with its connection, and its late result is ignored', async () => {
+  test('is abandoned at its deadline; its connection counts until the server lets it go, and its late result is ignored', async () => {
     const { pool, connections } = poolOf({ size: 1 });
     const work = held();
     const begun = performance.now();
     const cause = new Error('the database did not answer in time');
     await expect(pool.write(work.work, 50)).rejects.toMatchObject(unavailable(cause));
     expect(performance.now() - begun).toBeGreaterThan(48);
-    expect(connections.map(({ destroyed }) => destroyed)).toEqual([1]);
-    work.resolve('late');
-    await turn();
+    expect(connections.map(({ abandoned, destroyed }) => [abandoned, destroyed])).toEqual([[1, 0]]);
+    expect(pool.measure()).toEqual({ limit: 1, busy: 1, waiting: 0 });
     const used: Sql[] = [];
-    await pool.read(async (sql) => void used.push(sql));
+    const next = pool.read(async (sql) => void used.push(sql));
+    work.resolve('late');
+    await sleep(60);
+    expect([connections.length, used.length]).toEqual([1, 0]);
+    expect(pool.measure()).toEqual({ limit: 1, busy: 1, waiting: 1 });
+    connections[0]?.letGo();
+    await next;
     expect(used[0]).toBe(connections[1]?.sql);
     expect(connections.map(({ destroyed }) => destroyed)).toEqual([1, 0]);
     // The late result is not counted twice either: close() still waits for the work that runs.

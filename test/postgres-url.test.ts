@@ -13,6 +13,7 @@ test('omitted parts have defaults: port 5432, no TLS, named statements, ten conn
     user: undefined,
     password: undefined,
     ssl: false,
+    plainAllowed: true,
     prepare: true,
     connections: 10,
     label: 'postgres://db/animals',
@@ -32,6 +33,7 @@ test('every part is read, and the URL for messages has neither user nor password
     user: 'a@b',
     password: 'p/w:',
     ssl: false,
+    plainAllowed: true,
     prepare: false,
     connections: 1000,
     label: `postgres://${hosts}/ani%20mals`,
@@ -42,13 +44,28 @@ test('every part is read, and the URL for messages has neither user nor password
   expect(readTarget('postgres://app:@db/animals?prepare=true')).toMatchObject({ password: '', prepare: true });
 });
 
-test('sslmode and sslrootcert are read', () => {
+test('a percent-encoded folder is that of a Unix socket', () => {
+  expect(readTarget('postgres://app@%2Fvar%2Frun%2Fpostgresql:5433/animals').hosts).toEqual([
+    { host: '/var/run/postgresql', port: 5433 },
+  ]);
+});
+
+test('sslmode, sslrootcert, sslcert and sslkey are read', () => {
   const ssl = (query: string) => readTarget(`postgres://db/animals?${query}`).ssl;
+  const plain = (mode: string) => readTarget(`postgres://db/animals?sslmode=${mode}`).plainAllowed;
   const file = path.join(temporaryFolder(), 'root.crt');
   fs.writeFileSync(file, 'a certificate, é');
   expect(ssl('sslmode=disable')).toBe(false);
-  expect(['allow', 'prefer'].map((mode) => ssl(`sslmode=${mode}`))).toEqual(['prefer', 'prefer']);
-  expect(ssl('sslmode=require')).toBe('require');
+  for (const mode of ['allow', 'prefer', 'require']) {
+    expect(ssl(`sslmode=${mode}`)).toEqual({ rejectUnauthorized: false });
+  }
+  expect(['disable', 'allow', 'prefer', 'require', 'verify-ca', 'verify-full'].map(plain)).toEqual([
+    ...[true, true, true],
+    ...[false, false, false],
+  ]);
+  const pair = { cert: 'a certificate, é', key: 'a certificate, é' };
+  expect(ssl(`sslmode=verify-full&sslcert=${file}&sslkey=${file}`)).toEqual(pair);
+  expect(ssl(`sslmode=require&sslcert=${file}&sslkey=${file}`)).toEqual({ rejectUnauthorized: false, ...pair });
   for (const mode of ['verify-ca', 'verify-full']) {
     expect(ssl(`sslmode=${mode}`)).toEqual({});
     expect(ssl(`sslmode=${mode}&sslrootcert=${file}`)).toEqual({ ca: 'a certificate, é' });
@@ -82,7 +99,7 @@ test.for([
   ['postgres://host/a?connections=1001', count],
   ['postgres://host/a?connections=1.5', count],
   ['postgres://host/a?connections=ten', count],
-  ['postgres://host/a?pool=5', 'pool is not one of sslmode, sslrootcert, prepare, connections.'],
+  ['postgres://host/a?pool=5', 'pool is not one of sslmode, sslrootcert, sslcert, sslkey, prepare, connections.'],
 ] as const)('%s is rejected: %s', ([databaseUrl, sentence]) => {
   expect(() => readTarget(databaseUrl)).toThrow(new OpenError(sentence));
 });

@@ -1,8 +1,9 @@
 /** Unit tests of the PostgreSQL writer: batches, deadlines and failed writes. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { Sql } from '../src/repository/postgres/connection.ts';
+
 import { deadlineMs, type Pool } from '../src/repository/postgres/pool.ts';
+import type { Sql } from '../src/repository/postgres/sql.ts';
 import { startAdder } from '../src/repository/postgres/writer.ts';
 
 interface Batch {

@@ -15,9 +15,9 @@ declare module 'vitest' {
 let end: () => Promise<void>;
 
 export async function setup({ provide }: TestProject): Promise<void> {
-  // The data need not survive a crash.
+  // In memory, where fsync is fast: the tests of production need it on.
   const data = dataFolder({ inMemory: true });
-  initialize(data, ['fsync = off', 'full_page_writes = off', 'max_connections = 300', 'autovacuum = off']);
+  initialize(data, ['max_connections = 300', 'autovacuum = off']);
   const server = await start(data);
   end = async () => {
     await server.kill();

@@ -2,6 +2,7 @@
 import { type Accounts, type ApiKey, KeyLimitError, maxActiveKeys } from '../../accounts.ts';
 import { type AccountRow, type ApiKeyRow, accountColumns, isActive, toAccount, toApiKey } from '../rows.ts';
 import type { Pool } from './pool.ts';
+import { raw } from './sql.ts';
 
 /** The functions add_key and rotate_key return a null key if the account has `maxActiveKeys` active keys. */
 type AddedKeyRow = ApiKeyRow | { id: null };
@@ -19,21 +20,19 @@ export function openAccounts(pool: Pool, at: () => number): Accounts {
       const [row] = await pool.write<AccountRow[]>(
         (sql) => sql`
           INSERT INTO account (name, created_at) VALUES (${name}, ${at()}) ON CONFLICT DO NOTHING
-          RETURNING ${sql.unsafe(accountColumns)}`,
+          RETURNING ${raw(accountColumns)}`,
       );
       return row && toAccount(row);
     },
 
     async listAccounts() {
-      const rows = await pool.read<AccountRow[]>(
-        (sql) => sql`SELECT ${sql.unsafe(accountColumns)} FROM account ORDER BY id`,
-      );
+      const rows = await pool.read<AccountRow[]>((sql) => sql`SELECT ${raw(accountColumns)} FROM account ORDER BY id`);
       return rows.map(toAccount);
     },
 
     async removeAccount(name) {
       const [row] = await pool.write<AccountRow[]>(
-        (sql) => sql`DELETE FROM account WHERE name = ${name} RETURNING ${sql.unsafe(accountColumns)}`,
+        (sql) => sql`DELETE FROM account WHERE name = ${name} RETURNING ${raw(accountColumns)}`,
       );
       return row && toAccount(row);
     },
@@ -63,13 +62,13 @@ export function openAccounts(pool: Pool, at: () => number): Accounts {
         pool.read<ApiKeyRow[]>(
           (sql) => sql`
             SELECT api_key.*, account.name AS account FROM api_key JOIN account ON account.id = account_id
-            WHERE account_id = ${accountId} AND ${sql.unsafe(isActive)} ${now}
+            WHERE account_id = ${accountId} AND ${raw(isActive)} ${now}
             ORDER BY api_key.id DESC`,
         ),
         pool.read<ApiKeyRow[]>(
           (sql) => sql`
             SELECT api_key.*, account.name AS account FROM api_key JOIN account ON account.id = account_id
-            WHERE account_id = ${accountId} AND NOT (${sql.unsafe(isActive)} ${now})
+            WHERE account_id = ${accountId} AND NOT (${raw(isActive)} ${now})
             ORDER BY api_key.id DESC LIMIT ${maxEnded}`,
         ),
       ]);

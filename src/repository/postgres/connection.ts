@@ -1,74 +1,183 @@
-/** Connects to the PostgreSQL primary, which may be any one of several hosts. */
-import postgres from 'postgres';
-import { createSocket } from './socket.ts';
+/** Connects to the PostgreSQL primary, which may be any one of several hosts, and ends what runs there too long. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { createSql, type Sql } from './sql.ts';
 import type { Host, Target } from './url.ts';
-
-export type Sql = postgres.Sql;
 
 export interface Connection {
   sql: Sql;
-  /** Closes the connection immediately and aborts any running statement. */
+  /**
+   * Ends the running statement and then the connection. Resolves when the server has let it go, or if the server does not even answer a
+   * cancel request.
+   */
+  abandon: () => Promise<void>;
+  /** Closes the connection immediately. The server may not notice while a statement runs. */
   destroy: () => void;
 }
 
-/** From the first packet to the first response. With several hosts, an unresponsive one must leave time for the next. */
+/** From the first packet to the end of the set-up. With several hosts, an unresponsive one must leave time for the next. */
 const connectTimeoutMs = { one: 2000, several: 1000 };
+
+const cancelTimeoutMs = 1000;
+/** A cancel request has no effect if the server has not read the statement yet. */
+const cancelEveryMs = 250;
+
+/** A connection whose process was killed ends while its statement still waits. PostgreSQL 14 or later, not on every platform. */
+const noticeLoss = '-c client_connection_check_interval=1000';
+
+/** Only a session that took these options belongs to this connection alone; behind a pooler, the next transaction may use another. */
+const own = '-c animal_store.session=own';
+
+/** A pooler's error for an unknown start-up option; a server's for an unknown setting, and for one that its platform lacks. */
+const refusedOption = ['08P01', '42704', '22023'];
+
+/** Waits for the disk, and for the standby if one is named. A weaker setting of the operator would lose acknowledged writes. */
+const setUp = `
+  SELECT pg_is_in_recovery() AS standby, CASE WHEN current_setting('animal_store.session', true) = 'own' THEN set_config(
+    'synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false
+  ) END`;
+
+/** What `pg` has, but its types lack. */
+type Wire = pg.Connection & {
+  connect: (port: number | string, host?: string) => void;
+  requestSsl: () => void;
+  cancel: (processId: number, secretKey: number) => void;
+};
 
 const ignore = () => undefined;
 
-/** Connects to `host`. `onClose` is called at least once when the connection ends, for any reason. */
-async function connectTo(host: Host, target: Target, onClose: () => void): Promise<Connection> {
-  const way = createSocket(host, target.ssl, onClose);
-  const options = {
-    hostname: host.host,
-    port: host.port,
-    database: target.database,
-    ...(target.user && { username: target.user }),
-    ...(target.password && { password: target.password }),
-    ssl: false,
-    prepare: target.prepare,
-    // 'read-write' would accept a standby as the primary.
-    target_session_attrs: 'primary' as const,
-    // One query at a time: closing the connection cannot lose another caller's work.
-    max: 1,
-    max_lifetime: null,
-    fetch_types: false,
-    connection: { application_name: 'animal-store' },
-    onnotice: ignore,
-    onclose: onClose,
-    socket: way.open,
+async function within<Result>(ms: number, work: Promise<Result>, late: string): Promise<Result> {
+  const timer = new AbortController();
+  const timeout = sleep(ms, undefined, timer).then(() => Promise.reject(new Error(late)));
+  timeout.catch(ignore);
+  return Promise.race([work, timeout]).finally(() => timer.abort());
+}
+
+/** https://www.postgresql.org/docs/18/protocol-flow.html#PROTOCOL-FLOW-CANCELING-REQUESTS. Rejects if the server does not answer. */
+async function cancel(client: pg.Client, { host, port }: Host, ssl: pg.ClientConfig['ssl']): Promise<void> {
+  const { processID, secretKey } = client as unknown as { processID: number; secretKey: number };
+  const wire = new pg.Connection({ ssl }) as Wire;
+  let sent = false;
+  const send = () => {
+    wire.cancel(processID, secretKey);
+    sent = true;
   };
-  const sql = postgres(options as postgres.Options<Record<string, postgres.PostgresType>>);
-  const destroy = () => {
-    way.destroy();
-    sql.end({ timeout: 0 }).catch(ignore);
-  };
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    const withinMs = connectTimeoutMs[target.hosts.length > 1 ? 'several' : 'one'];
-    timer = setTimeout(() => reject(new Error(`${host.host}:${host.port} does not answer`)), withinMs);
+  const answered = new Promise<void>((resolve, reject) => {
+    wire.on('error', ignore).once('end', () => (sent ? resolve() : reject(new Error('no cancel request was taken'))));
   });
+  wire.once('connect', ssl ? () => wire.requestSsl() : send).once('sslconnect', send);
+  if (host.startsWith('/')) wire.connect(`${host}/.s.PGSQL.${port}`);
+  else wire.connect(port, host);
+  await within(cancelTimeoutMs, answered, 'no answer to a cancel request').finally(() => wire.stream.destroy());
+}
+
+/** Connects to `host`. `onClose` is called at least once when the connection ends, for any reason. */
+async function connectTo(
+  { host, port }: Host,
+  target: Target,
+  ssl: pg.ClientConfig['ssl'],
+  options: string,
+  onClose: () => void,
+): Promise<Connection> {
+  const { database, user, password } = target;
+  const client = new pg.Client({
+    ...{ host, port, database, user, password, ssl, options },
+    ...{ application_name: 'animal-store', keepAlive: true, keepAliveInitialDelayMillis: 60_000 },
+  });
+  client.on('error', onClose).on('end', onClose);
+  const destroy = () => void client.connection.stream.destroy();
+
+  async function open(): Promise<Sql> {
+    await client.connect();
+    // The socket closes some turns of the event loop later, and a statement written in between would have an unknown outcome.
+    client.connection.stream.once('end', onClose);
+    const sql = createSql(client, target.prepare);
+    const [state] = await sql.unsafe(setUp);
+    if (state?.standby) throw new Error('it is a standby');
+    return sql;
+  }
+
+  async function abandon(): Promise<void> {
+    let ended = false;
+    const end = new Promise<void>((resolve) => {
+      client.once('end', () => {
+        ended = true;
+        resolve();
+      });
+    });
+    client.once('drain', () => void client.end());
+    try {
+      while (!ended) {
+        await cancel(client, { host, port }, ssl);
+        await Promise.race([end, sleep(cancelEveryMs)]);
+      }
+    } finally {
+      destroy();
+    }
+  }
+
   try {
-    await Promise.race([sql`SELECT 1`, late]);
-    return { sql, destroy };
+    const withinMs = connectTimeoutMs[target.hosts.length > 1 ? 'several' : 'one'];
+    const sql = await within(withinMs, open(), `${host}:${port} does not answer`);
+    return { sql, abandon: () => abandon().catch(ignore), destroy };
   } catch (error) {
     destroy();
     throw error;
-  } finally {
-    clearTimeout(timer);
   }
 }
 
-/** Returns a function that connects to the primary. It tries the last known primary first, and rejects with the first error if all hosts fail. */
-export function createConnector(target: Target): (onClose: () => void) => Promise<Connection> {
+/** The driver's errors, which have no code. */
+const noTls = /SSL connection/;
+const noTlsOffered = /does not support SSL/;
+
+/** Without TLS if the server has none and `sslmode` allows that. */
+async function connectEitherWay(...[host, target, ssl, ...rest]: Parameters<typeof connectTo>): Promise<Connection> {
+  try {
+    return await connectTo(host, target, ssl, ...rest);
+  } catch (error) {
+    const { message } = error as Error;
+    if (!ssl || !noTls.test(message)) throw error;
+    if (!target.plainAllowed || !noTlsOffered.test(message))
+      throw Object.assign(new Error(message), { code: 'NO_TLS' });
+    return connectTo(host, target, false, ...rest);
+  }
+}
+
+/** Settings of a session in milliseconds, such as `statement_timeout`. */
+type Settings = Record<string, number>;
+
+export type Connect = (onClose: () => void, settings?: Settings) => Promise<Connection>;
+
+/**
+ * Returns a function that connects to the primary. It tries the last known primary first, and rejects with the first error if all hosts fail.
+ * A pooler may refuse the settings; the connection then has none.
+ */
+export function createConnector(target: Target): Connect {
   let lastPrimary = 0;
-  return async (onClose) => {
+  let refusals = 0;
+
+  async function connectWithOptions(host: Host, settings: Settings, onClose: () => void): Promise<Connection> {
+    const given = [own, ...Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`)];
+    const choices = [[...given, noticeLoss], given, []];
+    for (;;) {
+      const tried = refusals;
+      try {
+        return await connectEitherWay(host, target, target.ssl, choices[tried]?.join(' ') ?? '', onClose);
+      } catch (error) {
+        const { code } = error as { code?: unknown };
+        if (tried === choices.length - 1 || !refusedOption.includes(String(code))) throw error;
+        refusals = Math.max(refusals, tried + 1);
+      }
+    }
+  }
+
+  return async (onClose, settings = {}) => {
     const { hosts } = target;
     const failures: unknown[] = [];
     for (let tried = 0; tried < hosts.length; tried++) {
       const index = (lastPrimary + tried) % hosts.length;
       try {
-        const connection = await connectTo(hosts[index] as Host, target, onClose);
+        const connection = await connectWithOptions(hosts[index] as Host, settings, onClose);
         lastPrimary = index;
         return connection;
       } catch (error) {
@@ -77,13 +186,4 @@ export function createConnector(target: Target): (onClose: () => void) => Promis
     }
     throw failures[0];
   };
-}
-
-export function textArray(texts: (string | null | undefined)[]): string {
-  const elements = texts.map((text) => (typeof text === 'string' ? `"${text.replaceAll(/["\\]/g, '\\$&')}"` : 'NULL'));
-  return `{${elements.join()}}`;
-}
-
-export function numberArray(numbers: (bigint | number | undefined)[]): string {
-  return `{${numbers.map((number) => number ?? 'NULL').join()}}`;
 }

@@ -1,9 +1,9 @@
 /** Applies each SQL file of migrations/postgres once, in order, even if several servers start concurrently. */
 import fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type postgres from 'postgres';
+import type { DatabaseError } from 'pg';
 import { OpenError, type OpenOptions } from '../store.ts';
-import type { Sql } from './connection.ts';
+import type { Sql } from './sql.ts';
 
 const folder = new URL('../../../migrations/postgres/', import.meta.url);
 
@@ -29,7 +29,7 @@ function files(): { version: number; name: string }[] {
 }
 
 /** 0 if no migration has been applied. */
-async function currentVersion(sql: Sql | postgres.TransactionSql): Promise<number> {
+async function currentVersion(sql: Sql): Promise<number> {
   const [found] = await sql`SELECT to_regclass('migration') IS NOT NULL AS exists`;
   if (!found?.exists) return 0;
   const [row] = await sql`SELECT coalesce(max(version), 0) AS version FROM migration`;
@@ -61,7 +61,7 @@ async function retryAfter<Result>(codes: string[], act: () => Promise<Result>): 
     try {
       return await act();
     } catch (error) {
-      if (attempt === 50 || !codes.includes((error as postgres.PostgresError).code)) throw error;
+      if (attempt === 50 || !codes.includes(String((error as DatabaseError).code))) throw error;
       await sleep(20 + Math.random() * 80);
     }
   }
@@ -83,7 +83,7 @@ async function applyAll(sql: Sql, now: Date): Promise<string[]> {
       }
     });
   } catch (error) {
-    if ((error as postgres.PostgresError).code !== lockNotAvailable) throw error;
+    if ((error as DatabaseError).code !== lockNotAvailable) throw error;
     throw new OpenError('has a table that a long transaction uses, such as a dump: migrate it when that has ended.', {
       cause: error,
     });

@@ -1,47 +1,78 @@
 /** Prepares a PostgreSQL database before it is used: connects, checks its settings and migrates its schema. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import postgres from 'postgres';
+import pg from 'pg';
 import { OpenError, type OpenOptions } from '../store.ts';
-import type { Connection, Sql } from './connection.ts';
+import type { Connection } from './connection.ts';
 import { prepareSchema } from './migrations.ts';
+import type { Sql } from './sql.ts';
 import type { Target } from './url.ts';
 
 /** How long to wait for a database that starts together with the server. If it stays down, the process exits and its supervisor restarts it. */
 const openTimeoutMs = 5000;
 const retryDelayMs = 200;
+const reportWaitAfterMs = 1000;
 
 /**
- * A wrong password, user or database (classes 28 and 3D, and 42501), or a certificate that is not trusted
+ * A wrong password, user or database (classes 28 and 3D, and 42501), no password (SASL), or a certificate that is not trusted
  * (https://nodejs.org/docs/latest-v24.x/api/tls.html#x509-certificate-error-codes): a retry would fail in the same way.
  */
-const permanent = /^(28|3D|42501|NO_TLS|UNABLE_TO)|CERT/;
+const permanent = /^(28|3D|42501|NO_TLS|UNABLE_TO|SASL)|CERT/;
 
-async function connectFirst(connect: () => Promise<Connection>): Promise<Connection> {
+/** Tries until it connects, at least for `openTimeoutMs`. Tells `onWait` what it waits for. */
+async function connectFirst(
+  label: string,
+  connect: () => Promise<Connection>,
+  { now, onWait }: OpenOptions,
+): Promise<Connection> {
   const deadline = performance.now() + openTimeoutMs;
-  for (;;) {
-    try {
-      return await connect();
-    } catch (error) {
-      if (performance.now() >= deadline || permanent.test(String((error as { code?: unknown }).code))) throw error;
-      await sleep(retryDelayMs);
+  const until = new Date(now().getTime() + openTimeoutMs).toISOString();
+  const timer = setTimeout(
+    () => onWait?.(`no connection to ${label} yet: trying again until ${until}.`),
+    reportWaitAfterMs,
+  );
+  try {
+    for (;;) {
+      try {
+        return await connect();
+      } catch (error) {
+        const { code, message } = error as { code?: string; message: string };
+        if (performance.now() >= deadline || permanent.test(code ?? message)) throw error;
+        await sleep(retryDelayMs);
+      }
     }
+  } finally {
+    clearTimeout(timer);
   }
 }
 
-/** Requires UTF-8, so that names are returned unchanged, and commits that wait for the disk. Throws OpenError. */
-async function checkSettings(sql: Sql): Promise<void> {
+const unsafeCommit = (setting: string) =>
+  `acknowledges commits before they are safe: synchronous_commit is ${setting}; it must be on or remote_apply.`;
+
+/** What a loss of power can lose or damage, although the commit was acknowledged. */
+const unsafeOff = (setting: string) => `can lose or damage acknowledged data at a loss of power: ${setting} is off.`;
+
+/**
+ * Requires UTF-8, so that names are returned unchanged, and commits that wait for the disk. A session of its own has set synchronous_commit;
+ * one behind a pooler cannot. Throws OpenError.
+ */
+async function checkSettings(sql: Sql, label: string, { strict, onWarning }: OpenOptions): Promise<void> {
   const [settings] = await sql`
-    SELECT current_setting('server_encoding') AS encoding, current_setting('synchronous_commit') AS commit`;
+    SELECT current_setting('server_encoding') AS encoding, current_setting('synchronous_commit') AS commit,
+      current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes`;
   if (settings?.encoding !== 'UTF8') throw new OpenError(`has the encoding ${settings?.encoding}; it must be UTF8.`);
-  if (settings.commit === 'off')
-    throw new OpenError('acknowledges commits before they are on disk: synchronous_commit must not be off.');
+  if (!['on', 'remote_apply'].includes(settings.commit)) throw new OpenError(unsafeCommit(settings.commit));
+  for (const setting of ['fsync', 'full_page_writes']) {
+    if (settings[setting] !== 'off') continue;
+    if (strict) throw new OpenError(unsafeOff(setting));
+    onWarning?.(`${label} ${unsafeOff(setting)}`);
+  }
 }
 
 /** Times out if the server hangs. The migration itself has no timeout, because it may take hours. */
-async function examine({ sql, destroy }: Connection, options: OpenOptions): Promise<void> {
+async function examine({ sql, destroy }: Connection, label: string, options: OpenOptions): Promise<void> {
   const timer = setTimeout(destroy, openTimeoutMs);
   try {
-    await checkSettings(sql);
+    await checkSettings(sql, label, options);
   } finally {
     clearTimeout(timer);
   }
@@ -51,8 +82,6 @@ async function examine({ sql, destroy }: Connection, options: OpenOptions): Prom
 function sentenceOf(label: string, error: unknown): string {
   if (error instanceof OpenError) return `${label} ${error.message}`;
   const { code, message } = error as { code?: string; message: string };
-  // The driver's code for a server that is not a primary.
-  if (code === 'CONNECTION_DESTROYED') return `${label} cannot be opened: it is a standby, or does not answer.`;
   return `${label} cannot be opened: ${message || code}.`;
 }
 
@@ -64,11 +93,11 @@ export async function prepareDatabase(
 ): Promise<void> {
   let connection: Connection | undefined;
   try {
-    connection = await connectFirst(connect);
-    await examine(connection, options);
+    connection = await connectFirst(label, connect, options);
+    await examine(connection, label, options);
   } catch (error) {
     throw new OpenError(sentenceOf(label, error), {
-      cause: error instanceof postgres.PostgresError ? error : undefined,
+      cause: error instanceof pg.DatabaseError ? error : undefined,
     });
   } finally {
     connection?.destroy();

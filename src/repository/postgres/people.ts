@@ -18,8 +18,8 @@ import {
   toLink,
   toSession,
 } from '../rows.ts';
-import { numberArray, textArray } from './connection.ts';
 import type { Pool } from './pool.ts';
+import { numberArray, raw, textArray } from './sql.ts';
 
 /** Each session or link that is added also deletes a few that are out of date: more than it adds. */
 const swept = 10;
@@ -40,7 +40,7 @@ export function openPeople(pool: Pool, at: () => number): People {
 
     async findPerson(name) {
       const [row] = await pool.read<PersonRow[]>(
-        (sql) => sql`SELECT ${sql.unsafe(accountColumns)}, password_hash FROM account WHERE name = ${name}`,
+        (sql) => sql`SELECT ${raw(accountColumns)}, password_hash FROM account WHERE name = ${name}`,
       );
       return row && { account: toAccount(row), passwordHash: row.password_hash };
     },
@@ -74,7 +74,7 @@ export function openPeople(pool: Pool, at: () => number): People {
       const now = at();
       const [row] = await pool.read<SessionRow[]>(
         (sql) => sql`
-          SELECT ${sql.unsafe(accountColumns)}, used_at FROM session JOIN account ON account.id = account_id
+          SELECT ${raw(accountColumns)}, used_at FROM session JOIN account ON account.id = account_id
           WHERE hash = ${hash} AND session.created_at > ${now - sessionLifetimeMs} AND used_at > ${now - sessionIdleMs}`,
       );
       return row && toSession(row);
@@ -116,7 +116,7 @@ export function openPeople(pool: Pool, at: () => number): People {
     async findLink(hash) {
       const [row] = await pool.read<LinkRow[]>(
         (sql) => sql`
-          SELECT purpose, ${sql.unsafe(accountColumns)}
+          SELECT purpose, ${raw(accountColumns)}
           FROM one_time_link LEFT JOIN account ON account.id = account_id
           WHERE hash = ${hash} AND expires_at > ${at()}`,
       );

@@ -1,8 +1,9 @@
 /** A connection pool with a bounded queue and a deadline for every job. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { unavailable } from '../store.ts';
-import type { Connection, Sql } from './connection.ts';
+import type { Connection } from './connection.ts';
 import { endsConnection, translate, wasRefused } from './errors.ts';
+import type { Sql } from './sql.ts';
 
 export interface PoolOptions {
   connect: (onClose: () => void) => Promise<Connection>;
@@ -22,11 +23,20 @@ export interface Pool {
    * outcome is unknown, and the promise rejects with ApiError `service_unavailable`.
    */
   write<Result>(work: Work<Result>, deadlineMs?: number): Promise<Result>;
+  /** Connections that run a job, or that the server has not let go yet, and jobs that wait for a connection. */
+  measure(): { limit: number; busy: number; waiting: number };
   close(): Promise<void>;
 }
 
 /** A request uses the database at most twice, for its API key and for its data, so it gets a response within 5 s even if the database hangs. */
 export const deadlineMs = 2300;
+
+/** Settings of each session, in milliseconds: what the server itself ends if this process cannot. */
+export const sessionSettings = {
+  lock_timeout: 2000,
+  statement_timeout: deadlineMs + 200,
+  idle_in_transaction_session_timeout: 5000,
+};
 
 interface Job {
   work: Work<unknown>;
@@ -46,6 +56,7 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
   const open = new Set<Connection>();
   const queue: Job[] = [];
   let unanswered = 0;
+  let running = 0;
   let opening = false;
   let closing = false;
   let connectError: unknown = new Error('no connection is free');
@@ -88,6 +99,7 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
 
   async function start(job: Job, connection: Connection): Promise<void> {
     job.connection = connection;
+    running += 1;
     let failed: { error: unknown } | undefined;
     try {
       const result = await job.work(connection.sql);
@@ -95,7 +107,10 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
     } catch (error) {
       failed = { error };
     }
+    // After its deadline: expire() has taken the connection.
+    if (job.connection === undefined) return;
     job.connection = undefined;
+    running -= 1;
     if (failed && endsConnection(failed.error)) drop(connection);
     else if (open.has(connection)) idle.push(connection);
     if (failed) await retryOrReject(job, failed.error);
@@ -113,15 +128,19 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
 
   function expire(job: Job): void {
     const { connection } = job;
+    job.connection = undefined;
     job.finish(() =>
       job.reject(unavailable(connection ? new Error('the database did not answer in time') : connectError)),
     );
-    if (connection) drop(connection);
+    if (connection === undefined) return;
+    running -= 1;
+    // It counts against `size` until then.
+    void connection.abandon().then(() => drop(connection));
   }
 
   function run<Result>(work: Work<Result>, repeatable: boolean, withinMs: number): Promise<Result> {
     if (closing) return Promise.reject(unavailable(new Error('the store is closed')));
-    if (unanswered - open.size + idle.length >= maxWaiting) {
+    if (unanswered - running >= maxWaiting) {
       return Promise.reject(unavailable(new Error('too many requests are waiting for the database')));
     }
     return new Promise((resolve, reject) => {
@@ -146,6 +165,7 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
   return {
     read: (work, withinMs = deadlineMs) => run(work, true, withinMs),
     write: (work, withinMs = deadlineMs) => run(work, false, withinMs),
+    measure: () => ({ limit: size, busy: open.size - idle.length, waiting: unanswered - running }),
     async close() {
       closing = true;
       if (unanswered > 0) await new Promise<void>((resolve) => (drained = resolve));

@@ -6,7 +6,7 @@ import { createConnector } from './connection.ts';
 import { prepareDatabase } from './open.ts';
 import { openPeople, openTrail } from './people.ts';
 import { findPet, listPets } from './pets.ts';
-import { createPool } from './pool.ts';
+import { createPool, sessionSettings } from './pool.ts';
 import { readTarget } from './url.ts';
 import { startAdder } from './writer.ts';
 
@@ -21,7 +21,11 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
   const target = readTarget(databaseUrl);
   const connect = createConnector(target);
   await prepareDatabase(target, () => connect(() => undefined), options);
-  const pool = createPool({ connect, size: target.connections, maxWaiting });
+  const pool = createPool({
+    connect: (onClose) => connect(onClose, sessionSettings),
+    size: target.connections,
+    maxWaiting,
+  });
   const adder = startAdder(pool, options.onCommit);
   const at = () => options.now().getTime();
 
@@ -50,7 +54,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
 
     check: async () => void (await pool.read((sql) => sql`SELECT 1`, checkWithinMs)),
 
-    measure: () => ({ waitingWrites: adder.waiting(), walBytes: undefined }),
+    measure: () => ({ waitingWrites: adder.waiting(), walBytes: undefined, pool: pool.measure() }),
 
     async close() {
       await adder.close();

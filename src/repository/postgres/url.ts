@@ -3,8 +3,16 @@ import fs from 'node:fs';
 import { OpenError } from '../store.ts';
 
 export interface Host {
+  /** A name, an address, or the folder of a Unix socket, in the URL as %2Fvar%2Frun%2Fpostgresql. */
   host: string;
   port: number;
+}
+
+interface TlsOptions {
+  rejectUnauthorized?: false;
+  ca?: string;
+  cert?: string;
+  key?: string;
 }
 
 export interface Target {
@@ -13,7 +21,9 @@ export interface Target {
   database: string;
   user: string | undefined;
   password: string | undefined;
-  ssl: 'prefer' | 'require' | { ca?: string } | false;
+  ssl: TlsOptions | false;
+  /** Whether to connect without TLS if the server has none. */
+  plainAllowed: boolean;
   /** Whether to use named prepared statements; false for a pooler that gives each transaction another connection. */
   prepare: boolean;
   /** Maximum number of connections. */
@@ -25,33 +35,36 @@ export interface Target {
 const format = /^postgres(?:ql)?:\/\/(?:([^:@/]*)(?::([^@/]*))?@)?([^/?@]+)\/([^/?]+)(?:\?(.*))?$/;
 const hostFormat = /^(\[[0-9A-Fa-f:.]+\]|[^:[\]]+)(?::(\d{1,5}))?$/;
 
-const parameters = ['sslmode', 'sslrootcert', 'prepare', 'connections'];
+const parameters = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey', 'prepare', 'connections'];
 const defaultPort = 5432;
 const defaultConnections = 10;
 
 function readHost(text: string): Host {
   const [, host, port = defaultPort] = hostFormat.exec(text) ?? [];
   if (host === undefined) throw new OpenError(`${JSON.stringify(text)} is not a host and a port.`);
-  return { host: host.replace(/^\[(.*)\]$/, '$1'), port: Number(port) };
+  return { host: decodeURIComponent(host.replace(/^\[(.*)\]$/, '$1')), port: Number(port) };
 }
 
-function readCertificate(file: string): string {
+function readText(given: URLSearchParams, parameter: string): string | undefined {
+  const file = given.get(parameter);
   try {
-    return fs.readFileSync(file, 'utf8');
+    return file === null ? undefined : fs.readFileSync(file, 'utf8');
   } catch (error) {
-    throw new OpenError(`sslrootcert cannot be read: ${(error as Error).message}.`, { cause: error });
+    throw new OpenError(`${parameter} cannot be read: ${(error as Error).message}.`, { cause: error });
   }
 }
 
 /** sslmode as in libpq (https://www.postgresql.org/docs/18/libpq-ssl.html), except that verify-ca also checks the host name. */
-function readTls(mode: string | null, rootCertificate: string | null): Target['ssl'] {
-  if (mode === null || mode === 'disable') return false;
-  if (mode === 'allow' || mode === 'prefer') return 'prefer';
-  if (mode === 'require') return 'require';
-  if (mode !== 'verify-ca' && mode !== 'verify-full') {
+function readTls(given: URLSearchParams): Pick<Target, 'ssl' | 'plainAllowed'> {
+  const mode = given.get('sslmode') ?? 'disable';
+  const plainAllowed = mode === 'allow' || mode === 'prefer';
+  if (mode === 'disable') return { ssl: false, plainAllowed: true };
+  if (!plainAllowed && !['require', 'verify-ca', 'verify-full'].includes(mode)) {
     throw new OpenError('sslmode must be one of disable, allow, prefer, require, verify-ca, verify-full.');
   }
-  return rootCertificate === null ? {} : { ca: readCertificate(rootCertificate) };
+  const [ca, cert, key] = ['sslrootcert', 'sslcert', 'sslkey'].map((parameter) => readText(given, parameter));
+  const trust = mode.startsWith('verify') ? ca && { ca } : { rejectUnauthorized: false as const };
+  return { ssl: { ...trust, ...(cert && { cert }), ...(key && { key }) }, plainAllowed };
 }
 
 /** Parses DATABASE_URL. Throws OpenError, whose message never contains the password. */
@@ -71,7 +84,7 @@ export function readTarget(databaseUrl: string): Target {
     database: decodeURIComponent(database),
     user: user && decodeURIComponent(user),
     password: password && decodeURIComponent(password),
-    ssl: readTls(given.get('sslmode'), given.get('sslrootcert')),
+    ...readTls(given),
     prepare: given.get('prepare') !== 'false',
     connections,
     label: `postgres://${hosts}/${database}`,

@@ -3,8 +3,8 @@
 import { type Retry, retryWindowMs } from '../../idempotency.ts';
 import { type Addition, type NewPet, petJson } from '../../pets.ts';
 import { unavailable } from '../store.ts';
-import { numberArray, textArray } from './connection.ts';
 import { deadlineMs, type Pool } from './pool.ts';
+import { numberArray, textArray } from './sql.ts';
 
 interface Waiting {
   pet: NewPet;

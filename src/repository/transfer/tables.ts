@@ -1,6 +1,6 @@
 /** The tables that are copied from SQLite to PostgreSQL, and reading their rows as the same text from both. */
 import { createHash, type Hash } from 'node:crypto';
-import type { Sql } from '../postgres/connection.ts';
+import type { Sql } from '../postgres/sql.ts';
 import type { Connection } from '../sqlite/connection.ts';
 
 export interface Table {
@@ -91,9 +91,9 @@ export async function* postgresPages(target: Sql, table: Table): AsyncGenerator<
   const place = (index: number) => `$${index + 1}`;
   for (let last: Row | undefined; ; ) {
     const where = last ? condition(table, place) : '';
-    const rows = await target.unsafe(pageOf(table, where), last?.slice(0, table.keys)).values();
+    const rows = await target.unsafe(pageOf(table, where), last?.slice(0, table.keys));
     if (rows.length === 0) return;
-    const page = rows.map((row) => (row as unknown[]).map(textOf));
+    const page = rows.map((row) => Object.values(row).map(textOf));
     yield page;
     last = page.at(-1) as Row;
   }

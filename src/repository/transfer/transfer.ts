@@ -1,7 +1,8 @@
 /** Copies a store from SQLite to PostgreSQL and verifies the copy. An interrupted copy can be resumed. */
 
-import { createConnector, type Connection as PostgresConnection, type Sql, textArray } from '../postgres/connection.ts';
+import { createConnector, type Connection as PostgresConnection } from '../postgres/connection.ts';
 import { prepareDatabase } from '../postgres/open.ts';
+import { type Sql, textArray } from '../postgres/sql.ts';
 import { readTarget, type Target } from '../postgres/url.ts';
 import { type Connection, openExisting, openReader, prepareStore } from '../sqlite/connection.ts';
 import { CopyError, OpenError, type OpenOptions } from '../store.ts';
@@ -105,7 +106,7 @@ async function refuseWritten(target: Sql, label: string): Promise<void> {
 async function stateOf(target: Sql): Promise<{ last_id: string; digest: string; used: boolean }> {
   const digests = [];
   for (const table of others) digests.push((await sumOf(target, table)).digest());
-  const [row] = await target`SELECT last_id FROM pet_id`;
+  const [row] = await target`SELECT greatest(last_id, (SELECT max(id) FROM pet)) AS last_id FROM pet_id`;
   const anyRows = notCopied.map((table) => `EXISTS (SELECT FROM ${table})`).join(' OR ');
   const [found] = await target.unsafe(`SELECT ${anyRows} AS used`);
   return { last_id: row?.last_id, digest: digests.join(), used: found?.used };

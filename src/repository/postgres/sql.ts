@@ -1,0 +1,86 @@
+/** Runs SQL on one connection: a tag whose values become parameters, never text. */
+import type pg from 'pg';
+
+// biome-ignore lint/suspicious/noExplicitAny: the columns depend on the statement.
+type AnyRow = Record<string, any>;
+
+export interface Sql {
+  /** A prepared statement, if the connection allows those. */
+  <Rows extends object[] = AnyRow[]>(texts: TemplateStringsArray, ...values: unknown[]): Promise<Rows>;
+  /** Without values, `text` may hold several statements. */
+  unsafe<Rows extends object[] = AnyRow[]>(text: string, values?: unknown[]): Promise<Rows>;
+  /** Runs `work` in a transaction; rolls it back if `work` rejects. */
+  begin<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result>;
+}
+
+class Raw {
+  readonly text: string;
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+/** Text that is part of the statement, such as a list of columns: always the same text in the same place. */
+export const raw = (text: string) => new Raw(text);
+
+/** By the place in the source. A statement has the same name on every connection, so that a pooler can share it. */
+const statements = new Map<TemplateStringsArray, { name: string; text: string }>();
+
+function statementOf(texts: TemplateStringsArray, given: unknown[]): { name: string; text: string } {
+  const known = statements.get(texts);
+  if (known) return known;
+  let [text, values] = [texts[0] as string, 0];
+  for (const [index, value] of given.entries()) {
+    text += value instanceof Raw ? value.text : `$${++values}`;
+    text += texts[index + 1];
+  }
+  const statement = { name: `s${statements.size}`, text };
+  statements.set(texts, statement);
+  return statement;
+}
+
+export function createSql(client: pg.Client, prepare: boolean): Sql {
+  let inDoubt = false;
+  // The only sign that a commit did not wait for the synchronous standby. RAISE WARNING in an operator's trigger has the same code.
+  client.on('notice', ({ code, routine }) => {
+    if (code === '01000' && routine !== 'exec_stmt_raise') inDoubt = true;
+  });
+
+  async function run<Rows>(query: pg.QueryConfig): Promise<Rows> {
+    inDoubt = false;
+    const result = await client.query(query);
+    if (inDoubt) throw new Error('the database has committed, but perhaps not on its standby');
+    return result.rows as Rows;
+  }
+
+  function tag<Rows>(texts: TemplateStringsArray, ...given: unknown[]): Promise<Rows> {
+    const { name, text } = statementOf(texts, given);
+    return run({ text, values: given.filter((value) => !(value instanceof Raw)), ...(prepare && { name }) });
+  }
+
+  const sql: Sql = Object.assign(tag, {
+    unsafe: <Rows>(text: string, values?: unknown[]) => run<Rows>({ text, ...(values && { values }) }),
+    async begin<Result>(work: (sql: Sql) => Promise<Result>) {
+      await run({ text: 'BEGIN' });
+      try {
+        const result = await work(sql);
+        await run({ text: 'COMMIT' });
+        return result;
+      } catch (error) {
+        // The connection may be lost, and the transaction with it.
+        await run({ text: 'ROLLBACK' }).catch(() => undefined);
+        throw error;
+      }
+    },
+  });
+  return sql;
+}
+
+export function textArray(texts: (string | null | undefined)[]): string {
+  const elements = texts.map((text) => (typeof text === 'string' ? `"${text.replaceAll(/["\\]/g, '\\$&')}"` : 'NULL'));
+  return `{${elements.join()}}`;
+}
+
+export function numberArray(numbers: (bigint | number | undefined)[]): string {
+  return `{${numbers.map((number) => number ?? 'NULL').join()}}`;
+}
