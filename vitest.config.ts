@@ -43,7 +43,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'reliability on postgres',
-          include: ['test/reliability/resets.test.ts'],
+          include: ['test/reliability/resets.test.ts', 'test/reliability/sign-ins.test.ts'],
           globalSetup,
           testTimeout,
         },

@@ -70,8 +70,8 @@ export interface Accounts {
   /** Undefined if the name is taken. */
   addAccount(name: string): Promise<Account | undefined>;
   listAccounts(): Promise<Account[]>;
-  /** Removes the account and all its keys; undefined if it does not exist. */
-  removeAccount(name: string): Promise<Account | undefined>;
+  /** Removes the account and all its keys; undefined if it does not exist or, with `passwordHash`, has another password by now. */
+  removeAccount(name: string, passwordHash?: string): Promise<Account | undefined>;
   /** Undefined if the account does not exist. Rejects with KeyLimitError if it has `maxActiveKeys` active keys. */
   addKey(key: NewApiKey): Promise<ApiKey | undefined>;
   listKeys(account?: string): Promise<ApiKey[]>;

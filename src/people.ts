@@ -55,9 +55,10 @@ export interface People {
   findPerson(name: string): Promise<{ account: Account; passwordHash: string | null } | undefined>;
   /**
    * Sets the password, and ends all sessions and links of the account, in one transaction. With `link`, resolves to false and changes
-   * nothing if the link is not a valid one of this account. Also resolves to false if the account does not exist.
+   * nothing if the link is not a valid one of this account; with `previous`, if the password no longer has this hash: a change that began
+   * before a reset must not undo it. Also resolves to false if the account does not exist.
    */
-  setPassword(accountId: number, passwordHash: string, link?: Buffer): Promise<boolean>;
+  setPassword(accountId: number, passwordHash: string, link?: Buffer, previous?: string): Promise<boolean>;
   /**
    * Begins a session. Resolves to false if the account no longer has this password: a sign-in that was checked before a change of the
    * password must not outlive it.

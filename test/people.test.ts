@@ -183,6 +183,17 @@ describe('setting a password', () => {
     expect((await findPerson('ben'))?.passwordHash).toBe(firstHash);
   });
 
+  test('or the removal of the account needs the hash that it was checked against, if one is given', async () => {
+    const { store, setPassword, findPerson } = await openWithPeople();
+    expect(await setPassword(1, secondHash, undefined, secondHash)).toBe(false);
+    expect((await findPerson('ada'))?.passwordHash).toBe(firstHash);
+    expect(await setPassword(1, secondHash, undefined, firstHash)).toBe(true);
+    expect(await store.accounts.removeAccount('ada', firstHash)).toBeUndefined();
+    expect(await store.accounts.removeAccount('ada', secondHash)).toMatchObject({ id: 1 });
+    await store.accounts.addAccount('program');
+    expect(await setPassword(3, firstHash)).toBe(true);
+  });
+
   test('with a link uses it up', async () => {
     const { setPassword, findPerson, addSession, findSession, link, remaining } = await openWithSessions();
     expect(await setPassword(1, secondHash, link)).toBe(true);

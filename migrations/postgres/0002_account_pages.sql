@@ -74,15 +74,16 @@ BEGIN
 END
 $$;
 
--- Sets a password, and ends all sessions and links of the account. Returns false, and changes nothing, if the account does not exist or a
--- link is given that is not a valid one of this account.
-CREATE FUNCTION set_password(person_id bigint, new_password_hash text, link bytea, now_ms bigint) RETURNS boolean
+-- Sets a password, and ends all sessions and links of the account. Returns false, and changes nothing, if the account does not exist, a link is
+-- given that is not a valid one of this account, or previous is given and is not the hash of its password.
+CREATE FUNCTION set_password(person_id bigint, new_password_hash text, link bytea, previous text, now_ms bigint) RETURNS boolean
 LANGUAGE plpgsql
 SET lock_timeout = '2s'
 AS $$
 BEGIN
   -- FOR UPDATE also waits for sessions and links that are being added: their foreign keys lock this row.
-  PERFORM FROM account WHERE id = person_id FOR UPDATE;
+  PERFORM FROM account
+  WHERE id = person_id AND password_hash IS NOT DISTINCT FROM coalesce(previous, password_hash) FOR UPDATE;
   IF NOT FOUND THEN
     RETURN false;
   END IF;
@@ -143,7 +144,9 @@ BEGIN
   PERFORM FROM attempt WHERE subject = ANY (subjects) ORDER BY subject FOR UPDATE;
   DELETE FROM attempt USING unnest(subjects, every) AS given (subject, whole)
   WHERE attempt.subject = given.subject AND (whole OR cardinality(times) <= 1);
-  UPDATE attempt SET times = times[:cardinality(times) - 1], last_at = times[cardinality(times) - 1] WHERE subject = ANY (subjects);
+  -- A row that another call has added since has one attempt, which is not this call's.
+  UPDATE attempt SET times = times[:cardinality(times) - 1], last_at = times[cardinality(times) - 1]
+  WHERE subject = ANY (subjects) AND cardinality(times) > 1;
 END
 $$;
 

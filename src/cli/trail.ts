@@ -13,8 +13,8 @@ export function recordChanges(store: Repository): Repository {
         if (account) await trail.add({ event: 'account_created', account: account.id });
         return account;
       },
-      async removeAccount(name) {
-        const account = await accounts.removeAccount(name);
+      async removeAccount(name, passwordHash) {
+        const account = await accounts.removeAccount(name, passwordHash);
         if (account) await trail.add({ event: 'account_removed', account: account.id });
         return account;
       },

@@ -20,8 +20,15 @@ export interface Attempts {
   signUp(request: FastifyRequest): Promise<void>;
 }
 
-/** One client often has a whole /64 network of IPv6 addresses (RFC 6177). */
-function networkOf(address: string): string {
+/**
+ * What the attempts from an address are counted for: one client often has a whole /64 network of IPv6 addresses (RFC 6177). Some proxies
+ * append the port in X-Forwarded-For.
+ */
+function networkOf(ip: string): string {
+  const address = ip
+    .replace(/^\[(.+)\](:\d+)?$/, '$1')
+    .replace(/^(\d+(?:\.\d+){3}):\d+$/, '$1')
+    .replace(/^::ffff:(?=\d+\.)/i, '');
   if (!isIPv6(address) || address.includes('.')) return address;
   const [head = '', tail] = address.split('::');
   const groups = head === '' ? [] : head.split(':');

@@ -131,7 +131,7 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
   const deprecatedCalls = new Map<number, { account: string; key: string; count: number }>();
   new Counter({
     name: 'animal_store_deprecated_calls_total',
-    help: 'Calls of the deprecated operation getPet, by API key.',
+    help: 'Calls of the deprecated operation getPet, by the ids of the account and of the API key.',
     labelNames: ['account', 'key'] as const,
     registers,
     collect() {
@@ -258,10 +258,10 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
   return {
     registry,
     request: requests.observe,
-    deprecatedCall({ id, account, name }) {
+    deprecatedCall({ id, accountId }) {
       const calls = deprecatedCalls.get(id);
       if (calls) calls.count += 1;
-      else deprecatedCalls.set(id, { account, key: name, count: 1 });
+      else deprecatedCalls.set(id, { account: String(accountId), key: String(id), count: 1 });
     },
     limited: (limit) => limited.inc({ limit }),
     accountEvent: (event) => accountEvents.inc({ event }),

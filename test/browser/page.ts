@@ -1,7 +1,15 @@
-/** Opens the reference page of a real server in a real browser. */
+/** Opens pages of a real server in a real browser. */
 import { existsSync } from 'node:fs';
 import axe from 'axe-core';
-import { type Browser, type BrowserContextOptions, chromium, type Locator, type Page } from 'playwright-core';
+import {
+  type Browser,
+  type BrowserContext,
+  type BrowserContextOptions,
+  chromium,
+  type LaunchOptions,
+  type Locator,
+  type Page,
+} from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type Server, startServer } from '../support/process.ts';
 import { projectFolder } from '../support/project.ts';
@@ -9,10 +17,13 @@ import { projectFolder } from '../support/project.ts';
 /** Default: Chromium of Debian; CHROMIUM names another one. */
 const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';
 
+/** Another name of this machine, in the browser only. */
+export const otherHost = 'store.example.com';
+
 let browser: Browser;
 
 /** Runs tests in a separate browser with a temporary profile; skips them if Chromium is not installed. */
-export function describeInBrowser(name: string, tests: () => void): void {
+export function describeInBrowser(name: string, tests: () => void, options: LaunchOptions = {}): void {
   if (!existsSync(executablePath))
     return void describe(name, () => test.skip(`Chromium (Debian: chromium) is not installed`));
   describe(name, () => {
@@ -22,7 +33,10 @@ export function describeInBrowser(name: string, tests: () => void): void {
         args: [
           ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-sync'],
           ...['--disable-background-networking', '--disable-component-update'],
+          // A page from there is not trustworthy as one from this machine is (Secure Contexts, section 3.1).
+          `--host-resolver-rules=MAP ${otherHost} 127.0.0.1`,
         ],
+        ...options,
       });
     });
     afterAll(() => browser.close());
@@ -30,36 +44,52 @@ export function describeInBrowser(name: string, tests: () => void): void {
   });
 }
 
-export interface Reference {
+export interface OpenPage {
+  context: BrowserContext;
+  page: Page;
+  /** Faults so far: requests to other origins, messages on the console, dialogs, and uncaught errors. */
+  faults: () => string[];
+}
+
+/** Opens an empty page in a browser context of its own, which is closed when the test ends. */
+export async function openPage(origin: string, options: BrowserContextOptions = {}): Promise<OpenPage> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  onTestFinished(() => context.close());
+  const page = await context.newPage();
+  const faults: string[] = [];
+  page.on('request', (request) => {
+    const { origin: requested, protocol } = new URL(request.url());
+    if (requested !== origin && protocol !== 'data:') faults.push(`request to ${request.url()}`);
+  });
+  page.on('console', (message) => {
+    // The renderer of the reference page writes its version.
+    if (!message.text().startsWith('@scalar/api-reference@')) faults.push(`console: ${message.text()}`);
+  });
+  page.on('dialog', (dialog) => {
+    faults.push(`dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  page.on('pageerror', (error) => faults.push(`error: ${error.message}`));
+  return { context, page, faults: () => faults };
+}
+
+export interface Reference extends OpenPage {
   server: Server;
   key: string;
-  page: Page;
   /** Opens the page at a place, for example pets/getPet, and returns the section of that operation. */
   open: (place: string, slug?: string) => Promise<Locator>;
   /** Enters the API key in the field of the page. */
   authenticate: (key: string) => Promise<void>;
   /** Opens the panel of an operation, sends its request, and returns the panel when it shows the response. */
   send: (operation: Locator, change?: (panel: Locator) => Promise<void>) => Promise<Locator>;
-  /** Faults so far: requests to other origins, messages on the console, and uncaught errors. */
-  faults: () => string[];
 }
 
 /** Starts a server and a browser context; both are closed when the test ends. */
 export async function openReference(options: BrowserContextOptions = {}): Promise<Reference> {
   const server = await startServer();
   const key = await server.firstKey();
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-  onTestFinished(() => context.close());
-  const page = await context.newPage();
-  const faults: string[] = [];
-  page.on('request', (request) => {
-    const { origin, protocol } = new URL(request.url());
-    if (origin !== server.url && protocol !== 'data:') faults.push(`request to ${request.url()}`);
-  });
-  page.on('console', (message) => {
-    if (['error', 'warning'].includes(message.type())) faults.push(`console: ${message.text()}`);
-  });
-  page.on('pageerror', (error) => faults.push(`error: ${error.message}`));
+  const opened = await openPage(server.url, options);
+  const { page } = opened;
 
   async function open(place: string, slug = 'animal-store'): Promise<Locator> {
     await page.goto('about:blank');
@@ -79,24 +109,24 @@ export async function openReference(options: BrowserContextOptions = {}): Promis
   }
 
   const authenticate = (secret: string) => page.getByPlaceholder('Token').first().fill(secret);
-  return { server, key, page, open, authenticate, send, faults: () => faults };
+  return { ...opened, server, key, open, authenticate, send };
 }
 
-/** Violations of WCAG 2.2, levels A and AA, that axe finds. */
-export async function accessibilityFaults(page: Page): Promise<string[]> {
+/** Violations of WCAG 2.2, levels A and AA, that axe finds; and of more rules, by their tags. */
+export async function accessibilityFaults(page: Page, ...more: string[]): Promise<string[]> {
   await page.evaluate(axe.source);
-  return page.evaluate(async () => {
-    const runOnly = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'];
+  const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', ...more];
+  return page.evaluate(async (runOnly) => {
     // biome-ignore lint/suspicious/noExplicitAny: the script above has just defined it.
     const { violations } = await (globalThis as any).axe.run({ runOnly });
     return violations.flatMap(({ id, nodes }: { id: string; nodes: { html: string }[] }) =>
       nodes.map(({ html }) => `${id}: ${html}`),
     );
-  });
+  }, tags);
 }
 
 /** Saves a screenshot for visual inspection. Git ignores screenshots/. */
-export async function picture(page: Page, name: string): Promise<void> {
-  const bytes = await page.screenshot({ path: `${projectFolder}screenshots/${name}.png` });
+export async function picture(page: Page, name: string, options: { fullPage?: boolean } = {}): Promise<void> {
+  const bytes = await page.screenshot({ path: `${projectFolder}screenshots/${name}.png`, ...options });
   expect(bytes.length).toBeGreaterThan(10_000);
 }

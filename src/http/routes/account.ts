@@ -151,7 +151,7 @@ async function checkPassword(
     throw new ApiError('forbidden', sentence);
   } catch (error) {
     if (error instanceof ApiError && error.code !== 'service_unavailable')
-      record('sign_in_refused', request, { account: person?.account.id });
+      record('sign_in_refused', request, { account: (person ?? request.session)?.account.id });
     throw error;
   }
 }
@@ -192,9 +192,10 @@ export function settings(app: App, options: AccountOptions): void {
       const { account } = request.session as Session;
       const { current, password } = readChange(request);
       checkNewPassword(password, account.name);
-      await checkPassword(options, request, account.name, current, wrong);
+      const person = await checkPassword(options, request, account.name, current, wrong);
       const passwordHash = await passwords.hash(password);
-      await people.setPassword(account.id, passwordHash);
+      if (!(await people.setPassword(account.id, passwordHash, undefined, person.passwordHash)))
+        throw new ApiError('forbidden', wrong);
       record('password_changed', request, { account: account.id });
       await sessions.begin(request, reply, { account, passwordHash });
       return pages.redirect(reply, '/settings?done=password');
@@ -219,8 +220,8 @@ export function settings(app: App, options: AccountOptions): void {
     async post(request, reply) {
       const { name } = (request.session as Session).account;
       const { current } = readDeletion(request);
-      const { account } = await checkPassword(options, request, name, current, wrong);
-      await accounts.removeAccount(name);
+      const { account, passwordHash } = await checkPassword(options, request, name, current, wrong);
+      if (!(await accounts.removeAccount(name, passwordHash))) throw new ApiError('forbidden', wrong);
       record('account_removed', request, { account: account.id });
       await sessions.end(request, reply);
       return pages.redirect(reply, '/sign-in?done=deleted');

@@ -30,9 +30,12 @@ export function openAccounts(pool: Pool, at: () => number): Accounts {
       return rows.map(toAccount);
     },
 
-    async removeAccount(name) {
+    async removeAccount(name, passwordHash) {
       const [row] = await pool.write<AccountRow[]>(
-        (sql) => sql`DELETE FROM account WHERE name = ${name} RETURNING ${raw(accountColumns)}`,
+        (sql) => sql`
+          DELETE FROM account
+          WHERE name = ${name} AND password_hash IS NOT DISTINCT FROM coalesce(${passwordHash ?? null}, password_hash)
+          RETURNING ${raw(accountColumns)}`,
       );
       return row && toAccount(row);
     },

@@ -45,9 +45,10 @@ export function openPeople(pool: Pool, at: () => number): People {
       return row && { account: toAccount(row), passwordHash: row.password_hash };
     },
 
-    async setPassword(accountId, passwordHash, link) {
+    async setPassword(accountId, passwordHash, link, previous) {
       const [row] = await pool.write<{ done: boolean }[]>(
-        (sql) => sql`SELECT set_password(${accountId}, ${passwordHash}, ${link ?? null}, ${at()}) AS done`,
+        (sql) =>
+          sql`SELECT set_password(${accountId}, ${passwordHash}, ${link ?? null}, ${previous ?? null}, ${at()}) AS done`,
       );
       return row?.done === true;
     },

@@ -28,6 +28,11 @@ export type PetOutcome =
   | { outcome: 'replayed'; id: number; pet: PetJson }
   | { outcome: 'reused' };
 
+interface RemovedAccount {
+  name: string;
+  passwordHash?: string | null | undefined;
+}
+
 interface AddedKey {
   account: string;
   name: string;
@@ -80,7 +85,9 @@ export function prepareCommands(connection: Connection) {
   const insertAccount = sql<[string, number], AccountRow>(
     `INSERT INTO account (name, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING ${accountColumns}`,
   );
-  const deleteAccount = sql<[string], AccountRow>(`DELETE FROM account WHERE name = ? RETURNING ${accountColumns}`);
+  const deleteAccount = sql<[string, string | null], AccountRow>(
+    `DELETE FROM account WHERE name = ? AND password_hash IS coalesce(?, password_hash) RETURNING ${accountColumns}`,
+  );
   const findAccount = sql<[string], AccountRow>(`SELECT ${accountColumns} FROM account WHERE name = ?`);
   const insertKey = sql<[number, string, string, Buffer, string, number, number | null, number | null], { id: number }>(
     `INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at, lifetime_ms, expires_at)
@@ -127,8 +134,8 @@ export function prepareCommands(connection: Connection) {
       return insertAccount.get(name, at);
     },
 
-    removeAccount({ name }: { name: string }): AccountRow | undefined {
-      return deleteAccount.get(name);
+    removeAccount({ name, passwordHash = null }: RemovedAccount): AccountRow | undefined {
+      return deleteAccount.get(name, passwordHash);
     },
 
     addKey({ account, name, scopes, lifetimeMs, hint, hash, at }: AddedKey): ApiKeyRow | 'too_many' | undefined {

@@ -20,7 +20,9 @@ export function preparePeople(connection: Connection) {
   const insertPerson = sql<[string, number, string], AccountRow>(
     `INSERT INTO account (name, created_at, password_hash) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING ${accountColumns}`,
   );
-  const updatePassword = sql<[string, number]>('UPDATE account SET password_hash = ? WHERE id = ?');
+  const updatePassword = sql<[string, number, string | null]>(
+    'UPDATE account SET password_hash = ? WHERE id = ? AND password_hash IS coalesce(?, password_hash)',
+  );
   const insertSession = sql<[Buffer, number, number, number, string]>(
     `INSERT INTO session (hash, created_at, used_at, account_id)
      SELECT ?, ?, ?, id FROM account WHERE id = ? AND password_hash = ?`,
@@ -78,11 +80,12 @@ export function preparePeople(connection: Connection) {
       return account;
     },
 
-    setPassword({ accountId, passwordHash, link, at }: PasswordChange): boolean {
+    setPassword({ accountId, passwordHash, link, previous = null, at }: PasswordChange): boolean {
       if (link !== undefined && takeLink.run(bytes(link), accountId, at).changes === 0) return false;
+      if (updatePassword.run(passwordHash, accountId, previous).changes === 0) return false;
       deleteLinks.run(accountId);
       deleteSessions.run(accountId);
-      return updatePassword.run(passwordHash, accountId).changes > 0;
+      return true;
     },
 
     addSession({ hash, accountId, passwordHash, at }: AddedSession): boolean {
@@ -155,6 +158,7 @@ interface PasswordChange {
   accountId: number;
   passwordHash: string;
   link?: string | undefined;
+  previous?: string | null | undefined;
   at: number;
 }
 

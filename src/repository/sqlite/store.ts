@@ -62,7 +62,8 @@ export function openSqlite(file: string, options: OpenOptions): Repository {
     accounts: {
       addAccount: async (name) => accountOf(await writer.write('addAccount', { name, at: at() })),
       listAccounts: async () => reader.listAccounts(),
-      removeAccount: async (name) => accountOf(await writer.write('removeAccount', { name })),
+      removeAccount: async (name, passwordHash) =>
+        accountOf(await writer.write('removeAccount', { name, passwordHash })),
       async addKey({ secret, ...key }) {
         return keyOf(await writer.write('addKey', { ...key, ...hexOf(secret), at: at() }));
       },
@@ -91,8 +92,8 @@ export function openSqlite(file: string, options: OpenOptions): Repository {
         return typeof added === 'string' ? added : toAccount(added);
       },
       findPerson: async (name) => reader.findPerson(name),
-      setPassword: (accountId, passwordHash, link) =>
-        writer.write('setPassword', { accountId, passwordHash, link: link?.toString('hex'), at: at() }),
+      setPassword: (accountId, passwordHash, link, previous) =>
+        writer.write('setPassword', { accountId, passwordHash, link: link?.toString('hex'), previous, at: at() }),
       addSession: (hash, accountId, passwordHash) =>
         writer.write('addSession', { hash: hash.toString('hex'), accountId, passwordHash, at: at() }),
       findSession: async (hash) => reader.findSession(hash, at()),

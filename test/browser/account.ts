@@ -1,0 +1,126 @@
+/** Does on the account pages, in a browser, what a person does. */
+import { execFile } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import type { BrowserContextOptions, Locator } from 'playwright-core';
+import { expect } from 'vitest';
+import { newSecret } from '../../src/accounts.ts';
+import type { Repository } from '../../src/repository/store.ts';
+import { temporaryFolder } from '../support/app.ts';
+import { runCli, type Server } from '../support/process.ts';
+import { open } from '../support/store.ts';
+import { type OpenPage, openPage } from './page.ts';
+
+export const password = 'a wren sang over the wet roofs';
+export const otherPassword = 'seven owls left the barn at dusk';
+
+/** What the page of a new key shows. */
+interface ShownKey {
+  key: string;
+  curl: string;
+}
+
+export interface AccountPage extends OpenPage {
+  server: Server;
+  /** Opens a page below /account. */
+  visit: (path: string) => Promise<void>;
+  /** Resolves when a page with this main heading is shown. */
+  shown: (title: string) => Promise<void>;
+  press: (button: string) => Promise<void>;
+  follow: (link: string) => Promise<void>;
+  signUp: (name: string) => Promise<void>;
+  signIn: (name: string, secret?: string) => Promise<void>;
+  /** Makes a key with the defaults of the form. */
+  makeKey: (name: string) => Promise<ShownKey>;
+  /** Reads the page of a new key. */
+  readKey: () => Promise<ShownKey>;
+  /** The part of the list that describes one key. */
+  card: (key: string) => Locator;
+}
+
+/** Opens a browser context for the account pages. `origin`: the address of the server in the browser. */
+export async function openAccount(
+  server: Server,
+  { origin = server.url, ...options }: BrowserContextOptions & { origin?: string } = {},
+): Promise<AccountPage> {
+  const opened = await openPage(origin, options);
+  const { page } = opened;
+
+  const visit = async (place: string) => void (await page.goto(`${origin}/account${place}`));
+  const shown = (title: string) => page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor();
+  const press = (button: string) => page.getByRole('button', { name: button, exact: true }).click();
+  const follow = (link: string) => page.getByRole('link', { name: link, exact: true }).click();
+
+  async function fill(name: string, secret: string): Promise<void> {
+    await page.getByLabel('Name').fill(name);
+    await page.getByLabel('Password', { exact: true }).fill(secret);
+  }
+
+  async function readKey(): Promise<ShownKey> {
+    await shown('Your new API key');
+    const textOf = async (id: string) => (await page.locator(`#${id}`).textContent()) as string;
+    return { key: await textOf('key'), curl: await textOf('curl') };
+  }
+
+  return {
+    ...opened,
+    server,
+    visit,
+    shown,
+    press,
+    follow,
+    readKey,
+    async signUp(name) {
+      await visit('/sign-up');
+      await fill(name, password);
+      await press('Create account');
+      await shown('API keys');
+    },
+    async signIn(name, secret = password) {
+      await visit('/sign-in');
+      await fill(name, secret);
+      await press('Sign in');
+      await shown('API keys');
+    },
+    async makeKey(name) {
+      await visit('');
+      await page.getByLabel('Name').fill(name);
+      await press('Make key');
+      return readKey();
+    },
+    card: (key) => page.getByRole('listitem').filter({ hasText: `${key.slice(0, 13)}…` }),
+  };
+}
+
+/** Runs the text of a shown command in a shell, unchanged. */
+export async function runShown(curl: string): Promise<{ status: number; body: string }> {
+  const home = temporaryFolder();
+  writeFileSync(path.join(home, '.curlrc'), 'silent\nwrite-out = "\\n%{http_code}"\n');
+  const env = { PATH: process.env.PATH, CURL_HOME: home };
+  const { stdout } = await promisify(execFile)('bash', ['-c', curl], { env });
+  const [, body = '', status] = /^([\s\S]*)\n(\d+)$/.exec(stdout) ?? [];
+  return { status: Number(status), body };
+}
+
+/** Opens the store of a running server. */
+export function storeOf({ folder }: Server): Promise<Repository> {
+  return open(`sqlite:${path.join(folder, 'data', 'animal-store.db')}`);
+}
+
+/** Runs account invite or account reset for a running server, and returns the path of the link that it prints. */
+export async function linkOf({ folder, port, url }: Server, ...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await runCli(['account', ...args], { folder, env: { PORT: String(port) } });
+  expect(code, stderr).toBe(0);
+  expect(stdout).toContain(`${url}/account/`);
+  return stdout.trim().slice(`${url}/account`.length);
+}
+
+/** Adds a key that was used for a deprecated operation, and one that has expired. */
+export async function addOldKeys({ accounts }: Repository, account: string, name: string): Promise<void> {
+  const add = async (lifetimeMs: number | null) =>
+    accounts.addKey({ account, name, scopes: ['pets:read'], lifetimeMs, secret: newSecret(false) });
+  const used = await add(null);
+  await accounts.recordUses([{ id: used?.id as number, lastUsedAt: new Date(), deprecatedCalls: 3 }]);
+  await add(1);
+}
