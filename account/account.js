@@ -29,6 +29,11 @@ for (const box of document.querySelectorAll('.copy')) {
   box.append(button);
 }
 
+// Back must not show the key again: the browser may have kept the page.
+addEventListener('pagehide', () => {
+  for (const code of document.querySelectorAll('.copy code')) code.textContent = 'It was shown once.';
+});
+
 for (const form of document.forms) {
   const passwords = form.querySelectorAll('[type="password"]');
   const label = document.createElement('label');

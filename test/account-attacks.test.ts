@@ -580,6 +580,21 @@ describe('brute force', () => {
   test.each([
     ['an IPv4 address', () => '192.0.2.7', '192.0.2.8'],
     [
+      'an IPv4 address to which the proxy appends a port',
+      (guess: number) => `192.0.2.7:${5000 + guess}`,
+      '192.0.2.8:5001',
+    ],
+    [
+      'an IPv4 address, also written as IPv6',
+      (guess: number) => `${guess % 2 ? '' : '::ffff:'}192.0.2.7`,
+      '::ffff:192.0.2.8',
+    ],
+    [
+      'an IPv6 address to which the proxy appends a port',
+      (guess: number) => `[2001:db8:1:2::1]:${5000 + guess}`,
+      '[2001:db8:1:3::1]:5001',
+    ],
+    [
       'the IPv6 addresses of one /64',
       (guess: number) => `2001:db8:1:2:${guess.toString(16)}::${guess}`,
       '2001:db8:1:3::1',

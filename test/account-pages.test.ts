@@ -872,6 +872,7 @@ describe('the trail', () => {
     for (const page of [made, rotated]) {
       words.push(keyOf(page), keyOf(page).slice(0, 13));
       await app.call('GET', '/v1/pets', { key: keyOf(page) });
+      await app.call('GET', '/v1/pets/1', { key: keyOf(page) });
     }
     await ada.post('/account/keys/2/revoke');
     await ada.post('/account/password', { current: secrets.wrong, password: secrets.next });

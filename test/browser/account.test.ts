@@ -299,6 +299,22 @@ for (const [cache, ignoreDefaultArgs] of caches) {
       }
     });
 
+    test('the back button shows no key a second time, also to a person who is still signed in', async () => {
+      const server = await startServer();
+      const { page, signUp, makeKey, shown, follow } = await openAccount(server);
+      await signUp('robin');
+      const { key } = await makeKey('website');
+      expect(await page.content()).toContain(key);
+      await follow('Settings');
+      await shown('Settings');
+      const moved = page.waitForEvent('framenavigated');
+      await page.goBack({ waitUntil: 'commit' }).catch((error) => expect(String(error)).toContain('ERR_CACHE_MISS'));
+      await moved;
+      let content: string | undefined;
+      while (content === undefined) content = await page.content().catch(() => undefined);
+      expect(content).not.toContain(key);
+    });
+
     test('a second click, while the first is on its way, makes no second key; after the back button, it does', async () => {
       const server = await startServer();
       const { page, signUp, shown } = await openAccount(server);
