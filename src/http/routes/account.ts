@@ -142,6 +142,8 @@ async function checkPassword(
   sentence: string,
 ): Promise<Person> {
   let person: Awaited<ReturnType<People['findPerson']>>;
+  // After too many attempts the store is not asked for the account.
+  const own = request.session?.account.name === name ? request.session : undefined;
   try {
     const right = await attempts.signIn(request, name, async () => {
       person = await people.findPerson(name);
@@ -151,7 +153,7 @@ async function checkPassword(
     throw new ApiError('forbidden', sentence);
   } catch (error) {
     if (error instanceof ApiError && error.code !== 'service_unavailable')
-      record('sign_in_refused', request, { account: (person ?? request.session)?.account.id });
+      record('sign_in_refused', request, { account: (person ?? own)?.account.id });
     throw error;
   }
 }
