@@ -583,18 +583,18 @@ describe('import, again', { timeout }, () => {
 
   test('exit 1: an id is taken during the import, so its batch is not imported', async () => {
     const { at, store, start, imported } = await withFile(0);
-    const lines = Array.from({ length: 30_000 }, (_, index) => `{"id":${index + 1},"name":"pet","categoryId":1}\n`);
+    const lines = Array.from({ length: 100_000 }, (_, index) => `{"id":${index + 1},"name":"pet","categoryId":1}\n`);
     fs.writeFileSync(at('pets.ndjson'), lines.join(''));
     const command = start('--keep-ids');
     await imported(1);
     change(
       store,
-      "PRAGMA busy_timeout = 5000; INSERT INTO pet (id, name, category_id, status) VALUES (29500, 'first', 1, 'sold')",
+      "PRAGMA busy_timeout = 5000; INSERT INTO pet (id, name, category_id, status) VALUES (99500, 'first', 1, 'sold')",
     );
     expect(commandErrorOf(await command.end())).toBe(
-      'Line 29500: id 29500 was taken during the import: 29000 animals imported, up to line 29000.',
+      'Line 99500: id 99500 was taken during the import: 99000 animals imported, up to line 99000.',
     );
-    expect(namesIn(store)).toHaveLength(29_001);
+    expect(namesIn(store)).toHaveLength(99_001);
   });
 
   test('two processes at once do not import the same file twice', async () => {
