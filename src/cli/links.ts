@@ -4,9 +4,9 @@ import type { Account } from '../accounts.ts';
 import { signUpOf } from '../config.ts';
 import { type LinkPurpose, linkLifetimeMs, newToken } from '../people.ts';
 import type { Repository } from '../repository/store.ts';
+import { localUrl } from '../server/listen.ts';
 import { name } from './arguments.ts';
 import { CommandError, type Context, found, now } from './context.ts';
-import { localUrl } from './local-url.ts';
 
 interface LinkOptions {
   json?: boolean;

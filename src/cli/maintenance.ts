@@ -8,8 +8,8 @@ import { checkStore, type Report } from '../repository/sqlite/check.ts';
 import { checksumFile } from '../repository/sqlite/checksum.ts';
 import { openExisting } from '../repository/sqlite/connection.ts';
 import { restoreStore } from '../repository/sqlite/restore.ts';
+import { localUrl } from '../server/listen.ts';
 import { CommandError, type Context, now } from './context.ts';
-import { localUrl } from './local-url.ts';
 import { animals } from './output.ts';
 import { claimFile } from './output-file.ts';
 

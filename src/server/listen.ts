@@ -21,11 +21,10 @@ function sentenceOf({ host, port, prefix }: Place, { code, message }: NodeJS.Err
   return `${prefix}HOST ${host} cannot be used to listen on: ${message}.`;
 }
 
-/** The URL for clients on this machine. */
-function localUrl({ address, port, family }: AddressInfo): string {
-  if (address === '0.0.0.0') return `http://127.0.0.1:${port}`;
-  if (address === '::') return `http://[::1]:${port}`;
-  return family === 'IPv6' ? `http://[${address}]:${port}` : `http://${address}:${port}`;
+/** The URL for clients on this machine, without a path. A server that listens on every interface is reached through the loopback interface. */
+export function localUrl(host: string, port: number | string): string {
+  const name = { '0.0.0.0': '127.0.0.1', '::': '::1' }[host] ?? host;
+  return `http://${name.includes(':') ? `[${name}]` : name}:${port}`;
 }
 
 /** Resolves to the URL for clients on this machine. Rejects with an Error whose message names the invalid setting. */
@@ -33,7 +32,8 @@ export async function listen(app: FastifyInstance, place: Place): Promise<string
   try {
     // Resolve a name to one address. For localhost, Fastify would open a second server that the graceful shutdown does not cover.
     await app.listen({ host: (await lookup(place.host)).address, port: place.port });
-    return localUrl(app.server.address() as AddressInfo);
+    const { address, port } = app.server.address() as AddressInfo;
+    return localUrl(address, port);
   } catch (error) {
     throw new Error(sentenceOf(place, error as NodeJS.ErrnoException), { cause: error });
   }
