@@ -15,6 +15,7 @@ const behaviour = [
     'limits',
     'listPets',
     'messages',
+    'migrations',
     'people',
   ],
   ...['properties', 'raw-socket', 'response-cache', 'store'],
@@ -43,7 +44,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'reliability on postgres',
-          include: ['test/reliability/resets.test.ts', 'test/reliability/sign-ins.test.ts'],
+          include: ['going-back', 'resets', 'sign-ins'].map((name) => `test/reliability/${name}.test.ts`),
           globalSetup,
           testTimeout,
         },

@@ -65,7 +65,7 @@ describe('check', { timeout: 60_000 }, () => {
       checksum: null,
       rows: {
         ...{ account: 0, account_event: 0, api_key: 0, attempt: 0, idempotency: 0, import: 0, message: 0 },
-        ...{ migration: 5, one_time_link: 0, pet: 2, pet_revision: 1, session: 0 },
+        ...{ migration: 6, one_time_link: 0, pet: 2, pet_revision: 1, session: 0 },
       },
       problems: [],
     });
@@ -518,8 +518,8 @@ describe('restore', { timeout: 60_000 }, () => {
     ],
     [
       'a newer schema',
-      (file) => change(file, 'PRAGMA user_version = 99'),
-      /schema version 99; this release supports versions up to 5\.$/,
+      (file) => change(file, "PRAGMA user_version = 99; UPDATE migration SET name = '2.0.0' WHERE version = 0"),
+      /schema version 99; this release supports versions up to 5: use release 2\.0\.0 or later\.$/,
     ],
     ['a damaged table', (file) => damage(file, 'message'), /^The copy of copy\.db is not sound: .+\.$/],
     [

@@ -15,6 +15,8 @@ import { projectFolder } from './support/project.ts';
 import { startProxy } from './support/proxy.ts';
 import { clientOf, emptyStore, newDatabase, open, textRows } from './support/store.ts';
 
+const latest = fs.readdirSync(`${projectFolder}migrations/postgres`).length;
+
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 
 /** Starts a server that accepts connections and never responds. */
@@ -57,7 +59,7 @@ describe('the schema', () => {
     expect(outputs).toEqual([`Applied ${migrations.join(', ')}.`, ...Array(9).fill('The store is up to date.')]);
     const applied = await textRows(
       databaseUrl,
-      'SELECT version, name FROM migration WHERE version > 0 ORDER BY version',
+      'SELECT version, name FROM migration WHERE version > 0 UNION ALL SELECT version, name FROM additive_migration ORDER BY version',
     );
     expect(applied.map(({ name }) => name)).toEqual(migrations);
     expect(await textRows(databaseUrl, 'SELECT count(*) FROM pet_id')).toEqual([{ count: '1' }]);
@@ -127,9 +129,11 @@ describe('the schema', () => {
 
   test('of a later release is refused', async () => {
     const databaseUrl = await newDatabase({ template: 'template_animals' });
-    await clientOf(databaseUrl)`INSERT INTO migration VALUES (99, '0099_later.sql', 0)`;
+    const sql = clientOf(databaseUrl);
+    await sql`INSERT INTO migration VALUES (99, '0099_later.sql', 0)`;
+    await sql`UPDATE migration SET name = '2.0.0' WHERE version = 0`;
     await expect(open(databaseUrl)).rejects.toThrow(
-      `has schema version 99; this release supports versions up to ${migrations.length}.`,
+      `has schema version 99; this release supports versions up to ${migrations.length}: use release 2.0.0 or later.`,
     );
   });
 
@@ -146,8 +150,8 @@ describe('the schema', () => {
   test('lists all of its tables among those that another application must not have', async () => {
     const databaseUrl = await newDatabase({ template: 'template_animals' });
     const sql = clientOf(databaseUrl);
-    const tables = await sql`SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'migration'`;
-    await sql`DROP TABLE migration`;
+    await sql`DROP TABLE migration, additive_migration`;
+    const tables = await sql`SELECT tablename FROM pg_tables WHERE schemaname = 'public'`;
     const names = tables.map(({ tablename }) => tablename).sort();
     await expect(open(databaseUrl)).rejects.toThrow(`holds tables of another application (${names.join(', ')}).`);
   });
@@ -164,7 +168,8 @@ describe('the schema', () => {
 
   const waiting = (sql: postgres.Sql) =>
     sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
-  const versionOf = (sql: postgres.Sql) => sql`SELECT max(version) AS version FROM migration`;
+  const versionOf = (sql: postgres.Sql) =>
+    sql`SELECT max(version) AS version FROM (TABLE migration UNION ALL TABLE additive_migration) AS applied`;
 
   test('is migrated again after a deadlock with a running server, whose statement succeeds', async () => {
     const { databaseUrl, sql } = await createPrevious();
@@ -201,14 +206,16 @@ describe('the schema', () => {
 });
 
 describe('opening a database', () => {
-  test('fails with one sentence if the role may not create tables', async () => {
+  test('names the command to run if the role may not create tables', async () => {
     const databaseUrl = await newDatabase();
     const role = `reader_${randomBytes(8).toString('hex')}`;
     const sql = clientOf(databaseUrl);
     await sql.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD 'secret'`);
     onTestFinished(async () => void (await sql.unsafe(`DROP ROLE ${role}`)));
     const limited = databaseUrl.replace(/\/\/[^@]+@/, `//${role}:secret@`);
-    await expect(open(limited)).rejects.toThrow('cannot be opened: permission denied for schema public.');
+    await expect(open(limited)).rejects.toThrow(
+      `/${new URL(databaseUrl).pathname.slice(1)} has schema version 0, and this release needs ${latest}: run animal-store migrate as the role that owns the tables.`,
+    );
   });
 
   test('fails with one sentence if the encoding does not keep names byte for byte', async () => {

@@ -1,3 +1,5 @@
+-- Release 1.0.0 (schema version 1) and later run on this schema.
+
 -- The store's shape in PostgreSQL. Texts compare by their bytes (COLLATE "C"), so that no index depends on the machine's locales.
 -- All times: milliseconds since 1970-01-01 UTC.
 

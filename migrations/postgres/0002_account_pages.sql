@@ -1,3 +1,5 @@
+-- Release 1.0.0 (schema version 1) and later run on this schema.
+
 -- What the account pages need: passwords, sessions, one-time links, failed attempts, and events of the command line. Only adds.
 
 -- Finds the active keys of an account among any number of ended ones. Before account is locked: running servers lock api_key first, except when

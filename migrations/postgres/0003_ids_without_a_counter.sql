@@ -1,3 +1,5 @@
+-- Release 1.0.0 (schema version 1) and later run on this schema.
+
 -- Additions no longer write to pet_id: a row that every commit updates grows by a version per commit while a snapshot, such as a dump's, is
 -- open, and each addition reads them all. The lock of that row still makes ids visible in their order. The last id is now the highest of pet,
 -- or last_id, if animals have been deleted since.

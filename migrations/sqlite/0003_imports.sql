@@ -1,3 +1,5 @@
+-- Release 1.0.0 (schema version 3) and later run on this schema.
+
 -- How far each import has come: written with the animals of each batch, so that one that was cut short goes on after its last.
 
 CREATE TABLE import (

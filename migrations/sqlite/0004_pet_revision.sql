@@ -1,3 +1,5 @@
+-- Release 1.0.0 (schema version 3) and later run on this schema.
+
 -- Tells readers when an animal that they have read may read otherwise. Added animals do not count: their ids are above all others.
 
 CREATE TABLE pet_revision (

@@ -1,3 +1,5 @@
+-- Release 1.0.0 (schema version 3) and later run on this schema.
+
 -- What the account pages need: passwords, sessions, one-time links, failed attempts, and events of the command line. Only adds.
 
 ALTER TABLE account ADD COLUMN password_hash TEXT; -- argon2id in the PHC string format; null: nobody can sign in

@@ -54,8 +54,8 @@ const cases: Record<string, [spoil: (file: string) => void, sentence: string]> =
   'a store with a damaged schema': [(file) => damage(file, 100, 3000), malformed],
   'a store without its pet table': [(file) => change(file, 'DROP TABLE pet'), 'cannot be opened: no such table: pet'],
   'a store of a newer release': [
-    (file) => change(file, 'PRAGMA user_version = 99'),
-    `has schema version 99; this release supports versions up to ${latestVersion()}`,
+    (file) => change(file, "PRAGMA user_version = 99; UPDATE migration SET name = '2.0.0' WHERE version = 0"),
+    `has schema version 99; this release supports versions up to ${latestVersion()}: use release 2.0.0 or later`,
   ],
   "another application's database": [
     (file) => change(file, 'PRAGMA application_id = 7'),

@@ -1,11 +1,9 @@
 /** Applies each SQL file of migrations/postgres once, in order, even if several servers start concurrently. */
-import fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { DatabaseError } from 'pg';
+import { latestOf, type Migration, obstacleOf, oldestOn, readMigrations, type SchemaState } from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import type { Sql } from './sql.ts';
-
-const folder = new URL('../../../migrations/postgres/', import.meta.url);
 
 /** Serialization failure and deadlock: running servers lock the tables that a migration changes in another order. */
 const rolledBack = ['40001', '40P01'];
@@ -21,19 +19,21 @@ const lockTimeoutMs = 1500;
 
 /** https://www.postgresql.org/docs/18/errcodes-appendix.html */
 const lockNotAvailable = '55P03';
+const insufficientPrivilege = '42501';
 
-/** The files in order; the version of `0001_initial.sql` is 1. */
-function files(): { version: number; name: string }[] {
-  const names = fs.readdirSync(folder).filter((name) => name.endsWith('.sql'));
-  return names.sort().map((name) => ({ version: Number.parseInt(name, 10), name }));
-}
-
-/** 0 if no migration has been applied. */
-async function currentVersion(sql: Sql): Promise<number> {
-  const [found] = await sql`SELECT to_regclass('migration') IS NOT NULL AS exists`;
-  if (!found?.exists) return 0;
-  const [row] = await sql`SELECT coalesce(max(version), 0) AS version FROM migration`;
-  return Number(row?.version);
+/**
+ * The table `migration` has the versions that releases compare with their own latest one, 1.0.0 among them; its row 0 names the oldest release
+ * for people. What only adds is recorded in `additive_migration`, at which 1.0.0 does not look.
+ */
+async function readState(sql: Sql): Promise<SchemaState> {
+  const [found] = await sql`
+    SELECT to_regclass('migration') IS NOT NULL AS migrated, to_regclass('additive_migration') IS NOT NULL AS added`;
+  if (!found?.migrated) return { version: 0, oldest: { release: '', version: 0 } };
+  const [row] = await sql`
+    SELECT coalesce(max(version), 0) AS version, coalesce(max(name) FILTER (WHERE version = 0), '') AS release FROM migration`;
+  const oldest = { release: row?.release, version: Number(row?.version) };
+  const [added] = found.added ? await sql`SELECT coalesce(max(version), 0) AS version FROM additive_migration` : [];
+  return { version: Math.max(oldest.version, Number(added?.version ?? 0)), oldest };
 }
 
 /** Tables with the store's names but without its migration records belong to another application. Throws OpenError if there are any. */
@@ -41,9 +41,10 @@ async function refuseOthers(sql: Sql): Promise<void> {
   const [row] = await sql`
     SELECT string_agg(tablename, ', ' ORDER BY tablename) AS tables FROM pg_catalog.pg_tables
     WHERE schemaname = current_schema() AND tablename IN
-      ('pet', 'pet_id', 'account', 'api_key', 'idempotency', 'message', 'session', 'one_time_link', 'attempt', 'account_event')`;
+      ('pet', 'pet_id', 'account', 'api_key', 'idempotency', 'message', 'session', 'one_time_link', 'attempt', 'account_event',
+       'import')`;
   // Check the version again: another process may have migrated the database since it was read.
-  if (row?.tables && (await currentVersion(sql)) === 0)
+  if (row?.tables && (await readState(sql)).version === 0)
     throw new OpenError(`holds tables of another application (${row.tables}).`);
 }
 
@@ -53,6 +54,7 @@ async function refuseOthers(sql: Sql): Promise<void> {
  */
 async function createRecord(sql: Sql): Promise<void> {
   await sql`CREATE TABLE IF NOT EXISTS migration (version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)`;
+  await sql`CREATE TABLE IF NOT EXISTS additive_migration (version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)`;
   await sql`INSERT INTO migration VALUES (0, '', 0) ON CONFLICT DO NOTHING`;
 }
 
@@ -67,20 +69,30 @@ async function retryAfter<Result>(codes: string[], act: () => Promise<Result>): 
   }
 }
 
+/** Throws OpenError if this release cannot run on the schema. Returns whether the schema and its record need no change. */
+function isDone({ version, oldest }: SchemaState, migrations: Migration[]): boolean {
+  const latest = latestOf(migrations);
+  const obstacle = obstacleOf({ version, oldest }, latest);
+  if (obstacle !== undefined) throw new OpenError(obstacle);
+  return version > latest || (version === latest && oldest.version === oldestOn(migrations).version);
+}
+
 /** Resolves to the names of the migrations that it applied. Rejects with OpenError if a table stays locked. */
-async function applyAll(sql: Sql, now: Date): Promise<string[]> {
+async function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<string[]> {
   const applied: string[] = [];
   try {
     await sql.begin(async (transaction) => {
       await transaction`SELECT FROM migration WHERE version = 0 FOR UPDATE`;
       // While ALTER TABLE waits for a long transaction, such as a dump, all statements of running servers on that table wait behind it.
       await transaction.unsafe(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
-      const found = await currentVersion(transaction);
-      for (const { version, name } of files().filter((file) => file.version > found)) {
-        await transaction.unsafe(fs.readFileSync(new URL(name, folder), 'utf8'));
+      const state = await readState(transaction);
+      if (isDone(state, migrations)) return;
+      for (const { version, name, sql: text } of migrations.filter((migration) => migration.version > state.version)) {
+        await transaction.unsafe(text);
         await transaction`INSERT INTO migration VALUES (${version}, ${name}, ${now.getTime()})`;
         applied.push(name);
       }
+      await recordOldest(transaction, migrations);
     });
   } catch (error) {
     if ((error as DatabaseError).code !== lockNotAvailable) throw error;
@@ -91,20 +103,40 @@ async function applyAll(sql: Sql, now: Date): Promise<string[]> {
   return applied;
 }
 
+/** Also moves what versions between 1.0.0 and the release after it recorded in `migration`. */
+async function recordOldest(sql: Sql, migrations: Migration[]): Promise<void> {
+  const { release, version } = oldestOn(migrations);
+  await sql`UPDATE migration SET name = ${release} WHERE version = 0`;
+  await sql`
+    WITH added AS (DELETE FROM migration WHERE version > ${version} RETURNING *)
+    INSERT INTO additive_migration SELECT * FROM added`;
+}
+
+/** The sentence about a schema that the server may not change. */
+const outdated = (version: number, latest: number, role = '') =>
+  `has schema version ${version}, and this release needs ${latest}: run animal-store migrate${role}.`;
+
 /**
- * Migrates the database to this release's schema. Throws OpenError if the schema is newer, if it is older and `migrate` is false, if the tables
- * belong to another application, or if a table stays locked.
+ * Migrates the database to this release's schema. Throws OpenError if the schema needs a later release, if it is older and `migrate` is false
+ * or the role may not change it, if the tables belong to another application, or if a table stays locked.
  */
 export async function prepareSchema(sql: Sql, { now, migrate = true, onMigration }: OpenOptions): Promise<void> {
-  const latest = files().at(-1)?.version as number;
-  const version = await currentVersion(sql);
-  if (version > latest)
-    throw new OpenError(`has schema version ${version}; this release supports versions up to ${latest}.`);
-  if (version === latest) return;
-  if (!migrate)
-    throw new OpenError(`has schema version ${version}, and this release needs ${latest}: run animal-store migrate.`);
+  const migrations = readMigrations('postgres');
+  const latest = latestOf(migrations);
+  const state = await readState(sql);
+  if (isDone(state, migrations)) return;
+  const { version } = state;
+  if (!migrate) {
+    if (version >= latest) return;
+    throw new OpenError(outdated(version, latest));
+  }
   if (version === 0) await refuseOthers(sql);
-  await retryAfter(concurrentCreation, () => createRecord(sql));
-  const applied = await retryAfter(rolledBack, () => applyAll(sql, now()));
-  for (const name of applied) onMigration?.(name);
+  try {
+    await retryAfter(concurrentCreation, () => createRecord(sql));
+    const applied = await retryAfter(rolledBack, () => applyAll(sql, migrations, now()));
+    for (const name of applied) onMigration?.(name);
+  } catch (error) {
+    if ((error as DatabaseError).code !== insufficientPrivilege) throw error;
+    throw new OpenError(outdated(version, latest, ' as the role that owns the tables'), { cause: error });
+  }
 }

@@ -3,8 +3,9 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { createPrivate, makeFolder, obstacleTo } from '../files.ts';
+import { obstacleOf } from '../migrations.ts';
 import { OpenError, type OpenOptions, unavailable } from '../store.ts';
-import { currentVersion, latestVersion, migrate } from './migrations.ts';
+import { currentVersion, latestVersion, migrate, readState } from './migrations.ts';
 
 /** "ANML" in ASCII: marks every store file (https://sqlite.org/pragma.html#pragma_application_id). */
 const applicationId = 0x414e4d4c;
@@ -21,7 +22,7 @@ export type Connection = Database.Database;
 
 /**
  * Creates the store in `file`, for this user only, if there is none, and migrates it to this release's schema. Throws OpenError. If the file
- * belongs to another application or to a newer release, its bytes stay unchanged.
+ * belongs to another application or needs a newer release, its bytes stay unchanged.
  */
 export function prepareStore(file: string, { now, onMigration }: OpenOptions): void {
   try {
@@ -135,15 +136,12 @@ function isEmpty(connection: Connection): boolean {
   return !hasSchema && applicationIdOf(connection) === 0 && currentVersion(connection) === 0;
 }
 
-/** Throws OpenError unless the database is a store with this release's schema or an older one. */
+/** Throws OpenError unless the database is a store whose schema this release can run on, or an older one. */
 function identify(connection: Connection, file: string): void {
   if (applicationIdOf(connection) !== applicationId)
     throw new OpenError(`${file} is a database of another application.`);
-  const version = currentVersion(connection);
-  if (version > latestVersion())
-    throw new OpenError(
-      `${file} has schema version ${version}; this release supports versions up to ${latestVersion()}.`,
-    );
+  const obstacle = obstacleOf(readState(connection), latestVersion());
+  if (obstacle !== undefined) throw new OpenError(`${file} ${obstacle}`);
 }
 
 function applicationIdOf(connection: Connection): number {

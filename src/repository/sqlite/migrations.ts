@@ -1,19 +1,9 @@
 /** Applies and records each SQL file of migrations/sqlite once, in order, each in its own transaction. */
-import fs from 'node:fs';
 import type Database from 'better-sqlite3';
+import { latestOf, type Migration, oldestOn, readMigrations, type SchemaState } from '../migrations.ts';
 
-const folder = new URL('../../../migrations/sqlite/', import.meta.url);
-
-/** The files in order; the version of `0001_initial.sql` is 1. */
-function files(): { version: number; name: string }[] {
-  const names = fs.readdirSync(folder).filter((name) => name.endsWith('.sql'));
-  return names.sort().map((name) => ({ version: Number.parseInt(name, 10), name }));
-}
-
-/** The schema version that this release reads and writes; SQLite's user_version holds it. */
-export function latestVersion(): number {
-  return files().at(-1)?.version as number;
-}
+/** The schema version that this release reads and writes. */
+export const latestVersion = () => latestOf(readMigrations('sqlite'));
 
 /** Migrates the store to `latestVersion()`. Safe in concurrent processes: each step takes the write lock, then checks the version again. */
 export function migrate(
@@ -22,22 +12,61 @@ export function migrate(
   now: Date,
   onMigration?: (name: string) => void,
 ): void {
-  for (const { version, name } of files()) {
+  const migrations = readMigrations('sqlite');
+  for (const [index, { version, name, sql }] of migrations.entries()) {
     const step = connection.transaction(() => {
       if (currentVersion(connection) >= version) return;
-      connection.exec(fs.readFileSync(new URL(name, folder), 'utf8'));
+      connection.exec(sql);
       connection
         .prepare('INSERT INTO migration (version, name, applied_at) VALUES (?, ?, ?)')
         .run(version, name, now.getTime());
       connection.pragma(`application_id = ${applicationId}`);
-      connection.pragma(`user_version = ${version}`);
+      recordOldest(connection, migrations.slice(0, index + 1));
       onMigration?.(name);
     });
     if (currentVersion(connection) < version) step.immediate();
   }
+  correctOldest(connection, migrations);
 }
 
-/** The schema version of an open store. */
-export function currentVersion(connection: Database.Database): number {
+/**
+ * user_version is the number that releases compare with their own latest version when they open a store, 1.0.0 among them. Row 0 names the
+ * same release for people.
+ */
+function recordOldest(connection: Database.Database, applied: Migration[]): void {
+  const { release, version } = oldestOn(applied);
+  connection
+    .prepare('INSERT INTO migration VALUES (0, ?, 0) ON CONFLICT (version) DO UPDATE SET name = excluded.name')
+    .run(release);
+  connection.pragma(`user_version = ${version}`);
+}
+
+/** Versions between 1.0.0 and the release after it set user_version to the latest migration. A store that a later release migrated stays. */
+function correctOldest(connection: Database.Database, migrations: Migration[]): void {
+  const isWrong = () =>
+    currentVersion(connection) === latestOf(migrations) && userVersion(connection) !== oldestOn(migrations).version;
+  const correct = connection.transaction(() => {
+    if (isWrong()) recordOldest(connection, migrations);
+  });
+  if (isWrong()) correct.immediate();
+}
+
+function userVersion(connection: Database.Database): number {
   return Number(connection.pragma('user_version', { simple: true }));
+}
+
+/** The schema version of an open store; 0 if it is empty. */
+export const currentVersion = (connection: Database.Database) => readState(connection).version;
+
+export function readState(connection: Database.Database): SchemaState {
+  const version = userVersion(connection);
+  const isMigrated = connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'migration'").get() !== undefined;
+  if (!isMigrated) return { version, oldest: { release: '', version } };
+  const [latest, release] = connection
+    .prepare<[], [bigint | null, string | null]>(
+      'SELECT max(version), max(name) FILTER (WHERE version = 0) FROM migration',
+    )
+    .raw()
+    .get() as [bigint | null, string | null];
+  return { version: Math.max(version, Number(latest)), oldest: { release: release ?? '', version } };
 }

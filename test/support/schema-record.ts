@@ -1,0 +1,41 @@
+/** Reads and changes what a store records of its schema, on the database of the suite. */
+import Database from 'better-sqlite3';
+import { readMigrations } from '../../src/repository/migrations.ts';
+import { sqliteFile } from '../../src/repository/open.ts';
+import { clientOf, engine, newDatabase, temporaryFolder, textRows } from './store.ts';
+
+export const onSqlite = engine === 'SQLite';
+export const engineFolder = onSqlite ? 'sqlite' : 'postgres';
+export const migrations = readMigrations(engineFolder);
+
+/** The latest schema version of release 1.0.0. */
+export const lastVersion = onSqlite ? 3 : 1;
+
+export const newUrl = async () => (onSqlite ? `sqlite:${temporaryFolder()}/store.db` : newDatabase());
+
+export async function execute(databaseUrl: string, sql: string): Promise<void> {
+  if (!onSqlite) return void (await clientOf(databaseUrl).unsafe(sql));
+  const database = new Database(sqliteFile(databaseUrl));
+  database.exec(sql);
+  database.close();
+}
+
+/** The number that release 1.0.0 compares, the oldest release, and the versions that were applied. */
+export async function recordOf(databaseUrl: string) {
+  const [release] = await textRows(databaseUrl, 'SELECT name FROM migration WHERE version = 0');
+  const all = onSqlite
+    ? 'migration'
+    : '(SELECT * FROM migration UNION ALL SELECT * FROM additive_migration) AS applied';
+  const applied = await textRows(databaseUrl, `SELECT version FROM ${all} WHERE version > 0 ORDER BY version`);
+  const compared = onSqlite
+    ? 'SELECT user_version AS n FROM pragma_user_version'
+    : 'SELECT max(version) AS n FROM migration';
+  const [number] = await textRows(databaseUrl, compared);
+  return {
+    compared: Number(number?.n),
+    release: release?.name,
+    applied: applied.map(({ version }) => Number(version)),
+  };
+}
+
+export const complete = { compared: lastVersion, release: '1.0.0', applied: migrations.map(({ version }) => version) };
