@@ -17,6 +17,7 @@ import { createKeyUsage } from './http/key-usage.ts';
 import { createKeyLimit, createRefusalCounter, installRateLimits, type Limits, watchEventLoop } from './http/limits.ts';
 import { installMethods, refuseOtherMethods } from './http/methods.ts';
 import type { Metrics, Sources } from './http/metrics.ts';
+import { createNotFound, refuseEmptyParameter, refuseUnknownOptions } from './http/not-found.ts';
 import type { App } from './http/operation.ts';
 import { accountFileRoutes } from './http/pages.ts';
 import { check } from './http/request-checks.ts';
@@ -157,12 +158,17 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     metrics.limited('event_loop');
     done(tooMany);
   });
+  const notFound = createNotFound(base);
+  // Before the plugins: their routes use the error handler that is set when they are added.
+  installErrors(app, sendError, notFound);
   await installRateLimits(app);
-  if (corsOrigins) await installCors(app, corsOrigins);
-  installErrors(app, sendError);
+  if (corsOrigins) {
+    refuseUnknownOptions(app, notFound);
+    await installCors(app, corsOrigins);
+  }
   installResponses(app);
   const limitKeys = createKeyLimit(app, limits, metrics);
-  installBody(app, exchanges);
+  installBody(app, exchanges, notFound);
   installValidation(app);
   const auth = {
     accounts: store.accounts,
@@ -179,7 +185,15 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   // GET /openapi.json and /openapi.yaml
   documentRoutes(app, { document: documents.animalStore, base, exchanges });
   // GET /, /docs and the files below /docs/
-  referencePageRoutes(app, { readFile: options.readPageFile, root, quickstartBasePath, exchanges });
+  const accountPages = options.signUp !== undefined;
+  referencePageRoutes(app, {
+    readFile: options.readPageFile,
+    root,
+    quickstartBasePath,
+    accountPages,
+    exchanges,
+    notFound,
+  });
 
   const { signUp: whoSignsUp, readPageFile: readFile } = options;
   if (whoSignsUp !== undefined) {
@@ -194,6 +208,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
         signIn(account, '/sign-in', parts);
         signOut(account, '/sign-out', parts);
         oneTimeLink(account, '/links/:token', parts);
+        refuseEmptyParameter(account, '/links/', notFound);
         await account.register(async (own: App) => {
           requireSession(own, parts);
           keys(own, parts);
@@ -204,6 +219,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     );
   }
 
+  // Outside the scope of /v1: an unknown path needs no key.
+  refuseEmptyParameter(app, '/v1/pets/', notFound);
   await app.register(
     async (v1: App) => {
       await installAuth(v1, auth);

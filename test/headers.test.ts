@@ -19,6 +19,7 @@ const revalidated = {
   vary: 'Authorization',
   etag: expect.stringMatching(/^"[\w-]{27}"$/),
 };
+const inCodings = { ...revalidated, vary: 'Authorization, Accept-Encoding' };
 const notStored = { 'cache-control': 'no-store' };
 const jsonNotStored = { ...json, ...notStored };
 const deprecated = { deprecation: '@1795132800', sunset: 'Thu, 05 Dec 2030 00:00:00 GMT' };
@@ -53,13 +54,19 @@ const table: Record<string, Row> = {
   ],
   'a message': [202, jsonNotStored, post('{"message":"Hello"}', '', '/quickstart/messages')],
   OPTIONS: [204, { allow: 'GET, HEAD, POST, OPTIONS' }, ask('OPTIONS /v1/pets')],
-  'the document': [200, { ...revalidated, 'content-type': 'application/yaml' }, get('/openapi.yaml', host)],
-  'the document as JSON': [200, { ...revalidated, ...json }, get('/openapi.json', host)],
-  'the document, not modified': [304, revalidated, get('/openapi.json', `${host}If-None-Match: *\r\n`)],
+  'OPTIONS *': [204, { allow: 'GET, HEAD, POST, OPTIONS' }, ask('OPTIONS *', host)],
+  'the document': [200, { ...inCodings, 'content-type': 'application/yaml' }, get('/openapi.yaml', host)],
+  'the document as JSON': [200, { ...inCodings, ...json }, get('/openapi.json', host)],
+  'the document, compressed': [
+    200,
+    { ...inCodings, ...json, 'content-encoding': 'gzip' },
+    get('/openapi.json', `${host}Accept-Encoding: gzip\r\n`),
+  ],
+  'the document, not modified': [304, inCodings, get('/openapi.json', `${host}If-None-Match: *\r\n`)],
   'the reference page': [
     200,
     {
-      ...revalidated,
+      ...inCodings,
       'content-type': 'text/html; charset=utf-8',
       'content-security-policy': expect.stringMatching(/^default-src 'none'; script-src 'self'; /),
       'referrer-policy': 'no-referrer',
@@ -100,6 +107,7 @@ const table: Record<string, Row> = {
   ],
   'no such pet': [404, { ...jsonNotStored, ...links, ...deprecated }, get('/v1/pets/999')],
   'no such path': [404, jsonNotStored, get('/v2')],
+  'a slash at the end': [404, jsonNotStored, get('/v1/pets/')],
   'an unsupported method': [405, { ...jsonNotStored, allow: 'GET, HEAD, POST, OPTIONS' }, ask('PUT /v1/pets')],
   CONNECT: [405, { ...jsonNotStored, allow: '' }, ask('CONNECT animals.example:443')],
   'a body that is too large': [413, jsonNotStored, post(pet.padEnd(70_000))],

@@ -219,7 +219,7 @@ describe('CORS_ORIGINS', () => {
       const unknown = await ask('OPTIONS', '/nowhere', headers);
       expect([unknown.status, JSON.parse(unknown.text)]).toEqual([
         404,
-        { code: 'route_not_found', message: 'There is nothing at this path.', status: 404 },
+        { code: 'route_not_found', message: expect.stringContaining('There is nothing at this path.'), status: 404 },
       ]);
       expect(unknown.headers['content-type']).toBe('application/json');
     }
@@ -253,5 +253,5 @@ test('the request metrics are a histogram by method, route and status, and can b
   for (const line of lines) expect(text).toContain(`${line}\n`);
   expect(text).toMatch(new RegExp(`^${name}_sum\\{method="GET",route="/x",status="200"\\} 20\\.001$`, 'm'));
   registry.resetMetrics();
-  expect(await registry.metrics()).not.toContain(`${name}_count{`);
+  expect(await registry.metrics()).toContain(`${name}_count{method="GET",route="/x",status="200"} 0\n`);
 });

@@ -6,6 +6,7 @@ import { connect as connectHttp2 } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { connect as connectTls } from 'node:tls';
+import { gunzipSync } from 'node:zlib';
 import { request } from 'undici';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { type ErrorCode, errorMessages } from '../src/errors.ts';
@@ -32,6 +33,11 @@ function expectError({ status, headers, body }: Answer, code: ErrorCode): void {
     'x-request-id': expect.stringMatching(/^[0-9a-f]{32}$/),
     'strict-transport-security': 'max-age=31536000',
   });
+}
+
+/** The request headers named by all Vary headers. */
+function varyOf({ headers }: Answer): string[] {
+  return [headers.vary ?? []].flat().join().toLowerCase().split(/, */).sort();
 }
 
 async function startBehindNginx(env: Record<string, string> = {}) {
@@ -80,6 +86,54 @@ describe('a request through nginx', () => {
     expect(long.status).toBe(413);
     expect(long.headers['x-request-id']).toMatch(/-/);
     for (const path of ['/livez', '/readyz', '/metrics']) expect((await call('GET', path)).status).toBe(404);
+  });
+
+  test('gets a long list compressed, and 304 for its ETag in the weak form of nginx and in the strong form of the server', async () => {
+    const { call, server, authorization } = await startBehindNginx();
+    const json = { authorization, 'content-type': 'application/json' };
+    const add = () => call('POST', '/v1/pets', json, JSON.stringify({ ...tabby, name: 'Tabby'.repeat(20) }));
+    await Promise.all(Array.from({ length: 20 }, add));
+    const direct = await fetch(`${server.url}/v1/pets`, { headers: { authorization } });
+    const strong = direct.headers.get('etag') as string;
+    const weak = `W/${strong}`;
+
+    const asked = { authorization, 'accept-encoding': 'gzip' };
+    const compressed = await call('GET', '/v1/pets', asked);
+    expect(compressed).toMatchObject({ status: 200, headers: { 'content-encoding': 'gzip', etag: weak } });
+    expect(varyOf(compressed)).toEqual(['accept-encoding', 'authorization']);
+    expect(gunzipSync(compressed.bytes).toString()).toBe(await direct.text());
+    expect(compressed.bytes.length).toBeLessThan(500);
+    const plain = await call('GET', '/v1/pets', { authorization });
+    expect([plain.headers['content-encoding'], plain.headers.etag]).toEqual([undefined, strong]);
+    expect(varyOf(plain)).toEqual(['accept-encoding', 'authorization']);
+
+    for (const [etag, headers] of [
+      [weak, asked],
+      [strong, asked],
+      [weak, { authorization }],
+    ] as const) {
+      const again = await call('GET', '/v1/pets', { ...headers, 'if-none-match': etag });
+      expect([etag, again.status, again.body, again.headers.etag]).toEqual([etag, 304, '', strong]);
+    }
+    await add();
+    expect((await call('GET', '/v1/pets?limit=100', { ...asked, 'if-none-match': weak })).status).toBe(200);
+  });
+
+  test("gets the server's own compressed documents with their strong ETags; account pages and short responses are not compressed", async () => {
+    const { call, server, authorization } = await startBehindNginx();
+    const asked = { 'accept-encoding': 'gzip' };
+    const direct = await fetch(`${server.url}/openapi.json`, { headers: asked });
+    const etag = direct.headers.get('etag') as string;
+    const document = await call('GET', '/openapi.json', asked);
+    expect(document.headers).toMatchObject({ 'content-encoding': 'gzip', etag });
+    expect(gunzipSync(document.bytes).toString()).toBe(await direct.text());
+    expect((await call('GET', '/openapi.json', { ...asked, 'if-none-match': etag })).status).toBe(304);
+    const page = await call('GET', '/account/sign-in', asked);
+    // As long as a list that is compressed.
+    expect(page.body.length).toBeGreaterThan(1000);
+    expect([page.status, page.headers['content-encoding']]).toEqual([200, undefined]);
+    const short = await call('GET', '/v1/pets', { ...asked, authorization });
+    expect([short.body, short.headers['content-encoding']]).toEqual(['[]', undefined]);
   });
 
   test('can use HTTP/2', async () => {

@@ -2,6 +2,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { readJson } from '../int64.ts';
+import type { NotFound } from './errors.ts';
 import type { Exchanges } from './exchange.ts';
 
 const token = "[!#$%&'*+.^_`|~0-9a-z-]+";
@@ -31,12 +32,12 @@ function rejectionReason({ headers, routeOptions }: FastifyRequest): ApiError | 
   return undefined;
 }
 
-export function installBody(app: FastifyInstance, exchanges: Exchanges): void {
+export function installBody(app: FastifyInstance, exchanges: Exchanges, notFound: NotFound): void {
   app.removeAllContentTypeParsers();
 
   app.addHook('preParsing', (request, reply, _payload, done) => {
-    // Reject unknown paths here: the not-found handler would run only after the body is read.
-    if (request.is404) return done(new ApiError('route_not_found'));
+    // Here, because the not-found handler would run only after the body is read.
+    if (request.is404) return notFound(request, reply);
     // The body of any other method is ignored, whatever its type (RFC 9110, section 9.3).
     if (request.method !== 'POST') return done();
     const error = rejectionReason(request);

@@ -14,6 +14,7 @@ export async function installCors(app: FastifyInstance, origins: string[]): Prom
     methods: ['GET', 'HEAD', 'POST'],
     allowedHeaders: ['Authorization', 'Content-Type', 'Idempotency-Key', 'If-None-Match'],
     exposedHeaders: [
+      'Allow',
       'Deprecation',
       'ETag',
       'Idempotent-Replayed',

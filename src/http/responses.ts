@@ -29,7 +29,7 @@ export interface Rendered {
 /** Node writes a string of up to 16 KiB without allocating memory for it. A larger body is a buffer, which is shared and not copied. */
 const maxStringBytes = 16 * 1024 - 1024;
 
-interface Kind {
+export interface Kind {
   /** Replaces the headers of `standing`. */
   security?: readonly string[];
   link?: string;

@@ -4,13 +4,22 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import { parse } from 'yaml';
 
+type Example = { $ref?: string; value?: { code: string } };
 type Responses = Record<
   string,
-  { $ref?: string; headers?: Record<string, { $ref: string }>; content?: Record<string, unknown> }
+  {
+    $ref?: string;
+    headers?: Record<string, { $ref: string }>;
+    content?: Record<string, { examples?: Record<string, Example> }>;
+  }
 >;
 interface Document {
-  paths: Record<string, Record<string, { responses: Responses }>>;
-  components: { responses: Responses; headers: Record<string, { required?: boolean }> };
+  paths: Record<string, Record<string, { responses: Responses; deprecated?: boolean }>>;
+  components: {
+    responses: Responses;
+    headers: Record<string, { required?: boolean }>;
+    examples: Record<string, Example>;
+  };
 }
 
 export interface Answer {
@@ -21,6 +30,11 @@ export interface Answer {
 
 /** Headers that HTTP itself requires, or that OpenAPI does not describe under `headers`. */
 const transport = ['date', 'connection', 'keep-alive', 'content-length', 'content-type', 'transfer-encoding'];
+
+/** The documents list these headers for responses that all operations share, but only a deprecated one may send them. */
+const ofDeprecated = ['deprecation', 'sunset'];
+
+const nameIn = ($ref: string) => $ref.split('/').at(-1) as string;
 
 const documents = ['openapi.yaml', 'openapi.quickstart.yaml'].map((name) => {
   const document = parse(readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8')) as Document;
@@ -43,19 +57,21 @@ export function expectDocumented(method: string, path: string, answer: Answer): 
     if (!pathname.startsWith(`${prefix}/`)) continue;
     const rest = pathname.slice(prefix.length);
     const template = Object.keys(document.paths).find((known) =>
-      new RegExp(`^${known.replace(/\{\w+\}/, '[^/]*')}$`).test(rest),
+      new RegExp(`^${known.replace(/\{\w+\}/, '[^/]+')}$`).test(rest),
     );
-    const verb = method === 'HEAD' ? 'get' : method.toLowerCase();
+    const verb = method.toLowerCase();
     const operation = template === undefined ? undefined : document.paths[template]?.[verb];
     if (!operation) continue;
 
     const where = `${method} ${path} → ${answer.status}`;
     const listed = operation.responses[answer.status];
     if (!listed) throw new Error(`${where}: this status is not in ${name}`);
-    const response = listed.$ref ? document.components.responses[listed.$ref.split('/').at(-1) as string] : listed;
+    const response = listed.$ref ? document.components.responses[nameIn(listed.$ref)] : listed;
     expectHeaders(where, document, response?.headers ?? {}, answer);
+    const announced = ofDeprecated.find((header) => answer.headers[header] !== undefined);
+    if (announced && !operation.deprecated) throw new Error(`${where}: has ${announced}, but is not deprecated`);
 
-    if (method === 'HEAD' || !response?.content) {
+    if (!response?.content) {
       if (answer.text !== '') throw new Error(`${where}: has a body, but none is documented`);
       continue;
     }
@@ -67,7 +83,17 @@ export function expectDocumented(method: string, path: string, answer: Answer): 
     validators.set(pointer, validate);
     if (!validate(JSON.parse(answer.text)))
       throw new Error(`${where}: ${ajv.errorsText(validate.errors)} in ${answer.text}`);
+    if (answer.status < 400) continue;
+    const { code } = JSON.parse(answer.text);
+    if (!errorsOf(document, response.content).some((error) => error.code === code))
+      throw new Error(`${where}: the code ${code} is not documented`);
   }
+}
+
+/** The errors that a response documents as its examples. */
+function errorsOf({ components }: Document, content: NonNullable<Responses[string]['content']>): { code: string }[] {
+  const examples = Object.values(content['application/json']?.examples ?? {});
+  return examples.flatMap(({ $ref, value }) => ($ref ? components.examples[nameIn($ref)]?.value : value) ?? []);
 }
 
 function expectHeaders(
@@ -82,7 +108,7 @@ function expectHeaders(
       throw new Error(`${where}: the header ${name} is not documented`);
   }
   for (const [name, { $ref }] of Object.entries(documented)) {
-    const required = document.components.headers[$ref.split('/').at(-1) as string]?.required;
+    const required = document.components.headers[nameIn($ref)]?.required;
     if (required && answer.headers[name.toLowerCase()] === undefined)
       throw new Error(`${where}: the header ${name} is missing`);
   }

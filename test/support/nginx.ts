@@ -69,6 +69,8 @@ export interface Answer {
   status: number;
   headers: Record<string, string | string[] | undefined>;
   body: string;
+  /** The body as it was sent: it may be compressed. */
+  bytes: Buffer;
 }
 
 /** Starts nginx in front of the servers at these ports; resolves when it listens. */
@@ -97,7 +99,8 @@ export async function startNginx(upstream: Ports) {
       body: body ?? null,
       dispatcher: agents[staging ? 1 : 0] as Agent,
     });
-    return { status: answer.statusCode, headers: answer.headers, body: await answer.body.text() };
+    const bytes = Buffer.from(await answer.body.arrayBuffer());
+    return { status: answer.statusCode, headers: answer.headers, body: bytes.toString(), bytes };
   };
   /** Sends bytes over TLS; resolves to everything received until the connection closes. */
   const raw = (bytes: string) => {

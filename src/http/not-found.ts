@@ -1,0 +1,48 @@
+/** Responds to requests for paths that have no operation: 404 with the address of the API, and to OPTIONS * with 204. */
+import { METHODS } from 'node:http';
+import type { FastifyInstance, HTTPMethods } from 'fastify';
+import { ApiError, errorMessages } from '../errors.ts';
+import type { NotFound } from './errors.ts';
+import { respond, standing } from './responses.ts';
+
+/** What the server supports as a whole (RFC 9110, section 9.3.7). */
+const serverWide = [...standing, 'allow', 'GET, HEAD, POST, OPTIONS'];
+
+/** A path, other than the root, that ends in a slash. */
+const endsInSlash = /^[^?]+\/(?:\?|$)/;
+
+/** `base`: the start of the URLs in responses: the public base address, or its path. Ends in /v1. */
+export function createNotFound(base: string): NotFound {
+  const docs = `${base.slice(0, -'/v1'.length)}/docs`;
+  const api = `The API is below ${base}, for example GET ${base}/pets; ${docs} describes it.`;
+  // Created once: capturing a stack trace costs more than the rest of the response.
+  const unknown = new ApiError('route_not_found', `${errorMessages.route_not_found} ${api}`);
+  const slash = new ApiError('route_not_found', `${errorMessages.route_not_found} No path ends in a slash. ${api}`);
+
+  return (request, reply) => {
+    const { url } = request.raw;
+    if (url === '*' && request.method === 'OPTIONS') return respond(reply, 204, serverWide, '');
+    throw endsInSlash.test(url as string) ? slash : unknown;
+  };
+}
+
+/** Responds on a route of the router as if there were none. */
+function hideRoute(notFound: NotFound): NotFound {
+  return (request, reply) => {
+    request.exchange.route = null;
+    notFound(request, reply);
+  };
+}
+
+/** Makes `url`, which ends in a slash, an unknown path. Otherwise the router would match an empty parameter. */
+export function refuseEmptyParameter(app: FastifyInstance, url: string, notFound: NotFound): void {
+  const refuse = hideRoute(notFound);
+  app.route({ method: METHODS as HTTPMethods[], url, onRequest: refuse, handler: refuse });
+}
+
+/** @fastify/cors adds a route for OPTIONS of every path. Its handler would run only after the body is read. Call this before the plugin. */
+export function refuseUnknownOptions(app: FastifyInstance, notFound: NotFound): void {
+  app.addHook('onRoute', (route) => {
+    if (route.url === '*') route.onRequest = hideRoute(notFound);
+  });
+}
