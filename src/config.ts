@@ -62,6 +62,13 @@ export const settings = Type.Object({
     description:
       'The store: sqlite: and the path of a file, which is created with its folder if it is missing; or postgres://user:password@host:port/database, with several hosts separated by commas (docs/scaling.md).',
   }),
+  DATABASE_URL_FILE: Type.Optional(
+    Type.String({
+      title: 'the path of a file',
+      description:
+        'A file that contains DATABASE_URL, such as a mounted secret. DATABASE_URL must then be unset or empty.',
+    }),
+  ),
   LOG_LEVEL: oneOf(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], {
     default: 'info',
     description: 'The lowest level of log lines to write. Each request is one line at info.',

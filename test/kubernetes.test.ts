@@ -112,9 +112,6 @@ describe('the Kubernetes manifests', () => {
       'topology.kubernetes.io/zone',
     ]);
     for (const { labelSelector } of topologySpreadConstraints) expect(labelSelector).toEqual(deployment.spec.selector);
-    expect(containers[0].env).toEqual([
-      { name: 'DATABASE_URL', valueFrom: { secretKeyRef: { name: 'animal-store-database', key: 'url' } } },
-    ]);
     const { scaleTargetRef } = manifest('postgres/horizontal-pod-autoscaler.yaml').spec;
     expect(scaleTargetRef).toEqual({ apiVersion: 'apps/v1', kind: 'Deployment', name: deployment.metadata.name });
     // The autoscaler's number would be reset by each `kubectl apply`.
@@ -136,21 +133,36 @@ describe('the Kubernetes manifests', () => {
     expect(most).toBe(
       Number(/: (\d+) of PostgreSQL's default/.exec(read(`${folder}/postgres/secrets.example.yaml`))?.[1]),
     );
-    // Both look for the certificate where it is mounted, and use keys that the Secrets have.
-    for (const [url, { spec }] of [
-      [server, deployment],
-      [migration, migrationJob],
+  });
+
+  test('mount the Secrets where the settings look for the URL and its certificate, readable by the group alone', () => {
+    const secrets = documents(read(`${folder}/postgres/secrets.example.yaml`));
+    const contentOf = (name: string) =>
+      secrets.find(({ metadata }) => metadata.name === name)?.stringData as Record<string, string>;
+    const job = migrationJob.spec.template.spec.volumes[0].projected;
+    const inJob = job.sources.flatMap(
+      ({ secret }: { secret: { name: string; items: { key: string; path: string }[] } }) =>
+        secret.items.map(({ key, path: file }) => [file, contentOf(secret.name)[key]]),
+    );
+    const { secret } = deployment.spec.template.spec.volumes[0];
+    for (const [{ spec }, files, mode] of [
+      [deployment, contentOf(secret.secretName), secret.defaultMode],
+      [migrationJob, Object.fromEntries(inJob), job.defaultMode],
     ] as const) {
-      const [{ mountPath }] = spec.template.spec.containers[0].volumeMounts;
-      const [{ secret }] = spec.template.spec.volumes;
-      expect(new URL(url.replace(/,[^/]*/, '')).searchParams.get('sslrootcert')).toBe(
-        `${mountPath}/${secret.items[0].path}`,
-      );
-      const { name, key } = spec.template.spec.containers[0].env[0].valueFrom.secretKeyRef;
-      expect(secrets.find(({ metadata }) => metadata.name === name)?.stringData).toHaveProperty([key], url);
-      const certificates = secrets.find(({ metadata }) => metadata.name === secret.secretName);
-      expect(certificates?.stringData).toHaveProperty([secret.items[0].key]);
+      const [{ volumeMounts, env }] = spec.template.spec.containers;
+      const at = (file: string) => `${volumeMounts[0].mountPath}/${file}`;
+      expect(env).toEqual([
+        // Otherwise the image's.
+        { name: 'DATABASE_URL', value: '' },
+        { name: 'DATABASE_URL_FILE', value: at('url') },
+      ]);
+      expect(Object.keys(settings.properties)).toContain('DATABASE_URL_FILE');
+      expect(Object.keys(files).sort()).toEqual(['ca.crt', 'url']);
+      expect(new URL(files.url.replace(/,[^/]*/, '')).searchParams.get('sslrootcert')).toBe(at('ca.crt'));
+      expect(mode).toBe(0o440);
     }
+    expect(contentOf('animal-store-migration').url).toContain('animal_store_owner');
+    expect(contentOf(secret.secretName).url).not.toContain('animal_store_owner');
   });
 
   test('migrate with a command that exists, in a job of this release', async () => {

@@ -1,6 +1,6 @@
 /** Tests that the alerts fire at real outages, and that alerts and dashboard use only metrics that the process exposes. */
 import { spawnSync } from 'node:child_process';
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chownSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
@@ -11,7 +11,7 @@ import { type Client, openClient } from './support/client.ts';
 import { openFormClient } from './support/form-client.ts';
 import { findPort } from './support/known-port.ts';
 import { startOwn } from './support/own-postgres.ts';
-import { missingPostgres, startPair } from './support/postgres.ts';
+import { dataFolder, missingPostgres, startPair } from './support/postgres.ts';
 import { launchServer, type Server, startServer } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
 import { createRecorder, type Recorder, spans } from './support/recorded-outage.ts';
@@ -100,9 +100,9 @@ const onSpeed = ['AnimalStoreSlow', 'AnimalStoreLags'];
 const metrics = [...new Set(rules.flatMap(({ expr }) => namesIn(expr)))];
 const record = (opsUrl: string) => createRecorder(opsUrl, metrics, rulesFile);
 
-/** The traffic of one recorded minute: a hundred reads for each create. */
-async function minuteOf(client: Client, recorder: Recorder): Promise<void> {
-  await Promise.all(Array.from({ length: 200 }, () => client.get('/v1/pets?limit=5')));
+/** The traffic of one recorded minute: two creates, and a hundred reads for each. */
+async function minuteOf(client: Client, recorder: Recorder, reads = 200): Promise<void> {
+  await Promise.all(Array.from({ length: reads }, () => client.get('/v1/pets?limit=5')));
   await Promise.all(['Tabby', 'Rex'].map((name) => client.add(name)));
   await recorder.scrape();
 }
@@ -217,7 +217,7 @@ describe.skipIf(noPromtool)('the metrics of a real server, with each scrape as o
       const server: Server = await startServer({ env: { DATABASE_URL: primary.url('postgres') } });
       const client = openClient(server.url, await server.firstKey(), 16);
       const recorder = record(server.opsUrl());
-      for (let minute = 0; minute < 20; minute++) await minuteOf(client, recorder);
+      for (let minute = 0; minute < 20; minute++) await minuteOf(client, recorder, 20);
       const lostAt = recorder.count();
       await standby.kill();
       const creates: Promise<{ status: number | 'cut' }>[] = [];
@@ -232,7 +232,52 @@ describe.skipIf(noPromtool)('the metrics of a real server, with each scrape as o
       expect(new Set((await Promise.all(creates)).map(({ status }) => status))).toEqual(new Set([503]));
       expect(report('healthy', recorder, 0, lostAt)).toEqual({});
       const lost = report('standby lost', recorder, lostAt);
-      expect(Object.keys(lost)).toEqual(expect.arrayContaining(['AnimalStoreFails', 'AnimalStoreStandbyLost']));
+      expect(Object.keys(lost)).toEqual(
+        expect.arrayContaining(['AnimalStoreFails', 'AnimalStoreStandbyLost', 'AnimalStoreWritesFail']),
+      );
+    },
+    patientMs,
+  );
+
+  test.skipIf(missingPostgres)(
+    'raise alerts when the disk of PostgreSQL is full, and none when there is room again',
+    async ({ skip }) => {
+      const folder = dataFolder();
+      onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+      const disk = path.join(folder, 'disk');
+      if (!mountSmallDisk(disk, 24 * 1024)) skip(noDisk);
+      const { uid, gid } = statSync(folder);
+      chownSync(disk, uid, gid);
+      const { url } = await startOwn([], () => undefined);
+      const sql = postgres(url('postgres'), { max: 1, onnotice: () => undefined });
+      onTestFinished(() => sql.end());
+      // The write-ahead log has room elsewhere: without it, PostgreSQL would stop.
+      await sql.unsafe(`CREATE TABLESPACE small LOCATION '${disk}'`);
+      await sql.unsafe('CREATE DATABASE animals TABLESPACE small');
+      const server = await startServer({ env: { DATABASE_URL: url('animals') } });
+      const client = openClient(server.url, await server.firstKey(), 16);
+      const recorder = record(server.opsUrl());
+      const minutes = async (count: number) => {
+        for (let minute = 0; minute < count; minute++) await minuteOf(client, recorder, 20);
+        return recorder.count();
+      };
+
+      const fullAt = await minutes(20);
+      const makeRoom = fillDisk(disk);
+      // Until the last page of the table, or of an index, is full.
+      const fill = async () => (await client.add('Felix'.repeat(40))).status;
+      await expect.poll(fill, { timeout: 20_000, interval: 0 }).toBe(503);
+      const roomAt = await minutes(20);
+      expect((await client.get('/v1/pets')).status).toBe(200);
+      makeRoom();
+      const endAt = await minutes(40);
+      expect(report('healthy', recorder, 0, fullAt)).toEqual({});
+      expect(Object.keys(report('disk of PostgreSQL full', recorder, fullAt, roomAt)).sort()).toEqual([
+        'AnimalStoreDiskFull',
+        'AnimalStoreFails',
+        'AnimalStoreWritesFail',
+      ]);
+      expect(report('room again', recorder, endAt - 5)).toEqual({});
     },
     patientMs,
   );
@@ -245,11 +290,11 @@ describe.skipIf(noPromtool)('the metrics of a real server, with each scrape as o
       const server = await startServer({ env });
       const client = openClient(server.url, await server.firstKey(), 16);
       const recorder = record(server.opsUrl());
-      for (let minute = 0; minute < 20; minute++) await minuteOf(client, recorder);
+      for (let minute = 0; minute < 20; minute++) await minuteOf(client, recorder, 20);
       const text = await (await fetch(`${server.opsUrl()}/metrics`)).text();
       const names = asked.flatMap(([, expr]) => namesIn(expr)).filter((name) => ofPostgres.test(name));
-      expect(new Set(names).size).toBe(3);
-      for (const name of names) expect(text).toContain(`# TYPE ${name} gauge`);
+      expect(new Set(names).size).toBe(7);
+      for (const name of names) expect(text).toContain(`# TYPE ${name.replace(/_bucket$/, '')} `);
       const lockedAt = recorder.count();
       const other = postgres(url('postgres'), { max: 1 });
       onTestFinished(() => other.end({ timeout: 0 }));

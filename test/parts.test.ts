@@ -184,8 +184,7 @@ describe('fault', () => {
 
 describe('paging', () => {
   test('describes a cursor as openapi.yaml does, and accepts only the position read from it', () => {
-    const parameters: { name: string; description?: string; schema: object }[] = document.paths['/pets'].get.parameters;
-    const { schema, description } = parameters.find(({ name }) => name === 'cursor') as (typeof parameters)[number];
+    const { schema, description } = document.components.parameters.cursor;
     expect({ ...schema, description }).toEqual(JSON.parse(JSON.stringify(Cursor)));
     expect(Cursor[Kind]).toBe('Cursor');
     expect(requirementOf(Cursor)).toBe('be copied unchanged from the Link header of a list response');
@@ -290,14 +289,14 @@ describe('the request log', () => {
   test('writes what pino would write, with times to 0.01 ms and without unknown members', () => {
     const lines: string[] = [];
     const observe = createRequestLog((line) => lines.push(line), '"pid":7,"hostname":"h"');
-    observe({ reqId: 'a', status: 200, method: 'GET', route: '/x', ms: 1.23456, key: 1, traceId });
+    observe({ reqId: 'a', status: 200, method: 'GET', route: '/x', ms: 1.23456, address: '::1', key: 1, traceId });
     observe({ reqId: 'b', status: 400, code: 'bad_request' });
     observe({ reqId: 'c', status: 499, method: 'GET', route: null, ms: 1000.999, aborted: true });
     observe({ reqId: 'd', status: 200, ms: 0.058 });
     for (const line of lines) expect(line.endsWith('}\n')).toBe(true);
     const common = { level: 30, time: expect.any(Number), pid: 7, hostname: 'h', msg: 'request' };
     expect(lines.map((line) => JSON.parse(line))).toEqual([
-      { ...common, reqId: 'a', status: 200, method: 'GET', route: '/x', ms: 1.23, key: 1, traceId },
+      { ...common, reqId: 'a', status: 200, method: 'GET', route: '/x', ms: 1.23, address: '::1', key: 1, traceId },
       { ...common, reqId: 'b', status: 400, code: 'bad_request' },
       { ...common, reqId: 'c', status: 499, method: 'GET', route: null, ms: 1001, aborted: true },
       { ...common, reqId: 'd', status: 200, ms: 0.06 },

@@ -1,7 +1,15 @@
 /** Tests of how PostgreSQL errors are classified by their code. */
 import pg from 'pg';
 import { expect, test } from 'vitest';
-import { endsConnection, translate, wasRefused } from '../src/repository/postgres/errors.ts';
+import {
+  classOf,
+  endsConnection,
+  reasonOf,
+  StandbyError,
+  TimeoutError,
+  translate,
+  wasRefused,
+} from '../src/repository/postgres/errors.ts';
 import { unavailable } from '../src/repository/store.ts';
 
 const refused = (code: string) => Object.assign(new pg.DatabaseError('told', 0, 'error'), { code, detail: 'a row' });
@@ -47,3 +55,38 @@ test.for(['40001', 'EPIPE', undefined])(
     expect([endsConnection(error), wasRefused(error)]).toEqual([true, false]);
   },
 );
+
+test.for([
+  ['53100', '53', 'disk_full'],
+  ['53300', '53', 'connection'],
+  ['53200', '53', 'other'],
+  ['55P03', '55', 'locked'],
+  ['55000', '55', 'other'],
+  ['40001', '40', 'locked'],
+  ['40P01', '40', 'locked'],
+  ['58030', '58', 'io'],
+  ['XX001', 'XX', 'io'],
+  ['XX000', 'XX', 'other'],
+  ['25006', '25', 'read_only'],
+  ['57014', '57', 'timeout'],
+  ['57P01', '57', 'connection'],
+  ['08006', '08', 'connection'],
+  ['28P01', '28', 'connection'],
+  ['3D000', '3D', 'connection'],
+  ['23505', '23', 'other'],
+  ['42501', '42', 'other'],
+  ['22008', '22', 'other'],
+  ['54000', '54', 'other'],
+  ['P0001', 'other', 'other'],
+  ['ZZ999', 'other', 'other'],
+])('%s counts as an error of class %s, and as the reason %s of a failed write', ([code = '', name, reason]) => {
+  expect([classOf(refused(code)), reasonOf(refused(code))]).toEqual([name, reason]);
+});
+
+test('errors without a SQLSTATE count as what they are', () => {
+  const names = (error: Error) => [classOf(error), reasonOf(error)];
+  // Has the form of a SQLSTATE.
+  expect(names(Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }))).toEqual(['connection', 'connection']);
+  expect(names(new TimeoutError('late'))).toEqual(['timeout', 'timeout']);
+  expect(names(new StandbyError('in doubt'))).toEqual(['standby', 'standby']);
+});

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { StandbyError, TimeoutError } from '../src/repository/postgres/errors.ts';
 import { createPool, type PoolOptions } from '../src/repository/postgres/pool.ts';
 import type { Sql } from '../src/repository/postgres/sql.ts';
 
@@ -173,19 +174,20 @@ describe('work that cannot run at once', () => {
     const { pool, connections } = poolOf({ size: 1 });
     const work = held();
     const begun = performance.now();
-    const cause = new Error('the database did not answer in time');
+    const cause = new TimeoutError('the database did not answer in time');
     await expect(pool.write(work.work, 50)).rejects.toMatchObject(unavailable(cause));
     expect(performance.now() - begun).toBeGreaterThan(48);
     expect(connections.map(({ abandoned, destroyed }) => [abandoned, destroyed])).toEqual([[1, 0]]);
-    expect(pool.measure()).toEqual({ limit: 1, busy: 1, waiting: 0 });
+    expect(pool.measure().pool).toMatchObject({ limit: 1, busy: 1, waiting: 0, abandoned: 1, abandonedTotal: 1 });
     const used: Sql[] = [];
     const next = pool.read(async (sql) => void used.push(sql));
     work.resolve('late');
     await sleep(60);
     expect([connections.length, used.length]).toEqual([1, 0]);
-    expect(pool.measure()).toEqual({ limit: 1, busy: 1, waiting: 1 });
+    expect(pool.measure().pool).toMatchObject({ limit: 1, busy: 1, waiting: 1, abandoned: 1 });
     connections[0]?.letGo();
     await next;
+    expect(pool.measure().pool).toMatchObject({ waiting: 0, abandoned: 0, abandonedTotal: 1 });
     expect(used[0]).toBe(connections[1]?.sql);
     expect(connections.map(({ destroyed }) => destroyed)).toEqual([1, 0]);
     // The late result is not counted twice either: close() still waits for the work that runs.
@@ -205,7 +207,9 @@ describe('work that cannot run at once', () => {
     const first = held();
     const done = pool.read(first.work);
     const late = held();
-    await expect(pool.read(late.work, 30)).rejects.toMatchObject(unavailable(new Error('no connection is free')));
+    await expect(pool.read(late.work, 30)).rejects.toMatchObject(
+      unavailable(new TimeoutError('no connection is free')),
+    );
     first.resolve('first');
     expect(await done).toBe('first');
     expect(await pool.read(async () => 'next')).toBe('next');
@@ -284,18 +288,120 @@ describe('work that fails', () => {
     },
   );
 
-  test('every time is rejected at its deadline', async () => {
+  test('every time is rejected at its deadline, with its own error', async () => {
     const { pool } = poolOf();
     let times = 0;
     const work = async () => {
       times += 1;
       throw serverError('40001');
     };
-    await expect(pool.write(work, 100)).rejects.toMatchObject({ code: 'service_unavailable' });
+    const cause = { message: 'told', code: '40001' };
+    await expect(pool.write(work, 100)).rejects.toMatchObject({ code: 'service_unavailable', cause });
     const then = times;
     expect(then).toBeGreaterThan(2);
     await sleep(50);
     expect(times - then).toBeLessThan(2);
+  });
+});
+
+describe('the measures', () => {
+  /** What is not 0. */
+  const counted = (counters: Readonly<Record<string, number>>) =>
+    Object.fromEntries(Object.entries(counters).filter(([, count]) => count > 0));
+
+  test('count each error by its class, also of work that runs again and succeeds', async () => {
+    const { pool, connections } = poolOf({ size: 1 });
+    const failures = [lost, serverError('40001'), serverError('57P01'), serverError('P0001')];
+    const work = async () => {
+      const failure = failures.shift();
+      if (failure) throw failure;
+    };
+    await expect(pool.read(work)).rejects.toMatchObject({ code: 'P0001' });
+    await pool.read(work);
+    expect(counted(pool.measure().pool.errors)).toEqual({ connection: 1, 40: 1, 57: 1, other: 1 });
+    connections.at(-1)?.end();
+    expect(pool.measure().pool.errors.connection).toBe(2);
+    // Reads only.
+    expect(counted(pool.measure().failedWrites)).toEqual({});
+    expect(pool.measure().lastFailedWriteAt).toBe(0);
+  });
+
+  test('count a lost connection once if it fails its work', async () => {
+    const { pool, connections } = poolOf({ size: 1 });
+    const work = held();
+    const failing = expect(pool.write(work.work)).rejects.toThrow();
+    await turn();
+    connections[0]?.end();
+    work.reject(lost);
+    await failing;
+    expect(counted(pool.measure().pool.errors)).toEqual({ connection: 1 });
+  });
+
+  test('tell a busy pool from a database that cannot be reached, also after it could not be', async () => {
+    let reachable = false;
+    const connect = async () => {
+      if (!reachable) throw lost;
+      return { sql: {} as Sql, abandon: turn, destroy: () => undefined };
+    };
+    const { pool } = poolOf({ size: 1, connect });
+    await expect(pool.write(held().work, 20)).rejects.toMatchObject(unavailable(lost));
+    reachable = true;
+    const first = held();
+    const done = pool.read(first.work);
+    await vi.waitFor(() => expect(first.on).toHaveLength(1));
+    const cause = new TimeoutError('no connection is free');
+    await expect(pool.write(held().work, 20)).rejects.toMatchObject(unavailable(cause));
+    first.resolve('');
+    await done;
+    expect(counted(pool.measure().failedWrites)).toEqual({ connection: 1, timeout: 1 });
+  });
+
+  test('count connections that cannot be opened', async () => {
+    const { pool } = poolOf({ connect: () => Promise.reject(serverError('53300')) });
+    await expect(pool.write(held().work, 20, 3)).rejects.toMatchObject({ code: 'service_unavailable' });
+    expect(pool.measure().pool.errors[53]).toBeGreaterThan(0);
+    expect(counted(pool.measure().failedWrites)).toEqual({ connection: 3 });
+  });
+
+  test('report commits, and count failed writes by reason', async () => {
+    const onCommit = vi.fn();
+    const { pool } = poolOf({ onCommit });
+    await pool.read(async () => 1);
+    await pool.write(async () => 1);
+    await pool.write(async () => 1, 1000, 7);
+    const failing = (error: unknown) => () => Promise.reject(error);
+    await expect(pool.write(failing(serverError('53100')), 1000, 5)).rejects.toThrow();
+    await expect(pool.write(failing(serverError('23505')))).rejects.toThrow();
+    await expect(pool.write(failing(serverError('25006')), 30)).rejects.toThrow();
+    const before = Date.now();
+    await expect(pool.write(held().work, 10, 2)).rejects.toThrow();
+    expect(onCommit.mock.calls).toEqual([[1], [7]]);
+    const { failedWrites, lastFailedWriteAt } = pool.measure();
+    expect(counted(failedWrites)).toEqual({ disk_full: 5, other: 1, read_only: 1, timeout: 2 });
+    expect(lastFailedWriteAt).toBeGreaterThanOrEqual(before);
+  });
+
+  test('tell of a commit whose wait for the standby was cancelled at its deadline', async () => {
+    const { pool } = poolOf();
+    const work = held();
+    await expect(pool.write(work.work, 10)).rejects.toThrow();
+    expect(counted(pool.measure().pool.errors)).toEqual({ timeout: 1 });
+    work.reject(new StandbyError('in doubt'));
+    await turn();
+    expect(counted(pool.measure().pool.errors)).toEqual({ timeout: 1, standby: 1 });
+  });
+
+  test('report the time of each statement on its connection, also of one that is abandoned', async () => {
+    const onQuery = vi.fn();
+    const { pool } = poolOf({ size: 1, onQuery });
+    await Promise.all([pool.read(() => sleep(500)), pool.write(turn)]);
+    await expect(pool.write(held().work, 40)).rejects.toThrow();
+    expect(onQuery.mock.calls.map(([kind]) => kind)).toEqual(['read', 'write', 'write']);
+    const [first, second, late] = onQuery.mock.calls.map(([, ms]) => ms);
+    expect(first).toBeGreaterThan(490);
+    // The second waited for the connection of the first.
+    expect(second).toBeLessThan(400);
+    expect(late).toBeGreaterThan(38);
   });
 });
 

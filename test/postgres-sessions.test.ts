@@ -133,7 +133,7 @@ describe('a statement past its deadline', () => {
     const [first] = await sessionsOf(sql);
     await expect(store.pets.list(everything)).rejects.toMatchObject(unavailable);
     expect(await sessionsOf(sql)).toMatchObject([{ pid: first?.pid, state: 'active' }]);
-    expect(store.measure().pool).toEqual({ limit: 1, busy: 1, waiting: 0 });
+    expect(store.measure().pool).toMatchObject({ limit: 1, busy: 1, waiting: 0, abandoned: 1, abandonedTotal: 1 });
     await expect
       .poll(
         () =>
@@ -145,6 +145,7 @@ describe('a statement past its deadline', () => {
       )
       .toBe(true);
     expect(performance.now() - begun).toBeGreaterThan(6900);
+    expect(store.measure().pool).toMatchObject({ abandoned: 0, abandonedTotal: 1 });
   });
 
   test('of a server that was killed ends soon', async () => {

@@ -1,6 +1,7 @@
 /** Tests of the log line of a request. */
 import { describe, expect, test, vi } from 'vitest';
 import { startApp, type TestApp } from './support/app.ts';
+import { converse } from './support/raw.ts';
 
 const traceId = '0af7651916cd43dd8448eb211c80319c';
 const traceparent = `00-${traceId}-b7ad6b7169203331-01`;
@@ -32,7 +33,16 @@ describe('the log', () => {
         const { headers } = await app.call(method, path, { headers: { traceparent } });
         const reqId = headers['x-request-id'];
         const line = await lineOf(app, reqId);
-        expect(line).toMatchObject({ level: 30, msg: 'request', reqId, method, route, status, traceId });
+        expect(line).toMatchObject({
+          level: 30,
+          msg: 'request',
+          reqId,
+          method,
+          route,
+          status,
+          traceId,
+          address: '127.0.0.1',
+        });
         expect(line.ms).toBeGreaterThan(0);
       }
       expect(app.log().slice(before).trim().split('\n')).toHaveLength(2);
@@ -49,7 +59,41 @@ describe('the log', () => {
       reqId: headers['x-request-id'],
       status,
       code: 'invalid_url',
+      address: '127.0.0.1',
     });
+  });
+
+  test.for([
+    [undefined, '192.0.2.1', '127.0.0.1'],
+    [['192.0.2.0/24'], '192.0.2.1', '127.0.0.1'],
+    [['127.0.0.1'], '192.0.2.1', '192.0.2.1'],
+    [['127.0.0.1'], '2001:db8::1', '2001:db8::1'],
+    [['127.0.0.1'], '198.51.100.7, 192.0.2.1', '192.0.2.1'],
+    [['127.0.0.1', '192.0.2.0/24'], '198.51.100.7, 192.0.2.1', '198.51.100.7'],
+    // No address, which could break the line.
+    [['127.0.0.1'], '"},', '127.0.0.1'],
+    [['127.0.0.1'], 'unknown', '127.0.0.1'],
+    [['127.0.0.1'], '', '127.0.0.1'],
+  ] as const)(
+    'has the client address, behind the proxies %s for X-Forwarded-For %s: %s',
+    async ([proxies, header, address]) => {
+      const app = await startApp({ trustProxy: proxies && [...proxies] });
+      for (const path of ['/v1/pets', '/nowhere']) {
+        const { headers } = await app.call('GET', path, { headers: { 'x-forwarded-for': header } });
+        expect(await lineOf(app, headers['x-request-id']), path).toMatchObject({ address });
+      }
+    },
+  );
+
+  test('has the address of the connection of a request that cannot be parsed', async () => {
+    const app = await startApp({ trustProxy: ['127.0.0.1'] });
+    await converse(app.port, ['no request\r\n\r\n']);
+    await vi.waitFor(() => expect(app.log()).toContain('bad_request'));
+    const line = app
+      .log()
+      .split('\n')
+      .find((each) => each.includes('bad_request'));
+    expect(JSON.parse(line ?? '')).toMatchObject({ status: 400, address: '127.0.0.1' });
   });
 
   test.each(['nonsense', traceparent.toUpperCase(), `00-${traceId}`, ''])(

@@ -7,7 +7,7 @@ import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { HttpError } from './errors.ts';
-import { type Observation, type Observe, traceIdOf } from './request-log.ts';
+import { addressOf, type Observation, type Observe, traceIdOf } from './request-log.ts';
 import { createShares } from './shares.ts';
 
 declare module 'fastify' {
@@ -168,6 +168,7 @@ export function createExchanges(
         headersSet: pluginHeaders,
         begun: performance.now(),
         traceId: traceIdOf(request.headers.traceparent),
+        address: addressOf(request),
         key: undefined,
         holder: '',
         code: undefined,

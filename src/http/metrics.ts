@@ -10,13 +10,25 @@ interface StoreState {
   waitingWrites: number;
   walBytes: number | undefined;
   /** Writes that could not be committed, by reason. */
-  failedWrites?: Readonly<Record<string, number>> | undefined;
+  failedWrites: Readonly<Record<string, number>>;
   /** Milliseconds since 1970; 0: never. */
-  lastFailedWriteAt?: number | undefined;
+  lastFailedWriteAt: number;
   /** The file system of the store, in bytes. */
   disk?: { size: number; available: number } | undefined;
-  /** Connections to the database, and the jobs that wait for one. */
-  pool?: { limit: number; busy: number; waiting: number } | undefined;
+  pool?: PoolState | undefined;
+}
+
+interface PoolState {
+  /** Connections to the database: the most, and those in use. */
+  limit: number;
+  busy: number;
+  /** Jobs that wait for a connection. */
+  waiting: number;
+  /** Connections given up at a deadline: those that the database has not let go yet, and all since the start. */
+  abandoned: number;
+  abandonedTotal: number;
+  /** By class. */
+  errors: Readonly<Record<string, number>>;
 }
 
 export interface Sources {
@@ -37,6 +49,8 @@ export interface Metrics {
   accountEvent(event: TrailEventName): void;
   /** `writes` writes shared one commit. */
   commit(writes: number): void;
+  /** A statement took `ms` milliseconds on its connection to the database. */
+  query(kind: 'read' | 'write', ms: number): void;
   /** Reads the state of `sources` at each scrape. */
   watch(sources: Sources): void;
 }
@@ -46,9 +60,9 @@ const holdable = [...heldNames, 'connections', 'pipelined'] as const;
 const durations = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 const batches = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 
-interface Series {
-  labels: { method: string; route: string; status: number };
-  /** Requests per bucket: slower than the previous bound, but not slower than this one. The last bucket counts all slower requests. */
+interface Series<Labels> {
+  labels: Labels;
+  /** Durations per bucket: longer than the previous bound, but not longer than this one. The last bucket counts all longer ones. */
   counts: number[];
   sum: number;
 }
@@ -57,12 +71,10 @@ interface Series {
  * A histogram that is fast enough to update for every request. prom-client's histogram looks up its series by name each time, and each
  * bucket by the text of its bound, which takes a tenth of the time of a read.
  */
-function createDurations(name: string, help: string): { metric: Metric; observe: (observation: Observation) => void } {
-  const all: Series[] = [];
-  /** Indexed by route: a key of all three labels would be a new string for each request. */
-  const byRoute = new Map<string, Series[]>();
+function createDurations<Labels extends object>(name: string, help: string) {
+  const all: Series<Labels>[] = [];
 
-  function valuesOf({ labels, counts, sum }: Series) {
+  function valuesOf({ labels, counts, sum }: Series<Labels>) {
     let count = 0;
     const buckets = [...durations, '+Inf'].map((le, at) => {
       count += counts[at] as number;
@@ -75,13 +87,8 @@ function createDurations(name: string, help: string): { metric: Metric; observe:
     ];
   }
 
-  function seriesOf(method: string, route: string, status: number): Series {
-    const ofRoute = byRoute.get(route) ?? [];
-    for (const series of ofRoute) {
-      if (series.labels.status === status && series.labels.method === method) return series;
-    }
-    const series = { labels: { method, route, status }, counts: Array(durations.length + 1).fill(0), sum: 0 };
-    byRoute.set(route, [...ofRoute, series]);
+  function add(labels: Labels): Series<Labels> {
+    const series = { labels, counts: Array<number>(durations.length + 1).fill(0), sum: 0 };
     all.push(series);
     return series;
   }
@@ -91,8 +98,10 @@ function createDurations(name: string, help: string): { metric: Metric; observe:
     help,
     aggregator: 'sum',
     reset: () => {
-      all.length = 0;
-      byRoute.clear();
+      for (const series of all) {
+        series.counts.fill(0);
+        series.sum = 0;
+      }
     },
     get: async () => ({
       name,
@@ -102,17 +111,39 @@ function createDurations(name: string, help: string): { metric: Metric; observe:
       values: all.flatMap(valuesOf),
     }),
   };
+  // This object has only the members of Metric that prom-client's registry and its cluster aggregation use.
+  return { metric: metric as unknown as Metric, add };
+}
+
+function observe(series: Series<object>, ms: number): void {
+  const seconds = ms / 1000;
+  let at = 0;
+  while (seconds > (durations[at] as number)) at += 1;
+  (series.counts[at] as number) += 1;
+  series.sum += seconds;
+}
+
+function createRequestDurations(): { metric: Metric; observe: (observation: Observation) => void } {
+  const { metric, add } = createDurations<{ method: string; route: string; status: number }>(
+    'http_request_duration_seconds',
+    'Duration of requests, from the arrival of the headers to the close of the response, by method, route template and status.',
+  );
+  /** Indexed by route: a key of all three labels would be a new string for each request. */
+  const byRoute = new Map<string, ReturnType<typeof add>[]>();
+
+  function seriesOf(method: string, route: string, status: number) {
+    const ofRoute = byRoute.get(route) ?? [];
+    for (const series of ofRoute) {
+      if (series.labels.status === status && series.labels.method === method) return series;
+    }
+    const series = add({ method, route, status });
+    byRoute.set(route, [...ofRoute, series]);
+    return series;
+  }
+
   return {
-    // This object has only the members of Metric that prom-client's registry and its cluster aggregation use.
-    metric: metric as unknown as Metric,
-    observe({ method = 'none', route, status, ms = 0 }) {
-      const series = seriesOf(method, route ?? 'none', status);
-      const seconds = ms / 1000;
-      let at = 0;
-      while (seconds > (durations[at] as number)) at += 1;
-      (series.counts[at] as number) += 1;
-      series.sum += seconds;
-    },
+    metric,
+    observe: ({ method = 'none', route, status, ms = 0 }) => observe(seriesOf(method, route ?? 'none', status), ms),
   };
 }
 
@@ -122,11 +153,13 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
 
-  const requests = createDurations(
-    'http_request_duration_seconds',
-    'Duration of requests, from the arrival of the headers to the close of the response, by method, route template and status.',
-  );
+  const requests = createRequestDurations();
   registry.registerMetric(requests.metric);
+  const queries = createDurations<{ kind: 'read' | 'write' }>(
+    'animal_store_database_query_duration_seconds',
+    'Duration of statements of PostgreSQL, without the wait for a connection, and at most to their deadline, by kind.',
+  );
+  const queriesOf = { read: queries.add({ kind: 'read' }), write: queries.add({ kind: 'write' }) };
   /** Indexed by the id of the API key: finding a series by its labels costs more than counting in it. */
   const deprecatedCalls = new Map<number, { account: string; key: string; count: number }>();
   new Counter({
@@ -210,36 +243,30 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
         },
       });
     gauge('animal_store_waiting_writes', 'Writes waiting for their commit.', () => store().waitingWrites, 'sum');
-    const { walBytes, failedWrites, disk, pool } = store();
+    const { walBytes, disk, pool } = store();
     if (walBytes !== undefined) {
       gauge('animal_store_wal_bytes', 'Write-ahead log (WAL) size in bytes.', () => store().walBytes ?? 0, 'max');
     }
-    if (failedWrites !== undefined) {
-      new Counter({
-        name: 'animal_store_failed_writes_total',
-        help: 'Writes that the store could not commit, by reason.',
-        labelNames: ['reason'] as const,
-        registers,
-        collect() {
-          this.reset();
-          for (const [reason, count] of Object.entries(store().failedWrites ?? {})) this.inc({ reason }, count);
-        },
-      });
-      const help =
-        'When the store last failed to commit a write, in seconds since 1970; 0 if it never has since the start.';
-      const read = () => (store().lastFailedWriteAt ?? 0) / 1000;
-      gauge('animal_store_last_failed_write_timestamp_seconds', help, read, 'max');
-    }
+    new Counter({
+      name: 'animal_store_failed_writes_total',
+      help: 'Writes that the store could not commit, by reason.',
+      labelNames: ['reason'] as const,
+      registers,
+      collect() {
+        this.reset();
+        for (const [reason, count] of Object.entries(store().failedWrites)) this.inc({ reason }, count);
+      },
+    });
+    gauge(
+      'animal_store_last_failed_write_timestamp_seconds',
+      'When the store last failed to commit a write, in seconds since 1970; 0 if it never has since the start.',
+      () => store().lastFailedWriteAt / 1000,
+      'max',
+    );
     if (disk !== undefined) {
       const read = (what: 'size' | 'available') => () => store().disk?.[what] ?? 0;
       gauge('animal_store_disk_bytes', 'Size of the file system of the store.', read('size'), 'max');
       gauge('animal_store_disk_available_bytes', 'Room left on it for the server.', read('available'), 'min');
-    }
-    if (pool !== undefined) {
-      const read = (what: 'limit' | 'busy' | 'waiting') => () => store().pool?.[what] ?? 0;
-      gauge('animal_store_database_connections_max', 'Most connections to the database.', read('limit'), 'sum');
-      gauge('animal_store_database_connections_busy', 'Connections to the database in use.', read('busy'), 'sum');
-      gauge('animal_store_database_jobs_waiting', 'Jobs that wait for a connection.', read('waiting'), 'sum');
     }
     const counter = (name: string, help: string, read: () => number) =>
       new Counter({
@@ -251,6 +278,34 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
           this.inc(read());
         },
       });
+    if (pool !== undefined) {
+      const read = (what: Exclude<keyof PoolState, 'errors'>) => () => store().pool?.[what] ?? 0;
+      gauge('animal_store_database_connections_max', 'Most connections to the database.', read('limit'), 'sum');
+      gauge('animal_store_database_connections_busy', 'Connections to the database in use.', read('busy'), 'sum');
+      gauge('animal_store_database_jobs_waiting', 'Jobs that wait for a connection.', read('waiting'), 'sum');
+      gauge(
+        'animal_store_database_connections_abandoned',
+        'Connections given up because a statement passed its deadline, which the database has not let go yet.',
+        read('abandoned'),
+        'sum',
+      );
+      counter(
+        'animal_store_database_connections_abandoned_total',
+        'Connections given up because a statement passed its deadline.',
+        read('abandonedTotal'),
+      );
+      new Counter({
+        name: 'animal_store_database_errors_total',
+        help: 'Errors of the database, by SQLSTATE class; besides, connection: lost or not opened; timeout: no answer before the deadline; standby: a commit that the standby may lack; other: any other class.',
+        labelNames: ['class'] as const,
+        registers,
+        collect() {
+          this.reset();
+          for (const [name, count] of Object.entries(store().pool?.errors ?? {})) this.inc({ class: name }, count);
+        },
+      });
+      registry.registerMetric(queries.metric);
+    }
     counter('animal_store_cache_hits_total', 'Reads served from the response cache.', () => pages().hits);
     counter('animal_store_cache_misses_total', 'Reads served from the store.', () => pages().misses);
   }
@@ -269,6 +324,7 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
       commits.observe(writes);
       lastCommitAt = Date.now();
     },
+    query: (kind, ms) => observe(queriesOf[kind], ms),
     watch,
   };
 }

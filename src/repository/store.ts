@@ -19,22 +19,37 @@ export interface Repository {
   close(): Promise<void>;
 }
 
-interface StoreMeasures {
+/** Connections to the database. */
+export interface PoolMeasures {
+  /** The most that may be open. */
+  limit: number;
+  /** Those that run a job, or that the server has not let go yet. */
+  busy: number;
+  /** Jobs that wait for a connection. */
+  waiting: number;
+  /** Connections given up because a statement passed its deadline: those that the server has not let go yet, and all since the start. */
+  abandoned: number;
+  abandonedTotal: number;
+  /** Errors of the database and of connections to it, by class; also those after which a job ran again. */
+  errors: Readonly<Record<string, number>>;
+}
+
+export interface StoreMeasures {
   /** Writes that were accepted but have not finished. */
   waitingWrites: number;
   /** Size of the write-ahead log (WAL) in bytes; undefined if the engine does not report it. */
   walBytes: number | undefined;
   /**
-   * Writes that the store could not commit since it was opened, by reason; undefined if the engine does not count them. Only of the kinds
-   * whose commits `onCommit` reports: lastFailedWriteAt is compared with the time of the last commit.
+   * Writes that the store could not commit since it was opened, by reason. Only of the kinds whose commits `onCommit` reports:
+   * lastFailedWriteAt is compared with the time of the last commit.
    */
-  failedWrites?: Readonly<Record<string, number>> | undefined;
+  failedWrites: Readonly<Record<string, number>>;
   /** When the last write failed, in milliseconds since 1970; 0 if none has. */
-  lastFailedWriteAt?: number | undefined;
+  lastFailedWriteAt: number;
   /** The file system of the store, in bytes; undefined if the engine's files are elsewhere. */
   disk?: { size: number; available: number } | undefined;
-  /** Connections to the database: the most that may be open, those in use, and the jobs that wait for one. */
-  pool?: { limit: number; busy: number; waiting: number } | undefined;
+  /** Undefined if the engine has no connections. */
+  pool?: PoolMeasures | undefined;
 }
 
 /** The store cannot be opened; the message is one sentence for the operator. */
@@ -56,6 +71,8 @@ export interface OpenOptions {
   onCheckpointFailure?: ((error: Error) => void) | undefined;
   /** Called after each commit with the number of writes in it. */
   onCommit?: ((writes: number) => void) | undefined;
+  /** Called when a statement of PostgreSQL has ended or passed its deadline, with its time in milliseconds. */
+  onQuery?: ((kind: 'read' | 'write', ms: number) => void) | undefined;
   /** Whether to migrate a PostgreSQL database to this release's schema. An SQLite file is always migrated. Default: true. */
   migrate?: boolean | undefined;
   /** Called once, with a sentence, if the database does not answer within a second and is tried again. */

@@ -5,13 +5,34 @@ import type { Writable } from 'node:stream';
 import { parseEnv } from 'node:util';
 import { type Config, ConfigError, readConfig } from '../config.ts';
 
+/** Settings that contain passwords. NAME_FILE names a file with the value of NAME. */
+const secrets = ['DATABASE_URL'] as const;
+
 /**
  * Reads all settings from `env` and from the .env in `folder`, if there is one; `env` wins. Throws ConfigError. Adds to `env` what only .env
  * has: the PostgreSQL driver reads variables of its own, such as PGPASSWORD, from the process.
  */
 export function readEnvironment(env: NodeJS.ProcessEnv, folder: string): Config {
   for (const [name, value] of Object.entries(readDotEnv(folder))) env[name] ??= value;
-  return readConfig(env);
+  return readConfig({ ...env, ...readSecrets(env, folder) });
+}
+
+/** They stay out of `env`, which child processes inherit. */
+function readSecrets(env: NodeJS.ProcessEnv, folder: string): NodeJS.Dict<string> {
+  const found: NodeJS.Dict<string> = {};
+  for (const name of secrets) {
+    const file = env[`${name}_FILE`];
+    if (!file) continue;
+    if (env[name]) throw new ConfigError(`${name} and ${name}_FILE are both set: set only one of them.`);
+    try {
+      found[name] = readFileSync(path.resolve(folder, file), 'utf8').replace(/\r?\n$/, '');
+    } catch (error) {
+      throw new ConfigError(`${name}_FILE cannot be read: ${(error as Error).message}.`);
+    }
+    // It would count as unset.
+    if (found[name] === '') throw new ConfigError(`${name}_FILE names an empty file: ${file}.`);
+  }
+  return found;
 }
 
 function readDotEnv(folder: string): NodeJS.Dict<string> {

@@ -14,7 +14,7 @@ import { sunsetWarning } from '../http/deprecation.ts';
 import { createMetrics, type Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../http/routes/ops.ts';
 import { openRepository } from '../repository/open.ts';
-import type { OpenError, Repository } from '../repository/store.ts';
+import type { OpenError, OpenOptions, Repository } from '../repository/store.ts';
 import { shareMetrics, supervise } from './cluster.ts';
 import { readEnvironment, refuseToStart } from './environment.ts';
 import { listen, listenOps } from './listen.ts';
@@ -56,7 +56,7 @@ function loadConfig(): Config {
 async function serve(config: Config, log: Log): Promise<void> {
   const { logger } = log;
   const metrics = createMetrics(release, log.lostLines);
-  const store = await openStore(config, logger, metrics.commit);
+  const store = await openStore(config, logger, { onCommit: metrics.commit, onQuery: metrics.query });
   let stopping = false;
   const app = await build({ config, log, store, metrics, draining: () => stopping });
   const closeIdle = idleCloser(app);
@@ -104,7 +104,11 @@ async function serve(config: Config, log: Log): Promise<void> {
 }
 
 /** Opens the store. If it can no longer be written to, waiting writes get 503 and the process exits with 1, so that it is restarted. */
-async function openStore(config: Config, logger: Logger, onCommit?: (writes: number) => void): Promise<Repository> {
+async function openStore(
+  config: Config,
+  logger: Logger,
+  measured?: Pick<OpenOptions, 'onCommit' | 'onQuery'>,
+): Promise<Repository> {
   const onMigration = (name: string) => logger.info(`migration ${name} applied`);
   const onCheckpointFailure = (error: Error) => {
     logger.error({ err: error }, 'a checkpoint failed: the write-ahead log grows until one succeeds');
@@ -115,7 +119,7 @@ async function openStore(config: Config, logger: Logger, onCommit?: (writes: num
   };
   const onWait = (sentence: string) => logger.warn(`DATABASE_URL: ${sentence}`);
   try {
-    const hooks = { onMigration, onWait, onWarning: onWait, onFatal, onCheckpointFailure, onCommit };
+    const hooks = { onMigration, onWait, onWarning: onWait, onFatal, onCheckpointFailure, ...measured };
     const strict = config.DEPLOYMENT === 'production';
     return await openRepository(config.DATABASE_URL, { now, strict, migrate: !strict, ...hooks });
   } catch (error) {

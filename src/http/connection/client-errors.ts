@@ -1,6 +1,7 @@
 /** Responds to requests that never reach Fastify, or reach it too late: broken HTTP, CONNECT, time-outs. */
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode } from '../../errors.ts';
 import { HttpError, renderError } from '../errors.ts';
@@ -59,7 +60,7 @@ function answerError(response: ServerResponse, error: ApiError, observe: Observe
   const id = exchange?.reqId ?? randomUUID();
   // The request is logged when its response closes.
   if (exchange) exchange.code = error.code;
-  else observe({ reqId: id, status, code: error.code });
+  else observe({ reqId: id, status, address: response.socket?.remoteAddress, code: error.code });
   response.writeHead(status, headersOf(error, id)).end(body, 'latin1');
 }
 
@@ -67,7 +68,7 @@ function answerError(response: ServerResponse, error: ApiError, observe: Observe
 export function writeError(socket: Duplex, error: ApiError, observe: Observe): void {
   const { status, body } = renderError(error);
   const id = randomUUID();
-  observe({ reqId: id, status, code: error.code });
+  observe({ reqId: id, status, address: (socket as Socket).remoteAddress, code: error.code });
   const head = [`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, `date: ${new Date().toUTCString()}`];
   const headers = headersOf(error, id);
   for (let at = 0; at < headers.length; at += 2) head.push(`${headers[at]}: ${headers[at + 1]}`);

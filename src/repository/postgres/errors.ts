@@ -1,5 +1,6 @@
 /** Classifies PostgreSQL and connection errors: retry, reconnect, or report to the client. */
 import pg from 'pg';
+import type { ApiError } from '../../errors.ts';
 import { unavailable } from '../store.ts';
 
 /**
@@ -19,6 +20,53 @@ const isOutdated = ({ routine }: pg.DatabaseError) => outdated.includes(String(r
 // Classes caused by the server, its disk or another session, not by a bug in this code.
 const environmental = /^(08|25006|40|53|55P03|57|58|XX00[12])/;
 
+/** The database has committed, but the answer does not prove that the standby has the commit too. */
+export class StandbyError extends Error {
+  override name = 'StandbyError';
+}
+
+/** No answer, or no free connection, within the time limit. */
+export class TimeoutError extends Error {
+  override name = 'TimeoutError';
+}
+
+/** SQLSTATE classes that are counted by themselves. Triggers and extensions can raise any other. */
+const sqlStateClasses = ['08', '22', '23', '25', '28', '3D', '40', '42', '53', '54', '55', '57', '58', 'XX'] as const;
+
+/** Besides SQLSTATE classes: the connection was lost or could not be opened; no answer in time; a commit without its standby. */
+export const errorClasses = [...sqlStateClasses, 'connection', 'timeout', 'standby', 'other'] as const;
+
+export function classOf(error: unknown): (typeof errorClasses)[number] {
+  if (error instanceof StandbyError) return 'standby';
+  if (error instanceof TimeoutError) return 'timeout';
+  if (!(error instanceof pg.DatabaseError)) return 'connection';
+  return sqlStateClasses.find((each) => error.code?.startsWith(each)) ?? 'other';
+}
+
+/** Why a write failed; the first four as on SQLite. */
+export const writeFailures = [
+  ...(['disk_full', 'locked', 'io', 'other'] as const),
+  ...(['read_only', 'connection', 'timeout', 'standby'] as const),
+];
+type WriteFailure = (typeof writeFailures)[number];
+
+/** 57014 is the server's own statement_timeout. The other errors of class 57 end the session. */
+const reasons: readonly [sqlStates: RegExp, WriteFailure][] = [
+  [/^53100/, 'disk_full'],
+  [/^(40|55P03)/, 'locked'],
+  [/^(58|XX00[12])/, 'io'],
+  [/^25006/, 'read_only'],
+  [/^57014/, 'timeout'],
+  [/^(08|28|3D|53300|57P)/, 'connection'],
+];
+
+export function reasonOf(error: unknown): WriteFailure {
+  if (error instanceof StandbyError) return 'standby';
+  if (error instanceof TimeoutError) return 'timeout';
+  if (!(error instanceof pg.DatabaseError)) return 'connection';
+  return reasons.find(([sqlStates]) => sqlStates.test(String(error.code)))?.[1] ?? 'other';
+}
+
 /** Whether the connection is unusable after this error. */
 export function endsConnection(error: unknown): boolean {
   return !(error instanceof pg.DatabaseError) || /^(08|57P)|^25006/.test(String(error.code)) || isOutdated(error);
@@ -30,11 +78,20 @@ export function wasRefused(error: unknown): boolean {
   return [...rolledBack, ...notAccepting].includes(String(error.code)) || isOutdated(error);
 }
 
+/** The driver's error may contain row data, which must not be logged. */
+function withoutRow(error: unknown): unknown {
+  if (!(error instanceof pg.DatabaseError)) return error;
+  const { code, message, severity } = error;
+  return Object.assign(new Error(message), { code, severity });
+}
+
 /** Turns an error into ApiError `service_unavailable` if the environment caused it; otherwise returns it without the row's data. */
 export function translate(error: unknown): unknown {
-  if (!(error instanceof pg.DatabaseError)) return unavailable(error);
-  // The driver's error may contain row data, which must not be logged.
-  const { code, message, severity } = error;
-  const cause = Object.assign(new Error(message), { code, severity });
-  return environmental.test(String(code)) ? unavailable(cause) : cause;
+  if (!(error instanceof pg.DatabaseError) || environmental.test(String(error.code))) return refusal(error);
+  return withoutRow(error);
+}
+
+/** ApiError `service_unavailable`, whatever the error. */
+export function refusal(error: unknown): ApiError {
+  return unavailable(withoutRow(error));
 }

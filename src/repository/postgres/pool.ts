@@ -1,11 +1,22 @@
 /** A connection pool with a bounded queue and a deadline for every job. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { unavailable } from '../store.ts';
+import { type OpenOptions, type PoolMeasures, type StoreMeasures, unavailable } from '../store.ts';
 import type { Connection } from './connection.ts';
-import { endsConnection, translate, wasRefused } from './errors.ts';
+import {
+  classOf,
+  endsConnection,
+  errorClasses,
+  reasonOf,
+  refusal,
+  StandbyError,
+  TimeoutError,
+  translate,
+  wasRefused,
+  writeFailures,
+} from './errors.ts';
 import type { Sql } from './sql.ts';
 
-export interface PoolOptions {
+export interface PoolOptions extends Pick<OpenOptions, 'onCommit' | 'onQuery'> {
   connect: (onClose: () => void) => Promise<Connection>;
   /** Maximum number of connections. */
   size: number;
@@ -20,11 +31,10 @@ export interface Pool {
   read<Result>(work: Work<Result>, deadlineMs?: number): Promise<Result>;
   /**
    * Runs one statement that changes data. It runs again only if the server reported that it had no effect. If the connection is lost, the
-   * outcome is unknown, and the promise rejects with ApiError `service_unavailable`.
+   * outcome is unknown, and the promise rejects with ApiError `service_unavailable`. `writes`: how many writes the statement commits.
    */
-  write<Result>(work: Work<Result>, deadlineMs?: number): Promise<Result>;
-  /** Connections that run a job, or that the server has not let go yet, and jobs that wait for a connection. */
-  measure(): { limit: number; busy: number; waiting: number };
+  write<Result>(work: Work<Result>, deadlineMs?: number, writes?: number): Promise<Result>;
+  measure(): { pool: PoolMeasures } & Pick<StoreMeasures, 'failedWrites' | 'lastFailedWriteAt'>;
   close(): Promise<void>;
 }
 
@@ -40,7 +50,11 @@ export const sessionSettings = {
 
 interface Job {
   work: Work<unknown>;
-  repeatable: boolean;
+  /** 0: it only reads, and may run again. */
+  writes: number;
+  /** Why the server refused it. It waits to run again. */
+  refused?: unknown;
+  begun: number;
   connection?: Connection | undefined;
   done: boolean;
   finish: (settle: () => void) => void;
@@ -51,7 +65,10 @@ interface Job {
 const reconnectEveryMs = 50;
 const jitter = (ms: number) => ms * (0.5 + Math.random());
 
-export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
+const countersOf = <Name extends string>(names: readonly Name[]) =>
+  Object.fromEntries(names.map((name) => [name, 0])) as Record<Name, number>;
+
+export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: PoolOptions): Pool {
   const idle: Connection[] = [];
   const open = new Set<Connection>();
   const queue: Job[] = [];
@@ -59,8 +76,13 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
   let running = 0;
   let opening = false;
   let closing = false;
-  let connectError: unknown = new Error('no connection is free');
+  let connectError: unknown;
   let drained: (() => void) | undefined;
+  const errors = countersOf(errorClasses);
+  const failedWrites = countersOf(writeFailures);
+  let lastFailedWriteAt = 0;
+  let abandoned = 0;
+  let abandonedTotal = 0;
 
   function drop(connection: Connection): void {
     if (!open.delete(connection)) return;
@@ -68,6 +90,13 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
     if (index >= 0) idle.splice(index, 1);
     connection.destroy();
     void openMore();
+  }
+
+  /** The server, or the network, has ended the connection. */
+  function lose(connection: Connection): void {
+    // Otherwise its job fails, which counts.
+    if (idle.includes(connection)) errors.connection += 1;
+    drop(connection);
   }
 
   function pump(): void {
@@ -85,12 +114,14 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
     while (open.size < size && queue.some(({ done }) => !done)) {
       try {
         let connection: Connection | undefined;
-        connection = await connect(() => connection && drop(connection));
+        connection = await connect(() => connection && lose(connection));
+        connectError = undefined;
         open.add(connection);
         idle.push(connection);
         pump();
       } catch (error) {
         connectError = error;
+        errors[classOf(error)] += 1;
         await sleep(jitter(reconnectEveryMs));
       }
     }
@@ -99,27 +130,53 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
 
   async function start(job: Job, connection: Connection): Promise<void> {
     job.connection = connection;
+    job.begun = performance.now();
     running += 1;
     let failed: { error: unknown } | undefined;
     try {
       const result = await job.work(connection.sql);
-      job.finish(() => job.resolve(result as never));
+      job.finish(() => {
+        if (job.writes > 0) onCommit?.(job.writes);
+        job.resolve(result as never);
+      });
     } catch (error) {
       failed = { error };
     }
-    // After its deadline: expire() has taken the connection.
-    if (job.connection === undefined) return;
-    job.connection = undefined;
-    running -= 1;
+    // After its deadline: expire() has taken the connection. Only now is it known whether a commit waited for the standby.
+    if (job.connection === undefined) {
+      if (failed?.error instanceof StandbyError) errors.standby += 1;
+      return;
+    }
+    release(job);
+    if (failed) errors[classOf(failed.error)] += 1;
     if (failed && endsConnection(failed.error)) drop(connection);
     else if (open.has(connection)) idle.push(connection);
     if (failed) await retryOrReject(job, failed.error);
     pump();
   }
 
+  /** The job no longer uses its connection. */
+  function release(job: Job): void {
+    job.connection = undefined;
+    running -= 1;
+    onQuery?.(job.writes > 0 ? 'write' : 'read', performance.now() - job.begun);
+  }
+
+  /** Rejects with `answer`, because of `error`. */
+  function fail(job: Job, error: unknown, answer: unknown): void {
+    job.finish(() => {
+      if (job.writes > 0) {
+        failedWrites[reasonOf(error)] += job.writes;
+        lastFailedWriteAt = Date.now();
+      }
+      job.reject(answer);
+    });
+  }
+
   async function retryOrReject(job: Job, error: unknown): Promise<void> {
-    const lost = job.repeatable && endsConnection(error);
-    if (!lost && !wasRefused(error)) return job.finish(() => job.reject(translate(error)));
+    const lost = job.writes === 0 && endsConnection(error);
+    if (!lost && !wasRefused(error)) return fail(job, error, translate(error));
+    job.refused = error;
     setTimeout(() => {
       queue.push(job);
       pump();
@@ -128,17 +185,22 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
 
   function expire(job: Job): void {
     const { connection } = job;
-    job.connection = undefined;
-    job.finish(() =>
-      job.reject(unavailable(connection ? new Error('the database did not answer in time') : connectError)),
-    );
+    const late = () => new TimeoutError(connection ? 'the database did not answer in time' : 'no connection is free');
+    const error = connection ? late() : (job.refused ?? connectError ?? late());
+    fail(job, error, refusal(error));
     if (connection === undefined) return;
-    running -= 1;
+    release(job);
+    errors.timeout += 1;
+    abandoned += 1;
+    abandonedTotal += 1;
     // It counts against `size` until then.
-    void connection.abandon().then(() => drop(connection));
+    void connection.abandon().then(() => {
+      abandoned -= 1;
+      drop(connection);
+    });
   }
 
-  function run<Result>(work: Work<Result>, repeatable: boolean, withinMs: number): Promise<Result> {
+  function run<Result>(work: Work<Result>, writes: number, withinMs: number): Promise<Result> {
     if (closing) return Promise.reject(unavailable(new Error('the store is closed')));
     if (unanswered - running >= maxWaiting) {
       return Promise.reject(unavailable(new Error('too many requests are waiting for the database')));
@@ -146,7 +208,7 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
     return new Promise((resolve, reject) => {
       unanswered += 1;
       const job: Job = {
-        ...{ work, repeatable, resolve, reject, done: false },
+        ...{ work, writes, resolve, reject, done: false, begun: 0 },
         finish(settle) {
           if (job.done) return;
           job.done = true;
@@ -163,9 +225,13 @@ export function createPool({ connect, size, maxWaiting }: PoolOptions): Pool {
   }
 
   return {
-    read: (work, withinMs = deadlineMs) => run(work, true, withinMs),
-    write: (work, withinMs = deadlineMs) => run(work, false, withinMs),
-    measure: () => ({ limit: size, busy: open.size - idle.length, waiting: unanswered - running }),
+    read: (work, withinMs = deadlineMs) => run(work, 0, withinMs),
+    write: (work, withinMs = deadlineMs, writes = 1) => run(work, writes, withinMs),
+    measure() {
+      const busy = open.size - idle.length;
+      const pool = { limit: size, busy, waiting: unanswered - running, abandoned, abandonedTotal, errors };
+      return { pool, failedWrites, lastFailedWriteAt };
+    },
     async close() {
       closing = true;
       if (unanswered > 0) await new Promise<void>((resolve) => (drained = resolve));

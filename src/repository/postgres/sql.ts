@@ -1,5 +1,6 @@
 /** Runs SQL on one connection: a tag whose values become parameters, never text. */
 import type pg from 'pg';
+import { StandbyError } from './errors.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: the columns depend on the statement.
 type AnyRow = Record<string, any>;
@@ -49,7 +50,7 @@ export function createSql(client: pg.Client, prepare: boolean): Sql {
   async function run<Rows>(query: pg.QueryConfig): Promise<Rows> {
     inDoubt = false;
     const result = await client.query(query);
-    if (inDoubt) throw new Error('the database has committed, but perhaps not on its standby');
+    if (inDoubt) throw new StandbyError('the database has committed, but perhaps not on its standby');
     return result.rows as Rows;
   }
 

@@ -25,8 +25,10 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
     connect: (onClose) => connect(onClose, sessionSettings),
     size: target.connections,
     maxWaiting,
+    onCommit: options.onCommit,
+    onQuery: options.onQuery,
   });
-  const adder = startAdder(pool, options.onCommit);
+  const adder = startAdder(pool);
   const at = () => options.now().getTime();
 
   return {
@@ -54,7 +56,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
 
     check: async () => void (await pool.read((sql) => sql`SELECT 1`, checkWithinMs)),
 
-    measure: () => ({ waitingWrites: adder.waiting(), walBytes: undefined, pool: pool.measure() }),
+    measure: () => ({ waitingWrites: adder.waiting(), walBytes: undefined, ...pool.measure() }),
 
     async close() {
       await adder.close();

@@ -40,10 +40,11 @@ function addPets(pool: Pool, batch: Waiting[], withinMs: number): Promise<{ outc
     (sql) => sql`
       SELECT outcome, id FROM add_pets(${names}, ${categoryIds}, ${statuses}, ${accountIds}, ${keys}, ${times}, ${retryWindowMs})`,
     withinMs,
+    batch.length,
   );
 }
 
-export function startAdder(pool: Pool, onCommit: ((writes: number) => void) | undefined): Adder {
+export function startAdder(pool: Pool): Adder {
   const waiting: Waiting[] = [];
   let sending = false;
   let scheduled = false;
@@ -72,7 +73,6 @@ export function startAdder(pool: Pool, onCommit: ((writes: number) => void) | un
         const [first] = batch as [Waiting];
         const rows = await addPets(pool, batch, Math.max(0, first.until - performance.now()));
         for (const [index, { outcome, id }] of rows.entries()) settle(batch[index] as Waiting, outcome, id);
-        onCommit?.(batch.length);
       } catch (error) {
         for (const { reject } of batch) reject(error);
       }
