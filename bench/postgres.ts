@@ -1,7 +1,7 @@
 /** Starts a real PostgreSQL for the load: on disk, with fsync, its processes not pinned to a core. */
 import { rmSync } from 'node:fs';
 import postgres from 'postgres';
-import { copyToPostgres } from '../src/repository/transfer/transfer.ts';
+import { copyStore } from '../src/repository/transfer/transfer.ts';
 import { dataFolder, initialize, start } from '../test/support/postgres.ts';
 
 /** Starts PostgreSQL with a copy of the store in `file`. */
@@ -19,7 +19,7 @@ export async function startPostgres(file: string): Promise<{ databaseUrl: string
   await administrator`CREATE DATABASE animals`;
   await administrator.end();
   const databaseUrl = server.url('animals');
-  await copyToPostgres(file, databaseUrl, {
+  await copyStore(`sqlite:${file}`, databaseUrl, {
     now: () => new Date(),
     watch: (_what, work) => work(() => undefined),
   });

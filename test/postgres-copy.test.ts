@@ -1,18 +1,21 @@
-/** Tests of animal-store copy from SQLite to PostgreSQL: complete, compared and resumable. */
+/** Tests of animal-store copy between SQLite and PostgreSQL, both ways: complete, compared and resumable. */
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { expect, test, vi } from 'vitest';
+import fc from 'fast-check';
+import { describe, expect, test, vi } from 'vitest';
 import { newSecret, scopes } from '../src/accounts.ts';
 import { newToken } from '../src/people.ts';
 import { sqliteFile } from '../src/repository/open.ts';
+import { checkStore } from '../src/repository/sqlite/check.ts';
 import type { Repository } from '../src/repository/store.ts';
-import { copyToPostgres } from '../src/repository/transfer/transfer.ts';
-import { commandErrorOf } from './support/commands.ts';
+import { copyStore } from '../src/repository/transfer/transfer.ts';
+import { change, commandErrorOf, query } from './support/commands.ts';
 import { launch, launchCli, runCli } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
 import { startProxy } from './support/proxy.ts';
+import { mountSmallDisk, noDisk } from './support/small-disk.ts';
 import { clientOf, newDatabase, open, temporaryFolder, textRows } from './support/store.ts';
 
 const now = () => new Date();
@@ -45,6 +48,7 @@ async function makeSource(animals: number): Promise<{ from: string; store: Repos
     )
     .run(animals);
   database.exec('DELETE FROM pet WHERE id IN (3, (SELECT max(id) FROM pet))');
+  database.exec('INSERT INTO import VALUES (randomblob(32), 7, 5, 1, NULL)');
   database.close();
   return { from, store, hash };
 }
@@ -57,7 +61,7 @@ type Shown = [number, number, number | undefined];
 /** Runs the copy in this process. */
 async function copy(from: string, to: string, onShow?: (...shown: Shown) => void) {
   const shown: Shown[] = [];
-  const counts = await copyToPostgres(sqliteFile(from), to, {
+  const counts = await copyStore(from, to, {
     now,
     watch: (_what, work) =>
       work((done, total, count) => {
@@ -84,13 +88,14 @@ test('a copy holds pets with their ids, accounts, keys, retries and messages, an
   expect(await runCli(command(from, to))).toMatchObject({
     code: 0,
     stderr: '',
-    stdout: 'Copied and compared: 4999 animals, 1 accounts, 1 keys, 1 idempotency keys, 1 messages.\n',
+    stdout:
+      'Copied and compared: 4999 animals, 1 accounts, 1 keys, 1 idempotency keys, 1 messages, 1 records of imports.\n',
   });
   const copied = await open(to);
   expect(await walk(copied)).toEqual(await walk(store));
   expect(await copied.accounts.listAccounts()).toEqual(await store.accounts.listAccounts());
   expect(await copied.accounts.findKey(hash)).toEqual(await store.accounts.findKey(hash));
-  for (const table of ['message', 'idempotency', 'api_key']) {
+  for (const table of ['message', 'idempotency', 'api_key', 'import']) {
     expect(await textRows(to, `SELECT * FROM ${table}`)).toHaveLength(1);
   }
   expect(await textRows(to, 'SELECT message FROM message')).toEqual(
@@ -152,7 +157,14 @@ test('a copy that the release before the account pages began is continued; both 
   // What that release recorded of its copy: digests of the tables account, api_key, idempotency and message.
   const digests = ['["1","owner","5"]\n', '', '', ''].map((rows) => createHash('sha256').update(rows).digest('hex'));
   await sql`CREATE TABLE copied AS SELECT 0::bigint AS last_id, ${digests.join()}::text AS digest`;
-  expect((await copy(from, to)).counts).toEqual({ pet: 1, account: 1, api_key: 0, idempotency: 0, message: 0 });
+  expect((await copy(from, to)).counts).toEqual({
+    pet: 1,
+    account: 1,
+    api_key: 0,
+    idempotency: 0,
+    message: 0,
+    import: 0,
+  });
   const copied = await open(to);
   expect(await copied.people.findPerson('owner')).toMatchObject({ account: { id: 1 }, passwordHash: null });
   expect(await copied.accounts.addAccount('next')).toMatchObject({ id: 2 });
@@ -166,7 +178,7 @@ test('a second run copies new and changed rows, a third copies nothing', async (
   await store.accounts.revokeKey(1);
   for (const copied of [[102, 102, 1], undefined]) {
     const { counts, shown } = await copy(from, to);
-    expect(counts).toEqual({ pet: 100, account: 1, api_key: 1, idempotency: 2, message: 1 });
+    expect(counts).toEqual({ pet: 100, account: 1, api_key: 1, idempotency: 2, message: 1, import: 1 });
     expect(shown).toEqual([...(copied ? [copied] : []), [100, 100, undefined]]);
   }
   const copied = await open(to);
@@ -205,7 +217,14 @@ test('an empty store can be copied, and the first pet in the copy gets id 1', as
   const from = `sqlite:${path.join(temporaryFolder(), 'store.db')}`;
   await open(from);
   const to = await newDatabase({ template: 'template_animals' });
-  expect((await copy(from, to)).counts).toEqual({ pet: 0, account: 0, api_key: 0, idempotency: 0, message: 0 });
+  expect((await copy(from, to)).counts).toEqual({
+    pet: 0,
+    account: 0,
+    api_key: 0,
+    idempotency: 0,
+    message: 0,
+    import: 0,
+  });
   const copied = await open(to);
   expect(await copied.pets.add(examplePet)).toMatchObject({ id: 1n });
   expect(await copied.accounts.addAccount('first')).toMatchObject({ id: 1 });
@@ -326,15 +345,168 @@ test('a copy that cannot start is reported in one sentence', async () => {
 });
 
 test.for([
-  ['from', 'postgres://host/a', 'sqlite: and the path of a file'],
-  ['from', 'sqlite:', 'sqlite: and the path of a file'],
-  ['from', 'my sqlite:store.db', 'sqlite: and the path of a file'],
-  ['to', 'sqlite:store.db', 'postgres://user:password@host:port/database'],
-  ['to', 'postgresq://host/a', 'postgres://user:password@host:port/database'],
-  ['to', 'http://host/postgres://host/a', 'postgres://user:password@host:port/database'],
-])('an invalid --%s %s ends with exit 2 and an example', async ([option = '', url, example]) => {
+  ['from', 'sqlite:'],
+  ['from', 'my sqlite:store.db'],
+  ['to', 'postgresq://host/a'],
+  ['to', 'http://host/postgres://host/a'],
+])('an invalid --%s %s ends with exit 2 and an example', async ([option = '', url]) => {
   const urls = { from: 'sqlite:store.db', to: 'postgresql://127.0.0.1:1/a', [option]: url };
   const { code, stdout, stderr } = await runCli(command(urls.from, urls.to));
+  const example = 'sqlite: and the path of a file, or postgres://user:password@host:port/database';
   const sentence = `error: option '--${option} <url>' argument '${url}' is invalid. Give ${example}.`;
   expect([code, stdout, stderr.split('\n')[0]]).toEqual([2, '', sentence]);
+});
+
+const newFile = () => `sqlite:${path.join(temporaryFolder(), 'new', 'store.db')}`;
+const newTarget = async (engine: string) =>
+  engine === 'SQLite' ? newFile() : newDatabase({ template: 'template_animals' });
+
+/** A PostgreSQL store with `animals` pets, of which some have been deleted. */
+async function makeDatabase(animals: number): Promise<{ from: string; store: Repository }> {
+  const from = await newDatabase({ template: 'template_animals' });
+  const sql = clientOf(from);
+  await sql`INSERT INTO pet SELECT i, 'pet ' || i, 9223372036854775807 - i, 'pending' FROM generate_series(1, ${animals}::int) AS i`;
+  await sql`DELETE FROM pet WHERE id IN (3, ${animals})`;
+  return { from, store: await open(from) };
+}
+
+describe('from PostgreSQL', () => {
+  test('a round trip over every pair of databases gives identical rows and continues the ids', async () => {
+    const { from, store } = await makeSource(2100);
+    const names = fc.sample(
+      fc.string({ unit: 'binary', minLength: 1 }).filter((text) => text.isWellFormed() && !text.includes('\0')),
+      100,
+    );
+    for (const name of [...names, 'x'.repeat(60_000), '\u2028', "'$1'", '\\x00', 'NULL']) {
+      await store.pets.add({ name, categoryId: 2n ** 63n - 1n, status: 'available' });
+    }
+    await store.accounts.addAccount('ada');
+    await store.accounts.removeAccount('ada');
+    const tables = ['pet', 'account', 'api_key', 'idempotency', 'message', 'import'];
+    const columns = { pet: 'id, name, category_id, status' } as Record<string, string>;
+    const rowsOf = (url: string) =>
+      Promise.all(tables.map((table) => textRows(url, `SELECT ${columns[table] ?? '*'} FROM ${table} ORDER BY 1`)));
+    const hex = (rows: unknown) =>
+      JSON.stringify(rows, (_, value) => (value?.type === 'Buffer' ? String(Buffer.from(value.data)) : value));
+    const expected = hex(await rowsOf(from));
+    let last = from;
+    for (const engine of ['PostgreSQL', 'PostgreSQL', 'SQLite', 'SQLite']) {
+      const to = await newTarget(engine);
+      const { code, stderr } = await runCli(command(last, to));
+      expect([code, stderr]).toEqual([0, '']);
+      expect(hex(await rowsOf(to))).toBe(expected);
+      last = to;
+    }
+    const copied = await open(last);
+    expect(await walk(copied)).toEqual(await walk(store));
+    const { id } = (await store.pets.add(examplePet)) as { id: bigint };
+    expect(await copied.pets.add(examplePet)).toMatchObject({ id });
+    expect(await copied.accounts.addAccount('next')).toMatchObject({ id: 5 });
+  }, 60_000);
+
+  test('a copy in a new file is for its owner only, sound, and continues the ids of deleted animals', async () => {
+    const { from } = await makeDatabase(2500);
+    const to = newFile();
+    expect((await copy(from, to)).counts.pet).toBe(2498);
+    const file = sqliteFile(to);
+    expect([file, path.dirname(file)].map((name) => (fs.statSync(name).mode & 0o777).toString(8))).toEqual([
+      '600',
+      '700',
+    ]);
+    expect(fs.readdirSync(path.dirname(file))).toEqual(['store.db']);
+    expect(checkStore(file).problems).toEqual([]);
+    expect(await (await open(to)).pets.add(examplePet)).toMatchObject({ id: 2501n });
+  });
+
+  test('a second run copies what is new, also if the process was killed between two pages', async () => {
+    const { from, store } = await makeDatabase(40_000);
+    const to = newFile();
+    const reached = () => {
+      try {
+        return Number(query<{ id: number }>(sqliteFile(to), 'SELECT max(id) AS id FROM pet')[0]?.id);
+      } catch {
+        return 0;
+      }
+    };
+    const running = launchCli(command(from, to));
+    await vi.waitUntil(() => reached() > 0, { timeout: 30_000, interval: 2 });
+    // The copy waits for this lock until it is killed.
+    await clientOf(from).begin(async (transaction) => {
+      await transaction`LOCK TABLE pet IN ACCESS EXCLUSIVE MODE`;
+      await running.end('SIGKILL');
+    });
+    const after = reached();
+    expect(after).toBeLessThan(40_000);
+    await store.pets.add(examplePet);
+    const { counts, shown } = await copy(from, to);
+    expect(counts.pet).toBe(39_999);
+    expect(shown[0]?.[0]).toBe(after + 2000);
+    await store.accounts.addAccount('late');
+    await store.pets.add(examplePet);
+    const again = await copy(from, to);
+    expect(again.shown[0]).toEqual([40_002, 40_002, 1]);
+    const rows = 'SELECT id, name, category_id, status FROM pet ORDER BY id';
+    expect(await textRows(to, rows)).toEqual(await textRows(from, rows));
+  }, 60_000);
+
+  test('pets added during a copy are in it or in the next one', async () => {
+    const { from, store } = await makeDatabase(6000);
+    const to = newFile();
+    let adding: Promise<unknown> = Promise.resolve();
+    await copy(from, to, () => {
+      adding = adding.then(() => store.pets.add(examplePet));
+    });
+    await adding;
+    await copy(from, to);
+    const seen = await walk(await open(to));
+    expect(seen.length).toBeGreaterThan(6000);
+    expect(seen).toEqual(await walk(store));
+  });
+
+  test('a file that others have written to is refused, and stays as it is', async () => {
+    const { from } = await makeDatabase(10);
+    const to = newFile();
+    await copy(from, to);
+    const store = await open(to);
+    await store.pets.add(examplePet);
+    const written = `${sqliteFile(to)} was written to after the last copy: a server has run on it.`;
+    expect(commandErrorOf(await runCli(command(from, to)))).toBe(written);
+    expect(await walk(store)).toHaveLength(9);
+    const filled = newFile();
+    await (await open(filled)).accounts.addAccount('theirs');
+    await expect(copy(from, filled)).rejects.toThrow(`${sqliteFile(filled)} already holds a store.`);
+    // A store cannot be copied onto itself.
+    await expect(copy(from, from)).rejects.toThrow('already holds a store.');
+    expect(await textRows(from, `SELECT to_regclass('copied') AS copied`)).toEqual([{ copied: null }]);
+    const other = newFile();
+    fs.mkdirSync(path.dirname(sqliteFile(other)));
+    change(sqliteFile(other), 'CREATE TABLE theirs (id)');
+    await expect(copy(from, other)).rejects.toThrow('is a database of another application.');
+  });
+
+  test('a source that cannot be copied is refused, and nothing is created', async () => {
+    const to = newFile();
+    await expect(copy(await newDatabase(), to)).rejects.toThrow(
+      /has schema version 0, .*: run animal-store migrate\.$/,
+    );
+    await expect(copy('postgres://127.0.0.1:1', to)).rejects.toThrow('the address must be postgres://');
+    expect(fs.existsSync(path.dirname(sqliteFile(to)))).toBe(false);
+  });
+
+  test('a lost connection and a full disk are reported in one sentence, and the same command resumes the copy', async ({
+    skip,
+  }) => {
+    const { from, store } = await makeDatabase(14_000);
+    const proxy = await startProxy(from);
+    const folder = temporaryFolder();
+    const disk = mountSmallDisk(path.join(folder, 'disk'), 900);
+    if (!disk) return skip(noDisk);
+    const to = `sqlite:${path.join(folder, 'disk', 'store.db')}`;
+    const interrupted = `The copy to ${sqliteFile(to)} was interrupted: `;
+    await expect(copy(proxy.through(from), to, () => proxy.cutNextAnswer())).rejects.toThrow(interrupted);
+    await expect(copy(from, to)).rejects.toThrow(`${interrupted}database or disk is full.`);
+    disk.resize(20_000);
+    await copy(from, to);
+    expect(await walk(await open(to))).toEqual(await walk(store));
+  });
 });

@@ -27,8 +27,12 @@ export interface Context extends Output {
   resolve: (file: string) => string;
   /** The text with each resolved path replaced by the name that the operator gave. */
   asGiven: (text: string) => string;
+  /** DATABASE_URL, with the absolute path of an SQLite file. */
+  databaseUrl: () => string;
   /** The absolute path of the store's file. Throws CommandError if the store is in PostgreSQL. */
   storeFile: () => string;
+  /** Prints what opening the store waits for. */
+  onWait: (sentence: string) => void;
   /**
    * Opens the store, and closes it when `use` ends. The trail records what `use` changes of accounts and keys. Names the store on a terminal,
    * or if the command creates it.
@@ -72,6 +76,11 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
     return resolved;
   };
   const output = createOutput(stdout, stderr);
+  const databaseUrl = () => {
+    const url = settings().DATABASE_URL;
+    return url.startsWith('sqlite:') ? `sqlite:${resolve(sqliteFile(url))}` : url;
+  };
+  const onWait = (sentence: string) => output.note(`DATABASE_URL: ${sentence}`);
   return {
     ...output,
     stdin: () => io.stdin,
@@ -83,12 +92,16 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
       const names = [...givenNames].sort(([one], [other]) => other.length - one.length);
       return names.reduce((changed, [resolved, given]) => changed.replaceAll(resolved, () => given), text);
     },
+    databaseUrl,
     storeFile: () => {
-      const url = settings().DATABASE_URL;
+      const url = databaseUrl();
       if (!url.startsWith('sqlite:'))
-        throw new CommandError('DATABASE_URL names PostgreSQL: use its own tools, such as pg_dump.');
-      return resolve(sqliteFile(url));
+        throw new CommandError(
+          'DATABASE_URL names PostgreSQL: use its own tools, such as pg_dump, as docs/operations.md describes.',
+        );
+      return sqliteFile(url);
     },
+    onWait,
     withStore: async (use, { create = false, onMigration } = {}) => {
       const url = settings().DATABASE_URL;
       const file = url.startsWith('sqlite:') ? resolve(sqliteFile(url)) : undefined;
@@ -100,7 +113,6 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
         );
       }
       if (stderr.isTTY && !missing) output.note(`Store: ${name}`);
-      const onWait = (sentence: string) => output.note(`DATABASE_URL: ${sentence}`);
       const options = { now, migrate: create, onMigration, onWait };
       const store = await openRepository(file === undefined ? url : `sqlite:${file}`, options);
       if (missing) output.note(`Created the store ${name}.`);

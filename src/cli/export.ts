@@ -1,12 +1,13 @@
 /** The command that writes all animals to a file or to stdout. */
-import { createWriteStream } from 'node:fs';
-import type { Writable } from 'node:stream';
+import { writeFileSync } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 import { type Command, Option } from 'commander';
 import { writeCsv } from '../csv.ts';
 import { type PetStatus, statuses } from '../pets.ts';
+import type { Export, PetRow } from '../repository/bulk.ts';
 import { makeFile } from '../repository/files.ts';
-import { type Export, openExport, type PetRow } from '../repository/sqlite/export.ts';
+import { sqliteFile } from '../repository/open.ts';
+import { openExport } from '../repository/sqlite/export.ts';
 import { columns, type Format, formatOf, formatOption } from './arguments.ts';
 import { type Context, now } from './context.ts';
 import { animals } from './output.ts';
@@ -27,16 +28,15 @@ export function exportCommand(program: Command, context: Context): void {
     .addOption(new Option('--status <status>', 'only animals with this status').choices(statuses))
     .option('--force', 'replace the file if it exists')
     .action(async (file: string, { format: given, status, force }: ExportOptions) => {
-      const source = openExport(context.storeFile(), status, { now });
+      const source = await openSource(context, status);
       const format = formatOf(file, given);
       try {
         const count = await (file === '-'
-          ? write(context, source, format, context.stdout, { end: false })
+          ? write(context, source, format, (texts) => pipeline(texts, context.stdout, { end: false }))
           : replaceFile(context, file, force, (partial) =>
-              makeFile(partial, 0o666, (descriptor) => {
-                const output = createWriteStream('', { fd: descriptor, autoClose: false });
-                return write(context, source, format, output, { end: true });
-              }),
+              makeFile(partial, 0o666, (descriptor) =>
+                write(context, source, format, (texts) => writeTo(descriptor, texts)),
+              ),
             ));
         context.note(`Exported ${animals(count)}.`);
       } finally {
@@ -45,27 +45,40 @@ export function exportCommand(program: Command, context: Context): void {
     });
 }
 
+async function openSource({ databaseUrl, onWait }: Context, status: PetStatus | undefined): Promise<Export> {
+  const url = databaseUrl();
+  const options = { now, onWait };
+  if (url.startsWith('sqlite:')) return openExport(sqliteFile(url), status, options);
+  // Imported only here: the PostgreSQL driver takes long to load.
+  const postgres = await import('../repository/postgres/export.ts');
+  return postgres.openExport(url, status, options);
+}
+
 function write(
   { withProgress }: Context,
   source: Export,
   format: Format,
-  output: Writable,
-  options: { end: boolean },
+  consume: (texts: AsyncIterable<string>) => Promise<void>,
 ): Promise<number> {
   return withProgress('Exporting', 'animals', async (progress) => {
     let count = 0;
-    function* texts(): Generator<string> {
-      const total = progress.visible ? source.count() : 0;
+    async function* texts(): AsyncGenerator<string> {
+      const total = progress.visible ? await source.count() : 0;
       if (format === 'csv') yield writeCsv(columns);
-      for (const rows of source.pages()) {
+      for await (const rows of source.pages()) {
         count += rows.length;
         progress.show(count, total);
         yield rows.map(textOf[format]).join('');
       }
     }
-    await pipeline(texts, output, options);
+    await consume(texts());
     return count;
   });
+}
+
+/** Not a stream, which would close the descriptor on an error. */
+async function writeTo(descriptor: number, texts: AsyncIterable<string>): Promise<void> {
+  for await (const text of texts) writeFileSync(descriptor, text);
 }
 
 const textOf: Record<Format, (row: PetRow) => string> = {

@@ -3,13 +3,9 @@ import { closeSync, fstatSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { ApiError } from '../errors.ts';
-import {
-  type Batch,
-  ConcurrentImportError,
-  type Import,
-  type NewRow,
-  openImport,
-} from '../repository/sqlite/import.ts';
+import { type Batch, ConcurrentImportError, type Import, LostBatchError, type NewRow } from '../repository/bulk.ts';
+import { sqliteFile } from '../repository/open.ts';
+import { openImport } from '../repository/sqlite/import.ts';
 import { type Format, formatOf, formatOption } from './arguments.ts';
 import { CommandError, type Context, now } from './context.ts';
 import { type Row, readRows } from './import-rows.ts';
@@ -69,7 +65,7 @@ export function importCommand(program: Command, context: Context): void {
         const version = versionOf(file);
         const { size: bytes } = fstatSync(file);
         const format = formatOf(name, given);
-        const store = openImport(context.storeFile(), hashOf(file, `${format} ${keepIds}`), again, { now });
+        const store = await openStore(context, hashOf(file, `${format} ${keepIds}`), again);
         const signals = watchSignals();
         try {
           const { isInterrupted } = signals;
@@ -82,6 +78,15 @@ export function importCommand(program: Command, context: Context): void {
         closeSync(file);
       }
     });
+}
+
+async function openStore({ databaseUrl, onWait }: Context, hash: Buffer, again: boolean): Promise<Import> {
+  const url = databaseUrl();
+  const options = { now, onWait };
+  if (url.startsWith('sqlite:')) return openImport(sqliteFile(url), hash, again, options);
+  // Imported only here: the PostgreSQL driver takes long to load.
+  const postgres = await import('../repository/postgres/import.ts');
+  return postgres.openImport(url, hash, again, options);
 }
 
 async function importFile(context: Context, task: Task, skipBad: boolean): Promise<void> {
@@ -114,13 +119,16 @@ function checkRows({ withProgress }: Context, task: Task, skipBad: boolean): Pro
   return withProgress('Checking', 'lines', async (progress) => {
     const faults: Faults = { sentences: [], namedLines: 0, badLines: 0, lines: 0 };
     const start = task.store.mark().lines;
-    let count = 0;
-    for (const row of rowsOf(task)) {
-      if (row.openQuote !== undefined) throw openQuoteError(task, row, row.openQuote, skipBad ? [] : reportOf(faults));
-      const text = row.faults || idFault(task, row.pet as NewRow);
-      if (text !== '') addFault(faults, row, text);
-      faults.lines = row.last;
-      if (++count % batchLines === 0) await pause(task, progress, row.end, row.last - start);
+    for (const { rows, ended } of batchesOf(task)) {
+      const taken = await idFaults(task, rows);
+      for (const row of rows) {
+        if (row.openQuote !== undefined)
+          throw openQuoteError(task, row, row.openQuote, skipBad ? [] : reportOf(faults));
+        const text = row.faults || taken.get(row.line);
+        if (text) addFault(faults, row, text);
+        faults.lines = row.last;
+      }
+      if (!ended) await pause(task, progress, rows, start);
     }
     return faults;
   });
@@ -144,59 +152,79 @@ function openQuoteError(task: Task, row: Row, quote: number, before: string[]): 
 function addRows({ withProgress }: Context, task: Task, whole: boolean): Promise<number> {
   return withProgress('Importing', 'lines', async (progress) => {
     const start = task.store.mark().lines;
-    let batch: Batch = { rows: [], lines: start, ended: false, whole };
-    let [begin, count, skipped] = [0, 0, 0];
-    for (const row of rowsOf(task)) {
-      if (row.pet) batch.rows.push(row.pet);
-      else skipped += linesOf(row);
-      batch.lines = row.last;
-      if (++count % batchLines !== 0 && row.end - begin < batchBytes) continue;
-      skipped += addBatch(task, batch);
-      batch = { ...batch, rows: [] };
-      begin = row.end;
-      await pause(task, progress, row.end, row.last - start);
+    let skipped = 0;
+    for (const { rows, ended } of batchesOf(task)) {
+      for (const row of rows) if (!row.pet) skipped += linesOf(row);
+      const lines = rows.at(-1)?.last ?? task.store.mark().lines;
+      skipped += await addBatch(task, { rows: petsOf(rows), lines, ended, whole });
+      if (!ended) await pause(task, progress, rows, start);
     }
-    return skipped + addBatch(task, { ...batch, ended: true });
+    return skipped;
   });
 }
 
-function* rowsOf({ file, format, keepIds, store }: Task): Generator<Row> {
+/** The rows that were not imported yet, in batches. The last one may be empty. */
+function* batchesOf({ file, format, keepIds, store }: Task): Generator<{ rows: Row[]; ended: boolean }> {
   const { lines } = store.mark();
-  for (const row of readRows(file, format, keepIds)) if (row.last > lines) yield row;
+  let rows: Row[] = [];
+  let begin = 0;
+  for (const row of readRows(file, format, keepIds)) {
+    if (row.last <= lines) continue;
+    rows.push(row);
+    if (rows.length < batchLines && row.end - begin < batchBytes) continue;
+    yield { rows, ended: false };
+    rows = [];
+    begin = row.end;
+  }
+  yield { rows, ended: true };
 }
 
-function idFault({ keepIds, store }: Task, { id, line }: NewRow): string {
-  if (!keepIds) return '';
-  if (store.hasId(id as bigint)) return `id ${id} exists already`;
-  const first = store.claimId(id as bigint, line);
-  return first === undefined ? '' : `id ${id} is on line ${first} already`;
+const petsOf = (rows: Row[]) => rows.flatMap(({ pet }) => pet ?? []);
+
+/** Line → why the row's id cannot be used. */
+async function idFaults({ keepIds, store }: Task, rows: Row[]): Promise<Map<number, string>> {
+  if (!keepIds) return new Map();
+  const pets = petsOf(rows);
+  const ids = new Map(pets.map(({ line, id }) => [line, id]));
+  const taken = await store.claimIds(pets);
+  return new Map(
+    taken.map(({ line, usedOn }) => {
+      const reason = usedOn === undefined ? 'exists already' : `is on line ${usedOn} already`;
+      return [line, `id ${ids.get(line)} ${reason}`];
+    }),
+  );
 }
 
 /** Returns how many lines were skipped because their id was taken after the check. */
-function addBatch(task: Task, batch: Batch): number {
+async function addBatch(task: Task, batch: Batch): Promise<number> {
   if (versionOf(task.file) !== task.version)
     throw new CommandError(`${task.name} changed during the import: ${progressOf(task)}.`);
-  const refused = addToStore(task, batch);
+  const refused = await addToStore(task, batch);
   const [first] = refused;
   if (first && batch.whole)
     throw new CommandError(`Line ${first.line}: id ${first.id} was taken during the import: ${progressOf(task)}.`);
   return refused.reduce((lines, row) => lines + linesOf(row), 0);
 }
 
-function addToStore(task: Task, batch: Batch): NewRow[] {
+async function addToStore(task: Task, batch: Batch): Promise<NewRow[]> {
   try {
-    return task.store.add(batch);
+    return await task.store.add(batch);
   } catch (error) {
     if (error instanceof ConcurrentImportError) throw new CommandError('Another process is importing the same file.');
-    if (!(error instanceof ApiError)) throw error;
-    const { message } = error.cause as Error;
-    throw new CommandError(`The store cannot be written (${message}): ${progressOf(task)}. ${repeat}`);
+    if (error instanceof LostBatchError) throw unwritable(error, `at least ${progressOf(task)}`);
+    if (error instanceof ApiError) throw unwritable(error.cause as Error, progressOf(task));
+    throw error;
   }
 }
 
+function unwritable({ message }: Error, progress: string): CommandError {
+  return new CommandError(`The store cannot be written (${message}): ${progress}. ${repeat}`);
+}
+
 /** Shows the progress, lets signals in, and ends the import if one came. */
-async function pause(task: Task, progress: Progress, done: number, count: number): Promise<void> {
-  progress.show(done, task.bytes, count);
+async function pause(task: Task, progress: Progress, rows: Row[], start: number): Promise<void> {
+  const { end, last } = rows.at(-1) as Row;
+  progress.show(end, task.bytes, last - start);
   await setImmediate();
   if (task.isInterrupted()) throw new CommandError(`Interrupted: ${progressOf(task)}. ${repeat}`);
 }

@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import { json as readJson } from 'node:stream/consumers';
 import type { Command } from 'commander';
+import { sqliteFile } from '../repository/open.ts';
 import { backupStore } from '../repository/sqlite/backup.ts';
-import { checkStore, type Report } from '../repository/sqlite/check.ts';
+import { checkStore } from '../repository/sqlite/check.ts';
 import { checksumFile } from '../repository/sqlite/checksum.ts';
 import { openExisting } from '../repository/sqlite/connection.ts';
 import { restoreStore } from '../repository/sqlite/restore.ts';
@@ -34,33 +35,69 @@ function migrateCommand(program: Command, { print, withStore }: Context): void {
 }
 
 function checkCommand(program: Command, context: Context): void {
-  const { asGiven, print, printJson, printTable } = context;
   program
     .command('check')
     .description('check the store, or a backup of it, for corruption; exits 1 if any is found')
     .argument('[file]', 'a backup to check instead of the store that DATABASE_URL names; also against <file>.sha256')
     .option('--json', 'print JSON')
-    .action((name: string | undefined, { json }: { json?: boolean }) => {
-      const report = name === undefined ? checkStore(context.storeFile()) : checkStore(context.resolve(name), true);
-      const file = asGiven(report.file);
-      const problems = report.problems.map(asGiven);
-      if (json) printJson({ ok: problems.length === 0, ...report, file, problems });
-      else if (report.schemaVersion !== null) printTable(reportRows({ ...report, file }), '');
-      if (problems.length > 0) throw new CommandError(problems.join('\n'));
-      if (!json) print(`${file} is sound.`);
+    .action((name: string | undefined, { json = false }: { json?: boolean }) => {
+      const url = name === undefined ? context.databaseUrl() : `sqlite:${context.resolve(name)}`;
+      return url.startsWith('sqlite:')
+        ? checkFile(context, sqliteFile(url), name !== undefined, json)
+        : checkDatabase(context, url, json);
     });
 }
 
-function reportRows({ file, bytes, sqliteVersion, schemaVersion, latestSchemaVersion, checksum, rows }: Report) {
-  const facts = {
+function checkFile(context: Context, path: string, isBackup: boolean, json: boolean): void {
+  const report = checkStore(path, isBackup);
+  const { bytes, sqliteVersion, schemaVersion, latestSchemaVersion, checksum, rows } = report;
+  const file = context.asGiven(report.file);
+  printReport(context, { ...report, file }, file, json, {
     file,
     size: `${bytes} bytes`,
     ...(checksum && { checksum: checksum === 'missing' ? `none (no ${checksumFile(file)})` : checksum }),
     'schema version': `${schemaVersion} of ${latestSchemaVersion}`,
     'SQLite version': sqliteVersion as string,
-    ...Object.fromEntries(Object.entries(rows).map(([table, count]) => [`rows of ${table}`, count])),
-  };
-  return Object.entries(facts).map(([what, found]) => ({ what, found }));
+    ...rowsOf(rows),
+  });
+}
+
+async function checkDatabase(context: Context, url: string, json: boolean): Promise<void> {
+  // Imported only here: the PostgreSQL driver takes long to load.
+  const postgres = await import('../repository/postgres/check.ts');
+  const report = await postgres.checkDatabase(url, { now, onWait: context.onWait });
+  const { database, bytes, postgresVersion, schemaVersion, latestSchemaVersion, dataChecksums, amcheck, rows } = report;
+  printReport(context, report, database, json, {
+    database,
+    size: `${bytes} bytes`,
+    'schema version': `${schemaVersion} of ${latestSchemaVersion}`,
+    'PostgreSQL version': postgresVersion as string,
+    'data checksums': dataChecksums as string,
+    amcheck: amcheck ? 'used' : 'not available',
+    ...rowsOf(rows),
+  });
+}
+
+const rowsOf = (rows: Record<string, number>) =>
+  Object.fromEntries(Object.entries(rows).map(([table, count]) => [`rows of ${table}`, count]));
+
+/** Prints what was found. Throws CommandError if there are problems. */
+function printReport<Report extends { schemaVersion: number | null; problems: string[] }>(
+  { asGiven, print, printJson, printTable }: Context,
+  report: Report,
+  name: string,
+  json: boolean,
+  facts: Record<string, string | number>,
+): void {
+  const problems = report.problems.map(asGiven);
+  if (json) printJson({ ok: problems.length === 0, ...report, problems });
+  else if (report.schemaVersion !== null)
+    printTable(
+      Object.entries(facts).map(([what, found]) => ({ what, found })),
+      '',
+    );
+  if (problems.length > 0) throw new CommandError(problems.join('\n'));
+  if (!json) print(`${name} is sound.`);
 }
 
 function backupCommand(program: Command, context: Context): void {

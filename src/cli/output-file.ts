@@ -2,6 +2,7 @@
 import { existsSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { sync } from '../repository/files.ts';
+import { sqliteFile } from '../repository/open.ts';
 import { type OutputFile, sidecarFiles } from '../repository/sqlite/backup.ts';
 import { isSame } from '../repository/sqlite/restore.ts';
 import { CommandError, type Context } from './context.ts';
@@ -23,7 +24,7 @@ export async function replaceFile<Result>(
 /** The paths of a file that a command is about to write. Removes what killed processes left of it. Throws CommandError if it is refused. */
 export function claimFile(context: Context, name: string, force: boolean | undefined): OutputFile {
   const file = context.resolve(name);
-  refuse(context.storeFile(), file, name, force);
+  refuse(context.databaseUrl(), file, name, force);
   removeLeftovers(file);
   // A temporary name for each process: if several write the same file, all succeed and the last one's file stays.
   return { file, partial: `${file}.${process.pid}.partial` };
@@ -46,8 +47,9 @@ function isRunning(pid: number): boolean {
   }
 }
 
-function refuse(store: string, file: string, name: string, force: boolean | undefined): void {
-  for (const part of [store, ...sidecarFiles.map((suffix) => store + suffix)])
+function refuse(databaseUrl: string, file: string, name: string, force: boolean | undefined): void {
+  const store = databaseUrl.startsWith('sqlite:') ? ['', ...sidecarFiles] : [];
+  for (const part of store.map((suffix) => sqliteFile(databaseUrl) + suffix))
     if (isSame(file, part)) throw new CommandError(`${name} is the store itself.`);
   if (!existsSync(file)) return;
   if (!statSync(file).isFile()) throw new CommandError(`${name} is not a file.`);

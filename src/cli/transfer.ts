@@ -1,42 +1,35 @@
-/** The command that copies a store from SQLite to PostgreSQL. */
+/** The command that copies a store between SQLite and PostgreSQL, either way. */
 import { type Command, InvalidArgumentError } from 'commander';
 import { sqliteFile } from '../repository/open.ts';
 import { type Context, now } from './context.ts';
 import { animals } from './output.ts';
 
+const example = 'sqlite: and the path of a file, or postgres://user:password@host:port/database';
+
 export function copyCommand(program: Command, { print, resolve, withProgress }: Context): void {
+  const absolute = (url: string) => (url.startsWith('sqlite:') ? `sqlite:${resolve(sqliteFile(url))}` : url);
   program
     .command('copy')
     .description(
-      'copy a store to PostgreSQL and compare every row; repeat it to continue an interrupted copy or to add new rows',
+      'copy a store to another file or database and compare every row; repeat it to continue an interrupted copy or to add new rows',
     )
-    .requiredOption(
-      '--from <url>',
-      'sqlite: and the path of a file',
-      urlOf(/^sqlite:./, 'sqlite: and the path of a file'),
-    )
-    .requiredOption(
-      '--to <url>',
-      'postgres://…',
-      urlOf(/^postgres(ql)?:\/\//, 'postgres://user:password@host:port/database'),
-    )
+    .requiredOption('--from <url>', 'the store to copy: sqlite: and the path of a file, or postgres://…', storeUrl)
+    .requiredOption('--to <url>', 'where to copy it: missing, empty, or an earlier copy', storeUrl)
     .action(async ({ from, to }: { from: string; to: string }) => {
       // Imported only here: the PostgreSQL driver takes long to load.
-      const { copyToPostgres } = await import('../repository/transfer/transfer.ts');
-      const counts = await copyToPostgres(resolve(sqliteFile(from)), to, {
+      const { copyStore } = await import('../repository/transfer/transfer.ts');
+      const counts = await copyStore(absolute(from), absolute(to), {
         now,
         watch: (what, work) => withProgress(what, 'animals', ({ show }) => work(show)),
       });
-      const { pet, account, api_key, idempotency, message } = counts;
+      const { pet, account, api_key, idempotency, message, import: imports } = counts;
       print(
-        `Copied and compared: ${animals(pet)}, ${account} accounts, ${api_key} keys, ${idempotency} idempotency keys, ${message} messages.`,
+        `Copied and compared: ${animals(pet)}, ${account} accounts, ${api_key} keys, ${idempotency} idempotency keys, ${message} messages, ${imports} records of imports.`,
       );
     });
 }
 
-function urlOf(scheme: RegExp, example: string): (text: string) => string {
-  return (text) => {
-    if (!scheme.test(text)) throw new InvalidArgumentError(`Give ${example}.`);
-    return text;
-  };
+function storeUrl(text: string): string {
+  if (!/^(sqlite:.|postgres(ql)?:\/\/)/.test(text)) throw new InvalidArgumentError(`Give ${example}.`);
+  return text;
 }

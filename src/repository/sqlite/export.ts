@@ -1,26 +1,8 @@
 /** Reads all pets of a store page by page, also while a server runs. */
-import type { PetJson, PetStatus } from '../../pets.ts';
+import type { PetStatus } from '../../pets.ts';
+import { type Export, exportPageRows, type PetRow } from '../bulk.ts';
 import type { OpenOptions } from '../store.ts';
 import { openExisting, openReader, prepareStore } from './connection.ts';
-
-export interface PetRow {
-  id: bigint;
-  name: string;
-  category_id: bigint;
-  status: PetStatus;
-  json: PetJson;
-}
-
-export interface Export {
-  /** The number of matching pets now. */
-  count(): number;
-  /** Pages in ascending order of id. Each page is its own read: one long read would block checkpoints, and the WAL would grow. */
-  pages(): Generator<PetRow[]>;
-  close(): void;
-}
-
-/** Limits memory use: a name can be nearly as long as a request body. */
-const pageRows = 200;
 
 /** Opens an existing store for reading, after migrating it to this release's schema. Throws OpenError. */
 export function openExport(file: string, status: PetStatus | undefined, options: OpenOptions): Export {
@@ -30,13 +12,14 @@ export function openExport(file: string, status: PetStatus | undefined, options:
   const filter = status === undefined ? '' : 'status = :status AND';
   const given = status === undefined ? {} : { status };
   const page = connection.prepare<[object], PetRow>(
-    `SELECT id, name, category_id, status, json FROM pet WHERE ${filter} id > :after ORDER BY id LIMIT ${pageRows}`,
+    `SELECT id, name, category_id, status, json FROM pet WHERE ${filter} id > :after ORDER BY id LIMIT ${exportPageRows}`,
   );
   const count = connection.prepare<[object], bigint>(`SELECT count(*) FROM pet WHERE ${filter} TRUE`).pluck();
   return {
     count: () => Number(count.get(given)),
     *pages() {
-      // Pets never change and ids only grow, so consecutive reads return the same rows as one snapshot.
+      // Pets never change and ids only grow, so consecutive reads return the same rows as one snapshot. One long read would block
+      // checkpoints, and the WAL would grow.
       for (let rows = page.all({ ...given, after: 0n }); rows.length > 0; ) {
         yield rows;
         rows = page.all({ ...given, after: (rows.at(-1) as PetRow).id });

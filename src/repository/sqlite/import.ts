@@ -1,51 +1,7 @@
 /** Imports pets in batches. Each batch and the import's progress are saved in one transaction. */
-import type { NewPet } from '../../pets.ts';
+import { type Batch, ConcurrentImportError, firstMark, type Import, type Mark, type NewRow } from '../bulk.ts';
 import type { OpenOptions } from '../store.ts';
 import { type Connection, checkpoint, openConnection, prepareStore, translate } from './connection.ts';
-
-export interface NewRow extends NewPet {
-  /** The first and the last line of the row in the imported file, from 1. */
-  line: number;
-  last: number;
-  /** Undefined: the store assigns an id. */
-  id?: bigint | undefined;
-}
-
-/** The progress of an import, which can be resumed from here. */
-interface Mark {
-  /** Lines already processed. */
-  lines: number;
-  /** Pets added. */
-  animals: number;
-  /** When the import completed, in milliseconds; null before. */
-  endedAt: number | null;
-}
-
-export interface Batch {
-  rows: NewRow[];
-  /** Lines processed after this batch. */
-  lines: number;
-  /** Whether this is the last batch. */
-  ended: boolean;
-  /** Add all rows or none. */
-  whole: boolean;
-}
-
-export interface Import {
-  mark(): Mark;
-  /** Throws ApiError `service_unavailable`, as does claimId. */
-  hasId(id: bigint): boolean;
-  /** Records that `line` uses the id. Returns the earlier line of this import that uses it, or undefined. */
-  claimId(id: bigint, line: number): number | undefined;
-  /**
-   * Adds the batch and updates the mark; both are on disk on return. Returns the rows that were skipped because their id already exists.
-   * Throws ApiError `service_unavailable`, or ConcurrentImportError if another process runs the same import.
-   */
-  add(batch: Batch): NewRow[];
-  close(): void;
-}
-
-export class ConcurrentImportError extends Error {}
 
 /** Thrown to roll a batch back. */
 class Conflict extends Error {
@@ -59,8 +15,6 @@ class Conflict extends Error {
 /** The WAL grows by a few MiB in between. */
 const batchesBetweenCheckpoints = 16;
 
-const none: Mark = { lines: 0, animals: 0, endedAt: null };
-
 /** Starts or resumes the import that `hash` identifies. `again`: import again even if already imported. Throws OpenError. */
 export function openImport(file: string, hash: Buffer, again: boolean, options: OpenOptions): Import {
   prepareStore(file, options);
@@ -68,7 +22,7 @@ export function openImport(file: string, hash: Buffer, again: boolean, options: 
   const { findMark, setMark, insert, findId, claim } = prepareStatements(connection);
   const now = () => options.now().getTime();
   let stored = findMark.get(hash);
-  let mark = stored === undefined || (again && stored.endedAt !== null) ? none : stored;
+  let mark = firstMark(stored, again);
   let batches = 0;
 
   const run = connection.transaction(({ rows, lines, ended, whole }: Batch) => {
@@ -87,14 +41,23 @@ export function openImport(file: string, hash: Buffer, again: boolean, options: 
     return { refused, moved };
   });
 
+  function firstUse(id: bigint, line: number): number | undefined {
+    return findId.get(id) === undefined ? claim.get(id, line)?.line : undefined;
+  }
+
   return {
     mark: () => mark,
-    hasId: (id) => translated(() => findId.get(id) !== undefined),
-    claimId: (id, line) => {
-      const first = translated(() => (claim.get(id, line) as { line: number }).line);
-      return first === line ? undefined : first;
+
+    async claimIds(rows) {
+      try {
+        const claimed = rows.map(({ id, line }) => ({ line, usedOn: firstUse(id as bigint, line) }));
+        return claimed.filter(({ line, usedOn }) => usedOn !== line);
+      } catch (error) {
+        throw translate(error);
+      }
     },
-    add(batch) {
+
+    async add(batch) {
       try {
         // Before a batch, not after the last: its pets are already on disk, and closing the connection checkpoints the rest.
         if (batches % batchesBetweenCheckpoints === 0) checkpoint(connection);
@@ -108,16 +71,9 @@ export function openImport(file: string, hash: Buffer, again: boolean, options: 
         throw translate(error);
       }
     },
+
     close: () => connection.close(),
   };
-}
-
-function translated<Result>(use: () => Result): Result {
-  try {
-    return use();
-  } catch (error) {
-    throw translate(error);
-  }
 }
 
 function prepareStatements(connection: Connection) {

@@ -1,12 +1,12 @@
-/** The tables that are copied from SQLite to PostgreSQL, and reading their rows as the same text from both. */
+/** The tables that a copy copies, the text of their rows, and the digests that compare them. */
 import { createHash, type Hash } from 'node:crypto';
-import type { Sql } from '../postgres/sql.ts';
-import type { Connection } from '../sqlite/connection.ts';
+
+type ColumnType = 'bigint' | 'text' | 'bytea';
 
 export interface Table {
   name: string;
   /** Name and PostgreSQL type of each column, primary key first. Rows are read in primary key order. */
-  columns: Record<string, 'bigint' | 'text' | 'bytea'>;
+  columns: Record<string, ColumnType>;
   /** Number of primary key columns. */
   keys: number;
 }
@@ -21,7 +21,10 @@ export const pets: Table = {
   keys: 1,
 };
 
-/** Tables that are small, or whose rows change or are deleted. They are copied in full each time. */
+/**
+ * Tables that are small, or whose rows change or are deleted. They are copied in full each time. A table that a release adds is the last: the
+ * digests that earlier releases recorded are those of the tables before it.
+ */
 export const others: Table[] = [
   {
     name: 'account',
@@ -47,56 +50,34 @@ export const others: Table[] = [
     columns: { id: 'text', account_id: 'bigint', message: 'text', status: 'text', created_at: 'bigint' },
     keys: 1,
   },
+  {
+    name: 'import',
+    columns: { hash: 'bytea', lines: 'bigint', animals: 'bigint', began_at: 'bigint', ended_at: 'bigint' },
+    keys: 1,
+  },
 ];
 
 /** Short-lived rows are not copied: after a copy people sign in again, and unused links must be made again. */
 export const notCopied = ['session', 'one_time_link', 'attempt', 'account_event'];
 
-const batchRows = 2000;
+const pageRows = 2000;
 
-const textOf = (value: unknown) => {
+export function textOf(value: unknown): string | null {
   if (value === null) return null;
   return value instanceof Uint8Array ? `\\x${Buffer.from(value).toString('hex')}` : String(value);
-};
-
-const columnsOf = ({ columns }: Table) => Object.keys(columns).join(', ');
-const keysOf = ({ columns, keys }: Table) => Object.keys(columns).slice(0, keys).join(', ');
-
-/** The WHERE clause of the next page: rows after the last row's primary key. */
-function condition({ columns, keys }: Table, place: (index: number, type: string) => string): string {
-  const types = Object.values(columns).slice(0, keys);
-  return `WHERE (${Object.keys(columns).slice(0, keys)}) > (${types.map((type, index) => place(index, type))})`;
 }
 
-function pageOf(table: Table, where: string): string {
-  return `SELECT ${columnsOf(table)} FROM ${table.name} ${where} ORDER BY ${keysOf(table)} LIMIT ${batchRows}`;
+/** The types of the primary key. */
+export function keyTypes({ columns, keys }: Table): ColumnType[] {
+  return Object.values(columns).slice(0, keys);
 }
 
-/** Reads a SQLite table page by page, starting after the row `after`. */
-export function* sqlitePages(source: Connection, table: Table, after?: Row): Generator<Row[]> {
-  const place = (_: number, type: string) => (type === 'bigint' ? 'CAST(? AS INTEGER)' : '?');
-  const next = source.prepare<unknown[], unknown[]>(pageOf(table, condition(table, place))).raw();
-  const first = source.prepare<unknown[], unknown[]>(pageOf(table, '')).raw();
-  for (let last = after; ; ) {
-    const rows = last ? next.all(...last.slice(0, table.keys)) : first.all();
-    if (rows.length === 0) return;
-    const page = rows.map((row) => row.map(textOf));
-    yield page;
-    last = page.at(-1) as Row;
-  }
-}
-
-/** Reads a PostgreSQL table page by page. */
-export async function* postgresPages(target: Sql, table: Table): AsyncGenerator<Row[]> {
-  const place = (index: number) => `$${index + 1}`;
-  for (let last: Row | undefined; ; ) {
-    const where = last ? condition(table, place) : '';
-    const rows = await target.unsafe(pageOf(table, where), last?.slice(0, table.keys));
-    if (rows.length === 0) return;
-    const page = rows.map((row) => Object.values(row).map(textOf));
-    yield page;
-    last = page.at(-1) as Row;
-  }
+/** The statement that reads a page in primary key order. `next`: after the row whose primary key is $1, $2, … */
+export function pageOf(table: Table, next: boolean): string {
+  const names = Object.keys(table.columns);
+  const keys = names.slice(0, table.keys);
+  const where = next ? `WHERE (${keys}) > (${keys.map((_, index) => `$${index + 1}`)})` : '';
+  return `SELECT ${names} FROM ${table.name} ${where} ORDER BY ${keys} LIMIT ${pageRows}`;
 }
 
 /** A nullable column that a later release adds at the end does not change the digest of a copy that an earlier one made. */

@@ -1,0 +1,107 @@
+/** Imports pets in batches. Each batch and the import's progress are saved by one call of the function import_pets. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ConcurrentImportError, firstMark, type Import, LostBatchError, type Mark, type NewRow } from '../bulk.ts';
+import type { OpenOptions } from '../store.ts';
+import { openAlone, translated } from './alone.ts';
+import { endsConnection, translate, wasRefused } from './errors.ts';
+import { numberArray, type Sql, textArray } from './sql.ts';
+
+interface Outcome {
+  outcome: 'added' | 'conflict' | 'concurrent';
+  /** Places of the rows whose id exists already, from 1. */
+  refused: number[];
+}
+
+const retryDelayMs = 10;
+
+/** Starts or resumes the import that `hash` identifies. `again`: import again even if already imported. Rejects with OpenError. */
+export async function openImport(
+  databaseUrl: string,
+  hash: Buffer,
+  again: boolean,
+  options: OpenOptions,
+): Promise<Import> {
+  const { sql, destroy } = await openAlone(databaseUrl, options);
+  let stored = await translated(() => findMark(sql, hash));
+  let mark = firstMark(stored, again);
+  let claiming = false;
+
+  return {
+    mark: () => mark,
+
+    claimIds(rows) {
+      return translated(async () => {
+        if (!claiming) await beginClaims(sql);
+        claiming = true;
+        return claimIds(sql, rows);
+      });
+    },
+
+    async add({ rows, lines, ended, whole }) {
+      if (claiming) await translated(() => sql.unsafe('ROLLBACK'));
+      claiming = false;
+      const at = options.now().getTime();
+      const call = () => sql<[Outcome]>`
+        SELECT outcome, refused FROM import_pets(
+          ${hash}, ${stored?.lines ?? null}, ${stored?.endedAt ?? null}, ${numberArray(rows.map(({ id }) => id))},
+          ${textArray(rows.map(({ name }) => name))}, ${numberArray(rows.map(({ categoryId }) => categoryId))},
+          ${textArray(rows.map(({ status }) => status))}, ${whole}, ${lines}, ${mark.animals}, ${at}, ${ended}
+        )`;
+      const [{ outcome, refused }] = await send(call);
+      if (outcome === 'concurrent') throw new ConcurrentImportError();
+      const skipped = refused.map((place) => rows[place - 1] as NewRow);
+      if (outcome === 'added') {
+        mark = { lines, animals: mark.animals + rows.length - skipped.length, endedAt: ended ? at : null };
+        stored = mark;
+      }
+      return skipped;
+    },
+
+    close: destroy,
+  };
+}
+
+async function findMark(sql: Sql, hash: Buffer): Promise<Mark | undefined> {
+  const [row] = await sql`SELECT lines, animals, ended_at FROM import WHERE hash = ${hash}`;
+  if (row === undefined) return undefined;
+  const { lines, animals, ended_at } = row;
+  return { lines: Number(lines), animals: Number(animals), endedAt: ended_at === null ? null : Number(ended_at) };
+}
+
+/** A temporary table can spill to disk. In one transaction, because a pooler may give the next one another session. */
+async function beginClaims(sql: Sql): Promise<void> {
+  await sql.unsafe('BEGIN ISOLATION LEVEL READ COMMITTED');
+  await sql.unsafe('CREATE TEMP TABLE given (id bigint PRIMARY KEY, line bigint NOT NULL) ON COMMIT DROP');
+}
+
+async function claimIds(sql: Sql, rows: NewRow[]): ReturnType<Import['claimIds']> {
+  const values = [numberArray(rows.map(({ id }) => id)), numberArray(rows.map(({ line }) => line))];
+  const batch = 'unnest($1::bigint[], $2::bigint[]) AS batch (id, line)';
+  await sql.unsafe(
+    `INSERT INTO given SELECT id, line FROM ${batch} WHERE NOT EXISTS (SELECT FROM pet WHERE pet.id = batch.id)
+     ORDER BY line ON CONFLICT DO NOTHING`,
+    values,
+  );
+  const taken = await sql.unsafe(
+    `SELECT batch.line, given.line AS used_on FROM ${batch} LEFT JOIN given ON given.id = batch.id
+     WHERE given.line IS DISTINCT FROM batch.line ORDER BY batch.line`,
+    values,
+  );
+  return taken.map(({ line, used_on }) => ({
+    line: Number(line),
+    usedOn: used_on === null ? undefined : Number(used_on),
+  }));
+}
+
+/** Repeats a call that the database has rolled back because of a concurrent transaction. */
+async function send<Result>(call: () => Promise<Result>): Promise<Result> {
+  for (;;) {
+    try {
+      return await call();
+    } catch (error) {
+      if (endsConnection(error)) throw new LostBatchError((error as Error).message, { cause: error });
+      if (!wasRefused(error)) throw translate(error);
+      await sleep(retryDelayMs);
+    }
+  }
+}
