@@ -1,4 +1,4 @@
-"""Adds an animal and lists all animals, using only Python's standard library: python3 examples/pets.py NAME CATEGORY"""
+"""Adds an animal and lists all animals, using only Python's standard library."""
 
 import json
 import os
@@ -9,8 +9,9 @@ import urllib.parse
 import urllib.request
 import uuid
 
-KEY = os.environ["KEY"]
+KEY = os.environ.get("KEY")
 BASE_URL = os.environ.get("BASE_URL", "http://127.0.0.1:3000/v1")
+USAGE = "Usage: KEY=YOUR_API_KEY python3 examples/pets.py NAME CATEGORY_ID"
 
 
 def call(url, body=None, headers=None):
@@ -25,6 +26,8 @@ def call(url, body=None, headers=None):
     except urllib.error.HTTPError as error:
         failure = json.load(error)
         raise SystemExit(f"{failure['status']} {failure['code']}: {failure['message']}") from None
+    except urllib.error.URLError as error:
+        raise SystemExit(f"{BASE_URL} does not answer: {error.reason}.") from None
 
 
 def add(name, category_id):
@@ -42,7 +45,9 @@ def pets():
         url = following and urllib.parse.urljoin(url, following[1])
 
 
-name, category = sys.argv[1:]
-print("Added:", add(name, int(category)))
+if not KEY or len(sys.argv) != 3 or not re.fullmatch("-?[0-9]+", sys.argv[2]):
+    print(USAGE, file=sys.stderr)
+    sys.exit(2)
+print("Added:", add(sys.argv[1], int(sys.argv[2])))
 for pet in pets():
     print(pet["id"], pet["name"], pet["categoryId"], pet["status"])

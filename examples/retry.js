@@ -1,9 +1,20 @@
-/** Adds an animal exactly once, even if responses are lost: node examples/retry.js NAME CATEGORY */
+/** Adds an animal exactly once, even if responses are lost. */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const { KEY, BASE_URL = 'http://127.0.0.1:3000/v1' } = process.env;
+const usage = 'Usage: KEY=YOUR_API_KEY npx node examples/retry.js NAME CATEGORY_ID';
 const attempts = 6;
+
+function end(sentence, exitCode) {
+  console.error(sentence);
+  process.exit(exitCode);
+}
+
+if (Number.parseInt(process.versions.node, 10) < 24)
+  end(`This example needs Node 24 or later, and this is ${process.version}.\n${usage}`, 2);
+const [name, categoryId, ...more] = process.argv.slice(2);
+if (!KEY || !/^-?\d+$/.test(categoryId) || more.length > 0) end(usage, 2);
 
 /** Whether to retry: the outcome is unknown, or the server asks the client to try later. */
 const isUnsettled = ({ status }) => status >= 500 || status === 429 || status === 408;
@@ -28,16 +39,16 @@ async function add(body) {
       waitMs = Math.max(waitMs, 1000 * Number(response.headers.get('retry-after') ?? 0));
     } catch (error) {
       // Disconnected or timed out: the animal may have been added.
-      if (attempt === attempts) throw error;
+      if (attempt === attempts)
+        end(`${BASE_URL} does not answer: ${error.cause?.code ?? error.cause?.message ?? error.message}.`, 1);
     }
-    console.error(`Attempt ${attempt} left it open; again in ${Math.round(waitMs)} ms.`);
+    console.error(`Attempt ${attempt}: the outcome is unknown. Next attempt in ${Math.round(waitMs)} ms.`);
     await sleep(waitMs);
   }
 }
 
-const [name, categoryId] = process.argv.slice(2);
 // BigInt, because a JavaScript number would round a categoryId beyond 2^53.
 const response = await add(`{"name": ${JSON.stringify(name)}, "categoryId": ${BigInt(categoryId)}}`);
-const replayed = response.headers.get('idempotent-replayed') === 'true' ? ' (the answer to an earlier attempt)' : '';
+const replayed = response.headers.get('idempotent-replayed') === 'true' ? ' (the response to an earlier attempt)' : '';
 console.log(`${response.status}${replayed}: ${await response.text()}`);
 process.exitCode = response.ok ? 0 : 1;

@@ -1,10 +1,17 @@
 #!/usr/bin/env bash
 # A first session with curl. KEY is an API key, BASE_URL the base address of the API.
 set -euo pipefail
-: "${KEY:?Set KEY to your API key.}" "${BASE_URL:=http://127.0.0.1:3000/v1}"
+: "${BASE_URL:=http://127.0.0.1:3000/v1}"
+if [ -z "${KEY:-}" ]; then
+  echo 'Usage: KEY=YOUR_API_KEY bash examples/session.sh' >&2
+  exit 2
+fi
 
 call() { curl --silent --show-error --fail-with-body --header "Authorization: Bearer $KEY" "$@"; }
-add() { call "$BASE_URL/pets" --json "$1" --header "Idempotency-Key: $(date +%s)-$$-$RANDOM-$RANDOM" && echo; }
+add() {
+  call "$BASE_URL/pets" --data "$1" --header 'Content-Type: application/json' \
+    --header "Idempotency-Key: $(date +%s)-$$-$RANDOM-$RANDOM" && echo
+}
 
 add '{"name": "Biscuit", "categoryId": 9007199254740993}'
 add '{"name": "Crumb", "categoryId": 7, "status": "sold"}'
@@ -18,7 +25,7 @@ headers=$(mktemp)
 trap 'rm -f "$headers"' EXIT
 while [ -n "$page" ]; do
   call "$page" --dump-header "$headers" && echo
-  next=$(sed -nE 's/^link: .*<([^>]*)>; rel="next".*/\1/Ip' "$headers")
+  next=$(sed -nE 's/^[Ll]ink: .*<([^>]*)>; rel="next".*/\1/p' "$headers")
   case $next in
     /*) page=${BASE_URL%/v1}$next ;; # Without BASE_URL among its settings, the server sends paths.
     *) page=$next ;;

@@ -1,9 +1,20 @@
-/** Prints all animals, page by page: node examples/walk.js [status] */
+/** Prints all animals, page by page, with every digit of their numbers. */
 const { KEY, BASE_URL = 'http://127.0.0.1:3000/v1' } = process.env;
+const usage = 'Usage: KEY=YOUR_API_KEY npx node examples/walk.js [available|pending|sold]';
+
+function end(sentence, exitCode) {
+  console.error(sentence);
+  process.exit(exitCode);
+}
+
+// Node before 21 does not pass `source` to a reviver, and would print rounded numbers.
+if (Number.parseInt(process.versions.node, 10) < 24)
+  end(`This example needs Node 24 or later, and this is ${process.version}.\n${usage}`, 2);
+if (!KEY || process.argv.length > 3) end(usage, 2);
 
 /** JSON.parse rounds integers beyond 2^53. This makes them BigInt, so that a categoryId keeps every digit. */
 const parse = (text) =>
-  JSON.parse(text, (_name, value, { source } = {}) =>
+  JSON.parse(text, (_name, value, { source }) =>
     typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? BigInt(source) : value,
   );
 
@@ -25,5 +36,9 @@ async function* allPets(status) {
   }
 }
 
-for await (const { id, name, categoryId, status } of allPets(process.argv[2]))
-  console.log(`${id}\t${name}\t${categoryId}\t${status}`);
+try {
+  for await (const { id, name, categoryId, status } of allPets(process.argv[2]))
+    console.log(`${id}\t${name}\t${categoryId}\t${status}`);
+} catch (error) {
+  end(error.cause ? `${BASE_URL} does not answer: ${error.cause.code ?? error.cause.message}.` : error.message, 1);
+}

@@ -104,6 +104,72 @@ describe('usage', () => {
     await expect(help.join('\n')).toMatchFileSnapshot('cli-help.txt');
   });
 
+  test('every --help has an example, which works', async () => {
+    const examples = new Map<string, string>();
+    for (const command of commands) {
+      const { stdout } = await runCli([...command.split(' ').filter(Boolean), '--help']);
+      const [, example = ''] = /\n\nExample:\n {2}animal-store (.+)\n$/.exec(stdout) ?? [];
+      expect(example).toMatch(new RegExp(`^${command}`));
+      // A second file, because no PostgreSQL runs here.
+      examples.set(command, example.replace(/postgres:\S+/, 'sqlite:data/copy.db'));
+    }
+    const { folder } = await makeStore();
+    const prepared = ['account add', 'key create', 'key rotate', 'key revoke', 'backup', 'export', 'account invite'];
+    for (const command of [...prepared, ...commands.filter((other) => !prepared.includes(other))]) {
+      const { code, stderr } = await runCli(examples.get(command)?.split(' ') ?? [], {
+        folder,
+        env: { OPS_PORT: '1' },
+      });
+      const refusal = new Map([
+        ['account remove', /has active keys/],
+        ['account reset', /has no password yet/],
+        ['health', /does not answer/],
+      ]).get(command);
+      expect([command, code, stderr]).toEqual([command, refusal ? 1 : 0, expect.stringMatching(refusal ?? '')]);
+    }
+  });
+
+  test('--version prints the release', async () => {
+    const { version } = JSON.parse(readFileSync(path.join(projectFolder, 'package.json'), 'utf8'));
+    expect(await runCli(['--version'])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' });
+  });
+
+  test.for([
+    [['kee', 'list'], 'key'],
+    [['keys'], 'key'],
+    [['acount', 'list'], 'account'],
+    [['exprot'], 'export'],
+    [['key', 'lst'], 'list'],
+    [['key', 'list', '--jsn'], '--json'],
+    [['import', '--skipbad', 'animals.csv'], '--skip-bad'],
+  ] as [string[], string][])('exit 2: %s is one typing error away from %s', async ([args, meant]) => {
+    const { code, stderr } = await runCli(args);
+    expect([code, stderr.split('\n')[1]]).toEqual([2, `Did you mean ${meant}?`]);
+  });
+
+  test.for([
+    [['account', 'delete', 'zoo'], 'account', 'add, list, remove, invite, reset'],
+    [['key', 'remove', '1'], 'key', 'create, list, revoke, rotate'],
+    [['restart'], '', 'account, key, migrate, check, backup, restore, import, export, copy, health'],
+    [['help'], '', 'account, key, migrate, check, backup, restore, import, export, copy, health'],
+  ])('exit 2: %s resembles no command, so all are named', async ([args, group, names]) => {
+    const name = ['animal-store', group].filter(Boolean).join(' ');
+    expect(await runCli(args as string[])).toEqual({
+      code: 2,
+      stdout: '',
+      stderr: `error: unknown command '${args?.[group ? 1 : 0]}'\nUsage: ${name} [options] [command]\nCommands: ${names}\nHelp: ${name} --help\n`,
+    });
+  });
+
+  test('exit 2: an unknown option shows the usage of its command in one line', async () => {
+    expect(await runCli(['import', '--force', 'animals.csv'])).toEqual({
+      code: 2,
+      stdout: '',
+      stderr:
+        "error: unknown option '--force'\nUsage: animal-store import [options] <file>\nHelp: animal-store import --help\n",
+    });
+  });
+
   test.for(['npx --no animal-store -- --help', 'npm run cli -- --help'])(
     'exit 0: %s works from a checkout',
     async (command) => {

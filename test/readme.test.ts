@@ -1,6 +1,6 @@
 /** Runs every command in the console blocks of the README against a real server. */
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { settings } from '../src/config.ts';
@@ -46,12 +46,14 @@ test('every command of the README prints what the README says', async () => {
     const printed = (shell.stderr + shell.stdout).replaceAll('\r', '').trimEnd();
     expect(printed, command).toMatch(pattern(here(output)));
   }
+  // The folder that .gitignore names.
+  expect(readdirSync(server.folder)).toEqual(['data']);
 }, 120_000);
 
 test('every page that the README names is served', async () => {
   const server = await startServer();
   const pages = [...readme.matchAll(/<http:\/\/127\.0\.0\.1:3000([^>]*)>/g)].map(([, page]) => page as string);
-  expect(pages).toEqual(['/account/sign-up', '', '/account']);
+  expect(pages).toEqual(['', '/account/sign-up', '']);
   for (const page of pages) {
     const { status, headers } = await fetch(server.url + page, { headers: { accept: 'text/html' } });
     expect([status, headers.get('content-type')], page).toEqual([200, 'text/html; charset=utf-8']);

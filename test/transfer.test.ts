@@ -139,7 +139,7 @@ describe('import', { timeout }, () => {
     expect(namesIn(store)).toHaveLength(1502);
   });
 
-  test('exit 1, and nothing is imported: every bad line is reported with the message of POST /pets', async () => {
+  test('exit 1, and nothing is imported: every bad line is reported with the message of POST /pets, and its bad values', async () => {
     const server = await startServer();
     const { folder } = server;
     const bad: (string | Buffer)[] = [
@@ -161,7 +161,13 @@ describe('import', { timeout }, () => {
       ),
     )) as { message: string }[];
     const messages = answers.map(({ message }) => message.replace(/^The body (is )?/, '').replace('\u001b', '�'));
-    expect(commandErrorOf(await runCli(['import', 'pets.ndjson'], { folder })).split('\n')).toEqual([
+    const error = commandErrorOf(await runCli(['import', 'pets.ndjson'], { folder }));
+    const value = /, but is (".*?"|[\d.]*\d)/g;
+    expect([...error.matchAll(value)].map(([, text]) => text)).toEqual([
+      ...['""', '9223372036854775808', '"lost"'],
+      ...['"a\\u0000b"', '1.5'],
+    ]);
+    expect(error.replaceAll(value, '').split('\n')).toEqual([
       ...messages.map((message, index) => `line ${index + 2}: ${message}`),
       '8 of 9 lines are bad, so nothing was imported: fix them, or use --skip-bad.',
     ]);
@@ -200,12 +206,15 @@ describe('import', { timeout }, () => {
     const withId = (id: string, more = '') => `{"id":${id},"name":"a","categoryId":1${more}}\n`;
     fs.writeFileSync(at('pets.ndjson'), withId('1') + withId('9007199254740991'));
     expect(await run('import', 'pets.ndjson', '--keep-ids')).toBe('Imported 2 animals.\n');
-    const bad = ['0', '-1', '9007199254740992', '1.5', '"2"', 'null'].map((id) => withId(id));
-    fs.writeFileSync(at('bad.ndjson'), [...bad, withId('3', ',"age":4')].join(''));
+    const bad = ['0', '-1', '9007199254740992', '1.5', '"2"', 'null'];
+    const unclear = ['1e99', '[1]', '{"a":1}'];
+    const lines = [...[...bad, ...unclear].map((id) => withId(id)), withId('3', ',"age":4')];
+    fs.writeFileSync(at('bad.ndjson'), lines.join(''));
     const range = 'id must be an integer from 1 to 9007199254740991';
     expect((await refused('import', 'bad.ndjson', '--keep-ids')).split('\n').slice(0, -1)).toEqual([
-      ...bad.map((_, index) => `line ${index + 1}: ${range}.`),
-      'line 7: "age" is not a known field.',
+      ...bad.map((id, index) => `line ${index + 1}: ${range}, but is ${id}.`),
+      ...unclear.map((_, index) => `line ${index + 7}: ${range}.`),
+      'line 10: "age" is not a known field.',
     ]);
   });
 
@@ -237,11 +246,11 @@ describe('import', { timeout }, () => {
     fs.writeFileSync(at('pets.csv'), [...records, 'Bo,1,sold', '"x",1,sold"', 'Bo,1,'].join('\n'));
     const integer = `categoryId must be an integer from ${-(2n ** 63n)} to ${2n ** 63n - 1n}`;
     expect((await refused('import', 'pets.csv')).split('\n')).toEqual([
-      `line 2: ${integer}.`,
+      `line 2: ${integer}, but is "01".`,
       'line 3: has 2 fields where the header has 3.',
       'line 4: not valid CSV: an unquoted field contains a quote or a line break.',
       'line 5: not valid CSV: text follows a closing quote.',
-      `lines 6 to 7: ${integer}.`,
+      `lines 6 to 7: ${integer}, but is "x".`,
       'line 10: not valid CSV: an unquoted field contains a quote or a line break.',
       '7 of 11 lines are bad, so nothing was imported: fix them, or use --skip-bad.',
     ]);
@@ -252,6 +261,10 @@ describe('import', { timeout }, () => {
     expect(await header('name,age,name\nBo,1,Bo\n')).toBe(
       'line 1, which names the columns: name is given more than once; "age" is not a known field; categoryId is required.',
     );
+    const comma = 'line 1, which names the columns: separate the fields by commas, not';
+    expect(await header('name;categoryId\nBo;1\n')).toBe(`${comma} semicolons.`);
+    expect(await header('"name";"categoryId"\n"Bo";1\n')).toBe(`${comma} semicolons.`);
+    expect(await header('name\tcategoryId\nBo\t1\n')).toBe(`${comma} tabs.`);
     expect(await header('\n\r\n"name\n')).toMatch(
       /^line 3, .+: not valid CSV: a quote is not closed; name is required/,
     );
@@ -424,14 +437,14 @@ describe('import --keep-ids', { timeout }, () => {
     const { refused, folder, at, store } = await commandFolder(tabby);
     const ids = ['"id":2,', '', '"id":0,', '"id":9007199254740992,', '"id":1,', '"id":2,', '"id":null,'];
     fs.writeFileSync(at('pets.ndjson'), ids.map((id) => `{${id}"name":"x","categoryId":1}\n`).join(''));
-    const range = 'id must be an integer from 1 to 9007199254740991.';
+    const range = 'id must be an integer from 1 to 9007199254740991';
     expect((await refused('import', 'pets.ndjson', '--keep-ids')).split('\n')).toEqual([
       'line 2: id is required.',
-      `line 3: ${range}`,
-      `line 4: ${range}`,
+      `line 3: ${range}, but is 0.`,
+      `line 4: ${range}, but is 9007199254740992.`,
       'line 5: id 1 exists already.',
       'line 6: id 2 is on line 1 already.',
-      `line 7: ${range}`,
+      `line 7: ${range}, but is null.`,
       '6 of 7 lines are bad, so nothing was imported: fix them, or use --skip-bad.',
     ]);
     expect(namesIn(store)).toEqual(['Tabby']);

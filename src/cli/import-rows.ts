@@ -4,7 +4,7 @@ import { Type } from '@sinclair/typebox';
 import { openQuoteOf, readCsv } from '../csv.ts';
 import { readDecimal, readJson } from '../int64.ts';
 import { NewPet } from '../pets.ts';
-import type { NewRow } from '../repository/sqlite/import.ts';
+import type { NewRow } from '../repository/bulk.ts';
 import { checkOf, isObject, joinFaults, kind, quoted, type Values } from '../schema.ts';
 import { columns, type Format } from './arguments.ts';
 import { CommandError } from './context.ts';
@@ -50,7 +50,7 @@ const KeptPet = Type.Object(
 
 /** Throws CommandError if the first line of CSV does not name the columns. */
 export function* readRows(file: number, format: Format, keepIds: boolean): Generator<Row> {
-  const check = checkOf(keepIds ? KeptPet : NewPet);
+  const check = checkOf(keepIds ? KeptPet : NewPet, notGiven);
   const sources = format === 'csv' ? csvSources(file) : jsonSources(file);
   const read = format === 'csv' ? csvReader(sources) : readJson;
   for (const { bytes, quote, ...place } of sources) {
@@ -58,6 +58,13 @@ export function* readRows(file: number, format: Format, keepIds: boolean): Gener
     if (fault !== undefined) yield { ...place, pet: undefined, faults: fault, openQuote: quote };
     else yield { ...place, ...checkRow(values, check, keepIds, place), openQuote: undefined };
   }
+}
+
+/** Names the value in the operator's own file. readJson returns Infinity for every integer of more than 19 digits. */
+function notGiven(value: unknown): string {
+  if (typeof value === 'string') return `, but is ${quoted(value)}`;
+  const isUnclear = typeof value === 'number' ? !Number.isFinite(value) : typeof value === 'object' && value !== null;
+  return isUnclear ? '' : `, but is ${value}`;
 }
 
 /** The result, or the message of the error. */
@@ -151,6 +158,14 @@ function csvReader(sources: Generator<Source>): (bytes: Buffer) => Values {
 }
 
 function readHeader(source: Source | undefined): string[] {
+  const text = source?.bytes?.toString() ?? '';
+  const separator = text.includes(',') ? undefined : /[;\t]/.exec(text)?.[0];
+  if (separator) {
+    const found = separator === ';' ? 'semicolons' : 'tabs';
+    throw new CommandError(
+      `line ${source?.line}, which names the columns: separate the fields by commas, not ${found}.`,
+    );
+  }
   let header: string[] = [];
   const faults: string[] = [];
   try {

@@ -1,4 +1,5 @@
 /** The operator's commands as one function. Exit codes: 0 done, 1 refused or failed, 2 not understood. */
+import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config.ts';
 import { ApiError } from '../errors.ts';
@@ -10,6 +11,12 @@ import { exportCommand } from './export.ts';
 import { importCommand } from './import.ts';
 import { healthCommand, maintenanceCommands } from './maintenance.ts';
 import { copyCommand } from './transfer.ts';
+import { explainUsage, withoutFarSuggestions } from './usage.ts';
+
+/** The release that runs. */
+const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
+  version: string;
+};
 
 /** Runs one command and resolves with its exit code. Rejects only if the command has a bug. `.env` is read from `io.cwd` into `env`. */
 export async function run(argv: string[], env: NodeJS.ProcessEnv, io: Io): Promise<number> {
@@ -29,15 +36,16 @@ export async function run(argv: string[], env: NodeJS.ProcessEnv, io: Io): Promi
 function createProgram(context: Context, { stdout, stderr }: Io): Command {
   const program = new Command('animal-store')
     .description('Manages the animal store. Settings, such as DATABASE_URL, come from the environment and from .env.')
+    .version(version, '--version', 'display the version')
     .exitOverride()
     .configureOutput({
       writeOut: (text) => stdout.write(text),
       writeErr: (text) => stderr.write(text),
+      outputError: (text, write) => write(withoutFarSuggestions(text)),
       // Commander would ask the process's own terminal.
       getOutHelpWidth: () => stdout.columns as number,
       getErrHelpWidth: () => stderr.columns as number,
     })
-    .showHelpAfterError()
     .helpCommand(false);
   accountCommands(program, context);
   keyCommands(program, context);
@@ -46,6 +54,7 @@ function createProgram(context: Context, { stdout, stderr }: Io): Command {
   exportCommand(program, context);
   copyCommand(program, context);
   healthCommand(program, context);
+  explainUsage(program);
   return program;
 }
 

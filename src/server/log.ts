@@ -6,6 +6,7 @@ import { isatty } from 'node:tty';
 import { type Logger, pino } from 'pino';
 import type { Config } from '../config.ts';
 import { createRequestLog, type Observe } from '../http/request-log.ts';
+import { terminalFormat } from './terminal-log.ts';
 
 /** The file descriptor: process.stdout would open its own stream. */
 const stdout = 1;
@@ -189,28 +190,18 @@ export function openDestination(descriptor: number, size: number): Destination {
   };
 }
 
-/** Writes readable lines if stdout is a terminal and the development dependency pino-pretty is installed; otherwise JSON. */
-async function openStdout(size: number): Promise<Destination> {
-  if (isatty(stdout)) {
-    const pretty = await import('pino-pretty').catch(() => undefined);
-    const options = { sync: true, singleLine: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' };
-    const stream = pretty?.default(options);
-    if (stream)
-      return {
-        write: (line) => void stream.write(line),
-        lost: () => 0,
-        flushSync: () => undefined,
-        end: async () => undefined,
-      };
-  }
-  return openDestination(stdout, size);
+/** Writes JSON, except to the terminal of a developer. */
+async function openStdout({ DEPLOYMENT, WORKERS }: Config): Promise<Destination> {
+  const destination = openDestination(stdout, WORKERS === '1' ? blockBytes.alone : blockBytes.several);
+  const format = DEPLOYMENT === 'development' && isatty(stdout) ? await terminalFormat() : undefined;
+  return format ? { ...destination, write: (line) => destination.write(format(line)) } : destination;
 }
 
-export async function openLog({ LOG_LEVEL, WORKERS }: Config): Promise<Log> {
-  const destination = await openStdout(WORKERS === '1' ? blockBytes.alone : blockBytes.several);
+export async function openLog(config: Config): Promise<Log> {
+  const destination = await openStdout(config);
   const base = { pid: process.pid, hostname: hostname() };
   const { write, flushSync, lost, end } = destination;
-  const logger = pino({ level: LOG_LEVEL, base }, { write, flushSync, flush: flushSync } as never);
+  const logger = pino({ level: config.LOG_LEVEL, base }, { write, flushSync, flush: flushSync } as never);
   const logRequest = createRequestLog(write, JSON.stringify(base).slice(1, -1));
   process.on('exit', flushSync);
   // If stderr's reader is gone, the error cannot be reported anywhere.
