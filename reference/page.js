@@ -1,111 +1,115 @@
-/** Shows the OpenAPI documents that the page links to, and adds what the renderer does not support by itself. */
+/** Sends requests from the reference page, and copies its samples. The text of the page needs no script. */
 
-const methods = ['get', 'put', 'post', 'delete', 'options', 'head', 'patch', 'trace'];
-/** Languages and libraries without code samples. curl, JavaScript and Python are enough. */
-const hiddenClients = [
-  ...['c', 'clojure', 'csharp', 'dart', 'fsharp', 'go', 'http', 'java', 'julia', 'kotlin', 'node', 'objc', 'ocaml'],
-  ...['php', 'powershell', 'r', 'ruby', 'rust', 'swift', 'shell/httpie', 'shell/wget', 'js/axios', 'js/jquery'],
-  ...['js/ofetch', 'js/xhr', 'python/aiohttp', 'python/httpx_sync', 'python/httpx_async'],
-];
-const colors = { experimental: '#b45309', beta: '#1d4ed8', removed: '#b91c1c' };
+const { example, server } = document.body.dataset;
+// Requests go only to the server that served the page.
+const base = new URL(server, location.href).href;
+const key = document.querySelector('#key');
 
-function badges({ 'x-stability': stability, 'x-deprecated-sunset': sunset }) {
-  const all = [];
-  if (stability) all.push({ name: stability, color: colors[stability] });
-  if (sunset) all.push({ name: `Removed on ${sunset}`, color: colors.removed });
-  return all;
-}
+for (const code of document.querySelectorAll('.code code, main p code'))
+  if (code.textContent.includes(example)) code.textContent = code.textContent.replaceAll(example, base);
 
-/** Disables optional parameters until they are ticked. If everyone sent the example Idempotency-Key, a second body would be rejected. */
-function leaveOut(parameter) {
-  if (parameter.required) return;
-  const value = parameter.example ?? parameter.schema?.default ?? '';
-  delete parameter.example;
-  parameter.examples = { default: { value, 'x-disabled': true } };
-}
+for (const mark of document.querySelectorAll('[data-sunset]'))
+  if (Date.now() >= Date.parse(mark.dataset.sunset)) mark.textContent = mark.textContent.replace('Will be r', 'R');
 
-/** Loads a document for the renderer, and adds the ids of operations without a try-it panel to `untried`. */
-async function load({ href, dataset }, untried) {
-  const content = await (await fetch(href)).json();
-  // Requests go only to the server that served the page.
-  const { href: server } = new URL(dataset.server, location.href);
-  content.info.description = content.info.description.replaceAll('https://api.example.com/v1', server);
-  content.servers = [{ url: server, description: 'This server' }];
-  for (const item of Object.values(content.paths)) {
-    for (const operation of methods.map((method) => item[method]).filter(Boolean)) {
-      operation['x-badges'] = badges(operation);
-      operation.parameters?.forEach(leaveOut);
-      if (operation['x-hideTryItPanel']) untried.push(operation.operationId);
-    }
+/** Resolves to whether the text of the element was copied. It is selected in any case. */
+async function copy(element) {
+  getSelection().selectAllChildren(element);
+  try {
+    await navigator.clipboard.writeText(element.textContent);
+    return true;
+  } catch {
+    // Over plain http from another machine, navigator.clipboard does not exist.
+    return document.execCommand('copy');
   }
-  return { title: content.info.title, slug: dataset.slug, content };
 }
 
-const untried = [];
-const links = document.querySelectorAll('link[rel="service-desc"]');
-const sources = await Promise.all([...links].map((link) => load(link, untried)));
+for (const button of document.querySelectorAll('.copy')) {
+  // Announces the result to a screen reader.
+  button.ariaLive = 'polite';
+  button.addEventListener('click', async () => {
+    button.textContent = (await copy(button.parentElement.querySelector('code'))) ? 'Copied' : 'Copy the selection';
+    setTimeout(() => {
+      button.textContent = 'Copy';
+    }, 2000);
+  });
+}
 
-const [{ content: first }, ...others] = sources;
-const also = others.map(({ title, slug }) => `[${title}](#${slug})`).join(', ');
-if (also)
-  first.info.description = first.info.description.replace(
-    '\n\nAll requests',
-    `\n\nSee also (not part of the animal store): ${also}.$&`,
-  );
+function hideHints() {
+  for (const hint of document.querySelectorAll('.key-missing')) hint.hidden = key.value.trim() !== '';
+}
+key.addEventListener('input', hideHints);
+addEventListener('pageshow', hideHints);
 
-const sheet = new CSSStyleSheet();
-sheet.replaceSync(untried.map((id) => `[id$="/${id}"] .show-api-client-button { display: none }`).join('\n'));
-document.adoptedStyleSheets.push(sheet);
+/** The same JSON, indented, with every digit. Any other text unchanged. */
+function indent(text) {
+  try {
+    const keep = (_, value, { source }) => (typeof value === 'number' ? JSON.rawJSON(source) : value);
+    return JSON.stringify(JSON.parse(text, keep), null, 2);
+  } catch {
+    return text;
+  }
+}
 
-// The renderer follows links within a document. A link to another document needs a page load.
-const documentOf = (address) => new URL(address).hash.split('/')[0];
-addEventListener('hashchange', ({ oldURL, newURL }) => {
-  const next = documentOf(newURL);
-  if (next !== documentOf(oldURL) && sources.some(({ slug }) => next === `#${slug}`)) location.reload();
-});
+/** The request of a form. Empty fields are left out. */
+function requestOf({ dataset: { method, path }, elements }) {
+  const headers = new Headers();
+  const query = new URLSearchParams();
+  let url = base + path;
+  let body;
+  if (key.value.trim()) headers.set('Authorization', `Bearer ${key.value.trim()}`);
+  for (const { name, value, dataset } of elements) {
+    if (dataset.in === 'path') url = url.replace(`{${name}}`, encodeURIComponent(value));
+    else if (!value) continue;
+    else if (dataset.in === 'query') query.append(name, value);
+    else if (dataset.in === 'header') headers.set(name, value);
+    else if (dataset.in === 'body') body = value;
+  }
+  if (body !== undefined) headers.set('Content-Type', 'application/json');
+  if (query.size > 0) url += `?${query}`;
+  return new Request(url, { method, headers, body, cache: 'no-store', credentials: 'omit' });
+}
 
-Scalar.createApiReference('#reference', {
-  sources,
-  generateOperationSlug: ({ operationId }) => operationId,
-  defaultHttpClient: { targetKey: 'shell', clientKey: 'curl' },
-  hiddenClients,
-  defaultOpenAllTags: true,
-  // The page contacts no other host and does not store the API key.
-  withDefaultFonts: false,
-  telemetry: false,
-  proxyUrl: '',
-  persistAuth: false,
-  agent: { disabled: true },
-  mcp: { disabled: true },
-  showDeveloperTools: 'never',
-  hideClientButton: true,
-});
+async function send(form) {
+  const [outcome, answer] = ['.outcome', '.answer'].map((name) => form.querySelector(name));
+  const [body, headers] = answer.querySelectorAll('pre');
+  const box = body.parentElement;
+  outcome.className = 'outcome';
+  outcome.textContent = 'Sending…';
+  answer.hidden = true;
+  try {
+    const request = requestOf(form);
+    const response = await fetch(request);
+    const text = await response.text();
+    body.textContent = indent(text);
+    box.hidden = text === '';
+    // A long response can be scrolled with the keyboard only if it is focusable.
+    box.tabIndex = 0;
+    headers.textContent = [...response.headers].map(([name, value]) => `${name}: ${value}`).join('\n');
+    answer.hidden = false;
+    outcome.classList.add(response.status < 400 ? 'good' : 'bad');
+    outcome.textContent = `${response.status} ${response.statusText}`;
+  } catch (error) {
+    // fetch does not say why the server cannot be reached.
+    const reason = error instanceof TypeError && !navigator.onLine ? 'You are offline.' : error.message;
+    outcome.classList.add('bad');
+    outcome.textContent = `No response: ${reason}`;
+  }
+  // On a phone the response would be below the edge of the screen.
+  const last = answer.hidden ? outcome : answer;
+  last.scrollIntoView({ block: 'nearest' });
+}
 
-/** Fixes of the renderer's missing or wrong ARIA attributes (WCAG 2.2, 1.3.1, 2.1.1 and 4.1.2), by selector. */
-const fixes = {
-  '.scalar-code-copy:not([aria-label]), [role="dialog"] .group\\/copy-button:not([aria-label])': (button) => {
-    button.ariaLabel = 'Copy';
-  },
-  // A chosen value becomes the name of the button.
-  '[role="dialog"] button[aria-haspopup="menu"]': (button) => {
-    button.ariaLabel = button.textContent.trim() ? null : 'Choose a value';
-  },
-  // The controlled element does not exist yet.
-  '[role="dialog"] .group\\/copy-button[aria-controls]': (button) => button.removeAttribute('aria-controls'),
-  '[role="dialog"] button[role="none"]': (button) => button.removeAttribute('role'),
-  // This field has no list of values.
-  '[role="dialog"] [role="combobox"]:not([aria-expanded])': (field) => {
-    field.role = 'textbox';
-  },
-  '.cm-content[contenteditable="true"]:not([aria-label])': (editor) => {
-    editor.ariaLabel = 'Request body';
-  },
-  '.cm-content[contenteditable="false"]:not([aria-label])': (viewer) => {
-    viewer.ariaLabel = 'Response body';
-    // Read-only text can be scrolled with the keyboard only if it is focusable.
-    viewer.closest('.cm-scroller').tabIndex = 0;
-  },
-};
-new MutationObserver(() => {
-  for (const [selector, fix] of Object.entries(fixes)) document.querySelectorAll(selector).forEach(fix);
-}).observe(document.body, { childList: true, characterData: true, subtree: true });
+for (const form of document.forms) {
+  let sending = false;
+  form.addEventListener('submit', async (event) => {
+    event.preventDefault();
+    // A second click would add a second animal.
+    if (sending) return;
+    sending = true;
+    await send(form);
+    sending = false;
+  });
+  form.querySelector('.example')?.addEventListener('change', ({ target }) => {
+    form.querySelector('textarea').value = target.value;
+  });
+}

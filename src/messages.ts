@@ -4,7 +4,7 @@ import { isStorable, kind } from './schema.ts';
 
 const MessageText = kind<string>('MessageText', isStorable, 'be a string without NUL and without lone surrogates', {
   type: 'string',
-  pattern: '^[^\\u0000]*$',
+  pattern: '^[^\\x00]*$',
   description: 'The text to send.',
   examples: ['Hello'],
 });

@@ -10,7 +10,13 @@ export const PetStatus = kind<(typeof statuses)[number]>(
   'PetStatus',
   (value) => statuses.includes(value as never),
   `be one of ${statuses.join(', ')}`,
-  { title: 'PetStatus', description: 'Availability of an animal.', type: 'string', enum: statuses },
+  {
+    title: 'PetStatus',
+    description: 'Availability of an animal.',
+    type: 'string',
+    enum: statuses,
+    examples: ['available'],
+  },
 );
 export type PetStatus = Static<typeof PetStatus>;
 
@@ -21,7 +27,8 @@ const PetName = kind<string>(
   {
     type: 'string',
     minLength: 1,
-    pattern: '^[^\\u0000]+$',
+    // Not \u0000: RE2 and PCRE reject it.
+    pattern: '^[^\\x00]+$',
     description: "The animal's name, stored exactly as given. NUL and lone surrogates are rejected.",
     examples: ['Biscuit'],
   },
@@ -39,17 +46,22 @@ export type NewPet = Required<Static<typeof NewPet>>;
 
 export const Pet = Type.Object(
   {
-    id: Int64({
-      description: 'Unique identifier, assigned on creation. Ids start at 1 and stay below 2^53.',
-      examples: [1],
-    }),
+    id: {
+      ...Int64({ description: 'Unique identifier, assigned on creation and never reused.', examples: [1] }),
+      minimum: 1,
+      maximum: Number.MAX_SAFE_INTEGER,
+    },
     ...NewPet.properties,
     status: Type.Optional(PetStatus),
   },
-  { title: 'Pet', description: 'An animal in the store.', additionalProperties: false },
+  { title: 'Pet', description: 'An animal in the store. More fields may be added.' },
 );
 
-export const Pets = Type.Array(Pet, { title: 'Pets', description: 'A page of animals, in ascending order of id.' });
+export const Pets = Type.Array(Pet, {
+  title: 'Pets',
+  description: 'A page of animals, in ascending order of id.',
+  maxItems: 100,
+});
 
 export interface PetQuery {
   /** Maximum number of pets, 1 to 100. */

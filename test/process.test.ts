@@ -52,7 +52,7 @@ describe('the first start', () => {
       expect(line).toContain(key);
       expect(execFileSync('sh', ['-c', line], { encoding: 'utf8', stdio: 'pipe' })).toBe('[]');
       expect(existsSync(path.join(server.folder, 'data/animal-store.db'))).toBe(true);
-      expect(server.stdout()).toContain('migration 0001_initial.sql applied');
+      expect(server.stdout()).toContain('migrations applied: 0001_initial.sql, ');
       await server.end('SIGTERM');
       expect(server.stderr().match(/ast_\w+/g)).toEqual([key, key]);
     },
@@ -166,11 +166,7 @@ describe('the log', () => {
     const { stdout } = await server.end('SIGTERM');
     const lines = stdout.trimEnd().split('\n');
     expect(lines.map((line) => JSON.parse(line).msg)).toEqual([
-      'migration 0001_initial.sql applied',
-      'migration 0002_rendered_animals.sql applied',
-      'migration 0003_imports.sql applied',
-      'migration 0004_pet_revision.sql applied',
-      'migration 0005_account_pages.sql applied',
+      expect.stringMatching(/^migrations applied: 0001_initial\.sql, .+\.sql$/),
       expect.stringContaining('Ops port open at http://127.0.0.1:'),
       expect.stringContaining('Server listening at'),
       'request',

@@ -1,51 +1,74 @@
-/** Tests of the reference page at /docs, of its files, and of the redirect to it. */
-import { hash } from 'node:crypto';
+/** Tests of the reference pages at /docs, of their files, and of the redirect to them. */
 import { readFileSync } from 'node:fs';
-import { gunzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { documents, startApp } from './support/app.ts';
+import { parse, stringify } from 'yaml';
+import { pageNames, renderPage } from '../scripts/reference.ts';
+import { documents, startApp, type TestApp } from './support/app.ts';
 import { startServer } from './support/process.ts';
 
 const projectFile = (name: string) => readFileSync(new URL(`../${name}`, import.meta.url));
 const file = (name: string) => projectFile(`reference/${name}`);
 const browser = { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
 
+/** The addresses of all links of a page, as the page gives them. */
+const linksOf = (html: string) => [...html.matchAll(/ (?:href|src)="([^"]*)"/g)].map(([, link]) => link as string);
+
 describe('GET /docs', () => {
-  test('returns the page without a key; it may connect only to its origin and run only its own scripts', async () => {
-    const { call } = await startApp();
-    const { status, headers, text } = await call('GET', '/docs', { key: null });
-    expect([status, headers['content-type']]).toEqual([200, 'text/html; charset=utf-8']);
-    expect((headers['content-security-policy'] as string).split('; ')).toEqual([
-      "default-src 'none'",
-      "script-src 'self'",
-      "style-src 'self' 'unsafe-inline'",
-      "img-src 'self' data:",
-      "connect-src 'self'",
-      "base-uri 'none'",
-      "form-action 'none'",
-      "frame-ancestors 'none'",
+  test.each(['/docs', '/docs/quickstart'])(
+    '%s returns a page without a key; it may connect only to its origin and run only its own scripts and styles',
+    async (path) => {
+      const { call } = await startApp();
+      const { status, headers, text } = await call('GET', path, { key: null });
+      expect([status, headers['content-type']]).toEqual([200, 'text/html; charset=utf-8']);
+      expect((headers['content-security-policy'] as string).split('; ')).toEqual([
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+      ]);
+      expect(headers).toMatchObject({
+        'referrer-policy': 'no-referrer',
+        'cross-origin-opener-policy': 'same-origin',
+        'x-content-type-options': 'nosniff',
+      });
+      expect(text).not.toMatch(/<script>|<style|\s(on\w+|style)=|\{\{|<!--/);
+      expect(linksOf(text).filter((link) => /^\w+:|^\//.test(link))).toEqual([]);
+    },
+  );
+
+  /** Follows every link of the pages, and returns the addresses of those within the server. */
+  async function follow({ url }: TestApp, paths: string[]): Promise<string[]> {
+    const followed = new Set<string>();
+    for (const path of paths) {
+      const html = await (await fetch(url + path)).text();
+      for (const link of linksOf(html)) {
+        if (link.startsWith('#')) expect(html, link).toContain(` id="${link.slice(1)}"`);
+        else followed.add(new URL(link, url + path).href);
+      }
+    }
+    for (const link of followed) expect((await fetch(link)).status, link).toBe(200);
+    return [...followed].map((link) => link.slice(url.length));
+  }
+
+  test('no link is broken', async () => {
+    const links = await follow(await startApp({ quickstartBasePath: '/first/messages' }), [
+      '/docs',
+      '/docs/quickstart',
     ]);
-    expect(headers).toMatchObject({
-      'referrer-policy': 'no-referrer',
-      'cross-origin-opener-policy': 'same-origin',
-      'x-content-type-options': 'nosniff',
-    });
-    expect(text).not.toMatch(/<script>|\son\w+=|https?:/);
+    expect(links).toEqual(expect.arrayContaining(['/docs/quickstart', '/account/sign-up', '/account', '/docs']));
+    expect(links).toEqual(expect.arrayContaining(['/openapi.json', '/first/messages/openapi.json']));
   });
 
-  test('links to both documents, or to one if there is no quickstart', async () => {
-    const linked = async (quickstartBasePath?: string) => {
-      const { call } = await startApp({ quickstartBasePath });
-      const { text } = await call('GET', '/docs');
-      expect(text).not.toContain('{{');
-      return text.split('\n').filter((line) => line.includes('service-desc'));
-    };
-    const link = (href: string, slug: string, server: string) =>
-      `    <link rel="service-desc" href="${href}" data-slug="${slug}" data-server="${server}">`;
-    const animals = link('openapi.json', 'animal-store', 'v1');
-    expect(await linked()).toEqual([animals]);
-    const messages = link('first/messages/openapi.json', 'messages-quickstart', 'first/messages');
-    expect(await linked('/first/messages')).toEqual([animals, messages]);
+  test('no link is broken without the account pages and the quickstart, which are not mentioned then', async () => {
+    const app = await startApp({ signUp: undefined, quickstartBasePath: undefined });
+    expect((await follow(app, ['/docs'])).join()).not.toMatch(/account|quickstart/);
+    expect((await app.call('GET', '/docs')).text).toContain('Ask the operator of the service for one.');
+    expect((await app.call('GET', '/docs')).text).not.toContain('/account');
+    expect((await app.call('GET', '/docs/quickstart')).status).toBe(404);
   });
 
   test('returns 405 to other methods', async () => {
@@ -80,34 +103,97 @@ describe('the files of the page', () => {
     expect([again.status, again.text]).toEqual([304, '']);
   });
 
-  test('/docs/renderer.js has the recorded checksum, and is compressed for clients that accept gzip', async () => {
-    const { url, call } = await startApp();
-    const { sha256 } = JSON.parse(file('renderer.json').toString());
-    expect(hash('sha256', gunzipSync(file('renderer.js.gz')))).toBe(sha256);
-    const etags = new Set<string | null>();
-    for (const [accepted, encoding] of [
-      ['gzip, deflate, br', 'gzip'],
-      ['gzip;q=0.5', 'gzip'],
-      ['GZIP ; q=0.001', 'gzip'],
-      ['gzip;q=0', null],
-      ['gzip;q=0, identity', null],
-      ['gzip ; q=0.000', null],
-      ['identity', null],
-    ] as const) {
-      const answer = await fetch(`${url}/docs/renderer.js`, { headers: { 'accept-encoding': accepted } });
-      expect([answer.status, answer.headers.get('content-encoding')], accepted).toEqual([200, encoding]);
-      expect(answer.headers.get('vary')).toContain('Accept-Encoding');
-      expect(hash('sha256', Buffer.from(await answer.arrayBuffer()))).toBe(sha256);
-      etags.add(answer.headers.get('etag'));
-    }
-    expect(etags).toContain((await call('GET', '/docs/renderer.js')).headers.etag);
-    expect(etags.size).toBe(2);
+  test('the page is compressed for clients that accept gzip', async () => {
+    const { url } = await startApp();
+    const fetchAs = (accepted: string) => fetch(`${url}/docs`, { headers: { 'accept-encoding': accepted } });
+    const [gzip, plain] = await Promise.all(['gzip', 'gzip;q=0'].map(fetchAs));
+    expect([gzip?.headers.get('content-encoding'), plain?.headers.get('content-encoding')]).toEqual(['gzip', null]);
+    expect(Number(gzip?.headers.get('content-length'))).toBeLessThan(20_000);
+    expect(await gzip?.text()).toBe(await plain?.text());
+  });
+
+  test('have the colors and type of the account pages', () => {
+    const variables = (css: Buffer) => /:root \{.*?\}/s.exec(css.toString())?.[0];
+    expect(variables(file('page.css'))).toContain('--accent');
+    expect(variables(file('page.css'))).toBe(variables(projectFile('account/account.css')));
+  });
+});
+
+describe('the pages', () => {
+  test.each(pageNames)('%s is up to date with its document and its templates', (name) => {
+    expect(renderPage(name)).toBe(file(name).toString());
+  });
+
+  /** The page of a document with one operation, GET /pets, and anything else that `more` adds to it. */
+  function render(more: object, parts: object = {}): string {
+    const operation = { operationId: 'listPets', summary: 'List', tags: ['Pets'], responses: {}, ...more };
+    return renderPage(
+      'animal-store.html',
+      stringify({
+        info: { title: 'A', description: 'B.' },
+        servers: [{ url: 'https://{host}/v1', variables: { host: { default: 'api.example.com' } } }],
+        tags: [{ name: 'Pets' }],
+        paths: { '/pets': { get: operation } },
+        components: { schemas: {}, securitySchemes: {}, ...parts },
+      }),
+    );
+  }
+
+  test('show shared parameters, responses, headers, examples and links, wherever the document keeps them', () => {
+    const ref = (section: string, name: string) => ({ $ref: `#/components/${section}/${name}` });
+    const html = render(
+      { parameters: [ref('parameters', 'Limit')], responses: { 200: ref('responses', 'Page') } },
+      {
+        parameters: {
+          Limit: { name: 'limit', in: 'query', description: 'How many.', schema: { type: 'integer', minimum: 1 } },
+        },
+        responses: {
+          Page: {
+            description: 'A page.',
+            headers: { Link: ref('headers', 'Link') },
+            content: { 'application/json': { schema: { type: 'array' }, examples: { one: ref('examples', 'One') } } },
+            links: { again: ref('links', 'Again') },
+          },
+        },
+        headers: { Link: { description: 'The next page.' } },
+        examples: { One: { summary: 'One animal', value: [{ id: 9007199254740991 }] } },
+        links: { Again: { operationId: 'listPets', description: 'Once more.' } },
+      },
+    );
+    for (const said of ['How many.', 'integer, at least 1', 'A page.', 'The next page.', '200: One animal'])
+      expect(html).toContain(said);
+    expect(html).toContain('Next: <a href="#animal-store/tag/pets/listPets">List</a>. Once more.');
+    expect(html).toContain('9007199254740991');
+  });
+
+  test('have no entries for HEAD and OPTIONS', () => {
+    const document = parse(documents.animalStore);
+    for (const method of ['head', 'options'])
+      document.paths['/pets'][method] = {
+        operationId: `${method}Pets`,
+        summary: 'Side',
+        tags: ['Pets'],
+        responses: {},
+      };
+    const html = renderPage('animal-store.html', stringify(document));
+    expect(html).not.toMatch(/Side|headPets|optionsPets/);
+  });
+
+  test('show text of the document as text, never as HTML', () => {
+    const html = render({ summary: '<b>List</b>', description: 'Send <API_KEY> <img src=x onerror=alert(1)>.' });
+    expect(html).toContain('Send &lt;API_KEY&gt; &lt;img');
+    expect(html).toContain('&lt;b&gt;List');
+  });
+
+  test('cannot be made if a reference leads nowhere or a tag is not declared', () => {
+    expect(() => render({ responses: { 200: { $ref: '#/components/responses/None' } } })).toThrow('does not exist');
+    expect(() => render({ tags: ['Plants'] })).toThrow('tag that is not declared');
   });
 });
 
 test('the server finds the page among its own files', async () => {
   const { url } = await startServer();
-  for (const name of ['/docs', '/docs/renderer.js']) expect((await fetch(url + name)).status).toBe(200);
+  for (const name of ['/docs', '/docs/page.js']) expect((await fetch(url + name)).status).toBe(200);
 });
 
 describe('GET /', () => {

@@ -39,10 +39,10 @@ test('messages are described as in openapi.quickstart.yaml', () => {
 
 test('an Idempotency-Key is described as in openapi.yaml and states its requirement', () => {
   const [documented] = read('openapi.yaml').paths['/pets'].post.parameters;
-  const { schema, name, description, example } = documented;
+  const { schema, name, description, examples } = documented;
   const key = IdempotencyHeaders.properties['Idempotency-Key'];
   expect(name).toBe('Idempotency-Key');
-  expect(plain(key)).toEqual({ ...schema, description, examples: [example] });
+  expect(plain(key)).toEqual({ ...schema, description, examples: [examples.full.value] });
   expect(requirementOf(key)).toBe('be 1 to 255 visible ASCII characters, given once');
   for (const headers of [{}, { [name]: '!' }, { [name]: '~'.repeat(255) }])
     expect(Value.Check(IdempotencyHeaders, headers)).toBe(true);

@@ -38,10 +38,23 @@ export const statuses: Readonly<Record<ErrorCode, number>> = {
 export const ErrorBody = Type.Object(
   {
     code: Type.String({
+      minLength: 1,
+      pattern: '^[a-z_]+$',
       description: 'Machine-readable error code. New codes may be added; existing codes never change their meaning.',
+      examples: ['invalid_parameter'],
     }),
-    message: Type.String({ description: 'Human-readable description. It names each invalid field or parameter.' }),
-    status: Type.Integer({ description: 'The HTTP status code of the response.' }),
+    message: Type.String({
+      minLength: 1,
+      description: 'Human-readable description. It names each invalid field or parameter.',
+      examples: ['limit must be an integer from 1 to 100.'],
+    }),
+    status: Type.Integer({
+      format: 'int32',
+      minimum: 400,
+      maximum: 599,
+      description: 'The HTTP status code of the response.',
+      examples: [400],
+    }),
   },
   { title: 'Error', description: 'The body of every error response.' },
 );
@@ -139,11 +152,11 @@ export function createErrorSender(logError: LogError): SendError {
   };
 }
 
+/** Throws ApiError `route_not_found`, or responds to a request for a path without an operation. */
+export type NotFound = (request: FastifyRequest, reply: FastifyReply) => void;
+
 /** Installs the handlers of errors and of unknown paths for the whole server. */
-export function installErrors(app: FastifyInstance, sendError: SendError): void {
+export function installErrors(app: FastifyInstance, sendError: SendError, notFound: NotFound): void {
   app.setErrorHandler(sendError);
-  // @fastify/cors calls this for an OPTIONS request that is not a preflight.
-  app.setNotFoundHandler(() => {
-    throw new ApiError('route_not_found');
-  });
+  app.setNotFoundHandler(notFound);
 }

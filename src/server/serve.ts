@@ -109,7 +109,7 @@ async function openStore(
   logger: Logger,
   measured?: Pick<OpenOptions, 'onCommit' | 'onQuery'>,
 ): Promise<Repository> {
-  const onMigration = (name: string) => logger.info(`migration ${name} applied`);
+  const applied: string[] = [];
   const onCheckpointFailure = (error: Error) => {
     logger.error({ err: error }, 'a checkpoint failed: the write-ahead log grows until one succeeds');
   };
@@ -119,9 +119,12 @@ async function openStore(
   };
   const onWait = (sentence: string) => logger.warn(`DATABASE_URL: ${sentence}`);
   try {
+    const onMigration = (name: string) => applied.push(name);
     const hooks = { onMigration, onWait, onWarning: onWait, onFatal, onCheckpointFailure, ...measured };
     const strict = config.DEPLOYMENT === 'production';
-    return await openRepository(config.DATABASE_URL, { now, strict, migrate: !strict, ...hooks });
+    const store = await openRepository(config.DATABASE_URL, { now, strict, migrate: !strict, ...hooks });
+    if (applied.length > 0) logger.info(`migrations applied: ${applied.join(', ')}`);
+    return store;
   } catch (error) {
     return refuseToStart(`DATABASE_URL: ${(error as OpenError).message}`);
   }

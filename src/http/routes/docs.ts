@@ -1,13 +1,12 @@
-/** Serves the OpenAPI documents and the interactive reference page. They need no API key. */
-import { promisify } from 'node:util';
-import { gunzip } from 'node:zlib';
+/** Serves the OpenAPI documents and the reference pages. They need no API key. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { parse, stringify } from 'yaml';
-import { ApiError } from '../../errors.ts';
+import { parse } from 'yaml';
+import { type Codings, chooseCoding, renderCodings } from '../codings.ts';
+import type { NotFound } from '../errors.ts';
 import type { Exchanges } from '../exchange.ts';
 import { refuseOtherMethods } from '../methods.ts';
 import type { App } from '../operation.ts';
-import { type Rendered, render, respond, sendRendered, standing, standingHeaders } from '../responses.ts';
+import { respond, sendRendered, standing, standingHeaders } from '../responses.ts';
 
 export interface ReferencePageOptions {
   /** Reads a file of the project. */
@@ -15,18 +14,18 @@ export interface ReferencePageOptions {
   /** The start of the page's URL: the public base address without /v1. */
   root: string;
   quickstartBasePath: string | undefined;
+  /** Whether the server has the account pages, which the reference pages then link to. */
+  accountPages: boolean;
   exchanges: Exchanges;
+  notFound: NotFound;
 }
 
-/**
- * The page loads resources from its own origin only, has no inline scripts, evaluates no strings as scripts and cannot be framed. Inline
- * styles are allowed because the renderer inserts its own.
- */
+/** The pages load resources from their own origin only, have no inline scripts and styles, evaluate no strings as scripts and cannot be framed. */
 const policy = [
   "default-src 'none'",
   "script-src 'self'",
-  "style-src 'self' 'unsafe-inline'",
-  "img-src 'self' data:",
+  "style-src 'self'",
+  "img-src 'self'",
   "connect-src 'self'",
   "base-uri 'none'",
   "form-action 'none'",
@@ -40,17 +39,25 @@ const security = Object.entries({
   'cross-origin-opener-policy': 'same-origin',
 }).flat();
 
-const script = 'text/javascript; charset=utf-8';
-const files = { 'page.js': script, 'page.css': 'text/css; charset=utf-8', 'icon.svg': 'image/svg+xml' };
+const pages = { '/docs': 'animal-store.html', '/docs/quickstart': 'quickstart.html' };
+const files = {
+  'page.js': 'text/javascript; charset=utf-8',
+  'page.css': 'text/css; charset=utf-8',
+  'icon.svg': 'image/svg+xml',
+};
 
-/** Links to the descriptions of the service (RFC 8631). All URLs in the page are relative. */
-function documentLinks(quickstartBasePath: string | undefined): string {
-  const link = (slug: string, folder: string, server: string) =>
-    `<link rel="service-desc" href="${folder}openapi.json" data-slug="${slug}" data-server="${server}">`;
-  const quickstart = quickstartBasePath?.slice(1);
-  const links = [link('animal-store', '', 'v1')];
-  if (quickstart !== undefined) links.push(link('messages-quickstart', `${quickstart}/`, quickstart));
-  return links.join('\n    ');
+/** Fills in what depends on the settings. scripts/reference.ts made the rest of the page. */
+function adaptPage(html: string, quickstartBasePath: string | undefined, accountPages: boolean): string {
+  const conditions: Record<string, boolean> = {
+    account: accountPages,
+    'no account': !accountPages,
+    quickstart: quickstartBasePath !== undefined,
+  };
+  return html
+    .replace(/ *<!-- if ([\w ]+) -->\n(.*?) *<!-- end -->\n/gs, (_, name: string, part: string) =>
+      conditions[name] ? part : '',
+    )
+    .replaceAll('{{quickstart}}', quickstartBasePath?.slice(1) ?? '');
 }
 
 /** Calls `make` on the first call and returns the same result from then on. If `make` fails, the next call tries again. */
@@ -67,50 +74,26 @@ function once<Made>(make: () => Promise<Made>): () => Promise<Made> {
 
 export function referencePageRoutes(
   app: App,
-  { readFile, root, quickstartBasePath, exchanges }: ReferencePageOptions,
+  { readFile, root, quickstartBasePath, accountPages, exchanges, notFound }: ReferencePageOptions,
 ): void {
-  function serve(url: string, choose: (request: FastifyRequest) => Promise<Rendered>): void {
-    app.get(url, async (request, reply) => {
-      const rendered = await choose(request);
-      sendRendered(exchanges, reply, rendered);
-    });
+  function serve(url: string, type: string, read: () => Promise<string>): void {
+    const codings = once(async () => renderCodings(await read(), { security, type }));
+    app.get(url, async (request, reply) => sendRendered(exchanges, reply, chooseCoding(request, await codings())));
     refuseOtherMethods(app, url, ['GET', 'HEAD']);
   }
+  const readText = async (name: string) => (await readFile(`reference/${name}`)).toString();
 
-  const page = once(async () => {
-    const html = (await readFile('reference/page.html')).toString();
-    return render(html.replace('{{documents}}', documentLinks(quickstartBasePath)), {
-      security,
-      type: 'text/html; charset=utf-8',
-    });
-  });
-  serve('/docs', page);
-  for (const [name, type] of Object.entries(files)) {
-    serve(
-      `/docs/${name}`,
-      once(async () => render(await readFile(`reference/${name}`), { security, type })),
+  for (const [url, name] of Object.entries(pages)) {
+    if (name === 'quickstart.html' && quickstartBasePath === undefined) continue;
+    serve(url, 'text/html; charset=utf-8', async () =>
+      adaptPage(await readText(name), quickstartBasePath, accountPages),
     );
   }
-
-  const vary = 'Authorization, Accept-Encoding';
-  const compressed = once(async () => {
-    return render(await readFile('reference/renderer.js.gz'), { security, type: script, vary, encoding: 'gzip' });
-  });
-  // Decompressed once and shared: a copy for each client would take 4 MB.
-  const plain = once(async () => {
-    return render(await promisify(gunzip)(await readFile('reference/renderer.js.gz')), {
-      security,
-      type: script,
-      vary,
-    });
-  });
-  serve('/docs/renderer.js', ({ headers }) =>
-    /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i.test(headers['accept-encoding'] ?? '') ? compressed() : plain(),
-  );
+  for (const [name, type] of Object.entries(files)) serve(`/docs/${name}`, type, () => readText(name));
 
   // Only browsers are redirected to the reference page.
   app.get('/', (request: FastifyRequest, reply: FastifyReply) => {
-    if (!request.headers.accept?.includes('text/html')) throw new ApiError('route_not_found');
+    if (!request.headers.accept?.includes('text/html')) return notFound(request, reply);
     respond(
       reply,
       302,
@@ -129,21 +112,24 @@ export interface DocumentOptions {
 }
 
 export function documentRoutes(app: App, { document, base, exchanges }: DocumentOptions): void {
-  let cached: { json: Rendered; yaml: Rendered } | undefined;
+  let cached: { json: Codings; yaml: Codings } | undefined;
 
-  /** Parses the document on the first request: doing so at the start would take a third of the start time. */
-  function documents(): { json: Rendered; yaml: Rendered } {
+  /** Parses and compresses the document on the first request: doing so at the start would take a third of the start time. */
+  function documents(): { json: Codings; yaml: Codings } {
     if (cached) return cached;
     const openapi = parse(document) as { servers: { url: string; description: string }[] };
-    openapi.servers.unshift({ url: base, description: 'This server' });
+    const server = { url: base, description: 'This server' };
+    openapi.servers.unshift(server);
+    // The committed text, whose quotes and examples a writer of YAML would change. JSON is YAML.
+    const text = document.replace(/^servers:$/m, (line) => `${line}\n  - ${JSON.stringify(server)}`);
     // RFC 9512, section 2.1.
-    const yaml = render(stringify(openapi), { type: 'application/yaml' });
-    cached = { json: render(JSON.stringify(openapi, null, 2)), yaml };
+    const yaml = renderCodings(text, { type: 'application/yaml' });
+    cached = { json: renderCodings(JSON.stringify(openapi, null, 2)), yaml };
     return cached;
   }
 
-  app.get('/openapi.json', (_request, reply) => sendRendered(exchanges, reply, documents().json));
-  app.get('/openapi.yaml', (_request, reply) => sendRendered(exchanges, reply, documents().yaml));
+  app.get('/openapi.json', (request, reply) => sendRendered(exchanges, reply, chooseCoding(request, documents().json)));
+  app.get('/openapi.yaml', (request, reply) => sendRendered(exchanges, reply, chooseCoding(request, documents().yaml)));
   refuseOtherMethods(app, '/openapi.json', ['GET', 'HEAD']);
   refuseOtherMethods(app, '/openapi.yaml', ['GET', 'HEAD']);
 }

@@ -36,6 +36,18 @@ export function sendMessage(app: App, url: string, { messages, exchanges, sendEr
           description: 'The message is on disk before the response is sent. Its status is queued.',
           success: { status: 202, schema: Message, description: 'The message was received.' },
           errors: bodyErrors,
+          examples: {
+            hello: {
+              summary: 'A message',
+              body: { message: 'Hello' },
+              answer: {
+                id: 'msg_5f0c2d1e8a7b4c3d9e6f1a2b3c4d5e6f',
+                message: 'Hello',
+                status: 'queued',
+                createdAt: '2026-11-21T09:30:00.000Z',
+              },
+            },
+          },
         },
       },
     },

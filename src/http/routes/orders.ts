@@ -11,7 +11,7 @@ export function listOrders(app: App, url: string): void {
           operationId: 'listOrders',
           tags: ['Store'],
           summary: 'List orders (not available)',
-          description: 'A placeholder; always returns 501.',
+          description: 'A placeholder; always returns 501. No scope is needed.',
           errors: ['not_implemented'],
           hideTryItPanel: true,
         },

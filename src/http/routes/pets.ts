@@ -55,6 +55,12 @@ function sendRead(
   return undefined;
 }
 
+// The animals of the examples in openapi.yaml, in the order in which they are added.
+const biscuit = { id: 1, name: 'Biscuit', categoryId: 7, status: 'available' };
+const crumb = { id: 2, name: 'Crumb', categoryId: 7, status: 'sold' };
+/** The first even number beyond 2^53: tools that read the document with JavaScript's numbers show it unchanged. */
+const moth = { id: 3, name: 'Moth', categoryId: 9007199254740994, status: 'available' };
+
 /** Adds GET at `url`. */
 export function listPets(app: App, url: string, options: PetsOptions): void {
   const { responses } = options;
@@ -70,8 +76,19 @@ export function listPets(app: App, url: string, options: PetsOptions): void {
           summary: 'List all animals',
           description:
             'Returns animals in ascending order of id, one page at a time. Follow the Link header with rel="next" until it is absent. The pages contain each animal exactly once; animals added meanwhile come last.',
-          success: { status: 200, schema: Pets, description: 'A page of animals.', headers: ['Link', 'ETag'] },
-          errors: ['invalid_parameter', 'invalid_cursor', 'insufficient_scope'],
+          scope: 'pets:read',
+          success: { status: 200, schema: Pets, description: 'A page of animals.', headers: ['Link'] },
+          errors: ['invalid_cursor'],
+          examples: {
+            'first-page': { summary: 'The first page', parameters: { limit: 2 }, answer: [biscuit, crumb] },
+            'next-page': {
+              summary: 'The page that rel="next" of the first one names',
+              parameters: { limit: 2, cursor: 'YWZ0ZXI6Mg' },
+              answer: [moth],
+            },
+            sold: { summary: 'Sold animals', parameters: { limit: 100, status: 'sold' }, answer: [crumb] },
+            none: { summary: 'No animal has the status', parameters: { status: 'pending' }, answer: [] },
+          },
         },
       },
     },
@@ -96,13 +113,40 @@ export function createPet(app: App, url: string, { pets, exchanges, base, remove
           summary: 'Add an animal',
           description:
             'The animal is on disk before the response is sent. After a 5xx status, a time-out or a lost connection, the outcome is unknown: send the request again with the same Idempotency-Key.',
+          scope: 'pets:write',
           success: {
             status: 201,
             schema: Pet,
             description: 'The animal was added.',
             headers: ['Location', 'Idempotent-Replayed'],
+            links: {
+              listPets: {
+                operationId: 'listPets',
+                description: 'Lists the animals with the status of the new one.',
+                parameters: { status: '$response.body#/status' },
+              },
+              getPet: {
+                operationId: 'getPet',
+                description: 'Fetches the new animal, until 5 December 2030.',
+                parameters: { petId: '$response.body#/id' },
+              },
+            },
           },
-          errors: [...bodyErrors, 'insufficient_scope', 'unsupported_media_type', 'idempotency_key_reused'],
+          errors: [...bodyErrors, 'unsupported_media_type', 'idempotency_key_reused'],
+          examples: {
+            smallest: { summary: 'Required fields only', body: { name: 'Biscuit', categoryId: 7 }, answer: biscuit },
+            full: {
+              summary: 'All fields, and safe to retry',
+              parameters: { 'Idempotency-Key': '7d9f0d3a-1f0b-4c56-9f8e-2f1c7c1f0e55' },
+              body: { name: 'Crumb', categoryId: 7, status: 'sold' },
+              answer: crumb,
+            },
+            'beyond-2-53': {
+              summary: 'A categoryId beyond 2^53',
+              body: { name: 'Moth', categoryId: moth.categoryId },
+              answer: moth,
+            },
+          },
         },
       },
     },
@@ -138,10 +182,15 @@ export function getPet(app: App, url: string, options: PetsOptions): void {
           tags: ['Pets'],
           summary: 'Get an animal',
           description:
-            'Deprecated: will be removed on 5 December 2030 and returns 410 from then on. Use GET /pets with the status filter.',
+            'Deprecated: will be removed on 5 December 2030 and returns 410 from then on. Use GET /pets with the status filter.\n\nThat filter cannot name an animal. To find one by its id, follow the pages of its status until the id appears or a greater one does: one request per 100 animals. If you need animals often, read all pages once and keep them by id. examples/find.js in the repository does the former.\n\nEvery response, errors included, has the headers Deprecation, Sunset and Link; only an error that comes before the server has read the path lacks them.',
+          scope: 'pets:read',
           sunset,
-          success: { status: 200, schema: Pet, description: 'The animal.', headers: ['ETag'] },
-          errors: ['invalid_parameter', 'insufficient_scope', 'pet_not_found', 'operation_removed'],
+          success: { status: 200, schema: Pet, description: 'The animal.' },
+          errors: ['invalid_url', 'pet_not_found', 'operation_removed'],
+          examples: {
+            found: { summary: 'An animal', parameters: { petId: 1 }, answer: biscuit },
+            pet_not_found: { summary: 'No animal has this id', parameters: { petId: 404 } },
+          },
         },
       },
     },

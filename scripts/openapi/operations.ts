@@ -1,0 +1,210 @@
+/** Describes the operations of a document: those of the routes, and HEAD and OPTIONS of their paths. */
+import type { TObject, TSchema } from '@sinclair/typebox';
+import { type ErrorCode, errorMessages } from '../../src/errors.ts';
+import { statuses } from '../../src/http/errors.ts';
+import type { Operation } from '../../src/http/operation.ts';
+import { readJson } from '../../src/int64.ts';
+import { checkOf, joinFaults, requirementOf } from '../../src/schema.ts';
+import { type Components, type Json, ref, schemaOf } from './components.ts';
+import { alwaysSent, commonErrors, type HeaderName, headers, meanings, rateHeaders } from './words.ts';
+
+export interface Route {
+  method: string;
+  url: string;
+  schema: { params?: TObject; querystring?: TObject; headers?: TObject; body?: TObject };
+  operation: Operation;
+  /** Whether its document has a deprecated operation. */
+  besideDeprecated: boolean;
+}
+
+/** The examples of an operation that have the part that `pick` returns, by name. */
+function examplesOf({ examples = {} }: Operation, pick: (example: NonNullable<typeof examples>[string]) => unknown) {
+  const picked = Object.entries(examples).filter(([, example]) => pick(example) !== undefined);
+  const named = picked.map(([name, example]) => [name, { summary: example.summary, value: pick(example) }]);
+  return named.length > 0 ? { examples: Object.fromEntries(named) as Json } : {};
+}
+
+const ifNoneMatch = {
+  name: 'If-None-Match',
+  in: 'header',
+  required: false,
+  description: 'The ETag of the response that you have, a list of them, or `*`. If it is current, the response is 304.',
+  schema: { type: 'string' },
+  example: headers.ETag.example,
+};
+
+function parametersOf({ schema, operation }: Route, components: Components): Json[] {
+  const parts = { path: schema.params, query: schema.querystring, header: schema.headers };
+  return Object.entries(parts).flatMap(([place, part]) =>
+    Object.entries(part?.properties ?? {}).map(([name, { description, examples: _, ...property }]) => ({
+      name,
+      in: place,
+      required: part?.required?.includes(name) === true && property.default === undefined,
+      description,
+      schema: property.title ? ref('schemas', property.title) : schemaOf(property as TSchema, components),
+      ...examplesOf(operation, ({ parameters }) => parameters?.[name]),
+    })),
+  );
+}
+
+/** The message of an example error, made by the functions that make those of the server. */
+function messageOf(code: ErrorCode, { schema, operation: { scope } }: Route): string {
+  if (code === 'invalid_parameter') {
+    const { params, querystring, headers: fields } = schema;
+    const properties = Object.entries({ ...params?.properties, ...querystring?.properties, ...fields?.properties });
+    const faults = properties.slice(0, 2).map(([name, property]) => `${name} must ${requirementOf(property)}`);
+    return `${faults.join('; ') || '"limit" is not a known query parameter'}.`;
+  }
+  if (code === 'invalid_body') return `${joinFaults(checkOf(schema.body as TObject)({ colour: 'brown' }))}.`;
+  if (code === 'invalid_json') {
+    try {
+      readJson(Buffer.from('{"name":'));
+    } catch (error) {
+      return `The body is ${(error as Error).message}.`;
+    }
+  }
+  return code === 'insufficient_scope' ? `The API key lacks the scope ${scope}.` : errorMessages[code];
+}
+
+function headerRefs(names: readonly HeaderName[]): Json {
+  return Object.fromEntries(names.map((name) => [name, ref('headers', name)]));
+}
+
+const announced: HeaderName[] = ['Deprecation', 'Sunset', 'Link'];
+
+/** Operations share these responses, also with a deprecated one, and therefore all list its headers. */
+export const sharedStatuses = new Set(
+  [403, ...commonErrors.map((code) => statuses[code])].filter((status) => status !== 400),
+);
+
+function errorResponse(status: number, codes: ErrorCode[], route: Route): Json {
+  const { text, headers: own = [], before } = meanings[status] as (typeof meanings)[number];
+  const isAnnounced = sharedStatuses.has(status)
+    ? route.besideDeprecated && before !== 'path'
+    : route.operation.sunset !== undefined;
+  const values = codes.map((code) => [code, { value: { code, message: messageOf(code, route), status } }]);
+  return {
+    description: `${text}: ${codes.map((code) => `\`${code}\``).join(', ')}.`,
+    headers: headerRefs([...alwaysSent, ...(before ? [] : rateHeaders), ...own, ...(isAnnounced ? announced : [])]),
+    content: { 'application/json': { schema: ref('schemas', 'Error'), examples: Object.fromEntries(values) } },
+  };
+}
+
+function errorResponses(codes: ErrorCode[], route: Route): Json {
+  const byStatus = Map.groupBy(codes, (code) => statuses[code]);
+  return Object.fromEntries([...byStatus].map(([status, some]) => [status, errorResponse(status, some, route)]));
+}
+
+function responsesOf(route: Route, components: Components): Json {
+  const { operation, method } = route;
+  const { success, sunset } = operation;
+  const responses = errorResponses(errorsOf(operation), route);
+  if (!success) return responses;
+  const sent = [...alwaysSent, ...rateHeaders, ...(success.headers ?? []), ...(sunset ? announced : [])];
+  if (method === 'GET') sent.push('ETag', 'Vary');
+  const { description, links, schema } = success;
+  const body = { schema: schemaOf(schema, components), ...examplesOf(operation, ({ answer }) => answer) };
+  const named = { headers: headerRefs(sent), content: { 'application/json': body }, ...(links && { links }) };
+  responses[success.status] = { description, ...named };
+  if (method === 'GET') responses[304] = { description: meanings[304]?.text, headers: named.headers };
+  return responses;
+}
+
+/** The codes that an operation can return, in the order of their table. */
+export function errorsOf({ errors, scope }: Operation): ErrorCode[] {
+  const codes = [...commonErrors, 'invalid_parameter', ...errors, ...(scope ? ['insufficient_scope'] : [])];
+  return (Object.keys(errorMessages) as ErrorCode[]).filter((code) => codes.includes(code));
+}
+
+function marksOf({ sunset, stability, hideTryItPanel }: Operation): Json {
+  return {
+    ...(sunset && { deprecated: true, 'x-deprecated-sunset': sunset.toISOString().slice(0, 10) }),
+    ...(stability && { 'x-stability': stability }),
+    ...(hideTryItPanel && { 'x-hideTryItPanel': true }),
+  };
+}
+
+export function describeOperation(route: Route, components: Components): Json {
+  const { schema, operation, method } = route;
+  const { operationId, tags, summary, description, scope, success } = operation;
+  const parameters = parametersOf(route, components);
+  if (method === 'GET' && success) parameters.push({ ...ifNoneMatch });
+  const body = schema.body && {
+    description: schema.body.description,
+    required: true,
+    content: {
+      'application/json': {
+        schema: schemaOf(schema.body, components),
+        ...examplesOf(operation, (example) => example.body),
+      },
+    },
+  };
+  return {
+    operationId,
+    tags,
+    summary,
+    description,
+    ...marksOf(operation),
+    security: [{ apiKey: scope ? [scope] : [] }],
+    ...(parameters.length > 0 && { parameters }),
+    ...(body && { requestBody: body }),
+    responses: responsesOf(route, components),
+  };
+}
+
+/** The operationId of another method of the same path: listPets → headPets. */
+const idFor = (method: string, operationId: string) => operationId.replace(/^[a-z]+/, method);
+
+export const withoutBody: Json = {
+  description: 'The status and headers of the response to GET, without its body.',
+  headers: headerRefs([...alwaysSent, ...rateHeaders, 'WWW-Authenticate', 'Retry-After', ...announced]),
+};
+
+/** Without the examples of errors: they have no body to pair them with, so that a tool would expect a success. */
+function withoutErrors({ operation, ...route }: Route): Route {
+  const answered = Object.entries(operation.examples ?? {}).filter(([, { answer }]) => answer !== undefined);
+  return { ...route, operation: { ...operation, examples: Object.fromEntries(answered) } };
+}
+
+/** HEAD: the statuses and headers of GET, without a body. */
+export function describeHead(get: Json, route: Route, components: Components): Json {
+  const { operationId, summary, success } = route.operation;
+  const parameters = parametersOf(withoutErrors(route), components);
+  if (success) parameters.push({ ...ifNoneMatch });
+  const responses = Object.entries(get.responses as Record<string, Json>).map(([status, { description, headers }]) => [
+    status,
+    Number(status) < 400 ? { description, headers } : withoutBody,
+  ]);
+  return {
+    ...structuredClone(get),
+    operationId: idFor('head', operationId),
+    summary: `${summary}: headers only`,
+    description: 'The same as GET, without the body of the response.',
+    ...(parameters.length > 0 && { parameters }),
+    responses: structuredClone(Object.fromEntries(responses)),
+  };
+}
+
+export function describeOptions(path: string, route: Route, components: Components): Json {
+  const { operation, schema } = route;
+  const { text, headers: own = [] } = meanings[204] as (typeof meanings)[number];
+  const sent = [...alwaysSent.filter((name) => name !== 'Cache-Control'), ...rateHeaders, ...own];
+  const unchecked = { description: 'Any text: it is not checked.', schema: { type: 'string' }, example: '1' };
+  const parameters = parametersOf(route, components)
+    .filter((parameter) => parameter.in === 'path')
+    .map(({ examples: _, ...parameter }) => ({ ...parameter, ...unchecked }));
+  const codes = [...(schema.params ? (['invalid_url'] as const) : []), ...commonErrors];
+  return {
+    operationId: idFor('options', operation.operationId),
+    tags: operation.tags,
+    summary: `List the methods of ${path}`,
+    description: 'Needs an API key, but no scope. The query and the body are ignored.',
+    ...marksOf(operation),
+    security: [{ apiKey: [] }],
+    ...(parameters.length > 0 && { parameters }),
+    responses: {
+      204: { description: text, headers: headerRefs([...sent, ...(operation.sunset ? announced : [])]) },
+      ...errorResponses(codes, route),
+    },
+  };
+}
