@@ -2,29 +2,25 @@ import { defineConfig } from 'vitest/config';
 
 const testTimeout = 30_000;
 
+const files = (...names: string[]) => names.map((name) => `test/${name}.test.ts`);
+
 /** What clients are promised whichever database the store uses. */
 const behaviour = [
-  ...[
-    'account-attacks',
-    'account-keys',
-    'account-pages',
-    'accounts',
-    'auth',
-    'createPet',
-    'getPet',
-    'limits',
-    'listPets',
-    'messages',
-    'migrations',
-    'people',
-  ],
-  ...['properties', 'raw-socket', 'response-cache', 'store'],
-].map((name) => `test/${name}.test.ts`);
+  ...files('account-attacks', 'account-keys', 'account-pages', 'accounts', 'auth', 'createPet', 'getPet', 'limits'),
+  ...files('listPets', 'messages', 'migrations', 'people', 'properties', 'raw-socket', 'response-cache', 'store'),
+];
+const onPostgres = files('postgres*');
+
+/** These run other programs, wait for faults, or move many animals: npm test leaves them to npm run test:full. */
+const onlyFull = files(...['backup', 'examples', 'kubernetes', 'log', 'monitoring', 'nginx', 'terminal', 'transfer']);
+const onlyFullOnPostgres = files(
+  ...['account-attacks', 'account-keys', 'account-pages', 'postgres-check', 'postgres-copy', 'postgres-faults'],
+  ...['postgres-measures', 'postgres-open', 'postgres-roles', 'postgres-sessions', 'postgres-transfer'],
+);
 
 /** A few seconds of overload would prove little: only npm run test:slow runs this, for a minute. */
-const onlySlow = ['test/reliability/overload.test.ts'];
+const onlySlow = files('reliability/overload');
 
-const onPostgres = ['test/postgres*.test.ts'];
 const globalSetup = 'test/support/postgres-setup.ts';
 
 /** npm test runs the projects sqlite and postgres, npm run test:full all of them, with coverage. */
@@ -34,17 +30,32 @@ export default defineConfig({
     // For the threads and processes that tests start.
     env: { NODE_COMPILE_CACHE: `${import.meta.dirname}/node_modules/.cache/animal-store` },
     projects: [
-      { extends: true, test: { name: 'sqlite', include: ['test/*.test.ts'], exclude: onPostgres, testTimeout } },
-      { extends: true, test: { name: 'postgres', include: [...behaviour, ...onPostgres], globalSetup, testTimeout } },
       {
         extends: true,
-        test: { name: 'reliability', include: ['test/reliability/*.test.ts'], exclude: onlySlow, testTimeout },
+        test: { name: 'sqlite', include: files('*'), exclude: [...onPostgres, ...onlyFull], testTimeout },
       },
       {
         extends: true,
         test: {
-          name: 'reliability on postgres',
-          include: ['going-back', 'resets', 'sign-ins'].map((name) => `test/reliability/${name}.test.ts`),
+          name: 'postgres',
+          include: [...behaviour, ...onPostgres],
+          exclude: onlyFullOnPostgres,
+          globalSetup,
+          testTimeout,
+        },
+      },
+      {
+        extends: true,
+        test: { name: 'full', include: [...onlyFull, ...files('reliability/*')], exclude: onlySlow, testTimeout },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'full on postgres',
+          include: [
+            ...onlyFullOnPostgres,
+            ...files('reliability/going-back', 'reliability/resets', 'reliability/sign-ins'),
+          ],
           globalSetup,
           testTimeout,
         },

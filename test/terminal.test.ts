@@ -41,7 +41,7 @@ test('in development, the log has one readable line each, and the first key come
   expect(shown()).toMatch(
     new RegExp(
       [
-        `^(${time}migration \\S+ applied\n)+`,
+        `^${time}migrations applied: 0001_initial.sql, .+\n`,
         `${time}Ops port open at http://127\\.0\\.0\\.1:\\d+\n`,
         `${time}Server listening at ${url}\n`,
         '\nThe store had no API key, so here is a first one\\. It is shown only now:\n',

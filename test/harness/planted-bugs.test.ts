@@ -33,9 +33,8 @@ function copyProject(): string {
 /** Runs in `folder` the tests that must catch a bug; resolves to the names of those that ran and of those that failed. */
 async function run(folder: string, [file, name]: PlantedBug['caughtBy']): Promise<{ ran: string[]; failed: string[] }> {
   const report = path.join(folder, 'report.json');
-  const project = file.startsWith('test/reliability/') ? 'reliability' : 'sqlite';
   const named = ['-t', `^${escaped(name)}`];
-  const args = ['run', file, '--project', project, ...named, '--reporter=json', `--outputFile=${report}`];
+  const args = ['run', file, '--project=sqlite', '--project=full', ...named, '--reporter=json', `--outputFile=${report}`];
   const child = spawn(path.join(projectFolder, 'node_modules/.bin/vitest'), args, { cwd: folder, stdio: 'ignore' });
   await once(child, 'exit');
   const { testResults } = JSON.parse(readFileSync(report, 'utf8')) as Report;

@@ -21,7 +21,7 @@ export async function recordTraffic(): Promise<Exchange[]> {
   const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-'));
   try {
     const file = path.join(folder, 'exchanges');
-    const args = ['run', '--project=sqlite', ...filesWithTraffic()];
+    const args = ['run', '--project=sqlite', '--project=full', ...filesWithTraffic()];
     const env = { ...process.env, EXCHANGES: file };
     const vitest = path.join(projectFolder, 'node_modules/.bin/vitest');
     const child = spawn(vitest, args, { cwd: projectFolder, env, stdio: ['ignore', 'ignore', 'inherit'] });
