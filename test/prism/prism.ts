@@ -1,25 +1,13 @@
 /** Runs the Prism proxy as a separate process in front of recorded responses. */
-import { execFileSync } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, request } from 'undici';
 import { onTestFinished } from 'vitest';
 import type { Exchange } from '../support/exchanges.ts';
+import { fetchTool } from '../support/fetched-tool.ts';
 import { findPort } from '../support/known-port.ts';
 import { launch } from '../support/process.ts';
 import { projectFolder } from '../support/project.ts';
 import { startReplay, ticketHeader } from './replay.ts';
-
-/** Prism is downloaded on demand: as a dependency it would add 136 packages to every installation. */
-function locatePrism(): string {
-  const args = [
-    'exec',
-    '--yes',
-    '--ignore-scripts',
-    '--package=@stoplight/prism-cli@5.16.0',
-    '--call=command -v prism',
-  ];
-  return execFileSync('npm', args, { cwd: projectFolder, encoding: 'utf8' }).trimEnd();
-}
 
 export interface Violation {
   /** The first item is request or response. */
@@ -62,7 +50,7 @@ export async function startPrism(document: string, prefix: string): Promise<Pris
     '--cors=false',
     '-v=fatal',
   ];
-  const prism = launch(process.execPath, [locatePrism(), ...args], {});
+  const prism = launch(process.execPath, [fetchTool('prism', '@stoplight/prism-cli@5.16.0'), ...args], {});
   let ended: string | undefined;
   void prism.end().then(({ stdout, stderr }) => {
     ended = stdout + stderr;

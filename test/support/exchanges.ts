@@ -1,4 +1,4 @@
-/** Records the requests and responses of the tests, which npm run test:prism validates. */
+/** Records the requests and responses of the tests, which npm run test:contract validates. */
 import { appendFileSync } from 'node:fs';
 import type { Answer } from './documented.ts';
 
