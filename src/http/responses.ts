@@ -60,7 +60,7 @@ function bodyOf(content: string | Buffer, length: number): string | Buffer {
   return length <= maxStringBytes ? bytes.toString('latin1') : bytes;
 }
 
-/** A large body is sent in slices, one per turn of the event loop. Copying 4 MB at once for each of a thousand clients would block all others. */
+/** A large body is sent in slices, one per turn of the event loop. Copying megabytes at once for each of a thousand clients would block all others. */
 const sliceBytes = 128 * 1024;
 
 function sendSlices(reply: FastifyReply, body: Buffer): void {

@@ -34,7 +34,15 @@ function copyProject(): string {
 async function run(folder: string, [file, name]: PlantedBug['caughtBy']): Promise<{ ran: string[]; failed: string[] }> {
   const report = path.join(folder, 'report.json');
   const named = ['-t', `^${escaped(name)}`];
-  const args = ['run', file, '--project=sqlite', '--project=full', ...named, '--reporter=json', `--outputFile=${report}`];
+  const args = [
+    'run',
+    file,
+    '--project=sqlite',
+    '--project=full',
+    ...named,
+    '--reporter=json',
+    `--outputFile=${report}`,
+  ];
   const child = spawn(path.join(projectFolder, 'node_modules/.bin/vitest'), args, { cwd: folder, stdio: 'ignore' });
   await once(child, 'exit');
   const { testResults } = JSON.parse(readFileSync(report, 'utf8')) as Report;

@@ -1,21 +1,13 @@
 /** Tests clients that take as many resources as they can: others must still be served. Uses a real process and real sockets. */
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
-import http from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Pool } from 'undici';
 import { expect, onTestFinished, test } from 'vitest';
 import { percentile } from '../support/percentile.ts';
-import { runCli, type Server, startServer } from '../support/process.ts';
+import { runCli, startServer } from '../support/process.ts';
 import { makeStore } from '../support/store-file.ts';
 import { figure } from '../support/tier.ts';
-
-const mebibyte = 1024 * 1024;
-
-/** Peak memory of the process so far (proc(5)). */
-const peakMiB = ({ pid }: Server) =>
-  Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
 
 /** Opens connections that send `bytes` and never read. */
 async function openGreedy(port: number, count: number, bytes: string): Promise<Socket[]> {
@@ -76,28 +68,6 @@ async function start() {
 function report(what: string, { served, p99, asked }: Awaited<ReturnType<typeof serveOthers>>): void {
   figure(`${what}: ${(served * 100).toFixed(2)} % of ${asked} requests of others served, p99 ${Math.round(p99)} ms`);
 }
-
-test('50 simultaneous clients of the largest file, without gzip, cost less than 64 MiB of memory', async () => {
-  const { server } = await start();
-  const fetchOnce = () =>
-    new Promise<number>((resolve, reject) => {
-      const agent = new http.Agent();
-      http
-        .get(`${server.url}/openapi.json`, { agent }, async (answer) => {
-          let bytes = 0;
-          for await (const chunk of answer) bytes += (chunk as Buffer).length;
-          resolve(bytes);
-        })
-        .on('error', reject);
-    });
-  const size = await fetchOnce();
-  const before = peakMiB(server);
-  const sizes = await Promise.all(Array.from({ length: 50 }, fetchOnce));
-  const more = peakMiB(server) - before;
-  figure(`50 clients of a file of ${(size / 1024).toFixed(0)} KiB: ${more.toFixed(1)} MiB more memory`);
-  expect(sizes).toEqual(Array(50).fill(size));
-  expect(more).toBeLessThan(64);
-}, 60_000);
 
 test('1,000 bodies of one key that never end do not keep others out', async () => {
   const { server, key, other } = await start();
