@@ -88,6 +88,15 @@ describe('the message of a 404', () => {
         `${nothing} No path ends in a slash. ${where}`,
       );
   });
+
+  test('names the slash at the end of the path of an absolute URL, but not that of the root', async () => {
+    const app = await startApp();
+    const messageOf = async (target: string) => JSON.parse((await send(app, 'GET', target)).text).message;
+    for (const target of ['http://a/', 'HTTP://a/', 'http://a', 'https://a/?b/', '/?b/', '/'])
+      expect(await messageOf(target), target).toBe(`${nothing} ${api}`);
+    for (const target of ['http://a/docs/', 'https://a//', 'http://a/v1/pets/?limit=1', '/docs/'])
+      expect(await messageOf(target), target).toBe(`${nothing} No path ends in a slash. ${api}`);
+  });
 });
 
 describe.each([undefined, ['https://app.example.com']])('OPTIONS, with CORS_ORIGINS %s', (corsOrigins) => {

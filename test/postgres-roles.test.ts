@@ -1,5 +1,5 @@
 /** Tests of the two roles of docs/operations.md on PostgreSQL: one owns the tables, the other serves with few rights. */
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { maxActiveKeys, newSecret, scopes } from '../src/accounts.ts';
@@ -7,10 +7,11 @@ import { newToken } from '../src/people.ts';
 import { latestOf, readMigrations } from '../src/repository/migrations.ts';
 import type { Repository } from '../src/repository/store.ts';
 import { keyOf, makeKey, password, redirect } from './support/account-pages.ts';
+import { commandErrorOf } from './support/commands.ts';
 import { openFormClient } from './support/form-client.ts';
 import { launchServer, runCli, startServer } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
-import { newDatabase, open, textRows } from './support/store.ts';
+import { newDatabase, open, temporaryFolder, textRows } from './support/store.ts';
 
 const latest = latestOf(readMigrations('postgres'));
 
@@ -186,6 +187,15 @@ test.for([
   'SET ROLE animal_store_owner',
 ])('the server cannot run %s', async (statement) => {
   await expect(server.unsafe(statement)).rejects.toMatchObject({ code: '42501' });
+});
+
+test('a command that the server may not run is refused with one sentence', async () => {
+  const folder = temporaryFolder();
+  writeFileSync(`${folder}/pets.ndjson`, '{"name":"Biscuit","categoryId":7}\n');
+  const refused = await runCli(['import', 'pets.ndjson'], { folder, env: { DATABASE_URL: urls.server } });
+  expect(commandErrorOf(refused)).toBe(
+    'DATABASE_URL: permission denied for table import: use the role that owns the tables.',
+  );
 });
 
 test('the server can use a table of a later migration at once, and has only its grants after the next run', async () => {

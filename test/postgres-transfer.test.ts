@@ -120,6 +120,20 @@ describe('export', () => {
 });
 
 describe('import', () => {
+  test('ends with one sentence if a lock keeps it from reading its own table', async () => {
+    write('pets.ndjson', lines(1));
+    const other = clientOf(databaseUrl);
+    const [{ name }] = await other<[{ name: string }]>`SELECT current_database() AS name`;
+    await other.unsafe(`ALTER DATABASE ${name} SET lock_timeout = 100`);
+    await other.begin(async (transaction) => {
+      await transaction`LOCK TABLE import`;
+      // A process of its own: an open connection would keep it running.
+      expect(commandErrorOf(await launchCli(['import', 'pets.ndjson'], { folder, env: env() }).end())).toBe(
+        'The store cannot answer: canceling statement due to lock timeout.',
+      );
+    });
+  });
+
   test('creates the tables if there are none, and adds every animal with a new id', async () => {
     databaseUrl = await newDatabase();
     write(

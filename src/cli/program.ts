@@ -1,5 +1,6 @@
 /** The operator's commands as one function. Exit codes: 0 done, 1 refused or failed, 2 not understood. */
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
+import path from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config.ts';
 import { ApiError } from '../errors.ts';
@@ -67,9 +68,18 @@ function sentenceOf(error: unknown, { asGiven }: Context): string | undefined {
   if (error instanceof CopyError) return asGiven(error.message);
   if (error instanceof OpenError) return asGiven(`DATABASE_URL: ${error.message}`);
   if (error instanceof ApiError) return asGiven(`The store cannot answer: ${(error.cause as Error).message}.`);
-  const { code, syscall, message, path } = error as NodeJS.ErrnoException;
+  const { code, syscall, message, path: file } = error as NodeJS.ErrnoException;
+  // insufficient_privilege of PostgreSQL: the message names what is missing.
+  if (code === '42501') return `DATABASE_URL: ${message}: use the role that owns the tables.`;
   if (code === 'EPIPE') return 'The output was closed before its end.';
-  const reason = path !== undefined && denials.includes(String(code)) ? obstacleTo(path) : undefined;
-  if (reason) return asGiven(`${path} cannot be used: ${reason}.`);
+  if (code === 'ENOENT' && file !== undefined) return asGiven(`${missingPart(file)} does not exist.`);
+  const reason = file !== undefined && denials.includes(String(code)) ? obstacleTo(file) : undefined;
+  if (reason) return asGiven(`${file} cannot be used: ${reason}.`);
   return syscall && asGiven(`${message}.`);
+}
+
+/** The folder of `file` if it does not exist, otherwise the file. */
+function missingPart(file: string): string {
+  const folder = path.dirname(file);
+  return existsSync(folder) ? file : folder;
 }

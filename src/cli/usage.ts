@@ -28,6 +28,9 @@ const examples: Record<string, string> = {
 /** Gives each command its example, and the lines that follow an error. Call this after all commands have been added. */
 export function explainUsage(program: Command): void {
   for (const [name, command] of namesOf(program)) {
+    // Commander's own usage line leaves out the options that a command needs.
+    const needed = command.options.filter(({ mandatory }) => mandatory).map(({ flags }) => flags);
+    command.usage([...needed, command.usage()].join(' '));
     const subcommands = command.commands.map((subcommand) => subcommand.name()).join(', ');
     const lines = [
       `Usage: ${command.createHelp().commandUsage(command)}`,

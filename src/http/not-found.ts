@@ -8,8 +8,8 @@ import { respond, standing } from './responses.ts';
 /** What the server supports as a whole (RFC 9110, section 9.3.7). */
 const serverWide = [...standing, 'allow', 'GET, HEAD, POST, OPTIONS'];
 
-/** A path, other than the root, that ends in a slash. */
-const endsInSlash = /^[^?]+\/(?:\?|$)/;
+/** A path, other than the root, that ends in a slash. Clients of proxies send it after the scheme and the host (RFC 9112, section 3.2.2). */
+const endsInSlash = /^(?:https?:\/\/[^/?]+)?\/[^?]*\/(?:\?|$)/i;
 
 /** `base`: the start of the URLs in responses: the public base address, or its path. Ends in /v1. */
 export function createNotFound(base: string): NotFound {

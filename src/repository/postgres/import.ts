@@ -22,7 +22,14 @@ export async function openImport(
   options: OpenOptions,
 ): Promise<Import> {
   const { sql, destroy } = await openAlone(databaseUrl, options);
-  let stored = await translated(() => findMark(sql, hash));
+  let stored: Mark | undefined;
+  try {
+    stored = await translated(() => findMark(sql, hash));
+  } catch (error) {
+    // An open connection keeps the process running.
+    destroy();
+    throw error;
+  }
   let mark = firstMark(stored, again);
   let claiming = false;
 
