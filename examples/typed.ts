@@ -36,7 +36,7 @@ async function addAndList(): Promise<void> {
   });
   if (added.error) throw new Error(`${added.error.code}: ${added.error.message}`);
   const { id, status }: Pet = added.data;
-  console.log(`Added ${id}, which is ${status}.`);
+  console.log(`Added animal ${id}, which is ${status}.`);
 
   const listed = await client.GET('/pets', { params: { query: { status: 'available', limit: 100 } }, parseAs: 'text' });
   if (listed.error) throw new Error(`${listed.error.code}: ${listed.error.message}`);

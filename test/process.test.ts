@@ -100,7 +100,7 @@ describe('the first start', () => {
     const server = await startServer({ env });
     await server.firstKey();
     await server.end('SIGTERM');
-    const named = /^Or make your own at (\S+)\/account$/m.exec(server.stderr())?.[1];
+    const named = /^Or make your own at (\S+)\/account\/sign-up$/m.exec(server.stderr())?.[1];
     expect(named).toBe(root?.replace('{url}', server.url));
   });
 

@@ -35,7 +35,7 @@ test('in development, the log has one readable line each, and the first key come
   const terminal = launchInTerminal({});
   const { seen, shown } = terminal;
   const url = await urlOf(terminal);
-  await seen('stdout', /account\r\n/);
+  await seen('stdout', /sign-up\r\n/);
   const time = String.raw`\[\d\d:\d\d:\d\d\] INFO: `;
   const key = 'ast_test_[0-9A-Za-z]{36}';
   expect(shown()).toMatch(
@@ -45,8 +45,8 @@ test('in development, the log has one readable line each, and the first key come
         `${time}Ops port open at http://127\\.0\\.0\\.1:\\d+\n`,
         `${time}Server listening at ${url}\n`,
         '\nThe store had no API key, so here is a first one\\. It is shown only now:\n',
-        `\n {2}(${key})\n\nTry it:\n\n {2}curl -H 'Authorization: Bearer \\2' ${url}/v1/pets\n`,
-        `\nOr make your own at ${url}/account\n\n$`,
+        `\n {2}(${key})\n\nTry it:\n\n {2}curl -H 'Authorization: Bearer \\1' ${url}/v1/pets\n`,
+        `\nOr make your own at ${url}/account/sign-up\n\n$`,
       ].join(''),
     ),
   );

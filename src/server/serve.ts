@@ -211,7 +211,7 @@ async function giveFirstKey(store: Repository, config: Config, url: string, logg
   // On stderr: a secret must not be in the log. The log is written first.
   logger.flush();
   const root = config.BASE_URL?.slice(0, -'/v1'.length) ?? url;
-  const page = signUp === 'open' ? `Or make your own at ${root}/account\n\n` : '';
+  const page = signUp === 'open' ? `Or make your own at ${root}/account/sign-up\n\n` : '';
   process.stderr.write(
     `\nThe store had no API key, so here is a first one. It is shown only now:\n\n  ${secret.key}\n\nTry it:\n\n  curl -H 'Authorization: Bearer ${secret.key}' ${url}/v1/pets\n\n${page}`,
   );
