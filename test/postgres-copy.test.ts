@@ -88,8 +88,7 @@ test('a copy holds pets with their ids, accounts, keys, retries and messages, an
   expect(await runCli(command(from, to))).toMatchObject({
     code: 0,
     stderr: '',
-    stdout:
-      'Copied and compared: 4999 animals, 1 accounts, 1 keys, 1 idempotency keys, 1 messages, 1 records of imports.\n',
+    stdout: 'Copied and compared: 4999 animals, 1 account, 1 key, 1 idempotency key, 1 message, 1 import record.\n',
   });
   const copied = await open(to);
   expect(await walk(copied)).toEqual(await walk(store));

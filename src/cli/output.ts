@@ -52,9 +52,11 @@ export function createOutput(stdout: TerminalStream, stderr: TerminalStream): Ou
   };
 }
 
-export function animals(count = 0): string {
-  return `${count} ${count === 1 ? 'animal' : 'animals'}`;
+export function counted(noun: string, count = 0): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
+
+export const animals = (count?: number) => counted('animal', count);
 
 function tableOf(rows: Row[]): string[] {
   const headings = Object.keys(rows[0] as Row);

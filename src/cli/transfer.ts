@@ -2,7 +2,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { sqliteFile } from '../repository/open.ts';
 import { type Context, now } from './context.ts';
-import { animals } from './output.ts';
+import { animals, counted } from './output.ts';
 
 const example = 'sqlite: and the path of a file, or postgres://user:password@host:port/database';
 
@@ -23,9 +23,11 @@ export function copyCommand(program: Command, { print, resolve, withProgress }: 
         watch: (what, work) => withProgress(what, 'animals', ({ show }) => work(show)),
       });
       const { pet, account, api_key, idempotency, message, import: imports } = counts;
-      print(
-        `Copied and compared: ${animals(pet)}, ${account} accounts, ${api_key} keys, ${idempotency} idempotency keys, ${message} messages, ${imports} records of imports.`,
-      );
+      const others = [
+        ...[counted('account', account), counted('key', api_key), counted('idempotency key', idempotency)],
+        ...[counted('message', message), counted('import record', imports)],
+      ];
+      print(`Copied and compared: ${[animals(pet), ...others].join(', ')}.`);
     });
 }
 
