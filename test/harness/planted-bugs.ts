@@ -147,9 +147,9 @@ export const plantedBugs: PlantedBug[] = [
   },
   {
     name: 'a backup does not wait for its name to be on disk',
-    file: 'src/cli/output-file.ts',
-    from: 'sync(path.dirname(file));',
-    to: '',
+    file: 'src/repository/sqlite/backup.ts',
+    from: 'sync(folder);\n  } finally {',
+    to: '} finally {',
     caughtBy: ['test/reliability/made-files.test.ts', 'backup waits'],
   },
   {
