@@ -302,6 +302,19 @@ describe('work that fails', () => {
     await sleep(50);
     expect(times - then).toBeLessThan(2);
   });
+
+  test('is why a job is rejected whose next attempt is still running at its deadline', async () => {
+    const { pool } = poolOf();
+    const next = held<never>();
+    const attempts = [() => Promise.reject(serverError('25006')), next.work];
+    const work = (sql: Sql) => (attempts.shift() as typeof next.work)(sql);
+    const cause = { message: 'told', code: '25006' };
+    await expect(pool.write(work, 60)).rejects.toMatchObject({ code: 'service_unavailable', cause });
+    expect(next.on).toHaveLength(1);
+    const { failedWrites, pool: measures } = pool.measure();
+    expect(failedWrites).toMatchObject({ read_only: 1, timeout: 0 });
+    expect(measures).toMatchObject({ abandonedTotal: 1, errors: { 25: 1, timeout: 1 } });
+  });
 });
 
 describe('the measures', () => {

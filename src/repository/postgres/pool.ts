@@ -185,8 +185,9 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
 
   function expire(job: Job): void {
     const { connection } = job;
-    const late = () => new TimeoutError(connection ? 'the database did not answer in time' : 'no connection is free');
-    const error = connection ? late() : (job.refused ?? connectError ?? late());
+    const late = new TimeoutError(connection ? 'the database did not answer in time' : 'no connection is free');
+    // A refused job runs again until now: its last attempt may have just begun, so the refusal tells more.
+    const error = job.refused ?? (connection ? late : (connectError ?? late));
     fail(job, error, refusal(error));
     if (connection === undefined) return;
     release(job);
