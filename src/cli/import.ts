@@ -1,5 +1,5 @@
 /** The command that adds animals from a file: it checks every line first, then adds the animals in batches. */
-import { closeSync, fstatSync } from 'node:fs';
+import { closeSync, fstatSync, statSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { ApiError } from '../errors.ts';
@@ -60,7 +60,9 @@ export function importCommand(program: Command, context: Context): void {
     .option('--keep-ids', 'keep the ids of the file; the store must not have any of them')
     .option('--again', 'import again even if already imported')
     .action(async (name: string, { format: given, skipBad = false, keepIds = false, again = false }: ImportOptions) => {
-      const file = await openSource(name === '-' ? context.stdin() : context.resolve(name));
+      const source = name === '-' ? context.stdin() : context.resolve(name);
+      if (typeof source === 'string' && statSync(source).isDirectory()) throw new CommandError(`${name} is a folder.`);
+      const file = await openSource(source);
       try {
         const version = versionOf(file);
         const { size: bytes } = fstatSync(file);

@@ -56,7 +56,7 @@ function checkFile(context: Context, path: string, isBackup: boolean, json: bool
     file,
     size: `${bytes} bytes`,
     ...(checksum && { checksum: checksum === 'missing' ? `none (no ${checksumFile(file)})` : checksum }),
-    'schema version': `${schemaVersion} of ${latestSchemaVersion}`,
+    'schema version': versionOf(schemaVersion as number, latestSchemaVersion),
     'SQLite version': sqliteVersion as string,
     ...rowsOf(rows),
   });
@@ -70,13 +70,17 @@ async function checkDatabase(context: Context, url: string, json: boolean): Prom
   printReport(context, report, database, json, {
     database,
     size: `${bytes} bytes`,
-    'schema version': `${schemaVersion} of ${latestSchemaVersion}`,
+    'schema version': versionOf(schemaVersion as number, latestSchemaVersion),
     'PostgreSQL version': postgresVersion as string,
     'data checksums': dataChecksums as string,
     amcheck: amcheck ? 'used' : 'not available',
     ...rowsOf(rows),
   });
 }
+
+/** A schema that a later release has only extended is newer, and still used. */
+const versionOf = (version: number, latest: number) =>
+  version > latest ? `${version}, newer than ${latest} of this release` : `${version} of ${latest}`;
 
 const rowsOf = (rows: Record<string, number>) =>
   Object.fromEntries(Object.entries(rows).map(([table, count]) => [`rows of ${table}`, count]));

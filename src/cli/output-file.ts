@@ -51,6 +51,7 @@ function refuse(databaseUrl: string, file: string, name: string, force: boolean 
   const store = databaseUrl.startsWith('sqlite:') ? ['', ...sidecarFiles] : [];
   for (const part of store.map((suffix) => sqliteFile(databaseUrl) + suffix))
     if (isSame(file, part)) throw new CommandError(`${name} is the store itself.`);
+  if (!existsSync(path.dirname(file))) throw new CommandError(`${path.dirname(name)} does not exist.`);
   if (!existsSync(file)) return;
   if (!statSync(file).isFile()) throw new CommandError(`${name} is not a file.`);
   if (!force) throw new CommandError(`${name} exists already: use --force to replace it.`);

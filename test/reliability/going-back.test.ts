@@ -109,7 +109,10 @@ describe('a schema that a later release made', () => {
 
   test('is used as it is if it only adds', async () => {
     const line = `-- Release 1.0.0 (schema version ${lastVersion}) and later run on this schema.\n`;
-    const { DATABASE_URL } = await migrateLater(`${line}ALTER TABLE message ADD COLUMN later text;`);
+    const env = await migrateLater(`${line}ALTER TABLE message ADD COLUMN later text;`);
+    const { DATABASE_URL } = env;
+    const { code, stdout } = await launchCli(['check'], { env }).end();
+    expect([code, stdout]).toEqual([0, expect.stringContaining(`9999, newer than ${latest} of this release\n`)]);
     const store = await open(DATABASE_URL);
     const message = { id: 'm', accountId: 1, message: 'hi', status: 'queued', createdAt: new Date(0).toISOString() };
     await store.messages.add(message as Parameters<typeof store.messages.add>[0]);
