@@ -13,13 +13,13 @@ import { bearerFormat, describeKeys, documents, headers } from './openapi/words.
 type DocumentName = keyof typeof documents;
 
 /** One document, as a value. */
-function describeDocument(name: DocumentName, routes: Omit<Route, 'besideDeprecated'>[]): Json {
+function describeDocument(name: DocumentName, routes: Omit<Route, 'deprecated'>[]): Json {
   const { prefix, title, describe, servers, tags } = documents[name];
   const components: Components = { parameters: {}, headers: {}, responses: {}, schemas: {}, examples: {} };
   schemaOf(ErrorBody, components);
   const inDocument = routes.filter(({ url }) => url.startsWith(`${prefix}/`));
-  const besideDeprecated = inDocument.some(({ operation }) => operation.sunset !== undefined);
-  const own = inDocument.map((route) => ({ ...route, besideDeprecated }));
+  const deprecated = inDocument.map(({ operation }) => operation).filter(({ sunset }) => sunset !== undefined);
+  const own = inDocument.map((route) => ({ ...route, deprecated }));
   const paths: Record<string, Record<string, Json>> = {};
   for (const route of own) {
     const path = route.url.slice(prefix.length).replace(/:(\w+)/g, '{$1}');
@@ -73,8 +73,8 @@ function describeDocument(name: DocumentName, routes: Omit<Route, 'besideDepreca
 }
 
 /** The operations of the server, in the order of their routes. */
-async function readRoutes(): Promise<Omit<Route, 'besideDeprecated'>[]> {
-  const routes: Omit<Route, 'besideDeprecated'>[] = [];
+async function readRoutes(): Promise<Omit<Route, 'deprecated'>[]> {
+  const routes: Omit<Route, 'deprecated'>[] = [];
   const app = await buildApp({
     store: { pets: {}, measure: () => ({ waitingWrites: 0, walBytes: undefined }) } as never,
     logger: pino({ level: 'silent' }),

@@ -182,10 +182,10 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
 
   // The table of routes: first those without a key, then /v1 and the quickstart, each behind its key.
   const root = base.slice(0, -'/v1'.length);
-  // GET /openapi.json and /openapi.yaml
-  documentRoutes(app, { document: documents.animalStore, base, exchanges });
-  // GET /, /docs and the files below /docs/
   const accountPages = options.signUp !== undefined;
+  // GET /openapi.json and /openapi.yaml
+  documentRoutes(app, { document: documents.animalStore, base, accountPages, exchanges });
+  // GET /, /docs and the files below /docs/
   referencePageRoutes(app, {
     readFile: options.readPageFile,
     root,
@@ -239,7 +239,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   if (quickstartBasePath !== undefined) {
     await app.register(
       async (quickstart: App) => {
-        documentRoutes(quickstart, { document: documents.quickstart, base: root + quickstartBasePath, exchanges });
+        const own = { document: documents.quickstart, base: root + quickstartBasePath };
+        documentRoutes(quickstart, { ...own, accountPages, exchanges });
         await quickstart.register(async (keyed: App) => {
           await installAuth(keyed, auth);
           if (limitKeys) keyed.addHook('onRequest', limitKeys);

@@ -76,5 +76,6 @@ const maxNamed = 20;
 export function joinFaults(texts: readonly string[]): string {
   const named = texts.slice(0, maxNamed);
   if (texts.length > maxNamed) named.push(`and ${texts.length - maxNamed} more`);
-  return named.join('; ');
+  // Only a fault that does not begin with a name begins with an article.
+  return named.join('; ').replace(/^the /, 'The ');
 }

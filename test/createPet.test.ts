@@ -185,6 +185,8 @@ describe('POST /v1/pets', () => {
         '"dry" is not a known query parameter; Idempotency-Key must be 1 to 255 visible ASCII characters, given once; name is required; categoryId is required.',
       status: 400,
     });
+    const { message } = (await call('POST', '/v1/pets?dry=1', { body: [] })).json;
+    expect(message).toBe('"dry" is not a known query parameter; the body must be a JSON object.');
   });
 
   test('returns 401 without a key and 403 without pets:write', async () => {

@@ -324,7 +324,7 @@ describe('what the introduction says', () => {
       await codeOf('POST', '/v1/pets', withKey(longestKey + 1)),
     ]).toEqual(['invalid_body', badKey]);
 
-    const [named] = stated('invalid parameters or fields named in one message');
+    const [named] = stated('invalid parameters and fields that a message names');
     const many = Object.fromEntries(Array.from({ length: named + 5 }, (_, index) => [`f${index}`, 1]));
     const { message } = (await call('POST', '/v1/pets', { body: many })).json;
     expect([message.split('; ').length, message.split('; ').at(-1)]).toEqual([named + 1, 'and 7 more.']);
@@ -344,8 +344,34 @@ describe('what the introduction says', () => {
         expect(await send(`${method} ${path}`)).toEqual([400, 'bad_request', 'close']);
     const known = await send('PATCH /v1/pets', `Authorization: Bearer ${key}\r\n`);
     expect(known.slice(0, 2)).toEqual([405, 'method_not_allowed']);
+    expect((await send('CONNECT a:1')).slice(0, 2)).toEqual([405, 'method_not_allowed']);
     const [server] = await converse(port, ['OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n']);
     expect([server?.status, server?.headers.allow]).toEqual([204, 'GET, HEAD, POST, OPTIONS']);
+  });
+
+  test('about what comes before the API key', async () => {
+    const { port } = await startApp();
+    const code = async (line: string, more = '') => {
+      const [answer] = await converse(port, [`${line} HTTP/1.1\r\nHost: a\r\n${more}\r\n`]);
+      return JSON.parse(answer?.text as string).code;
+    };
+    for (const line of [
+      'GET /v1/pets?limit=0',
+      'PATCH /v1/pets',
+      'OPTIONS /v1/pets',
+      'GET /v1/pets/one',
+      'POST /v1/pets',
+    ])
+      expect([line, await code(line)]).toEqual([line, 'missing_api_key']);
+    expect(await code('GET /v1/pets/%zz')).toBe('invalid_url');
+    expect(await code(`GET /v1/pets?${'a'.repeat(8200)}`)).toBe('uri_too_long');
+    expect(await code('GET /v1/pets', 'Expect: x\r\n')).toBe('expectation_failed');
+  });
+
+  test('about the media type of a message', async () => {
+    const { call } = await startApp();
+    const { status, json } = await call('POST', '/quickstart/messages', { body: 'Hello', type: 'text/plain' });
+    expect([status, json.code]).toEqual([400, 'invalid_body']);
   });
 
   test('about ignored headers and bodies', async () => {

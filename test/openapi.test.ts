@@ -15,6 +15,12 @@ const committed = (name: string) => readFileSync(path.join(root, name), 'utf8');
 const names = ['openapi.yaml', 'openapi.quickstart.yaml'] as const;
 const openapi = parse(committed('openapi.yaml'));
 
+interface Described {
+  operationId: string;
+  deprecated?: boolean;
+  responses: Record<string, { $ref?: string; headers?: object }>;
+}
+
 describe('the OpenAPI documents', () => {
   test.each(names)('%s is up to date with the code', async (name) => {
     expect((await generateDocuments())[name]).toBe(committed(name));
@@ -27,6 +33,28 @@ describe('the OpenAPI documents', () => {
     expect(text.split(line).join('')).toBe(committed('openapi.yaml'));
     expect(parse(text).servers[0]).toEqual({ url: '/v1', description: 'This server' });
     expect((await call('GET', '/openapi.json', { key: null })).json).toEqual(parse(text));
+  });
+
+  test('are served with the address of this server in their examples, and without links to pages that it lacks', async () => {
+    const { call } = await startApp({ baseUrl: 'https://example.com/animals/v1', signUp: undefined });
+    for (const name of ['/openapi.yaml', '/openapi.json']) {
+      const { info, components } = parse((await call('GET', name, { key: null })).text);
+      expect(info.description).toContain(
+        "curl -H 'Authorization: Bearer <API_KEY>' https://example.com/animals/v1/pets\n",
+      );
+      expect(info.description).toMatch(
+        /^1\. Create an account on the account pages .+\n2\. Make an API key, and copy it/m,
+      );
+      expect(components.headers.Location.example).toBe('https://example.com/animals/v1/pets/1');
+    }
+  });
+
+  test('list the headers of a deprecated operation only where it sends them, or shares a response', () => {
+    const listed = (response: { $ref?: string; headers?: object }) => 'Sunset' in (response.headers ?? {});
+    const own = Object.values(openapi.paths as Record<string, Record<string, Described>>).flatMap((item) =>
+      Object.values(item).filter(({ deprecated, responses }) => !deprecated && Object.values(responses).some(listed)),
+    );
+    expect(own.map(({ operationId }) => operationId)).toEqual([]);
   });
 
   test('describe exactly the routes that are operations', async () => {

@@ -166,6 +166,14 @@ describe('the pages', () => {
     expect(html).toContain('9007199254740991');
   });
 
+  test('name the headers of a deprecated operation at that operation only', () => {
+    const html = renderPage('animal-store.html', documents.animalStore);
+    const announcing = html
+      .split('<section class="operation" id="')
+      .filter((part) => /Headers<\/a>:.*Sunset/.test(part));
+    expect(announcing.map((part) => part.replace(/".*/s, ''))).toEqual(['animal-store/tag/pets/getPet']);
+  });
+
   test('have no entries for HEAD and OPTIONS', () => {
     const document = parse(documents.animalStore);
     for (const method of ['head', 'options'])

@@ -13,8 +13,8 @@ export interface Route {
   url: string;
   schema: { params?: TObject; querystring?: TObject; headers?: TObject; body?: TObject };
   operation: Operation;
-  /** Whether its document has a deprecated operation. */
-  besideDeprecated: boolean;
+  /** The deprecated operations of its document. */
+  deprecated: Operation[];
 }
 
 /** The examples of an operation that have the part that `pick` returns, by name. */
@@ -72,16 +72,17 @@ function headerRefs(names: readonly HeaderName[]): Json {
 
 const announced: HeaderName[] = ['Deprecation', 'Sunset', 'Link'];
 
-/** Operations share these responses, also with a deprecated one, and therefore all list its headers. */
+/** Operations share these responses, also with a deprecated one, and therefore list its headers; each scope has a 403 of its own. */
 export const sharedStatuses = new Set(
   [403, ...commonErrors.map((code) => statuses[code])].filter((status) => status !== 400),
 );
 
 function errorResponse(status: number, codes: ErrorCode[], route: Route): Json {
   const { text, headers: own = [], before } = meanings[status] as (typeof meanings)[number];
+  const { deprecated, operation } = route;
   const isAnnounced = sharedStatuses.has(status)
-    ? route.besideDeprecated && before !== 'path'
-    : route.operation.sunset !== undefined;
+    ? before !== 'path' && deprecated.some(({ scope }) => status !== 403 || scope === operation.scope)
+    : operation.sunset !== undefined;
   const values = codes.map((code) => [code, { value: { code, message: messageOf(code, route), status } }]);
   return {
     description: `${text}: ${codes.map((code) => `\`${code}\``).join(', ')}.`,

@@ -48,7 +48,7 @@ export const headers = {
     schema: text,
     example: '"47DEQpj8HBSa-_TImW-5JCeuQeR"',
   },
-  Vary: { description: 'Authorization if the response has an ETag.', schema: text, example: 'Authorization' },
+  Vary: { description: 'Authorization, because the response has an ETag.', schema: text, example: 'Authorization' },
   Link: {
     description:
       'Links (RFC 8288). A page has rel="first", and rel="next" unless it is the last. A deprecated operation has rel="successor-version" and rel="deprecation". A URL can be a path without a host.',
@@ -202,22 +202,22 @@ You can list animals, add one, or fetch one by id (deprecated; removed on 5 Dece
 const petLimits = `
 | animals per page | 1 to 100 | 400 \`invalid_parameter\` |
 | name of an animal | at least 1 character; the body is its only upper limit | 400 \`invalid_body\` |
-| \`Idempotency-Key\` | 1 to 255 characters, kept for 24 hours | 400 \`invalid_parameter\` |`;
+| \`Idempotency-Key\` | 1 to 255 characters, kept for 24 hours for each account | 400 \`invalid_parameter\` |`;
 
 const conventions = (limits: string) => `
 All requests and responses are \`application/json\`. Send your API key as \`Authorization: Bearer <API_KEY>\`.
 
 ## Requests
 
-Every path supports \`OPTIONS\` (204 with \`Allow\`), and \`HEAD\` if it supports \`GET\`. Any other method returns 405 with \`Allow\`. The API key is checked first. A method that HTTP does not know (\`FOO\`, or \`get\` in lower case) returns 400 \`bad_request\`, whatever the key and the path. A path with a slash at its end does not exist. \`OPTIONS *\` needs no API key, and returns 204 with the methods of the whole server in \`Allow\`.
+Every path supports \`OPTIONS\` (204 with \`Allow\`), and \`HEAD\` if it supports \`GET\`. Any other method returns 405 with \`Allow\`. On a path that exists, the API key is checked before the method, the parameters and the body; only \`invalid_url\`, \`uri_too_long\` and \`expectation_failed\` come before it. \`CONNECT\` always returns 405. A method that HTTP does not know (\`FOO\`, or \`get\` in lower case) returns 400 \`bad_request\`, whatever the key and the path. A path with a slash at its end does not exist. \`OPTIONS *\` needs no API key, and returns 204 with the methods of the whole server in \`Allow\`.
 
 An unknown query parameter or body field, and one that is given twice, is an error. The server ignores \`Accept\`, \`If-Match\`, \`If-Modified-Since\`, \`If-Unmodified-Since\` and \`Range\`, and the body of any method but POST.
 
-Web pages of other origins can call the service only if its operator allows their origin. Such a response also has \`Access-Control-Allow-Origin\`; a CORS preflight needs no API key.
+Web pages of other origins can call the service only if its operator allows their origin. Such a response also has \`Access-Control-Allow-Origin\` and \`Access-Control-Expose-Headers\`, and every response then has \`Origin\` in \`Vary\`; a CORS preflight needs no API key.
 
 ## Limits
 
-| of | limit | beyond it |
+| What | Limit | If exceeded |
 |---|---|---|
 | path and query | 8,192 characters | 414 \`uri_too_long\` |
 | request line and headers | 16 KiB | 431 \`headers_too_large\` |
@@ -225,7 +225,7 @@ Web pages of other origins can call the service only if its operator allows thei
 | time for the request line and headers | 9 seconds | 408 \`request_timeout\` |
 | time for the body, after the headers | 3 seconds, and 1 more per 8 KiB received; 9 for the whole request | 408 \`request_timeout\` |
 | requests per minute and API key | set by the operator, sent in \`RateLimit-Limit\` | 429 \`rate_limited\` |
-| invalid parameters or fields named in one message | 20 | their number |${limits}
+| invalid parameters and fields that a message names | 20 | the message ends with the number of the others |${limits}
 
 ## Errors
 
@@ -284,4 +284,4 @@ export const describeKeys = (scopes: string[]) =>
 
 A key has 45 characters: \`ast_live_\` in production or \`ast_test_\` in any other deployment, then 36 letters and digits. Production rejects the keys of other deployments, and they reject its keys.
 
-A key has one or both of the scopes \`pets:read\` and \`pets:write\`. The security of each operation names the scope that it needs; without it, the response is 403 \`insufficient_scope\`. ${scopes.join(' ')}`;
+A key has one or both of the scopes \`pets:read\` and \`pets:write\`. ${scopes.join(' ')}`;

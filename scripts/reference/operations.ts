@@ -196,6 +196,8 @@ export function operationView(context: Context, { path, item, method, operation 
     .filter(([status]) => !/^[45]/.test(status))
     .map(([status, response]) => successView(context, status, response));
   const known = new Set(successes.flatMap(({ headers }) => headers));
+  // Operations share responses with a deprecated one, which alone sends these headers.
+  if (!operation.deprecated) for (const name of ['Deprecation', 'Sunset', 'Link']) known.add(name);
   const errors = responses
     .filter(([status]) => /^[45]/.test(status))
     .map(([status, response]) => errorView(context, status, response, known))

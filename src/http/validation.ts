@@ -105,7 +105,7 @@ function bodyPart(schema: TObject): Part {
 
 function bodyFaults(body: unknown, check: (values: Values) => string[]): string[] {
   if (isObject(body)) return check(body);
-  return [body === undefined ? 'The body is missing' : 'The body must be a JSON object'];
+  return [body === undefined ? 'the body is missing' : 'the body must be a JSON object'];
 }
 
 function invalid(text: string): Violation {

@@ -29,6 +29,7 @@ describeInBrowser('the reference page', () => {
     await expect.poll(painted).toBeGreaterThan(0);
     expect(await page.locator('.code code').first().innerText()).toContain('https://api.example.com/v1/pets');
     figure(`first contentful paint of the reference page: ${Math.round((await painted()) as number)} ms`);
+    expect(await painted()).toBeLessThan(1000);
     held.resolve();
     await expect.poll(() => page.locator('.code code').first().innerText()).toContain(`${server.url}/v1/pets`);
   });

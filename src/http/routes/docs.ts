@@ -108,20 +108,32 @@ export interface DocumentOptions {
   document: string;
   /** The URL at which this server serves the operations of the document. */
   base: string;
+  /** Whether the server has the account pages, to which the document then links. */
+  accountPages: boolean;
   exchanges: Exchanges;
 }
 
-export function documentRoutes(app: App, { document, base, exchanges }: DocumentOptions): void {
+/** The address of the document's own examples. */
+const exampleBase = 'https://api.example.com/v1';
+
+/** The committed text with this server's address, which may be only a path, and without links that lead nowhere. */
+function adaptDocument(document: string, base: string, accountPages: boolean): string {
+  const text = base.startsWith('/') ? document : document.replaceAll(`${exampleBase}/`, `${base}/`);
+  return accountPages ? text : text.replace(/\[([^\]]+)\]\(account[^)]*\)/g, '$1');
+}
+
+export function documentRoutes(app: App, { document, base, accountPages, exchanges }: DocumentOptions): void {
   let cached: { json: Codings; yaml: Codings } | undefined;
 
   /** Parses and compresses the document on the first request: doing so at the start would take a third of the start time. */
   function documents(): { json: Codings; yaml: Codings } {
     if (cached) return cached;
-    const openapi = parse(document) as { servers: { url: string; description: string }[] };
+    const adapted = adaptDocument(document, base, accountPages);
+    const openapi = parse(adapted) as { servers: { url: string; description: string }[] };
     const server = { url: base, description: 'This server' };
     openapi.servers.unshift(server);
     // The committed text, whose quotes and examples a writer of YAML would change. JSON is YAML.
-    const text = document.replace(/^servers:$/m, (line) => `${line}\n  - ${JSON.stringify(server)}`);
+    const text = adapted.replace(/^servers:$/m, (line) => `${line}\n  - ${JSON.stringify(server)}`);
     // RFC 9512, section 2.1.
     const yaml = renderCodings(text, { type: 'application/yaml' });
     cached = { json: renderCodings(JSON.stringify(openapi, null, 2)), yaml };

@@ -33,7 +33,8 @@ export function sendMessage(app: App, url: string, { messages, exchanges, sendEr
           operationId: 'sendMessage',
           tags: ['Messages'],
           summary: 'Send a message',
-          description: 'The message is on disk before the response is sent. Its status is queued.',
+          description:
+            'The message is on disk before the response is sent. Its status is queued. A body that is not `application/json` in UTF-8 returns 400 `invalid_body`.',
           success: { status: 202, schema: Message, description: 'The message was received.' },
           errors: bodyErrors,
           examples: {
