@@ -1,7 +1,11 @@
-/** Tests that the Dockerfile, compose.yaml and nginx.conf agree with the server's settings, ports and timeouts. */
+/** Tests that the Dockerfile, compose.yaml, nginx.conf, the systemd unit and the workflow agree with the server and with each other. */
 import { spawnSync } from 'node:child_process';
-import { describe, expect, test } from 'vitest';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
+import { readConfig } from '../src/config.ts';
 import {
   constant,
   deployments,
@@ -14,8 +18,9 @@ import {
 } from './support/deployment.ts';
 import { nodeOptions, projectFolder } from './support/project.ts';
 
-const { version, license, description } = JSON.parse(read('package.json'));
+const { name, version, license, description } = JSON.parse(read('package.json'));
 const compose = parse(read('compose.yaml'), { merge: true });
+const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0;
 
 describe('the Dockerfile', () => {
   test('sets only known settings, and exposes the ports that it sets', () => {
@@ -33,12 +38,70 @@ describe('the Dockerfile', () => {
     ]);
   });
 
-  test('has labels with the version and the licence of package.json', () => {
+  test('starts from an image that its digest names', () => {
+    expect(dockerfile.match(/^FROM .*$/gm)).toEqual([
+      expect.stringMatching(/^FROM node:26-bookworm-slim@sha256:[0-9a-f]{64} AS node$/),
+      'FROM node AS dependencies',
+      'FROM node',
+    ]);
+  });
+
+  test('has the labels of package.json', () => {
     expect(pairs('LABEL')).toMatchObject({
+      'org.opencontainers.image.title': name,
       'org.opencontainers.image.version': version,
       'org.opencontainers.image.licenses': license,
       'org.opencontainers.image.description': description,
     });
+  });
+});
+
+describe('the systemd unit', () => {
+  const unit = read('deploy/systemd/animal-store.service');
+  const values = (name: string) => [...unit.matchAll(new RegExp(`^${name}=(.*)$`, 'gm'))].map(([, value]) => value);
+
+  test('has the command of npm start, with the Node of the project', () => {
+    const command = ['/opt/animal-store/node_modules/.bin/node', ...nodeOptions, 'src/main.ts'];
+    expect(values('ExecStart')).toEqual([command.join(' ')]);
+  });
+
+  test('gives the server time to stop, and the files and memory that its limits need', () => {
+    expect(Number(values('TimeoutStopSec')[0]) * 1000).toBeGreaterThan(stopMs);
+    const { MAX_CONNECTIONS } = readConfig({});
+    expect(Number(values('LimitNOFILE')[0])).toBeGreaterThan(2 * MAX_CONNECTIONS);
+    expect(`${values('MemoryMax')[0]}`.toLowerCase()).toBe(compose.services.production.mem_limit);
+  });
+
+  test.skipIf(!hasSystemd)('is understood by systemd, and exposes little', () => {
+    const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-'));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const file = path.join(folder, 'animal-store.service');
+    writeFileSync(file, unit.replaceAll('/opt/animal-store', path.resolve(projectFolder)));
+    const analyze = (...args: string[]) => spawnSync('systemd-analyze', [...args, file], { encoding: 'utf8' });
+    expect(analyze('verify')).toMatchObject({ status: 0, stderr: '' });
+    const exposure = /exposure level for .+: ([\d.]+) OK/.exec(analyze('security', '--offline=true').stdout);
+    expect(Number(exposure?.[1])).toBeLessThan(2);
+    writeFileSync(file, unit.replace('RestartSec=1', 'RestartSec=soon'));
+    expect(analyze('verify').stderr).toContain('Failed to parse');
+  });
+});
+
+describe('the workflow', () => {
+  const { jobs } = parse(read('.github/workflows/ci.yml'));
+  type Step = { uses?: string; run?: string };
+  const steps = (Object.values(jobs) as { steps: Step[] }[]).flatMap((job) => job.steps);
+
+  test('runs every suite that needs more than npm ci', () => {
+    const commands = steps.map(({ run }) => run);
+    for (const name of ['check', 'test:full', 'test:browser', 'test:contract', 'test:image'])
+      expect(commands).toContain(`npm run ${name}`);
+    expect(commands).toContain('npm test');
+  });
+
+  test('pins each action to a commit', () => {
+    const uses = read('.github/workflows/ci.yml').match(/uses: .*/g) ?? [];
+    expect(uses.length).toBeGreaterThan(3);
+    for (const each of uses) expect(each).toMatch(/^uses: actions\/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/);
   });
 });
 

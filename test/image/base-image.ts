@@ -1,5 +1,5 @@
 /** Builds a replacement for the official Node image, for machines that cannot pull it: Debian from debootstrap, with this machine's Node and npm. */
-import { copyFileSync, cpSync, existsSync, mkdirSync, renameSync, symlinkSync } from 'node:fs';
+import { copyFileSync, cpSync, existsSync, mkdirSync, realpathSync, renameSync, symlinkSync } from 'node:fs';
 import path from 'node:path';
 import { type Engine, projectFolder } from './engine.ts';
 import { execute, isInstalled } from './execute.ts';
@@ -28,12 +28,17 @@ export async function makeBase({ command, env, folder }: Engine, name: string): 
 }
 
 async function pack(root: string, release: string, archive: string): Promise<void> {
-  await execute('debootstrap', ['--variant=minbase', release, root], { timeoutMs: 10 * minutes });
+  // Node 26 is linked to libatomic.
+  await execute('debootstrap', ['--variant=minbase', '--include=libatomic1', release, root], {
+    timeoutMs: 10 * minutes,
+  });
   const local = path.join(root, 'usr/local');
   copyFileSync(process.execPath, path.join(local, 'bin/node'));
   const modules = path.join(local, 'lib/node_modules');
   mkdirSync(modules, { recursive: true });
-  cpSync(path.join(await execute('npm', ['root', '-g']), 'npm'), path.join(modules, 'npm'), { recursive: true });
+  // Not below the folder of `npm root -g`, which is that of the project's own Node.
+  const npm = realpathSync(await execute('sh', ['-c', 'command -v npm']));
+  cpSync(path.join(npm, '../..'), path.join(modules, 'npm'), { recursive: true });
   symlinkSync('../lib/node_modules/npm/bin/npm-cli.js', path.join(local, 'bin/npm'));
   await execute('tar', ['-C', root, '--exclude=./var/cache/apt/archives/*.deb', '-cf', archive, '.'], {
     timeoutMs: 5 * minutes,

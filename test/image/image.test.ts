@@ -73,10 +73,27 @@ describe('the image', () => {
     figure(`${locked.length} packages in the image`);
   });
 
+  test('has a CycloneDX list of exactly its packages, and no package manager', async () => {
+    const { stdout } = await runAlone('cat', 'sbom.cdx.json');
+    const { bomFormat, components } = JSON.parse(stdout) as { bomFormat: string; components: { purl: string }[] };
+    expect(bomFormat).toBe('CycloneDX');
+    const lock = await runAlone('cat', 'node_modules/.package-lock.json');
+    const { packages } = JSON.parse(lock.stdout) as { packages: Record<string, { version: string }> };
+    const installed = Object.entries(packages).map(([folder, { version }]) => {
+      const name = folder.replace(/^.*node_modules\//, '').replace('@', '%40');
+      return `pkg:npm/${name}@${version}`;
+    });
+    expect(components.map(({ purl }) => purl).sort()).toEqual([...new Set(installed)].sort());
+    for (const name of ['npm', 'npx', 'corepack', 'yarn'])
+      expect([name, (await runAlone('sh', '-c', `command -v ${name}`)).code]).toEqual([name, 127]);
+  });
+
   test('contains only the files that the server reads, and nothing from the tests or the build machine', async () => {
     const { stdout } = await runAlone('ls', '-A', '/app');
     expect(lines(stdout)).toEqual(
-      lines('LICENSE\nmigrations\nnode_modules\nopenapi.quickstart.yaml\nopenapi.yaml\npackage.json\nreference\nsrc'),
+      lines(
+        'LICENSE\naccount\nmigrations\nnode_modules\nopenapi.quickstart.yaml\nopenapi.yaml\npackage.json\nreference\nsbom.cdx.json\nsrc',
+      ),
     );
     expect(await engine('history', '--no-trunc', imageName)).not.toContain('registry=');
     expect((await runAlone('find', '/root', '/app', '-name', '.npmrc', '-size', '+0')).stdout).toBe('');

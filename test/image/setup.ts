@@ -25,14 +25,18 @@ async function npmSettings(): Promise<string> {
 
 async function build(engine: Engine): Promise<void> {
   const { command, env, folder } = engine;
-  const [, base = ''] = /^FROM (\S+)$/m.exec(readFileSync(`${projectFolder}Dockerfile`, 'utf8')) ?? [];
+  const dockerfile = readFileSync(`${projectFolder}Dockerfile`, 'utf8');
+  const [, base = '', digest = ''] = /^FROM ([^\s@]+)(@sha256:[0-9a-f]{64}) AS node$/m.exec(dockerfile) ?? [];
   const begun = performance.now();
   const source = await makeBase(engine, base);
   const based = performance.now();
   const secret = path.join(folder, 'npmrc');
   writeFileSync(secret, await npmSettings(), { mode: 0o600 });
+  // No image that is made here has the digest of the official one.
+  const file = path.join(folder, 'Dockerfile');
+  writeFileSync(file, source === 'made' ? dockerfile.replace(digest, '') : dockerfile);
   const revision = await execute('git', ['rev-parse', 'HEAD'], { cwd: projectFolder });
-  const what = ['--secret', `id=npmrc,src=${secret}`, '--build-arg', `REVISION=${revision}`, '-t', imageName];
+  const what = ['--secret', `id=npmrc,src=${secret}`, '--build-arg', `REVISION=${revision}`, '-t', imageName, '-f', file];
   await execute(command, ['build', '--network', 'host', ...what, projectFolder], { env, timeoutMs: 600_000 });
   const seconds = (from: number, to: number) => ((to - from) / 1000).toFixed(1);
   figure(
