@@ -46,6 +46,12 @@ const backupJob = manifest('sqlite/backup-job.yaml');
 const migrationJob = manifest('postgres/migration-job.yaml');
 const servers = [statefulSet, deployment];
 
+/** The connections that a PostgreSQL with default settings has: max_connections without superuser_reserved_connections. */
+const usable = 100 - 3;
+
+/** Backends of each process that may still be ending: test/reliability/postgres-connections.test.ts shows that there are no more. */
+const ending = 2;
+
 describe('the Kubernetes manifests', () => {
   test('probe the ops port, at paths that it serves, and name its metrics as the alert rules expect', async () => {
     const server = await startServer();
@@ -68,7 +74,7 @@ describe('the Kubernetes manifests', () => {
     const { jobLabel, selector, podMetricsEndpoints } = manifest('monitoring/pod-monitor.yaml').spec;
     expect(podMetricsEndpoints).toMatchObject([{ port: 'ops', path: '/metrics' }]);
     expect((await fetch(server.opsUrl() + podMetricsEndpoints[0].path)).status).toBe(200);
-    const jobs = new Set(read('deploy/prometheus/alerts.yml').match(/job="[^"]*"/g));
+    const jobs = new Set(read('deploy/prometheus/alerts.yml').match(/\bjob="[^"]*"/g));
     for (const { spec } of servers) {
       const { labels } = spec.template.metadata;
       expect(isSelected(labels, selector.matchLabels)).toBe(true);
@@ -127,12 +133,26 @@ describe('the Kubernetes manifests', () => {
     const { maxReplicas, minReplicas } = manifest('postgres/horizontal-pod-autoscaler.yaml').spec;
     const { maxSurge, maxUnavailable } = deployment.spec.strategy.rollingUpdate;
     expect([minReplicas > 1, maxUnavailable]).toEqual([true, 0]);
-    // One more is still stopping. max_connections is 100, of which 3 are kept for superusers.
-    const most = (maxReplicas + maxSurge + 1) * connections(server) + connections(migration);
-    expect(most).toBeLessThan(97);
-    expect(most).toBe(
-      Number(/: (\d+) of PostgreSQL's default/.exec(read(`${folder}/postgres/secrets.example.yaml`))?.[1]),
-    );
+    // One more is still stopping. Each process has `ending` backends more, which end a moment after their connections.
+    const processes = maxReplicas + maxSurge + 1;
+    const most = processes * (connections(server) + ending) + connections(migration) + ending;
+    expect(most).toBeLessThan(usable);
+    const page = read('docs/scaling.md').replace(/\s+/g, ' ');
+    expect(read(`${folder}/postgres/secrets.example.yaml`)).toContain(`: ${most} of PostgreSQL's default of 100.`);
+    expect(page).toContain(`At most ${processes} run at once, so with \`connections=${connections(server)}\` they`);
+    expect(page).toContain(`take at most ${most} of PostgreSQL's connections`);
+  });
+
+  test('have the rule for connections that docs/scaling.md gives, and follows in its example', () => {
+    const page = read('docs/scaling.md').replace(/\s+/g, ' ');
+    expect(page).toContain(`Leave ${ending} more for each process`);
+    const example = /(\d+) machines × (\d+) workers × \((\d+) \+ (\d+)\) = (\d+) of the other (\d+)/.exec(page);
+    const [machines, workers, connections, more, sum, of] = (example ?? []).slice(1).map(Number) as number[];
+    expect([more, of]).toEqual([ending, usable]);
+    expect(connections).toBe(readTarget('postgres://db-1/animals').connections);
+    expect((machines as number) * (workers as number) * ((connections as number) + ending)).toBe(sum);
+    // At least a tenth is left for operators and migrations.
+    expect(sum).toBeLessThan(0.9 * usable);
   });
 
   test('mount the Secrets where the settings look for the URL and its certificate, readable by the group alone', () => {
@@ -196,6 +216,18 @@ describe('the Kubernetes manifests', () => {
     expect(made).toEqual([expect.stringMatching(/^animals-\d{4}-\d\d-\d\dT\d{6}Z\.db$/)]);
     const { code, stdout } = await launchCli(['check', path.join(backups, made[0] as string), '--json']).end();
     expect([code, JSON.parse(stdout).rows.pet]).toEqual([0, 1]);
+  });
+
+  test('back up each day, and an alert fires when a backup is later than a run may be', () => {
+    const { schedule, startingDeadlineSeconds, jobTemplate } = backupJob.spec;
+    expect(schedule).toMatch(/^\d+ \d+ \* \* \*$/);
+    const { groups } = parse(read('deploy/prometheus/alerts.yml')) as { groups: { rules: Record<string, string>[] }[] };
+    const { expr = '' } =
+      groups.flatMap(({ rules }) => rules).find(({ alert }) => alert === 'AnimalStoreBackupMissing') ?? {};
+    const [, hours] = /> (\d+) \* 3600\n$/.exec(expr) ?? [];
+    expect(Number(hours) * 3600).toBe(24 * 3600 + startingDeadlineSeconds + jobTemplate.spec.activeDeadlineSeconds);
+    const names = [...expr.matchAll(/\bcronjob="([^"]*)"/g)].map(([, name]) => name);
+    expect(new Set(names)).toEqual(new Set([backupJob.metadata.name]));
   });
 
   test('back up on the node of the server, whose volume can be mounted there alone', () => {

@@ -24,6 +24,10 @@ interface Rule {
   expr: string;
 }
 
+interface RuleTest {
+  alert_rule_test: { alertname: string; exp_alerts: { exp_labels: Record<string, string> }[] }[];
+}
+
 const read = (file: string) => readFileSync(`${projectFolder}${file}`, 'utf8');
 const rulesFile = `${projectFolder}deploy/prometheus/alerts.yml`;
 const { groups } = parse(read('deploy/prometheus/alerts.yml')) as { groups: { rules: Rule[] }[] };
@@ -33,9 +37,15 @@ const dashboard = JSON.parse(read('deploy/grafana/dashboard.json')) as {
   panels: { title: string; targets: { expr: string }[] }[];
 };
 
-/** Metrics of the server and of prom-client in an expression. `up` comes from Prometheus itself, and recorded ratios from other rules. */
+/** The files of promtool's tests, each with its own evaluation interval. */
+const ruleTests = ['alerts.test.yml', 'removal.test.yml'];
+
+/** Metrics of the server and of prom-client in an expression. Recorded ratios come from other rules. */
 const namesIn = (expr: string) =>
   [...expr.matchAll(/(?<![\w:])(?:http|animal_store|nodejs|process)_[a-z0-9_]+/g)].map(([name]) => name);
+
+/** Metrics of Prometheus itself and of kube-state-metrics. */
+const ofOthers = /\b(?:up|kube_cronjob_\w+)\b/;
 
 const asked = [
   ...rules.map(({ alert, record, expr }) => [alert ?? record, expr] as const),
@@ -56,7 +66,7 @@ test('alerts and dashboard use only metrics that the process exposes', async () 
   const exposed = new Set(text.split('\n').map((line) => line.replace(/^# TYPE (\S+) .*/, '$1').replace(/[{ ].*/, '')));
   expect(asked.length).toBeGreaterThan(25);
   for (const [where, expr] of asked) {
-    expect(namesIn(expr).length + Number(/\bup\b/.test(expr)), where).toBeGreaterThan(0);
+    expect(namesIn(expr).length + Number(ofOthers.test(expr)), where).toBeGreaterThan(0);
     for (const name of namesIn(expr))
       if (!ofPostgres.test(name)) expect([...exposed], `${where}: ${name}`).toContain(name);
   }
@@ -67,15 +77,34 @@ test('every alert is explained in docs/operations.md', () => {
   for (const { alert } of alerts) expect(operations).toContain(`| \`${alert}\` |`);
 });
 
-test('promtool accepts the rules, and they fire when they should', ({ skip }) => {
-  if (noPromtool) skip(noPromtool);
-  const folder = `${projectFolder}deploy/prometheus`;
-  for (const args of [
-    ['check', 'rules', 'alerts.yml'],
-    ['test', 'rules', 'alerts.test.yml'],
-  ]) {
-    const { status, stdout, stderr } = spawnSync('promtool', args, { cwd: folder, encoding: 'utf8' });
-    expect(status, stdout + stderr).toBe(0);
+test(
+  'promtool accepts the rules, and they fire when they should',
+  ({ skip }) => {
+    if (noPromtool) skip(noPromtool);
+    const folder = `${projectFolder}deploy/prometheus`;
+    for (const args of [
+      ['check', 'rules', 'alerts.yml'],
+      ['test', 'rules', ...ruleTests],
+    ]) {
+      const { status, stdout, stderr } = spawnSync('promtool', args, { cwd: folder, encoding: 'utf8' });
+      expect(status, stdout + stderr).toBe(0);
+    }
+  },
+  patientMs,
+);
+
+test("promtool's tests expect of every alert the labels by which notifications are grouped", () => {
+  // promtool compares all labels with these, so a rule that drops one of them fails the test above.
+  const cases = ruleTests
+    .flatMap((file) => (parse(read(`deploy/prometheus/${file}`)) as { tests: RuleTest[] }).tests)
+    .flatMap(({ alert_rule_test }) => alert_rule_test);
+  const [, group] = /Group them by (.*?) in\s+Alertmanager/.exec(read('docs/operations.md')) ?? [];
+  expect(group).toBe('`job` and `namespace`');
+  for (const { alert } of alerts) {
+    const firing = cases.flatMap(({ alertname, exp_alerts }) => (alertname === alert ? exp_alerts : []));
+    expect(firing.length, alert).toBeGreaterThan(0);
+    for (const { exp_labels } of firing)
+      expect(exp_labels, alert).toMatchObject({ job: 'animal-store', namespace: expect.any(String) });
   }
 });
 
