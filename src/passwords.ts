@@ -28,23 +28,40 @@ function isRepetition(text: string): boolean {
   return false;
 }
 
-/** Words and phrases that common passwords are made of. */
+/** What common passwords are made of: first names, days, months, numbers, colours, animals, places, clubs, brands, and well-known phrases. */
 const words = new Set(
-  `access admin administrator adobe alexander amanda america andrew angel animal animals animalstore anthony apple ashley asdf assword azerty
-  babygirl bailey banana baseball basketball batman beautiful blink buster butterfly changeme charlie cheese chelsea chocolate computer
-  cookie correcthorsebatterystaple corvette daniel default diamond dragon eminem everyone family ferrari flower football forever freedom
-  friends george ginger google guest hannah harley harrypotter hello hockey hottie hunter iloveyou internet jennifer jessica jesus
-  jesuschrist jordan joshua jumpsoverthelazydog justin killer letmein liverpool login london loveme lovely maggie manchester
-  manchesterunited martin master matrix matthew maytheforcebewithyou merlin michael michelle minecraft monkey mustang nicole orange parola
-  pass passw passwd password patrick pepper pokemon princess purple qwert ranger robert samsung secret shadow silver snoopy soccer
-  spongebob spongebobsquarepants standard starwars store summer sunshine supercalifragilisticexpialidocious superman sword taylor test
-  testing thequickbrownfox thomas thunder tigger trustno united user welcome whatever william winter yankees
-  aksjdlasdakj bhrh0h2oof6xbqjeh bpgjldsgjldthnf djivanfros hd764nw5d7e1vb lhbjkjubz lytdybrbdfvgbhf mailcreated momsanaladventure
-  ne_e_pod_chehyl nemvxyheqdd5oqxyxyzi nick1234-rem936 polniypizdec zqjphsyf6ctifgu`.split(/\s+/),
+  `access account admin administrator adobe alexander always amanda amazon america amet andrew android angel angels animal animals animalstore
+  anthony apple april arsenal asdf ashley assword autumn azerty baby babygirl bailey banana baseball basketball batman battery bear
+  beautiful berlin black blink blue boston brother brown bulldog buster butterfly california canada celtic changeme character characters charlie
+  cheese chelsea china chocolate coffee college computer cookie correct correcthorsebatterystaple corvette customer dallas daniel
+  darling database daughter december default demo denver diamond dolor dolphin dragon eagle eight eighteen eleven eminem england everyone facebook
+  falcon fall family father february ferrari fifteen first five florida flower flowers football forever four fourteen france freedom friday friend
+  friends george germany ginger gmail google green guest hannah harley harrypotter heaven hello hockey holiday honey horse hotmail hottie houston
+  hundred hunter husband iloveyou india instagram internet iphone ipsum january jazz jennifer jessica jesus jesuschrist jordan joshua july jump
+  jumped jumping jumps jumpsoverthelazydog june justin juventus killer king lakers laptop lazy letmein lion liverpool login london long lorem
+  loremipsumdolorsitamet lovely loveme maggie manager manchester manchesterunited march marketing martin master matrix matthew
+  maytheforcebewithyou merlin mexico michael michelle million minecraft monday money monkey month mother music mustang name netflix network
+  newyork nicole nine nineteen november october office one orange panther paris parola pass passw passwd password patrick pepper pizza pokemon
+  prince princess production purple queen quick qwert rainbow ranger rangers red robert root russia samsung saturday school secret secrets secure
+  september server service seven seventeen shadow silver sister sixteen snoopy soccer spongebob spongebobsquarepants spring staging standard
+  staple starwars steelers store strong student summer sunday sunshine super supercalifragilisticexpialidocious superman support sweet sweetheart
+  sword system taylor teacher temporary tennis test testing texas thequickbrownfox thirteen thirty thomas thousand three thunder thursday tiger
+  tigger today tomorrow trustno tuesday twelve twenty twitter united university unlock user wednesday week welcome whatever white william windows
+  winter wolf word world yahoo yankees year yellow yesterday youtube zero`.split(/\s+/),
+);
+
+/**
+ * Passwords of 15 characters or more in `passwords-common` of @zxcvbn-ts/language-common 4.1.3, a list of leaked ones, that no rule below finds.
+ */
+const leaked = new Set(
+  `23176djivanfros aksjdlasdakj89879 bhrh0h2oof6xbqjeh bpgjldsgjldthnf hd764nw5d7e1vb1 hd764nw5d7e1vbv lhbjkjubz2957704 lytdybrbdfvgbhf
+  mailcreated5240 momsanaladventure ne_e_pod_chehyl nemvxyheqdd5oqxyxyzi nick1234-rem936 polniypizdec0211 polniypizdec1102 polniypizdec110211
+  zqjphsyf6ctifgu`.split(/\s+/),
 );
 
 /** Short words between them. */
 const links = new Set(['a', 'and', 'i', 'is', 'love', 'me', 'much', 'my', 'so', 'the', 'this', 'very', 'you']);
+const years = /^(19[5-9]|20[0-3])\d$/;
 const longest = Math.max(...[...words].map(({ length }) => length));
 
 /** Characters that people type in this order, or backwards: the alphabet, numbers, and rows, columns and zigzags of keyboards. */
@@ -100,6 +117,7 @@ function isCommon(text: string, name: string): boolean {
   const letters = plain.replace(/[^\p{L}\p{N}]/gu, '');
   // Punctuation between the words of a phrase adds little.
   return (
+    leaked.has(plain) ||
     powerOf(plain, name.toLowerCase()) < minPower ||
     (letters !== '' && powerOf(letters, name.toLowerCase()) + 2 < minPower)
   );
@@ -107,7 +125,7 @@ function isCommon(text: string, name: string): boolean {
 
 /**
  * The power of ten of the guesses that find `text`, if they try common pieces first: the cheapest way to write it as single characters,
- * words, runs, repetitions and the account's name. The time is bounded, because the text has at most 256 characters.
+ * words, years, runs, repetitions and the account's name. The time is bounded, because the text has at most 256 characters.
  */
 function powerOf(text: string, name: string): number {
   const replaced = text.replace(/[@430$57!]/g, (character) => lookalikes[character] as string);
@@ -119,6 +137,7 @@ function powerOf(text: string, name: string): number {
     const before = powers[at] as number;
     reach(at + 1, before + (/\d/.test(text[at] as string) ? 1 : 1.5));
     if (name !== '' && text.startsWith(name, at)) reach(at + name.length, before + 1);
+    if (years.test(text.slice(at, at + 4))) reach(at + 4, before + 2);
     for (let end = at + 1; end <= Math.min(at + longest, text.length); end++) {
       const piece = text.slice(at, end);
       if (words.has(piece) || words.has(replaced.slice(at, end))) reach(end, before + 3);

@@ -132,6 +132,23 @@ describe('a good password', () => {
   });
 });
 
+/** Nobody could tell by a rule that these are common: they are refused because they are listed as they are. */
+const listed = `23176djivanfros aksjdlasdakj89879 bhrh0h2oof6xbqjeh hd764nw5d7e1vbv lhbjkjubz2957704 nick1234-rem936 polniypizdec110211`;
+
+/**
+ * Common passwords that were written down before the words of the check were chosen. They are a sample of what the check meets: no word was
+ * added for one of them.
+ */
+const sample = [
+  ...`iloveyoumommy123 ihateyou1234567 ilovemydog12345 donaldtrump2024 barcelona123456 realmadrid12345 chicagobulls23! dallascowboys88
+    newyorkyankees1 gameofthrones123 lordoftherings1 winniethepooh123 hellokitty123456 metallica123456 ilovejesus12345 godisgreat12345
+    happybirthday123 merrychristmas1 qwertyuiop!@#$% pleaseletmein123 notmypassword12 wrongpassword123 Spring2025spring company12345678
+    Pa$$word2025!!!! abracadabra12345 raspberrypi12345`.split(/\s+/),
+  'to be or not to be',
+  'open sesame open',
+  'once upon a time',
+];
+
 /** Each has at least 15 characters, and is in lists of leaked passwords or one step from such a one. */
 const common = {
   digits: `123456789012345 1234567890123456 12345678901234567890 111111111111111 000000000000000 123123123123123 123456789123456 987654321098765
@@ -151,8 +168,10 @@ const common = {
     dragondragon123 footballfootball baseballbaseball sunshinesunshine Sunshine2024!!!! princessprincess supermansuperman
     liverpool1234567 manchesterunited charliecharlie1 Summer2024Summer2024 Winter2023!Winter2023! minecraft123456 pokemonpokemon1
     starwarsstarwars michaeljordan23 harrypotter12345 jesuschrist12345 googlegooglegoogle spongebobsquarepants
-    polniypizdec110211 23176djivanfros lhbjkjubz2957704 aksjdlasdakj89879 hd764nw5d7e1vbv`,
-  quotations: `correcthorsebatterystaple Correct-Horse-Battery-Staple maytheforcebewithyou thequickbrownfox
+    helloworld123456 supersecretpassword mysecurepassword fifteencharacters thispasswordissecure`,
+  dates: `January2026january Monday-2026-monday! September2026!!! saturdaysunday1 mondaytuesdaywednesday Autumn2025Autumn!`,
+  quotations: `correcthorsebatterystaple Correct-Horse-Battery-Staple maytheforcebewithyou thequickbrownfox thequickbrownfoxjumps
+    loremipsumdolor loremipsumdolorsitamet
     thequickbrownfoxjumpsoverthelazydog supercalifragilisticexpialidocious`,
   'this service':
     'animalstoreanimalstore animal-store-2024 AnimalStore12345 ada1234567890ada ada-password-2024 ada_ada_ada_ada_1',
@@ -167,8 +186,25 @@ describe('a common password', () => {
     ).toEqual([]);
   });
 
+  test('is refused if a list of leaked passwords has it, also in capital letters', () => {
+    const passwords = listed.split(' ');
+    expect(refused([...passwords, ...passwords.map((password) => password.toUpperCase())])).toHaveLength(14);
+    // It is no word of other passwords.
+    expect(passwordFault('our lhbjkjubz2957704 barn', 'ada')).toBeUndefined();
+  });
+
+  test('is refused in three of ten cases, of a sample that the words were not chosen for', () => {
+    const found = refused(sample);
+    figure(`${found.length} of ${sample.length} common passwords that the words were not chosen for are refused`);
+    expect(found.length / sample.length).toBeGreaterThanOrEqual(0.3);
+  });
+
   test('is refused with spaces between its words', () => {
     for (const password of [
+      'lorem ipsum dolor',
+      'lorem ipsum dolor sit amet',
+      'the quick brown fox jumps',
+      'hello world hello world!',
       'correct horse battery staple',
       'password password qwerty',
       'the quick brown fox',
