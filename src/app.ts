@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { Server } from 'node:http';
 import fastify, { type FastifyBaseLogger, type FastifyHttpOptions, type FastifyInstance } from 'fastify';
 import type { Accounts } from './accounts.ts';
-import { installAccountPages, requireSession } from './http/account-pages.ts';
+import { installAccountPages, noPage, requireSession } from './http/account-pages.ts';
 import { createKeyCache, installAuth } from './http/auth.ts';
 import { installBody } from './http/body.ts';
 import { installClientErrors, refuseConnection, writeError } from './http/connection/client-errors.ts';
@@ -208,7 +208,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
         signIn(account, '/sign-in', parts);
         signOut(account, '/sign-out', parts);
         oneTimeLink(account, '/links/:token', parts);
-        refuseEmptyParameter(account, '/links/', notFound);
+        refuseEmptyParameter(account, '/links/', noPage);
         await account.register(async (own: App) => {
           requireSession(own, parts);
           keys(own, parts);

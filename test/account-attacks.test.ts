@@ -1,6 +1,7 @@
 /** Tests of attacks on the account pages: each must fail, and must change nothing. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
+import { createPasswords } from '../src/passwords.ts';
 import { newToken } from '../src/people.ts';
 import {
   alertOf,
@@ -506,7 +507,7 @@ describe('a Host header', () => {
       expect(lines.length).toBeGreaterThan(20);
       // Brackets are of IPv6 addresses.
       for (const line of lines)
-        expect(line).toMatch(/^curl -H 'Authorization: Bearer KEY' '?(http:\/\/[A-Za-z0-9.:[\]-]+)?\/v1\/pets'?$/);
+        expect(line).toMatch(/^curl -H 'Authorization: Bearer KEY' '?(http:\/\/[A-Za-z0-9._:[\]-]+)?\/v1\/pets'?$/);
     }
   });
 
@@ -673,11 +674,152 @@ describe('brute force', () => {
   test('with simultaneous requests gets no more than 10 answers', async () => {
     const app = await startBehindProxy(30);
     const oneAccount = Array.from({ length: 30 }, (_, at) => signIn(app, `192.0.2.${at}`, 'a1', wrong));
-    const statusesOf = async (pages: Promise<Page>[]) => (await Promise.all(pages)).map(({ status }) => status).sort();
-    const expected = (limited: number) => [...Array(10).fill(403), ...Array(limited).fill(429)];
-    expect(await statusesOf(oneAccount)).toEqual(expected(20));
+    /** A request is refused with 503 if its limit was reached by others whose password was still being checked. */
+    async function expectTenAnswers(pages: Promise<Page>[]): Promise<void> {
+      const statuses = (await Promise.all(pages)).map(({ status }) => status);
+      expect(statuses.filter((status) => status === 403)).toHaveLength(10);
+      for (const status of statuses) expect([403, 429, 503]).toContain(status);
+    }
+    await expectTenAnswers(oneAccount);
+    for (let guess = 0; guess < 5; guess++) expectLimited(await signIn(app, `192.0.2.${100 + guess}`, 'a1', wrong));
     const oneAddress = Array.from({ length: 29 }, (_, at) => signIn(app, '198.51.100.1', `a${at + 2}`, wrong));
-    expect(await statusesOf(oneAddress)).toEqual(expected(19));
+    await expectTenAnswers(oneAddress);
+    for (let guess = 2; guess < 30; guess++) expectLimited(await signIn(app, '198.51.100.1', `a${guess}`, wrong));
+    expect((await app.counts()).sign_in_refused).toBeGreaterThanOrEqual(20 + 5 + 28);
+  });
+
+  describe('while attempts are being checked', () => {
+    /** Holds the checks of each name in `held` until `release`. */
+    function holdChecks({ store: { people } }: PagesApp, held: string[]): () => void {
+      const { findPerson } = people;
+      const { promise, resolve } = Promise.withResolvers<void>();
+      people.findPerson = async (name) => {
+        if (held.includes(name)) await promise;
+        return findPerson(name);
+      };
+      return resolve;
+    }
+
+    /** Attempts of a1 to a`count` from one address that the store has counted, and that are held. */
+    async function beginAttempts(app: PagesApp, count: number, text: string) {
+      const names = Array.from({ length: count }, (_, at) => `a${at + 1}`);
+      const release = holdChecks(app, names);
+      const { people } = app.store;
+      const { countAttempt } = people;
+      let counted = 0;
+      people.countAttempt = async (subjects) => {
+        const until = await countAttempt(subjects);
+        counted += 1;
+        return until;
+      };
+      const pages = names.map((name) => signIn(app, '192.0.2.7', name, text));
+      await vi.waitFor(() => expect(counted).toBe(count));
+      people.countAttempt = countAttempt;
+      return async () => {
+        release();
+        return (await Promise.all(pages)).map(({ status }) => status);
+      };
+    }
+
+    function expectBusy(page: Page): void {
+      expect(page).toMatchObject({ status: 503, cookies: [], headers: { 'retry-after': '1' } });
+      expect(alertOf(page)).toBe('Other attempts are being checked: try again in a second.');
+    }
+
+    test('one more is refused with 503 and not recorded; when they were right, it may come', async () => {
+      const app = await startBehindProxy(11);
+      await signIn(app, '192.0.2.9', 'a11', wrong);
+      app.setTime(later(minuteMs));
+      const end = await beginAttempts(app, 10, password);
+      const attempts = () => textRows(app.databaseUrl, 'SELECT subject, times FROM attempt ORDER BY 1');
+      const before = await attempts();
+      expectBusy(await signIn(app, '192.0.2.7', 'a11', wrong));
+      expectBusy(await signIn(app, '192.0.2.7', 'a11', password));
+      // The attempts that were refused left nothing behind.
+      expect(await attempts()).toEqual(before);
+      expect((await signIn(app, '192.0.2.8', 'a11', password)).status).toBe(303);
+      expect(await end()).toEqual(Array(10).fill(303));
+      expect((await signIn(app, '192.0.2.7', 'a11', password)).status).toBe(303);
+      expect(await app.counts()).toEqual({ sign_in_refused: 1, signed_in: 12 });
+    });
+
+    test('one more is refused with 503; when they were wrong, with 429', async () => {
+      const app = await startBehindProxy(11);
+      for (let guess = 1; guess <= 3; guess++)
+        expect((await signIn(app, '192.0.2.7', `a${guess}`, wrong)).status).toBe(403);
+      const end = await beginAttempts(app, 7, wrong);
+      for (let guess = 1; guess <= 3; guess++) expectBusy(await signIn(app, '192.0.2.7', 'a11', password));
+      expect(await end()).toEqual(Array(7).fill(403));
+      expectLimited(await signIn(app, '192.0.2.7', 'a11', password));
+      expect(await app.counts()).toEqual({ sign_in_refused: 11 });
+    });
+
+    test('an account whose limit was reached by failures stays refused with 429, also from their address', async () => {
+      const app = await startBehindProxy(11);
+      for (let guess = 1; guess <= 10; guess++) await signIn(app, `198.51.100.${guess}`, 'a11', wrong);
+      const end = await beginAttempts(app, 10, password);
+      expectLimited(await signIn(app, '192.0.2.7', 'a11', password));
+      app.setTime(later(minuteMs));
+      expectLimited(await signIn(app, '192.0.2.7', 'a11', password), tooMany, 840);
+      expect(await end()).toEqual(Array(10).fill(303));
+      expect(await app.counts()).toEqual({ sign_in_refused: 12, signed_in: 10 });
+    });
+
+    test('by another process, one more is refused with 503, and 5 seconds later, when they have failed, with 429', async () => {
+      const app = await startBehindProxy(11);
+      const other = await startPages({ trustProxy: ['127.0.0.1'], store: app.store });
+      other.setTime(start);
+      const signInThere = () =>
+        other.open({ 'x-forwarded-for': '192.0.2.7' }).post('/account/sign-in', { name: 'a11', password });
+      for (let guess = 1; guess <= 3; guess++) await signIn(other, '192.0.2.7', `a${guess}`, wrong);
+      const right = await beginAttempts(app, 7, password);
+      expectBusy(await signInThere());
+      expect(await right()).toEqual(Array(7).fill(303));
+      expect((await signInThere()).status).toBe(303);
+      const failed = await beginAttempts(app, 7, wrong);
+      expectBusy(await signInThere());
+      expect(await failed()).toEqual(Array(7).fill(403));
+      for (const each of [app, other]) each.setTime(later(4999));
+      expectBusy(await signInThere());
+      for (const each of [app, other]) each.setTime(later(5000));
+      expectLimited(await signInThere(), tooMany, 895);
+      expectLimited(await signIn(app, '192.0.2.7', 'a11', password), tooMany, 895);
+      expect(await other.counts()).toEqual({ sign_in_refused: 4, signed_in: 1 });
+    });
+
+    test('20 people sign in from one address at once: who gets 503 comes back, and nobody is recorded as refused', async () => {
+      const app = await startPages({ trustProxy: ['127.0.0.1'] });
+      const passwordHash = await createPasswords().hash(password);
+      const names = Array.from({ length: 20 }, (_, at) => `p${at}`);
+      for (const name of names) await app.store.people.signUp(name, passwordHash);
+      let busy = 0;
+      await Promise.all(
+        names.map(async (name) => {
+          for (;;) {
+            const page = await signIn(app, '192.0.2.7', name, password);
+            if (page.status !== 503) return expect(page).toMatchObject(redirect('/account'));
+            expect(page.headers['retry-after']).toBe('1');
+            busy += 1;
+            await sleep(1000);
+          }
+        }),
+      );
+      expect(busy).toBeGreaterThan(0);
+      expect(await app.counts()).toEqual({ signed_in: 20 });
+    }, 30_000);
+  });
+
+  test('of sign-up forms: those that create no account do not count', async () => {
+    const app = await startBehindProxy(1);
+    const client = app.open({ 'x-forwarded-for': '192.0.2.7' });
+    const signUp = async (name: string, text = password) =>
+      (await client.post('/account/sign-up', { name, password: text })).status;
+    for (let form = 0; form < 60; form++) expect(await signUp('n', 'short')).toBe(400);
+    for (let form = 0; form < 60; form++) expect(await signUp('', password)).toBe(400);
+    for (let form = 0; form < 3; form++) expect(await signUp('a1')).toBe(400);
+    expect(await textRows(app.databaseUrl, 'SELECT * FROM attempt')).toEqual([]);
+    expect(await signUp('n1')).toBe(303);
+    expect(await textRows(app.databaseUrl, 'SELECT * FROM attempt')).toHaveLength(1);
   });
 
   test('of accounts: one address creates 50 in 15 minutes, and no more', async () => {
@@ -693,6 +835,10 @@ describe('brute force', () => {
       /^Too many new accounts from this address: try again in \d+ minutes\.$/,
     );
     expect(await app.store.people.findPerson('n50')).toBeUndefined();
+    const short = await app
+      .open({ 'x-forwarded-for': '192.0.2.7' })
+      .post('/account/sign-up', { name: 'n50', password: 'short' });
+    expect([short.status, alertOf(short)]).toEqual([400, 'The password must have 15 to 256 characters; it has 5.']);
     expect((await signUp('192.0.2.8', 51)).status).toBe(303);
     // Signing in is another count.
     expect((await signIn(app, '192.0.2.7', 'n1', password)).status).toBe(303);

@@ -3,7 +3,7 @@ import { execFile, spawnSync } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { describe, expect, test, vi } from 'vitest';
-import { maxActiveKeys } from '../src/accounts.ts';
+import { type Account, maxActiveKeys } from '../src/accounts.ts';
 import { alertOf, curlOf, keyOf, makeKey, noticeOf, plainText, redirect, startPages } from './support/account-pages.ts';
 import type { Page } from './support/form-client.ts';
 import { textRows } from './support/store.ts';
@@ -108,6 +108,16 @@ describe('API keys', () => {
     expect(curlOf(page)).toMatch(/ 'http:\/\/animals\.example\.com\/store\/v1\/pets'$/);
   });
 
+  test('come with the address of the browser, also if its host has an underscore', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    for (const host of ['animal_store:4616', 'animals.example.com', '[::1]:3000', '192.0.2.7:80']) {
+      const form = { name: 'website', scopes: 'pets:read', expires: 'never' };
+      const line = curlOf(await ada.post('/account/keys', form, { host }));
+      expect(line.endsWith(` 'http://${host}/v1/pets'`), line).toBe(true);
+    }
+  });
+
   test.each([
     ['24h', dayMs],
     ['1h', hourMs],
@@ -159,6 +169,23 @@ describe('API keys', () => {
     expect(await app.store.accounts.listKeys('ada')).toEqual([before]);
     const rotation = await ada.post('/account/keys/2/rotate', { overlap: 'none' });
     expect([rotation.status, alertOf(rotation)]).toEqual([404, 'You have no such key.']);
+  });
+
+  test('that have expired cannot be rotated from a page that was left open', async () => {
+    const app = await startPages();
+    app.setTime(start);
+    const ada = await app.enterAs('ada');
+    await makeKey(ada, { expires: '30d' });
+    app.setTime(later(30 * dayMs - 1));
+    const again = await app.enter((await app.store.people.findPerson('ada'))?.account as Account);
+    expect((await again.post('/account/keys/2/rotate', { overlap: '24h' })).status).toBe(200);
+    app.setTime(later(30 * dayMs));
+    const before = await app.store.accounts.listKeys('ada');
+    for (const overlap of ['24h', 'none']) {
+      const refused = await again.post('/account/keys/2/rotate', { overlap });
+      expect([refused.status, alertOf(refused)]).toEqual([404, 'You have no such key.']);
+    }
+    expect(await app.store.accounts.listKeys('ada')).toEqual(before);
   });
 
   test(`are at most ${maxActiveKeys} of an account: more are refused, also by rotation, until one is revoked`, async () => {
@@ -235,6 +262,7 @@ describe('API keys', () => {
       ),
     );
     expect(idle).not.toContain('5 December 2030');
+    expect(idle).toContain('Last used and deprecated calls are updated once a minute.');
     await app.store.accounts.recordUses([{ id: 2, lastUsedAt: later(hourMs), deprecatedCalls: 3 }]);
     const used = plainText(await ada.get('/account'));
     expect(used).toContain('Last used 2027-03-01 11:00 UTC Expires never Deprecated calls 3');

@@ -614,6 +614,30 @@ describe('paths and methods', () => {
     for (const method of ['GET', 'HEAD']) expect((await ada.send(method, path)).status, method).toBe(404);
   });
 
+  test('an unknown path says so to people, and leads back to the account or to the sign-in page', async () => {
+    const app = await startPages({ baseUrl: 'http://animals.example.com/store/v1' });
+    const ada = await app.enterAs('ada');
+    for (const [client, link] of [
+      [app.open(), '<a href="/store/account">Go to the sign-in page</a>'],
+      [ada, '<a href="/store/account">Back to your account</a>'],
+    ] as const) {
+      for (const path of [
+        '/account/nothing',
+        '/account/keys/9',
+        '/account/sign-in/',
+        '/account/links/',
+        '/account/a/b?c',
+      ]) {
+        const page = await client.get(path);
+        expect([page.status, alertOf(page)], path).toEqual([404, 'There is no such page.']);
+        expect(page.text).toContain(link);
+        expect(plainText(page)).not.toMatch(/API is|GET/);
+      }
+    }
+    expect(app.log()).toContain('"method":"GET","route":null,"status":404');
+    expect(app.log()).not.toContain('"route":"/account/*"');
+  });
+
   test('nothing is served if ACCOUNT_PAGES is off', async () => {
     const app = await startPages({ signUp: undefined });
     const client = app.open();

@@ -1,6 +1,6 @@
 /** Sets up what all account pages share: cookies, forms, sessions, limits of attempts, and the checks of each request. */
 import cookie from '@fastify/cookie';
-import type { FastifyBaseLogger } from 'fastify';
+import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import type { Accounts } from '../accounts.ts';
 import { ApiError } from '../errors.ts';
 import { createPasswords } from '../passwords.ts';
@@ -66,10 +66,17 @@ export async function installAccountPages(app: App, options: AccountPagesOptions
   app.setNotFoundHandler(() => {
     throw new ApiError('route_not_found');
   });
+  app.route({ method: ['GET', 'HEAD'], url: '/*', onRequest: noPage, handler: noPage });
 
   const attempts = createAttempts(people, now);
   const passwords = createPasswords();
   return { accounts, people, record, exchanges, now, live, baseUrl, signUp, sessions, pages, attempts, passwords };
+}
+
+/** For people: the server's own response to an unknown path describes the API. */
+export function noPage({ exchange }: FastifyRequest): never {
+  exchange.route = null;
+  throw new ApiError('route_not_found', 'There is no such page.');
 }
 
 const plainHttp =

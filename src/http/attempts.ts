@@ -2,6 +2,7 @@
 import { hash } from 'node:crypto';
 import { isIPv6 } from 'node:net';
 import type { FastifyRequest } from 'fastify';
+import { ApiError } from '../errors.ts';
 import { attemptWindowMs, type People } from '../people.ts';
 import { HttpError } from './errors.ts';
 
@@ -9,15 +10,23 @@ import { HttpError } from './errors.ts';
 const maxFailures = 10;
 /** Accounts that one address can create within `attemptWindowMs`. */
 const maxSignUps = 50;
+/** From the count of an attempt to its outcome: more than ten hashes take on a busy machine. */
+const checkMs = 5000;
 
 export interface Attempts {
   /**
    * Runs `check`, which resolves to whether the password is right. Counts a failure for the account's name, known or not, and for the
-   * address. Rejects with HttpError `rate_limited` after too many.
+   * address. Rejects with HttpError `rate_limited` after too many, and with ApiError `service_unavailable` if there would be too many should
+   * the attempts that are being checked fail.
    */
   signIn(request: FastifyRequest, name: string, check: () => Promise<boolean>): Promise<boolean>;
-  /** Counts a sign-up for the address. Rejects with HttpError `rate_limited` after too many. */
-  signUp(request: FastifyRequest): Promise<void>;
+  /** Runs `create`. Counts an account for the address unless `create` rejects. Rejects like `signIn`, before it runs `create`. */
+  signUp<Created>(request: FastifyRequest, create: () => Promise<Created>): Promise<Created>;
+}
+
+interface Limit {
+  subject: Buffer;
+  max: number;
 }
 
 /**
@@ -39,26 +48,73 @@ function networkOf(ip: string): string {
 
 const subject = (kind: string, value: string) => hash('sha256', `${kind}:${value}`, 'buffer');
 
+/** The attempts of the last `checkMs` that this process keeps. They only tell why the store refuses an attempt, and never allow one. */
+function createKept(now: () => Date) {
+  /** When the attempts of a subject were counted, in milliseconds. */
+  const all = new Map<string, number[]>();
+  const isRecent = (at: number) => at > now().getTime() - checkMs;
+
+  return {
+    count: ({ subject }: Limit) => all.get(subject.toString('hex'))?.filter(isRecent).length ?? 0,
+
+    add(limits: Limit[], at: number): void {
+      for (const [key, times] of all) if (!times.some(isRecent)) all.delete(key);
+      for (const { subject } of limits) {
+        const key = subject.toString('hex');
+        all.set(key, [...(all.get(key) ?? []).filter(isRecent), at]);
+      }
+    },
+  };
+}
+
 export function createAttempts(people: People, now: () => Date): Attempts {
-  async function count(subjects: { subject: Buffer; max: number }[], what: string): Promise<void> {
-    const until = await people.countAttempt(subjects);
-    if (!until) return;
+  const kept = createKept(now);
+
+  const takeBackOne = (limits: Limit[]) =>
+    people.forgetAttempts(limits.map(({ subject }) => ({ subject, all: false })));
+
+  /** Whether the limits may leave room soon: there are recent attempts that this process does not keep, so that they may be in flight. */
+  async function mayMakeRoom(limits: Limit[]): Promise<boolean> {
+    const open = limits.filter((limit) => kept.count(limit) < limit.max);
+    if (open.length === 0) return false;
+    const probe = open.map((limit) => ({ subject: limit.subject, max: kept.count(limit) + 1 }));
+    const until = await people.countAttempt(probe);
+    if (until) return until.getTime() - attemptWindowMs > now().getTime() - checkMs;
+    await takeBackOne(probe);
+    return true;
+  }
+
+  /** Rejects with the reason why the store did not count an attempt. */
+  async function refuse(limits: Limit[], what: string): Promise<never> {
+    // All limits together first: without attempts in flight, the most frequent case, this is enough.
+    for (const some of [limits, ...limits.map((limit) => [limit])]) {
+      if (await mayMakeRoom(some)) continue;
+      const until = await people.countAttempt(some);
+      if (until) throw tooMany(what, until);
+      await takeBackOne(some);
+    }
+    throw new ApiError('service_unavailable', 'Other attempts are being checked: try again in a second.');
+  }
+
+  function tooMany(what: string, until: Date): HttpError {
     const seconds = Math.max(1, Math.ceil((until.getTime() - now().getTime()) / 1000));
     const minutes = Math.ceil(seconds / 60);
     const wait = minutes === 1 ? 'a minute' : `${minutes} minutes`;
-    throw new HttpError('rate_limited', { 'retry-after': String(seconds) }, `${what}: try again in ${wait}.`);
+    return new HttpError('rate_limited', { 'retry-after': String(seconds) }, `${what}: try again in ${wait}.`);
+  }
+
+  /** Counts an attempt. Resolves to the time when it was counted, in milliseconds. */
+  async function count(limits: Limit[], what: string): Promise<number> {
+    if (await people.countAttempt(limits)) await refuse(limits, what);
+    return now().getTime();
   }
 
   return {
     async signIn({ ip }, name, check) {
       const account = subject('account', name);
       const address = subject('address', networkOf(ip));
-      const both = [account, address];
-      const window = `Too many failed attempts in ${attemptWindowMs / 60_000} minutes`;
-      await count(
-        both.map((counted) => ({ subject: counted, max: maxFailures })),
-        window,
-      );
+      const limits = [account, address].map((counted) => ({ subject: counted, max: maxFailures }));
+      const at = await count(limits, `Too many failed attempts in ${attemptWindowMs / 60_000} minutes`);
       const takeBack = (all: boolean) =>
         people.forgetAttempts([
           { subject: account, all },
@@ -72,13 +128,21 @@ export function createAttempts(people: People, now: () => Date): Attempts {
         throw error;
       }
       if (right) await takeBack(true);
+      else kept.add(limits, at);
       return right;
     },
 
-    signUp: ({ ip }) =>
-      count(
-        [{ subject: subject('sign-up', networkOf(ip)), max: maxSignUps }],
-        'Too many new accounts from this address',
-      ),
+    async signUp({ ip }, create) {
+      const limits = [{ subject: subject('sign-up', networkOf(ip)), max: maxSignUps }];
+      const at = await count(limits, 'Too many new accounts from this address');
+      try {
+        const created = await create();
+        kept.add(limits, at);
+        return created;
+      } catch (error) {
+        await takeBackOne(limits);
+        throw error;
+      }
+    },
   };
 }

@@ -424,6 +424,8 @@ describe('two workers', () => {
       for (let guess = 0; guess < 10; guess++) guesses.push(await signIn(clientAt(server, 100 + guess), 'p1', wrong));
       expect(guesses.map(({ status }) => status)).toEqual(Array(10).fill(403));
       expect(await workersOf(server, guesses)).toBe(2);
+      // Until then a worker returns 503: the other one could still be checking its guesses.
+      await sleep(5000);
       const limited: Page[] = [];
       for (let guess = 0; guess < 6; guess++) limited.push(await signIn(clientAt(server, 200 + guess), 'p1', password));
       expect(limited.map(({ status }) => status)).toEqual(Array(6).fill(429));
@@ -434,6 +436,30 @@ describe('two workers', () => {
       for (let count = 0; count < 6; count++) after.push(await anew().get('/account'));
       expect(after.map(({ status }) => status)).toEqual(Array(6).fill(303));
       expect(await workersOf(server, after)).toBe(2);
+    },
+    patientMs,
+  );
+
+  test(
+    'let 40 people sign in at once from one address: who gets 503 comes back, and nobody is recorded as refused',
+    async () => {
+      const { env } = await prepare(40);
+      const server = await startServer({ env: { ...env, WORKERS: '2' } });
+      await vi.waitFor(() => expect(server.stdout().match(/Server listening/g)).toHaveLength(2), { timeout: 10_000 });
+      const answered: Page[] = [];
+      await sideBySide(40, async (at) => {
+        for (;;) {
+          const page = await signIn(clientAt(server, 1), `p${at}`, password);
+          answered.push(page);
+          if (page.status !== 503) return;
+          await sleep(1000 * Number(page.headers['retry-after']));
+        }
+      });
+      const count = (status: number) => answered.filter((page) => page.status === status).length;
+      figure(`40 people sign in at once from one address, two workers: ${count(303)} × 303, ${count(503)} × 503`);
+      expect([count(303), count(303) + count(503)]).toEqual([40, answered.length]);
+      expect(count(503)).toBeGreaterThan(0);
+      expect(server.stdout()).not.toContain('"event":"sign_in_refused"');
     },
     patientMs,
   );

@@ -129,7 +129,7 @@ export function keys(app: App, options: AccountKeysOptions): void {
       const oldExpiresAt = new Date(now().getTime() + (overlaps[overlap] as number));
       const id = idOf(request);
       const { active } = await accounts.listOwnKeys(account.id, 0);
-      const ownExpiry = active.find((key) => key.id === id)?.expiresAt;
+      const { expiresAt: ownExpiry } = found(active.find((key) => key.id === id));
       const key = found(await accounts.rotateKey(id, oldExpiresAt, secret, account.id).catch(explainLimit));
       record('key_rotated', request, { account: account.id, key: key.id });
       return showSecret(request, reply, key, secret, ownExpiry && ownExpiry < oldExpiresAt ? ownExpiry : oldExpiresAt);
@@ -176,7 +176,7 @@ export function keys(app: App, options: AccountKeysOptions): void {
 
 /** The address that the browser used. It is only shown, to the person who typed it, and only if no shell treats it specially. */
 function baseOf({ headers: { host = '' }, protocol }: FastifyRequest): string {
-  return /^[A-Za-z0-9.:[\]-]+$/.test(host) ? `${protocol}://${host}/v1` : '/v1';
+  return /^[A-Za-z0-9._:[\]-]+$/.test(host) ? `${protocol}://${host}/v1` : '/v1';
 }
 
 /** Undefined stands for a key that does not exist, has ended, or belongs to someone else: the response is the same. */

@@ -77,15 +77,15 @@ export function signUp(app: App, url: string, options: AccountOptions): void {
     async post(request, reply) {
       const { name, password } = read(request);
       if (refusal) throw new ApiError('forbidden', refusal);
-      await options.attempts.signUp(request);
-      const person = await createAccount(options, request, name, password);
+      checkNewPassword(password, name);
+      const person = await options.attempts.signUp(request, () => createAccount(options, request, name, password));
       await options.sessions.begin(request, reply, person);
       return pages.redirect(reply, '');
     },
   });
 }
 
-/** Rejects with ApiError `invalid_body` if the name is taken or the password refused. `link`: the invitation to use up. */
+/** Rejects with ApiError `invalid_body` if the name is taken. `link`: the invitation to use up. */
 async function createAccount(
   { people, passwords, record }: AccountOptions,
   request: FastifyRequest,
@@ -93,7 +93,6 @@ async function createAccount(
   password: string,
   link?: Buffer,
 ): Promise<Person> {
-  checkNewPassword(password, name);
   const passwordHash = await passwords.hash(password);
   const account = await people.signUp(name, passwordHash, link);
   if (account === 'link_used') throw linkUsed;
@@ -261,6 +260,7 @@ export function oneTimeLink(app: App, url: string, options: AccountOptions): voi
 
   async function createInvited(request: FastifyRequest, hash: Buffer): Promise<Person> {
     const { name, password } = readNew(request);
+    checkNewPassword(password, name);
     return createAccount(options, request, name, password, hash);
   }
 
