@@ -3,7 +3,9 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { password } from './support/account-pages.ts';
 import { type CommandFolder, change, commandErrorOf, commandFolder, namesIn, query } from './support/commands.ts';
+import { openFormClient } from './support/form-client.ts';
 import { launch, launchCli, runCli, startServer } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
 import { mountSmallDisk, noDisk } from './support/small-disk.ts';
@@ -208,11 +210,7 @@ describe('check', { timeout: 60_000 }, () => {
     expect(await check()).toEqual([1, 'unreadable', 'copy.db.sha256 does not begin with a SHA-256 checksum.']);
     fs.rmSync(at('copy.db.sha256'));
     fs.mkdirSync(at('copy.db.sha256'));
-    expect(await check()).toEqual([
-      1,
-      null,
-      expect.stringMatching(/^The checksum of copy\.db cannot be checked: EISDIR/),
-    ]);
+    expect(await check()).toEqual([1, 'unreadable', 'copy.db.sha256 is a folder.']);
     fs.rmdirSync(at('copy.db.sha256'));
     expect(await check()).toEqual([0, 'missing']);
     expect(await run('check', 'copy.db')).toMatch(/^checksum +none \(no copy\.db\.sha256\)$/m);
@@ -461,6 +459,38 @@ describe('restore', { timeout: 60_000 }, () => {
     expect(query(here.store, 'SELECT id FROM account')).toEqual([{ id: 3 }]);
   });
 
+  test('revives no session that has ended since the backup, and no one-time link that was used', async () => {
+    const here = await commandFolder(tabby);
+    const server = await startServer({ folder: here.folder });
+    const ada = openFormClient(server.url);
+    await ada.post('/account/sign-up', { name: 'ada', password });
+    const token = ada.jar.get('session') as string;
+    const link = new URL((await here.run('account', 'invite')).trim()).pathname;
+    await here.run('backup', 'copy.db');
+    await ada.post('/account/sign-out-everywhere');
+    expect(await openFormClient(server.url).post(link, { name: 'ben', password })).toMatchObject({ status: 303 });
+    expect((await server.end('SIGTERM')).code).toBe(0);
+
+    expect(await here.run('restore', 'copy.db')).toMatch(
+      /^Restored 1 animal from copy\.db\.\nEnded its 1 session and 1 one-time link\.\nThe previous/,
+    );
+    const again = await startServer({ folder: here.folder });
+    const old = openFormClient(again.url);
+    old.jar.set('session', token);
+    expect(await old.get('/account')).toMatchObject({
+      status: 303,
+      headers: { location: '/account/sign-in?done=ended' },
+    });
+    for (const answer of [await old.get(link), await old.post(link, { name: 'eve', password })])
+      expect(answer.status).toBe(404);
+    expect(await old.post('/account/sign-in', { name: 'ada', password })).toMatchObject({ status: 303 });
+    expect(query(here.store, "SELECT name FROM account WHERE name <> 'first'")).toEqual([{ name: 'ada' }]);
+    // The kept store and the backup still have them.
+    const [kept = ''] = keptIn(here);
+    expect(query(here.at('copy.db'), 'SELECT 1 AS one FROM session')).toHaveLength(1);
+    expect(query(path.join(here.folder, 'data', kept), 'SELECT 1 AS one FROM session')).toHaveLength(1);
+  });
+
   test('exit 1 and the store unchanged: a server has it open, even one without any request yet', async () => {
     const here = await withBackup();
     const server = await startServer({ folder: here.folder });
@@ -534,6 +564,14 @@ describe('restore', { timeout: 60_000 }, () => {
       'a file whose checksum is empty',
       (file) => fs.writeFileSync(`${file}.sha256`, ''),
       /^copy\.db\.sha256 does not begin with a SHA-256 checksum\.$/,
+    ],
+    [
+      'a file with a folder in place of its checksum',
+      (file) => {
+        fs.rmSync(`${file}.sha256`, { force: true });
+        fs.mkdirSync(`${file}.sha256`);
+      },
+      /^copy\.db\.sha256 is a folder\.$/,
     ],
   ];
   test.each(unusable)('exit 1 and the store unchanged: %s instead of a backup', async (_, spoil, sentence) => {

@@ -169,6 +169,8 @@ describe('the log', () => {
       expect.stringMatching(/^migrations applied: 0001_initial\.sql, .+\.sql$/),
       expect.stringContaining('Ops port open at http://127.0.0.1:'),
       expect.stringContaining('Server listening at'),
+      'account created',
+      'key created',
       'request',
       'stopping',
       'stopped',

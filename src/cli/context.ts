@@ -34,8 +34,8 @@ export interface Context extends Output {
   /** Prints what opening the store waits for. */
   onWait: (sentence: string) => void;
   /**
-   * Opens the store, and closes it when `use` ends. The trail records what `use` changes of accounts and keys. Names the store on a terminal,
-   * or if the command creates it.
+   * Opens the store, and closes it when `use` ends. The trail records what `use` changes of accounts and keys; rejects with CommandError
+   * after `use` if an event could not be added. Names the store on a terminal, or if the command creates it.
    */
   withStore: <Result>(use: (store: Repository) => Promise<Result>, options?: StoreOptions) => Promise<Result>;
 }
@@ -116,8 +116,11 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
       const options = { now, migrate: create, onMigration, onWait };
       const store = await openRepository(file === undefined ? url : `sqlite:${file}`, options);
       if (missing) output.note(`Created the store ${name}.`);
+      const lost: string[] = [];
       try {
-        return await use(recordChanges(store));
+        const result = await use(recordChanges(store, (sentence) => void lost.push(sentence)));
+        if (lost.length > 0) throw new CommandError(lost.join('\n'));
+        return result;
       } finally {
         await store.close();
       }

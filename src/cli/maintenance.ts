@@ -11,7 +11,7 @@ import { openExisting } from '../repository/sqlite/connection.ts';
 import { restoreStore } from '../repository/sqlite/restore.ts';
 import { localUrl } from '../server/listen.ts';
 import { CommandError, type Context, now } from './context.ts';
-import { animals } from './output.ts';
+import { animals, counted } from './output.ts';
 import { claimFile } from './output-file.ts';
 
 const healthTimeoutMs = 3000;
@@ -133,10 +133,13 @@ function restoreCommand(program: Command, context: Context): void {
     .option('--force', 'restore even if the store is too damaged to tell whether a server has it open')
     .action(async (file: string, { force = false }: { force?: boolean }) => {
       const onMigration = (name: string) => note(`Applied ${name}.`);
-      const { rows, kept } = await withProgress('Copying', 'pages', ({ show }) =>
+      const { rows, ended, kept } = await withProgress('Copying', 'pages', ({ show }) =>
         restoreStore(resolve(file), storeFile(), { force, onProgress: show, now, onMigration }),
       );
       print(`Restored ${animals(rows.pet)} from ${file}.`);
+      const { sessions, links } = ended;
+      if (sessions + links > 0)
+        print(`Ended its ${counted('session', sessions)} and ${counted('one-time link', links)}.`);
       if (kept !== undefined) print(`The previous store is kept as ${asGiven(kept)}.`);
     });
 }

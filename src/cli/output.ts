@@ -33,20 +33,27 @@ const clearToEnd = '\x1b[K';
 
 export function createOutput(stdout: TerminalStream, stderr: TerminalStream): Output {
   const print = (text: string) => void stdout.write(`${text}\n`);
+  let barShown = false;
+  const clearBar = () => void stderr.write(`\r${clearToEnd}`);
   return {
     print,
     printJson: (value) => print(JSON.stringify(value, null, 2)),
     printTable: (rows, empty) => {
       for (const line of rows.length > 0 ? tableOf(rows) : [empty]) print(line);
     },
-    note: (text) => void stderr.write(`${text}\n`),
+    note: (text) => {
+      if (barShown) clearBar();
+      stderr.write(`${text}\n`);
+    },
     printError: (sentences) => printError(stderr, sentences),
     withProgress: async (what, unit, work) => {
       if (!stderr.isTTY) return work({ visible: false, show: () => undefined });
+      barShown = true;
       try {
         return await work({ visible: true, show: bar(stderr, what, unit) });
       } finally {
-        stderr.write(`\r${clearToEnd}`);
+        barShown = false;
+        clearBar();
       }
     },
   };

@@ -1,36 +1,50 @@
 /** Records in the trail what a command changes of accounts and keys. A running server writes it to its log. */
+import type { TrailEvent } from '../people.ts';
 import type { Repository } from '../repository/store.ts';
 
-/** The same store; each change of accounts, keys and links that succeeds is also added to its trail. */
-export function recordChanges(store: Repository): Repository {
+/**
+ * The same store; each change of accounts, keys and links that succeeds is also added to its trail. If an event cannot be added, its change
+ * still succeeds, because a new key must be shown, and `onLost` is called with a sentence for the operator.
+ */
+export function recordChanges(store: Repository, onLost: (sentence: string) => void): Repository {
   const { accounts, people, trail } = store;
+
+  async function record(event: TrailEvent): Promise<void> {
+    try {
+      await trail.add(event);
+    } catch (error) {
+      const { message } = ((error as Error).cause ?? error) as Error;
+      onLost(`The change was made, but its event ${event.event} is missing in the trail: ${message}.`);
+    }
+  }
+
   return {
     ...store,
     accounts: {
       ...accounts,
       async addAccount(name) {
         const account = await accounts.addAccount(name);
-        if (account) await trail.add({ event: 'account_created', account: account.id });
+        if (account) await record({ event: 'account_created', account: account.id });
         return account;
       },
       async removeAccount(name, passwordHash) {
         const account = await accounts.removeAccount(name, passwordHash);
-        if (account) await trail.add({ event: 'account_removed', account: account.id });
+        if (account) await record({ event: 'account_removed', account: account.id });
         return account;
       },
       async addKey(newKey) {
         const key = await accounts.addKey(newKey);
-        if (key) await trail.add({ event: 'key_created', account: key.accountId, key: key.id });
+        if (key) await record({ event: 'key_created', account: key.accountId, key: key.id });
         return key;
       },
       async revokeKey(id, accountId) {
         const key = await accounts.revokeKey(id, accountId);
-        if (key) await trail.add({ event: 'key_revoked', account: key.accountId, key: key.id });
+        if (key) await record({ event: 'key_revoked', account: key.accountId, key: key.id });
         return key;
       },
       async rotateKey(id, oldExpiresAt, secret, accountId) {
         const key = await accounts.rotateKey(id, oldExpiresAt, secret, accountId);
-        if (key) await trail.add({ event: 'key_rotated', account: key.accountId, key: key.id });
+        if (key) await record({ event: 'key_rotated', account: key.accountId, key: key.id });
         return key;
       },
     },
@@ -39,7 +53,7 @@ export function recordChanges(store: Repository): Repository {
       async addLink(hash, purpose, accountId) {
         await people.addLink(hash, purpose, accountId);
         const event = purpose === 'invitation' ? 'account_invited' : 'account_reset';
-        await trail.add({ event, account: accountId ?? undefined });
+        await record({ event, account: accountId ?? undefined });
       },
     },
   };

@@ -15,12 +15,22 @@ export type RecordEvent = (event: TrailEventName, request: FastifyRequest, ids?:
 /** How often the events of the command line are written to the log. */
 const takeEveryMs = 2000;
 
+/** Writes an event to the log and counts it. `more`: other members of the line. */
+export function createEventLog(
+  logger: FastifyBaseLogger,
+  metrics: Metrics,
+): (event: TrailEvent, more?: object) => void {
+  // Written whatever LOG_LEVEL is: whoever turns off the lines of requests still needs to know who made a key.
+  const always = logger.child({}, { level: 'info' });
+  return ({ event, account, key }, more) => {
+    metrics.accountEvent(event);
+    always.info({ event, account, key, ...more }, event.replaceAll('_', ' '));
+  };
+}
+
 /** Also writes the events of the command line, which the store keeps until a server takes them. */
 export function createTrail(app: FastifyInstance, { trail, logger, metrics }: TrailOptions): RecordEvent {
-  function write({ event, account, key }: TrailEvent, more: object): void {
-    metrics.accountEvent(event);
-    logger.info({ event, account, key, ...more }, event.replaceAll('_', ' '));
-  }
+  const write = createEventLog(logger, metrics);
 
   async function takeEvents(): Promise<void> {
     try {

@@ -13,6 +13,7 @@ import { type Config, type ConfigError, signUpOf } from '../config.ts';
 import { sunsetWarning } from '../http/deprecation.ts';
 import { createMetrics, type Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../http/routes/ops.ts';
+import { createEventLog } from '../http/trail.ts';
 import { openRepository } from '../repository/open.ts';
 import type { OpenError, OpenOptions, Repository } from '../repository/store.ts';
 import { shareMetrics, supervise } from './cluster.ts';
@@ -98,7 +99,7 @@ async function serve(config: Config, log: Log): Promise<void> {
     await store.close();
     refuseToStart((error as Error).message);
   }
-  await giveFirstKey(store, config, url, logger).catch((error) => {
+  await giveFirstKey({ config, log, store, metrics }, url).catch((error) => {
     if (!stopping) throw error;
   });
 }
@@ -195,7 +196,8 @@ function idleCloser({ server }: FastifyInstance): () => void {
 }
 
 /** Outside production, creates and prints a first API key and a call to try it, if the store has none. */
-async function giveFirstKey(store: Repository, config: Config, url: string, logger: Logger): Promise<void> {
+async function giveFirstKey({ config, log, store, metrics }: Omit<Parts, 'draining'>, url: string): Promise<void> {
+  const { logger } = log;
   if ((await store.accounts.listKeys()).length > 0) return;
   const signUp = config.ACCOUNT_PAGES === 'off' ? 'off' : signUpOf(config);
   if (config.DEPLOYMENT === 'production') {
@@ -205,9 +207,14 @@ async function giveFirstKey(store: Repository, config: Config, url: string, logg
     return;
   }
   // If two processes start at once, only the one that adds the account prints a key.
-  if (!(await store.accounts.addAccount('first'))) return;
+  const account = await store.accounts.addAccount('first');
+  if (!account) return;
+  const record = createEventLog(logger, metrics);
+  record({ event: 'account_created', account: account.id });
   const secret = newSecret(false);
-  await store.accounts.addKey({ account: 'first', name: 'first', scopes: [...scopes], lifetimeMs: null, secret });
+  const newKey = { account: 'first', name: 'first', scopes: [...scopes], lifetimeMs: null, secret };
+  const key = await store.accounts.addKey(newKey);
+  if (key) record({ event: 'key_created', account: account.id, key: key.id });
   // On stderr: a secret must not be in the log. The log is written first.
   logger.flush();
   const root = config.BASE_URL?.slice(0, -'/v1'.length) ?? url;

@@ -4,7 +4,9 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
+import { password } from '../support/account-pages.ts';
 import { type Client, openClient, type Promises, sideBySide } from '../support/client.ts';
+import { openFormClient } from '../support/form-client.ts';
 import { type Cluster, missingPrograms, startCluster } from '../support/postgres-programs.ts';
 import { launchCli, runCli, type Server, startServer } from '../support/process.ts';
 import { readRunbook } from '../support/runbook.ts';
@@ -139,6 +141,27 @@ test(
     const now = async () => (await sql`SELECT clock_timestamp()::text AS now`)[0]?.now as string;
     await cli('account', 'add', 'shelter');
     const olderKey = await newKey('older');
+    const signUp = openFormClient(server.url);
+    await signUp.post('/account/sign-up', { name: 'ada', password });
+    const token = signUp.jar.get('session') as string;
+    const link = new URL((await cli('account', 'invite')).trim()).pathname;
+    /** Runs the runbook's command on the session and the link that a restore has brought back. */
+    async function endSessions(database: string): Promise<void> {
+      const restored = connect(cluster, database);
+      expect(await restored`SELECT 1 FROM session UNION ALL SELECT 2 FROM one_time_link`).toHaveLength(2);
+      await restored.end();
+      await run('DELETE FROM session', { PGDATABASE: database });
+    }
+    async function expectSignedOut({ url }: Server): Promise<void> {
+      const old = openFormClient(url);
+      old.jar.set('session', token);
+      expect(await old.get('/account')).toMatchObject({
+        status: 303,
+        headers: { location: '/account/sign-in?done=ended' },
+      });
+      expect((await old.post(link, { name: 'eve', password })).status).toBe(404);
+      expect((await old.post('/account/sign-in', { name: 'ada', password })).status).toBe(303);
+    }
 
     // Both backups are taken under load.
     let stopLoad = startLoad(client, 'early');
@@ -160,6 +183,8 @@ test(
     await stopLoad();
     const highest = Math.max(...promises.values());
     await cli('key', 'revoke', '2');
+    await signUp.post('/account/sign-out-everywhere');
+    expect((await openFormClient(server.url).post(link, { name: 'ben', password })).status).toBe(303);
     const newerKey = await newKey('newer');
     await sql`DELETE FROM pet WHERE status = 'available'`;
     expect((await server.end('SIGTERM')).code).toBe(0);
@@ -170,7 +195,9 @@ test(
     expect([...dumped.before].filter(([name, id]) => inDump.get(name) !== id)).toEqual([]);
     expect([...inDump].filter(([name, id]) => promises.get(name) !== id)).toEqual([]);
     await run('setval', { PGDATABASE: variables.RESTORED, MOMENT: dumped.at });
-    await expectService(cluster.url(variables.RESTORED), key, count(stock + inDump.size), highest);
+    await endSessions(variables.RESTORED);
+    const fromDump = await expectService(cluster.url(variables.RESTORED), key, count(stock + inDump.size), highest);
+    await expectSignedOut(fromDump.server);
 
     await sql.end();
     await restored.end();
@@ -186,11 +213,13 @@ test(
       expect([line, code, stderr]).toEqual([line, 0, '']);
     }
     const checkMs = performance.now() - checking;
+    await endSessions('animals');
     const again = await expectService(cluster.url('animals'), key, count(stock + kept.size), highest);
     const [[name, id] = ['', 0]] = [...kept].slice(-1);
     expect(await again.client.add(name, name)).toMatchObject({
       ...{ status: 201, json: { id }, headers: { 'idempotent-replayed': 'true' } },
     });
+    await expectSignedOut(again.server);
     const statusWith = async (otherKey: string) => (await again.server.call(otherKey, 'GET', '/v1/pets')).status;
     expect([await statusWith(olderKey), await statusWith(newerKey)]).toEqual([200, 401]);
     const [archiving] = (await run(archiverQuery)).stdout.split('|');

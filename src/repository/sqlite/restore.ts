@@ -16,6 +16,8 @@ export interface RestoreOptions extends OpenOptions {
 
 export interface Restored {
   rows: Rows;
+  /** The sessions and one-time links of the backup, which the restored store does not have. */
+  ended: { sessions: number; links: number };
   /** The new path of the previous store; undefined if there was none. */
   kept: string | undefined;
 }
@@ -24,8 +26,8 @@ export interface Restored {
 const lockTimeoutMs = 500;
 
 /**
- * Replaces the store in `file` with a copy of `from`, migrated to this release's schema. `from` must match the checksum beside it, if there
- * is one. Rejects with CopyError and then leaves the store unchanged.
+ * Replaces the store in `file` with a copy of `from`, migrated to this release's schema, without its sessions and one-time links. `from`
+ * must match the checksum beside it, if there is one. Rejects with CopyError and then leaves the store unchanged.
  */
 export async function restoreStore(from: string, file: string, options: RestoreOptions): Promise<Restored> {
   const source = openSource(from, file);
@@ -37,8 +39,9 @@ export async function restoreStore(from: string, file: string, options: RestoreO
     const rows = await copyStore(source, fresh, options.onProgress);
     prepareStore(fresh, options);
     keepIds(fresh, hold.connection);
+    const ended = endSessions(fresh);
     adoptOwner(fresh, file);
-    return { rows, kept: swap(file, fresh, hold, options.now()) };
+    return { rows, ended, kept: swap(file, fresh, hold, options.now()) };
   } finally {
     source.close();
     if (hold) unlock(file, fresh, hold);
@@ -140,6 +143,17 @@ function highestIds(old: Connection | undefined): { name: string; seq: number }[
   } catch {
     // A new or damaged file: the counters are unknown.
     return [];
+  }
+}
+
+/** Sessions may have ended since the backup, and one-time links may have been used: the restored store must not revive any. */
+function endSessions(fresh: string): Restored['ended'] {
+  const connection = openConnection(fresh);
+  try {
+    const remove = (table: string) => connection.prepare(`DELETE FROM ${table}`).run().changes;
+    return { sessions: remove('session'), links: remove('one_time_link') };
+  } finally {
+    connection.close();
   }
 }
 
