@@ -15,6 +15,7 @@ import { openRepository } from '../src/repository/open.ts';
 import type { Repository } from '../src/repository/store.ts';
 import { temporaryFolder } from './support/app.ts';
 import { change, commandErrorOf, query } from './support/commands.ts';
+import { openFormClient } from './support/form-client.ts';
 import { type Exit, launch, launchCli, runCli, type Server, startServer } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
 
@@ -259,6 +260,21 @@ describe('account', () => {
     expect(await run('account', 'list', '--json')).toMatchObject({ stdout: '[]\n' });
   });
 
+  test('stores a name in NFC, and finds it by each spelling; a name that the release 1.0.0 stored is found as it was typed', async () => {
+    const { run, refused, file } = await makeStore();
+    const [composed, typed] = ['Zo\u00e9', 'Zoe\u0301'];
+    expect(await run('account', 'add', typed)).toMatchObject({ stdout: `Account ${composed} added.\n` });
+    expect(await refused('account', 'add', composed)).toBe(`Account ${composed} exists already.`);
+    await run('key', 'create', '--account', typed, '--name', `${typed} 2`);
+    const [key] = JSON.parse((await run('key', 'list', '--account', typed, '--json')).stdout);
+    expect(key).toMatchObject({ account: composed, name: `${composed} 2` });
+    await run('account', 'remove', typed, '--force');
+    change(file, `INSERT INTO account (name, created_at) VALUES ('${typed}', 0)`);
+    expect(await refused('account', 'remove', composed)).toBe(`There is no account ${composed}.`);
+    await run('key', 'create', '--account', typed, '--name', 'till');
+    expect(await run('account', 'remove', typed, '--force')).toMatchObject({ stdout: `Account ${typed} removed.\n` });
+  });
+
   test('exit 1: a name that exists already, and an unknown name', async () => {
     const { run, refused } = await makeStore();
     expect(await refused('account', 'add', 'zoo')).toBe('Account zoo exists already.');
@@ -363,8 +379,8 @@ describe('key', () => {
     expect(old).toMatchObject({ id: 1, expiresAt: instant, revokedAt: null });
   });
 
-  test('exit 1: no such account, no such key, and rotating a revoked key', async () => {
-    const { run, refused } = await makeStore(newSecret(false));
+  test('exit 1: no such account, no such key, and rotating a key that has ended', async () => {
+    const { run, refused, file, keys } = await makeStore(newSecret(false), newSecret(false));
     expect(await refused('key', 'create', '--account', 'circus', '--name', 'a')).toBe(
       'There is no account circus: add it first.',
     );
@@ -373,7 +389,13 @@ describe('key', () => {
     expect(await refused('key', 'rotate', '9', '--overlap', '1h')).toBe('There is no key 9 that could be rotated.');
     expect(await run('key', 'revoke', '1')).toMatchObject({ stdout: 'Key 1 revoked.\n' });
     expect(await run('key', 'revoke', '1')).toMatchObject({ stdout: 'Key 1 revoked.\n' });
-    expect(await refused('key', 'rotate', '1', '--overlap', '1h')).toBe('There is no key 1 that could be rotated.');
+    expire(file, 2);
+    const before = await keys();
+    for (const [id, state] of ['revoked', 'expired'].entries())
+      expect(await refused('key', 'rotate', String(id + 1), '--overlap', '1h')).toBe(
+        `Key ${id + 1} is ${state}: only an active key can be rotated.`,
+      );
+    expect(await keys()).toEqual(before);
   });
 });
 
@@ -485,8 +507,6 @@ describe('one-time links', () => {
   test.for([
     [{}, 'http://127.0.0.1:3000'],
     [{ PORT: '8080' }, 'http://127.0.0.1:8080'],
-    [{ HOST: '0.0.0.0' }, 'http://127.0.0.1:3000'],
-    [{ HOST: '::' }, 'http://[::1]:3000'],
     [{ HOST: '::2' }, 'http://[::2]:3000'],
     [{ HOST: '192.0.2.7' }, 'http://192.0.2.7:3000'],
     [{ BASE_URL: 'https://api.example.com/v1', PORT: '0' }, 'https://api.example.com'],
@@ -498,9 +518,14 @@ describe('one-time links', () => {
     expect(stderr).toMatch(/^Created the store .+\.\nThe link for a new account works once, until .+:\n$/);
   });
 
-  test('in production without BASE_URL, a note asks for it', async () => {
-    const { code, stdout, stderr } = await runCli(['account', 'invite'], { env: { DEPLOYMENT: 'production' } });
-    expect({ code, stdout }).toEqual({ code: 0, stdout: local });
+  test.for([
+    [{ DEPLOYMENT: 'production' }, 'http://127.0.0.1:3000'],
+    [{ DEPLOYMENT: 'staging' }, 'http://127.0.0.1:3000'],
+    [{ HOST: '0.0.0.0' }, 'http://127.0.0.1:3000'],
+    [{ HOST: '::' }, 'http://[::1]:3000'],
+  ] as const)('with %j and without BASE_URL, a note asks for it, and the link begins with %s', async ([env, root]) => {
+    const { code, stdout, stderr } = await runCli(['account', 'invite'], { env });
+    expect([code, rootOf(stdout)]).toEqual([0, root]);
     expect(stderr).toMatch(
       /^BASE_URL is not set: the link has an address of this machine\. Set BASE_URL to the public address\.\nCreated .+\.\nThe link .+:\n$/,
     );
@@ -652,6 +677,20 @@ describe('beside a running server', () => {
     const metrics = await (await fetch(`${server.opsUrl()}/metrics`)).text();
     for (const event of ['account_created', 'account_invited', 'key_revoked'])
       expect(metrics).toContain(`animal_store_account_events_total{event="${event}"} 1\n`);
+  });
+
+  test('an invited person whose name was typed in NFD signs in with each spelling', async () => {
+    const { run, folder } = await makeStore();
+    const server = await startServer({ folder });
+    const [composed, typed] = ['Zo\u00e9', 'Zoe\u0301'];
+    for (const command of ['invite', 'reset']) {
+      const link = (await run('account', command, typed)).stdout.trimEnd();
+      const password = `seven otters ${command} at noon`;
+      const form = await openFormClient(server.url).post(link.replace(/^http:..[^/]*/, ''), { password });
+      expect(form.status).toBe(303);
+      for (const name of [composed, typed])
+        expect((await openFormClient(server.url).post('/account/sign-in', { name, password })).status).toBe(303);
+    }
   });
 
   test('removing an account removes its keys', async () => {

@@ -1,6 +1,7 @@
 /** The commands for accounts and their API keys. */
 import { type Command, Option } from 'commander';
 import { type ApiKey, KeyLimitError, maxActiveKeys, newSecret, type Scope, type Secret, scopes } from '../accounts.ts';
+import type { Repository } from '../repository/store.ts';
 import { duration, keyId, name, scopeList } from './arguments.ts';
 import { CommandError, type Context, found, now } from './context.ts';
 import { inviteCommand, resetCommand } from './links.ts';
@@ -20,6 +21,11 @@ export function keyCommands(program: Command, context: Context): void {
   listKeysCommand(key, context);
   revokeKeyCommand(key, context);
   rotateKeyCommand(key, context);
+}
+
+/** The name as the store has it: the release 1.0.0 stored names as they were typed, later ones store them in NFC. */
+async function storedName({ people }: Repository, given: string): Promise<string> {
+  return (await people.findPerson(given)) ? given : given.normalize('NFC');
 }
 
 function addAccountCommand(account: Command, { print, withStore }: Context): void {
@@ -64,8 +70,10 @@ function removeAccountCommand(account: Command, { print, withStore }: Context): 
     .description('remove an account and all its keys')
     .argument('<name>')
     .option('--force', 'remove it even if it has active keys')
-    .action((accountName: string, { force }: { force?: boolean }) =>
-      withStore(async ({ accounts }) => {
+    .action((given: string, { force }: { force?: boolean }) =>
+      withStore(async (store) => {
+        const { accounts } = store;
+        const accountName = await storedName(store, given);
         const active = (await accounts.listKeys(accountName)).filter((key) => stateOf(key) === 'active');
         if (active.length > 0 && !force) {
           throw new CommandError(
@@ -92,9 +100,11 @@ function createKeyCommand(key: Command, context: Context): void {
     .option('--expires <duration>', 'how long the key lives, such as 90d (default: until revoked)', duration)
     .option('--json', 'print JSON')
     .action((options: { account: string; name: string; scopes: Scope[]; expires?: number; json?: boolean }) =>
-      context.withStore(async ({ accounts }) => {
+      context.withStore(async (store) => {
+        const { accounts } = store;
         const secret = createSecret(context);
-        const { account, name: keyName, scopes: granted, expires: lifetimeMs = null } = options;
+        const { name: keyName, scopes: granted, expires: lifetimeMs = null } = options;
+        const account = await storedName(store, options.account);
         const added = await withinLimit(
           accounts.addKey({ account, name: keyName, scopes: granted, lifetimeMs, secret }),
           account,
@@ -110,8 +120,10 @@ function listKeysCommand(key: Command, { printJson, printTable, withStore }: Con
     .description('list keys; the keys themselves are shown only when they are created')
     .option('--account <name>', 'only the keys of this account')
     .option('--json', 'print JSON')
-    .action(({ account, json }: { account?: string; json?: boolean }) =>
-      withStore(async ({ accounts }) => {
+    .action(({ account: given, json }: { account?: string; json?: boolean }) =>
+      withStore(async (store) => {
+        const { accounts } = store;
+        const account = given === undefined ? undefined : await storedName(store, given);
         const keys = await accounts.listKeys(account);
         if (account !== undefined && keys.length === 0) {
           const all = await accounts.listAccounts();
@@ -152,12 +164,14 @@ function rotateKeyCommand(key: Command, context: Context): void {
       context.withStore(async ({ accounts }) => {
         const secret = createSecret(context);
         const missing = `There is no key ${id} that could be rotated.`;
-        const { account } = found(
-          (await accounts.listKeys()).find((old) => old.id === id),
+        const old = found(
+          (await accounts.listKeys()).find((one) => one.id === id),
           missing,
         );
+        const state = stateOf(old);
+        if (state !== 'active') throw new CommandError(`Key ${id} is ${state}: only an active key can be rotated.`);
         const oldExpiresAt = new Date(now().getTime() + overlap);
-        const successor = await withinLimit(accounts.rotateKey(id, oldExpiresAt, secret), account);
+        const successor = await withinLimit(accounts.rotateKey(id, oldExpiresAt, secret), old.account);
         printSecret(context, secret, found(successor, missing), json);
       }),
     );

@@ -23,10 +23,12 @@ export function keyId(text: string): number {
   return Number(text);
 }
 
+/** Returns the name in NFC, as the forms of the account pages do: otherwise nobody could sign in with it. */
 export function name(text: string): string {
-  if (!isName(text))
+  const normalized = text.normalize('NFC');
+  if (!isName(normalized))
     throw new InvalidArgumentError('Give 1 to 100 printable characters, without a space at either end.');
-  return text;
+  return normalized;
 }
 
 /** The columns of CSV, in the order of an export. */

@@ -42,9 +42,11 @@ export function resetCommand(account: Command, context: Context): void {
     .description('print a one-time link, valid for 1 hour, to replace a lost password')
     .argument('<name>', 'an account that has a password')
     .option('--json', 'print JSON')
-    .action((accountName: string, { json }: LinkOptions) => {
+    .action((given: string, { json }: LinkOptions) => {
       const root = linkRoot(context);
       return context.withStore(async (store) => {
+        // Only with a name in NFC can a person sign in.
+        const accountName = given.normalize('NFC');
         const person = found(await store.people.findPerson(accountName), `There is no account ${accountName}.`);
         if (!person.account.hasPassword)
           throw new CommandError(`Account ${accountName} has no password yet: use account invite ${accountName}.`);
@@ -59,7 +61,7 @@ function linkRoot({ note, settings }: Context): string {
   if (ACCOUNT_PAGES === 'off') throw new CommandError('ACCOUNT_PAGES is off: the server has no page for the link.');
   if (BASE_URL !== undefined) return BASE_URL.slice(0, -'/v1'.length);
   if (PORT === 0) throw new CommandError("PORT is 0, so the link's address is not known: set BASE_URL.");
-  if (DEPLOYMENT === 'production')
+  if (DEPLOYMENT !== 'development' || ['0.0.0.0', '::'].includes(HOST))
     note('BASE_URL is not set: the link has an address of this machine. Set BASE_URL to the public address.');
   return localUrl(HOST, PORT);
 }
