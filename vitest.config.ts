@@ -15,7 +15,8 @@ const onPostgres = files('postgres*');
 const onlyFull = files(...['backup', 'examples', 'kubernetes', 'log', 'monitoring', 'nginx', 'terminal', 'transfer']);
 const onlyFullOnPostgres = files(
   ...['account-attacks', 'account-keys', 'account-pages', 'postgres-check', 'postgres-copy', 'postgres-faults'],
-  ...['postgres-measures', 'postgres-open', 'postgres-roles', 'postgres-sessions', 'postgres-transfer'],
+  ...['postgres-measures', 'postgres-open', 'postgres-roles', 'postgres-sessions'],
+  ...['postgres-transfer', 'postgres-wraparound'],
 );
 
 /** A few seconds of overload would prove little: only npm run test:slow runs this, for a minute. */

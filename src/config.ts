@@ -71,7 +71,8 @@ export const settings = Type.Object({
   ),
   LOG_LEVEL: oneOf(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], {
     default: 'info',
-    description: 'The lowest level of log lines to write. Each request is one line at info.',
+    description:
+      'The lowest level of log lines to write. Each request is one line at info. Changes to accounts and keys are written at any level.',
   }),
   WORKERS: Type.String({
     title: 'auto or a whole number from 1 to 99',
@@ -176,12 +177,19 @@ function read(name: keyof Config, text: string): string | number {
   return /^(0|[1-9]\d*)$/.test(text) ? Number(text) : Number.NaN;
 }
 
-/** Reads and checks all settings; an empty value counts as unset. Throws ConfigError. */
-export function readConfig(env: NodeJS.ProcessEnv): Config {
+/**
+ * Reads and checks all settings; an empty value counts as unset. `fromFiles`: settings whose value is the content of the file that NAME_FILE
+ * names. Throws ConfigError.
+ */
+export function readConfig(env: NodeJS.ProcessEnv, fromFiles: string[] = []): Config {
   const names = Object.keys(settings.properties) as (keyof Config)[];
   const given = Object.fromEntries(names.flatMap((name) => (env[name] ? [[name, read(name, env[name])]] : [])));
   const config = Value.Default(settings, given);
   if (Value.Check(settings, config)) return config;
   const wrong = new Set([...Value.Errors(settings, config)].map(({ path }) => path.slice(1) as keyof Config));
-  throw new ConfigError([...wrong].map((name) => `${name} must be ${settings.properties[name].title}.`).join('\n'));
+  const requirement = (name: keyof Config) =>
+    fromFiles.includes(name) ? `${name}_FILE must name a file whose only line is` : `${name} must be`;
+  throw new ConfigError(
+    [...wrong].map((name) => `${requirement(name)} ${settings.properties[name].title}.`).join('\n'),
+  );
 }

@@ -178,6 +178,16 @@ describe('readConfig', () => {
     for (const value of values) expect(errorOf({ [name]: value }), value).toBe(sentence);
   });
 
+  test('names the file of a value that comes from one', () => {
+    const read = (fromFiles: string[]) => () => readConfig({ DATABASE_URL: 'x', PORT: 'x' }, fromFiles);
+    const content = databaseUrl.replace(
+      'DATABASE_URL must be',
+      'DATABASE_URL_FILE must name a file whose only line is',
+    );
+    expect(read(['DATABASE_URL'])).toThrow(new ConfigError([port, content].join('\n')));
+    expect(read([])).toThrow(new ConfigError([port, databaseUrl].join('\n')));
+  });
+
   test('reports all problems at once, one per line', () => {
     const env = {
       DEPLOYMENT: 'x',

@@ -492,6 +492,17 @@ describe('from PostgreSQL', () => {
     expect(fs.existsSync(path.dirname(sqliteFile(to)))).toBe(false);
   });
 
+  test('its snapshot is kept however long the other end takes', async () => {
+    const { from, store } = await makeDatabase(10);
+    const createdAt = now().toISOString();
+    await store.messages.add({ id: 'msg_1', accountId: 1, message: 'Hello', status: 'queued', createdAt });
+    // Messages are read only in the snapshot.
+    await clientOf(from).unsafe(`
+      ALTER TABLE message RENAME TO message_row;
+      CREATE VIEW message AS SELECT * FROM message_row WHERE current_setting('idle_in_transaction_session_timeout') = '0'`);
+    expect((await copy(from, newFile())).counts).toMatchObject({ message: 1 });
+  });
+
   test('a lost connection and a full disk are reported in one sentence, and the same command resumes the copy', async ({
     skip,
   }) => {

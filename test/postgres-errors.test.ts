@@ -17,6 +17,9 @@ const refused = (code: string) => Object.assign(new pg.DatabaseError('told', 0, 
 // Appendix A of PostgreSQL's manual (https://www.postgresql.org/docs/18/errcodes-appendix.html).
 test.for([
   ['08006', 'is temporary', 'ends the connection'],
+  ['25P03', 'is temporary', 'ends the connection'],
+  ['25P04', 'is temporary', 'ends the connection'],
+  ['54000', 'is temporary'],
   ['25006', 'is temporary', 'ends the connection', 'was refused'],
   ['57P03', 'is temporary', 'ends the connection', 'was refused'],
   ['57P01', 'is temporary', 'ends the connection'],
@@ -69,6 +72,8 @@ test.for([
   ['XX000', 'XX', 'other'],
   ['25006', '25', 'read_only'],
   ['57014', '57', 'timeout'],
+  ['25P03', '25', 'timeout'],
+  ['25P04', '25', 'timeout'],
   ['57P01', '57', 'connection'],
   ['08006', '08', 'connection'],
   ['28P01', '28', 'connection'],

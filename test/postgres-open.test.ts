@@ -13,7 +13,7 @@ import { freePort } from './support/postgres.ts';
 import { launch, launchCli, runCli, startServer } from './support/process.ts';
 import { projectFolder } from './support/project.ts';
 import { startProxy } from './support/proxy.ts';
-import { clientOf, emptyStore, newDatabase, open, textRows } from './support/store.ts';
+import { clientOf, emptyStore, newDatabase, open, temporaryFolder, textRows } from './support/store.ts';
 
 const latest = fs.readdirSync(`${projectFolder}migrations/postgres`).length;
 
@@ -203,6 +203,66 @@ describe('the schema', () => {
     await (await open(databaseUrl)).check();
     expect(await versionOf(sql)).toEqual([{ version: migrations.length }]);
   });
+
+  /** Opens a store as migrate does, but PostgreSQL ends its transaction when it has been idle for a second. */
+  const impatientMigrate = (databaseUrl: string) => `
+    import { createConnector } from '${projectFolder}src/repository/postgres/connection.ts';
+    import { prepareDatabase } from '${projectFolder}src/repository/postgres/open.ts';
+    import { readTarget } from '${projectFolder}src/repository/postgres/url.ts';
+    const target = readTarget('${databaseUrl}');
+    const connect = () => createConnector(target)(() => undefined, { idle_in_transaction_session_timeout: 1000 });
+    await prepareDatabase(target, connect, { now: () => new Date() });`;
+
+  test('a migration that is stopped does not keep its locks: servers go on, and it can be repeated', async () => {
+    const { databaseUrl, sql } = await createPrevious();
+    const other = await clientOf(databaseUrl).reserve();
+    await other`BEGIN`;
+    await other`SELECT FROM account`;
+    const stopped = launch(process.execPath, ['--input-type=module', '--eval', impatientMigrate(databaseUrl)], {});
+    await expect.poll(async () => (await waiting(sql)).length, { timeout: 10_000, interval: 5 }).toBe(1);
+    process.kill(stopped.pid, 'SIGSTOP');
+    await other`COMMIT`;
+    // It has the lock now, and keeps it.
+    await expect(other`SET lock_timeout = 200; SELECT FROM account`.simple()).rejects.toMatchObject({ code: '55P03' });
+    await other`SET lock_timeout = 0`;
+    await other`SELECT FROM account`;
+    other.release();
+    process.kill(stopped.pid, 'SIGCONT');
+    const { code, stderr } = await stopped.end();
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/OpenError: .+ cannot be opened: .+ idle-in-transaction timeout\./);
+    expect(await versionOf(sql)).toEqual([{ version: 1 }]);
+    await (await open(databaseUrl)).check();
+    expect(await versionOf(sql)).toEqual([{ version: migrations.length }]);
+  });
+});
+
+test('migrate, copy and import may be idle in a transaction for a minute', async () => {
+  const databaseUrl = await newDatabase();
+  const sql = clientOf(databaseUrl);
+  await sql.unsafe(`
+    CREATE TABLE seen (command text, idle text);
+    CREATE FUNCTION note_setting() RETURNS event_trigger LANGUAGE plpgsql AS $$
+    BEGIN INSERT INTO seen VALUES (tg_tag, current_setting('idle_in_transaction_session_timeout')); END $$;
+    CREATE EVENT TRIGGER note_setting ON ddl_command_start WHEN TAG IN ('CREATE TABLE', 'CREATE TABLE AS')
+      EXECUTE FUNCTION note_setting()`);
+  const seen = async () => (await sql`DELETE FROM seen RETURNING idle`).map(({ idle }) => idle);
+  const folder = temporaryFolder();
+  fs.writeFileSync(`${folder}/pets.ndjson`, '{"id":1,"name":"Biscuit","categoryId":7}\n');
+  const from = `sqlite:${folder}/store.db`;
+  await (await open(from)).close();
+  const run = (...args: string[]) => runCli(args, { folder, env: { DATABASE_URL: databaseUrl } });
+  expect(await run('migrate')).toMatchObject({ code: 0 });
+  expect(new Set(await seen())).toEqual(new Set(['1min']));
+  // It creates the table `copied`.
+  expect(await run('copy', '--from', from, '--to', databaseUrl)).toMatchObject({ code: 0 });
+  expect(await seen()).toEqual(['1min']);
+  await sql.unsafe(`
+    CREATE FUNCTION note_pet() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN INSERT INTO seen VALUES ('pet', current_setting('idle_in_transaction_session_timeout')); RETURN NULL; END $$;
+    CREATE TRIGGER note_pet AFTER INSERT ON pet EXECUTE FUNCTION note_pet()`);
+  expect(await run('import', 'pets.ndjson', '--keep-ids')).toMatchObject({ code: 0 });
+  expect(await seen()).toEqual(['1min']);
 });
 
 describe('opening a database', () => {

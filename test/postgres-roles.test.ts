@@ -198,6 +198,17 @@ test('a command that the server may not run is refused with one sentence', async
   );
 });
 
+test('a server or a command without the grants is refused with one sentence that names them', async () => {
+  await owner`REVOKE SELECT ON migration FROM animal_store`;
+  onTestFinished(async () => void (await owner`GRANT SELECT ON migration TO animal_store`));
+  const shown = urls.server.replace('animal_store@', '');
+  const sentence = `DATABASE_URL: ${shown} cannot be opened: permission denied for table migration: run the GRANTs of docs/operations.md.`;
+  const env = { DATABASE_URL: urls.server };
+  const { code, stderr } = await launchServer({ env: { ...env, DEPLOYMENT: 'production' } }).end();
+  expect([code, stderr]).toEqual([1, `animal-store: ${sentence}\n`]);
+  expect(commandErrorOf(await runCli(['key', 'list'], { env }))).toBe(sentence);
+});
+
 test('the server can use a table of a later migration at once, and has only its grants after the next run', async () => {
   await owner`CREATE TABLE later (id integer)`;
   onTestFinished(async () => void (await owner`DROP TABLE later`));

@@ -1,11 +1,13 @@
 /** The commands export and import on PostgreSQL, also beside running servers. */
 import fs from 'node:fs';
 import path from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import fc from 'fast-check';
 import { beforeEach, describe, expect, test, vi } from 'vitest';
 import type { NewPet } from '../src/pets.ts';
 import { openRepository } from '../src/repository/open.ts';
 import { commandErrorOf } from './support/commands.ts';
+import { startOwn } from './support/own-postgres.ts';
 import { startPgbouncer } from './support/pgbouncer.ts';
 import { launchCli, runCli, startServer } from './support/process.ts';
 import { startProxy } from './support/proxy.ts';
@@ -150,10 +152,10 @@ describe('import', () => {
   test('checks every line first: one bad line at the end, and nothing is imported', async () => {
     write('pets.ndjson', `${lines(2500)}{}\n`);
     expect(await refused('import', 'pets.ndjson')).toBe(
-      'line 2501: name is required; categoryId is required.\n1 of 2501 lines are bad, so nothing was imported: fix them, or use --skip-bad.',
+      'line 2501: name is required; categoryId is required.\n1 of 2501 lines is bad, so nothing was imported: fix it, or use --skip-bad.',
     );
     expect(await countIn()).toBe(0);
-    expect(await run('import', 'pets.ndjson', '--skip-bad')).toBe('Imported 2500 animals, skipped 1 lines.\n');
+    expect(await run('import', 'pets.ndjson', '--skip-bad')).toBe('Imported 2500 animals, skipped 1 line.\n');
     await expectAll(2500);
   });
 
@@ -183,18 +185,55 @@ describe('import', () => {
     await expectAll(20_000);
   }, 60_000);
 
+  const stopping = 'Stopping after this batch; press Ctrl-C again to end at once.\n';
+  const interruptedAfter = (count: number) =>
+    `${stopping}animal-store: Interrupted: ${count} animals imported, up to line ${count}. Repeat the command to continue from there.\n`;
+
   test('SIGINT: ends after the batch, prints how far it came, and continues from there', async () => {
     write('pets.ndjson', lines(12_000));
     const command = launchCli(['import', 'pets.ndjson'], { folder, env: env() });
     while ((await countIn()) === 0);
-    const sentence = commandErrorOf(await command.end('SIGINT'));
-    const [, count] =
-      /^Interrupted: (\d+000) animals imported, up to line \1\. Repeat the command to continue from there\.$/.exec(
-        sentence,
-      ) ?? [];
-    expect(String(await countIn())).toBe(count);
+    const { code, stderr } = await command.end('SIGINT');
+    expect([code, stderr]).toEqual([1, interruptedAfter(await countIn())]);
     await run('import', 'pets.ndjson');
     await expectAll(12_000);
+  });
+
+  describe('while PostgreSQL is frozen', () => {
+    /** An import that waits for a frozen server. */
+    async function startFrozen() {
+      const server = await startOwn([], () => undefined);
+      databaseUrl = server.url('postgres');
+      expect(await run('migrate')).toMatch(/^Applied /);
+      write('pets.ndjson', lines(60_000));
+      const command = launchCli(['import', 'pets.ndjson'], { folder, env: env() });
+      while ((await countIn()) === 0);
+      server.freeze();
+      return { server, command };
+    }
+
+    test('it says what it waits for, and the first Ctrl-C what happens next', async () => {
+      const { server, command } = await startFrozen();
+      // npm passes on the SIGINT that the terminal has already sent: the second does not count.
+      for (let signals = 2; signals > 0; signals--) process.kill(command.pid, 'SIGINT');
+      await command.seen('stderr', new RegExp(stopping));
+      await command.seen('stderr', /^The store has not answered for 5 s: still waiting for it\.\n$/m);
+      server.thaw();
+      const { code, stderr } = await command.end();
+      expect(code).toBe(1);
+      expect(stderr.replace(/^The store has not .+\n/m, '')).toBe(interruptedAfter(await countIn()));
+    });
+
+    test('a second Ctrl-C ends it at once, and the same command continues', async () => {
+      const { server, command } = await startFrozen();
+      process.kill(command.pid, 'SIGINT');
+      await command.seen('stderr', new RegExp(stopping));
+      await setTimeout(600);
+      expect(await command.end('SIGINT')).toMatchObject({ code: null, stderr: stopping });
+      server.thaw();
+      expect(await run('import', 'pets.ndjson')).toBe('Imported 60000 animals.\n');
+      await expectAll(60_000);
+    });
   });
 
   test('a lost connection is reported in one sentence, and the same command continues', async () => {

@@ -4,6 +4,7 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 import { readTarget } from '../src/repository/postgres/url.ts';
 import { OpenError } from '../src/repository/store.ts';
+import { launchServer, runCli } from './support/process.ts';
 import { open, temporaryFolder } from './support/store.ts';
 
 test('omitted parts have defaults: port 5432, no TLS, named statements, ten connections', () => {
@@ -87,7 +88,9 @@ test.for([
   ['mysql://host/a', format],
   ['postgres://host:x/a', '"host:x" is not a host and a port.'],
   ['postgres://host:/a', '"host:" is not a host and a port.'],
-  ['postgres://host:543210/a', '"host:543210" is not a host and a port.'],
+  ['postgres://host:0/a', 'the port of "host:0" must be from 1 to 65535.'],
+  ['postgres://host:65536/a', 'the port of "host:65536" must be from 1 to 65535.'],
+  ['postgres://host:5432,[::1]:543210/a', 'the port of "[::1]:543210" must be from 1 to 65535.'],
   ['postgres://host,/a', '"" is not a host and a port.'],
   ['postgres://::1/a', '"::1" is not a host and a port.'],
   ['postgres://[host]/a', '"[host]" is not a host and a port.'],
@@ -102,6 +105,27 @@ test.for([
   ['postgres://host/a?pool=5', 'pool is not one of sslmode, sslrootcert, sslcert, sslkey, prepare, connections.'],
 ] as const)('%s is rejected: %s', ([databaseUrl, sentence]) => {
   expect(() => readTarget(databaseUrl)).toThrow(new OpenError(sentence));
+});
+
+test.for([
+  ['password', 'postgres://app:100%@host/a'],
+  ['password', 'postgres://app:secret%zz@host/a'],
+  ['user', 'postgres://100%:secret@host/a'],
+  ['host', 'postgres://app:secret@%2Ftmp%/a'],
+  ['database', 'postgres://app:secret@host/100%'],
+])('a %s that is not percent-encoded is named, without the password: %s', ([part, databaseUrl = '']) => {
+  expect(() => readTarget(databaseUrl)).toThrow(new OpenError(`the ${part} is not percent-encoded: write % as %25.`));
+});
+
+test('a command and the server print such a fault as one sentence', async () => {
+  const env = { DATABASE_URL: 'postgres://app:100%@host/a' };
+  const fault = {
+    code: 1,
+    stdout: '',
+    stderr: 'animal-store: DATABASE_URL: the password is not percent-encoded: write % as %25.\n',
+  };
+  expect(await runCli(['key', 'list'], { env })).toEqual(fault);
+  expect(await launchServer({ env }).end()).toEqual(fault);
 });
 
 test('a certificate that cannot be read is an error', () => {

@@ -1,6 +1,6 @@
 /** Tests of secrets that are read from files. */
 import { execFileSync } from 'node:child_process';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from './support/app.ts';
@@ -35,15 +35,20 @@ test('DATABASE_URL_FILE may be an absolute path', async () => {
 
 const bothSet = /^animal-store: DATABASE_URL and DATABASE_URL_FILE are both set: set only one of them\.\n$/;
 
+const wrongContent =
+  /^animal-store: DATABASE_URL_FILE must name a file whose only line is sqlite: and .+\/database\.\n$/;
+
 test.for<[name: string, env: Record<string, string>, sentence: RegExp]>([
   ['both set', { DATABASE_URL: 'sqlite:a.db', DATABASE_URL_FILE: 'sound' }, bothSet],
-  ['missing', { DATABASE_URL_FILE: 'none' }, /^animal-store: DATABASE_URL_FILE cannot be read: ENOENT: .+'\.\n$/],
-  ['a folder', { DATABASE_URL_FILE: '.' }, /^animal-store: DATABASE_URL_FILE cannot be read: EISDIR: .+[^.]\.\n$/],
+  ['missing', { DATABASE_URL_FILE: 'none' }, /^animal-store: DATABASE_URL_FILE: the file none does not exist\.\n$/],
+  ['a folder', { DATABASE_URL_FILE: 'folder' }, /^animal-store: DATABASE_URL_FILE: folder is a folder\.\n$/],
   ['empty', { DATABASE_URL_FILE: 'empty' }, /^animal-store: DATABASE_URL_FILE names an empty file: empty\.\n$/],
-  ['two lines', { DATABASE_URL_FILE: 'two-lines' }, /^animal-store: DATABASE_URL must be .+\.\n$/],
+  ['two lines', { DATABASE_URL_FILE: 'two-lines' }, wrongContent],
+  ['blanks', { DATABASE_URL_FILE: 'blanks' }, wrongContent],
 ])('a file that cannot be used is refused with one sentence, without the secret: %s', async ([, env, sentence]) => {
   const sound = 'postgres://user:hidden@db/animals';
-  const folder = folderWith({ sound, empty: '\n', 'two-lines': `${sound}\n${sound}\n` });
+  const folder = folderWith({ sound, empty: '\n', blanks: '  \n', 'two-lines': `${sound}\n${sound}\n` });
+  mkdirSync(path.join(folder, 'folder'));
   const { code, stdout, stderr } = await runCli(['migrate'], { folder, env });
   expect([code, stdout]).toEqual([1, '']);
   expect(stderr).toMatch(sentence);

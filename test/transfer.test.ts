@@ -1,4 +1,5 @@
 /** The commands export and import. */
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
 import fc from 'fast-check';
@@ -88,6 +89,17 @@ describe('export', { timeout }, () => {
     });
     const full = await shell(`${cli} export > /dev/full`, folder);
     expect(commandErrorOf(full)).toMatch(/^ENOSPC: no space left on device, write\.$/);
+  });
+
+  test('exit 1 and one sentence that names the file: its disk is full', async ({ skip }) => {
+    const { run, refused, at } = await commandFolder();
+    fs.writeFileSync(at('many.ndjson'), jsonLines(4000));
+    await run('import', 'many.ndjson');
+    if (!mountSmallDisk(at('small'), 40)) return skip(noDisk);
+    expect(await refused('export', 'small/pets.csv')).toBe(
+      'small/pets.csv cannot be written: no space left on device.',
+    );
+    expect(fs.readdirSync(at('small'))).toEqual([]);
   });
 
   test('shows a progress bar on a terminal', async () => {
@@ -198,7 +210,9 @@ describe('import', { timeout }, () => {
   test('accepts a byte order mark only in the first line', async () => {
     const { refused, at } = await commandFolder();
     fs.writeFileSync(at('pets.ndjson'), `\ufeff${jsonLines(1)}\ufeff${jsonLines(1)}`);
-    expect(await refused('import', 'pets.ndjson')).toMatch(/^line 2: not valid JSON: .*\n1 of 2 lines are bad/);
+    expect(await refused('import', 'pets.ndjson')).toMatch(
+      /^line 2: not valid JSON: .*\n1 of 2 lines is bad, so nothing was imported: fix it, or use --skip-bad\.$/,
+    );
   });
 
   test('--keep-ids: accepts ids from 1 to 2^53 - 1, and no unknown fields', async () => {
@@ -555,7 +569,7 @@ describe('import, again', { timeout }, () => {
       expect([code, stderr]).toEqual([
         1,
         expect.stringMatching(
-          /^animal-store: Interrupted: (\d+000) animals imported, up to line \1\. Repeat the command to continue from there\.\n$/,
+          /^Stopping after this batch; press Ctrl-C again to end at once\.\nanimal-store: Interrupted: (\d+000) animals imported, up to line \1\. Repeat the command to continue from there\.\n$/,
         ),
       ]);
       expect(await runCli(['import', 'pets.ndjson', ...options], { folder })).toMatchObject({
@@ -565,6 +579,22 @@ describe('import, again', { timeout }, () => {
       expectAll();
     },
   );
+
+  test('SIGINT in a terminal: what happens next stands in the place of the progress bar', async () => {
+    const { folder, imported } = await withFile(30_000);
+    const command = `exec ${cli} import pets.ndjson`;
+    const terminal = launch('script', ['-qec', command, '/dev/null'], { folder });
+    await imported(1);
+    process.kill(Number(execFileSync('pgrep', ['-P', String(terminal.pid)])), 'SIGINT');
+    const { code, stdout } = await terminal.end();
+    expect([code, stdout]).toEqual([
+      1,
+      expect.stringMatching(
+        // biome-ignore lint/suspicious/noControlCharactersInRegex: the progress bar uses them.
+        /\/s\x1b\[K\r\x1b\[KStopping after this batch; press Ctrl-C again to end at once\.\r\n(.*\r)?\x1b\[Kanimal-store: Interrupted: \d+ animals imported/,
+      ),
+    ]);
+  });
 
   test('leaves no signal handlers behind', async () => {
     const { run } = await withFile(1);

@@ -10,7 +10,8 @@ import { type Format, formatOf, formatOption } from './arguments.ts';
 import { CommandError, type Context, now } from './context.ts';
 import { type Row, readRows } from './import-rows.ts';
 import { hashOf, openSource, versionOf } from './import-source.ts';
-import { animals, type Progress } from './output.ts';
+import { animals, counted, type Progress } from './output.ts';
+import { watchSignals } from './signals.ts';
 
 interface ImportOptions {
   format?: Format;
@@ -29,6 +30,8 @@ interface Task {
   keepIds: boolean;
   store: Import;
   isInterrupted: () => boolean;
+  /** Prints a line on stderr that is not an error. */
+  note: (text: string) => void;
 }
 
 /** Lines are those of the file: a record of CSV may span several. */
@@ -43,6 +46,9 @@ interface Faults {
 }
 
 const maxSentences = 20;
+
+/** How long the store may take for a batch before a note says so. */
+const reportWaitAfterMs = 5000;
 
 const repeat = 'Repeat the command to continue from there.';
 
@@ -68,10 +74,12 @@ export function importCommand(program: Command, context: Context): void {
         const { size: bytes } = fstatSync(file);
         const format = formatOf(name, given);
         const store = await openStore(context, hashOf(file, `${format} ${keepIds}`), again);
-        const signals = watchSignals();
+        const { note } = context;
+        const signals = watchSignals(() => note('Stopping after this batch; press Ctrl-C again to end at once.'));
         try {
           const { isInterrupted } = signals;
-          await importFile(context, { name, file, bytes, version, format, keepIds, store, isInterrupted }, skipBad);
+          const task = { name, file, bytes, version, format, keepIds, store, isInterrupted, note };
+          await importFile(context, task, skipBad);
         } finally {
           signals.ignore();
           store.close();
@@ -103,17 +111,19 @@ async function importFile(context: Context, task: Task, skipBad: boolean): Promi
   const faults = await checkRows(context, task, skipBad);
   const { badLines } = faults;
   if (badLines > 0 && !skipBad) {
-    const summary = `${badLines} of ${faults.lines} lines are bad, so ${nothingOf(task)}: fix them, or use --skip-bad.`;
+    const [are, them] = badLines === 1 ? ['is', 'it'] : ['are', 'them'];
+    const share = `${badLines} of ${counted('line', faults.lines)} ${are} bad`;
+    const summary = `${share}, so ${nothingOf(task)}: fix ${them}, or use --skip-bad.`;
     throw new CommandError([...reportOf(faults), summary].join('\n'));
   }
   const skipped = await addRows(context, task, !skipBad);
   if (badLines > 0) context.printError(reportOf(faults).join('\n'));
-  context.print(`Imported ${animals(store.mark().animals)}${skipBad ? `, skipped ${skipped} lines` : ''}.`);
+  context.print(`Imported ${animals(store.mark().animals)}${skipBad ? `, skipped ${counted('line', skipped)}` : ''}.`);
 }
 
 function reportOf({ sentences, namedLines, badLines }: Faults): string[] {
   const others = badLines - namedLines;
-  return others > 0 ? [...sentences, `And ${others} more lines.`] : sentences;
+  return others > 0 ? [...sentences, `And ${counted('more line', others)}.`] : sentences;
 }
 
 /** Checks all lines that were not imported yet. Throws CommandError if it is unknown where a record ends. */
@@ -184,11 +194,11 @@ function* batchesOf({ file, format, keepIds, store }: Task): Generator<{ rows: R
 const petsOf = (rows: Row[]) => rows.flatMap(({ pet }) => pet ?? []);
 
 /** Line → why the row's id cannot be used. */
-async function idFaults({ keepIds, store }: Task, rows: Row[]): Promise<Map<number, string>> {
+async function idFaults({ keepIds, store, note }: Task, rows: Row[]): Promise<Map<number, string>> {
   if (!keepIds) return new Map();
   const pets = petsOf(rows);
   const ids = new Map(pets.map(({ line, id }) => [line, id]));
-  const taken = await store.claimIds(pets);
+  const taken = await reportWait(note, store.claimIds(pets));
   return new Map(
     taken.map(({ line, usedOn }) => {
       const reason = usedOn === undefined ? 'exists already' : `is on line ${usedOn} already`;
@@ -210,12 +220,22 @@ async function addBatch(task: Task, batch: Batch): Promise<number> {
 
 async function addToStore(task: Task, batch: Batch): Promise<NewRow[]> {
   try {
-    return await task.store.add(batch);
+    return await reportWait(task.note, task.store.add(batch));
   } catch (error) {
     if (error instanceof ConcurrentImportError) throw new CommandError('Another process is importing the same file.');
     if (error instanceof LostBatchError) throw unwritable(error, `at least ${progressOf(task)}`);
     if (error instanceof ApiError) throw unwritable(error.cause as Error, progressOf(task));
     throw error;
+  }
+}
+
+async function reportWait<Result>(note: Task['note'], work: Promise<Result>): Promise<Result> {
+  const sentence = `The store has not answered for ${reportWaitAfterMs / 1000} s: still waiting for it.`;
+  const timer = setTimeout(note, reportWaitAfterMs, sentence);
+  try {
+    return await work;
+  } finally {
+    clearTimeout(timer);
   }
 }
 
@@ -252,20 +272,4 @@ function placeOf({ line, last }: Row): string {
 /** A message may quote the line, which may contain control characters that a terminal would obey. */
 function printable(text: string): string {
   return text.replace(/\p{C}/gu, '�');
-}
-
-/** Notes the first SIGINT or SIGTERM. A second one ends the process at once. */
-function watchSignals(): { isInterrupted: () => boolean; ignore: () => void } {
-  let interrupted = false;
-  const interrupt = () => {
-    interrupted = true;
-  };
-  const signals = ['SIGINT', 'SIGTERM'] as const;
-  for (const signal of signals) process.once(signal, interrupt);
-  return {
-    isInterrupted: () => interrupted,
-    ignore: () => {
-      for (const signal of signals) process.off(signal, interrupt);
-    },
-  };
 }

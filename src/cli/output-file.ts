@@ -1,6 +1,7 @@
 /** Files that a command writes: complete under their name, or not there at all. */
 import { existsSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import path from 'node:path';
+import { getSystemErrorMessage } from 'node:util';
 import { sync } from '../repository/files.ts';
 import { sqliteFile } from '../repository/open.ts';
 import { type OutputFile, sidecarFiles } from '../repository/sqlite/backup.ts';
@@ -15,7 +16,12 @@ export async function replaceFile<Result>(
   make: (partial: string) => Promise<Result>,
 ): Promise<Result> {
   const { file, partial } = claimFile(context, name, force);
-  const result = await make(partial);
+  const result = await make(partial).catch((error: NodeJS.ErrnoException) => {
+    // A write to an open file: the system's error has no path.
+    if (error.syscall && error.path === undefined)
+      throw new CommandError(`${name} cannot be written: ${getSystemErrorMessage(error.errno as number)}.`);
+    throw error;
+  });
   renameSync(partial, file);
   sync(path.dirname(file));
   return result;

@@ -14,7 +14,8 @@ const secrets = ['DATABASE_URL'] as const;
  */
 export function readEnvironment(env: NodeJS.ProcessEnv, folder: string): Config {
   for (const [name, value] of Object.entries(readDotEnv(folder))) env[name] ??= value;
-  return readConfig({ ...env, ...readSecrets(env, folder) });
+  const found = readSecrets(env, folder);
+  return readConfig({ ...env, ...found }, Object.keys(found));
 }
 
 /** They stay out of `env`, which child processes inherit. */
@@ -27,12 +28,20 @@ function readSecrets(env: NodeJS.ProcessEnv, folder: string): NodeJS.Dict<string
     try {
       found[name] = readFileSync(path.resolve(folder, file), 'utf8').replace(/\r?\n$/, '');
     } catch (error) {
-      throw new ConfigError(`${name}_FILE cannot be read: ${(error as Error).message}.`);
+      throw new ConfigError(`${name}_FILE: ${unreadable(file, error as NodeJS.ErrnoException)}.`);
     }
     // It would count as unset.
     if (found[name] === '') throw new ConfigError(`${name}_FILE names an empty file: ${file}.`);
   }
   return found;
+}
+
+/** Why a file cannot be read, as the end of a sentence. */
+function unreadable(file: string, { code, message }: NodeJS.ErrnoException): string {
+  if (code === 'ENOENT') return `the file ${file} does not exist`;
+  if (code === 'EISDIR') return `${file} is a folder`;
+  if (code === 'EACCES') return `this user may not read ${file}`;
+  return message;
 }
 
 function readDotEnv(folder: string): NodeJS.Dict<string> {

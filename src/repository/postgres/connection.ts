@@ -146,6 +146,11 @@ async function connectEitherWay(...[host, target, ssl, ...rest]: Parameters<type
 /** Settings of a session in milliseconds, such as `statement_timeout`. */
 type Settings = Record<string, number>;
 
+/**
+ * Of migrations and commands, whose statements may take hours. A stopped process would otherwise keep its locks, and servers wait behind them.
+ */
+const unpooledSettings: Settings = { idle_in_transaction_session_timeout: 60_000 };
+
 export type Connect = (onClose: () => void, settings?: Settings) => Promise<Connection>;
 
 /**
@@ -171,7 +176,7 @@ export function createConnector(target: Target): Connect {
     }
   }
 
-  return async (onClose, settings = {}) => {
+  return async (onClose, settings = unpooledSettings) => {
     const { hosts } = target;
     const failures: unknown[] = [];
     for (let tried = 0; tried < hosts.length; tried++) {

@@ -17,8 +17,11 @@ const outdated = ['FetchPreparedStatement', 'RevalidateCachedQuery'];
 
 const isOutdated = ({ routine }: pg.DatabaseError) => outdated.includes(String(routine));
 
-// Classes caused by the server, its disk or another session, not by a bug in this code.
-const environmental = /^(08|25006|40|53|55P03|57|58|XX00[12])/;
+/**
+ * Caused by the server, its disk or another session, not by a bug in this code. 25P03 and 25P04: the server has ended a transaction whose
+ * client was stopped. 54000: the server assigns no transaction ids any more, until it is vacuumed.
+ */
+const environmental = /^(08|25006|25P0[34]|40|53|54000|55P03|57|58|XX00[12])/;
 
 /** The database has committed, but the answer does not prove that the standby has the commit too. */
 export class StandbyError extends Error {
@@ -50,13 +53,13 @@ export const writeFailures = [
 ];
 type WriteFailure = (typeof writeFailures)[number];
 
-/** 57014 is the server's own statement_timeout. The other errors of class 57 end the session. */
+/** 57014 is the server's own statement_timeout; 25P03 and 25P04 are those of transactions. The other errors of class 57 end the session. */
 const reasons: readonly [sqlStates: RegExp, WriteFailure][] = [
   [/^53100/, 'disk_full'],
   [/^(40|55P03)/, 'locked'],
   [/^(58|XX00[12])/, 'io'],
   [/^25006/, 'read_only'],
-  [/^57014/, 'timeout'],
+  [/^(57014|25P0[34])/, 'timeout'],
   [/^(08|28|3D|53300|57P)/, 'connection'],
 ];
 
@@ -69,7 +72,9 @@ export function reasonOf(error: unknown): WriteFailure {
 
 /** Whether the connection is unusable after this error. */
 export function endsConnection(error: unknown): boolean {
-  return !(error instanceof pg.DatabaseError) || /^(08|57P)|^25006/.test(String(error.code)) || isOutdated(error);
+  return (
+    !(error instanceof pg.DatabaseError) || /^(08|57P|25006|25P0[34])/.test(String(error.code)) || isOutdated(error)
+  );
 }
 
 /** Whether the failed statement certainly had no effect and should be sent again. */

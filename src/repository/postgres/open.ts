@@ -18,6 +18,9 @@ const reportWaitAfterMs = 1000;
  */
 const permanent = /^(28|3D|42501|NO_TLS|UNABLE_TO|SASL)|CERT/;
 
+/** The role lacks a right, for example because the tables are new. */
+const insufficientPrivilege = '42501';
+
 /** Tries until it connects, at least for `openTimeoutMs`. Tells `onWait` what it waits for. */
 async function connectFirst(
   label: string,
@@ -82,7 +85,8 @@ async function examine({ sql, destroy }: Connection, label: string, options: Ope
 function sentenceOf(label: string, error: unknown): string {
   if (error instanceof OpenError) return `${label} ${error.message}`;
   const { code, message } = error as { code?: string; message: string };
-  return `${label} cannot be opened: ${message || code}.`;
+  const advice = code === insufficientPrivilege ? ': run the GRANTs of docs/operations.md' : '';
+  return `${label} cannot be opened: ${message || code}${advice}.`;
 }
 
 /** Connects, checks the settings and migrates the schema. Rejects with OpenError. */

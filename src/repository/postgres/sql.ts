@@ -40,16 +40,26 @@ function statementOf(texts: TemplateStringsArray, given: unknown[]): { name: str
   return statement;
 }
 
+/** PostgreSQL's function that waits for the synchronous standby. */
+const standbyWait = 'SyncRepWaitForLSN';
+
 export function createSql(client: pg.Client, prepare: boolean): Sql {
   let inDoubt = false;
-  // The only sign that a commit did not wait for the synchronous standby. RAISE WARNING in an operator's trigger has the same code.
-  client.on('notice', ({ code, routine }) => {
-    if (code === '01000' && routine !== 'exec_stmt_raise') inDoubt = true;
+  // The only sign that a commit did not wait for the synchronous standby. Any other warning can have the same code, and the text depends on
+  // lc_messages: the routine tells them apart (src/backend/replication/syncrep.c). A pooler may omit it.
+  client.on('notice', ({ code, routine = standbyWait }) => {
+    if (code === '01000' && routine === standbyWait) inDoubt = true;
+  });
+
+  // Why the connection ended between two statements: the driver says of the next one only that it cannot be sent.
+  let lost: Error | undefined;
+  client.on('error', (error) => {
+    lost ??= error;
   });
 
   async function run<Rows>(query: pg.QueryConfig): Promise<Rows> {
     inDoubt = false;
-    const result = await client.query(query);
+    const result = await client.query(query).catch((error: unknown) => Promise.reject(lost ?? error));
     if (inDoubt) throw new StandbyError('the database has committed, but perhaps not on its standby');
     return result.rows as Rows;
   }

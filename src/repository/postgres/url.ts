@@ -33,16 +33,28 @@ export interface Target {
 }
 
 const format = /^postgres(?:ql)?:\/\/(?:([^:@/]*)(?::([^@/]*))?@)?([^/?@]+)\/([^/?]+)(?:\?(.*))?$/;
-const hostFormat = /^(\[[0-9A-Fa-f:.]+\]|[^:[\]]+)(?::(\d{1,5}))?$/;
+const hostFormat = /^(\[[0-9A-Fa-f:.]+\]|[^:[\]]+)(?::(\d+))?$/;
 
 const parameters = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey', 'prepare', 'connections'];
 const defaultPort = 5432;
+const maxPort = 65_535;
 const defaultConnections = 10;
+
+/** Decodes percent-encoding. The error does not contain the text, which may be a password. */
+function decode(part: string, text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new OpenError(`the ${part} is not percent-encoded: write % as %25.`);
+  }
+}
 
 function readHost(text: string): Host {
   const [, host, port = defaultPort] = hostFormat.exec(text) ?? [];
   if (host === undefined) throw new OpenError(`${JSON.stringify(text)} is not a host and a port.`);
-  return { host: decodeURIComponent(host.replace(/^\[(.*)\]$/, '$1')), port: Number(port) };
+  if (Number(port) < 1 || Number(port) > maxPort)
+    throw new OpenError(`the port of ${JSON.stringify(text)} must be from 1 to ${maxPort}.`);
+  return { host: decode('host', host.replace(/^\[(.*)\]$/, '$1')), port: Number(port) };
 }
 
 function readText(given: URLSearchParams, parameter: string): string | undefined {
@@ -81,9 +93,9 @@ export function readTarget(databaseUrl: string): Target {
   }
   return {
     hosts: hosts.split(',').map(readHost),
-    database: decodeURIComponent(database),
-    user: user && decodeURIComponent(user),
-    password: password && decodeURIComponent(password),
+    database: decode('database', database),
+    user: user && decode('user', user),
+    password: password && decode('password', password),
     ...readTls(given),
     prepare: given.get('prepare') !== 'false',
     connections,

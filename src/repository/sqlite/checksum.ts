@@ -22,6 +22,7 @@ export async function writeChecksum(descriptor: number, name: string, to: string
 export function compareChecksum(file: string): ChecksumResult {
   const checksum = checksumFile(file);
   if (!fs.existsSync(checksum)) return 'missing';
+  if (isFolder(checksum)) return 'unreadable';
   // The first line, whatever name it states: a backup may be renamed together with its checksum.
   const [, stated] = /^\\?([0-9a-f]{64}) [ *]/i.exec(fs.readFileSync(checksum, 'latin1')) ?? [];
   if (stated === undefined) return 'unreadable';
@@ -38,9 +39,12 @@ export function checksumProblem(file: string, result: ChecksumResult): string | 
   const checksum = checksumFile(file);
   if (result === 'differs')
     return `${file} does not match its checksum in ${checksum}: it was damaged or changed after the backup.`;
-  if (result === 'unreadable') return `${checksum} does not begin with a SHA-256 checksum.`;
+  if (result === 'unreadable')
+    return `${checksum} ${isFolder(checksum) ? 'is a folder' : 'does not begin with a SHA-256 checksum'}.`;
   return undefined;
 }
+
+const isFolder = (file: string) => fs.statSync(file).isDirectory();
 
 function hashOf(descriptor: number): string {
   const hash = createHash('sha256');
