@@ -36,7 +36,16 @@ async function build(engine: Engine): Promise<void> {
   const file = path.join(folder, 'Dockerfile');
   writeFileSync(file, source === 'made' ? dockerfile.replace(digest, '') : dockerfile);
   const revision = await execute('git', ['rev-parse', 'HEAD'], { cwd: projectFolder });
-  const what = ['--secret', `id=npmrc,src=${secret}`, '--build-arg', `REVISION=${revision}`, '-t', imageName, '-f', file];
+  const what = [
+    '--secret',
+    `id=npmrc,src=${secret}`,
+    '--build-arg',
+    `REVISION=${revision}`,
+    '-t',
+    imageName,
+    '-f',
+    file,
+  ];
   await execute(command, ['build', '--network', 'host', ...what, projectFolder], { env, timeoutMs: 600_000 });
   const seconds = (from: number, to: number) => ((to - from) / 1000).toFixed(1);
   figure(
