@@ -127,10 +127,11 @@ describe('a statement past its deadline', () => {
   });
 
   test('keeps its place in the pool while the server cannot let it go, and gives it back afterwards', async () => {
-    // Catches each cancel request, and the server's time-out.
+    // Catches each cancel request, and the server's time-out. It sleeps for longer than the time between two of them: one that arrived
+    // between two sleeps would not be caught.
     const stubborn = `
       WHILE clock_timestamp() < now() + interval '7 s' LOOP
-        BEGIN PERFORM pg_sleep(0.1); EXCEPTION WHEN query_canceled THEN NULL; END;
+        BEGIN PERFORM pg_sleep(1); EXCEPTION WHEN query_canceled THEN NULL; END;
       END LOOP`;
     const { store, sql } = await openSlow(stubborn, '?connections=1');
     const begun = performance.now();
