@@ -171,6 +171,7 @@ test(
     const base = await run('pg_basebackup');
     await run('pg_archivecleanup');
     const restore = await run('pg_restore --exit-on-error');
+    const tooEarly = { at: await now(), acknowledged: promises.size };
     await expect.poll(() => promises.size, { timeout: patientMs / 2 }).toBeGreaterThan(tier(1000, 20_000));
     await stopLoad();
 
@@ -201,7 +202,13 @@ test(
 
     await sql.end();
     await restored.end();
-    const stop = await run('pg_ctl stop');
+    const stop = await run('before-recovery"\ncp');
+    await run('recovery.signal', { MOMENT: tooEarly.at });
+    const first = connect(cluster);
+    const { size } = await namesIn(first);
+    expect([size >= tooEarly.acknowledged, size < kept.size]).toEqual([true, true]);
+    await first.end();
+    await run('recovery_target_timeline = ');
     const recovery = await run('recovery.signal', { MOMENT: moment });
     const raise = await run('setval', { MOMENT: moment });
     const recovered = connect(cluster);
