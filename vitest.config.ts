@@ -12,7 +12,9 @@ const behaviour = [
 const onPostgres = files('postgres*');
 
 /** These run other programs, wait for faults, or move many animals: npm test leaves them to npm run test:full. */
-const onlyFull = files(...['backup', 'examples', 'kubernetes', 'log', 'monitoring', 'nginx', 'terminal', 'transfer']);
+const onlyFull = files(
+  ...['backup', 'examples', 'kubernetes', 'log', 'monitoring', 'nginx', 'ops', 'terminal', 'trail', 'transfer'],
+);
 const onlyFullOnPostgres = files(
   ...['account-attacks', 'account-keys', 'account-pages', 'postgres-check', 'postgres-copy', 'postgres-faults'],
   ...['postgres-measures', 'postgres-open', 'postgres-roles', 'postgres-sessions'],
