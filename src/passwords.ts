@@ -185,8 +185,8 @@ export interface Passwords {
 
 /** Hashes at the same time: each takes 19 MiB and one of the four threads that Node also uses for files. */
 const maxRunning = 2;
-/** Hashes that wait, for at most half a second. */
-const maxWaiting = 8;
+/** Hashes that wait, for about a second at most. */
+const maxWaiting = 18;
 
 /** Hashes passwords outside of the main thread, a few at a time. */
 export function createPasswords(): Passwords {

@@ -76,11 +76,12 @@ export interface People {
   findLink(hash: Buffer): Promise<OneTimeLink | undefined>;
   /**
    * Counts an attempt for each subject (32 bytes), before its outcome is known: simultaneous attempts cannot exceed the limit. If a subject
-   * already has its `max` attempts within `attemptWindowMs`, counts nothing and resolves to the time when the next one is allowed.
+   * already has its `max` attempts within `attemptWindowMs`, counts nothing and resolves to the time when the next one is allowed. `at`: the
+   * time of the attempt; now, if it is undefined.
    */
-  countAttempt(subjects: Attempt[]): Promise<Date | undefined>;
-  /** Takes back the last attempt of each subject, or with `all` every attempt. */
-  forgetAttempts(subjects: { subject: Buffer; all: boolean }[]): Promise<void>;
+  countAttempt(subjects: Attempt[], at?: Date): Promise<Date | undefined>;
+  /** Takes back one attempt of the time `at` of each subject, or with `all` every attempt. */
+  forgetAttempts(subjects: { subject: Buffer; all: boolean }[], at?: Date): Promise<void>;
 }
 
 interface Attempt {

@@ -491,6 +491,19 @@ describe('attempts', () => {
     expect(await count('attempt')).toBe(1);
   });
 
+  test('that overlap are taken back by their own time', async () => {
+    const { countAttempt, forgetAttempts, setTime } = await openStore();
+    for (const minute of [0, 5, 5, 10]) await countAttempt(limited(ada), at(minute * minuteMs));
+    setTime(10 * minuteMs);
+    await forgetAttempts([{ subject: ada, all: false }], at(0));
+    await forgetAttempts([{ subject: ada, all: false }], at(5 * minuteMs));
+    // There is none of this time.
+    await forgetAttempts([{ subject: ada, all: false }], at(7 * minuteMs));
+    expect(await countAttempt([{ subject: ada, max: 2 }])).toEqual(at(20 * minuteMs));
+    expect(await countAttempt([{ subject: ada, max: 1 }])).toEqual(at(25 * minuteMs));
+    expect(await countAttempt([{ subject: ada, max: 3 }])).toBeUndefined();
+  });
+
   test('that succeeded are taken back: all of one subject, the last of another, none of an unknown one', async () => {
     const { countAttempt, forgetAttempts } = await openStore();
     for (let index = 0; index < max; index++) await countAttempt(limited(ada, address));

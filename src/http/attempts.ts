@@ -5,11 +5,14 @@ import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { attemptWindowMs, type People } from '../people.ts';
 import { HttpError } from './errors.ts';
+import { createShares } from './shares.ts';
 
 /** Failures of an account, and of an address, within `attemptWindowMs`. */
 const maxFailures = 10;
 /** Accounts that one address can create within `attemptWindowMs`. */
 const maxSignUps = 50;
+/** Passwords that a process checks or keeps waiting for one address; twice as many if others want places (createPasswords). */
+const maxChecked = 10;
 /** From the count of an attempt to its outcome: more than ten hashes take on a busy machine. */
 const checkMs = 5000;
 
@@ -20,7 +23,7 @@ export interface Attempts {
    * the attempts that are being checked fail.
    */
   signIn(request: FastifyRequest, name: string, check: () => Promise<boolean>): Promise<boolean>;
-  /** Runs `create`. Counts an account for the address unless `create` rejects. Rejects like `signIn`, before it runs `create`. */
+  /** Runs `create`, and counts an account for the address unless the service is unavailable. Rejects like `signIn`, before it runs `create`. */
   signUp<Created>(request: FastifyRequest, create: () => Promise<Created>): Promise<Created>;
 }
 
@@ -69,29 +72,34 @@ function createKept(now: () => Date) {
 
 export function createAttempts(people: People, now: () => Date): Attempts {
   const kept = createKept(now);
+  const places = createShares<string>(maxChecked);
 
-  const takeBackOne = (limits: Limit[]) =>
-    people.forgetAttempts(limits.map(({ subject }) => ({ subject, all: false })));
+  const takeBackOne = (limits: Limit[], at: Date) =>
+    people.forgetAttempts(
+      limits.map(({ subject }) => ({ subject, all: false })),
+      at,
+    );
 
   /** Whether the limits may leave room soon: there are recent attempts that this process does not keep, so that they may be in flight. */
-  async function mayMakeRoom(limits: Limit[]): Promise<boolean> {
+  async function mayMakeRoom(limits: Limit[], at: Date): Promise<boolean> {
     const open = limits.filter((limit) => kept.count(limit) < limit.max);
     if (open.length === 0) return false;
     const probe = open.map((limit) => ({ subject: limit.subject, max: kept.count(limit) + 1 }));
-    const until = await people.countAttempt(probe);
-    if (until) return until.getTime() - attemptWindowMs > now().getTime() - checkMs;
-    await takeBackOne(probe);
+    const until = await people.countAttempt(probe, at);
+    if (until) return until.getTime() - attemptWindowMs > at.getTime() - checkMs;
+    await takeBackOne(probe, at);
     return true;
   }
 
   /** Rejects with the reason why the store did not count an attempt. */
-  async function refuse(limits: Limit[], what: string): Promise<never> {
+  async function refuse(limits: Limit[], what: string, at: Date): Promise<never> {
     // All limits together first: without attempts in flight, the most frequent case, this is enough.
     for (const some of [limits, ...limits.map((limit) => [limit])]) {
-      if (await mayMakeRoom(some)) continue;
-      const until = await people.countAttempt(some);
-      if (until) throw tooMany(what, until);
-      await takeBackOne(some);
+      if (await mayMakeRoom(some, at)) continue;
+      const until = await people.countAttempt(some, at);
+      if (until === undefined) await takeBackOne(some, at);
+      // Others may have taken the room in between.
+      else if (!(await mayMakeRoom(some, at))) throw tooMany(what, until);
     }
     throw new ApiError('service_unavailable', 'Other attempts are being checked: try again in a second.');
   }
@@ -103,46 +111,70 @@ export function createAttempts(people: People, now: () => Date): Attempts {
     return new HttpError('rate_limited', { 'retry-after': String(seconds) }, `${what}: try again in ${wait}.`);
   }
 
-  /** Counts an attempt. Resolves to the time when it was counted, in milliseconds. */
-  async function count(limits: Limit[], what: string): Promise<number> {
-    if (await people.countAttempt(limits)) await refuse(limits, what);
-    return now().getTime();
+  /** Runs `work` if the address has a place for it and the store has counted the attempt. `at`: its time. */
+  async function counted<Result>(
+    network: string,
+    limits: Limit[],
+    what: string,
+    work: (at: Date) => Promise<Result>,
+  ): Promise<Result> {
+    const at = now();
+    if (await people.countAttempt(limits, at)) await refuse(limits, what, at);
+    if (!places.take(network)) {
+      await takeBackOne(limits, at);
+      throw new ApiError('service_unavailable');
+    }
+    try {
+      return await work(at);
+    } finally {
+      places.give(network);
+    }
   }
 
   return {
-    async signIn({ ip }, name, check) {
+    signIn({ ip }, name, check) {
+      const network = networkOf(ip);
       const account = subject('account', name);
-      const address = subject('address', networkOf(ip));
-      const limits = [account, address].map((counted) => ({ subject: counted, max: maxFailures }));
-      const at = await count(limits, `Too many failed attempts in ${attemptWindowMs / 60_000} minutes`);
-      const takeBack = (all: boolean) =>
-        people.forgetAttempts([
-          { subject: account, all },
-          { subject: address, all: false },
-        ]);
-      let right: boolean;
-      try {
-        right = await check();
-      } catch (error) {
-        await takeBack(false);
-        throw error;
-      }
-      if (right) await takeBack(true);
-      else kept.add(limits, at);
-      return right;
+      const address = subject('address', network);
+      const limits = [account, address].map((each) => ({ subject: each, max: maxFailures }));
+      const what = `Too many failed attempts in ${attemptWindowMs / 60_000} minutes`;
+      return counted(network, limits, what, async (at) => {
+        const takeBack = (all: boolean) =>
+          people.forgetAttempts(
+            [
+              { subject: account, all },
+              { subject: address, all: false },
+            ],
+            at,
+          );
+        let right: boolean;
+        try {
+          right = await check();
+        } catch (error) {
+          await takeBack(false);
+          throw error;
+        }
+        if (right) await takeBack(true);
+        else kept.add(limits, at.getTime());
+        return right;
+      });
     },
 
-    async signUp({ ip }, create) {
-      const limits = [{ subject: subject('sign-up', networkOf(ip)), max: maxSignUps }];
-      const at = await count(limits, 'Too many new accounts from this address');
-      try {
-        const created = await create();
-        kept.add(limits, at);
-        return created;
-      } catch (error) {
-        await takeBackOne(limits);
-        throw error;
-      }
+    signUp({ ip }, create) {
+      const network = networkOf(ip);
+      const limits = [{ subject: subject('sign-up', network), max: maxSignUps }];
+      return counted(network, limits, 'Too many new accounts from this address', async (at) => {
+        try {
+          const created = await create();
+          kept.add(limits, at.getTime());
+          return created;
+        } catch (error) {
+          // A name that is taken counts: otherwise forms could try names, and fill the queue of the hashes, without a limit.
+          if (error instanceof ApiError && error.code === 'service_unavailable') await takeBackOne(limits, at);
+          else kept.add(limits, at.getTime());
+          throw error;
+        }
+      });
     },
   };
 }

@@ -102,6 +102,25 @@ function startReading({ url }: Server, key: string): { stop: () => Promise<{ ms:
 describe('many sign-ins at once', () => {
   const people = 200;
 
+  test('with right passwords from one address do not keep out other addresses', async () => {
+    const { env } = await prepare(40);
+    const server = await startServer({ env });
+    const enter = async (address: number, number: number) =>
+      (await signIn(clientAt(server, address), `p${number}`, password)).status;
+    const flooding: number[] = [];
+    const flood = sideBySide(30, async (at) => {
+      for (let time = 0; time < 3; time++) flooding.push(await enter(7, at));
+    });
+    const others: number[] = [];
+    await sideBySide(5, async (at) => {
+      await sleep(at * 50);
+      others.push(await enter(1000 + at, 30 + at));
+    });
+    expect(others).toEqual(Array(5).fill(303));
+    await flood;
+    expect(flooding.filter((status) => status === 503).length).toBeGreaterThan(0);
+  });
+
   test(
     'of 200 people do not disturb reads: each is answered 303, 403, or 503 with Retry-After',
     async () => {

@@ -124,19 +124,19 @@ export function openPeople(pool: Pool, at: () => number): People {
       return row && toLink(row);
     },
 
-    async countAttempt(attempts) {
+    async countAttempt(attempts, when) {
       const subjects = bytesArray(attempts.map(({ subject }) => subject));
       const maxima = numberArray(attempts.map(({ max }) => max));
       const [row] = await pool.write<{ next: string | null }[]>(
-        (sql) => sql`SELECT count_attempt(${subjects}, ${maxima}, ${at()}, ${attemptWindowMs}) AS next`,
+        (sql) => sql`SELECT count_attempt(${subjects}, ${maxima}, ${when?.getTime() ?? at()}, ${attemptWindowMs}) AS next`,
       );
       return row?.next ? new Date(Number(row.next)) : undefined;
     },
 
-    async forgetAttempts(forgotten) {
+    async forgetAttempts(forgotten, when) {
       const subjects = bytesArray(forgotten.map(({ subject }) => subject));
       const every = textArray(forgotten.map(({ all }) => String(all)));
-      await pool.write((sql) => sql`SELECT forget_attempts(${subjects}, ${every})`);
+      await pool.write((sql) => sql`SELECT forget_attempts(${subjects}, ${every}, ${when?.getTime() ?? at()})`);
     },
   };
 }

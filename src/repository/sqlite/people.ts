@@ -128,7 +128,9 @@ export function preparePeople(connection: Connection) {
     forgetAttempts({ subjects, at }: { subjects: { subject: string; all: boolean }[]; at: number }): void {
       for (const { subject, all } of subjects) {
         const id = bytes(subject);
-        const times = all ? [] : timesOf(id, at).slice(0, -1);
+        const times = all ? [] : timesOf(id, at);
+        const own = times.lastIndexOf(at);
+        if (own >= 0) times.splice(own, 1);
         if (times.length === 0) deleteTimes.run(id);
         else upsertTimes.run(id, JSON.stringify(times), times.at(-1) as number);
       }

@@ -103,14 +103,14 @@ export function openSqlite(file: string, options: OpenOptions): Repository {
       addLink: (hash, purpose, accountId) =>
         writer.write('addLink', { hash: hash.toString('hex'), purpose, accountId, at: at() }),
       findLink: async (hash) => reader.findLink(hash, at()),
-      async countAttempt(subjects) {
+      async countAttempt(subjects, when) {
         const input = subjects.map(({ subject, max }) => ({ subject: subject.toString('hex'), max }));
-        const until = await writer.write('countAttempt', { subjects: input, at: at() });
+        const until = await writer.write('countAttempt', { subjects: input, at: when?.getTime() ?? at() });
         return until === undefined ? undefined : new Date(until);
       },
-      forgetAttempts: (subjects) => {
+      forgetAttempts: (subjects, when) => {
         const input = subjects.map(({ subject, all }) => ({ subject: subject.toString('hex'), all }));
-        return writer.write('forgetAttempts', { subjects: input, at: at() });
+        return writer.write('forgetAttempts', { subjects: input, at: when?.getTime() ?? at() });
       },
     },
 
