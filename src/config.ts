@@ -65,8 +65,7 @@ export const settings = Type.Object({
   DATABASE_URL_FILE: Type.Optional(
     Type.String({
       title: 'the path of a file',
-      description:
-        'A file that contains DATABASE_URL, such as a mounted secret. DATABASE_URL must then be unset or empty.',
+      description: 'A file that contains DATABASE_URL (a mounted secret). DATABASE_URL must then be unset or empty.',
     }),
   ),
   LOG_LEVEL: oneOf(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], {

@@ -26,7 +26,7 @@ export const errorMessages = {
   idempotency_key_reused: 'This Idempotency-Key was already used with another body.',
   rate_limited: 'Too many requests; try again after the time in Retry-After.',
   headers_too_large: 'The header section is too large.',
-  internal_error: 'Something went wrong on our side; the X-Request-Id of this answer finds it in our log.',
+  internal_error: "The server has a fault. Its log has the details under this response's X-Request-Id.",
   not_implemented: 'This operation is a placeholder and is not implemented.',
   service_unavailable: 'The service cannot answer right now; try again after the time in Retry-After.',
 } as const;

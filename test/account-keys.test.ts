@@ -262,7 +262,7 @@ describe('API keys', () => {
       ),
     );
     expect(idle).not.toContain('5 December 2030');
-    expect(idle).toContain('Last used and deprecated calls are updated once a minute.');
+    expect(idle).toContain('“Last used” and “Deprecated calls” are updated once a minute.');
     await app.store.accounts.recordUses([{ id: 2, lastUsedAt: later(hourMs), deprecatedCalls: 3 }]);
     const used = plainText(await ada.get('/account'));
     expect(used).toContain('Last used 2027-03-01 11:00 UTC Expires never Deprecated calls 3');

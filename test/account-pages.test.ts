@@ -378,7 +378,7 @@ describe('settings', () => {
 describe('a one-time link', () => {
   const next = 'forty herons walk by the canal';
   const gone =
-    'This link is not valid: it was used, or its time is over. Ask the operator of this service for a new one.';
+    'This link is not valid: it was used, or it has expired. Ask the operator of this service for a new one.';
 
   test.each(['open', 'invitation'] as const)(
     'of an invitation creates an account whose name the person chooses, SIGN_UP %s',

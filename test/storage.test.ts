@@ -319,7 +319,7 @@ describe('an SQLite error', () => {
     for (const answer of [await call('GET', '/v1/pets'), await add({ name: 'x', categoryId: 1 })]) {
       expect(answer.json).toEqual({
         code: 'internal_error',
-        message: 'Something went wrong on our side; the X-Request-Id of this answer finds it in our log.',
+        message: "The server has a fault. Its log has the details under this response's X-Request-Id.",
         status: 500,
       });
       expect(JSON.stringify(answer)).not.toMatch(/canary|sqlite/i);

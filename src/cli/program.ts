@@ -36,7 +36,9 @@ export async function run(argv: string[], env: NodeJS.ProcessEnv, io: Io): Promi
 
 function createProgram(context: Context, { stdout, stderr }: Io): Command {
   const program = new Command('animal-store')
-    .description('Manages the animal store. Settings, such as DATABASE_URL, come from the environment and from .env.')
+    .description(
+      'Manages the animal store. Settings (DATABASE_URL and others) come from the environment and from .env.',
+    )
     .version(version, '--version', 'display the version')
     .exitOverride()
     .configureOutput({

@@ -232,7 +232,7 @@ export function settings(app: App, options: AccountOptions): void {
 
 const linkUsed = new ApiError(
   'route_not_found',
-  'This link is not valid: it was used, or its time is over. Ask the operator of this service for a new one.',
+  'This link is not valid: it was used, or it has expired. Ask the operator of this service for a new one.',
 );
 
 /** GET and POST at `url`, whose parameter `token` is from `animal-store account invite` or `account reset`. Only POST uses the link up. */
