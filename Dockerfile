@@ -2,13 +2,14 @@
 FROM node:26-bookworm-slim@sha256:662933cf47f013bc8e4beb31a6116448427a82057ba7c42c97e4c5ba766504c2 AS node
 
 FROM node AS dependencies
-WORKDIR /app
+# npm sbom names the product after its folder.
+WORKDIR /animal-store
 COPY package.json package-lock.json .npmrc ./
 # The image has its own Node, so the optional packages that contain one are left out. To use a private registry, pass .npmrc as a secret:
 # docker build --secret id=npmrc,src=$HOME/.npmrc .
 RUN --mount=type=secret,id=npmrc,target=/root/.npmrc npm ci --omit=dev --omit=optional
 # With --omit, npm sbom leaves out packages that are installed.
-RUN npm pkg delete devDependencies optionalDependencies && npm sbom --sbom-format=cyclonedx > sbom.cdx.json
+RUN npm pkg delete devDependencies optionalDependencies && npm sbom --sbom-format=cyclonedx --sbom-type=application > sbom.cdx.json
 # better-sqlite3 loads only the prebuilt binary of this platform. Its sources and the other binaries are not needed.
 RUN cd node_modules/better-sqlite3 && rm -r deps src binding.gyp \
   && find prebuilds -type f ! -name "linux-$(node -p process.arch).node" -delete
@@ -19,8 +20,8 @@ RUN rm -rf /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /us
 WORKDIR /app
 # A numeric owner lets Kubernetes verify that it is not root. 10001 is unlikely to match an account of the host.
 RUN install --directory --owner=10001 --group=10001 --mode=0700 /data
-COPY --from=dependencies /app/node_modules ./node_modules
-COPY --from=dependencies /app/sbom.cdx.json ./
+COPY --from=dependencies /animal-store/node_modules ./node_modules
+COPY --from=dependencies /animal-store/sbom.cdx.json ./
 COPY package.json openapi.yaml openapi.quickstart.yaml LICENSE ./
 COPY migrations ./migrations
 COPY account ./account

@@ -72,6 +72,21 @@ test('alerts and dashboard use only metrics that the process exposes', async () 
   }
 });
 
+test("the command of docs/operations.md makes a PrometheusRule of the alert rules, for Prometheus' operator", () => {
+  const text = readFileSync(`${projectFolder}docs/operations.md`, 'utf8');
+  const [command = ''] = /^ {2}\{ printf .+?(?=^ {2}```$)/ms.exec(text) ?? [];
+  const made = spawnSync('bash', ['-c', command.replace(/\| kubectl .*/, '')], {
+    cwd: projectFolder,
+    encoding: 'utf8',
+  });
+  expect(parse(made.stdout)).toEqual({
+    apiVersion: 'monitoring.coreos.com/v1',
+    kind: 'PrometheusRule',
+    metadata: { name: 'animal-store' },
+    spec: parse(readFileSync(`${projectFolder}deploy/prometheus/alerts.yml`, 'utf8')),
+  });
+});
+
 test('every alert is explained in docs/operations.md', () => {
   const operations = read('docs/operations.md');
   for (const { alert } of alerts) expect(operations).toContain(`| \`${alert}\` |`);

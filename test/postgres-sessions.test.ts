@@ -1,6 +1,8 @@
 /** Tests of what each PostgreSQL session sets, of statements past their deadline, and of commits without their standby. */
 import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
 import net from 'node:net';
+import path from 'node:path';
 import type postgres from 'postgres';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { createConnector } from '../src/repository/postgres/connection.ts';
@@ -8,8 +10,8 @@ import { readTarget } from '../src/repository/postgres/url.ts';
 import { startOwn } from './support/own-postgres.ts';
 import { missingPgbouncer, startPgbouncer } from './support/pgbouncer.ts';
 import { missingPostgres, startPair } from './support/postgres.ts';
-import { launchServer, startServer } from './support/process.ts';
-import { clientOf, emptyStore, newDatabase, open, textRows } from './support/store.ts';
+import { launchCli, launchServer, runCli, startServer } from './support/process.ts';
+import { clientOf, emptyStore, newDatabase, open, temporaryFolder, textRows } from './support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 const unavailable = { code: 'service_unavailable' };
@@ -210,6 +212,25 @@ describe('a commit that does not wait for its synchronous standby', () => {
     expect([status, headers.get('retry-after')]).toEqual([503, '1']);
     const names = await textRows(databaseUrl, 'SELECT name FROM pet ORDER BY id');
     expect(names).toEqual([{ name: 'first' }, { name: 'second' }]);
+  });
+
+  test('makes import fail, also when it is repeated: what it finds there could be lost', async () => {
+    const { primary, standby, end } = await startPair();
+    onTestFinished(end);
+    const sql = clientOf(primary.url('postgres'));
+    await sql`CREATE DATABASE animals`;
+    const env = { DATABASE_URL: primary.url('animals') };
+    expect(await runCli(['migrate'], { env })).toMatchObject({ code: 0 });
+    await standby.kill();
+    const folder = temporaryFolder();
+    writeFileSync(path.join(folder, 'pets.ndjson'), '{"name":"Tabby","categoryId":1}\n');
+    for (let time = 1; time <= 2; time++) {
+      const command = launchCli(['import', 'pets.ndjson'], { folder, env });
+      const cancel = async () =>
+        (await sql`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`).length;
+      await expect.poll(cancel, { interval: 20, timeout: 5000 }).toBe(1);
+      expect(await command.end()).toMatchObject({ code: 1, stderr: expect.stringContaining('standby') });
+    }
   });
 
   test('is told from a warning that a trigger raises', async () => {

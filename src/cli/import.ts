@@ -73,8 +73,8 @@ export function importCommand(program: Command, context: Context): void {
         const version = versionOf(file);
         const { size: bytes } = fstatSync(file);
         const format = formatOf(name, given);
-        const store = await openStore(context, hashOf(file, `${format} ${keepIds}`), again);
         const { note } = context;
+        const store = await reportWait(note, openStore(context, hashOf(file, `${format} ${keepIds}`), again));
         const signals = watchSignals(() => note('Stopping after this batch; press Ctrl-C again to end at once.'));
         try {
           const { isInterrupted } = signals;

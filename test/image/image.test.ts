@@ -75,8 +75,13 @@ describe('the image', () => {
 
   test('has a CycloneDX list of exactly its packages, and no package manager', async () => {
     const { stdout } = await runAlone('cat', 'sbom.cdx.json');
-    const { bomFormat, components } = JSON.parse(stdout) as { bomFormat: string; components: { purl: string }[] };
+    const { bomFormat, metadata, components } = JSON.parse(stdout) as {
+      bomFormat: string;
+      metadata: { component: object };
+      components: { purl: string }[];
+    };
     expect(bomFormat).toBe('CycloneDX');
+    expect(metadata.component).toMatchObject({ type: 'application', name: 'animal-store', version });
     const lock = await runAlone('cat', 'node_modules/.package-lock.json');
     const { packages } = JSON.parse(lock.stdout) as { packages: Record<string, { version: string }> };
     const installed = Object.entries(packages).map(([folder, { version }]) => {

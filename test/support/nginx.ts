@@ -52,6 +52,7 @@ async function configure(folder: string, upstream: Ports) {
     ['listen 80', `listen 127.0.0.1:${http}`],
     [`/etc/letsencrypt/live/${name}/fullchain.pem`, certificate],
     [`/etc/letsencrypt/live/${name}/privkey.pem`, key],
+    ['/var/log/nginx/access.log', path.join(folder, 'access.log')],
   ] as const) {
     expect(site).toContain(from);
     site = site.replaceAll(from, to);
@@ -109,7 +110,8 @@ export async function startNginx(upstream: Ports) {
     socket.write(bytes);
     return text(socket);
   };
-  return { nginx, https, http, ca, call, raw };
+  const accessLog = () => readFileSync(path.join(folder, 'access.log'), 'utf8');
+  return { nginx, https, http, ca, call, raw, accessLog };
 }
 
 /** Starts nginx with no server behind it. */

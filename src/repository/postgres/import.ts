@@ -68,8 +68,9 @@ export async function openImport(
   };
 }
 
+/** The lock makes it a write, which waits for the synchronous standby: a failover could lose a mark that was only read. */
 async function findMark(sql: Sql, hash: Buffer): Promise<Mark | undefined> {
-  const [row] = await sql`SELECT lines, animals, ended_at FROM import WHERE hash = ${hash}`;
+  const [row] = await sql`SELECT lines, animals, ended_at FROM import WHERE hash = ${hash} FOR UPDATE`;
   if (row === undefined) return undefined;
   const { lines, animals, ended_at } = row;
   return { lines: Number(lines), animals: Number(animals), endedAt: ended_at === null ? null : Number(ended_at) };
