@@ -128,7 +128,8 @@ export function openPeople(pool: Pool, at: () => number): People {
       const subjects = bytesArray(attempts.map(({ subject }) => subject));
       const maxima = numberArray(attempts.map(({ max }) => max));
       const [row] = await pool.write<{ next: string | null }[]>(
-        (sql) => sql`SELECT count_attempt(${subjects}, ${maxima}, ${when?.getTime() ?? at()}, ${attemptWindowMs}) AS next`,
+        (sql) =>
+          sql`SELECT count_attempt(${subjects}, ${maxima}, ${when?.getTime() ?? at()}, ${attemptWindowMs}) AS next`,
       );
       return row?.next ? new Date(Number(row.next)) : undefined;
     },
