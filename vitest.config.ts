@@ -18,7 +18,7 @@ const onlyFull = files(
 const onlyFullOnPostgres = files(
   ...['account-attacks', 'account-keys', 'account-pages', 'postgres-check', 'postgres-copy', 'postgres-faults'],
   ...['postgres-measures', 'postgres-open', 'postgres-roles', 'postgres-sessions'],
-  ...['postgres-transfer', 'postgres-wraparound'],
+  ...['postgres-transfer', 'postgres-wraparound', 'raw-socket'],
 );
 
 /** A few seconds of overload would prove little: only npm run test:slow runs this, for a minute. */

@@ -214,23 +214,31 @@ describe('a commit that does not wait for its synchronous standby', () => {
     expect(names).toEqual([{ name: 'first' }, { name: 'second' }]);
   });
 
-  test('makes import fail, also when it is repeated: what it finds there could be lost', async () => {
+  test('makes commands fail, also an import that is repeated: what it finds there could be lost', async () => {
     const { primary, standby, end } = await startPair();
     onTestFinished(end);
     const sql = clientOf(primary.url('postgres'));
     await sql`CREATE DATABASE animals`;
     const env = { DATABASE_URL: primary.url('animals') };
     expect(await runCli(['migrate'], { env })).toMatchObject({ code: 0 });
+    await sql`CREATE DATABASE empty`;
     await standby.kill();
     const folder = temporaryFolder();
     writeFileSync(path.join(folder, 'pets.ndjson'), '{"name":"Tabby","categoryId":1}\n');
-    for (let time = 1; time <= 2; time++) {
-      const command = launchCli(['import', 'pets.ndjson'], { folder, env });
+    for (const [args, stderr] of [
+      [['import', 'pets.ndjson'], /The store cannot be written \(.+standby\): .+ Repeat the command/],
+      [['import', 'pets.ndjson'], /standby/],
+      [['account', 'add', 'zoo'], /^animal-store: It is unknown whether this will last: .+standby\. Look at the list/],
+    ] as const) {
+      const command = launchCli([...args], { folder, env });
       const cancel = async () =>
         (await sql`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`).length;
       await expect.poll(cancel, { interval: 20, timeout: 5000 }).toBe(1);
-      expect(await command.end()).toMatchObject({ code: 1, stderr: expect.stringContaining('standby') });
+      expect(await command.end()).toMatchObject({ code: 1, stderr: expect.stringMatching(stderr) });
     }
+    const migration = launchCli(['migrate'], { env: { DATABASE_URL: primary.url('empty') } });
+    await migration.seen('stderr', /empty has been at work on the schema for 5 s: pg_stat_activity shows/);
+    await migration.end('SIGKILL');
   });
 
   test('is told from a warning that a trigger raises', async () => {

@@ -69,7 +69,7 @@ function sentenceOf(error: unknown, { asGiven }: Context): string | undefined {
   if (error instanceof CommandError || error instanceof ConfigError) return error.message;
   if (error instanceof CopyError) return asGiven(error.message);
   if (error instanceof OpenError) return asGiven(`DATABASE_URL: ${error.message}`);
-  if (error instanceof ApiError) return asGiven(`The store cannot answer: ${(error.cause as Error).message}.`);
+  if (error instanceof ApiError) return asGiven(refusalOf(error.cause as Error));
   const { code, syscall, message, path: file } = error as NodeJS.ErrnoException;
   // insufficient_privilege of PostgreSQL: the message names what is missing.
   if (code === '42501') return `DATABASE_URL: ${message}: use the role that owns the tables.`;
@@ -78,6 +78,13 @@ function sentenceOf(error: unknown, { asGiven }: Context): string | undefined {
   const reason = file !== undefined && denials.includes(String(code)) ? obstacleTo(file) : undefined;
   if (reason) return asGiven(`${file} cannot be used: ${reason}.`);
   return syscall && asGiven(`${message}.`);
+}
+
+/** By its name, because the PostgreSQL driver takes long to load. */
+function refusalOf({ name, message }: Error): string {
+  if (name === 'StandbyError')
+    return `It is unknown whether this will last: ${message}. Look at the list before you repeat it.`;
+  return `The store cannot answer: ${message}.`;
 }
 
 /** The folder of `file` if it does not exist, otherwise the file. */

@@ -11,6 +11,8 @@ import type { Target } from './url.ts';
 const openTimeoutMs = 5000;
 const retryDelayMs = 200;
 const reportWaitAfterMs = 1000;
+/** A migration may take long, or wait for a lock or for a lost standby. */
+const reportBusyAfterMs = 5000;
 
 /**
  * A wrong password, user or database (classes 28 and 3D, and 42501), no password (SASL), or a certificate that is not trusted
@@ -79,7 +81,13 @@ async function examine({ sql, destroy }: Connection, label: string, options: Ope
   } finally {
     clearTimeout(timer);
   }
-  await prepareSchema(sql, options);
+  const busy = `${label} has been at work on the schema for ${reportBusyAfterMs / 1000} s: pg_stat_activity shows what it waits for.`;
+  const note = setTimeout(() => options.onWait?.(busy), reportBusyAfterMs);
+  try {
+    await prepareSchema(sql, options);
+  } finally {
+    clearTimeout(note);
+  }
 }
 
 function sentenceOf(label: string, error: unknown): string {
