@@ -36,7 +36,7 @@ async function prepare() {
   };
   const runbook = readRunbook('docs/postgres-backup.md');
   /** Runs the block that contains `text`; resolves to its output and its time in milliseconds. */
-  async function run(text: string, others: Record<string, string> = {}) {
+  async function run(text: string, others: Partial<typeof variables> = {}) {
     const begun = performance.now();
     const stdout = await shell(runbook.block(text), { ...variables, ...others });
     return { stdout, ms: performance.now() - begun };
@@ -203,8 +203,9 @@ test(
     await sql.end();
     await restored.end();
     const stop = await run('before-recovery"\ncp');
-    // pg_ctl does not wait, as if the recovery took longer than its time-out of 60 s.
-    await run('recovery.signal', { MOMENT: tooEarly.at, PGCTLTIMEOUT: '0' });
+    // The recovery takes longer than pg_ctl waits, which is 60 s by default.
+    const slowly = runbook.block('recovery.signal').replace("'cp $ARCHIVE", "'sleep 2; cp $ARCHIVE");
+    await cluster.shell(slowly, { ...variables, MOMENT: tooEarly.at, PGCTLTIMEOUT: '1' });
     const first = connect(cluster);
     const { size } = await namesIn(first);
     expect([size >= tooEarly.acknowledged, size < kept.size]).toEqual([true, true]);
