@@ -76,12 +76,15 @@ describe('the systemd unit', () => {
     const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-'));
     onTestFinished(() => rmSync(folder, { recursive: true }));
     const file = path.join(folder, 'animal-store.service');
-    writeFileSync(file, unit.replaceAll('/opt/animal-store', path.resolve(projectFolder)));
+    const here = unit
+      .replaceAll('/opt/animal-store/node_modules/.bin/node', process.execPath)
+      .replaceAll('/opt/animal-store', path.resolve(projectFolder));
+    writeFileSync(file, here);
     const analyze = (...args: string[]) => spawnSync('systemd-analyze', [...args, file], { encoding: 'utf8' });
     expect(analyze('verify')).toMatchObject({ status: 0, stderr: '' });
     const exposure = /exposure level for .+: ([\d.]+) OK/.exec(analyze('security', '--offline=true').stdout);
     expect(Number(exposure?.[1])).toBeLessThan(2);
-    writeFileSync(file, unit.replace('RestartSec=1', 'RestartSec=soon'));
+    writeFileSync(file, here.replace('RestartSec=1', 'RestartSec=soon'));
     expect(analyze('verify').stderr).toContain('Failed to parse');
   });
 });
