@@ -1,7 +1,5 @@
 /** Lets a command end after its current step when a signal asks it to, and at once when a second one does. */
-
-/** npm passes on the SIGINT that the terminal has already sent to every process: within this time, both are one Ctrl-C. */
-const sameInterruptMs = 500;
+import { sameInterruptMs } from '../server/start.ts';
 
 const signals = ['SIGINT', 'SIGTERM'] as const;
 

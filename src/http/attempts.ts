@@ -9,7 +9,7 @@ import { createShares } from './shares.ts';
 
 /** Failures of an account, and of an address, within `attemptWindowMs`. */
 const maxFailures = 10;
-/** Accounts that one address can create within `attemptWindowMs`. */
+/** Sign-ups of one address within `attemptWindowMs` that ask the store for a name, taken or not. */
 const maxSignUps = 50;
 /** Passwords that a process checks or keeps waiting for one address; twice as many if others want places (createPasswords). */
 const maxChecked = 10;
@@ -23,7 +23,7 @@ export interface Attempts {
    * the attempts that are being checked fail.
    */
   signIn(request: FastifyRequest, name: string, check: () => Promise<boolean>): Promise<boolean>;
-  /** Runs `create`, and counts an account for the address unless the service is unavailable. Rejects like `signIn`, before it runs `create`. */
+  /** Runs `create`. Counts a sign-up for the address unless `create` rejects with `service_unavailable`. Rejects like `signIn`. */
   signUp<Created>(request: FastifyRequest, create: () => Promise<Created>): Promise<Created>;
 }
 

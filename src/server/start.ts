@@ -3,7 +3,7 @@ import { enableCompileCache, flushCompileCache } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
 /** npm passes on the SIGINT that the terminal has already sent to every process: within this time, both are one Ctrl-C. */
-const sameInterruptMs = 500;
+export const sameInterruptMs = 500;
 
 let end: (signal: NodeJS.Signals) => void = () => process.exit(0);
 
