@@ -331,10 +331,13 @@ test(
       fs.writeFileSync(file, bytes);
     };
     const dump = path.join(cluster.backups, variables.DUMP);
+    // A copy of its own: pg_restore 15 crashes on some dumps that are truncated and have a wrong bit.
+    const truncated = `${dump}.truncated`;
+    fs.copyFileSync(dump, truncated);
+    fs.truncateSync(truncated, Math.floor(fs.statSync(dump).size * 0.9));
+    await expect(cluster.shell(`pg_restore --file=/dev/null ${truncated}`)).rejects.toThrow(/exit 1/);
     damage(dump);
     await expect(run('pg_restore --exit-on-error')).rejects.toThrow(/FAILED/);
-    fs.truncateSync(dump, Math.floor(fs.statSync(dump).size * 0.9));
-    await expect(cluster.shell(`pg_restore --file=/dev/null ${dump}`)).rejects.toThrow(/exit 1/);
     await cluster.shell(`pg_verifybackup ${variables.BASE}`);
     const [largest = ''] = fs
       .globSync(`${variables.BASE}/base/*/*`)
