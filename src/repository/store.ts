@@ -75,7 +75,7 @@ export interface OpenOptions {
   onQuery?: ((kind: 'read' | 'write', ms: number) => void) | undefined;
   /** Whether to migrate a PostgreSQL database to this release's schema. An SQLite file is always migrated. Default: true. */
   migrate?: boolean | undefined;
-  /** Called once, with a sentence, if the database does not answer within a second and is tried again. */
+  /** Called with a sentence if the database does not answer within a second and is tried again, or if its schema is not ready after 5 s. */
   onWait?: ((sentence: string) => void) | undefined;
   /** Whether to refuse a PostgreSQL database that can lose acknowledged writes. Otherwise `onWarning` is called. Default: false. */
   strict?: boolean | undefined;
