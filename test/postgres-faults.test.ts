@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { newSecret, type Secret, scopes } from '../src/accounts.ts';
 import type { Repository } from '../src/repository/store.ts';
 import { startApp } from './support/app.ts';
+import { startServer } from './support/process.ts';
 import { startProxy } from './support/proxy.ts';
 import { clientOf, emptyStore, newDatabase, open, textRows } from './support/store.ts';
 import { figure } from './support/tier.ts';
@@ -306,4 +307,22 @@ describe('the store', () => {
       expect((await store.pets.list(everything)).pets).toHaveLength(time + 1);
     }
   });
+});
+
+test.for(['1', '2'])('a server is not ready while the database is silent, WORKERS %s', async (WORKERS) => {
+  const databaseUrl = await emptyStore();
+  const proxy = await startProxy(databaseUrl);
+  const server = await startServer({ env: { DATABASE_URL: proxy.through(databaseUrl), WORKERS } });
+  const statusOf = async (target: string) => (await fetch(server.opsUrl() + target)).status;
+  const listening = () => server.stdout().match(/Server listening/g);
+  await expect.poll(listening, { timeout: 10_000 }).toHaveLength(Number(WORKERS));
+  expect(await statusOf('/readyz')).toBe(200);
+  proxy.silence();
+  // So many that each worker is asked by several at once.
+  expect(await Promise.all(Array.from({ length: 20 }, () => statusOf('/readyz')))).toEqual(Array(20).fill(503));
+  expect(await statusOf('/livez')).toBe(200);
+  proxy.restore();
+  await expect.poll(() => statusOf('/readyz'), { timeout: 10_000 }).toBe(200);
+  expect(server.stderr()).not.toContain('Warning');
+  expect((await server.end('SIGTERM')).code).toBe(0);
 });

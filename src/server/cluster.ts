@@ -15,6 +15,38 @@ const restartDelayMs = 500;
 /** Longer than the workers' own deadline. */
 const stopDeadlineMs = 13_000;
 
+/** Longer than a store takes to find out that its database does not respond. */
+const readyWithinMs = 1500;
+
+/** What the primary asks a worker, which answers with a Readiness. It sends a signal's name to stop one. */
+const askReady = 'ready';
+interface Readiness {
+  ready?: boolean;
+}
+
+/** Resolves if the worker serves requests and its store responds; rejects if not, or if it does not answer. */
+async function expectReady(worker: Worker): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const hear = ({ ready }: Readiness) => (ready ? resolve() : ready === false && reject());
+  const timer = setTimeout(reject, readyWithinMs);
+  worker.on('message', hear);
+  worker.send(askReady, (error) => error && reject(error));
+  await promise.finally(() => {
+    clearTimeout(timer);
+    worker.off('message', hear);
+  });
+}
+
+/** In a worker: does what the primary asks. `ready`: whether this worker serves requests and its store responds. */
+export function heedPrimary(stop: (reason: string) => void, ready: () => Promise<boolean>): void {
+  process.on('message', async (message) => {
+    if (message === askReady)
+      process.send?.({ ready: await ready() } satisfies Readiness, undefined, undefined, () => undefined);
+    // Requests for metrics are objects.
+    else if (typeof message === 'string') stop(message);
+  });
+}
+
 /** Starts `count` workers. Exits the process when all workers have stopped, or if the first one cannot start. */
 export async function supervise(count: number, config: Config, logger: Logger): Promise<void> {
   const alive = new Set<Worker>();
@@ -59,8 +91,20 @@ export async function supervise(count: number, config: Config, logger: Logger): 
     setTimeout(() => stop(signal), config.LAME_DUCK_MS + stopDeadlineMs).unref();
   }
 
+  let asking: Promise<boolean> | undefined;
+  /** Whether one worker is enough to serve requests. Questions that overlap share an answer. */
+  function ready(): Promise<boolean> {
+    asking ??= Promise.any([...alive].map(expectReady))
+      .then(
+        () => true,
+        () => false,
+      )
+      .finally(() => (asking = undefined));
+    return asking;
+  }
+
   onEndSignal(stop);
-  const ops = buildOpsServer({ ready: () => listening && !stopping && alive.size > 0, ...gatherMetrics() });
+  const ops = buildOpsServer({ ready: async () => !stopping && (await ready()), ...gatherMetrics() });
   await listenOps(ops, config, logger).catch(({ message }: Error) => refuseToStart(message));
   start();
 }

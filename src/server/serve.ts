@@ -16,7 +16,7 @@ import { buildOpsServer } from '../http/routes/ops.ts';
 import { createEventLog } from '../http/trail.ts';
 import { openRepository } from '../repository/open.ts';
 import type { OpenError, OpenOptions, Repository } from '../repository/store.ts';
-import { shareMetrics, supervise } from './cluster.ts';
+import { heedPrimary, shareMetrics, supervise } from './cluster.ts';
 import { readEnvironment, refuseToStart } from './environment.ts';
 import { listen, listenOps } from './listen.ts';
 import { type Log, openLog } from './log.ts';
@@ -61,7 +61,8 @@ async function serve(config: Config, log: Log): Promise<void> {
   let stopping = false;
   const app = await build({ config, log, store, metrics, draining: () => stopping });
   const closeIdle = idleCloser(app);
-  const ops = cluster.isWorker ? undefined : createOpsServer(store, metrics, () => app.server.listening && !stopping);
+  const ready = async () => app.server.listening && !stopping && (await responds(store));
+  const ops = cluster.isWorker ? undefined : createOpsServer(metrics, ready);
   if (cluster.isWorker) shareMetrics(metrics);
 
   /** Finishes the requests in progress, closes the store and exits with 0. A second call, or the deadline, exits with 1 at once. */
@@ -81,8 +82,7 @@ async function serve(config: Config, log: Log): Promise<void> {
     process.exit(0);
   }
 
-  // The primary sends the reason to stop as a string, and its requests for metrics as objects.
-  if (cluster.isWorker) process.on('message', (word) => typeof word === 'string' && stop(word));
+  if (cluster.isWorker) heedPrimary(stop, ready);
   // A terminal signals all processes at once. Workers ignore it and wait for the primary's message.
   onEndSignal(cluster.isWorker ? () => undefined : stop);
 
@@ -167,18 +167,15 @@ function build({ config, log, store, metrics, draining }: Parts): Promise<Fastif
   });
 }
 
-function createOpsServer(store: Repository, metrics: Metrics, accepting: () => boolean): FastifyInstance {
-  const { registry } = metrics;
-  const storeResponds = () =>
-    store.check().then(
-      () => true,
-      () => false,
-    );
-  return buildOpsServer({
-    ready: async () => accepting() && (await storeResponds()),
-    metrics: () => registry.metrics(),
-    metricsType: registry.contentType,
-  });
+function createOpsServer({ registry }: Metrics, ready: () => Promise<boolean>): FastifyInstance {
+  return buildOpsServer({ ready, metrics: () => registry.metrics(), metricsType: registry.contentType });
+}
+
+function responds(store: Repository): Promise<boolean> {
+  return store.check().then(
+    () => true,
+    () => false,
+  );
 }
 
 /** Closes idle keep-alive connections, which would otherwise delay the close until their time-out. */
