@@ -1,5 +1,7 @@
 /** Unit tests of the PostgreSQL connection pool, with fake connections. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import pg from 'pg';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { StandbyError, TimeoutError } from '../src/repository/postgres/errors.ts';
@@ -53,6 +55,11 @@ function held<Result = string>() {
     return end.promise;
   };
   return { ...end, work, on };
+}
+
+function collectGarbage(): void {
+  setFlagsFromString('--expose-gc');
+  runInNewContext('gc')();
 }
 
 const unavailable = (cause: unknown) => ({ code: 'service_unavailable', cause });
@@ -215,6 +222,34 @@ describe('work that cannot run at once', () => {
     expect(await pool.read(async () => 'next')).toBe('next');
     expect(late.on).toEqual([]);
     expect(connections.map(({ destroyed }) => destroyed)).toEqual([0]);
+  });
+
+  test('is forgotten when it is rejected, although no connection is free', async () => {
+    const { pool } = poolOf({ connect: () => new Promise(() => undefined), maxWaiting: 10 });
+    const works: WeakRef<() => Promise<string>>[] = [];
+    for (let round = 0; round < 5; round++) {
+      const reads = Array.from({ length: 10 }, () => {
+        const work = async () => 'never';
+        works.push(new WeakRef(work));
+        return pool.read(work, 1).catch(() => undefined);
+      });
+      await Promise.all(reads);
+    }
+    await turn();
+    collectGarbage();
+    expect(works.filter((work) => work.deref())).toHaveLength(0);
+  });
+
+  test('is rejected and never starts if it has no time left, and counts as a time-out', async () => {
+    const { pool, connections } = poolOf();
+    await pool.read(turn);
+    const late = held();
+    await expect(pool.write(late.work, 0, 3)).rejects.toMatchObject(
+      unavailable(new TimeoutError('no connection is free')),
+    );
+    await turn();
+    expect([late.on, connections.map(({ abandoned }) => abandoned)]).toEqual([[], [0]]);
+    expect(pool.measure()).toMatchObject({ failedWrites: { timeout: 3 }, pool: { busy: 0, waiting: 0 } });
   });
 
   test('is rejected with the connection error; no connection is opened once nothing waits', async () => {
@@ -446,6 +481,21 @@ describe('close', () => {
     await pool.close();
     await turn();
     expect(connections.map(({ destroyed }) => destroyed)).toEqual([1, 1, 1]);
+  });
+
+  test('ends a connection that opens only afterwards', async () => {
+    const destroy = vi.fn();
+    const opened = Promise.withResolvers<void>();
+    const connect = async () => {
+      await opened.promise;
+      return { sql: {} as Sql, destroy, abandon: async () => undefined };
+    };
+    const { pool } = poolOf({ connect });
+    await expect(pool.read(turn, 5)).rejects.toMatchObject({ code: 'service_unavailable' });
+    await pool.close();
+    opened.resolve();
+    await turn();
+    expect(destroy).toHaveBeenCalledOnce();
   });
 
   test('resolves at once if the pool was never used', async () => {

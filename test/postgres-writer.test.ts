@@ -120,6 +120,25 @@ test('a batch has the time that its first addition has left', async () => {
   await Promise.all(all);
 });
 
+test('additions that have no time left make a batch of their own, without time', async () => {
+  const { add, batches } = adderOf();
+  const all = [add('a')];
+  await turn();
+  all.push(add('b'), add('c'));
+  await sleep(deadlineMs / 2);
+  all.push(add('d'));
+  await sleep(deadlineMs / 2 + 50);
+  batches[0]?.answer();
+  await turn();
+  batches[1]?.answer();
+  await turn();
+  batches[2]?.answer();
+  await Promise.all(all);
+  expect(batches.map(({ names }) => names.join(''))).toEqual(['a', 'bc', 'd']);
+  expect(batches[1]?.withinMs).toBe(0);
+  expect(batches[2]?.withinMs).toBeGreaterThan(0);
+});
+
 test('a failed batch rejects all of its additions and no others', async () => {
   const { add, batches } = adderOf();
   const first = [add('a'), add('b')];

@@ -116,6 +116,11 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
         let connection: Connection | undefined;
         connection = await connect(() => connection && lose(connection));
         connectError = undefined;
+        // The pool was closed meanwhile.
+        if (closing && unanswered === 0) {
+          connection.destroy();
+          break;
+        }
         open.add(connection);
         idle.push(connection);
         pump();
@@ -215,11 +220,15 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
           job.done = true;
           clearTimeout(timer);
           unanswered -= 1;
+          // While no connection is free, nothing else takes out of the queue what has passed its deadline.
+          while (queue[0]?.done) queue.shift();
           settle();
           if (unanswered === 0) drained?.();
         },
       };
       const timer = setTimeout(() => expire(job), withinMs);
+      // A statement would be cancelled as soon as it is sent, and its outcome unknown.
+      if (withinMs <= 0) return expire(job);
       queue.push(job);
       pump();
     });

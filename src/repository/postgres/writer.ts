@@ -53,9 +53,13 @@ export function startAdder(pool: Pool): Adder {
   /** Takes the next batch. It ends before an idempotency key that it already contains: the next batch must see that key's result. */
   function take(): Waiting[] {
     const keys = new Set<string>();
+    const now = performance.now();
+    const late = (waiting[0] as Waiting).until <= now;
     let end = 0;
     for (; end < waiting.length && end < maxBatch; end++) {
-      const { retry } = waiting[end] as Waiting;
+      const { retry, until } = waiting[end] as Waiting;
+      // Those that have no time left are refused together, not the others with them.
+      if (until <= now !== late) break;
       const key = retry && `${retry.accountId} ${retry.key}`;
       if (key !== undefined && keys.has(key)) break;
       if (key !== undefined) keys.add(key);
