@@ -279,6 +279,20 @@ describe('writing', () => {
   });
 });
 
+test('a write that the schema forbids fails alone: the others of its batch are stored', async () => {
+  const { store, file } = await openStore();
+  openOther(file).exec("INSERT INTO pet (id, name, category_id, status) VALUES (9007199254740991, 'last', 1, 'sold')");
+  const [first, pet, second] = await Promise.allSettled([
+    store.accounts.addAccount('first'),
+    store.pets.add(biscuit),
+    store.accounts.addAccount('second'),
+  ]);
+  expect([first, second]).toMatchObject([{ value: { name: 'first' } }, { value: { name: 'second' } }]);
+  expect(pet).toMatchObject({ status: 'rejected', reason: { code: 'SQLITE_CONSTRAINT_CHECK' } });
+  expect((await store.accounts.listAccounts()).map(({ name }) => name)).toEqual(['first', 'second']);
+  expect(store.measure().failedWrites).toMatchObject({ other: 1 });
+});
+
 test('the store measures its waiting writes and the size of the WAL', async () => {
   const { store, file } = await openStore();
   expect(store.measure()).toMatchObject({ waitingWrites: 0, walBytes: 0 });

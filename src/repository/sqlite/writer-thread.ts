@@ -1,7 +1,7 @@
 /** The writer thread: runs the writes of each message in transactions on its own connection, and replies to each batch. */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { type CommandName, prepareCommands } from './commands.ts';
-import { checkpoint, openConnection } from './connection.ts';
+import { checkpoint, openConnection, translate } from './connection.ts';
 
 export type Write = [name: CommandName, input: never];
 
@@ -26,22 +26,38 @@ const run = connection.transaction((batch: Write[]) => batch.map(([name, input])
 
 let uncheckpointed = 0;
 
-function reply(count: number, act: () => unknown[]): void {
+function reply(count: number, outputs: unknown[]): void {
+  port.postMessage({ count, outputs: JSON.stringify(outputs) } satisfies Reply);
+}
+
+function replyError(count: number, error: unknown): void {
+  const { code, message } = error as { code?: string; message: string };
+  port.postMessage({ count, error: { code, message } } satisfies Reply);
+}
+
+function runBatch(batch: Write[]): void {
+  let outputs: unknown[];
   try {
-    port.postMessage({ count, outputs: JSON.stringify(act()) } satisfies Reply);
+    outputs = run.immediate(batch);
   } catch (error) {
-    const { code, message } = error as { code?: string; message: string };
-    port.postMessage({ count, error: { code, message } } satisfies Reply);
+    // A fault of the disk concerns them all. A write that the schema forbids must not fail the others.
+    const shared = translate(error) !== error;
+    if (shared || batch.length === 1) replyError(batch.length, error);
+    else for (const write of batch) runBatch([write]);
+    return;
   }
+  reply(batch.length, outputs);
 }
 
 /** Runs after the replies, so only the next batch waits for it. */
 function runCheckpoint(): void {
-  reply(0, () => {
-    uncheckpointed = 0;
+  uncheckpointed = 0;
+  try {
     checkpoint(connection);
-    return [];
-  });
+    reply(0, []);
+  } catch (error) {
+    replyError(0, error);
+  }
 }
 
 port.on('message', (request: Request) => {
@@ -54,7 +70,7 @@ port.on('message', (request: Request) => {
   const writes: Write[] = JSON.parse(request);
   for (let from = 0; from < writes.length; from += maxBatch) {
     const batch = writes.slice(from, from + maxBatch);
-    reply(batch.length, () => run.immediate(batch));
+    runBatch(batch);
     uncheckpointed += batch.length;
     if (uncheckpointed >= checkpointEvery) runCheckpoint();
   }
