@@ -110,7 +110,7 @@ export const settings = Type.Object({
     maximum: 100_000,
     default: 1000,
     description:
-      'Maximum number of requests that the store processes at the same time, and of request bodies that arrive at the same time; beyond it, 503 with Retry-After. One key can use all places, but cannot keep others from an equal share.',
+      'Maximum number of requests that the store processes at the same time, and of request bodies that arrive at the same time, in each process; beyond it, 503 with Retry-After. One key can use all places, but cannot keep others from an equal share.',
   }),
   MAX_CONNECTIONS: Type.Integer({
     title: 'a whole number from 1 to 100000',

@@ -887,16 +887,17 @@ describe('the store', () => {
     );
   });
 
-  test('exit 1: a write that fails in the database', async () => {
+  test.for([
+    ['a write', 'account', ['account', 'add', 'circus']],
+    ['an export', 'pet', ['export']],
+  ] as const)('exit 1: %s that fails in the database', async ([, table, command]) => {
     const { file, refused } = await makeStore();
     const database = new Database(file);
-    const page = database.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'account'").pluck().get() as number;
+    const page = database.prepare('SELECT rootpage FROM sqlite_schema WHERE name = ?').pluck().get(table) as number;
     const size = database.pragma('page_size', { simple: true }) as number;
     database.close();
     const bytes = readFileSync(file);
     writeFileSync(file, bytes.fill(0, (page - 1) * size, page * size));
-    expect(await refused('account', 'add', 'circus')).toBe(
-      'The store cannot answer: database disk image is malformed.',
-    );
+    expect(await refused(...command)).toBe('The store cannot answer: database disk image is malformed.');
   });
 });

@@ -91,6 +91,16 @@ describe('export', { timeout }, () => {
     expect(commandErrorOf(full)).toMatch(/^ENOSPC: no space left on device, write\.$/);
   });
 
+  test.for([
+    ['the reader has closed the pipe', '| :', 'The output was closed before its end.'],
+    ['a full disk', '> /dev/full', 'ENOSPC: no space left on device, write.'],
+  ])('of another command that cannot be written ends it with exit 1 and one sentence: %s', async ([, to, sentence]) => {
+    const { run, folder } = await commandFolder(tabby);
+    const { stderr } = await shell(`{ sleep 0.2; ${cli} account add circus; echo "exit $?" >&2; } ${to}`, folder);
+    expect(stderr).toBe(`animal-store: ${sentence}\nexit 1\n`);
+    expect(await run('account', 'list')).toContain('circus');
+  });
+
   test('exit 1 and one sentence that names the file: its disk is full', async ({ skip }) => {
     const { run, refused, at } = await commandFolder();
     fs.writeFileSync(at('many.ndjson'), jsonLines(4000));

@@ -22,8 +22,15 @@ const { version } = JSON.parse(readFileSync(new URL('../../package.json', import
 /** Runs one command and resolves with its exit code. Rejects only if the command has a bug. `.env` is read from `io.cwd` into `env`. */
 export async function run(argv: string[], env: NodeJS.ProcessEnv, io: Io): Promise<number> {
   const context = createContext(env, io);
+  let unwritable: Error | undefined;
+  // The command goes on: what it changes matters more than what it prints.
+  io.stdout.on('error', (error) => {
+    unwritable ??= error;
+  });
   try {
     await createProgram(context, io).parseAsync(argv, { from: 'user' });
+    await new Promise((resolve) => io.stdout.write('', resolve));
+    if (unwritable) throw unwritable;
     return 0;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
