@@ -80,11 +80,11 @@ const maxCharacterBytes = 3;
 export function openDestination(descriptor: number, size: number): Destination {
   const kind = fs.fstatSync(descriptor);
   const writeBlock = kind.isFIFO() || kind.isSocket() ? pipeWriter(descriptor) : fileWriter(descriptor);
-  let block = Buffer.allocUnsafe(size);
+  let block = Buffer.allocUnsafeSlow(size);
   let used = 0;
   /** Blocks that wait to be written. */
   let full: Buffer[] = [];
-  /** A written block for reuse: allocating memory costs more than filling it. */
+  /** A written block for reuse: allocating memory costs more than filling it. A block has its memory to itself. */
   let spare: Buffer<ArrayBuffer> | undefined;
   let waiting = 0;
   let writing = false;
@@ -95,7 +95,7 @@ export function openDestination(descriptor: number, size: number): Destination {
   function closeBlock(): void {
     if (used === 0) return;
     full.push(block.subarray(0, used));
-    block = spare ?? Buffer.allocUnsafe(size);
+    block = spare ?? Buffer.allocUnsafeSlow(size);
     spare = undefined;
     used = 0;
   }
