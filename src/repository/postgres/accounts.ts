@@ -1,6 +1,14 @@
 /** Accounts and API keys in PostgreSQL; each method is one statement. */
 import { type Accounts, type ApiKey, KeyLimitError, maxActiveKeys } from '../../accounts.ts';
-import { type AccountRow, type ApiKeyRow, accountColumns, isActive, toAccount, toApiKey } from '../rows.ts';
+import {
+  type AccountRow,
+  type ApiKeyRow,
+  accountColumns,
+  apiKeyColumns,
+  isActive,
+  toAccount,
+  toApiKey,
+} from '../rows.ts';
 import type { Pool } from './pool.ts';
 import { raw } from './sql.ts';
 
@@ -53,7 +61,7 @@ export function openAccounts(pool: Pool, at: () => number): Accounts {
     async listKeys(account) {
       const rows = await pool.read<ApiKeyRow[]>(
         (sql) => sql`
-          SELECT api_key.*, account.name AS account FROM api_key JOIN account ON account.id = account_id
+          SELECT ${raw(apiKeyColumns)}
           WHERE account.name = coalesce(${account ?? null}, account.name) ORDER BY api_key.id`,
       );
       return rows.map(toApiKey);
@@ -64,13 +72,13 @@ export function openAccounts(pool: Pool, at: () => number): Accounts {
       const [active, ended] = await Promise.all([
         pool.read<ApiKeyRow[]>(
           (sql) => sql`
-            SELECT api_key.*, account.name AS account FROM api_key JOIN account ON account.id = account_id
+            SELECT ${raw(apiKeyColumns)}
             WHERE account_id = ${accountId} AND ${raw(isActive)} ${now}
             ORDER BY api_key.id DESC`,
         ),
         pool.read<ApiKeyRow[]>(
           (sql) => sql`
-            SELECT api_key.*, account.name AS account FROM api_key JOIN account ON account.id = account_id
+            SELECT ${raw(apiKeyColumns)}
             WHERE account_id = ${accountId} AND NOT (${raw(isActive)} ${now})
             ORDER BY api_key.id DESC LIMIT ${maxEnded}`,
         ),
@@ -81,7 +89,7 @@ export function openAccounts(pool: Pool, at: () => number): Accounts {
     async findKey(hash) {
       const rows = await pool.read<ApiKeyRow[]>(
         (sql) => sql`
-          SELECT api_key.*, account.name AS account FROM api_key JOIN account ON account.id = account_id
+          SELECT ${raw(apiKeyColumns)}
           WHERE hash = ${hash}`,
       );
       return keyOf(rows);

@@ -156,7 +156,7 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
     if (failed) errors[classOf(failed.error)] += 1;
     if (failed && endsConnection(failed.error)) drop(connection);
     else if (open.has(connection)) idle.push(connection);
-    if (failed) await retryOrReject(job, failed.error);
+    if (failed) retryOrReject(job, failed.error);
     pump();
   }
 
@@ -178,9 +178,12 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
     });
   }
 
-  async function retryOrReject(job: Job, error: unknown): Promise<void> {
+  function retryOrReject(job: Job, error: unknown): void {
     const lost = job.writes === 0 && endsConnection(error);
-    if (!lost && !wasRefused(error)) return fail(job, error, translate(error));
+    if (!lost && !wasRefused(error)) {
+      fail(job, error, translate(error));
+      return;
+    }
     job.refused = error;
     setTimeout(() => {
       queue.push(job);

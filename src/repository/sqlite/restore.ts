@@ -27,7 +27,8 @@ const lockTimeoutMs = 500;
 
 /**
  * Replaces the store in `file` with a copy of `from`, migrated to this release's schema, without its sessions and one-time links. `from`
- * must match the checksum beside it, if there is one. Rejects with CopyError and then leaves the store unchanged.
+ * must match the checksum beside it, if there is one. Rejects with CopyError, OpenError, or an error of the system or of SQLite, and then leaves
+ * the store unchanged.
  */
 export async function restoreStore(from: string, file: string, options: RestoreOptions): Promise<Restored> {
   const source = openSource(from, file);
