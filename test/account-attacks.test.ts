@@ -713,7 +713,7 @@ describe('brute force', () => {
         return until;
       };
       const pages = names.map((name) => signIn(app, '192.0.2.7', name, text));
-      await vi.waitFor(() => expect(counted).toBe(count));
+      await vi.waitFor(() => expect(counted).toBe(count), { timeout: 10_000 });
       people.countAttempt = countAttempt;
       return async () => {
         release();
@@ -820,7 +820,7 @@ describe('brute force', () => {
     for (let form = 0; form < 50; form++) expect(await signUp('a1')).toBe(400);
     expect(await signUp('a1')).toBe(429);
     expect(await signUp('n1')).toBe(429);
-  });
+  }, 60_000);
 
   test('of accounts: one address creates 50 in 15 minutes, and no more', async () => {
     const app = await startBehindProxy(0);

@@ -377,8 +377,9 @@ describe('the usage of a key', () => {
       setTime(time);
       await call('GET', '/v1/pets/1', { key });
       vi.advanceTimersByTime(60_000);
-      await vi.waitFor(async () =>
-        expect(await recorded()).toMatchObject({ lastUsedAt: time, deprecatedCalls: minute }),
+      await vi.waitFor(
+        async () => expect(await recorded()).toMatchObject({ lastUsedAt: time, deprecatedCalls: minute }),
+        { timeout: 10_000 },
       );
     }
   });
@@ -420,10 +421,10 @@ describe('the usage of a key', () => {
       setTime(time);
       for (let count = 0; count < 2; count++) await call('GET', '/v1/pets/1');
       vi.advanceTimersByTime(60_000);
-      await vi.waitFor(() => expect(log()).toContain('the disk is full'));
+      await vi.waitFor(() => expect(log()).toContain('the disk is full'), { timeout: 10_000 });
     }
     const recorded = [{ lastUsedAt: times[1], deprecatedCalls: 4 }];
-    await vi.waitFor(async () => expect(await store.accounts.listKeys()).toMatchObject(recorded));
+    await vi.waitFor(async () => expect(await store.accounts.listKeys()).toMatchObject(recorded), { timeout: 10_000 });
   });
 });
 

@@ -47,11 +47,14 @@ test.for([
       expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
     }
     expect((await client.add('x')).status).toBe(201);
-    await vi.waitFor(async () => {
-      const lost = await metric('animal_store_log_lines_lost_total');
-      if (loses) expect(lost).toBeGreaterThan(0);
-      else expect(lost).toBe(0);
-    });
+    await vi.waitFor(
+      async () => {
+        const lost = await metric('animal_store_log_lines_lost_total');
+        if (loses) expect(lost).toBeGreaterThan(0);
+        else expect(lost).toBe(0);
+      },
+      { timeout: 10_000 },
+    );
     expect(await metric('process_resident_memory_bytes')).toBeLessThan(300 * 1024 * 1024);
     await client.close();
     expect((await end('SIGTERM')).code).toBe(0);

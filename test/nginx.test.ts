@@ -75,7 +75,7 @@ describe('a request through nginx', () => {
     expect((await call('GET', link)).status).toBe(404);
     expect((await call('GET', `${link}?next=1`)).status).toBe(404);
     expect((await call('GET', '/account/sign-in')).status).toBe(200);
-    await expect.poll(accessLog).toContain('/account/sign-in');
+    await expect.poll(accessLog, { timeout: 10_000 }).toContain('/account/sign-in');
     expect(accessLog()).not.toContain('PD6Is7ak');
   });
 

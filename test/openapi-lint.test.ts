@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { differences, exceptions, type Finding } from './contract/exceptions.ts';
 import { projectFolder } from './support/project.ts';
+import { patientMs } from './support/tier.ts';
 
 const names = ['openapi.yaml', 'openapi.quickstart.yaml'];
 
@@ -21,7 +22,7 @@ function toPointer(path: string[]): string {
   return ['#', ...path.map((name) => String(name).replaceAll('~', '~0').replaceAll('/', '~1'))].join('/');
 }
 
-test('Redocly finds only what test/contract/exceptions.yaml explains', () => {
+test('Redocly finds only what test/contract/exceptions.yaml explains', { timeout: patientMs }, () => {
   const found = names.flatMap((name): Finding[] =>
     lint('@redocly/cli/bin/cli.js', name, '--extends=all', '--format=json', '--max-problems=1000').problems.map(
       ({ ruleId, location: [{ pointer }] }: { ruleId: string; location: [{ pointer: string }] }) => {
@@ -32,7 +33,9 @@ test('Redocly finds only what test/contract/exceptions.yaml explains', () => {
   expect(differences(exceptions.redocly, found)).toEqual([]);
 });
 
-test("Spectral, with OWASP's rules, finds only what test/contract/exceptions.yaml explains", () => {
+test("Spectral, with OWASP's rules, finds only what test/contract/exceptions.yaml explains", {
+  timeout: patientMs,
+}, () => {
   const options = ['--ruleset=.spectral.yaml', '--format=json', '--fail-severity=hint', '--quiet'];
   const found = lint('@stoplight/spectral-cli/dist/index.js', ...names, ...options).map(
     ({ code, path }: { code: string; path: string[] }) => ({ rule: code, pointer: toPointer(path) }),

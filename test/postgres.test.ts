@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { maxActiveKeys, newSecret } from '../src/accounts.ts';
 import { newToken } from '../src/people.ts';
 import { openRepository } from '../src/repository/open.ts';
+import { TimeoutError } from '../src/repository/postgres/errors.ts';
 import type { Repository } from '../src/repository/store.ts';
 import { projectFolder } from './support/project.ts';
 import { clientOf, emptyStore, newDatabase, open, temporaryFolder, textRows } from './support/store.ts';
@@ -270,6 +271,14 @@ describe('locks', () => {
     expect(row?.deadlocks).toBe('0');
   });
 
+  /** Why a call is rejected. On a busy machine, its deadline can come before the answer that the database gives 0.3 s earlier: then it is called again. */
+  async function reasonOf(call: () => Promise<unknown>): Promise<unknown> {
+    for (let left = 4; ; left--) {
+      const reason = await call().catch((error: unknown) => error);
+      if (left === 0 || !((reason as Error).cause instanceof TimeoutError)) return reason;
+    }
+  }
+
   test('that another session holds for long make every function give up after two seconds', async () => {
     const databaseUrl = await emptyStore();
     const store = await open(databaseUrl);
@@ -286,16 +295,16 @@ describe('locks', () => {
       for (const table of ['account', 'one_time_link', 'attempt'])
         await transaction`SELECT FROM ${transaction(table)} FOR UPDATE`;
       // Each waits for a row of its own: a second one in the queue for a row would wait for longer.
-      const calls: Promise<unknown>[] = [
-        people.signUp('dora', 'hash', link),
-        people.setPassword(1, 'hash'),
-        people.countAttempt([{ subject: counted, max: 1 }]),
-        people.forgetAttempts([{ subject: forgotten, all: true }]),
-        accounts.addKey({ ...newKey(), account: 'ben' }),
-        accounts.rotateKey(1, new Date(), newSecret(false)),
+      const calls: (() => Promise<unknown>)[] = [
+        () => people.signUp('dora', 'hash', link),
+        () => people.setPassword(1, 'hash'),
+        () => people.countAttempt([{ subject: counted, max: 1 }]),
+        () => people.forgetAttempts([{ subject: forgotten, all: true }]),
+        () => accounts.addKey({ ...newKey(), account: 'ben' }),
+        () => accounts.rotateKey(1, new Date(), newSecret(false)),
       ];
-      for (const result of await Promise.allSettled(calls))
-        expect(result).toMatchObject({ reason: { code: 'service_unavailable', cause: { code: '55P03' } } });
+      const reasons = await Promise.all(calls.map(reasonOf));
+      expect(reasons).toMatchObject(calls.map(() => ({ code: 'service_unavailable', cause: { code: '55P03' } })));
     });
   });
 });

@@ -1,7 +1,7 @@
 /** Unit tests of the main thread's side of the writer, with a fake thread that can also report errors of a failing disk. */
 import { EventEmitter } from 'node:events';
 import { syncBuiltinESMExports } from 'node:module';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate } from 'node:timers/promises';
 import workerThreads, { type ResourceLimits } from 'node:worker_threads';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { startWriter } from '../src/repository/sqlite/writer.ts';
@@ -50,8 +50,10 @@ function startOn(options: Partial<OpenOptions> = {}) {
   return { writer, write, thread: Thread.last };
 }
 
-/** A few turns of the event loop: the next batch is sent two turns after a reply. */
-const turn = () => sleep(5);
+/** A few turns of the event loop, however slow it is: the next batch is sent two turns after a reply. */
+async function turn(): Promise<void> {
+  for (let turns = 4; turns > 0; turns--) await setImmediate();
+}
 const named = (request: Request | undefined) =>
   (JSON.parse(request ?? '[]') as Write[]).map(([, input]) => (input as { name: string }).name);
 const unavailable = (message: string) => ({ code: 'service_unavailable', cause: { message } });

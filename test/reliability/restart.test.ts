@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../support/app.ts';
 import { type Server, startServer } from '../support/process.ts';
-import { figure, tier } from '../support/tier.ts';
+import { figure, patientMs, tier } from '../support/tier.ts';
 
 const lameDuckMs = 500;
 const probeEveryMs = 50;
@@ -84,5 +84,5 @@ test(
     );
     expect(failures).toEqual([]);
   },
-  tier(120_000, 600_000),
+  patientMs,
 );

@@ -4,9 +4,17 @@ import { setTimeout } from 'node:timers/promises';
 import type { Client } from './client.ts';
 import type { Process } from './process.ts';
 
+/** Test files that run at the same time choose from different ports; 0 is for the process that starts them. */
+const lane = Number(process.env.VITEST_POOL_ID ?? 0) % 4;
+
+/** Ports that this process has chosen. It may want a second one before a server listens on the first. */
+const chosen = new Set<number>();
+
 /** A free port that the system assigns to nobody else: it assigns ports from 32768 (ip(7), ip_local_port_range). */
 export async function findPort(): Promise<number> {
-  const port = 20_000 + Math.floor(Math.random() * 10_000);
+  const port = 20_000 + 2500 * lane + Math.floor(Math.random() * 2500);
+  if (chosen.has(port)) return findPort();
+  chosen.add(port);
   const free = await new Promise((resolve) => {
     const probe = createServer().once('error', () => resolve(false));
     probe.listen(port, '127.0.0.1', () => probe.close(() => resolve(true)));

@@ -1,29 +1,19 @@
 /** Runs a real nginx with deploy/nginx.conf, after replacing its ports and its certificate. */
 import { execFileSync } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { connect } from 'node:net';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { connect as connectTls } from 'node:tls';
 import { Agent, request } from 'undici';
 import { expect, onTestFinished } from 'vitest';
 import { temporaryFolder } from './app.ts';
+import { findPort } from './known-port.ts';
 import { launch } from './process.ts';
 import { projectFolder } from './project.ts';
 
 /** Server name of production; staging has the prefix `staging.`. */
 export const name = 'animals.example.com';
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
 
 function certify(folder: string): { certificate: string; key: string } {
   const [certificate, key] = [path.join(folder, 'certificate.pem'), path.join(folder, 'key.pem')];
@@ -43,7 +33,7 @@ interface Ports {
 /** Writes a minimal nginx configuration around deploy/nginx.conf. Each text to replace must occur in it. */
 async function configure(folder: string, upstream: Ports) {
   const { certificate, key } = certify(folder);
-  const [https, http] = [await freePort(), await freePort()];
+  const [https, http] = [await findPort(), await findPort()];
   let site = readFileSync(`${projectFolder}deploy/nginx.conf`, 'utf8');
   for (const [from, to] of [
     ['127.0.0.1:3000', `127.0.0.1:${upstream.production}`],
@@ -116,6 +106,6 @@ export async function startNginx(upstream: Ports) {
 
 /** Starts nginx with no server behind it. */
 export async function startNginxAlone() {
-  const port = await freePort();
+  const port = await findPort();
   return startNginx({ production: port, staging: port });
 }

@@ -1,12 +1,12 @@
 /** Runs real PostgreSQL servers on free ports of 127.0.0.1: single servers, and pairs of primary and standby. */
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
-import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { findPort } from './known-port.ts';
 
 /** PostgreSQL refuses to run as root. 65534 is "nobody" on most systems. */
 const identity = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {};
@@ -85,13 +85,8 @@ function programsFolder(): string {
 
 const program = (name: string) => path.join(programsFolder(), 'bin', name);
 
-export async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as net.AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
+/** Servers start later than their port is chosen, and start again on it: in between, the system must not give it to others. */
+export const freePort = findPort;
 
 const memory = '/dev/shm';
 const roomBytes = 2 ** 30;
@@ -162,6 +157,22 @@ function isGone(pid: number): boolean {
   }
 }
 
+/** Finds the shared memory of a process; returns a function that removes it. SIGKILL leaves it behind, and the kernel allows 4096 segments. */
+function sharedMemoryOf(pid: number): () => void {
+  let maps = '';
+  try {
+    maps = fs.readFileSync(`/proc/${pid}/maps`, 'utf8');
+  } catch {
+    // It has already ended.
+  }
+  const files = new Set(maps.match(/\/dev\/shm\/PostgreSQL\.\d+$/gm));
+  const segments = [...maps.matchAll(/ (\d+) +\/SYSV\w+ \(deleted\)$/gm)].flatMap(([, id = '']) => ['-m', id]);
+  return () => {
+    for (const file of files) fs.rmSync(file, { force: true });
+    if (segments.length > 0) spawnSync('ipcrm', segments);
+  };
+}
+
 /** Starts the server of the cluster in `data`; resolves when it accepts connections. */
 export async function start(data: string, port?: number): Promise<Server> {
   const onPort = port ?? (await freePort());
@@ -189,10 +200,12 @@ export async function start(data: string, port?: number): Promise<Server> {
     data,
     url: (database) => `postgres://${user}@127.0.0.1:${onPort}/${database}`,
     async kill() {
+      const removeMemory = sharedMemoryOf(child.pid as number);
       const all = signalAll(child, 'SIGKILL');
       await exit;
       // On a busy machine a killed process keeps its connections for a while.
       while (!all.every(isGone)) await sleep(1);
+      removeMemory();
     },
     freeze: () => signalAll(child, 'SIGSTOP'),
     thaw: () => signalAll(child, 'SIGCONT'),
