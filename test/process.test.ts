@@ -584,8 +584,8 @@ describe('several processes on one port', () => {
       expect((await callAnew(server, key, 'POST', tabby)).status).toBe(201);
       for (let reader = 0; reader < 4; reader++) expect((await callAnew(server, key, 'GET')).json).toHaveLength(count);
     }
-    const served = server.stdout().match(/"pid":\d+(?=[^\n]*"msg":"request")/g);
-    await vi.waitFor(() => expect(new Set(served)).toHaveProperty('size', 2));
+    const served = () => new Set(server.stdout().match(/"pid":\d+(?=[^\n]*"msg":"request")/g));
+    await vi.waitFor(() => expect(served().size).toBe(2));
     expect(await server.end('SIGTERM')).toMatchObject({ code: 0 });
   }, 60_000);
 
