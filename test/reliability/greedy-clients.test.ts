@@ -5,7 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Pool } from 'undici';
 import { expect, onTestFinished, test } from 'vitest';
 import { percentile } from '../support/percentile.ts';
-import { runCli, startServer } from '../support/process.ts';
+import { runCli, type Server, startServer } from '../support/process.ts';
+import { waitedForCpuMs } from '../support/scheduling.ts';
 import { makeStore } from '../support/store-file.ts';
 import { figure } from '../support/tier.ts';
 
@@ -24,9 +25,12 @@ async function openGreedy(port: number, count: number, bytes: string): Promise<S
   return sockets;
 }
 
-/** Reads and writes with another key for `seconds`: the share that succeeds, the 99th percentile in milliseconds, and the number of requests. */
+/**
+ * Reads and writes with another key for `seconds`: the share that succeeds, the 99th percentile in milliseconds, and the number of requests.
+ * The times are without those that the server waited for a CPU, which other programs used.
+ */
 async function serveOthers(
-  url: string,
+  { url, pid }: Server,
   key: string,
   seconds: number,
 ): Promise<{ served: number; p99: number; asked: number }> {
@@ -40,7 +44,7 @@ async function serveOthers(
     const path = method === 'GET' ? '/v1/pets?limit=20' : '/v1/pets';
     const body = method === 'GET' ? null : '{"name":"x","categoryId":1}';
     while (performance.now() < end) {
-      const begun = performance.now();
+      const begun = performance.now() - waitedForCpuMs(pid);
       const status = await pool.request({ method, path, headers, body }).then(
         async (answer) => {
           await answer.body.dump();
@@ -48,7 +52,7 @@ async function serveOthers(
         },
         () => 0,
       );
-      times.push(performance.now() - begun);
+      times.push(performance.now() - waitedForCpuMs(pid) - begun);
       if (status === 200 || status === 201) served += 1;
       await sleep(5);
     }
@@ -74,7 +78,7 @@ test('1,000 bodies of one key that never end do not keep others out', async () =
   const headers = `Host: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n`;
   const sockets = await openGreedy(server.port, 1000, `POST /v1/pets HTTP/1.1\r\n${headers}\r\n{`);
   expect(sockets.filter(({ destroyed }) => !destroyed).length).toBeGreaterThan(900);
-  const found = await serveOthers(server.url, other, 4);
+  const found = await serveOthers(server, other, 4);
   report('1,000 bodies that never end', found);
   expect(found.served).toBeGreaterThanOrEqual(0.99);
   expect(found.p99).toBeLessThan(2500);
@@ -86,7 +90,7 @@ test.for(['/v1/pets', '/openapi.json', '/docs'])(
   async (path) => {
     const { server, other } = await start();
     await openGreedy(server.port, 1500, `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(10));
-    const found = await serveOthers(server.url, other, 4);
+    const found = await serveOthers(server, other, 4);
     report(`1,500 connections x 10 unread GETs of ${path}`, found);
     expect(found.served).toBeGreaterThanOrEqual(0.99);
     expect(found.p99).toBeLessThan(2500);

@@ -227,30 +227,42 @@ describe('the time of a response', () => {
       const server = await startServer({ env });
       const client = openFormClient(server.url);
       const random = seededRandom(Date.now());
-      const times = { known: [] as number[], unknown: [] as number[] };
-      const attempt = async (kind: keyof typeof times, at: number) => {
-        const name = kind === 'known' ? `p${at}` : `q${at}`;
-        const address = addressOf(2 * at + (kind === 'known' ? 0 : 1));
-        const begun = performance.now();
-        const form = { name, password: wrong };
-        const { status } = await client.post('/account/sign-in', form, { 'x-forwarded-for': address });
-        times[kind].push(performance.now() - begun);
-        expect(status).toBe(403);
-      };
       for (let at = 0; at < 10; at++) await signIn(client, `warm${at}`, wrong);
-      for (let at = 0; at < tries / 2; at++) {
-        const order = random() < 0.5 ? (['known', 'unknown'] as const) : (['unknown', 'known'] as const);
-        for (const kind of order) await attempt(kind, at);
+      let addresses = 0;
+
+      /** Signs in as people who have an account and as others, in random order. */
+      async function measure() {
+        const times = { known: [] as number[], unknown: [] as number[] };
+        const attempt = async (kind: keyof typeof times, at: number) => {
+          const name = kind === 'known' ? `p${at}` : `q${at}`;
+          const address = addressOf(addresses++);
+          const begun = performance.now();
+          const form = { name, password: wrong };
+          const { status } = await client.post('/account/sign-in', form, { 'x-forwarded-for': address });
+          times[kind].push(performance.now() - begun);
+          expect(status).toBe(403);
+        };
+        for (let at = 0; at < tries / 2; at++) {
+          const order = random() < 0.5 ? (['known', 'unknown'] as const) : (['unknown', 'known'] as const);
+          for (const kind of order) await attempt(kind, at);
+        }
+        const [known, unknown] = [percentile(times.known, 50), percentile(times.unknown, 50)];
+        const probability = rankProbability(times.known, times.unknown);
+        figure(
+          `${tries} sign-ins: median ${known.toFixed(2)} ms for a known name, ${unknown.toFixed(2)} ms for an unknown one ` +
+            `(${((100 * Math.abs(known - unknown)) / known).toFixed(2)} %), p90 ${percentile(times.known, 90).toFixed(1)} and ${percentile(times.unknown, 90).toFixed(1)} ms, ` +
+            `Mann–Whitney p = ${probability.toFixed(3)}`,
+        );
+        return { difference: Math.abs(known - unknown) / known, probability };
       }
-      const [known, unknown] = [percentile(times.known, 50), percentile(times.unknown, 50)];
-      const probability = rankProbability(times.known, times.unknown);
-      figure(
-        `${tries} sign-ins: median ${known.toFixed(2)} ms for a known name, ${unknown.toFixed(2)} ms for an unknown one ` +
-          `(${((100 * Math.abs(known - unknown)) / known).toFixed(2)} %), p90 ${percentile(times.known, 90).toFixed(1)} and ${percentile(times.unknown, 90).toFixed(1)} ms, ` +
-          `Mann–Whitney p = ${probability.toFixed(3)}`,
-      );
-      expect(Math.abs(known - unknown) / known).toBeLessThan(0.1);
-      expect(probability).toBeGreaterThan(0.001);
+
+      const tells = ({ difference, probability }: Awaited<ReturnType<typeof measure>>) =>
+        difference >= 0.1 || probability <= 0.001;
+      // Of equal distributions, too, one measurement in a thousand differs as much. A time that tells differs again.
+      const first = await measure();
+      const found = tells(first) ? await measure() : first;
+      expect(found.difference).toBeLessThan(0.1);
+      expect(found.probability).toBeGreaterThan(0.001);
     },
     10 * patientMs,
   );
