@@ -7,6 +7,8 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import { newSecret } from '../src/accounts.ts';
 import { createMetrics } from '../src/http/metrics.ts';
+import { newToken } from '../src/people.ts';
+import { startPages } from './support/account-pages.ts';
 import { documents, startApp } from './support/app.ts';
 
 const limits = { maxInFlight: 10_000, maxConnections: 10_000, refusalsPerMinute: 1_000_000 };
@@ -69,6 +71,19 @@ describe('REFUSAL_LIMIT', () => {
     }
     expect(seen).toEqual(statuses);
   });
+
+  test.for([
+    ['an address to which the proxy appends a port', ['192.0.2.1:5001', '192.0.2.1:5002'], '192.0.2.2:5001'],
+    ['the IPv6 addresses of one /64', ['[2001:db8:1:2::1]:5001', '2001:db8:1:2::2'], '2001:db8:1:3::1'],
+    ['text that is no address, which counts for the proxy', ['unknown', 'hidden'], '192.0.2.2'],
+  ] as const)('counts %s as one client', async ([_what, addresses, other]) => {
+    const { call } = await startApp({ trustProxy: ['127.0.0.1'], limits: { ...limits, refusalsPerMinute: 1 } });
+    const seen: number[] = [];
+    for (const address of [...addresses, other]) {
+      seen.push((await call('GET', '/v1/pets', { key: 'junk', headers: { 'x-forwarded-for': address } })).status);
+    }
+    expect(seen).toEqual([401, 429, 401]);
+  });
 });
 
 test('MAX_IN_FLIGHT returns 503 with Retry-After beyond it, and serves requests again when a slot is free', async () => {
@@ -104,6 +119,24 @@ test('MAX_IN_FLIGHT lets one key use all slots but not keep other keys out', asy
   gate.resolve();
   const statuses = (await Promise.all([...greedy, ...others])).map(({ status }) => status);
   expect(statuses).toEqual(Array(6).fill(201));
+});
+
+test('MAX_IN_FLIGHT counts the addresses of one /64 as one client of the account pages', async () => {
+  const { open, store } = await startPages({ trustProxy: ['127.0.0.1'], limits: { ...limits, maxInFlight: 4 } });
+  const gate = Promise.withResolvers<void>();
+  const { findLink } = store.people;
+  store.people.findLink = (...input) => gate.promise.then(() => findLink(...input));
+  const link = `/account/links/${newToken().token}`;
+  const ask = (address: string) => open({ 'x-forwarded-for': address }).get(link);
+  const greedy = Array.from({ length: 4 }, (_, at) => ask(`2001:db8:1:2::${at}`));
+  await sleep(200);
+  expect((await ask('2001:db8:1:2::ffff')).status).toBe(503);
+  const others = [ask('2001:db8:1:3::1'), ask('[2001:db8:1:3::2]:5001')];
+  await sleep(200);
+  expect((await ask('2001:db8:1:3::3')).status).toBe(503);
+  gate.resolve();
+  const statuses = (await Promise.all([...greedy, ...others])).map(({ status }) => status);
+  expect(statuses).toEqual(Array(6).fill(404));
 });
 
 describe('MAX_CONNECTIONS', () => {

@@ -5,6 +5,7 @@ import type { Accounts } from '../accounts.ts';
 import { ApiError } from '../errors.ts';
 import { createPasswords } from '../passwords.ts';
 import type { People } from '../people.ts';
+import { networkOf } from './addresses.ts';
 import { createAttempts } from './attempts.ts';
 import type { LogError, SendError } from './errors.ts';
 import type { Exchanges } from './exchange.ts';
@@ -48,7 +49,7 @@ export async function installAccountPages(app: App, options: AccountPagesOptions
   let warned = false;
 
   app.addHook('onRequest', async (request) => {
-    request.exchange.holder = request.ip;
+    request.exchange.holder = networkOf(request.exchange.address);
     if (secure && request.protocol !== 'https') {
       if (!warned) logger.warn(plainHttp);
       warned = true;

@@ -6,8 +6,9 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
+import { addressOf, networkOf } from './addresses.ts';
 import { HttpError } from './errors.ts';
-import { addressOf, type Observation, type Observe, traceIdOf } from './request-log.ts';
+import { type Observation, type Observe, traceIdOf } from './request-log.ts';
 import { createShares } from './shares.ts';
 
 declare module 'fastify' {
@@ -20,7 +21,7 @@ declare module 'fastify' {
   }
 }
 
-/** The client whose share a resource counts against: the id of its API key, or its address if it has no key. */
+/** The client whose share a resource counts against: the id of its API key, or the network of its address if it has no key. */
 type Holder = number | string;
 
 export interface Exchange extends Observation {
@@ -213,10 +214,10 @@ export function createExchanges(
       }
     },
 
-    reserveBytes({ exchange, ip }, body) {
+    reserveBytes({ exchange }, body) {
       if (body.length < largeBytes || exchange.ended) return;
       const shared = sharers.get(body);
-      exchange.holder ||= ip;
+      exchange.holder ||= networkOf(exchange.address);
       if (shared) shared.count += 1;
       else if (!unreadBytes.take(exchange.holder, body.length)) refuse(tooMany);
       else sharers.set(body, { count: 1, holder: exchange.holder });

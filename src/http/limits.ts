@@ -4,6 +4,7 @@ import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ApiKey } from '../accounts.ts';
 import { ApiError } from '../errors.ts';
+import { networkOf } from './addresses.ts';
 import { HttpError } from './errors.ts';
 import type { Metrics } from './metrics.ts';
 
@@ -76,7 +77,11 @@ export function createRefusalCounter(
   { refusalsPerMinute }: Limits,
   metrics: Metrics,
 ): CountRefusal {
-  const count = app.createRateLimit({ max: refusalsPerMinute, timeWindow: minuteMs });
+  const count = app.createRateLimit({
+    max: refusalsPerMinute,
+    timeWindow: minuteMs,
+    keyGenerator: ({ exchange }) => networkOf(exchange.address),
+  });
   return async (request) => {
     const result = await count(request);
     if (result.isAllowed || !result.isExceeded) return undefined;

@@ -1,6 +1,4 @@
 /** Writes one log line per request, at level info, when its response has closed. */
-import { isIP } from 'node:net';
-import type { FastifyRequest } from 'fastify';
 import type { ErrorCode } from '../errors.ts';
 
 export interface Observation {
@@ -65,10 +63,4 @@ const traceparent = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 
 export function traceIdOf(header: string | string[] | undefined): string | undefined {
   return header === undefined ? undefined : traceparent.exec(String(header))?.[1];
-}
-
-/** The client's address. A trusted proxy may pass on any text in X-Forwarded-For: then its own address is the best that is known. */
-export function addressOf({ ip, socket }: FastifyRequest): string | undefined {
-  const { remoteAddress } = socket;
-  return ip === remoteAddress || isIP(ip) > 0 ? ip : remoteAddress;
 }

@@ -49,5 +49,6 @@ export function createTrail(app: FastifyInstance, { trail, logger, metrics }: Tr
     await taking;
   });
 
-  return (event, request, ids = {}) => write({ event, ...ids }, { address: request.ip, reqId: request.id });
+  return (event, request, ids = {}) =>
+    write({ event, ...ids }, { address: request.exchange.address, reqId: request.id });
 }

@@ -1,6 +1,7 @@
 /** Limits the number of connections, and closes those whose client does not read its responses. */
 import type { Server } from 'node:http';
 import { BlockList, isIPv4, isIPv6, type Socket } from 'node:net';
+import { networkOf } from '../addresses.ts';
 import { createShares } from '../shares.ts';
 
 const sweepMs = 500;
@@ -21,8 +22,8 @@ export interface ConnectionOptions {
 }
 
 /**
- * Limits the connections, divides them fairly between client addresses, and closes those whose client reads nothing. Returns a function
- * that counts the open connections.
+ * Limits the connections, divides them fairly between the networks of client addresses, and closes those whose client reads nothing.
+ * Returns a function that counts the open connections.
  */
 export function installConnections(
   server: Server,
@@ -38,11 +39,12 @@ export function installConnections(
   server.on('connection', (socket) => {
     const { remoteAddress: address = '' } = socket;
     const counted = !proxies.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
-    if (counted && !places.take(address)) return refuse(socket);
+    const network = networkOf(address);
+    if (counted && !places.take(network)) return refuse(socket);
     sockets.add(socket);
     socket.once('close', () => {
       sockets.delete(socket);
-      if (counted) places.give(address);
+      if (counted) places.give(network);
     });
     accept.call(server, socket);
   });

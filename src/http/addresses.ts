@@ -1,0 +1,33 @@
+/** Addresses of clients: which one a request comes from, and what limits count it as. */
+import { isIP, isIPv6 } from 'node:net';
+import type { FastifyRequest } from 'fastify';
+
+/**
+ * The client's IP address; undefined if it has disconnected. A trusted proxy may append a port in X-Forwarded-For. It may also pass on any
+ * text: then its own address is the best that is known.
+ */
+export function addressOf({ ip, socket }: FastifyRequest): string | undefined {
+  const { remoteAddress } = socket;
+  if (ip === remoteAddress || isIP(ip) > 0) return ip;
+  const address = withoutPort(ip);
+  return isIP(address) > 0 ? address : remoteAddress;
+}
+
+function withoutPort(text: string): string {
+  const [address = ''] = text.startsWith('[') ? text.slice(1).split(']', 1) : text.split(':', 1);
+  return address;
+}
+
+/**
+ * What limits count an address as: one client often has a whole /64 network of IPv6 addresses (RFC 6177). An IPv4 address counts as itself,
+ * also in the form that an IPv6 socket has (::ffff:192.0.2.1). Empty if the address is unknown.
+ */
+export function networkOf(address = ''): string {
+  const plain = address.replace(/^::ffff:(?=\d+\.)/i, '');
+  if (!isIPv6(plain)) return plain;
+  const [head = '', tail] = plain.split('::');
+  const groups = head === '' ? [] : head.split(':');
+  const last = tail === undefined || tail === '' ? [] : tail.split(':');
+  if (tail !== undefined) while (groups.length + last.length < 8) groups.push('0');
+  return `${groups.concat(last).slice(0, 4).join(':')}::/64`;
+}
