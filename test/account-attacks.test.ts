@@ -671,6 +671,24 @@ describe('brute force', () => {
     expect((await app.store.people.findPerson('a1'))?.account.id).toBe(account?.id);
   });
 
+  test('gets 429 at any time after its failures, also while those are just no longer recent', async () => {
+    const app = await startBehindProxy(1);
+    for (let guess = 1; guess <= 10; guess++) await signIn(app, '192.0.2.7', 'a1', wrong);
+    const { people } = app.store;
+    const { countAttempt } = people;
+    for (const afterMs of [4990, 4998, 4999, 5000, 5001]) {
+      let time = later(afterMs).getTime();
+      app.setTime(new Date(time));
+      people.countAttempt = async (...given) => {
+        const until = await countAttempt(...given);
+        time += 3;
+        app.setTime(new Date(time));
+        return until;
+      };
+      expectLimited(await signIn(app, '192.0.2.7', 'a1', password));
+    }
+  });
+
   test('with simultaneous requests gets no more than 10 answers', async () => {
     const app = await startBehindProxy(30);
     const oneAccount = Array.from({ length: 30 }, (_, at) => signIn(app, `192.0.2.${at}`, 'a1', wrong));

@@ -1,9 +1,9 @@
 /** Limits failed attempts to sign in, of an account and of an address, in all processes that share the store. */
 import { hash } from 'node:crypto';
-import { isIPv6 } from 'node:net';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { attemptWindowMs, type People } from '../people.ts';
+import { networkOf } from './addresses.ts';
 import { HttpError } from './errors.ts';
 import { createShares } from './shares.ts';
 
@@ -32,39 +32,25 @@ interface Limit {
   max: number;
 }
 
-/**
- * What the attempts from an address are counted for: one client often has a whole /64 network of IPv6 addresses (RFC 6177). Some proxies
- * append the port in X-Forwarded-For.
- */
-function networkOf(ip: string): string {
-  const address = ip
-    .replace(/^\[(.+)\](:\d+)?$/, '$1')
-    .replace(/^(\d+(?:\.\d+){3}):\d+$/, '$1')
-    .replace(/^::ffff:(?=\d+\.)/i, '');
-  if (!isIPv6(address) || address.includes('.')) return address;
-  const [head = '', tail] = address.split('::');
-  const groups = head === '' ? [] : head.split(':');
-  const last = tail === undefined || tail === '' ? [] : tail.split(':');
-  if (tail !== undefined) while (groups.length + last.length < 8) groups.push('0');
-  return `${groups.concat(last).slice(0, 4).join(':')}::/64`;
-}
-
 const subject = (kind: string, value: string) => hash('sha256', `${kind}:${value}`, 'buffer');
 
-/** The attempts of the last `checkMs` that this process keeps. They only tell why the store refuses an attempt, and never allow one. */
+/** The recent attempts that this process keeps. They only tell why the store refuses an attempt, and never allow one. */
 function createKept(now: () => Date) {
   /** When the attempts of a subject were counted, in milliseconds. */
   const all = new Map<string, number[]>();
-  const isRecent = (at: number) => at > now().getTime() - checkMs;
+  /** For longer than `count` asks for: an attempt may be refused a while after its time. */
+  const isKept = (at: number) => at > now().getTime() - 2 * checkMs;
 
   return {
-    count: ({ subject }: Limit) => all.get(subject.toString('hex'))?.filter(isRecent).length ?? 0,
+    /** Attempts of the `checkMs` before `time`. */
+    count: ({ subject }: Limit, time: Date) =>
+      all.get(subject.toString('hex'))?.filter((at) => at > time.getTime() - checkMs).length ?? 0,
 
     add(limits: Limit[], at: number): void {
-      for (const [key, times] of all) if (!times.some(isRecent)) all.delete(key);
+      for (const [key, times] of all) if (!times.some(isKept)) all.delete(key);
       for (const { subject } of limits) {
         const key = subject.toString('hex');
-        all.set(key, [...(all.get(key) ?? []).filter(isRecent), at]);
+        all.set(key, [...(all.get(key) ?? []).filter(isKept), at]);
       }
     },
   };
@@ -82,9 +68,9 @@ export function createAttempts(people: People, now: () => Date): Attempts {
 
   /** Whether the limits may leave room soon: there are recent attempts that this process does not keep, so that they may be in flight. */
   async function mayMakeRoom(limits: Limit[], at: Date): Promise<boolean> {
-    const open = limits.filter((limit) => kept.count(limit) < limit.max);
+    const open = limits.filter((limit) => kept.count(limit, at) < limit.max);
     if (open.length === 0) return false;
-    const probe = open.map((limit) => ({ subject: limit.subject, max: kept.count(limit) + 1 }));
+    const probe = open.map((limit) => ({ subject: limit.subject, max: kept.count(limit, at) + 1 }));
     const until = await people.countAttempt(probe, at);
     if (until) return until.getTime() - attemptWindowMs > at.getTime() - checkMs;
     await takeBackOne(probe, at);
@@ -132,8 +118,8 @@ export function createAttempts(people: People, now: () => Date): Attempts {
   }
 
   return {
-    signIn({ ip }, name, check) {
-      const network = networkOf(ip);
+    signIn({ exchange }, name, check) {
+      const network = networkOf(exchange.address);
       const account = subject('account', name);
       const address = subject('address', network);
       const limits = [account, address].map((each) => ({ subject: each, max: maxFailures }));
@@ -160,8 +146,8 @@ export function createAttempts(people: People, now: () => Date): Attempts {
       });
     },
 
-    signUp({ ip }, create) {
-      const network = networkOf(ip);
+    signUp({ exchange }, create) {
+      const network = networkOf(exchange.address);
       const limits = [{ subject: subject('sign-up', network), max: maxSignUps }];
       return counted(network, limits, 'Too many new accounts from this address', async (at) => {
         try {
