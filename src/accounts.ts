@@ -13,9 +13,9 @@ export interface Account {
   hasPassword: boolean;
 }
 
-/** Whether a text can be the name of an account or of a key: 1 to 100 printable characters, no space at either end. */
+/** Whether a text can be the name of an account or of a key: 1 to 100 printable characters (code points), no space at either end. */
 export function isName(text: string): boolean {
-  return text !== '' && text.length <= 100 && text === text.trim() && !/\p{C}/u.test(text);
+  return text !== '' && [...text].length <= 100 && text === text.trim() && !/\p{C}/u.test(text);
 }
 
 /** Active keys of one account. */

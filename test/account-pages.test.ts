@@ -1,5 +1,6 @@
 /** Tests of the account pages over HTTP: what each page and each form does. */
 import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test, vi } from 'vitest';
 import { ApiError } from '../src/errors.ts';
@@ -131,6 +132,18 @@ describe('creating an account', () => {
     expect(await namesOf(app)).toEqual([]);
   });
 
+  test('counts the characters of a name as code points', async () => {
+    const app = await startPages();
+    const foxes = '🦊'.repeat(100);
+    const refused = await app.open().post('/account/sign-up', { name: `${foxes}🦊`, password });
+    expect(alertOf(refused)).toBe('name must have 1 to 100 printable characters.');
+    const browser = app.open();
+    expect(await browser.post('/account/sign-up', { name: foxes, password })).toMatchObject({ status: 303 });
+    expect(keyOf(await makeKey(browser, { name: foxes }))).toMatch(/^ast_test_/);
+    expect(await app.open().post('/account/sign-in', { name: foxes, password })).toMatchObject({ status: 303 });
+    expect(await namesOf(app)).toEqual([foxes]);
+  });
+
   test('accepts a name of 100 characters, and a password of 256 in any script', async () => {
     const app = await startPages();
     const long = `${'Füchse schlafen 狐は眠る 🦊 '.repeat(20).slice(0, 250)}äöü€ß!`;
@@ -254,6 +267,28 @@ describe('a session', () => {
     }
     app.setTime(later(12 * hourMs));
     expect(await ada.get('/account')).toMatchObject(ended);
+  });
+
+  test('is found though its use cannot be recorded, and then ends an hour after its last recorded use', async () => {
+    const app = await startPages();
+    app.setTime(start);
+    const ada = await app.enterAs('ada');
+    app.store.people.touchSession = () => Promise.reject(new ApiError('service_unavailable'));
+    for (const minutes of [0, 2, 59]) {
+      app.setTime(later(minutes * minuteMs));
+      expect((await ada.get('/account')).status, `${minutes} minutes`).toBe(200);
+    }
+    app.setTime(later(hourMs));
+    expect(await ada.get('/account')).toMatchObject(ended);
+  });
+
+  test('whose use cannot be recorded for an unknown reason is an error', async () => {
+    const app = await startPages();
+    app.setTime(start);
+    const ada = await app.enterAs('ada');
+    app.store.people.touchSession = () => Promise.reject(new Error('unexpected'));
+    app.setTime(later(2 * minuteMs));
+    expect((await ada.get('/account')).status).toBe(500);
   });
 
   test('sign-out ends it in this browser only, and removes the cookie', async () => {
@@ -684,6 +719,17 @@ describe('paths and methods', () => {
     });
   });
 
+  test('a template that could not be read is read again for the next page', async () => {
+    let failures = 1;
+    const readPageFile = async (name: string) => {
+      if (name.endsWith('.eta') && failures-- > 0) throw Object.assign(new Error('too many files'), { code: 'EMFILE' });
+      return readFile(new URL(`../${name}`, import.meta.url));
+    };
+    const client = (await startPages({ readPageFile })).open();
+    expect((await client.get('/account/sign-in')).status).toBe(500);
+    expect((await client.get('/account/sign-in')).status).toBe(200);
+  });
+
   test('a failure of the store shows a page with 503 and Retry-After, and another error one with 500', async () => {
     const app = await startPages();
     const ada = await app.enterAs('ada');
@@ -848,6 +894,25 @@ describe('the trail', () => {
     for (const { event } of expected) counts[event] = (counts[event] ?? 0) + 1;
     expect(await app.counts()).toEqual(counts);
   });
+
+  test.for([
+    ['192.0.2.7', '192.0.2.7'],
+    ['192.0.2.7:5001', '192.0.2.7'],
+    ['[2001:db8::7]:5001', '2001:db8::7'],
+    ['no address', '127.0.0.1'],
+  ] as const)(
+    'has the same address as the line of the request, behind a proxy that sends %s: %s',
+    async ([sent, address]) => {
+      const app = await startPages({ trustProxy: ['127.0.0.1'] });
+      await app.open({ 'x-forwarded-for': sent }).post('/account/sign-in', { name: 'ada', password });
+      await vi.waitFor(() => expect(app.log()).toContain('"msg":"request"'));
+      const lines = app.log().trim().split('\n');
+      expect(lines.map((line) => JSON.parse(line)).map((line) => [line.msg, line.address])).toEqual([
+        ['sign in refused', address],
+        ['request', address],
+      ]);
+    },
+  );
 
   test('has the events of the command line within a few seconds, once', async () => {
     const app = await startPages();

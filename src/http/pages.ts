@@ -74,7 +74,7 @@ const wantsPage = ({ headers }: FastifyRequest) => headers.accept?.includes('tex
 
 export function createPages(app: App, options: PagesOptions): Pages {
   const { readFile, rootPath, exchanges, sendError, logError } = options;
-  let loading: Promise<Eta> | undefined;
+  let loaded: Eta | undefined;
   const path = (page: string) => `${rootPath}/account${page}`;
 
   /** Compiles the templates for the first page: doing so at the start would delay it. */
@@ -90,11 +90,10 @@ export function createPages(app: App, options: PagesOptions): Pages {
   });
 
   async function show(request: FastifyRequest, reply: FastifyReply, template: Template, data: PageData) {
-    loading ??= load();
-    const eta = await loading;
+    loaded ??= await load();
     const account = request.session?.account.name;
     const form = request.method === 'POST' ? request.routeOptions.url : undefined;
-    const html = Buffer.from(eta.render(`@${template}`, { account, path, rootPath, form, ...data }));
+    const html = Buffer.from(loaded.render(`@${template}`, { account, path, rootPath, form, ...data }));
     exchanges.reserveBytes(request, html);
     return reply.type('text/html; charset=utf-8').send(html);
   }

@@ -45,6 +45,18 @@ export function createSessions(app: FastifyInstance, { people, now, secure }: Se
     if (given) await people.endSession(given);
   }
 
+  /**
+   * Records that the session was used now. A store that can be read but not written to, as on a full disk, still shows pages: unrecorded use
+   * can only let the session end earlier.
+   */
+  async function touch(given: Buffer): Promise<void> {
+    try {
+      await people.touchSession(given);
+    } catch (error) {
+      if (!(error instanceof ApiError && error.code === 'service_unavailable')) throw error;
+    }
+  }
+
   return {
     isGiven: ({ cookies }) => cookies[name] !== undefined,
 
@@ -53,7 +65,7 @@ export function createSessions(app: FastifyInstance, { people, now, secure }: Se
       const session = given && (await people.findSession(given));
       if (!given || !session) return null;
       request.session = session;
-      if (now().getTime() - session.usedAt.getTime() >= touchEveryMs) await people.touchSession(given);
+      if (now().getTime() - session.usedAt.getTime() >= touchEveryMs) await touch(given);
       return session;
     },
 
