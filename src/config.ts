@@ -1,5 +1,5 @@
 /** The settings: one table of names, defaults and descriptions, and the function that reads them from the environment. */
-import { type Static, Type } from '@sinclair/typebox';
+import { FormatRegistry, type Static, Type } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
 
 const oneOf = <const Values extends string[]>(
@@ -12,7 +12,23 @@ const oneOf = <const Values extends string[]>(
 
 const port = '(0|[1-9]\\d{0,3}|[1-5]\\d{4}|6[0-4]\\d{3}|65[0-4]\\d{2}|655[0-2]\\d|6553[0-5])';
 const address = '[0-9A-Fa-f.:]+(/\\d{1,3})?';
+const octet = '(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)';
+const ipv4 = new RegExp(`^${octet}(\\.${octet}){3}$`);
 const origin = 'https?://[A-Za-z0-9.:[\\]-]+';
+
+const listOf = (isValid: (text: string) => boolean) => (text: string) => text.split(',').every((each) => isValid(each));
+
+/** Whether a text is an address, or a network whose prefix has at least 1 bit: Fastify's trustProxy refuses 0. */
+function isNetwork(text: string): boolean {
+  const [address = '', prefix = '1'] = text.split('/');
+  const isIPv4 = ipv4.test(address);
+  if (!isIPv4 && !URL.canParse(`http://[${address}]`)) return false;
+  return Number(prefix) >= 1 && Number(prefix) <= (isIPv4 ? 32 : 128);
+}
+
+FormatRegistry.Set('url', URL.canParse);
+FormatRegistry.Set('origins', listOf(URL.canParse));
+FormatRegistry.Set('networks', listOf(isNetwork));
 
 /** Each title completes the error message "<NAME> must be …". */
 export const settings = Type.Object({
@@ -50,6 +66,7 @@ export const settings = Type.Object({
       title: 'an http or https address that ends in /v1, without a query',
       // Only characters that a header can carry unencoded: write an internationalized domain name in its ASCII form.
       pattern: '^https?://[A-Za-z0-9.:[\\]-]+(/[A-Za-z0-9._~%-]+)*/v1$',
+      format: 'url',
       description:
         'Public base address, which ends in /v1 and differs between production and staging. Addresses in responses (Link, Location) start with it. Unset: absolute paths.',
     }),
@@ -118,7 +135,7 @@ export const settings = Type.Object({
     maximum: 100_000,
     default: 5000,
     description:
-      'Maximum number of open connections of each process; beyond it, 503. One address can use all of them, but cannot keep others from an equal share. The proxies of TRUST_PROXY are not counted.',
+      'Maximum number of open connections of each process; beyond it, 503. One address (IPv6: one /64 network) can use all of them, but cannot keep others from an equal share. The proxies of TRUST_PROXY are not counted.',
   }),
   RATE_LIMIT: Type.Optional(
     Type.Integer({
@@ -135,12 +152,13 @@ export const settings = Type.Object({
     maximum: 1_000_000,
     default: 600,
     description:
-      'Maximum number of rejected API keys per minute from one address, in each process; beyond it, 429 instead of 401. Valid keys are not affected.',
+      'Maximum number of rejected API keys per minute from one address (IPv6: one /64 network), in each process; beyond it, 429 instead of 401. Valid keys are not affected.',
   }),
   TRUST_PROXY: Type.Optional(
     Type.String({
       title: 'addresses or networks of proxies, separated by commas, such as 10.0.0.0/8,::1',
       pattern: `^${address}(,${address})*$`,
+      format: 'networks',
       description: 'Proxies whose X-Forwarded-For header is trusted. Unset: none.',
     }),
   ),
@@ -148,6 +166,7 @@ export const settings = Type.Object({
     Type.String({
       title: 'origins, separated by commas, such as https://app.example.com',
       pattern: `^${origin}(,${origin})*$`,
+      format: 'origins',
       description: 'Origins whose pages can call the API from a browser. Unset: none.',
     }),
   ),

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { parseEnv } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { type Config, ConfigError, readConfig, settings, signUpOf } from '../src/config.ts';
+import { launchServer } from './support/process.ts';
 
 const defaults: Config = {
   DEPLOYMENT: 'development',
@@ -77,6 +78,7 @@ describe('readConfig', () => {
       (port) => ['OPS_PORT', port] as const,
     ),
     ['TRUST_PROXY', '10.0.0.0/8,::1,192.168.0.1/32,FD00::/8'],
+    ['TRUST_PROXY', '0.0.0.0/1,::/1,::1/128,::ffff:10.0.0.0/104'],
     ['CORS_ORIGINS', 'https://app.example.com,http://localhost:5173,http://[::1]:80'],
   ])('accepts %s=%s', ([name, value]) => {
     expect(readConfig({ [name]: value })).toEqual({ ...defaults, [name]: value });
@@ -129,6 +131,10 @@ describe('readConfig', () => {
         'https://example.com/>; rel="next"/v1',
         'https://exámple.com/v1',
         'https://example.com\r\nX: /v1',
+        'http://example.com:99999/v1',
+        'http://a:b:c/v1',
+        'http://[/v1',
+        'http://1.2.3.4.5/v1',
       ],
     ],
     [
@@ -159,7 +165,11 @@ describe('readConfig', () => {
     [
       'TRUST_PROXY must be addresses or networks of proxies, separated by commas, such as 10.0.0.0/8,::1.',
       'TRUST_PROXY',
-      ['true', '10.0.0.0/', '10.0.0.0/1000', '10.0.0.0/x', '10.0.0.1,', ',::1', '10.0.0.1, ::1', 'proxy.example'],
+      [
+        ...['true', '10.0.0.0/', '10.0.0.0/1000', '10.0.0.0/x', '10.0.0.1,', ',::1', '10.0.0.1, ::1', 'proxy.example'],
+        ...['10.0.0.0/99', '10.0.0.0/33', '10.0.0.0/0', '::/129', '::/0', '10.0.0.0/8/8', '::1,10.0.0.0/33'],
+        ...['abc', '1.2.3', '010.0.0.1', '1.2.3.256', ':', '1::2::3', 'fe80::1%eth0'],
+      ],
     ],
     [
       'CORS_ORIGINS must be origins, separated by commas, such as https://app.example.com.',
@@ -172,6 +182,10 @@ describe('readConfig', () => {
         'https://a.example/',
         'https://a.example,',
         'xhttps://a.example',
+        'https://a.example:99999',
+        'https://a:b:c',
+        'https://[',
+        'https://a.example,https://[::1',
       ],
     ],
   ] as const)('reports: %s', ([sentence, name, values]) => {
@@ -200,6 +214,16 @@ describe('readConfig', () => {
     };
     expect(errorOf(env).split('\n')).toEqual([deployments, port, baseUrl, databaseUrl, levels, quickstart, enforce]);
   });
+});
+
+test.for([
+  ['TRUST_PROXY', '10.0.0.0/99'],
+  ['BASE_URL', 'http://example.com:99999/v1'],
+  ['CORS_ORIGINS', 'https://['],
+] as const)('a server does not start with %s=%s, and names the setting', async ([name, value]) => {
+  const { code, stdout, stderr } = await launchServer({ env: { [name]: value } }).end();
+  expect([code, stdout]).toEqual([1, '']);
+  expect(stderr).toBe(`animal-store: ${name} must be ${settings.properties[name].title}.\n`);
 });
 
 describe('signUpOf', () => {
