@@ -1,11 +1,13 @@
 /** Tests of reading the URL of a PostgreSQL database. */
 import fs from 'node:fs';
 import path from 'node:path';
+import { Readable, Writable } from 'node:stream';
 import { expect, test } from 'vitest';
+import { run } from '../src/cli/program.ts';
 import { readTarget } from '../src/repository/postgres/url.ts';
 import { OpenError } from '../src/repository/store.ts';
 import { launchServer, runCli } from './support/process.ts';
-import { open, temporaryFolder } from './support/store.ts';
+import { emptyStore, open, temporaryFolder } from './support/store.ts';
 
 test('omitted parts have defaults: port 5432, no TLS, named statements, ten connections', () => {
   expect(readTarget('postgres://db/animals')).toEqual({
@@ -73,8 +75,36 @@ test('sslmode, sslrootcert, sslcert and sslkey are read', () => {
   }
 });
 
-const format = 'the address must be postgres://user:password@host:port/database.';
+const format =
+  'the address must be postgres://user:password@host:port/database; in user and password, write / as %2F, @ as %40 and % as %25.';
+const hosts = 'each host must be a name or an address, and an IPv6 address must be in brackets.';
+const port = (host: string) => `the port of "${host}" must be a whole number from 1 to 65535.`;
 const modes = 'sslmode must be one of disable, allow, prefer, require, verify-ca, verify-full.';
+/** Runs a command whose stderr is a terminal. */
+async function onTerminal(databaseUrl: string): Promise<{ code: number; stderr: string }> {
+  let stderr = '';
+  const stream = (keep: (text: string) => void, isTTY: boolean) =>
+    Object.assign(
+      new Writable({
+        write(chunk, _encoding, done) {
+          keep(String(chunk));
+          done();
+        },
+      }),
+      { isTTY },
+    );
+  const io = {
+    cwd: temporaryFolder(),
+    stdin: Readable.from([]),
+    stdout: stream(() => undefined, false),
+    stderr: stream((text) => {
+      stderr += text;
+    }, true),
+  };
+  const code = await run(['key', 'list', '--json'], { DATABASE_URL: databaseUrl }, io);
+  return { code, stderr };
+}
+
 const count = 'connections must be a whole number from 1 to 1000.';
 
 test.for([
@@ -86,16 +116,17 @@ test.for([
   ['postgres://user:p/ss@host/a', format],
   [' postgres://host/a', format],
   ['mysql://host/a', format],
-  ['postgres://host:x/a', '"host:x" is not a host and a port.'],
-  ['postgres://host:/a', '"host:" is not a host and a port.'],
-  ['postgres://host:0/a', 'the port of "host:0" must be from 1 to 65535.'],
-  ['postgres://host:65536/a', 'the port of "host:65536" must be from 1 to 65535.'],
-  ['postgres://host:5432,[::1]:543210/a', 'the port of "[::1]:543210" must be from 1 to 65535.'],
-  ['postgres://host,/a', '"" is not a host and a port.'],
-  ['postgres://::1/a', '"::1" is not a host and a port.'],
-  ['postgres://[host]/a', '"[host]" is not a host and a port.'],
-  ['postgres://[::1]x/a', '"[::1]x" is not a host and a port.'],
-  ['postgres://x[::1]/a', '"x[::1]" is not a host and a port.'],
+  ['postgres://host:x/a', port('host')],
+  ['postgres://host:/a', port('host')],
+  ['postgres://host:0/a', port('host')],
+  ['postgres://host:65536/a', port('host')],
+  ['postgres://host:1.5/a', port('host')],
+  ['postgres://host:5432,[::1]:543210/a', port('[::1]')],
+  ['postgres://host,/a', hosts],
+  ['postgres://::1/a', hosts],
+  ['postgres://[host]/a', hosts],
+  ['postgres://[::1]x/a', hosts],
+  ['postgres://x[::1]/a', hosts],
   ['postgres://host/a?sslmode=sometimes', modes],
   ['postgres://host/a?sslmode=', modes],
   ['postgres://host/a?connections=0', count],
@@ -115,6 +146,51 @@ test.for([
   ['database', 'postgres://app:secret@host/100%'],
 ])('a %s that is not percent-encoded is named, without the password: %s', ([part, databaseUrl = '']) => {
   expect(() => readTarget(databaseUrl)).toThrow(new OpenError(`the ${part} is not percent-encoded: write % as %25.`));
+});
+
+test.for([
+  'postgres://animals:s3cret/s3cret@db.example.com',
+  'postgres://animals:s3cret/s3cret@db.example.com/animals',
+  'postgres://animals:123/s3cret@db',
+  'postgres://animals:123/s3cret@db/animals',
+  'postgres://animals:s3cret@s3cret@db/animals',
+  'postgres://animals:s3cret?s3cret@db/a/b',
+  'postgres://animals:s3cret/x?s3cret@db/animals',
+  'postgres://animals:123/x?s3cret@db/animals',
+  'postgres://animals:123/x?s3cret=x@db/animals',
+  'postgres://animals:s3cret%@db/animals',
+  // Without a host.
+  'postgres://animals:s3cret',
+  'postgres://animals:s3cret/animals',
+  'postgres://:s3cret/animals',
+  'postgres://animals:543210/animals',
+])('no message contains the password: %s', (databaseUrl) => {
+  let message = '';
+  try {
+    readTarget(databaseUrl);
+  } catch (error) {
+    ({ message } = error as OpenError);
+  }
+  expect(message).toMatch(/\.$/);
+  expect(message).not.toMatch(/s3cret|123|543210/);
+});
+
+test('a path of a certificate may have an @, unlike the database', () => {
+  const file = path.join(temporaryFolder(), 'a@b.crt');
+  fs.writeFileSync(file, 'a certificate');
+  expect(readTarget(`postgres://host/a?sslmode=verify-full&sslrootcert=${file}`).ssl).toEqual({ ca: 'a certificate' });
+});
+
+test('a command names the store on a terminal without user, password and parameters', async () => {
+  const databaseUrl = await emptyStore();
+  const place = databaseUrl.replace(/^.*@/, '');
+  // The server trusts every client.
+  expect(await onTerminal(`postgres://app:s%2Fe?cret@${place}?connections=1`)).toEqual({
+    code: 0,
+    stderr: `Store: postgres://${place}\n`,
+  });
+  const refused = { code: 1, stderr: `animal-store: DATABASE_URL: ${format}\n` };
+  expect(await onTerminal(`postgres://app:s3/cret@${place}`)).toEqual(refused);
 });
 
 test('a command and the server print such a fault as one sentence', async () => {

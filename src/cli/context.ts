@@ -4,6 +4,7 @@ import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import type { Config } from '../config.ts';
 import { openRepository, sqliteFile } from '../repository/open.ts';
+import { readTarget } from '../repository/postgres/url.ts';
 import type { Repository } from '../repository/store.ts';
 import { readEnvironment } from '../server/environment.ts';
 import { createOutput, type Output, type TerminalStream } from './output.ts';
@@ -56,8 +57,9 @@ export function found<Found>(value: Found | undefined, sentence: string): Found 
 
 export const now = () => new Date();
 
+/** Throws OpenError if the URL is malformed: what its password is would be a guess. */
 function withoutPassword(url: string): string {
-  return url.replace(/\/\/[^@/]*@/, '//').replace(/\?.*/, '');
+  return readTarget(url).label;
 }
 
 export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {

@@ -32,10 +32,12 @@ export interface Target {
   label: string;
 }
 
-const format = /^postgres(?:ql)?:\/\/(?:([^:@/]*)(?::([^@/]*))?@)?([^/?@]+)\/([^/?]+)(?:\?(.*))?$/;
-const hostFormat = /^(\[[0-9A-Fa-f:.]+\]|[^:[\]]+)(?::(\d+))?$/;
+const format = /^postgres(?:ql)?:\/\/(?:([^:@/]*)(?::([^@/]*))?@)?([^/?@]+)\/([^/?@]+)(?:\?(.*))?$/;
+const hostFormat = /^(\[[0-9A-Fa-f:.]+\]|[^:[\]]+)(?::(.*))?$/;
 
 const parameters = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey', 'prepare', 'connections'];
+const malformed =
+  'the address must be postgres://user:password@host:port/database; in user and password, write / as %2F, @ as %40 and % as %25.';
 const defaultPort = 5432;
 const maxPort = 65_535;
 const defaultConnections = 10;
@@ -50,10 +52,12 @@ function decode(part: string, text: string): string {
 }
 
 function readHost(text: string): Host {
-  const [, host, port = defaultPort] = hostFormat.exec(text) ?? [];
-  if (host === undefined) throw new OpenError(`${JSON.stringify(text)} is not a host and a port.`);
-  if (Number(port) < 1 || Number(port) > maxPort)
-    throw new OpenError(`the port of ${JSON.stringify(text)} must be from 1 to ${maxPort}.`);
+  const [, host, port = String(defaultPort)] = hostFormat.exec(text) ?? [];
+  // What follows the first colon stays out of the messages: in a URL without @, it may be a password.
+  if (host === undefined)
+    throw new OpenError('each host must be a name or an address, and an IPv6 address must be in brackets.');
+  if (!/^\d+$/.test(port) || Number(port) < 1 || Number(port) > maxPort)
+    throw new OpenError(`the port of ${JSON.stringify(host)} must be a whole number from 1 to ${maxPort}.`);
   return { host: decode('host', host.replace(/^\[(.*)\]$/, '$1')), port: Number(port) };
 }
 
@@ -82,10 +86,12 @@ function readTls(given: URLSearchParams): Pick<Target, 'ssl' | 'plainAllowed'> {
 /** Parses DATABASE_URL. Throws OpenError, whose message never contains the password. */
 export function readTarget(databaseUrl: string): Target {
   const [, user, password, hosts = '', database = '', query = ''] = format.exec(databaseUrl) ?? [];
-  if (database === '') throw new OpenError('the address must be postgres://user:password@host:port/database.');
+  if (database === '') throw new OpenError(malformed);
   const given = new URLSearchParams(query);
   for (const name of given.keys()) {
-    if (!parameters.includes(name)) throw new OpenError(`${name} is not one of ${parameters.join(', ')}.`);
+    if (parameters.includes(name)) continue;
+    // The password may contain the / and the ? that seemed to end the hosts and the database.
+    throw new OpenError(query.includes('@') ? malformed : `${name} is not one of ${parameters.join(', ')}.`);
   }
   const connections = Number(given.get('connections') ?? defaultConnections);
   if (!Number.isInteger(connections) || connections < 1 || connections > 1000) {
