@@ -23,7 +23,8 @@ declare module 'fastify' {
 
 const notForm = new ApiError('unsupported_media_type', 'The body must be application/x-www-form-urlencoded.');
 
-function rejectionReason({ headers, routeOptions }: FastifyRequest): ApiError | undefined {
+/** Why the headers alone reject a body, or undefined. */
+function bodyFault({ headers, routeOptions }: FastifyRequest): ApiError | undefined {
   const { 'content-type': type, 'content-encoding': coding, 'content-length': length } = headers;
   if (routeOptions.config.form ? !form.test(type ?? '') : type !== undefined && !json.test(type))
     return routeOptions.config.form ? notForm : new ApiError('unsupported_media_type');
@@ -32,6 +33,10 @@ function rejectionReason({ headers, routeOptions }: FastifyRequest): ApiError | 
   return undefined;
 }
 
+/**
+ * Reads JSON bodies of POST. Before a body is read, rejects with ApiError `unsupported_media_type` or `payload_too_large`, and sends 404 for an
+ * unknown path; afterwards `invalid_json`. A missing body is undefined, for the validation to report.
+ */
 export function installBody(app: FastifyInstance, exchanges: Exchanges, notFound: NotFound): void {
   app.removeAllContentTypeParsers();
 
@@ -40,7 +45,7 @@ export function installBody(app: FastifyInstance, exchanges: Exchanges, notFound
     if (request.is404) return notFound(request, reply);
     // The body of any other method is ignored, whatever its type (RFC 9110, section 9.3).
     if (request.method !== 'POST') return done();
-    const error = rejectionReason(request);
+    const error = bodyFault(request);
     if (error) return done(error);
     exchanges.awaitBody(request.exchange, request.socket);
     // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).

@@ -87,6 +87,7 @@ const frameworkCodes: Record<string, ErrorCode> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'bad_request',
 };
 
+/** The error as it is sent: Fastify's own by their codes, and what is unknown as `internal_error`, with the original as its cause. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   const code = frameworkCodes[String((error as Partial<FastifyError>).code)] ?? 'internal_error';

@@ -32,7 +32,7 @@ interface PoolState {
 }
 
 export interface Sources {
-  /** What is undefined is not exposed. */
+  /** A metric whose value is undefined is left out: each engine has some that the other lacks. */
   store: () => StoreState;
   pages: () => CacheUse;
   /** Resources held by requests and connections. */

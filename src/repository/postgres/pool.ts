@@ -68,6 +68,7 @@ const jitter = (ms: number) => ms * (0.5 + Math.random());
 const countersOf = <Name extends string>(names: readonly Name[]) =>
   Object.fromEntries(names.map((name) => [name, 0])) as Record<Name, number>;
 
+/** Opens no connection yet: each is opened when work waits for one. */
 export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: PoolOptions): Pool {
   const idle: Connection[] = [];
   const open = new Set<Connection>();

@@ -87,11 +87,13 @@ export function createSql(client: pg.Client, prepare: boolean): Sql {
   return sql;
 }
 
+/** An array literal of texts, as a parameter (https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO). What is not given is NULL. */
 export function textArray(texts: (string | null | undefined)[]): string {
   const elements = texts.map((text) => (typeof text === 'string' ? `"${text.replaceAll(/["\\]/g, '\\$&')}"` : 'NULL'));
   return `{${elements.join()}}`;
 }
 
+/** An array literal of integers, as a parameter. What is not given is NULL. */
 export function numberArray(numbers: (bigint | number | undefined)[]): string {
   return `{${numbers.map((number) => number ?? 'NULL').join()}}`;
 }

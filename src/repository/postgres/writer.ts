@@ -44,6 +44,7 @@ function addPets(pool: Pool, batch: Waiting[], withinMs: number): Promise<{ outc
   );
 }
 
+/** At most 10,000 pets wait; each is rejected `deadlineMs` after it was added. */
 export function startAdder(pool: Pool): Adder {
   const waiting: Waiting[] = [];
   let sending = false;
