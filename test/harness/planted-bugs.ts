@@ -20,11 +20,15 @@ export const plantedBugs: PlantedBug[] = [
   {
     name: 'a response before the commit',
     file: 'src/repository/sqlite/writer-thread.ts',
-    from: 'reply(batch.length, () => run.immediate(batch));',
+    from: 'outputs = run.immediate(batch);',
     to: `connection.exec('BEGIN IMMEDIATE');
-    reply(batch.length, () => batch.map(([name, input]) => commands[name](input)));
+    reply(
+      batch.length,
+      batch.map(([name, input]) => commands[name](input)),
+    );
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50);
-    connection.exec('COMMIT');`,
+    connection.exec('COMMIT');
+    return;`,
     caughtBy: ['test/storage.test.ts', 'writing > a write is acknowledged only after its commit'],
   },
   {
