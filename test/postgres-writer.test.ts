@@ -1,6 +1,6 @@
 /** Unit tests of the PostgreSQL writer: batches, deadlines and failed writes. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 
 import { deadlineMs, type Pool } from '../src/repository/postgres/pool.ts';
 import type { Sql } from '../src/repository/postgres/sql.ts';
@@ -121,13 +121,15 @@ test('a batch has the time that its first addition has left', async () => {
 });
 
 test('additions that have no time left make a batch of their own, without time', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  onTestFinished(() => void vi.useRealTimers());
   const { add, batches } = adderOf();
   const all = [add('a')];
   await turn();
   all.push(add('b'), add('c'));
-  await sleep(deadlineMs / 2);
+  vi.advanceTimersByTime(deadlineMs / 2);
   all.push(add('d'));
-  await sleep(deadlineMs / 2 + 50);
+  vi.advanceTimersByTime(deadlineMs / 2);
   batches[0]?.answer();
   await turn();
   batches[1]?.answer();
