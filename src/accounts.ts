@@ -1,6 +1,7 @@
 /** Accounts and API keys: the format of a key, what is stored about it, and the interface of a store. */
 import { hash, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
+import type { Holder } from './shares.ts';
 
 export const scopes = ['pets:read', 'pets:write'] as const;
 export type Scope = (typeof scopes)[number];
@@ -18,12 +19,20 @@ export function isName(text: string): boolean {
   return text !== '' && [...text].length <= 100 && text === text.trim() && !/\p{C}/u.test(text);
 }
 
-/** Active keys of one account. */
-export const maxActiveKeys = 50;
-
-/** The account already has `maxActiveKeys` active keys. */
+/** A key cannot be made or rotated: the account has too many active ones, or made too many in 24 hours (limits.ts). */
 export class KeyLimitError extends Error {
   override readonly name = 'KeyLimitError';
+  readonly reason: 'active' | 'day';
+
+  constructor(reason: 'active' | 'day') {
+    super();
+    this.reason = reason;
+  }
+}
+
+/** The session of the person who asks for a change has ended meanwhile; nothing was changed. */
+export class SessionEndedError extends Error {
+  override readonly name = 'SessionEndedError';
 }
 
 /** The stored data of an API key. The key itself is displayed once, on creation, and never stored. */
@@ -50,8 +59,24 @@ export interface Secret {
   hint: string;
 }
 
+/** Who changes an account: the operator, who names it; or its person, by the SHA-256 of a session's token. */
+export type Owner = string | { session: Buffer };
+
+/** A key that a request has sent. */
+export interface KnownKey extends ApiKey {
+  /** SHA-256 of the network that a new account was created from, as base64url: limits count the account as its network. */
+  newFrom: string | undefined;
+}
+
+/** The API key that asks for an addition, which checks it again. */
+export interface Adder {
+  keyId: number;
+  /** Whose share the waiting text counts against. */
+  holder: Holder;
+}
+
 interface NewApiKey {
-  account: string;
+  account: Owner;
   name: string;
   scopes: Scope[];
   /** From creation to expiry; null: valid until revoked. */
@@ -65,30 +90,32 @@ export interface KeyUse {
   deprecatedCalls: number;
 }
 
-/** Every method rejects with ApiError `service_unavailable` if the store is unavailable. */
+/**
+ * Every method rejects with ApiError `service_unavailable` if the store is unavailable, and every change with SessionEndedError if its
+ * `session` has ended. A session changes only its own account.
+ */
 export interface Accounts {
   /** Undefined if the name is taken. */
   addAccount(name: string): Promise<Account | undefined>;
   listAccounts(): Promise<Account[]>;
   /** Removes the account and all its keys; undefined if it does not exist or, with `passwordHash`, has another password by now. */
-  removeAccount(name: string, passwordHash?: string): Promise<Account | undefined>;
-  /** Undefined if the account does not exist. Rejects with KeyLimitError if it has `maxActiveKeys` active keys. */
+  removeAccount(owner: Owner, passwordHash?: string): Promise<Account | undefined>;
+  /** Undefined if the account does not exist. Rejects with KeyLimitError. */
   addKey(key: NewApiKey): Promise<ApiKey | undefined>;
   listKeys(account?: string): Promise<ApiKey[]>;
   /** The keys of an account, newest first: all active ones, and the last `maxEnded` that were revoked or have expired. */
   listOwnKeys(accountId: number, maxEnded: number): Promise<{ active: ApiKey[]; ended: ApiKey[] }>;
-  findKey(hash: Buffer): Promise<ApiKey | undefined>;
-  /**
-   * Undefined if the key does not exist or, with `accountId`, belongs to another account. A key that is already revoked keeps its revocation
-   * date.
-   */
-  revokeKey(id: number, accountId?: number): Promise<ApiKey | undefined>;
+  /** `wasValid`: the key was valid lately, so that its look-up does not wait behind those of strangers. */
+  findKey(hash: Buffer, wasValid?: boolean): Promise<KnownKey | undefined>;
+  /** Which of these keys do not exist, or have ended. */
+  findEnded(ids: number[]): Promise<number[]>;
+  /** Undefined if the key does not exist. A key that is already revoked keeps its revocation date. */
+  revokeKey(id: number, session?: Buffer): Promise<ApiKey | undefined>;
   /**
    * Creates a key with the old key's account, name, scopes and lifetime. The old key expires at `oldExpiresAt`, or at its own expiry if
-   * that is earlier. Undefined if the key does not exist, is revoked or, with `accountId`, belongs to another account. Rejects with
-   * KeyLimitError if the account would have more than `maxActiveKeys` active keys.
+   * that is earlier. Undefined if the key does not exist, has ended or was rotated before. Rejects with KeyLimitError.
    */
-  rotateKey(id: number, oldExpiresAt: Date, secret: Secret, accountId?: number): Promise<ApiKey | undefined>;
+  rotateKey(id: number, oldExpiresAt: Date, secret: Secret, session?: Buffer): Promise<ApiKey | undefined>;
   recordUses(uses: KeyUse[]): Promise<void>;
 }
 
@@ -122,8 +149,11 @@ export function hashKey(key: string): Buffer {
   return hash('sha256', key, 'buffer');
 }
 
+/** Why a key is rejected: it does not exist, for example because its account was removed, or it has ended. */
+export type KeyRejection = 'invalid_api_key' | 'revoked_api_key' | 'expired_api_key';
+
 /** Why a key is rejected at `now`, or undefined. */
-export function rejectionReason(key: ApiKey, now: Date): 'revoked_api_key' | 'expired_api_key' | undefined {
+export function rejectionReason(key: ApiKey, now: Date): KeyRejection | undefined {
   if (key.revokedAt !== null) return 'revoked_api_key';
   if (key.expiresAt !== null && key.expiresAt <= now) return 'expired_api_key';
   return undefined;

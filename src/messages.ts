@@ -1,5 +1,6 @@
 /** The messages of the quickstart, which is separate from the animal store: their schemas and the interface of a store. */
 import { type Static, Type } from '@sinclair/typebox';
+import type { Adder, KeyRejection } from './accounts.ts';
 import { isStorable, kind } from './schema.ts';
 
 const MessageText = kind<string>('MessageText', isStorable, 'be a string without NUL and without lone surrogates', {
@@ -34,6 +35,9 @@ export const Message = Type.Object(
 export type Message = Static<typeof Message>;
 
 export interface Messages {
-  /** Resolves only when the message is on disk. Rejects with ApiError `service_unavailable` if it cannot be stored. */
-  add(message: Message & { accountId: number }): Promise<void>;
+  /**
+   * Resolves only when the message is on disk; or, if nothing was added, to the reason: the key has ended, or the account has its most messages
+   * (limits.ts) until `fullUntil`, in milliseconds. `by`: undefined if the operator adds it. Rejects with ApiError `service_unavailable` if it cannot be stored.
+   */
+  add(message: Message & { accountId: number }, by?: Adder): Promise<KeyRejection | { fullUntil: number } | undefined>;
 }

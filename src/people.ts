@@ -21,10 +21,6 @@ export interface OneTimeLink {
   account: Account | null;
 }
 
-/** A session ends this long after it began, and this long after its last request. */
-export const sessionLifetimeMs = 12 * 60 * 60 * 1000;
-export const sessionIdleMs = 60 * 60 * 1000;
-
 export const linkLifetimeMs: Readonly<Record<LinkPurpose, number>> = {
   invitation: 24 * 60 * 60 * 1000,
   reset: 60 * 60 * 1000,
@@ -44,21 +40,34 @@ export function hashToken(token: string): Buffer | undefined {
   return /^[A-Za-z0-9_-]{43}$/.test(token) ? hash('sha256', token, 'buffer') : undefined;
 }
 
+/** A one-time link or a session that allows to set a password. */
+interface PasswordAuthority {
+  link?: Buffer;
+  session?: Buffer;
+  /** The hash that the password must still have. */
+  previous?: string;
+}
+
 /** Hashes are SHA-256 of tokens. Every method rejects with ApiError `service_unavailable` if the store is unavailable. */
 export interface People {
   /**
-   * Adds an account with a password. With `link`, uses up the invitation in the same transaction. Resolves to `name_taken` or `link_used`
-   * if nothing was changed.
+   * Adds an account with a password. With `link`, uses up the invitation in the same transaction. `network`: SHA-256 of the person's network,
+   * by which limits count the account while it is new. Resolves to `name_taken` or `link_used` if nothing was changed.
    */
-  signUp(name: string, passwordHash: string, link?: Buffer): Promise<Account | 'name_taken' | 'link_used'>;
+  signUp(
+    name: string,
+    passwordHash: string,
+    link?: Buffer,
+    network?: Buffer,
+  ): Promise<Account | 'name_taken' | 'link_used'>;
   /** The account with its password's hash (null: it has none); undefined if there is no such account. */
   findPerson(name: string): Promise<{ account: Account; passwordHash: string | null } | undefined>;
   /**
-   * Sets the password, and ends all sessions and links of the account, in one transaction. With `link`, resolves to false and changes
-   * nothing if the link is not a valid one of this account; with `previous`, if the password no longer has this hash: a change that began
-   * before a reset must not undo it. Also resolves to false if the account does not exist.
+   * Sets the password, and ends all sessions and links of the account, in one transaction. Resolves to false and changes nothing if the
+   * account does not exist, the link or the session is not a valid one of this account, or the password no longer has the hash `previous`: a
+   * change that began before a reset must not undo it.
    */
-  setPassword(accountId: number, passwordHash: string, link?: Buffer, previous?: string): Promise<boolean>;
+  setPassword(accountId: number, passwordHash: string, authority?: PasswordAuthority): Promise<boolean>;
   /**
    * Begins a session. Resolves to false if the account no longer has this password: a sign-in that was checked before a change of the
    * password must not outlive it.
@@ -69,24 +78,27 @@ export interface People {
   /** Records that the session was used now. */
   touchSession(hash: Buffer): Promise<void>;
   endSession(hash: Buffer): Promise<void>;
-  endSessions(accountId: number): Promise<void>;
+  /** Ends all sessions of the account of this one. Resolves to false if it has ended. */
+  endSessions(session: Buffer): Promise<boolean>;
   /** `accountId` null: an invitation to create an account. */
   addLink(hash: Buffer, purpose: LinkPurpose, accountId: number | null): Promise<void>;
   /** Undefined if the link does not exist, was used or has expired. */
   findLink(hash: Buffer): Promise<OneTimeLink | undefined>;
   /**
    * Counts an attempt for each subject (32 bytes), before its outcome is known: simultaneous attempts cannot exceed the limit. If a subject
-   * already has its `max` attempts within `attemptWindowMs`, counts nothing and resolves to the time when the next one is allowed. `at`: the
-   * time of the attempt; now, if it is undefined.
+   * already has its `max` attempts within its window, counts nothing and resolves to the time when the next one is allowed. `at`: the time of
+   * the attempt; now, if it is undefined.
    */
   countAttempt(subjects: Attempt[], at?: Date): Promise<Date | undefined>;
   /** Takes back one attempt of the time `at` of each subject, or with `all` every attempt. */
   forgetAttempts(subjects: { subject: Buffer; all: boolean }[], at?: Date): Promise<void>;
 }
 
-interface Attempt {
+export interface Attempt {
   subject: Buffer;
   max: number;
+  /** Default: `attemptWindowMs`. */
+  windowMs?: number;
 }
 
 /** What the trail records. Ids only: never a name, a password, a session or a key. */

@@ -1,5 +1,6 @@
 /** Pets: their schemas, which also define their types, and the interface of a store. */
 import { type Static, Type } from '@sinclair/typebox';
+import type { Adder, KeyRejection } from './accounts.ts';
 import type { Retry } from './idempotency.ts';
 import { Int64 } from './int64.ts';
 import { isStorable, kind } from './schema.ts';
@@ -81,8 +82,13 @@ export interface PetPage {
   next: bigint | undefined;
 }
 
-/** `added`: a new pet. `replayed`: the pet that an earlier request with this key created. `reused`: that request had another body. */
-export type Addition = { outcome: 'added' | 'replayed'; id: bigint; pet: PetJson } | { outcome: 'reused' };
+/**
+ * `added`: a new pet. `replayed`: the pet that an earlier request with this Idempotency-Key created. `reused`: that request had another body.
+ * Otherwise the API key has ended meanwhile, and nothing was added.
+ */
+export type Addition =
+  | { outcome: 'added' | 'replayed'; id: bigint; pet: PetJson }
+  | { outcome: 'reused' | KeyRejection };
 
 /** The store's version numbers, to decide whether cached data is still valid. The object stays the same while both numbers do. */
 export interface StoreState {
@@ -98,8 +104,8 @@ export interface StoreState {
  */
 export interface Pets {
   list(query: PetQuery): Promise<PetPage> | PetPage;
-  /** Resolves only when the pet is on disk. */
-  add(pet: NewPet, retry?: Retry): Promise<Addition>;
+  /** Resolves only when the pet is on disk. `by`: the API key that adds it; undefined: the operator. */
+  add(pet: NewPet, retry?: Retry, by?: Adder): Promise<Addition>;
   find(id: bigint): Promise<PetJson | undefined> | PetJson | undefined;
   /** Absent if it would need a round trip; then responses are not cached. */
   state?: () => StoreState;

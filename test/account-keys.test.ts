@@ -3,7 +3,8 @@ import { execFile, spawnSync } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { describe, expect, test, vi } from 'vitest';
-import { type Account, maxActiveKeys } from '../src/accounts.ts';
+import type { Account } from '../src/accounts.ts';
+import { limits } from '../src/limits.ts';
 import { alertOf, curlOf, keyOf, makeKey, noticeOf, plainText, redirect, startPages } from './support/account-pages.ts';
 import type { Page } from './support/form-client.ts';
 import { textRows } from './support/store.ts';
@@ -188,11 +189,11 @@ describe('API keys', () => {
     expect(await app.store.accounts.listKeys('ada')).toEqual(before);
   });
 
-  test(`are at most ${maxActiveKeys} of an account: more are refused, also by rotation, until one is revoked`, async () => {
+  test(`are at most ${limits.activeKeys} of an account: more are refused, also by rotation, until one is revoked`, async () => {
     const app = await startPages();
     const ada = await app.enterAs('ada');
-    const sentence = `You have ${maxActiveKeys} active keys, the most that an account can have: revoke one first.`;
-    while ((await app.store.accounts.listKeys('ada')).length < maxActiveKeys) await app.newKey({ account: 'ada' });
+    const sentence = `You have ${limits.activeKeys} active keys, the most that an account can have: revoke one first.`;
+    while ((await app.store.accounts.listKeys('ada')).length < limits.activeKeys) await app.newKey({ account: 'ada' });
     const refused = await makeKey(ada, { name: 'one more' });
     expect([refused.status, alertOf(refused)]).toEqual([400, sentence]);
     expect(refused.text).toContain('value="one more"');

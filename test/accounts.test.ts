@@ -93,14 +93,20 @@ describe('accounts and keys', () => {
     const { rotateKey, listKeys } = await openWithKey();
     expect(await rotateKey(1, at(1), newSecret(false))).toMatchObject({ expiresAt: null });
     expect((await listKeys())[0]?.expiresAt).toEqual(at(1));
-    // The expiry that a rotation sets does not count as the key's lifetime.
-    expect(await rotateKey(1, at(1), newSecret(false))).toMatchObject({ expiresAt: null });
+    expect(await rotateKey(2, at(1), newSecret(false))).toMatchObject({ expiresAt: null });
   });
 
   test('rotation never extends the lifetime of the old key', async () => {
     const { rotateKey, listKeys } = await openWithKey({ lifetimeMs: dayMs });
     await rotateKey(1, at(5), newSecret(false));
     expect((await listKeys())[0]?.expiresAt).toEqual(at(1));
+  });
+
+  test('a key is rotated once, also if that happens twice at the same time', async () => {
+    const { rotateKey, listKeys } = await openWithKey();
+    const rotations = Array.from({ length: 20 }, () => rotateKey(1, at(1), newSecret(false)));
+    expect((await Promise.all(rotations)).filter(Boolean)).toHaveLength(1);
+    expect(await listKeys()).toHaveLength(2);
   });
 
   test('an unknown or revoked key cannot be rotated', async () => {

@@ -53,21 +53,30 @@ describe('check', { timeout: 60_000 }, () => {
     const before = fs.readFileSync(store);
     const table = await run('check');
     expect(table).not.toContain('checksum');
-    expect(table).toMatch(/^WHAT +FOUND\nfile +\.\/data\/animal-store\.db\nsize +\d+ bytes\nschema version +5 of 5\n/);
+    expect(table).toMatch(/^WHAT +FOUND\nfile +\.\/data\/animal-store\.db\nsize +\d+ bytes\nschema version +6 of 6\n/);
     expect(table).toMatch(
-      /^rows of pet +2\nrows of pet_revision +1\nrows of session +0\n\.\/data\/animal-store\.db is sound\.\n$/m,
+      /^rows of pet +2\nrows of pet_revision +1\nrows of rotated_key +0\nrows of session +0\n\.\/data\/animal-store\.db is sound\.\n$/m,
     );
     expect(JSON.parse(await run('check', '--json'))).toEqual({
       ok: true,
       file: './data/animal-store.db',
       bytes: before.length,
       sqliteVersion: expect.stringMatching(/^3\.\d+\.\d+$/),
-      schemaVersion: 5,
-      latestSchemaVersion: 5,
+      schemaVersion: 6,
+      latestSchemaVersion: 6,
       checksum: null,
       rows: {
-        ...{ account: 0, account_event: 0, api_key: 0, attempt: 0, idempotency: 0, import: 0, message: 0 },
-        ...{ migration: 6, one_time_link: 0, pet: 2, pet_revision: 1, session: 0 },
+        ...{
+          account: 0,
+          account_event: 0,
+          api_key: 0,
+          attempt: 0,
+          counted_attempt: 0,
+          idempotency: 0,
+          import: 0,
+          message: 0,
+        },
+        ...{ migration: 7, one_time_link: 0, pet: 2, pet_revision: 1, rotated_key: 0, session: 0 },
       },
       problems: [],
     });
@@ -236,7 +245,7 @@ describe('check', { timeout: 60_000 }, () => {
     const { code, stdout, stderr } = await runCli(['check'], { folder });
     expect([code, stdout, stderr]).toEqual([
       1,
-      expect.stringMatching(/^schema version +5 of 5$/m),
+      expect.stringMatching(/^schema version +6 of 6$/m),
       expect.stringMatching(/malformed|integrity_check/),
     ]);
   });
@@ -426,16 +435,23 @@ describe('restore', { timeout: 60_000 }, () => {
 
   test('migrates an older schema to this release', async () => {
     const here = await withBackup();
-    const index = 'DROP INDEX api_key_active;';
+    const indexes = ['api_key_active', 'message_account_id', 'message_created_at'].map((name) => `DROP INDEX ${name};`);
     const triggers = ['updated', 'deleted', 'replaced', 'inserted_below'].map((name) => `DROP TRIGGER pet_${name};`);
-    const tables = ['session', 'one_time_link', 'attempt', 'account_event', 'pet_revision', 'import'].map(
-      (name) => `DROP TABLE ${name};`,
-    );
-    const column = 'ALTER TABLE account DROP COLUMN password_hash;';
+    const tables = [
+      'session',
+      'one_time_link',
+      'attempt',
+      'counted_attempt',
+      'rotated_key',
+      'account_event',
+      'pet_revision',
+      'import',
+    ].map((name) => `DROP TABLE ${name};`);
+    const columns = ['password_hash', 'network'].map((name) => `ALTER TABLE account DROP COLUMN ${name};`);
     const older = 'DELETE FROM migration WHERE version > 2; PRAGMA user_version = 2';
-    change(here.at('copy.db'), `${index} ${triggers.join('')} ${tables.join('')} ${column} ${older}`);
+    change(here.at('copy.db'), [...indexes, ...triggers, ...tables, ...columns, older].join(' '));
     const { code, stderr } = await runCli(['restore', 'copy.db'], { folder: here.folder });
-    const applied = ['0003_imports.sql', '0004_pet_revision.sql', '0005_account_pages.sql'];
+    const applied = ['0003_imports.sql', '0004_pet_revision.sql', '0005_account_pages.sql', '0006_bounds.sql'];
     expect([code, stderr]).toEqual([0, applied.map((name) => `Applied ${name}.\n`).join('')]);
     expect(await here.run('migrate')).toBe('The store is up to date.\n');
     expect(namesIn(here.store)).toEqual(['Tabby']);
@@ -547,7 +563,7 @@ describe('restore', { timeout: 60_000 }, () => {
     [
       'a newer schema',
       (file) => change(file, "PRAGMA user_version = 99; UPDATE migration SET name = '2.0.0' WHERE version = 0"),
-      /schema version 99; this release supports versions up to 5: use release 2\.0\.0 or later\.$/,
+      /schema version 99; this release supports versions up to 6: use release 2\.0\.0 or later\.$/,
     ],
     ['a damaged table', (file) => damage(file, 'message'), /^The copy of copy\.db is not sound: .+\.$/],
     [

@@ -182,7 +182,7 @@ describe('work that cannot run at once', () => {
     const work = held();
     const begun = performance.now();
     const cause = new TimeoutError('the database did not answer in time');
-    await expect(pool.write(work.work, 50)).rejects.toMatchObject(unavailable(cause));
+    await expect(pool.write(work.work, { withinMs: 50 })).rejects.toMatchObject(unavailable(cause));
     expect(performance.now() - begun).toBeGreaterThan(48);
     expect(connections.map(({ abandoned, destroyed }) => [abandoned, destroyed])).toEqual([[1, 0]]);
     expect(pool.measure().pool).toMatchObject({ limit: 1, busy: 1, waiting: 0, abandoned: 1, abandonedTotal: 1 });
@@ -214,7 +214,7 @@ describe('work that cannot run at once', () => {
     const first = held();
     const done = pool.read(first.work);
     const late = held();
-    await expect(pool.read(late.work, 30)).rejects.toMatchObject(
+    await expect(pool.read(late.work, { withinMs: 30 })).rejects.toMatchObject(
       unavailable(new TimeoutError('no connection is free')),
     );
     first.resolve('first');
@@ -231,7 +231,7 @@ describe('work that cannot run at once', () => {
       const reads = Array.from({ length: 10 }, () => {
         const work = async () => 'never';
         works.push(new WeakRef(work));
-        return pool.read(work, 1).catch(() => undefined);
+        return pool.read(work, { withinMs: 1 }).catch(() => undefined);
       });
       await Promise.all(reads);
     }
@@ -244,7 +244,7 @@ describe('work that cannot run at once', () => {
     const { pool, connections } = poolOf();
     await pool.read(turn);
     const late = held();
-    await expect(pool.write(late.work, 0, 3)).rejects.toMatchObject(
+    await expect(pool.write(late.work, { withinMs: 0, writes: 3 })).rejects.toMatchObject(
       unavailable(new TimeoutError('no connection is free')),
     );
     await turn();
@@ -255,7 +255,7 @@ describe('work that cannot run at once', () => {
   test('is rejected with the connection error; no connection is opened once nothing waits', async () => {
     const connect = vi.fn(() => Promise.reject(lost));
     const { pool } = poolOf({ connect });
-    await expect(pool.read(held().work, 120)).rejects.toMatchObject(unavailable(lost));
+    await expect(pool.read(held().work, { withinMs: 120 })).rejects.toMatchObject(unavailable(lost));
     await sleep(100);
     const times = connect.mock.calls.length;
     await sleep(160);
@@ -264,7 +264,7 @@ describe('work that cannot run at once', () => {
 
   test('keeps its connection open if it ends before its deadline', async () => {
     const { pool, connections } = poolOf();
-    await pool.read(async () => 1, 20);
+    await pool.read(async () => 1, { withinMs: 20 });
     await sleep(40);
     expect(connections.map(({ destroyed }) => destroyed)).toEqual([0]);
   });
@@ -331,7 +331,7 @@ describe('work that fails', () => {
       throw serverError('40001');
     };
     const cause = { message: 'told', code: '40001' };
-    await expect(pool.write(work, 100)).rejects.toMatchObject({ code: 'service_unavailable', cause });
+    await expect(pool.write(work, { withinMs: 100 })).rejects.toMatchObject({ code: 'service_unavailable', cause });
     const then = times;
     expect(then).toBeGreaterThan(2);
     await sleep(50);
@@ -344,7 +344,7 @@ describe('work that fails', () => {
     const attempts = [() => Promise.reject(serverError('25006')), next.work];
     const work = (sql: Sql) => (attempts.shift() as typeof next.work)(sql);
     const cause = { message: 'told', code: '25006' };
-    await expect(pool.write(work, 60)).rejects.toMatchObject({ code: 'service_unavailable', cause });
+    await expect(pool.write(work, { withinMs: 60 })).rejects.toMatchObject({ code: 'service_unavailable', cause });
     expect(next.on).toHaveLength(1);
     const { failedWrites, pool: measures } = pool.measure();
     expect(failedWrites).toMatchObject({ read_only: 1, timeout: 0 });
@@ -392,13 +392,13 @@ describe('the measures', () => {
       return { sql: {} as Sql, abandon: turn, destroy: () => undefined };
     };
     const { pool } = poolOf({ size: 1, connect });
-    await expect(pool.write(held().work, 20)).rejects.toMatchObject(unavailable(lost));
+    await expect(pool.write(held().work, { withinMs: 20 })).rejects.toMatchObject(unavailable(lost));
     reachable = true;
     const first = held();
     const done = pool.read(first.work);
     await vi.waitFor(() => expect(first.on).toHaveLength(1));
     const cause = new TimeoutError('no connection is free');
-    await expect(pool.write(held().work, 20)).rejects.toMatchObject(unavailable(cause));
+    await expect(pool.write(held().work, { withinMs: 20 })).rejects.toMatchObject(unavailable(cause));
     first.resolve('');
     await done;
     expect(counted(pool.measure().failedWrites)).toEqual({ connection: 1, timeout: 1 });
@@ -406,7 +406,9 @@ describe('the measures', () => {
 
   test('count connections that cannot be opened', async () => {
     const { pool } = poolOf({ connect: () => Promise.reject(serverError('53300')) });
-    await expect(pool.write(held().work, 20, 3)).rejects.toMatchObject({ code: 'service_unavailable' });
+    await expect(pool.write(held().work, { withinMs: 20, writes: 3 })).rejects.toMatchObject({
+      code: 'service_unavailable',
+    });
     expect(pool.measure().pool.errors[53]).toBeGreaterThan(0);
     expect(counted(pool.measure().failedWrites)).toEqual({ connection: 3 });
   });
@@ -416,13 +418,13 @@ describe('the measures', () => {
     const { pool } = poolOf({ onCommit });
     await pool.read(async () => 1);
     await pool.write(async () => 1);
-    await pool.write(async () => 1, 1000, 7);
+    await pool.write(async () => 1, { writes: 7 });
     const failing = (error: unknown) => () => Promise.reject(error);
-    await expect(pool.write(failing(serverError('53100')), 1000, 5)).rejects.toThrow();
+    await expect(pool.write(failing(serverError('53100')), { writes: 5 })).rejects.toThrow();
     await expect(pool.write(failing(serverError('23505')))).rejects.toThrow();
-    await expect(pool.write(failing(serverError('25006')), 30)).rejects.toThrow();
+    await expect(pool.write(failing(serverError('25006')), { withinMs: 30 })).rejects.toThrow();
     const before = Date.now();
-    await expect(pool.write(held().work, 10, 2)).rejects.toThrow();
+    await expect(pool.write(held().work, { withinMs: 10, writes: 2 })).rejects.toThrow();
     expect(onCommit.mock.calls).toEqual([[1], [7]]);
     const { failedWrites, lastFailedWriteAt } = pool.measure();
     expect(counted(failedWrites)).toEqual({ disk_full: 5, other: 1, read_only: 1, timeout: 2 });
@@ -432,7 +434,7 @@ describe('the measures', () => {
   test('tell of a commit whose wait for the standby was cancelled at its deadline', async () => {
     const { pool } = poolOf();
     const work = held();
-    await expect(pool.write(work.work, 10)).rejects.toThrow();
+    await expect(pool.write(work.work, { withinMs: 10 })).rejects.toThrow();
     expect(counted(pool.measure().pool.errors)).toEqual({ timeout: 1 });
     work.reject(new StandbyError('in doubt'));
     await turn();
@@ -443,7 +445,7 @@ describe('the measures', () => {
     const onQuery = vi.fn();
     const { pool } = poolOf({ size: 1, onQuery });
     await Promise.all([pool.read(() => sleep(500)), pool.write(turn)]);
-    await expect(pool.write(held().work, 40)).rejects.toThrow();
+    await expect(pool.write(held().work, { withinMs: 40 })).rejects.toThrow();
     expect(onQuery.mock.calls.map(([kind]) => kind)).toEqual(['read', 'write', 'write']);
     const [first, second, late] = onQuery.mock.calls.map(([, ms]) => ms);
     expect(first).toBeGreaterThan(490);
@@ -491,7 +493,7 @@ describe('close', () => {
       return { sql: {} as Sql, destroy, abandon: async () => undefined };
     };
     const { pool } = poolOf({ connect });
-    await expect(pool.read(turn, 5)).rejects.toMatchObject({ code: 'service_unavailable' });
+    await expect(pool.read(turn, { withinMs: 5 })).rejects.toMatchObject({ code: 'service_unavailable' });
     await pool.close();
     opened.resolve();
     await turn();

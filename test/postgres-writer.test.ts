@@ -1,7 +1,8 @@
 /** Unit tests of the PostgreSQL writer: batches, deadlines and failed writes. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
-
+import type { Retry } from '../src/idempotency.ts';
+import type { NewPet } from '../src/pets.ts';
 import { deadlineMs, type Pool } from '../src/repository/postgres/pool.ts';
 import type { Sql } from '../src/repository/postgres/sql.ts';
 import { startAdder } from '../src/repository/postgres/writer.ts';
@@ -24,7 +25,7 @@ function adderOf() {
   let lastId = 0;
   const sql = (_strings: unknown, ...given: unknown[]) => given;
   const pool = {
-    async write(work: (sql: Sql) => Promise<unknown>, withinMs: number, writes: number) {
+    async write(work: (sql: Sql) => Promise<unknown>, { withinMs, writes }: { withinMs: number; writes: number }) {
       const given = (await work(sql as never)) as unknown[];
       const names = String(given[0]).slice(2, -2).split('","');
       const { promise, resolve, reject } = Promise.withResolvers<unknown>();
@@ -34,9 +35,11 @@ function adderOf() {
     },
   };
   const adder = startAdder(pool as never as Pool);
+  const addOf = (pet: NewPet, retry: Retry | undefined, at: number, keyId?: number) =>
+    adder.add({ pet, retry, keyId, at });
   const add = (name: string, key?: string) =>
-    adder.add({ name, categoryId: 1n, status: 'sold' }, key === undefined ? undefined : { accountId: 1, key }, 0);
-  return { adder, add, batches };
+    addOf({ name, categoryId: 1n, status: 'sold' }, key === undefined ? undefined : { accountId: 1, key }, 0);
+  return { adder, add, addOf, batches };
 }
 
 const turn = () => sleep(5);
@@ -69,9 +72,9 @@ test('one batch runs at a time, and additions that arrive meanwhile form the nex
 });
 
 test('a batch passes every value of its additions, and each addition gets its outcome', async () => {
-  const { adder, batches } = adderOf();
-  const first = adder.add({ name: 'a', categoryId: -(2n ** 63n), status: 'sold' }, { accountId: 3, key: 'k' }, 5);
-  const second = adder.add({ name: 'b', categoryId: 2n, status: 'pending' }, undefined, 6);
+  const { addOf, batches } = adderOf();
+  const first = addOf({ name: 'a', categoryId: -(2n ** 63n), status: 'sold' }, { accountId: 3, key: 'k' }, 5, 8);
+  const second = addOf({ name: 'b', categoryId: 2n, status: 'pending' }, undefined, 6);
   await turn();
   expect(batches[0]?.given).toEqual([
     '{"a","b"}',
@@ -81,11 +84,12 @@ test('a batch passes every value of its additions, and each addition gets its ou
     '{"k",NULL}',
     '{5,6}',
     24 * 60 * 60 * 1000,
+    '{8,NULL}',
   ]);
   batches[0]?.answer('replayed');
   expect(await first).toMatchObject({ outcome: 'replayed', id: 1n });
   expect(await second).toMatchObject({ outcome: 'replayed', id: 2n });
-  const third = adder.add({ name: 'c', categoryId: 1n, status: 'sold' }, { accountId: 3, key: 'k' }, 7);
+  const third = addOf({ name: 'c', categoryId: 1n, status: 'sold' }, { accountId: 3, key: 'k' }, 7);
   await turn();
   batches[1]?.answer('reused');
   expect(await third).toEqual({ outcome: 'reused' });

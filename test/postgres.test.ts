@@ -3,7 +3,8 @@ import fs from 'node:fs';
 import fc from 'fast-check';
 import type postgres from 'postgres';
 import { describe, expect, test } from 'vitest';
-import { maxActiveKeys, newSecret } from '../src/accounts.ts';
+import { newSecret } from '../src/accounts.ts';
+import { limits } from '../src/limits.ts';
 import { newToken } from '../src/people.ts';
 import { openRepository } from '../src/repository/open.ts';
 import { TimeoutError } from '../src/repository/postgres/errors.ts';
@@ -56,7 +57,7 @@ test('the store works with prepare=false, without named statements, for use behi
   expect(await store.pets.add(biscuit, retry)).toMatchObject({ outcome: 'replayed', id: 1n });
   expect((await store.pets.list({ ...everything, status: 'available' })).pets).toHaveLength(1);
   await store.accounts.addAccount('owner');
-  const key = { account: 'owner', name: 'k', scopes: [], lifetimeMs: 5, secret: newSecret(false) };
+  const key = { account: 'owner', name: 'k', scopes: [], lifetimeMs: 60_000, secret: newSecret(false) };
   expect(await store.accounts.addKey(key)).toMatchObject({ id: 1 });
   expect((await store.accounts.findKey(key.secret.hash))?.name).toBe('k');
   expect(await store.accounts.rotateKey(1, new Date(), newSecret(false))).toMatchObject({ id: 2 });
@@ -211,7 +212,7 @@ describe('locks', () => {
     await accounts.addAccount('ada');
     const add = (secret = newSecret(false)) =>
       accounts.addKey({ account: 'ada', name: 'k', scopes: [], lifetimeMs: null, secret });
-    for (let index = 1; index < maxActiveKeys; index++) await add();
+    for (let index = 1; index < limits.activeKeys; index++) await add();
     const secret = newSecret(false);
     const results = await whileLocked(
       databaseUrl,
@@ -281,7 +282,8 @@ describe('locks', () => {
 
   test('that another session holds for long make every function give up after two seconds', async () => {
     const databaseUrl = await emptyStore();
-    const store = await open(databaseUrl);
+    // Those of people use a quarter of the connections.
+    const store = await open(`${databaseUrl}?connections=24`);
     const { accounts, people } = store;
     const [link, counted, forgotten] = [newToken().hash, newToken().hash, newToken().hash];
     const newKey = () => ({ account: 'cleo', name: 'k', scopes: [], lifetimeMs: null, secret: newSecret(false) });
@@ -292,19 +294,20 @@ describe('locks', () => {
     // Opens a connection for each call.
     await Promise.all(Array.from({ length: 6 }, () => store.check()));
     await clientOf(databaseUrl).begin(async (transaction) => {
-      for (const table of ['account', 'one_time_link', 'attempt'])
+      for (const table of ['account', 'one_time_link', 'counted_attempt'])
         await transaction`SELECT FROM ${transaction(table)} FOR UPDATE`;
       // Each waits for a row of its own: a second one in the queue for a row would wait for longer.
       const calls: (() => Promise<unknown>)[] = [
         () => people.signUp('dora', 'hash', link),
         () => people.setPassword(1, 'hash'),
-        () => people.countAttempt([{ subject: counted, max: 1 }]),
-        () => people.forgetAttempts([{ subject: forgotten, all: true }]),
         () => accounts.addKey({ ...newKey(), account: 'ben' }),
         () => accounts.rotateKey(1, new Date(), newSecret(false)),
       ];
       const reasons = await Promise.all(calls.map(reasonOf));
       expect(reasons).toMatchObject(calls.map(() => ({ code: 'service_unavailable', cause: { code: '55P03' } })));
+      // Attempts wait for no row that somebody else holds.
+      expect(await people.countAttempt([{ subject: counted, max: 1 }])).toBeInstanceOf(Date);
+      await people.forgetAttempts([{ subject: forgotten, all: true }]);
     });
   });
 });

@@ -1,6 +1,6 @@
 /** Tests of dividing a limited number of places among holders. */
 import { expect, test } from 'vitest';
-import { createShares } from '../src/http/shares.ts';
+import { createShares } from '../src/shares.ts';
 
 const takeAll = (take: () => boolean) => {
   let count = 0;

@@ -4,9 +4,11 @@ import { syncBuiltinESMExports } from 'node:module';
 import { setImmediate } from 'node:timers/promises';
 import workerThreads, { type ResourceLimits } from 'node:worker_threads';
 import { expect, onTestFinished, test, vi } from 'vitest';
+import type { Write } from '../src/repository/sqlite/commands.ts';
 import { startWriter } from '../src/repository/sqlite/writer.ts';
-import type { Reply, Request, Write } from '../src/repository/sqlite/writer-thread.ts';
+import type { Reply, Request } from '../src/repository/sqlite/writer-thread.ts';
 import type { OpenOptions } from '../src/repository/store.ts';
+import type { Holder } from '../src/shares.ts';
 
 class Thread extends EventEmitter {
   static last: Thread;
@@ -46,7 +48,9 @@ function startOn(options: Partial<OpenOptions> = {}) {
     syncBuiltinESMExports();
   });
   const writer = startWriter('store.db', { now: () => new Date(), ...options });
-  const write = (name: string, characters?: number) => writer.write('removeAccount', { name }, characters);
+  const pet = { categoryId: '7', status: 'sold', at: 0 } as const;
+  const write = (name: string, characters = name.length, holder: Holder = 1) =>
+    writer.addPet({ ...pet, name: name.padEnd(characters) }, holder);
   return { writer, write, thread: Thread.last };
 }
 
@@ -55,7 +59,7 @@ async function turn(): Promise<void> {
   for (let turns = 4; turns > 0; turns--) await setImmediate();
 }
 const named = (request: Request | undefined) =>
-  (JSON.parse(request ?? '[]') as Write[]).map(([, input]) => (input as { name: string }).name);
+  (JSON.parse(request ?? '[]') as Write[]).map(([, input]) => (input as { name: string }).name.trim());
 const unavailable = (message: string) => ({ code: 'service_unavailable', cause: { message } });
 
 test('the thread gets the file and a limit for its young generation', () => {
@@ -190,8 +194,8 @@ test('at most 10,000 writes and 32 Mi characters of text wait', async () => {
   await Promise.all(all);
 
   const mebi = 1024 * 1024;
-  const long = [write('a', 30 * mebi), write('b', 2 * mebi)];
-  await expect(write('c', 1)).rejects.toMatchObject(unavailable('too many writes are waiting'));
+  const long = [write('a', 30 * mebi), write('b', 2 * mebi - 1)];
+  await expect(write('c', 2)).rejects.toMatchObject(unavailable('too many writes are waiting'));
   long.push(write('d'));
   await turn();
   thread.commit('1', '2', '3');

@@ -1,6 +1,7 @@
 /** The commands for accounts and their API keys. */
 import { type Command, Option } from 'commander';
-import { type ApiKey, KeyLimitError, maxActiveKeys, newSecret, type Scope, type Secret, scopes } from '../accounts.ts';
+import { type ApiKey, KeyLimitError, newSecret, type Scope, type Secret, scopes } from '../accounts.ts';
+import { limits } from '../limits.ts';
 import type { Repository } from '../repository/store.ts';
 import { duration, keyId, name, scopeList } from './arguments.ts';
 import { CommandError, type Context, found, now } from './context.ts';
@@ -186,7 +187,7 @@ function withinLimit(change: Promise<ApiKey | undefined>, account: string): Prom
   return change.catch((error: unknown) => {
     if (!(error instanceof KeyLimitError)) throw error;
     throw new CommandError(
-      `Account ${account} has ${maxActiveKeys} active keys, the most that an account can have: revoke one first.`,
+      `Account ${account} has ${limits.activeKeys} active keys, the most that an account can have: revoke one first.`,
     );
   });
 }

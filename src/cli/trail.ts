@@ -27,8 +27,8 @@ export function recordChanges(store: Repository, onLost: (sentence: string) => v
         if (account) await record({ event: 'account_created', account: account.id });
         return account;
       },
-      async removeAccount(name, passwordHash) {
-        const account = await accounts.removeAccount(name, passwordHash);
+      async removeAccount(owner, passwordHash) {
+        const account = await accounts.removeAccount(owner, passwordHash);
         if (account) await record({ event: 'account_removed', account: account.id });
         return account;
       },
@@ -37,13 +37,13 @@ export function recordChanges(store: Repository, onLost: (sentence: string) => v
         if (key) await record({ event: 'key_created', account: key.accountId, key: key.id });
         return key;
       },
-      async revokeKey(id, accountId) {
-        const key = await accounts.revokeKey(id, accountId);
+      async revokeKey(id, session) {
+        const key = await accounts.revokeKey(id, session);
         if (key) await record({ event: 'key_revoked', account: key.accountId, key: key.id });
         return key;
       },
-      async rotateKey(id, oldExpiresAt, secret, accountId) {
-        const key = await accounts.rotateKey(id, oldExpiresAt, secret, accountId);
+      async rotateKey(id, oldExpiresAt, secret, session) {
+        const key = await accounts.rotateKey(id, oldExpiresAt, secret, session);
         if (key) await record({ event: 'key_rotated', account: key.accountId, key: key.id });
         return key;
       },

@@ -3,9 +3,9 @@ import { hash } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { attemptWindowMs, type People } from '../people.ts';
+import { createShares } from '../shares.ts';
 import { networkOf } from './addresses.ts';
 import { HttpError } from './errors.ts';
-import { createShares } from './shares.ts';
 
 /** Failures of an account, and of an address, within `attemptWindowMs`. */
 const maxFailures = 10;

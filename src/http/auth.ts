@@ -110,10 +110,13 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
 // capturing a stack trace costs more than the rest of a 401.
 const missing = new HttpError('missing_api_key', { 'www-authenticate': realm });
 
+/** The 401 for a key that was sent but is rejected. */
+export function rejectedKey(code: ErrorCode): HttpError {
+  return new HttpError(code, { 'www-authenticate': `${realm}, error="invalid_token"` });
+}
+
 function authError({ keyRefusal }: FastifyRequest, pluginError: Error): Error {
-  if (keyRefusal) {
-    return new HttpError(keyRefusal, { 'www-authenticate': `${realm}, error="invalid_token"` });
-  }
+  if (keyRefusal) return rejectedKey(keyRefusal);
   return String((pluginError as { code?: unknown }).code).startsWith('FST_BEARER_AUTH') ? missing : pluginError;
 }
 

@@ -6,10 +6,10 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
+import { createShares } from '../shares.ts';
 import { addressOf, networkOf } from './addresses.ts';
 import { HttpError } from './errors.ts';
 import { type Observation, type Observe, traceIdOf } from './request-log.ts';
-import { createShares } from './shares.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {

@@ -1,6 +1,7 @@
 /** Renders the account pages from their templates, and sends them. */
 import { Eta } from 'eta';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { SessionEndedError } from '../accounts.ts';
 import { headersOf, type LogError, type SendError, statuses, toApiError } from './errors.ts';
 import type { Exchanges } from './exchange.ts';
 import { refuseOtherMethods } from './methods.ts';
@@ -76,6 +77,7 @@ export function createPages(app: App, options: PagesOptions): Pages {
   const { readFile, rootPath, exchanges, sendError, logError } = options;
   let loaded: Eta | undefined;
   const path = (page: string) => `${rootPath}/account${page}`;
+  const redirect: Pages['redirect'] = (reply, page) => reply.code(303).header('location', path(page)).send();
 
   /** Compiles the templates for the first page: doing so at the start would delay it. */
   async function load(): Promise<Eta> {
@@ -99,6 +101,7 @@ export function createPages(app: App, options: PagesOptions): Pages {
   }
 
   app.setErrorHandler(async (thrown, request, reply) => {
+    if (thrown instanceof SessionEndedError) return redirect(reply, '/sign-in?done=ended');
     if (!wantsPage(request) || request.raw.errored) return sendError(thrown, request, reply);
     const error = toApiError(thrown);
     const status = statuses[error.code];
@@ -114,7 +117,7 @@ export function createPages(app: App, options: PagesOptions): Pages {
   return {
     path,
     show,
-    redirect: (reply, page) => reply.code(303).header('location', path(page)).send(),
+    redirect,
   };
 }
 

@@ -1,12 +1,18 @@
 /** Sessions of the account pages: the cookie that carries one, and the look-up of the person who sent it. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
-import { hashToken, newToken, type People, type Person, type Session, sessionLifetimeMs } from '../people.ts';
+import { limits } from '../limits.ts';
+import { hashToken, newToken, type People, type Person, type Session } from '../people.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    session: Session | null;
+    session: OwnSession | null;
   }
+}
+
+/** The session of a request, and the SHA-256 of its token. */
+export interface OwnSession extends Session {
+  hash: Buffer;
 }
 
 export interface SessionOptions {
@@ -20,7 +26,7 @@ export interface Sessions {
   /** Whether the request has a cookie of a session, which may have ended. */
   isGiven(request: FastifyRequest): boolean;
   /** Looks up the session of the request's cookie, and stores it in `request.session`. */
-  find(request: FastifyRequest): Promise<Session | null>;
+  find(request: FastifyRequest): Promise<OwnSession | null>;
   /** Begins a session and sets its cookie. Any session that the request carried ends, so that nobody can choose another's (session fixation). */
   begin(request: FastifyRequest, reply: FastifyReply, person: Person): Promise<void>;
   /** Ends the session of the request's cookie, and removes the cookie. */
@@ -64,16 +70,16 @@ export function createSessions(app: FastifyInstance, { people, now, secure }: Se
       const given = hashOf(request);
       const session = given && (await people.findSession(given));
       if (!given || !session) return null;
-      request.session = session;
+      request.session = { ...session, hash: given };
       if (now().getTime() - session.usedAt.getTime() >= touchEveryMs) await touch(given);
-      return session;
+      return request.session;
     },
 
     async begin(request, reply, { account, passwordHash }) {
       await endGiven(request);
       const { token, hash } = newToken();
       if (!(await people.addSession(hash, account.id, passwordHash))) throw new ApiError('forbidden', passwordChanged);
-      reply.setCookie(name, token, { ...attributes, maxAge: sessionLifetimeMs / 1000 });
+      reply.setCookie(name, token, { ...attributes, maxAge: limits.sessionLifetime / 1000 });
     },
 
     async end(request, reply) {

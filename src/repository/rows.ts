@@ -1,10 +1,15 @@
 /** The columns that both engines select for accounts and API keys, and the conversion of their rows. */
-import type { Account, ApiKey, Scope } from '../accounts.ts';
+import type { Account, ApiKey, KnownKey, Scope } from '../accounts.ts';
+import { limits } from '../limits.ts';
 import type { LinkPurpose, OneTimeLink, Session, TrailEvent, TrailEventName } from '../people.ts';
 
 export const accountColumns =
   'account.id, account.name, account.created_at, account.password_hash IS NOT NULL AS has_password';
-export const apiKeyColumns = 'api_key.*, account.name AS account FROM api_key JOIN account ON account.id = account_id';
+const keyColumns = [
+  ...['id', 'account_id', 'name', 'hint', 'scopes', 'created_at', 'lifetime_ms', 'expires_at', 'revoked_at'],
+  ...['last_used_at', 'deprecated_calls'],
+].map((column) => `api_key.${column}`);
+export const apiKeyColumns = `${keyColumns}, account.name AS account FROM api_key JOIN account ON account.id = account_id`;
 
 /** An active key has not ended at the time that follows this condition. The index api_key_active has the same expression. */
 export const isActive = 'revoked_at IS NULL AND coalesce(expires_at, 9223372036854775807) >';
@@ -30,7 +35,8 @@ export interface SessionRow extends AccountRow {
 
 /** The columns of the account are null if the link belongs to none. */
 export interface LinkRow extends AccountRow {
-  purpose: string;
+  purpose: LinkPurpose;
+  expires_at: StoredInteger;
 }
 
 export interface EventRow {
@@ -55,6 +61,11 @@ export interface ApiKeyRow {
   deprecated_calls: StoredInteger;
 }
 
+export interface KnownKeyRow extends ApiKeyRow {
+  network: Uint8Array | null;
+  account_created_at: StoredInteger;
+}
+
 export function toAccount(row: AccountRow): Account {
   return {
     id: Number(row.id),
@@ -69,7 +80,7 @@ export function toSession(row: SessionRow): Session {
 }
 
 export function toLink(row: LinkRow): OneTimeLink {
-  return { purpose: row.purpose as LinkPurpose, account: row.id === null ? null : toAccount(row) };
+  return { purpose: row.purpose, account: row.id === null ? null : toAccount(row) };
 }
 
 export function toEvent({ event, account_id, key_id, at }: EventRow): TrailEvent & { at: Date } {
@@ -94,6 +105,15 @@ export function toApiKey(row: ApiKeyRow): ApiKey {
     revokedAt: row.revoked_at === null ? null : toDate(row.revoked_at),
     lastUsedAt: row.last_used_at === null ? null : toDate(row.last_used_at),
     deprecatedCalls: Number(row.deprecated_calls),
+  };
+}
+
+/** `now`: in milliseconds. */
+export function toKnownKey(row: KnownKeyRow, now: number): KnownKey {
+  const isNew = row.network !== null && Number(row.account_created_at) > now - limits.newAccount;
+  return {
+    ...toApiKey(row),
+    newFrom: isNew ? Buffer.from(row.network as Uint8Array).toString('base64url') : undefined,
   };
 }
 

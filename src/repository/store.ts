@@ -81,6 +81,8 @@ export interface OpenOptions {
   strict?: boolean | undefined;
   /** Called with a sentence about a setting of the database that is unsafe. */
   onWarning?: ((sentence: string) => void) | undefined;
+  /** Messages of an account that are kept at most. Default: limits.messages. */
+  maxMessages?: number | undefined;
   /** Called with the name of each migration when it has been applied. */
   onMigration?: ((name: string) => void) | undefined;
 }

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { Account } from '../../src/accounts.ts';
+import { newToken, type Person } from '../../src/people.ts';
 import { type Server, startServer } from '../support/process.ts';
 import { figure } from '../support/tier.ts';
 import { openAccount, otherPassword, password, runShown, storeOf } from './account.ts';
@@ -218,11 +219,18 @@ describeInBrowser('the account pages', () => {
     const { account } = (await people.findPerson('robin')) as { account: Account };
     const before = await accounts.listKeys('robin');
 
+    const endAllSessions = async () => {
+      const { passwordHash } = (await people.findPerson('robin')) as Person;
+      const { hash } = newToken();
+      await people.addSession(hash, account.id, passwordHash);
+      await people.endSessions(hash);
+    };
+
     /** Opens a page, ends the session in the store, and then acts on the page. */
     async function expectEnded(place: string, act: () => Promise<void>): Promise<void> {
       await signIn('robin');
       await visit(place);
-      await people.endSessions(account.id);
+      await endAllSessions();
       await act();
       await shown('Sign in');
       await page.getByText('Your session has ended. Sign in again.').waitFor();
@@ -232,7 +240,7 @@ describeInBrowser('the account pages', () => {
       await page.locator('summary').filter({ hasText: summary }).click();
       await press(button);
     };
-    await people.endSessions(account.id);
+    await endAllSessions();
     await follow('Settings');
     await page.getByText('Your session has ended. Sign in again.').waitFor();
     await expectEnded('', () => follow('Settings'));

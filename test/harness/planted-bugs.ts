@@ -24,7 +24,7 @@ export const plantedBugs: PlantedBug[] = [
     to: `connection.exec('BEGIN IMMEDIATE');
     reply(
       batch.length,
-      batch.map(([name, input]) => commands[name](input)),
+      batch.map(commands.run),
     );
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50);
     connection.exec('COMMIT');
@@ -47,9 +47,11 @@ export const plantedBugs: PlantedBug[] = [
   },
   {
     name: 'any well-formed API key is accepted',
-    file: 'src/repository/sqlite/reader.ts',
-    from: 'WHERE hash = ?`',
-    to: 'WHERE hash IS NOT ?`',
+    file: 'src/repository/queries/accounts.ts',
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
+    from: 'WHERE hash = ${hash}`',
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
+    to: 'WHERE hash <> ${hash}`',
     caughtBy: ['test/auth.test.ts', 'authentication > a well-formed but unknown key gets 401 invalid_api_key'],
   },
   {
@@ -58,6 +60,20 @@ export const plantedBugs: PlantedBug[] = [
     from: "if (key.revokedAt !== null) return 'revoked_api_key';",
     to: '',
     caughtBy: ['test/auth.test.ts', 'authentication > a revoked key gets 401 revoked_api_key within a second'],
+  },
+  {
+    name: 'a key that was revoked while the body arrived adds an animal',
+    file: 'src/repository/commands/keys.ts',
+    from: "if (key.revoked_at !== null) return 'revoked_api_key';",
+    to: '',
+    caughtBy: ['test/authority.test.ts', 'an API key that ends while the body of POST /v1/pets arrives'],
+  },
+  {
+    name: 'a session that has ended makes a key',
+    file: 'src/repository/commands/accounts.ts',
+    from: 'return yield* accountOfSession(owner.session, at);',
+    to: `return (yield* sql<AccountRow>\`SELECT \${raw(accountColumns)} FROM account WHERE name = 'ada'\`)[0];`,
+    caughtBy: ['test/authority.test.ts', 'a session that ends while a form arrives changes nothing'],
   },
   {
     name: 'the scope of an API key is not checked',

@@ -33,8 +33,8 @@ export async function newDatabase(options: { template?: string; encoding?: strin
 }
 
 const tables = [
-  ...['pet', 'account', 'api_key', 'idempotency', 'message'],
-  ...['session', 'one_time_link', 'attempt', 'account_event'],
+  ...['pet', 'account', 'rotated_key', 'api_key', 'idempotency', 'message'],
+  ...['session', 'one_time_link', 'attempt', 'counted_attempt', 'account_event'],
 ];
 
 /** Restores the tables' state after the first start. */

@@ -1,8 +1,8 @@
 /** Limits the number of connections, and closes those whose client does not read its responses. */
 import type { Server } from 'node:http';
 import { BlockList, isIPv4, isIPv6, type Socket } from 'node:net';
+import { createShares } from '../../shares.ts';
 import { networkOf } from '../addresses.ts';
-import { createShares } from '../shares.ts';
 
 const sweepMs = 500;
 

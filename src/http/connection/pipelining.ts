@@ -1,7 +1,7 @@
 /** Handles one request per connection at a time, so that a client that sends many and reads none cannot exhaust the memory. */
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { createShares } from '../shares.ts';
+import { createShares } from '../../shares.ts';
 
 /** Limit of the queued requests on all connections together, at about 2 KB each. */
 const maxWaiting = 8192;

@@ -1,21 +1,15 @@
 /** The account page of API keys: list them, make one, rotate one, revoke one. */
 import { Type } from '@sinclair/typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import {
-  type ApiKey,
-  KeyLimitError,
-  maxActiveKeys,
-  newSecret,
-  type Scope,
-  type Secret,
-  scopes,
-} from '../../accounts.ts';
+import { type ApiKey, KeyLimitError, newSecret, type Scope, type Secret, scopes } from '../../accounts.ts';
 import { ApiError } from '../../errors.ts';
-import type { Session } from '../../people.ts';
+import { limits } from '../../limits.ts';
 import { kind } from '../../schema.ts';
 import { sunset } from '../deprecation.ts';
+import { HttpError } from '../errors.ts';
 import { formReader, formRoute, pageRoute, type Show, typedName } from '../forms.ts';
 import type { App } from '../operation.ts';
+import type { OwnSession } from '../session.ts';
 import { type AccountOptions, Name, noticeOf } from './account.ts';
 
 export interface AccountKeysOptions extends AccountOptions {
@@ -81,7 +75,7 @@ export function keys(app: App, options: AccountKeysOptions): void {
   const readRevocation = formReader(Type.Object({}));
 
   const show: Show = async (request, reply, error) => {
-    const { account } = request.session as Session;
+    const { account } = request.session as OwnSession;
     // One more than is shown tells whether there are more.
     const { active, ended } = await accounts.listOwnKeys(account.id, maxEnded + 1);
     return pages.show(request, reply, 'keys', {
@@ -91,7 +85,7 @@ export function keys(app: App, options: AccountKeysOptions): void {
       active,
       ended: ended.slice(0, maxEnded),
       moreEnded: ended.length > maxEnded,
-      maxActiveKeys,
+      maxActiveKeys: limits.activeKeys,
       given: error === undefined ? noChoices : choicesOf(request),
       sunset: sunset.toLocaleDateString('en-GB', { day: 'numeric', month: 'long', year: 'numeric', timeZone: 'UTC' }),
       time: timeOf,
@@ -106,12 +100,12 @@ export function keys(app: App, options: AccountKeysOptions): void {
     show,
     get,
     async post(request, reply) {
-      const { account } = request.session as Session;
+      const { account, hash: session } = request.session as OwnSession;
       const { name, scopes: granted, expires } = readNew(request);
       const secret = newSecret(live);
       const lifetimeMs = lifetimes[expires] ?? null;
       const key = await accounts
-        .addKey({ account: account.name, name, scopes: granted, lifetimeMs, secret })
+        .addKey({ account: { session }, name, scopes: granted, lifetimeMs, secret })
         .catch(explainLimit);
       record('key_created', request, { account: account.id, key: found(key).id });
       return showSecret(request, reply, found(key), secret);
@@ -123,14 +117,14 @@ export function keys(app: App, options: AccountKeysOptions): void {
     show,
     get,
     async post(request, reply) {
-      const { account } = request.session as Session;
+      const { account, hash: session } = request.session as OwnSession;
       const { overlap } = readRotation(request);
       const secret = newSecret(live);
       const oldExpiresAt = new Date(now().getTime() + (overlaps[overlap] as number));
       const id = idOf(request);
       const { active } = await accounts.listOwnKeys(account.id, 0);
       const { expiresAt: ownExpiry } = found(active.find((key) => key.id === id));
-      const key = found(await accounts.rotateKey(id, oldExpiresAt, secret, account.id).catch(explainLimit));
+      const key = found(await accounts.rotateKey(id, oldExpiresAt, secret, session).catch(explainLimit));
       record('key_rotated', request, { account: account.id, key: key.id });
       return showSecret(request, reply, key, secret, ownExpiry && ownExpiry < oldExpiresAt ? ownExpiry : oldExpiresAt);
     },
@@ -141,9 +135,9 @@ export function keys(app: App, options: AccountKeysOptions): void {
     show,
     get,
     async post(request, reply) {
-      const { account } = request.session as Session;
+      const { account, hash: session } = request.session as OwnSession;
       readRevocation(request);
-      const { id } = found(await accounts.revokeKey(idOf(request), account.id));
+      const { id } = found(await accounts.revokeKey(idOf(request), session));
       record('key_revoked', request, { account: account.id, key: id });
       return pages.redirect(reply, '?done=revoked');
     },
@@ -193,9 +187,15 @@ function idOf({ params }: FastifyRequest): number {
 
 function explainLimit(error: unknown): never {
   if (!(error instanceof KeyLimitError)) throw error;
+  if (error.reason === 'day')
+    throw new HttpError(
+      'rate_limited',
+      { 'retry-after': String(hourMs / 1000) },
+      `You have made ${limits.keysPerDay} keys in 24 hours, the most that an account can make: try again later.`,
+    );
   throw new ApiError(
     'invalid_body',
-    `You have ${maxActiveKeys} active keys, the most that an account can have: revoke one first.`,
+    `You have ${limits.activeKeys} active keys, the most that an account can have: revoke one first.`,
   );
 }
 

@@ -1,17 +1,17 @@
 /** The account pages: create an account, sign in and out, use a one-time link, change the password, delete the account. */
 import { Type } from '@sinclair/typebox';
 import type { FastifyRequest } from 'fastify';
-import { type Account, type Accounts, isName } from '../../accounts.ts';
+import { type Account, type Accounts, isName, SessionEndedError } from '../../accounts.ts';
 import { ApiError } from '../../errors.ts';
 import { type Passwords, passwordFault } from '../../passwords.ts';
-import { hashToken, type OneTimeLink, type People, type Person, type Session } from '../../people.ts';
+import { hashToken, type OneTimeLink, type People, type Person } from '../../people.ts';
 import { kind } from '../../schema.ts';
 import type { Attempts } from '../attempts.ts';
 import type { Exchanges } from '../exchange.ts';
 import { formReader, formRoute, pageRoute, type Show, typedName } from '../forms.ts';
 import type { App } from '../operation.ts';
 import type { Pages } from '../pages.ts';
-import type { Sessions } from '../session.ts';
+import type { OwnSession, Sessions } from '../session.ts';
 import type { RecordEvent } from '../trail.ts';
 
 /** Who can create an account: anyone, people with an invitation, or nobody. */
@@ -190,13 +190,14 @@ export function settings(app: App, options: AccountOptions): void {
     show,
     get,
     async post(request, reply) {
-      const { account } = request.session as Session;
+      const { account, hash: session } = request.session as OwnSession;
       const { current, password } = readChange(request);
       checkNewPassword(password, account.name);
       const person = await checkPassword(options, request, account.name, current, wrong);
       const passwordHash = await passwords.hash(password);
-      if (!(await people.setPassword(account.id, passwordHash, undefined, person.passwordHash)))
-        throw new ApiError('forbidden', wrong);
+      // Whoever changed the password or the account meanwhile has ended its sessions, too.
+      if (!(await people.setPassword(account.id, passwordHash, { session, previous: person.passwordHash })))
+        throw new SessionEndedError();
       record('password_changed', request, { account: account.id });
       await sessions.begin(request, reply, { account, passwordHash });
       return pages.redirect(reply, '/settings?done=password');
@@ -208,7 +209,7 @@ export function settings(app: App, options: AccountOptions): void {
     show,
     get,
     async post(request, reply) {
-      await people.endSessions((request.session as Session).account.id);
+      await people.endSessions((request.session as OwnSession).hash);
       await sessions.end(request, reply);
       return pages.redirect(reply, '/sign-in?done=signed-out');
     },
@@ -219,10 +220,10 @@ export function settings(app: App, options: AccountOptions): void {
     show,
     get,
     async post(request, reply) {
-      const { name } = (request.session as Session).account;
+      const { hash: session, account: own } = request.session as OwnSession;
       const { current } = readDeletion(request);
-      const { account, passwordHash } = await checkPassword(options, request, name, current, wrong);
-      if (!(await accounts.removeAccount(name, passwordHash))) throw new ApiError('forbidden', wrong);
+      const { account, passwordHash } = await checkPassword(options, request, own.name, current, wrong);
+      if (!(await accounts.removeAccount({ session }, passwordHash))) throw new SessionEndedError();
       record('account_removed', request, { account: account.id });
       await sessions.end(request, reply);
       return pages.redirect(reply, '/sign-in?done=deleted');
@@ -253,7 +254,7 @@ export function oneTimeLink(app: App, url: string, options: AccountOptions): voi
     const { password } = readPassword(request);
     checkNewPassword(password, account.name);
     const passwordHash = await passwords.hash(password);
-    if (!(await people.setPassword(account.id, passwordHash, hash))) throw linkUsed;
+    if (!(await people.setPassword(account.id, passwordHash, { link: hash }))) throw linkUsed;
     record('password_changed', request, { account: account.id });
     return { account, passwordHash };
   }

@@ -2,8 +2,10 @@
 import { randomUUID } from 'node:crypto';
 import type { ApiKey } from '../../accounts.ts';
 import { ApiError } from '../../errors.ts';
+import { limits } from '../../limits.ts';
 import { Message, type Messages, NewMessage } from '../../messages.ts';
-import { type SendError, toApiError } from '../errors.ts';
+import { rejectedKey } from '../auth.ts';
+import { HttpError, type SendError, toApiError } from '../errors.ts';
 import type { Exchanges } from '../exchange.ts';
 import { type App, bodyErrors } from '../operation.ts';
 import { sendOutcome } from '../responses.ts';
@@ -53,11 +55,20 @@ export function sendMessage(app: App, url: string, { messages, exchanges, sendEr
       },
     },
     async (request, reply) => {
-      const { accountId } = request.apiKey as ApiKey;
+      const { accountId, id: keyId } = request.apiKey as ApiKey;
       const id = `msg_${randomUUID().replaceAll('-', '')}`;
       const message: Message = { id, message: request.body.message, status: 'queued', createdAt: now().toISOString() };
-      await exchanges.work(request.exchange, () => messages.add({ ...message, accountId }));
+      const by = { keyId, holder: request.exchange.holder };
+      const refusal = await exchanges.work(request.exchange, () => messages.add({ ...message, accountId }, by));
+      if (typeof refusal === 'string') throw rejectedKey(refusal);
+      if (refusal) throw tooManyMessages(refusal.fullUntil - now().getTime());
       sendOutcome(reply, 202, JSON.stringify(message));
     },
   );
+}
+
+function tooManyMessages(waitMs: number): HttpError {
+  const retryAfter = String(Math.max(1, Math.ceil(waitMs / 1000)));
+  const sentence = `Your account has sent ${limits.messages} messages in 24 hours, the most that the quickstart keeps: try again later.`;
+  return new HttpError('rate_limited', { 'retry-after': retryAfter }, sentence);
 }

@@ -6,7 +6,7 @@ import { ApiError } from '../../errors.ts';
 import { Int64 } from '../../int64.ts';
 import { NewPet, Pet, PetStatus, Pets } from '../../pets.ts';
 import { requirement } from '../../schema.ts';
-import { requireScope } from '../auth.ts';
+import { rejectedKey, requireScope } from '../auth.ts';
 import { deprecationHeaders, refuseAfterSunset, sunset } from '../deprecation.ts';
 import type { Exchanges } from '../exchange.ts';
 import { IdempotencyHeaders, retryOf } from '../idempotency.ts';
@@ -151,9 +151,11 @@ export function createPet(app: App, url: string, { pets, exchanges, base, remove
       },
     },
     async (request, reply) => {
-      const add = () => pets.add(request.body as NewPet, retryOf(request));
+      const by = { keyId: (request.apiKey as ApiKey).id, holder: request.exchange.holder };
+      const add = () => pets.add(request.body as NewPet, retryOf(request), by);
       const addition = await exchanges.work(request.exchange, add);
       if (addition.outcome === 'reused') throw new ApiError('idempotency_key_reused');
+      if (addition.outcome !== 'added' && addition.outcome !== 'replayed') throw rejectedKey(addition.outcome);
       const { id, pet, outcome } = addition;
       const headers = outcome === 'replayed' ? ['idempotent-replayed', 'true'] : [];
       if (!removed()) headers.push('location', `${base}/pets/${id}`);

@@ -28,12 +28,22 @@ export interface DatabaseReport {
 }
 
 const tables = [
-  ...['account', 'account_event', 'additive_migration', 'api_key', 'attempt', 'idempotency', 'import', 'message'],
-  ...['migration', 'one_time_link', 'pet', 'pet_id', 'session'],
+  ...[
+    'account',
+    'account_event',
+    'additive_migration',
+    'api_key',
+    'attempt',
+    'counted_attempt',
+    'idempotency',
+    'import',
+    'message',
+  ],
+  ...['migration', 'one_time_link', 'pet', 'pet_id', 'rotated_key', 'session'],
 ];
 
 /** Tables whose ids a sequence gives. */
-const withSequence = ['account', 'account_event', 'api_key'];
+const withSequence = ['account', 'account_event', 'api_key', 'counted_attempt'];
 
 /** Never rejects: every error becomes one of the report's problems. */
 export async function checkDatabase(databaseUrl: string, options: OpenOptions): Promise<DatabaseReport> {

@@ -41,8 +41,8 @@ async function refuseOthers(sql: Sql): Promise<void> {
   const [row] = await sql`
     SELECT string_agg(tablename, ', ' ORDER BY tablename) AS tables FROM pg_catalog.pg_tables
     WHERE schemaname = current_schema() AND tablename IN
-      ('pet', 'pet_id', 'account', 'api_key', 'idempotency', 'message', 'session', 'one_time_link', 'attempt', 'account_event',
-       'import')`;
+      ('pet', 'pet_id', 'account', 'api_key', 'idempotency', 'message', 'session', 'one_time_link', 'attempt', 'counted_attempt',
+       'account_event', 'import', 'rotated_key')`;
   // Check the version again: another process may have migrated the database since it was read.
   if (row?.tables && (await readState(sql)).version === 0)
     throw new OpenError(`holds tables of another application (${row.tables}).`);

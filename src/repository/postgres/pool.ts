@@ -26,19 +26,26 @@ export interface PoolOptions extends Pick<OpenOptions, 'onCommit' | 'onQuery'> {
 
 type Work<Result> = (sql: Sql) => Promise<Result>;
 
+export interface WorkOptions {
+  /** The deadline. Default: `deadlineMs`. */
+  withinMs?: number;
+  /** Whether no valid key asks for it. All such work together uses a quarter of the connections at most. */
+  stranger?: boolean;
+}
+
 export interface Pool {
   /** Runs work that changes nothing; if its connection is lost, it runs again. Rejects with ApiError `service_unavailable` at the deadline. */
-  read<Result>(work: Work<Result>, deadlineMs?: number): Promise<Result>;
+  read<Result>(work: Work<Result>, options?: WorkOptions): Promise<Result>;
   /**
-   * Runs one statement that changes data. It runs again only if the server reported that it had no effect. If the connection is lost, the
-   * outcome is unknown, and the promise rejects with ApiError `service_unavailable`. `writes`: how many writes the statement commits.
+   * Runs one statement or transaction that changes data. It runs again only if the server reported that it had no effect. If the connection is
+   * lost, the outcome is unknown, and the promise rejects with ApiError `service_unavailable`. `writes`: how many writes it commits.
    */
-  write<Result>(work: Work<Result>, deadlineMs?: number, writes?: number): Promise<Result>;
+  write<Result>(work: Work<Result>, options?: WorkOptions & { writes?: number }): Promise<Result>;
   measure(): { pool: PoolMeasures } & Pick<StoreMeasures, 'failedWrites' | 'lastFailedWriteAt'>;
   close(): Promise<void>;
 }
 
-/** A request uses the database at most twice, for its API key and for its data, so it gets a response within 5 s even if the database hangs. */
+/** A request of the API uses the database at most twice, for its key and for its data, so it is answered within 5 s even if the database hangs. */
 export const deadlineMs = 2300;
 
 /** Settings of each session, in milliseconds: what the server itself ends if this process cannot. */
@@ -52,6 +59,7 @@ interface Job {
   work: Work<unknown>;
   /** 0: it only reads, and may run again. */
   writes: number;
+  stranger: boolean;
   /** Why the server refused it. It waits to run again. */
   refused?: unknown;
   begun: number;
@@ -72,7 +80,9 @@ const countersOf = <Name extends string>(names: readonly Name[]) =>
 export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: PoolOptions): Pool {
   const idle: Connection[] = [];
   const open = new Set<Connection>();
-  const queue: Job[] = [];
+  const queues = { keys: [] as Job[], strangers: [] as Job[] };
+  const maxStrangers = Math.ceil(size / 4);
+  let strangers = 0;
   let unanswered = 0;
   let running = 0;
   let opening = false;
@@ -100,11 +110,20 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
     drop(connection);
   }
 
+  const queueOf = ({ stranger }: Pick<Job, 'stranger'>) => (stranger ? queues.strangers : queues.keys);
+
+  /** The queue whose first job may start next; undefined if there is none. One stranger may always work, whoever else waits. */
+  function nextQueue(): Job[] | undefined {
+    for (const queue of Object.values(queues)) while (queue[0]?.done) queue.shift();
+    const { keys, strangers: others } = queues;
+    const mayStart = others.length > 0 && strangers < maxStrangers;
+    if (mayStart && (strangers === 0 || keys.length === 0)) return others;
+    return keys.length > 0 ? keys : undefined;
+  }
+
   function pump(): void {
-    while (queue.length > 0 && idle.length > 0) {
-      const job = queue.shift() as Job;
-      if (!job.done) void start(job, idle.pop() as Connection);
-    }
+    for (let queue = nextQueue(); queue && idle.length > 0; queue = nextQueue())
+      void start(queue.shift() as Job, idle.pop() as Connection);
     void openMore();
   }
 
@@ -112,7 +131,7 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
   async function openMore(): Promise<void> {
     if (opening) return;
     opening = true;
-    while (open.size < size && queue.some(({ done }) => !done)) {
+    while (open.size < size && nextQueue()) {
       try {
         let connection: Connection | undefined;
         connection = await connect(() => connection && lose(connection));
@@ -138,6 +157,7 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
     job.connection = connection;
     job.begun = performance.now();
     running += 1;
+    if (job.stranger) strangers += 1;
     let failed: { error: unknown } | undefined;
     try {
       const result = await job.work(connection.sql);
@@ -165,6 +185,7 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
   function release(job: Job): void {
     job.connection = undefined;
     running -= 1;
+    if (job.stranger) strangers -= 1;
     onQuery?.(job.writes > 0 ? 'write' : 'read', performance.now() - job.begun);
   }
 
@@ -187,7 +208,7 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
     }
     job.refused = error;
     setTimeout(() => {
-      queue.push(job);
+      queueOf(job).push(job);
       pump();
     }, jitter(10));
   }
@@ -210,7 +231,8 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
     });
   }
 
-  function run<Result>(work: Work<Result>, writes: number, withinMs: number): Promise<Result> {
+  function run<Result>(work: Work<Result>, writes: number, options: WorkOptions = {}): Promise<Result> {
+    const { withinMs = deadlineMs, stranger = false } = options;
     if (closing) return Promise.reject(unavailable(new Error('the store is closed')));
     if (unanswered - running >= maxWaiting) {
       return Promise.reject(unavailable(new Error('too many requests are waiting for the database')));
@@ -218,13 +240,14 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
     return new Promise((resolve, reject) => {
       unanswered += 1;
       const job: Job = {
-        ...{ work, writes, resolve, reject, done: false, begun: 0 },
+        ...{ work, writes, stranger, resolve, reject, done: false, begun: 0 },
         finish(settle) {
           if (job.done) return;
           job.done = true;
           clearTimeout(timer);
           unanswered -= 1;
           // While no connection is free, nothing else takes out of the queue what has passed its deadline.
+          const queue = queueOf(job);
           while (queue[0]?.done) queue.shift();
           settle();
           if (unanswered === 0) drained?.();
@@ -233,14 +256,14 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
       const timer = setTimeout(() => expire(job), withinMs);
       // A statement would be cancelled as soon as it is sent, and its outcome unknown.
       if (withinMs <= 0) return expire(job);
-      queue.push(job);
+      queueOf(job).push(job);
       pump();
     });
   }
 
   return {
-    read: (work, withinMs = deadlineMs) => run(work, 0, withinMs),
-    write: (work, withinMs = deadlineMs, writes = 1) => run(work, writes, withinMs),
+    read: (work, options) => run(work, 0, options),
+    write: (work, { writes = 1, ...options } = {}) => run(work, writes, options),
     measure() {
       const busy = open.size - idle.length;
       const pool = { limit: size, busy, waiting: unanswered - running, abandoned, abandonedTotal, errors };

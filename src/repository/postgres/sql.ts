@@ -1,5 +1,6 @@
 /** Runs SQL on one connection: a tag whose values become parameters, never text. */
 import type pg from 'pg';
+import { Fragment, type Steps } from '../steps.ts';
 import { StandbyError } from './errors.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: the columns depend on the statement.
@@ -10,29 +11,19 @@ export interface Sql {
   <Rows extends object[] = AnyRow[]>(texts: TemplateStringsArray, ...values: unknown[]): Promise<Rows>;
   /** Without values, `text` may hold several statements. */
   unsafe<Rows extends object[] = AnyRow[]>(text: string, values?: unknown[]): Promise<Rows>;
-  /** Runs `work` in a transaction; rolls it back if `work` rejects. */
-  begin<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result>;
+  /** Runs `work` in a transaction; rolls it back if `work` rejects. Default: READ COMMITTED, or what the database sets. */
+  begin<Result>(work: (sql: Sql) => Promise<Result>, isolation?: 'SERIALIZABLE'): Promise<Result>;
 }
-
-class Raw {
-  readonly text: string;
-  constructor(text: string) {
-    this.text = text;
-  }
-}
-
-/** Text that is part of the statement, such as a list of columns: always the same text in the same place. */
-export const raw = (text: string) => new Raw(text);
 
 /** By the place in the source. A statement has the same name on every connection, so that a pooler can share it. */
 const statements = new Map<TemplateStringsArray, { name: string; text: string }>();
 
-function statementOf(texts: TemplateStringsArray, given: unknown[]): { name: string; text: string } {
+function statementOf(texts: TemplateStringsArray, given: readonly unknown[]): { name: string; text: string } {
   const known = statements.get(texts);
   if (known) return known;
   let [text, values] = [texts[0] as string, 0];
   for (const [index, value] of given.entries()) {
-    text += value instanceof Raw ? value.text : `$${++values}`;
+    text += value instanceof Fragment ? value.postgres : `$${++values}`;
     text += texts[index + 1];
   }
   const statement = { name: `s${statements.size}`, text };
@@ -66,13 +57,13 @@ export function createSql(client: pg.Client, prepare: boolean): Sql {
 
   function tag<Rows>(texts: TemplateStringsArray, ...given: unknown[]): Promise<Rows> {
     const { name, text } = statementOf(texts, given);
-    return run({ text, values: given.filter((value) => !(value instanceof Raw)), ...(prepare && { name }) });
+    return run({ text, values: given.filter((value) => !(value instanceof Fragment)), ...(prepare && { name }) });
   }
 
   const sql: Sql = Object.assign(tag, {
     unsafe: <Rows>(text: string, values?: unknown[]) => run<Rows>({ text, ...(values && { values }) }),
-    async begin<Result>(work: (sql: Sql) => Promise<Result>) {
-      await run({ text: 'BEGIN' });
+    async begin<Result>(work: (sql: Sql) => Promise<Result>, isolation?: 'SERIALIZABLE') {
+      await run({ text: isolation ? `BEGIN ISOLATION LEVEL ${isolation}` : 'BEGIN' });
       try {
         const result = await work(sql);
         await run({ text: 'COMMIT' });
@@ -85,6 +76,13 @@ export function createSql(client: pg.Client, prepare: boolean): Sql {
     },
   });
   return sql;
+}
+
+/** Runs the statements of a command or a query, one after the other. */
+export async function runSteps<Result>(sql: Sql, steps: Steps<Result>): Promise<Result> {
+  let step = steps.next();
+  while (!step.done) step = steps.next(await sql(step.value.texts, ...step.value.given));
+  return step.value;
 }
 
 /** An array literal of texts, as a parameter (https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO). What is not given is NULL. */

@@ -1,12 +1,13 @@
 /** The shared store: a PostgreSQL database that several servers can use. */
 
+import { type Engine, openAccounts, openMessages, openPeople, openTrail } from '../accounts.ts';
+import { type CommandName, serializable, stepsOf } from '../commands.ts';
 import type { OpenOptions, Repository } from '../store.ts';
-import { openAccounts } from './accounts.ts';
 import { createConnector } from './connection.ts';
 import { prepareDatabase } from './open.ts';
-import { openPeople, openTrail } from './people.ts';
 import { findPet, listPets } from './pets.ts';
-import { createPool, sessionSettings } from './pool.ts';
+import { createPool, type Pool, sessionSettings } from './pool.ts';
+import { runSteps } from './sql.ts';
 import { readTarget } from './url.ts';
 import { startAdder } from './writer.ts';
 
@@ -15,6 +16,25 @@ const maxWaiting = 10_000;
 
 /** Readiness timeout. */
 const checkWithinMs = 1000;
+
+/** Commands that requests with a key ask for, or the server itself. All others are those of strangers, or of people on the account pages. */
+const forKeys: ReadonlySet<CommandName> = new Set(['recordUses', 'addMessage', 'takeEvents']);
+
+/** If the connection is lost during COMMIT, the outcome of a command is unknown: it is not run again, and rejects. */
+function createEngine(pool: Pool): Engine {
+  return {
+    write: (name, input) =>
+      pool.write(
+        (sql) =>
+          sql.begin(
+            (transaction) => runSteps(transaction, stepsOf(name, input)),
+            serializable.has(name) ? 'SERIALIZABLE' : undefined,
+          ),
+        { stranger: !forKeys.has(name) },
+      ),
+    read: (query, forKey = false) => pool.read((sql) => runSteps(sql, query()), { stranger: !forKey }),
+  };
+}
 
 /** Opens the database; migrates it if `options.migrate` allows. Rejects with OpenError. */
 export async function openPostgres(databaseUrl: string, options: OpenOptions): Promise<Repository> {
@@ -29,32 +49,23 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
     onQuery: options.onQuery,
   });
   const adder = startAdder(pool);
+  const engine = createEngine(pool);
   const at = () => options.now().getTime();
 
   return {
     // No state(): it would need a round trip, as much as reading the page itself.
     pets: {
       list: (query) => listPets(pool, query),
-      add: (pet, retry) => adder.add(pet, retry, at()),
+      add: (pet, retry, by) => adder.add({ pet, retry, keyId: by?.keyId, at: at() }),
       find: (id) => findPet(pool, id),
     },
 
-    accounts: openAccounts(pool, at),
+    accounts: openAccounts(engine, at),
+    messages: openMessages(engine, options.maxMessages),
+    people: openPeople(engine, at),
+    trail: openTrail(engine, at),
 
-    messages: {
-      async add({ id, accountId, message, status, createdAt }) {
-        await pool.write(
-          (sql) => sql`
-            INSERT INTO message (id, account_id, message, status, created_at)
-            VALUES (${id}, ${accountId}, ${message}, ${status}, ${Date.parse(createdAt)})`,
-        );
-      },
-    },
-
-    people: openPeople(pool, at),
-    trail: openTrail(pool, at),
-
-    check: async () => void (await pool.read((sql) => sql`SELECT 1`, checkWithinMs)),
+    check: async () => void (await pool.read((sql) => sql`SELECT 1`, { withinMs: checkWithinMs })),
 
     measure: () => ({ waitingWrites: adder.waiting(), walBytes: undefined, ...pool.measure() }),
 

@@ -6,18 +6,24 @@ import { unavailable } from '../store.ts';
 import { deadlineMs, type Pool } from './pool.ts';
 import { numberArray, textArray } from './sql.ts';
 
-interface Waiting {
+interface AddedPet {
   pet: NewPet;
   retry: Retry | undefined;
+  /** The id of the API key that adds it; undefined: the operator. */
+  keyId: number | undefined;
+  /** The time in milliseconds. */
   at: number;
+}
+
+interface Waiting extends AddedPet {
   until: number;
   resolve: (addition: Addition) => void;
   reject: (error: unknown) => void;
 }
 
 export interface Adder {
-  /** Resolves after the pet's commit. Rejects with ApiError `service_unavailable`. `at`: the time in milliseconds. */
-  add(pet: NewPet, retry: Retry | undefined, at: number): Promise<Addition>;
+  /** Resolves after the pet's commit. Rejects with ApiError `service_unavailable`. */
+  add(pet: AddedPet): Promise<Addition>;
   /** The number of pets that wait for the next batch. */
   waiting(): number;
   /** Resolves when no pet is waiting or in flight. */
@@ -29,18 +35,24 @@ const maxBatch = 500;
 /** Pets that may wait for a batch. Beyond them, creates are rejected with 503, because the wait would be too long. */
 const maxWaiting = 10_000;
 
-function addPets(pool: Pool, batch: Waiting[], withinMs: number): Promise<{ outcome: string; id: string }[]> {
+/** `id`: of an animal that was added, now or before. */
+interface AdditionRow {
+  outcome: Addition['outcome'];
+  id: string;
+}
+
+function addPets(pool: Pool, batch: Waiting[], withinMs: number): Promise<AdditionRow[]> {
   const names = textArray(batch.map(({ pet }) => pet.name));
   const categoryIds = numberArray(batch.map(({ pet }) => pet.categoryId));
   const statuses = textArray(batch.map(({ pet }) => pet.status));
   const accountIds = numberArray(batch.map(({ retry }) => retry?.accountId));
   const keys = textArray(batch.map(({ retry }) => retry?.key));
   const times = numberArray(batch.map(({ at }) => at));
+  const keyIds = numberArray(batch.map(({ keyId }) => keyId));
   return pool.write(
     (sql) => sql`
-      SELECT outcome, id FROM add_pets(${names}, ${categoryIds}, ${statuses}, ${accountIds}, ${keys}, ${times}, ${retryWindowMs})`,
-    withinMs,
-    batch.length,
+      SELECT outcome, id FROM add_pets(${names}, ${categoryIds}, ${statuses}, ${accountIds}, ${keys}, ${times}, ${retryWindowMs}, ${keyIds})`,
+    { withinMs, writes: batch.length },
   );
 }
 
@@ -77,7 +89,7 @@ export function startAdder(pool: Pool): Adder {
       try {
         const [first] = batch as [Waiting];
         const rows = await addPets(pool, batch, Math.max(0, first.until - performance.now()));
-        for (const [index, { outcome, id }] of rows.entries()) settle(batch[index] as Waiting, outcome, id);
+        for (const [index, row] of rows.entries()) settle(batch[index] as Waiting, row);
       } catch (error) {
         for (const { reject } of batch) reject(error);
       }
@@ -86,18 +98,18 @@ export function startAdder(pool: Pool): Adder {
     drained?.();
   }
 
-  function settle({ pet, resolve }: Waiting, outcome: string, id: string): void {
-    const json = petJson(id, pet.name, pet.categoryId, pet.status);
-    resolve(outcome === 'reused' ? { outcome } : { outcome: outcome as 'added', id: BigInt(id), pet: json });
+  function settle({ pet, resolve }: Waiting, { outcome, id }: AdditionRow): void {
+    if (outcome !== 'added' && outcome !== 'replayed') resolve({ outcome });
+    else resolve({ outcome, id: BigInt(id), pet: petJson(id, pet.name, pet.categoryId, pet.status) });
   }
 
   return {
-    add(pet, retry, at) {
+    add(added) {
       if (waiting.length >= maxWaiting) return Promise.reject(unavailable(new Error('too many writes are waiting')));
       if (!scheduled) setImmediate(send);
       scheduled = true;
       return new Promise((resolve, reject) => {
-        waiting.push({ pet, retry, at, until: performance.now() + deadlineMs, resolve, reject });
+        waiting.push({ ...added, until: performance.now() + deadlineMs, resolve, reject });
       });
     },
     waiting: () => waiting.length,

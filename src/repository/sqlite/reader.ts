@@ -1,22 +1,8 @@
 /** All reads from the SQLite store, through a read-only connection. */
-import type { Account, ApiKey } from '../../accounts.ts';
-import { type OneTimeLink, type Session, sessionIdleMs, sessionLifetimeMs } from '../../people.ts';
 import type { PetJson, PetPage, PetQuery, StoreState } from '../../pets.ts';
-import {
-  type AccountRow,
-  type ApiKeyRow,
-  accountColumns,
-  apiKeyColumns,
-  isActive,
-  type LinkRow,
-  type PersonRow,
-  type SessionRow,
-  toAccount,
-  toApiKey,
-  toLink,
-  toSession,
-} from '../rows.ts';
+import type { Steps } from '../steps.ts';
 import { openError, openReader, translate } from './connection.ts';
+import { createRunner } from './runner.ts';
 
 /** Reads are short and synchronous. They throw ApiError `service_unavailable` if the store cannot be read. */
 export interface Reader {
@@ -25,14 +11,8 @@ export interface Reader {
   state(): StoreState;
   /** Ends the snapshot that the reads of one event loop turn share, so that the next read sees the latest commit. */
   refresh(): void;
-  listAccounts(): Account[];
-  listKeys(account?: string): ApiKey[];
-  listOwnKeys(accountId: number, maxEnded: number, now: number): { active: ApiKey[]; ended: ApiKey[] };
-  findKey(hash: Buffer): ApiKey | undefined;
-  findPerson(name: string): { account: Account; passwordHash: string | null } | undefined;
-  findSession(hash: Buffer, now: number): Session | undefined;
-  findLink(hash: Buffer, now: number): OneTimeLink | undefined;
-  hasEvents(): boolean;
+  /** Runs a query of accounts and people. Each of its statements sees the latest commit. */
+  run<Result>(query: () => Steps<Result>): Result;
   close(): void;
 }
 
@@ -73,27 +53,7 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
   // Changes when another connection commits (https://sqlite.org/pragma.html#pragma_data_version). This connection never writes.
   const dataVersion = sql<[], number>('PRAGMA data_version').pluck().safeIntegers(false);
   const petRevision = sql<[], number>('SELECT revision FROM pet_revision').pluck().safeIntegers(false);
-  const listAccounts = sql<[], AccountRow>(`SELECT ${accountColumns} FROM account ORDER BY id`);
-  const listKeys = sql<[string | null], ApiKeyRow>(
-    `SELECT ${apiKeyColumns} WHERE account.name = coalesce(?, account.name) ORDER BY api_key.id`,
-  );
-  const listActive = sql<[number, number], ApiKeyRow>(
-    `SELECT ${apiKeyColumns} WHERE account_id = ? AND ${isActive} ? ORDER BY +api_key.id DESC`,
-  );
-  const listEnded = sql<[number, number, number], ApiKeyRow>(
-    `SELECT ${apiKeyColumns} WHERE account_id = ? AND NOT (${isActive} ?) ORDER BY api_key.id DESC LIMIT ?`,
-  );
-  const findKey = sql<[Buffer], ApiKeyRow>(`SELECT ${apiKeyColumns} WHERE hash = ?`);
-  const findPerson = sql<[string], PersonRow>(`SELECT ${accountColumns}, password_hash FROM account WHERE name = ?`);
-  const findSession = sql<[Buffer, number, number], SessionRow>(
-    `SELECT ${accountColumns}, used_at FROM session JOIN account ON account.id = account_id
-     WHERE hash = ? AND session.created_at > ? AND used_at > ?`,
-  );
-  const findLink = sql<[Buffer, number], LinkRow>(
-    `SELECT purpose, ${accountColumns} FROM one_time_link LEFT JOIN account ON account.id = account_id
-     WHERE hash = ? AND expires_at > ?`,
-  );
-  const hasEvents = sql<[], unknown>('SELECT 1 FROM account_event LIMIT 1');
+  const runSteps = createRunner(connection);
 
   function guarded<Input extends unknown[], Output>(query: (...input: Input) => Output): (...input: Input) => Output {
     return (...input) => {
@@ -167,29 +127,13 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
       enter();
       return findPet.get(id);
     }),
-    listAccounts: guarded(() => listAccounts.all().map(toAccount)),
-    listKeys: guarded((account) => listKeys.all(account ?? null).map(toApiKey)),
-    listOwnKeys: guarded((accountId, maxEnded, now) => ({
-      active: listActive.all(accountId, now).map(toApiKey),
-      ended: listEnded.all(accountId, now, maxEnded).map(toApiKey),
-    })),
-    findKey: guarded((hash) => {
-      const row = findKey.get(hash);
-      return row && toApiKey(row);
-    }),
-    findPerson: guarded((name) => {
-      const row = findPerson.get(name);
-      return row && { account: toAccount(row), passwordHash: row.password_hash };
-    }),
-    findSession: guarded((hash, now) => {
-      const row = findSession.get(hash, now - sessionLifetimeMs, now - sessionIdleMs);
-      return row && toSession(row);
-    }),
-    findLink: guarded((hash, now) => {
-      const row = findLink.get(hash, now);
-      return row && toLink(row);
-    }),
-    hasEvents: guarded(() => hasEvents.get() !== undefined),
+    run: (query) => {
+      try {
+        return runSteps(query());
+      } catch (error) {
+        throw translate(error);
+      }
+    },
     close() {
       end();
       connection.close();

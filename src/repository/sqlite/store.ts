@@ -1,23 +1,15 @@
 /** The embedded store: one SQLite file in WAL mode. This thread reads it and a worker thread writes it, each on its own connection. */
 import { statfsSync, statSync } from 'node:fs';
-import { KeyLimitError, type Secret } from '../../accounts.ts';
+import type { Adder } from '../../accounts.ts';
 import type { Retry } from '../../idempotency.ts';
 import { type Addition, type NewPet, petJson } from '../../pets.ts';
-import { type AccountRow, type ApiKeyRow, toAccount, toApiKey, toEvent } from '../rows.ts';
+import { type Engine, openAccounts, openMessages, openPeople, openTrail, operator } from '../accounts.ts';
 import type { OpenOptions, Repository } from '../store.ts';
 import { prepareStore } from './connection.ts';
 import { startReader } from './reader.ts';
 import { startWriter } from './writer.ts';
 
-const accountOf = (row: AccountRow | undefined) => row && toAccount(row);
-function keyOf(row: ApiKeyRow | 'too_many' | undefined) {
-  if (row === 'too_many') throw new KeyLimitError();
-  return row && toApiKey(row);
-}
-
-const hexOf = ({ hint, hash }: Secret) => ({ hint, hash: hash.toString('hex') });
-
-/** Undefined on a file system that does not tell. */
+/** Undefined if the file system does not report its size. */
 function measureDisk(file: string): { size: number; available: number } | undefined {
   try {
     const { bsize, blocks, bavail } = statfsSync(file);
@@ -41,13 +33,18 @@ export function openSqlite(file: string, options: OpenOptions): Repository {
   });
   const at = () => now().getTime();
 
-  async function addPet({ name, categoryId, status }: NewPet, retry?: Retry): Promise<Addition> {
-    const input = { name, categoryId: String(categoryId), status, retry, at: at() };
-    const outcome = await writer.write('addPet', input, name.length);
-    if (outcome.outcome === 'reused') return outcome;
-    const { id } = outcome;
-    const pet = outcome.outcome === 'replayed' ? outcome.pet : petJson(id, name, categoryId, status);
-    return { outcome: outcome.outcome, id: BigInt(id), pet };
+  const engine: Engine = {
+    write: writer.write,
+    read: async (query) => reader.run(query),
+  };
+
+  async function addPet({ name, categoryId, status }: NewPet, retry?: Retry, by?: Adder): Promise<Addition> {
+    const input = { name, categoryId: String(categoryId), status, retry, keyId: by?.keyId, at: at() };
+    const result = await writer.addPet(input, by?.holder ?? operator);
+    if (result.outcome !== 'added' && result.outcome !== 'replayed') return result;
+    const { id, outcome } = result;
+    const pet = outcome === 'replayed' ? result.pet : petJson(id, name, categoryId, status);
+    return { outcome, id: BigInt(id), pet };
   }
 
   return {
@@ -58,67 +55,10 @@ export function openSqlite(file: string, options: OpenOptions): Repository {
       state: reader.state,
       refresh: reader.refresh,
     },
-
-    accounts: {
-      addAccount: async (name) => accountOf(await writer.write('addAccount', { name, at: at() })),
-      listAccounts: async () => reader.listAccounts(),
-      removeAccount: async (name, passwordHash) =>
-        accountOf(await writer.write('removeAccount', { name, passwordHash })),
-      async addKey({ secret, ...key }) {
-        return keyOf(await writer.write('addKey', { ...key, ...hexOf(secret), at: at() }));
-      },
-      listKeys: async (account) => reader.listKeys(account),
-      listOwnKeys: async (accountId, maxEnded) => reader.listOwnKeys(accountId, maxEnded, at()),
-      findKey: async (hash) => reader.findKey(hash),
-      revokeKey: async (id, accountId) => keyOf(await writer.write('revokeKey', { id, accountId, at: at() })),
-      async rotateKey(id, oldExpiresAt, secret, accountId) {
-        const rotation = { id, accountId, oldExpiresAt: oldExpiresAt.getTime(), ...hexOf(secret), at: at() };
-        return keyOf(await writer.write('rotateKey', rotation));
-      },
-      recordUses: async (uses) => {
-        await writer.write('recordUses', {
-          uses: uses.map(({ lastUsedAt, ...use }) => ({ ...use, lastUsedAt: lastUsedAt.getTime() })),
-        });
-      },
-    },
-
-    messages: {
-      add: async (message) => void (await writer.write('addMessage', message, message.message.length)),
-    },
-
-    people: {
-      async signUp(name, passwordHash, link) {
-        const added = await writer.write('signUp', { name, passwordHash, link: link?.toString('hex'), at: at() });
-        return typeof added === 'string' ? added : toAccount(added);
-      },
-      findPerson: async (name) => reader.findPerson(name),
-      setPassword: (accountId, passwordHash, link, previous) =>
-        writer.write('setPassword', { accountId, passwordHash, link: link?.toString('hex'), previous, at: at() }),
-      addSession: (hash, accountId, passwordHash) =>
-        writer.write('addSession', { hash: hash.toString('hex'), accountId, passwordHash, at: at() }),
-      findSession: async (hash) => reader.findSession(hash, at()),
-      touchSession: (hash) => writer.write('touchSession', { hash: hash.toString('hex'), at: at() }),
-      endSession: (hash) => writer.write('endSession', { hash: hash.toString('hex') }),
-      endSessions: (accountId) => writer.write('endSessions', { accountId }),
-      addLink: (hash, purpose, accountId) =>
-        writer.write('addLink', { hash: hash.toString('hex'), purpose, accountId, at: at() }),
-      findLink: async (hash) => reader.findLink(hash, at()),
-      async countAttempt(subjects, when) {
-        const input = subjects.map(({ subject, max }) => ({ subject: subject.toString('hex'), max }));
-        const until = await writer.write('countAttempt', { subjects: input, at: when?.getTime() ?? at() });
-        return until === undefined ? undefined : new Date(until);
-      },
-      forgetAttempts: (subjects, when) => {
-        const input = subjects.map(({ subject, all }) => ({ subject: subject.toString('hex'), all }));
-        return writer.write('forgetAttempts', { subjects: input, at: when?.getTime() ?? at() });
-      },
-    },
-
-    trail: {
-      add: (event) => writer.write('addEvent', { ...event, at: at() }),
-      // A write only if there is something to take: servers ask every few seconds.
-      take: async () => (reader.hasEvents() ? (await writer.write('takeEvents', {})).map(toEvent) : []),
-    },
+    accounts: openAccounts(engine, at),
+    messages: openMessages(engine, options.maxMessages),
+    people: openPeople(engine, at),
+    trail: openTrail(engine, at),
 
     check: async () => void reader.state(),
 

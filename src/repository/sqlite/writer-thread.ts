@@ -1,9 +1,7 @@
 /** The writer thread: runs the writes of each message in transactions on its own connection, and replies to each batch. */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
-import { type CommandName, prepareCommands } from './commands.ts';
+import { prepareCommands, type Write } from './commands.ts';
 import { checkpoint, openConnection, translate } from './connection.ts';
-
-export type Write = [name: CommandName, input: never];
 
 /** To the thread: Write[] as JSON text, because cloning the objects costs as much as inserting them. null: no more writes follow. */
 export type Request = string | null;
@@ -22,7 +20,10 @@ const checkpointEvery = 1000;
 const port = parentPort as MessagePort;
 const connection = openConnection(workerData as string);
 const commands = prepareCommands(connection);
-const run = connection.transaction((batch: Write[]) => batch.map(([name, input]) => commands[name](input)));
+const run = connection.transaction((batch: Write[]) => {
+  commands.begin();
+  return batch.map(commands.run);
+});
 
 let uncheckpointed = 0;
 

@@ -1,26 +1,30 @@
 /** The main thread's side of the writer: batches writes, limits the queue, and settles each write's promise. */
 import { Worker } from 'node:worker_threads';
 import type { ApiError } from '../../errors.ts';
+import { createShares, type Holder } from '../../shares.ts';
+import { operator, type Text } from '../accounts.ts';
+import type { CommandName, Input, Outcome } from '../commands.ts';
 import { type OpenOptions, unavailable } from '../store.ts';
-import type { CommandName, Commands } from './commands.ts';
+import type { NewPetRow, PetOutcome, Write } from './commands.ts';
 import { translate } from './connection.ts';
-import type { Reply, Request, Write } from './writer-thread.ts';
-
-type Input<Name extends CommandName> = Parameters<Commands[Name]>[0];
-type Output<Name extends CommandName> = ReturnType<Commands[Name]>;
+import type { Reply, Request } from './writer-thread.ts';
 
 interface Waiting {
   resolve: (output: never) => void;
   reject: (error: unknown) => void;
+  /** The length of text whose size the client chose, and whose share it counts against. */
   characters: number;
+  holder: Holder;
 }
 
+/**
+ * Both resolve after the write's commit and fsync, and reject with ApiError `service_unavailable` if the store cannot write; if the fsync
+ * failed, the write may still be on disk.
+ */
 export interface Writer {
-  /**
-   * Resolves after the write's commit and fsync. `input` and the output are JSON. Rejects with ApiError `service_unavailable` if the store
-   * cannot write; if the fsync failed, the write may still be on disk. `characters`: the length of text whose size the client chose.
-   */
-  write<Name extends CommandName>(name: Name, input: Input<Name>, characters?: number): Promise<Output<Name>>;
+  /** `holder`: whose share the waiting text counts against. */
+  addPet(pet: NewPetRow, holder: Holder): Promise<PetOutcome>;
+  write<Name extends CommandName>(name: Name, input: Input<Name>, text?: Text): Promise<Outcome<Name>>;
   /** The number of pending writes. */
   waiting(): number;
   /** Writes that could not be committed, by reason, and when the last of them failed (milliseconds since 1970; 0: never). */
@@ -56,6 +60,8 @@ function reasonOf(cause: Error): string {
   return reasons[primary] ?? 'other';
 }
 
+const noText: Text = { characters: 0, holder: operator };
+
 /** Starts the writer thread on the store in `file`. */
 export function startWriter(file: string, { onFatal, onCheckpointFailure, onCommit }: OpenOptions): Writer {
   const thread = new Worker(new URL('./writer-thread.ts', import.meta.url), {
@@ -63,7 +69,7 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     resourceLimits: { maxYoungGenerationSizeMb },
   });
   const waiting: Waiting[] = [];
-  let waitingCharacters = 0;
+  const waitingCharacters = createShares<Holder>(maxWaitingCharacters);
   let unsent: Write[] = [];
   let broken: ApiError | undefined;
   let closing = false;
@@ -99,7 +105,7 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
 
   thread.on('message', (reply: Reply) => {
     const answered = waiting.splice(0, reply.count);
-    for (const { characters } of answered) waitingCharacters -= characters;
+    for (const { holder, characters } of answered) waitingCharacters.give(holder, characters);
     if ('outputs' in reply) {
       const outputs = JSON.parse(reply.outputs) as unknown[];
       for (let at = 0; at < answered.length; at++)
@@ -131,16 +137,18 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     });
   });
 
+  function enqueue<Output>(write: Write, characters: number, holder: Holder): Promise<Output> {
+    if (broken) return Promise.reject(broken);
+    if (waiting.length >= maxWaiting || !waitingCharacters.take(holder, characters))
+      return Promise.reject(unavailable(new Error('too many writes are waiting')));
+    if (unsent.length === 0) setImmediate(send);
+    unsent.push(write);
+    return new Promise((resolve, reject) => waiting.push({ resolve, reject, characters, holder }));
+  }
+
   return {
-    write(name, input, characters = 0) {
-      if (broken) return Promise.reject(broken);
-      if (waiting.length >= maxWaiting || waitingCharacters + characters > maxWaitingCharacters)
-        return Promise.reject(unavailable(new Error('too many writes are waiting')));
-      if (unsent.length === 0) setImmediate(send);
-      unsent.push([name, input as never]);
-      waitingCharacters += characters;
-      return new Promise((resolve, reject) => waiting.push({ resolve, reject, characters }));
-    },
+    addPet: (pet, holder) => enqueue(['addPet', pet], pet.name.length, holder),
+    write: (name, input, { characters, holder } = noText) => enqueue([name, input] as Write, characters, holder),
     waiting: () => waiting.length,
     failures: () => ({ failedWrites, lastFailedWriteAt }),
     async close() {

@@ -28,7 +28,7 @@ export const pets: Table = {
 export const others: Table[] = [
   {
     name: 'account',
-    columns: { id: 'bigint', name: 'text', created_at: 'bigint', password_hash: 'text' },
+    columns: { id: 'bigint', name: 'text', created_at: 'bigint', password_hash: 'text', network: 'bytea' },
     keys: 1,
   },
   {
@@ -55,10 +55,11 @@ export const others: Table[] = [
     columns: { hash: 'bytea', lines: 'bigint', animals: 'bigint', began_at: 'bigint', ended_at: 'bigint' },
     keys: 1,
   },
+  { name: 'rotated_key', columns: { key_id: 'bigint', successor_id: 'bigint' }, keys: 1 },
 ];
 
 /** Short-lived rows are not copied: after a copy people sign in again, and unused links must be made again. */
-export const notCopied = ['session', 'one_time_link', 'attempt', 'account_event'];
+export const notCopied = ['session', 'one_time_link', 'attempt', 'counted_attempt', 'account_event'];
 
 const pageRows = 2000;
 

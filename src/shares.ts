@@ -1,5 +1,8 @@
 /** Divides a limited number of places fairly: one holder alone may take all of them, but cannot keep others out. */
 
+/** Whose share something counts against: the id of an account, or a network. */
+export type Holder = number | string;
+
 export interface Shares<Holder> {
   /**
    * Takes `amount` places for `holder`. Returns false if the holder may not have them. While enough places are free, any holder may take
