@@ -2,6 +2,8 @@
 import { type Argon2Parameters, argon2, randomBytes, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 import { ApiError } from './errors.ts';
+import { limits } from './limits.ts';
+import { createShares } from './shares.ts';
 
 const minCharacters = 15;
 const maxCharacters = 256;
@@ -173,58 +175,98 @@ const phc = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$([A-Za-z0-9+/]+)\$([A-Z
 
 const base64 = (bytes: Buffer) => bytes.toString('base64').replace(/=+$/, '');
 
-export interface Passwords {
-  /** Resolves to the hash to store. Rejects with ApiError `service_unavailable` if too many passwords are being hashed. */
+/** Hashes passwords outside of the main thread. Each hash takes 19 MiB and one of the four threads that Node also uses for files. */
+export interface Hasher {
+  /** Resolves to the hash to store. */
   hash(password: string): Promise<string>;
   /**
    * Whether `password` has the stored hash. Without a hash it resolves to false after the same time, so that the time does not tell whether
-   * the account exists. Rejects with ApiError `service_unavailable` if too many passwords are being hashed.
+   * the account exists.
    */
   verify(password: string, stored: string | null | undefined): Promise<boolean>;
 }
 
-/** Hashes at the same time: each takes 19 MiB and one of the four threads that Node also uses for files. */
-const maxRunning = 2;
-/** Hashes that wait, for about a second at most. */
-const maxWaiting = 18;
+export interface Passwords {
+  /**
+   * Runs `work` when it is the turn of `network`: a few run at a time, and networks take turns, however much each of them asks for. Rejects
+   * with ApiError `service_unavailable` if too many of the network, or of all, are waiting.
+   */
+  inTurn<Result>(network: string, work: (hasher: Hasher) => Promise<Result>): Promise<Result>;
+}
 
-/** Hashes passwords outside of the main thread, a few at a time. */
+const derive = promisify(argon2) as (algorithm: 'argon2id', parameters: Argon2Parameters) => Promise<Buffer>;
+
+const tagOf = (password: string, nonce: Buffer, parameters: typeof cost) =>
+  derive('argon2id', { message: password.normalize('NFC'), nonce, tagLength, ...parameters });
+
+const hasher: Hasher = {
+  async hash(password) {
+    const nonce = randomBytes(nonceLength);
+    const tag = await tagOf(password, nonce, cost);
+    return `$argon2id$v=19$m=${cost.memory},t=${cost.passes},p=${cost.parallelism}$${base64(nonce)}$${base64(tag)}`;
+  },
+
+  async verify(password, stored) {
+    const [, memory, passes, parallelism, nonce, tag] = phc.exec(stored ?? '') ?? [];
+    if (nonce === undefined || tag === undefined) {
+      await tagOf(password, randomBytes(nonceLength), cost);
+      return false;
+    }
+    const parameters = { memory: Number(memory), passes: Number(passes), parallelism: Number(parallelism) };
+    const found = await tagOf(password, Buffer.from(nonce, 'base64'), parameters);
+    const expected = Buffer.from(tag, 'base64');
+    return expected.length === found.length && timingSafeEqual(expected, found);
+  },
+};
+
 export function createPasswords(): Passwords {
-  const derive = promisify(argon2) as (algorithm: 'argon2id', parameters: Argon2Parameters) => Promise<Buffer>;
-  const waiting: (() => void)[] = [];
+  const waiting = new Map<string, (() => void)[]>();
+  const places = createShares<string>(limits.passwordsWaiting);
+  const held = new Map<string, number>();
   let running = 0;
 
-  async function tagOf(password: string, nonce: Buffer, parameters: typeof cost): Promise<Buffer> {
-    if (running < maxRunning) running += 1;
-    else if (waiting.length < maxWaiting) await new Promise<void>((resolve) => waiting.push(resolve));
-    else throw new ApiError('service_unavailable', undefined);
-    try {
-      return await derive('argon2id', { message: password.normalize('NFC'), nonce, tagLength, ...parameters });
-    } finally {
-      // The place goes to the next in the queue, if there is one.
-      const next = waiting.shift();
-      if (next) next();
-      else running -= 1;
+  async function enter(network: string): Promise<void> {
+    if (running < limits.passwordsRunning) {
+      running += 1;
+      return;
     }
+    if (!places.take(network)) throw busy();
+    await new Promise<void>((resolve) => waiting.set(network, [...(waiting.get(network) ?? []), resolve]));
+    places.give(network);
+  }
+
+  /** The place goes to the network whose turn is next. It goes to the end of the line if it waits for more. */
+  function leave(): void {
+    const [next] = waiting;
+    if (!next) {
+      running -= 1;
+      return;
+    }
+    const [network, [resolve, ...others]] = next as [string, [() => void, ...(() => void)[]]];
+    waiting.delete(network);
+    if (others.length > 0) waiting.set(network, others);
+    resolve();
   }
 
   return {
-    async hash(password) {
-      const nonce = randomBytes(nonceLength);
-      const tag = await tagOf(password, nonce, cost);
-      return `$argon2id$v=19$m=${cost.memory},t=${cost.passes},p=${cost.parallelism}$${base64(nonce)}$${base64(tag)}`;
-    },
-
-    async verify(password, stored) {
-      const [, memory, passes, parallelism, nonce, tag] = phc.exec(stored ?? '') ?? [];
-      if (nonce === undefined || tag === undefined) {
-        await tagOf(password, randomBytes(nonceLength), cost);
-        return false;
+    async inTurn(network, work) {
+      const own = held.get(network) ?? 0;
+      if (own >= limits.passwordsPerNetwork) throw busy();
+      held.set(network, own + 1);
+      try {
+        await enter(network);
+        try {
+          return await work(hasher);
+        } finally {
+          leave();
+        }
+      } finally {
+        const left = (held.get(network) as number) - 1;
+        if (left > 0) held.set(network, left);
+        else held.delete(network);
       }
-      const parameters = { memory: Number(memory), passes: Number(passes), parallelism: Number(parallelism) };
-      const found = await tagOf(password, Buffer.from(nonce, 'base64'), parameters);
-      const expected = Buffer.from(tag, 'base64');
-      return expected.length === found.length && timingSafeEqual(expected, found);
     },
   };
 }
+
+const busy = () => new ApiError('service_unavailable', 'Other attempts are being checked: try again in a second.');

@@ -86,12 +86,19 @@ export interface People {
   findLink(hash: Buffer): Promise<OneTimeLink | undefined>;
   /**
    * Counts an attempt for each subject (32 bytes), before its outcome is known: simultaneous attempts cannot exceed the limit. If a subject
-   * already has its `max` attempts within its window, counts nothing and resolves to the time when the next one is allowed. `at`: the time of
-   * the attempt; now, if it is undefined.
+   * already has its `max` attempts within its window, counts nothing and resolves to a refusal. `at`: the time of the attempt; now, if it is
+   * undefined.
    */
-  countAttempt(subjects: Attempt[], at?: Date): Promise<Date | undefined>;
+  countAttempt(subjects: Attempt[], at?: Date): Promise<AttemptRefusal | undefined>;
   /** Takes back one attempt of the time `at` of each subject, or with `all` every attempt. */
   forgetAttempts(subjects: { subject: Buffer; all: boolean }[], at?: Date): Promise<void>;
+}
+
+/** `subject` has its most attempts; the oldest of them is from `since`, and leaves the window at `until`. */
+interface AttemptRefusal {
+  subject: Buffer;
+  since: Date;
+  until: Date;
 }
 
 export interface Attempt {

@@ -34,6 +34,7 @@ async function openStore() {
     databaseUrl,
     store,
     ...store.people,
+    countAttempt: untilOf(store),
     openSecond: open,
     /** Sets the clock to `ms` after the start. */
     setTime: (ms: number) => {
@@ -42,6 +43,12 @@ async function openStore() {
     count: async (table: string) => Number((await textRows(databaseUrl, `SELECT count(*) AS n FROM ${table}`))[0]?.n),
   };
 }
+
+/** Counts attempts; resolves to when the next one is allowed. */
+const untilOf =
+  ({ people }: Repository) =>
+  async (...given: Parameters<typeof people.countAttempt>) =>
+    (await people.countAttempt(...given))?.until;
 
 /** A store with two people; their accounts have the ids 1 and 2. */
 async function openWithPeople() {
@@ -472,7 +479,7 @@ describe('attempts', () => {
       people.countAttempt(index % 4 < 2 ? limited(ada, address) : limited(address, ada)),
     );
     expect(results.filter((result) => result === undefined)).toHaveLength(max);
-    expect(results.filter((result) => result?.getTime() === start + 15 * minuteMs)).toHaveLength(200 - max);
+    expect(results.filter((result) => result?.until.getTime() === start + 15 * minuteMs)).toHaveLength(200 - max);
   });
 
   test('that succeeded are taken back: the last one', async () => {
@@ -545,6 +552,28 @@ describe('attempts', () => {
     expect(await countAttempt([{ subject: address, max: 1 }])).toEqual(at(16 * minuteMs));
   });
 
+  test('name the subject that has to wait for longest, and when the oldest of its attempts was', async () => {
+    const { store, setTime } = await openStore();
+    const { countAttempt } = store.people;
+    const oneOf = (subject: Buffer) => [{ subject, max: 1 }];
+    await countAttempt(oneOf(ada));
+    setTime(minuteMs);
+    await countAttempt(oneOf(address));
+    const refusal = { subject: address, since: at(minuteMs), until: at(16 * minuteMs) };
+    expect(await countAttempt([...oneOf(ada), ...oneOf(address)])).toEqual(refusal);
+    expect(await countAttempt([...oneOf(address), ...oneOf(ada)])).toEqual(refusal);
+  });
+
+  test('have a window of their own', async () => {
+    const { countAttempt, setTime } = await openStore();
+    const perDay = [{ subject: ada, max: 1, windowMs: 24 * hourMs }];
+    expect(await countAttempt(perDay)).toBeUndefined();
+    setTime(24 * hourMs - 1);
+    expect(await countAttempt(perDay)).toEqual(at(24 * hourMs));
+    setTime(24 * hourMs);
+    expect(await countAttempt(perDay)).toBeUndefined();
+  });
+
   test('that are taken back do not keep those before them in the store', async () => {
     const { countAttempt, forgetAttempts, setTime, count } = await openStore();
     for (const minute of [0, 10]) {
@@ -556,6 +585,41 @@ describe('attempts', () => {
     setTime(15 * minuteMs);
     await countAttempt(limited(address));
     expect(await count('(SELECT DISTINCT subject FROM counted_attempt) AS subjects')).toBe(1);
+  });
+});
+
+describe('a clock that is set back by a day', () => {
+  test('locks nobody out: attempts of the future do not count', async () => {
+    const { countAttempt, setTime } = await openStore();
+    const subject = newHash();
+    setTime(24 * hourMs);
+    for (let index = 0; index < 10; index++) await countAttempt([{ subject, max: 10 }]);
+    setTime(0);
+    for (let index = 0; index < 10; index++) expect(await countAttempt([{ subject, max: 10 }])).toBeUndefined();
+    expect(await countAttempt([{ subject, max: 10 }])).toEqual(at(15 * minuteMs));
+  });
+
+  test('ends sessions and links, which would live for longer', async () => {
+    const { addSession, findSession, addLink, findLink, setPassword, signUp, endSessions, setTime } =
+      await openWithPeople();
+    const [session, reset, invitation] = [newHash(), newHash(), newHash()];
+    setTime(24 * hourMs);
+    await addSession(session, 1, firstHash);
+    await addLink(reset, 'reset', 1);
+    await addLink(invitation, 'invitation', null);
+    setTime(24 * hourMs - minuteMs);
+    expect([await findSession(session), await findLink(reset), await findLink(invitation)]).not.toContain(undefined);
+    setTime(0);
+    expect([await findSession(session), await findLink(reset), await findLink(invitation)]).toEqual(
+      Array(3).fill(undefined),
+    );
+    expect(await endSessions(session)).toBe(false);
+    expect(await setPassword(1, secondHash, { link: reset })).toBe(false);
+    expect(await signUp('cleo', firstHash, invitation)).toBe('link_used');
+    // Whoever signs in deletes sessions of the future: they do not come back when the clock gets there again.
+    await addSession(newHash(), 2, firstHash);
+    setTime(24 * hourMs);
+    expect(await findSession(session)).toBeUndefined();
   });
 });
 
@@ -590,6 +654,19 @@ describe('the trail', () => {
     for (const keys of taken) expect(keys).toEqual(keys.toSorted((a, b) => a - b));
     expect(taken.flat().sort((a, b) => a - b)).toEqual(Array.from({ length: 200 }, (_, index) => index));
   });
+});
+
+test('an account has at most 50 sessions: a new one ends the one that was used first', async () => {
+  const { addSession, findSession, setTime, count } = await openWithPeople();
+  const hashes = Array.from({ length: 51 }, newHash);
+  for (const [index, hash] of hashes.entries()) {
+    setTime(index);
+    await addSession(hash, 1, firstHash);
+  }
+  await addSession(newHash(), 2, firstHash);
+  expect(await count('session')).toBe(51);
+  expect(await findSession(hashes[0] as Buffer)).toBeUndefined();
+  expect(await findSession(hashes[1] as Buffer)).toBeDefined();
 });
 
 describe('the keys of an account', () => {
@@ -669,6 +746,45 @@ describe('the keys of an account', () => {
     const keys = await opened.listKeys('ada');
     expect(keys).toHaveLength(50);
     expect(keys.filter(({ expiresAt }) => expiresAt !== null)).toHaveLength(5);
+  });
+
+  test('that have ended are the newest 100; all of them go with the account', async () => {
+    const { store, count, setTime } = await openWithKeys(1);
+    for (let index = 1; index <= 103; index++) {
+      setTime(index);
+      const { id } = (await addKey(store)) as ApiKey;
+      await store.accounts.revokeKey(id);
+    }
+    expect((await store.accounts.listOwnKeys(1, 1000)).ended.map(({ id }) => id)).toEqual(
+      Array.from({ length: 100 }, (_, index) => 104 - index),
+    );
+    await store.accounts.removeAccount('ada');
+    expect(await count('api_key')).toBe(0);
+  });
+
+  test('are at most 100 in 24 hours if a person makes them; an operator may make more', async () => {
+    const { store, addSession, setTime } = await openWithPeople();
+    const session = newHash();
+    await addSession(session, 1, firstHash);
+    const make = async () => {
+      const secret = newSecret(false);
+      const key = { account: { session }, name: 'k', scopes: [], lifetimeMs: 1, secret };
+      return (await store.accounts.addKey(key)) as ApiKey;
+    };
+    for (let index = 0; index < 100; index++) {
+      setTime(2 * index);
+      await make();
+    }
+    setTime(1000);
+    await expect(make()).rejects.toMatchObject({ name: 'KeyLimitError', reason: 'day' });
+    await addKey(store);
+    const later = newHash();
+    setTime(25 * hourMs);
+    await addSession(later, 1, firstHash);
+    const secret = newSecret(false);
+    expect(
+      await store.accounts.addKey({ account: { session: later }, name: 'k', scopes: [], lifetimeMs: 1, secret }),
+    ).toBeDefined();
   });
 
   test('cannot be rotated or revoked in the name of another account', async () => {

@@ -69,8 +69,8 @@ export async function installAccountPages(app: App, options: AccountPagesOptions
   });
   app.route({ method: ['GET', 'HEAD'], url: '/*', onRequest: noPage, handler: noPage });
 
-  const attempts = createAttempts(people, now);
   const passwords = createPasswords();
+  const attempts = createAttempts(people, passwords, now);
   return { accounts, people, record, exchanges, now, live, baseUrl, signUp, sessions, pages, attempts, passwords };
 }
 

@@ -1,166 +1,164 @@
-/** Limits failed attempts to sign in, of an account and of an address, in all processes that share the store. */
+/** Limits failed attempts to sign in, of an account and of a network, in all processes that share the store. */
 import { hash } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
-import { attemptWindowMs, type People } from '../people.ts';
-import { createShares } from '../shares.ts';
+import { limits } from '../limits.ts';
+import type { Hasher, Passwords } from '../passwords.ts';
+import { type Attempt, attemptWindowMs, type People } from '../people.ts';
 import { networkOf } from './addresses.ts';
 import { HttpError } from './errors.ts';
 
-/** Failures of an account, and of an address, within `attemptWindowMs`. */
-const maxFailures = 10;
-/** Sign-ups of one address within `attemptWindowMs` that ask the store for a name, taken or not. */
-const maxSignUps = 50;
-/** Passwords that a process checks or keeps waiting for one address; twice as many if others want places (createPasswords). */
-const maxChecked = 10;
-/** From the count of an attempt to its outcome: more than ten hashes take on a busy machine. */
+/** A refusal is remembered for this long; then the first request asks the store again: a right password elsewhere may have made room. */
+const askAgainMs = 5000;
+/** From the count of an attempt to its outcome, on a busy machine. */
 const checkMs = 5000;
+/** Refusals, and recent failures, that a process remembers. */
+const maxRemembered = 10_000;
+
+const dayMs = 24 * 60 * 60 * 1000;
 
 export interface Attempts {
   /**
-   * Runs `check`, which resolves to whether the password is right. Counts a failure for the account's name, known or not, and for the
-   * address. Rejects with HttpError `rate_limited` after too many, and with ApiError `service_unavailable` if there would be too many should
-   * the attempts that are being checked fail.
+   * Runs `check`, which resolves to whether the password is right. Counts a failure for the account's name, known or not, and for the network.
+   * Rejects with HttpError `rate_limited` after too many, and with ApiError `service_unavailable` if too many are being checked.
    */
-  signIn(request: FastifyRequest, name: string, check: () => Promise<boolean>): Promise<boolean>;
-  /** Runs `create`. Counts a sign-up for the address unless `create` rejects with `service_unavailable`. Rejects like `signIn`. */
-  signUp<Created>(request: FastifyRequest, create: () => Promise<Created>): Promise<Created>;
+  signIn(request: FastifyRequest, name: string, check: (hasher: Hasher) => Promise<boolean>): Promise<boolean>;
+  /**
+   * Runs `create`. Counts an attempt for the network or, with `link`, for the link, unless `create` rejects with `service_unavailable`. Rejects
+   * like `signIn`.
+   */
+  signUp<Created>(
+    request: FastifyRequest,
+    create: (hasher: Hasher) => Promise<Created>,
+    link?: Buffer,
+  ): Promise<Created>;
 }
 
-interface Limit {
-  subject: Buffer;
-  max: number;
+interface Kind {
+  /** Begins the sentence of a refusal. */
+  what: string;
+  /** Whether attempts that succeed are taken back. */
+  takenBack: boolean;
 }
 
-const subject = (kind: string, value: string) => hash('sha256', `${kind}:${value}`, 'buffer');
-
-/** The recent attempts that this process keeps. They only tell why the store refuses an attempt, and never allow one. */
-function createKept(now: () => Date) {
-  /** When the attempts of a subject were counted, in milliseconds. */
-  const all = new Map<string, number[]>();
-  /** For longer than `count` asks for: an attempt may be refused a while after its time. */
-  const isKept = (at: number) => at > now().getTime() - 2 * checkMs;
-
-  return {
-    /** Attempts of the `checkMs` before `time`. */
-    count: ({ subject }: Limit, time: Date) =>
-      all.get(subject.toString('hex'))?.filter((at) => at > time.getTime() - checkMs).length ?? 0,
-
-    add(limits: Limit[], at: number): void {
-      for (const [key, times] of all) if (!times.some(isKept)) all.delete(key);
-      for (const { subject } of limits) {
-        const key = subject.toString('hex');
-        all.set(key, [...(all.get(key) ?? []).filter(isKept), at]);
-      }
-    },
-  };
+interface Remembered {
+  /** Until when the store refuses, and when it must be asked again (performance.now()). */
+  until: Date;
+  askAt: number;
 }
 
-export function createAttempts(people: People, now: () => Date): Attempts {
-  const kept = createKept(now);
-  const places = createShares<string>(maxChecked);
+const subjectOf = (kind: string, value: string) => hash('sha256', `${kind}:${value}`, 'buffer');
 
-  const takeBackOne = (limits: Limit[], at: Date) =>
-    people.forgetAttempts(
-      limits.map(({ subject }) => ({ subject, all: false })),
-      at,
-    );
+/** Keeps the entries that were set last. */
+function remember<Value>(map: Map<string, Value>, key: string, value: Value): void {
+  map.delete(key);
+  map.set(key, value);
+  const [oldest] = map.keys();
+  if (map.size > maxRemembered) map.delete(oldest as string);
+}
 
-  /** Whether the limits may leave room soon: there are recent attempts that this process does not keep, so that they may be in flight. */
-  async function mayMakeRoom(limits: Limit[], at: Date): Promise<boolean> {
-    const open = limits.filter((limit) => kept.count(limit, at) < limit.max);
-    if (open.length === 0) return false;
-    const probe = open.map((limit) => ({ subject: limit.subject, max: kept.count(limit, at) + 1 }));
-    const until = await people.countAttempt(probe, at);
-    if (until) return until.getTime() - attemptWindowMs > at.getTime() - checkMs;
-    await takeBackOne(probe, at);
-    return true;
+export function createAttempts(people: People, passwords: Passwords, now: () => Date): Attempts {
+  const refusals = new Map<string, Remembered>();
+  /** When attempts of a subject failed in this process, in milliseconds: the last ones. */
+  const failures = new Map<string, number[]>();
+
+  const keyOf = ({ subject }: Pick<Attempt, 'subject'>) => subject.toString('hex');
+
+  const failuresSince = (key: string, from: number) => (failures.get(key) ?? []).filter((at) => at > from);
+
+  function refuse(key: string, until: Date): void {
+    remember(refusals, key, { until, askAt: performance.now() + askAgainMs });
   }
 
-  /** Rejects with the reason why the store did not count an attempt. */
-  async function refuse(limits: Limit[], what: string, at: Date): Promise<never> {
-    // All limits together first: without attempts in flight, the most frequent case, this is enough.
-    for (const some of [limits, ...limits.map((limit) => [limit])]) {
-      if (await mayMakeRoom(some, at)) continue;
-      const until = await people.countAttempt(some, at);
-      if (until === undefined) await takeBackOne(some, at);
-      // Others may have taken the room in between.
-      else if (!(await mayMakeRoom(some, at))) throw tooMany(what, until);
+  function noteFailure(attempt: Attempt, at: number): void {
+    const key = keyOf(attempt);
+    const times = [...failuresSince(key, at - attemptWindowMs), at].slice(-attempt.max);
+    remember(failures, key, times);
+    if (times.length === attempt.max) refuse(key, new Date((times[0] as number) + attemptWindowMs));
+  }
+
+  /** Costs neither a statement nor a hash. */
+  function refuseFromMemory(attempts: Attempt[], what: string): void {
+    for (const attempt of attempts) {
+      const known = refusals.get(keyOf(attempt));
+      if (known && performance.now() < known.askAt && now() < known.until) throw tooMany(what, known.until);
     }
-    throw new ApiError('service_unavailable', 'Other attempts are being checked: try again in a second.');
   }
 
   function tooMany(what: string, until: Date): HttpError {
     const seconds = Math.max(1, Math.ceil((until.getTime() - now().getTime()) / 1000));
     const minutes = Math.ceil(seconds / 60);
-    const wait = minutes === 1 ? 'a minute' : `${minutes} minutes`;
+    const hours = Math.ceil(minutes / 60);
+    const wait = minutes === 1 ? 'a minute' : hours > 1 ? `${hours} hours` : `${minutes} minutes`;
     return new HttpError('rate_limited', { 'retry-after': String(seconds) }, `${what}: try again in ${wait}.`);
   }
 
-  /** Runs `work` if the address has a place for it and the store has counted the attempt. `at`: its time. */
-  async function counted<Result>(
+  /** Counts the attempt, or rejects. `at`: its time. */
+  async function count(attempts: Attempt[], { what, takenBack }: Kind, at: Date): Promise<void> {
+    const refusal = await people.countAttempt(attempts, at);
+    if (!refusal) return;
+    const { until, subject, since } = refusal;
+    const { max } = attempts.find((attempt) => attempt.subject.equals(subject)) as Attempt;
+    const recent = at.getTime() - checkMs;
+    // Other processes may be checking them now, and they may all be right.
+    if (takenBack && since.getTime() > recent && failuresSince(keyOf({ subject }), recent).length < max)
+      throw new ApiError('service_unavailable', 'Other attempts are being checked: try again in a second.');
+    refuse(keyOf({ subject }), until);
+    throw tooMany(what, until);
+  }
+
+  async function takeBack(attempts: Attempt[], at: Date, all?: Attempt): Promise<void> {
+    if (all) for (const known of [refusals, failures]) known.delete(keyOf(all));
+    await people.forgetAttempts(
+      attempts.map((attempt) => ({ subject: attempt.subject, all: attempt === all })),
+      at,
+    );
+  }
+
+  /** Runs `work` in the turn of the network, after the attempt was counted, which it takes back if the service was unavailable. */
+  function counted<Result>(
     network: string,
-    limits: Limit[],
-    what: string,
-    work: (at: Date) => Promise<Result>,
+    attempts: Attempt[],
+    kind: Kind,
+    work: (hasher: Hasher, at: Date) => Promise<Result>,
   ): Promise<Result> {
-    const at = now();
-    if (await people.countAttempt(limits, at)) await refuse(limits, what, at);
-    if (!places.take(network)) {
-      await takeBackOne(limits, at);
-      throw new ApiError('service_unavailable');
-    }
-    try {
-      return await work(at);
-    } finally {
-      places.give(network);
-    }
+    refuseFromMemory(attempts, kind.what);
+    return passwords.inTurn(network, async (hasher) => {
+      refuseFromMemory(attempts, kind.what);
+      const at = now();
+      await count(attempts, kind, at);
+      try {
+        return await work(hasher, at);
+      } catch (error) {
+        if (error instanceof ApiError && error.code === 'service_unavailable') await takeBack(attempts, at);
+        throw error;
+      }
+    });
   }
 
   return {
-    signIn({ exchange }, name, check) {
+    async signIn({ exchange }, name, check) {
       const network = networkOf(exchange.address);
-      const account = subject('account', name);
-      const address = subject('address', network);
-      const limits = [account, address].map((each) => ({ subject: each, max: maxFailures }));
+      const account = { subject: subjectOf('account', name), max: limits.failedAttempts };
+      const attempts = [account, { subject: subjectOf('address', network), max: limits.failedAttemptsOfNetwork }];
       const what = `Too many failed attempts in ${attemptWindowMs / 60_000} minutes`;
-      return counted(network, limits, what, async (at) => {
-        const takeBack = (all: boolean) =>
-          people.forgetAttempts(
-            [
-              { subject: account, all },
-              { subject: address, all: false },
-            ],
-            at,
-          );
-        let right: boolean;
-        try {
-          right = await check();
-        } catch (error) {
-          await takeBack(false);
-          throw error;
+      return counted(network, attempts, { what, takenBack: true }, async (hasher, at) => {
+        if (await check(hasher)) {
+          await takeBack(attempts, at, account);
+          return true;
         }
-        if (right) await takeBack(true);
-        else kept.add(limits, at.getTime());
-        return right;
+        for (const attempt of attempts) noteFailure(attempt, at.getTime());
+        return false;
       });
     },
 
-    signUp({ exchange }, create) {
+    async signUp({ exchange }, create, link) {
       const network = networkOf(exchange.address);
-      const limits = [{ subject: subject('sign-up', network), max: maxSignUps }];
-      return counted(network, limits, 'Too many new accounts from this address', async (at) => {
-        try {
-          const created = await create();
-          kept.add(limits, at.getTime());
-          return created;
-        } catch (error) {
-          // A name that is taken counts: otherwise forms could try names, and fill the queue of the hashes, without a limit.
-          if (error instanceof ApiError && error.code === 'service_unavailable') await takeBackOne(limits, at);
-          else kept.add(limits, at.getTime());
-          throw error;
-        }
-      });
+      const [subject, max] = link
+        ? [subjectOf('link', link.toString('hex')), limits.linkUses]
+        : [subjectOf('sign-up', network), limits.signUps];
+      const what = link ? 'Too many attempts with this link' : 'Too many new accounts from this address';
+      return counted(network, [{ subject, max, windowMs: dayMs }], { what, takenBack: false }, create);
     },
   };
 }

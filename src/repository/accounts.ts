@@ -158,8 +158,10 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
         max,
         windowMs,
       }));
-      const until = await write('countAttempt', { subjects, at: when?.getTime() ?? at() });
-      return until === undefined ? undefined : new Date(until);
+      const refusal = await write('countAttempt', { subjects, at: when?.getTime() ?? at() });
+      if (!refusal) return undefined;
+      const { subject, since, until } = refusal;
+      return { subject: Buffer.from(subject, 'hex'), since: new Date(since), until: new Date(until) };
     },
 
     forgetAttempts: (forgotten, when) => {

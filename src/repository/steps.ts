@@ -26,7 +26,7 @@ export const oneOf = new Fragment('IN (', '= ANY (ARRAY(');
 export const endOneOf = new Fragment(')', '))');
 
 /** Each statement is prepared once, by the place of its texts in the source. */
-export interface Step {
+interface Step {
   texts: TemplateStringsArray;
   given: readonly unknown[];
 }

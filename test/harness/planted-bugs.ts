@@ -66,14 +66,19 @@ export const plantedBugs: PlantedBug[] = [
     file: 'src/repository/commands/keys.ts',
     from: "if (key.revoked_at !== null) return 'revoked_api_key';",
     to: '',
-    caughtBy: ['test/authority.test.ts', 'an API key that ends while the body of POST /v1/pets arrives'],
+    caughtBy: [
+      'test/authority.test.ts',
+      'an API key > that ends while the body of POST /v1/pets arrives gets 401 revoked_api_key',
+    ],
   },
   {
     name: 'a session that has ended makes a key',
-    file: 'src/repository/commands/accounts.ts',
-    from: 'return yield* accountOfSession(owner.session, at);',
-    to: `return (yield* sql<AccountRow>\`SELECT \${raw(accountColumns)} FROM account WHERE name = 'ada'\`)[0];`,
-    caughtBy: ['test/authority.test.ts', 'a session that ends while a form arrives changes nothing'],
+    file: 'src/repository/commands/sessions.ts',
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
+    from: 'AND used_at <= ${at + clockSkewMs}`;\n  return account;',
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
+    to: 'AND used_at <= ${at + clockSkewMs} UNION ALL SELECT ${raw(accountColumns)} FROM account WHERE name = ${"ada"}`;\n  return account;',
+    caughtBy: ['test/authority.test.ts', 'a session that ends while a form arrives > changes nothing'],
   },
   {
     name: 'the scope of an API key is not checked',
@@ -202,9 +207,9 @@ export const plantedBugs: PlantedBug[] = [
   },
   {
     name: "a person can revoke someone else's key",
-    file: 'src/repository/sqlite/commands.ts',
-    from: 'if (!key || (accountId !== undefined && key.account_id !== accountId)) return undefined;',
-    to: 'if (!key) return undefined;',
+    file: 'src/repository/commands/accounts.ts',
+    from: "return key && (!account || Number(key.account_id) === Number(account.id)) ? key : 'no_key';",
+    to: "return key ?? 'no_key';",
     caughtBy: ['test/account-attacks.test.ts', "someone else's key > cannot be rotated or revoked"],
   },
   {

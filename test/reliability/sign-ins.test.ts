@@ -42,7 +42,7 @@ async function withStore<Result>(databaseUrl: string, act: (store: Repository) =
 /** A store with `count` accounts, p0, p1, …, with the same password; and settings for a server behind a proxy on this machine. */
 async function prepare(count: number): Promise<Prepared> {
   const DATABASE_URL = await emptyStore();
-  const hash = await createPasswords().hash(password);
+  const hash = await createPasswords().inTurn('', ({ hash }) => hash(password));
   const secret = newSecret(false);
   await withStore(DATABASE_URL, async ({ accounts, people }) => {
     await accounts.addAccount('zoo');

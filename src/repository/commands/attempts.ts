@@ -13,21 +13,28 @@ interface Subject {
   windowMs: number;
 }
 
+interface Refusal {
+  subject: string;
+  since: number;
+  until: number;
+}
+
 /**
- * Counts an attempt for each subject. If a subject has its `max` attempts already, counts nothing, and returns the time in milliseconds when
- * the next one is allowed. Needs a serializable transaction, so that simultaneous attempts cannot exceed the limit.
+ * Counts an attempt for each subject. If a subject has its `max` attempts already, counts nothing, and returns the one of them that has to wait
+ * for longest: until the attempt of `since` leaves the window. Needs a serializable transaction, so that simultaneous attempts cannot exceed the limit.
  */
-export function* countAttempt({ subjects, at }: { subjects: Subject[]; at: number }): Steps<number | undefined> {
-  let next = 0;
+export function* countAttempt({ subjects, at }: { subjects: Subject[]; at: number }): Steps<Refusal | undefined> {
+  let refusal: Refusal | undefined;
   for (const { subject, max } of subjects) {
     // Not those of the future: the clock was set back. The one that leaves the window makes room.
-    const [full] = yield* sql<{ expires_at: number | string }>`
-      SELECT expires_at FROM counted_attempt
+    const [full] = yield* sql<{ at: number | string; expires_at: number | string }>`
+      SELECT at, expires_at FROM counted_attempt
       WHERE subject = ${bytes(subject)} AND expires_at > ${at} AND at <= ${at + clockSkewMs}
       ORDER BY expires_at DESC LIMIT 1 OFFSET ${max - 1}`;
-    next = Math.max(next, Number(full?.expires_at ?? 0));
+    const until = Number(full?.expires_at ?? 0);
+    if (full && until > (refusal?.until ?? 0)) refusal = { subject, since: Number(full.at), until };
   }
-  if (next > 0) return next;
+  if (refusal) return refusal;
   for (const { subject, windowMs } of subjects)
     yield* sql`
     INSERT INTO counted_attempt (subject, at, expires_at) VALUES (${bytes(subject)}, ${at}, ${at + windowMs})`;

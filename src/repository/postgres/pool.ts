@@ -26,7 +26,7 @@ export interface PoolOptions extends Pick<OpenOptions, 'onCommit' | 'onQuery'> {
 
 type Work<Result> = (sql: Sql) => Promise<Result>;
 
-export interface WorkOptions {
+interface WorkOptions {
   /** The deadline. Default: `deadlineMs`. */
   withinMs?: number;
   /** Whether no valid key asks for it. All such work together uses a quarter of the connections at most. */
