@@ -1,4 +1,5 @@
 /** Reads request bodies: they must be JSON in UTF-8, or a form where the route takes one. Otherwise the response is 415. */
+import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { readJson } from '../int64.ts';
@@ -33,6 +34,10 @@ function bodyFault({ headers, routeOptions }: FastifyRequest): ApiError | undefi
   return undefined;
 }
 
+/** Whether the request has no content: neither length nor transfer coding (RFC 9112, section 6.3). */
+const hasNoBody = ({ headers }: FastifyRequest) =>
+  headers['content-length'] === undefined && headers['transfer-encoding'] === undefined;
+
 /**
  * Reads JSON bodies of POST. Before a body is read, rejects with ApiError `unsupported_media_type` or `payload_too_large`, and sends 404 for an
  * unknown path; afterwards `invalid_json`. A missing body is undefined, for the validation to report.
@@ -40,7 +45,7 @@ function bodyFault({ headers, routeOptions }: FastifyRequest): ApiError | undefi
 export function installBody(app: FastifyInstance, exchanges: Exchanges, notFound: NotFound): void {
   app.removeAllContentTypeParsers();
 
-  app.addHook('preParsing', (request, reply, _payload, done) => {
+  app.addHook('preParsing', (request, reply, payload, done) => {
     // Here, because the not-found handler would run only after the body is read.
     if (request.is404) return notFound(request, reply);
     // The body of any other method is ignored, whatever its type (RFC 9110, section 9.3).
@@ -50,7 +55,8 @@ export function installBody(app: FastifyInstance, exchanges: Exchanges, notFound
     exchanges.awaitBody(request.exchange, request.socket);
     // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).
     if (request.headers.expect !== undefined && request.raw.httpVersion === '1.1') reply.raw.writeContinue();
-    done();
+    // optimizeEmptyRequests (app.ts) has closed the request's own stream, which never emits end.
+    done(null, hasNoBody(request) ? Readable.from([]) : payload);
   });
   app.addHook('preValidation', (request, _reply, done) => {
     if (request.method === 'POST') exchanges.endBody(request.exchange);
