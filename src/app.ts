@@ -6,13 +6,13 @@ import type { Accounts } from './accounts.ts';
 import { installAccountPages, noPage, requireSession } from './http/account-pages.ts';
 import { createKeyCache, installAuth } from './http/auth.ts';
 import { installBody } from './http/body.ts';
-import { installClientErrors, refuseConnection, writeError } from './http/connection/client-errors.ts';
+import { answerError, installClientErrors, refuseConnection, writeError } from './http/connection/client-errors.ts';
 import { installConnections } from './http/connection/connections.ts';
 import { servePipelined } from './http/connection/pipelining.ts';
 import { installCors } from './http/cors.ts';
 import { sunset } from './http/deprecation.ts';
 import { createErrorLog, createErrorSender, installErrors, toApiError } from './http/errors.ts';
-import { createExchanges, type Exchanges, tooMany } from './http/exchange.ts';
+import { createExchanges, type Exchanges, late, tooMany } from './http/exchange.ts';
 import { createKeyUsage } from './http/key-usage.ts';
 import { createKeyLimit, createRefusalCounter, installRateLimits, type Limits, watchEventLoop } from './http/limits.ts';
 import { installMethods, refuseOtherMethods } from './http/methods.ts';
@@ -132,6 +132,10 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     pluginHeaders: corsOrigins !== undefined || limits.requestsPerMinute !== undefined,
     observe,
     onRefused: () => metrics.limited('in_flight'),
+    refuseLate(response, exchange) {
+      logError(late, { exchange, id: exchange.reqId });
+      answerError(response, late, observe);
+    },
   });
 
   const connections = installConnections(app.server, {
@@ -141,6 +145,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
       metrics.limited('connections');
       writeError(socket, tooMany, observe);
     },
+    onClose: exchanges.endOf,
   });
   const pipelined = servePipelined(app.server, () => store.pets.refresh?.());
   installClientErrors(app.server, observe);

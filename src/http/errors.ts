@@ -128,7 +128,7 @@ export function renderError(error: ApiError): RenderedError {
 export type SendError = (error: unknown, request: FastifyRequest, reply: FastifyReply) => void;
 
 /** Notes the code of a 5xx error for the request's log line, and logs its cause, which the client never sees. */
-export type LogError = (error: ApiError, request: FastifyRequest) => void;
+export type LogError = (error: ApiError, request: Pick<FastifyRequest, 'exchange' | 'id'>) => void;
 
 /** Logs a bug with its stack trace and an outage as one line. Requests rejected for overload have only their request line. */
 export function createErrorLog(logger: FastifyBaseLogger): LogError {

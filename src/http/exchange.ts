@@ -1,6 +1,7 @@
 /**
  * Tracks which limited resources of the server each request holds, and releases them. The record of one request is its exchange. It begins
- * when the request headers have arrived. It ends, once, when Node closes the response: after the last byte or after a reset.
+ * when the request headers have arrived. It ends, once, when Node closes the response, after the last byte or after a reset; at the latest when
+ * the socket is closed.
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -43,6 +44,8 @@ export interface Exchanges {
   begin(request: FastifyRequest, reply: FastifyReply): Exchange;
   /** Starts to await a request body. Throws ApiError `service_unavailable` if the client may not send another body now. */
   awaitBody(exchange: Exchange, socket: Socket): void;
+  /** The socket is closed: ends its exchange, whatever Node or Fastify believe of the request. */
+  endOf(socket: Socket): void;
   /** The request body has arrived, or is no longer needed. */
   endBody(exchange: Exchange): void;
   /**
@@ -67,16 +70,18 @@ export interface ExchangeOptions {
   observe: Observe;
   /** Called when a request is rejected because a limit is reached. */
   onRefused: () => void;
+  /** Called for a request without a response after `responseWithinMs`. Must answer it and close its connection. */
+  refuseLate: (response: ServerResponse, exchange: Exchange) => void;
 }
 
 const noHeaders: readonly string[] = [];
 
 /** The exchange is also stored on Node's response, for events that Fastify does not see. */
-type WithExchange = ServerResponse & { exchange?: Exchange };
+type WithExchange = ServerResponse & { exchange: Exchange };
 
 /** The exchange that `response` belongs to; undefined if Node responds by itself. */
 export function exchangeOf(response: ServerResponse): Exchange | undefined {
-  return (response as WithExchange).exchange;
+  return (response as Partial<WithExchange>).exchange;
 }
 
 /** The client disconnected before its response began. Not in RFC 9110: nginx introduced this status, and other servers adopted it. */
@@ -94,9 +99,18 @@ const bodyGraceMs = 3000;
 const bodyBytesPerSecond = 8 * 1024;
 const sweepMs = 500;
 
+/**
+ * Limit from the headers of a request to the start of its response. Longer than a body may take to arrive and the store to fail. A client
+ * that has closed only its sending side looks like one that waits, so without a limit a handler that never ends would keep its places.
+ */
+const responseWithinMs = 30_000;
+export const late = new ApiError('service_unavailable', undefined, {
+  cause: new Error(`no response within ${responseWithinMs / 1000} s`),
+});
+
 export function createExchanges(
   app: FastifyInstance,
-  { maxInFlight, pluginHeaders, observe, onRefused }: ExchangeOptions,
+  { maxInFlight, pluginHeaders, observe, onRefused, refuseLate }: ExchangeOptions,
 ): Exchanges {
   const slots = createShares<Holder>(maxInFlight);
   const bodies = createShares<Holder>(maxInFlight);
@@ -104,7 +118,8 @@ export function createExchanges(
   /** Large response bodies in flight: how many responses share each buffer, and the first requester, whose share it counts against. */
   const sharers = new Map<Buffer, { count: number; holder: Holder }>();
   const awaited = new Map<Exchange, Socket>();
-  let requests = 0;
+  /** The exchanges now, oldest first: one request of a connection runs at a time (connection/pipelining.ts). */
+  const current = new Map<Socket, WithExchange>();
 
   function refuse(error: ApiError): never {
     onRefused();
@@ -129,16 +144,21 @@ export function createExchanges(
     unreadBytes.give(shared.holder, unread.length);
   }
 
-  function end(this: ServerResponse): void {
-    const exchange = (this as WithExchange).exchange as Exchange;
+  function end(response: WithExchange): void {
+    const { exchange } = response;
+    if (exchange.ended) return;
     exchange.ended = true;
-    requests -= 1;
+    current.delete(response.req.socket);
     endBody(exchange);
     endUnread(exchange);
-    exchange.status = this.headersSent ? this.statusCode : clientClosed;
+    exchange.status = response.headersSent ? response.statusCode : clientClosed;
     exchange.ms = performance.now() - exchange.begun;
-    exchange.aborted = !this.writableFinished;
+    exchange.aborted = !response.writableFinished;
     observe(exchange);
+  }
+
+  function onClose(this: ServerResponse): void {
+    end(this as WithExchange);
   }
 
   // A body that trickles in occupies a place that other requests may need.
@@ -152,6 +172,10 @@ export function createExchanges(
         Object.assign(new Error('slow body'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }),
         socket,
       );
+    }
+    for (const response of current.values()) {
+      if (now - response.exchange.begun < responseWithinMs) break;
+      if (!response.headersSent) refuseLate(response, response.exchange);
     }
   }, sweepMs).unref();
   app.addHook('onClose', async () => clearInterval(sweep));
@@ -181,10 +205,16 @@ export function createExchanges(
         ended: false,
       };
       request.exchange = exchange;
-      (reply.raw as WithExchange).exchange = exchange;
-      requests += 1;
-      reply.raw.on('close', end);
+      const response = reply.raw as WithExchange;
+      response.exchange = exchange;
+      current.set(request.raw.socket, response);
+      response.on('close', onClose);
       return exchange;
+    },
+
+    endOf(socket) {
+      const response = current.get(socket);
+      if (response) end(response);
     },
 
     awaitBody(exchange, socket) {
@@ -225,7 +255,7 @@ export function createExchanges(
     },
 
     held: () => ({
-      requests,
+      requests: current.size,
       work: slots.taken(),
       bodies: bodies.taken(),
       unread_bytes: unreadBytes.taken(),

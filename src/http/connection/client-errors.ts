@@ -54,7 +54,8 @@ function headersOf(error: ApiError, id: string): string[] {
   return ['x-request-id', id, ...renderError(error).headers, 'connection', 'close'];
 }
 
-function answerError(response: ServerResponse, error: ApiError, observe: Observe): void {
+/** Responds with `error` to a request whose response has not begun, and closes the connection. */
+export function answerError(response: ServerResponse, error: ApiError, observe: Observe): void {
   const { status, body } = renderError(error);
   const exchange = exchangeOf(response);
   const id = exchange?.reqId ?? randomUUID();

@@ -19,6 +19,8 @@ export interface ConnectionOptions {
   trustProxy: string[];
   /** Responds to a connection that exceeds the limit, and closes it. */
   refuse: (socket: Socket) => void;
+  /** Called when a connection that was not refused has closed. */
+  onClose: (socket: Socket) => void;
 }
 
 /**
@@ -27,7 +29,7 @@ export interface ConnectionOptions {
  */
 export function installConnections(
   server: Server,
-  { maxConnections, trustProxy, refuse }: ConnectionOptions,
+  { maxConnections, trustProxy, refuse, onClose }: ConnectionOptions,
 ): () => number {
   const sockets = new Set<Socket>();
   const places = createShares<string>(maxConnections);
@@ -45,6 +47,7 @@ export function installConnections(
     socket.once('close', () => {
       sockets.delete(socket);
       if (counted) places.give(network);
+      onClose(socket);
     });
     accept.call(server, socket);
   });

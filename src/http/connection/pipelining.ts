@@ -38,10 +38,7 @@ export function servePipelined(server: Server, onTurn: () => void): () => number
 
   function handleNext(socket: Connection, queue: Queue): void {
     const { calls } = queue;
-    if (socket.destroyed) {
-      places.give(socket, calls.splice(0).length);
-      return;
-    }
+    if (socket.destroyed) return;
     places.give(socket);
     const [request, response] = calls.shift() as Call;
     scheduleNext(socket, queue, response);
@@ -69,6 +66,7 @@ export function servePipelined(server: Server, onTurn: () => void): () => number
       socket.on('resume', () => {
         if (queue.calls.length > 0) socket.pause();
       });
+      socket.once('close', () => places.give(socket, queue.calls.splice(0).length));
     }
     return socket[queueKey];
   }
