@@ -23,12 +23,12 @@ const onPostgres = files('postgres*');
 
 /** These run other programs, wait for faults, or move many animals: npm test leaves them to npm run test:full. */
 const onlyFull = files(
-  ...['backup', 'examples', 'kubernetes', 'log', 'monitoring', 'nginx', 'openapi-lint', 'ops', 'raw-socket'],
-  ...['readme', 'terminal', 'trail', 'transfer'],
+  ...['backup', 'examples', 'kubernetes', 'log', 'matrix', 'monitoring', 'nginx', 'openapi-lint', 'ops'],
+  ...['raw-socket', 'readme', 'terminal', 'trail', 'transfer'],
 );
 const onlyFullOnPostgres = files(
-  ...['account-attacks', 'account-keys', 'account-pages', 'postgres-check', 'postgres-copy', 'postgres-faults'],
-  ...['postgres-measures', 'postgres-open', 'postgres-roles', 'postgres-sessions'],
+  ...['account-attacks', 'account-keys', 'account-pages', 'matrix', 'postgres-check', 'postgres-copy'],
+  ...['postgres-faults', 'postgres-measures', 'postgres-open', 'postgres-roles', 'postgres-sessions'],
   ...['postgres-transfer', 'postgres-wraparound', 'raw-socket'],
 );
 

@@ -95,6 +95,20 @@ export const plantedBugs: PlantedBug[] = [
     caughtBy: ['test/reliability/slow-clients.test.ts', 'slow and silent clients'],
   },
   {
+    name: 'a POST that announces no body is never answered',
+    file: 'src/http/body.ts',
+    from: 'hasNoBody(request) ? Readable.from([]) : payload',
+    to: 'payload',
+    caughtBy: ['test/matrix.test.ts', 'every request gets its status within 4 s'],
+  },
+  {
+    name: 'a request keeps its places when its connection is gone',
+    file: 'src/http/connection/connections.ts',
+    from: 'onClose(socket);',
+    to: '',
+    caughtBy: ['test/stuck-requests.test.ts', 'a request whose handler never ends'],
+  },
+  {
     name: 'pipelined requests are all processed at once',
     file: 'src/http/connection/pipelining.ts',
     from: 'if (response.socket === null)',

@@ -65,18 +65,25 @@ export function converse(
 function readAnswers(bytes: Buffer): { answers: RawAnswer[]; rest: Buffer } {
   const answers: RawAnswer[] = [];
   let rest = bytes;
-  for (let end = rest.indexOf('\r\n\r\n'); end !== -1; end = rest.indexOf('\r\n\r\n')) {
-    const [statusLine = '', ...lines] = rest.toString('latin1', 0, end).split('\r\n');
-    const status = Number(/^HTTP\/1\.1 (\d{3}) /.exec(statusLine)?.[1]);
-    const headers = Object.fromEntries(
-      lines.map((line) => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 1).trim()]),
-    );
-    const bodyEnd = end + 4 + Number(headers['content-length'] ?? 0);
-    if (rest.length < bodyEnd) break;
-    answers.push({ status, headers, text: rest.toString('utf8', end + 4, bodyEnd) });
-    rest = rest.subarray(bodyEnd);
+  for (let next = readAnswer(rest); next; next = readAnswer(rest)) {
+    answers.push(next.answer);
+    rest = next.rest;
   }
   return { answers, rest };
+}
+
+/** Reads the first response of `bytes`; undefined if it is not complete. `toHead`: it answers HEAD, so it has no body. */
+export function readAnswer(bytes: Buffer, toHead = false): { answer: RawAnswer; rest: Buffer } | undefined {
+  const end = bytes.indexOf('\r\n\r\n');
+  if (end === -1) return undefined;
+  const [statusLine = '', ...lines] = bytes.toString('latin1', 0, end).split('\r\n');
+  const status = Number(/^HTTP\/1\.1 (\d{3}) /.exec(statusLine)?.[1]);
+  const headers = Object.fromEntries(
+    lines.map((line) => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 1).trim()]),
+  );
+  const bodyEnd = end + 4 + (toHead ? 0 : Number(headers['content-length'] ?? 0));
+  if (bytes.length < bodyEnd) return undefined;
+  return { answer: { status, headers, text: bytes.toString('utf8', end + 4, bodyEnd) }, rest: bytes.subarray(bodyEnd) };
 }
 
 /** The status of a response and, for an error, its code. Fails if an error does not match the Error schema or lacks a header. */
