@@ -23,7 +23,7 @@ const onPostgres = files('postgres*');
 
 /** These run other programs, wait for faults, or move many animals: npm test leaves them to npm run test:full. */
 const onlyFull = files(
-  ...['backup', 'examples', 'kubernetes', 'log', 'matrix', 'monitoring', 'nginx', 'openapi-lint', 'ops'],
+  ...['backup', 'dev', 'examples', 'kubernetes', 'log', 'matrix', 'monitoring', 'nginx', 'openapi-lint', 'ops'],
   ...['raw-socket', 'readme', 'terminal', 'trail', 'transfer'],
 );
 const onlyFullOnPostgres = files(

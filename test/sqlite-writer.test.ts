@@ -31,11 +31,11 @@ class Thread extends EventEmitter {
 
   /** Reports the oldest writes as committed, with these outputs. */
   commit(...outputs: unknown[]): void {
-    this.reply({ count: outputs.length, outputs: JSON.stringify(outputs) });
+    this.reply({ type: 'writer-reply', count: outputs.length, outputs: JSON.stringify(outputs) });
   }
 
   fail(count: number, code: string): void {
-    this.reply({ count, error: { code, message: `told ${code}` } });
+    this.reply({ type: 'writer-reply', count, error: { code, message: `told ${code}` } });
   }
 }
 
@@ -111,6 +111,24 @@ test('a failed write is rejected, and the next one succeeds', async () => {
   thread.commit('2');
   expect(await second).toBe('2');
   for (const callback of [onFatal, onCheckpointFailure]) expect(callback).not.toHaveBeenCalled();
+});
+
+test.for([
+  { 'watch:import': ['file:///commands.ts'] },
+  { count: 1, outputs: '["other"]' },
+  { type: 'other' },
+  'text',
+  0,
+  null,
+])('a message that is no reply is ignored: %j', async (message) => {
+  const { writer, write, thread } = startOn();
+  const first = write('a');
+  await turn();
+  thread.emit('message', message);
+  await turn();
+  expect([writer.waiting(), thread.received.length]).toEqual([1, 1]);
+  thread.commit('1');
+  expect(await first).toBe('1');
 });
 
 test('a failed checkpoint is reported and fails no write', async () => {

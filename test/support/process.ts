@@ -20,6 +20,8 @@ export interface Surroundings extends CliSurroundings {
   source?: string;
   /** A program and its arguments that the command line is appended to. */
   under?: string[];
+  /** Runs it in a process group of its own, all processes of which get each signal, as from a terminal or from timeout(1). */
+  group?: boolean;
 }
 
 export interface Exit {
@@ -41,12 +43,13 @@ export interface Process {
 
 /** Starts a program, which is killed when the test ends if it still runs. */
 export function launch(file: string, args: string[], surroundings: Surroundings): Process {
-  const { folder = temporaryFolder(), env = {} } = surroundings;
+  const { folder = temporaryFolder(), env = {}, group = false } = surroundings;
   const child = spawn(file, args, {
     cwd: folder,
     // Nothing else is inherited: a developer's DATABASE_URL must not become the tests' store. vitest.config.ts sets the cache.
     env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
+    detached: group,
   });
   const output = { stdout: '', stderr: '' };
   for (const stream of ['stdout', 'stderr'] as const)
@@ -56,7 +59,8 @@ export function launch(file: string, args: string[], surroundings: Surroundings)
   const exit = once(child, 'close').then(([code]) => ({ code: code as number | null, ...output }));
 
   const end: Process['end'] = (signal) => {
-    if (signal) child.kill(signal);
+    if (signal && group) signalGroup(child.pid as number, signal);
+    else if (signal) child.kill(signal);
     return exit;
   };
   onTestFinished(() => end('SIGKILL').then(() => undefined));
@@ -78,6 +82,15 @@ export function launch(file: string, args: string[], surroundings: Surroundings)
       }),
     end,
   };
+}
+
+function signalGroup(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(-pid, signal);
+  } catch (error) {
+    // All its processes have ended.
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
 }
 
 /** Starts the server as `npm start` does, and does not wait until it listens. */

@@ -6,10 +6,14 @@ import { checkpoint, openConnection, translate } from './connection.ts';
 /** To the thread: Write[] as JSON text, because cloning the objects costs as much as inserting them. null: no more writes follow. */
 export type Request = string | null;
 
-/** From the thread: the result of the oldest `count` pending writes, which shared one transaction. `outputs`: an array as JSON text. */
-export type Reply =
-  | { count: number; outputs: string }
-  | { count: number; error: { code: string | undefined; message: string } };
+/**
+ * From the thread: the result of the oldest `count` pending writes, which shared one transaction. `outputs`: an array as JSON text. `type`
+ * distinguishes it from other messages: with --watch, Node posts some from every thread.
+ */
+export type Reply = { type: 'writer-reply'; count: number } & (
+  | { outputs: string }
+  | { error: { code: string | undefined; message: string } }
+);
 
 /** Writes per transaction: a larger one would hold the write lock, and delay its responses, for too long. */
 const maxBatch = 1000;
@@ -28,12 +32,12 @@ const run = connection.transaction((batch: Write[]) => {
 let uncheckpointed = 0;
 
 function reply(count: number, outputs: unknown[]): void {
-  port.postMessage({ count, outputs: JSON.stringify(outputs) } satisfies Reply);
+  port.postMessage({ type: 'writer-reply', count, outputs: JSON.stringify(outputs) } satisfies Reply);
 }
 
 function replyError(count: number, error: unknown): void {
   const { code, message } = error as { code?: string; message: string };
-  port.postMessage({ count, error: { code, message } } satisfies Reply);
+  port.postMessage({ type: 'writer-reply', count, error: { code, message } } satisfies Reply);
 }
 
 function runBatch(batch: Write[]): void {

@@ -104,6 +104,7 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
   }
 
   thread.on('message', (reply: Reply) => {
+    if (reply?.type !== 'writer-reply') return;
     const answered = waiting.splice(0, reply.count);
     for (const { holder, characters } of answered) waitingCharacters.give(holder, characters);
     if ('outputs' in reply) {
