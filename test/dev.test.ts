@@ -1,8 +1,8 @@
-/** `npm run dev` in a copy of the source: it serves, and serves each change. */
+/** `npm run dev` serves each change of the source. Its --watch and other tools send messages that are not the server's own. */
 import { expect, test } from 'vitest';
 import { findPort } from './support/known-port.ts';
 import { change, copySource } from './support/plant.ts';
-import { launch } from './support/process.ts';
+import { launch, startServer } from './support/process.ts';
 
 test.for(['1', '2'])(
   'npm run dev serves again after each change of a file, WORKERS %s',
@@ -46,3 +46,24 @@ test.for(['1', '2'])(
     expect((await dev.end('SIGINT')).stdout).toMatch(/"stopped"}\n$/);
   },
 );
+
+test('messages of others between the processes of WORKERS are ignored', async () => {
+  const script = `
+    import cluster from 'node:cluster';
+    const others = ['restart', 1, true, [], { 'watch:import': [] }, { ready: 'no' }, { ready: null }];
+    // The callback hears that the other process has ended.
+    const send = (target) => others.forEach((message) => target.send(message, undefined, undefined, () => {}));
+    const sendTo = (target) => setInterval(send, 5, target).unref();
+    if (process.send) sendTo(process);
+    else cluster.on('online', sendTo);`;
+  const preload = `--import=data:text/javascript,${encodeURIComponent(script)}`;
+  const server = await startServer({ env: { WORKERS: '2', NODE_OPTIONS: preload } });
+  const key = await server.firstKey();
+  for (let count = 0; count < 10; count++) {
+    expect((await server.call(key, 'GET', '/v1/pets')).status).toBe(200);
+    expect((await fetch(`${server.opsUrl()}/readyz`)).status).toBe(200);
+  }
+  const { code, stdout } = await server.end('SIGTERM');
+  expect(code).toBe(0);
+  expect(stdout).not.toMatch(/a worker exited|"reason":"restart"/);
+});

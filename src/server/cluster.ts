@@ -7,7 +7,7 @@ import type { Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../http/routes/ops.ts';
 import { refuseToStart } from './environment.ts';
 import { listenOps } from './listen.ts';
-import { onEndSignal } from './start.ts';
+import { isEndSignal, onEndSignal } from './start.ts';
 
 /** Pause before a worker is replaced, so that a worker that crashes on every start does not keep the machine busy. */
 const restartDelayMs = 500;
@@ -18,7 +18,10 @@ const stopDeadlineMs = 13_000;
 /** Longer than a store takes to find out that its database does not respond. */
 const readyWithinMs = 1500;
 
-/** What the primary asks a worker, which answers with a Readiness. It sends a signal's name to stop one. */
+/**
+ * What the primary asks a worker, which answers with a Readiness. It sends a signal's name to stop one. Both ignore all other messages: prom-client
+ * sends its own, and with --watch Node posts some to the parent process.
+ */
 const askReady = 'ready';
 interface Readiness {
   ready?: boolean;
@@ -27,7 +30,10 @@ interface Readiness {
 /** Resolves if the worker serves requests and its store responds; rejects if not, or if it does not answer. */
 async function expectReady(worker: Worker): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const hear = ({ ready }: Readiness) => (ready ? resolve() : ready === false && reject());
+  const hear = (message: Readiness | null) => {
+    if (message?.ready === true) resolve();
+    else if (message?.ready === false) reject();
+  };
   const timer = setTimeout(reject, readyWithinMs);
   worker.on('message', hear);
   worker.send(askReady, (error) => error && reject(error));
@@ -42,8 +48,7 @@ export function heedPrimary(stop: (reason: string) => void, ready: () => Promise
   process.on('message', async (message) => {
     if (message === askReady)
       process.send?.({ ready: await ready() } satisfies Readiness, undefined, undefined, () => undefined);
-    // Requests for metrics are objects.
-    else if (typeof message === 'string') stop(message);
+    else if (isEndSignal(message)) stop(message);
   });
 }
 

@@ -5,6 +5,8 @@ import { fileURLToPath } from 'node:url';
 /** npm passes on the SIGINT that the terminal has already sent to every process: within this time, both are one Ctrl-C. */
 export const sameInterruptMs = 500;
 
+const endSignals = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
+
 let end: (signal: NodeJS.Signals) => void = () => process.exit(0);
 
 /**
@@ -13,13 +15,18 @@ let end: (signal: NodeJS.Signals) => void = () => process.exit(0);
  */
 export function handleSignals(): void {
   let interruptedAt = Number.NEGATIVE_INFINITY;
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const)
+  for (const signal of endSignals)
     process.on(signal, () => {
       const now = performance.now();
       if (signal === 'SIGINT' && now - interruptedAt < sameInterruptMs) return;
       if (signal === 'SIGINT') interruptedAt = now;
       end(signal);
     });
+}
+
+/** Whether a message names a signal that stops the server. */
+export function isEndSignal(message: unknown): message is NodeJS.Signals {
+  return endSignals.includes(message as (typeof endSignals)[number]);
 }
 
 export function onEndSignal(handler: (signal: NodeJS.Signals) => void): void {
