@@ -23,8 +23,24 @@ const onPostgres = files('postgres*');
 
 /** These run other programs, wait for faults, or move many animals: npm test leaves them to npm run test:full. */
 const onlyFull = files(
-  ...['backup', 'dev', 'examples', 'kubernetes', 'log', 'matrix', 'monitoring', 'nginx', 'openapi-lint', 'ops'],
-  ...['raw-socket', 'readme', 'terminal', 'trail', 'transfer'],
+  ...[
+    'backup',
+    'dev',
+    'examples',
+    'kubernetes',
+    'log',
+    'matrix',
+    'monitoring',
+    'nginx',
+    'openapi-lint',
+    'ops',
+    'raw-socket',
+    'readme',
+    'signals',
+    'terminal',
+    'trail',
+    'transfer',
+  ],
 );
 const onlyFullOnPostgres = files(
   ...['account-attacks', 'account-keys', 'account-pages', 'matrix', 'postgres-check', 'postgres-copy'],

@@ -228,7 +228,7 @@ describe('import', () => {
       const { server, command } = await startFrozen();
       process.kill(command.pid, 'SIGINT');
       await command.seen('stderr', new RegExp(stopping));
-      await setTimeout(600);
+      await setTimeout(1500);
       expect(await command.end('SIGINT')).toMatchObject({ code: null, stderr: stopping });
       server.thaw();
       expect(await run('import', 'pets.ndjson')).toBe('Imported 60000 animals.\n');

@@ -61,8 +61,8 @@ export async function supervise(count: number, config: Config, logger: Logger): 
 
   function ended(worker: Worker, code: number | null, signal: string | null): void {
     alive.delete(worker);
-    // A worker killed by a signal has no exit code.
-    const failure = code ?? 1;
+    // A worker killed by a signal has no exit code. One that starts does not handle these yet, and has accepted nothing.
+    const failure = code ?? (isEndSignal(signal) ? 0 : 1);
     // The first worker has already reported why it cannot start.
     if (!listening) process.exit(failure);
     if (stopping) {
@@ -85,15 +85,18 @@ export async function supervise(count: number, config: Config, logger: Logger): 
     });
   }
 
-  /** A second signal stops immediately. */
   function stop(signal: NodeJS.Signals): void {
-    if (stopping || alive.size === 0) {
-      for (const worker of alive) worker.process.kill('SIGKILL');
-      process.exit(stopping ? 1 : 0);
-    }
+    if (stopping) return;
     stopping = true;
-    for (const worker of alive) worker.send(signal);
-    setTimeout(() => stop(signal), config.LAME_DUCK_MS + stopDeadlineMs).unref();
+    if (alive.size === 0) process.exit(0);
+    // The callback hears that a worker has just ended.
+    for (const worker of alive) worker.send(signal, () => undefined);
+    setTimeout(abort, config.LAME_DUCK_MS + stopDeadlineMs).unref();
+  }
+
+  function abort(): void {
+    for (const worker of alive) worker.process.kill('SIGKILL');
+    process.exit(1);
   }
 
   let asking: Promise<boolean> | undefined;
@@ -108,7 +111,7 @@ export async function supervise(count: number, config: Config, logger: Logger): 
     return asking;
   }
 
-  onEndSignal(stop);
+  onEndSignal(stop, abort);
   const ops = buildOpsServer({ ready: async () => !stopping && (await ready()), ...gatherMetrics() });
   await listenOps(ops, config, logger).catch(({ message }: Error) => refuseToStart(message));
   start();

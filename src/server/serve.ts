@@ -28,6 +28,7 @@ const fatalDelayMs = 500;
 const stopDeadlineMs = 12_000;
 
 const now = () => new Date();
+const ignore = () => undefined;
 
 /** The release that runs. */
 const { version: release } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
@@ -65,9 +66,9 @@ async function serve(config: Config, log: Log): Promise<void> {
   const ops = cluster.isWorker ? undefined : createOpsServer(metrics, ready);
   if (cluster.isWorker) shareMetrics(metrics);
 
-  /** Finishes the requests in progress, closes the store and exits with 0. A second call, or the deadline, exits with 1 at once. */
+  /** Finishes the requests in progress, closes the store and exits with 0; at the deadline exits with 1. Further calls do nothing. */
   async function stop(reason: string): Promise<void> {
-    if (stopping) process.exit(1);
+    if (stopping) return;
     stopping = true;
     logger.info({ reason }, 'stopping');
     setTimeout(() => process.exit(1), config.LAME_DUCK_MS + stopDeadlineMs).unref();
@@ -82,9 +83,11 @@ async function serve(config: Config, log: Log): Promise<void> {
     process.exit(0);
   }
 
-  if (cluster.isWorker) heedPrimary(stop, ready);
-  // A terminal signals all processes at once. Workers ignore it and wait for the primary's message.
-  onEndSignal(cluster.isWorker ? () => undefined : stop);
+  if (cluster.isWorker) {
+    heedPrimary(stop, ready);
+    // A terminal signals all processes at once. Workers ignore it: the primary sends them a message, or kills them.
+    onEndSignal(ignore, ignore);
+  } else onEndSignal(stop, () => process.exit(1));
 
   const warning = sunsetWarning(now());
   if (warning) logger.warn(warning);

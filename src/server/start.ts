@@ -2,25 +2,26 @@
 import { enableCompileCache, flushCompileCache } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
-/** npm passes on the SIGINT that the terminal has already sent to every process: within this time, both are one Ctrl-C. */
-export const sameInterruptMs = 500;
+/** npm passes on the SIGINT that the terminal has already sent to every process: within this time, all are one Ctrl-C. */
+export const sameInterruptMs = 1000;
 
 const endSignals = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
 
-let end: (signal: NodeJS.Signals) => void = () => process.exit(0);
+let stop: (signal: NodeJS.Signals) => void = () => process.exit(0);
+let abort = (): void => process.exit(1);
 
 /**
- * Handles SIGTERM, SIGINT and SIGHUP: the process exits with 0 until `onEndSignal` sets another handler. Call this first: in a container
- * this is process 1, for which the kernel ignores signals that have no handler.
+ * Handles SIGTERM, SIGINT and SIGHUP: the process exits with 0 until `onEndSignal` sets other handlers. Call this first: in a container this is
+ * process 1, for which the kernel ignores signals that have no handler.
  */
 export function handleSignals(): void {
-  let interruptedAt = Number.NEGATIVE_INFINITY;
+  let interruptedAt: number | undefined;
   for (const signal of endSignals)
     process.on(signal, () => {
       const now = performance.now();
-      if (signal === 'SIGINT' && now - interruptedAt < sameInterruptMs) return;
-      if (signal === 'SIGINT') interruptedAt = now;
-      end(signal);
+      if (signal === 'SIGINT') interruptedAt ??= now;
+      if (signal === 'SIGINT' && now - (interruptedAt as number) >= sameInterruptMs) abort();
+      else stop(signal);
     });
 }
 
@@ -29,8 +30,13 @@ export function isEndSignal(message: unknown): message is NodeJS.Signals {
   return endSignals.includes(message as (typeof endSignals)[number]);
 }
 
-export function onEndSignal(handler: (signal: NodeJS.Signals) => void): void {
-  end = handler;
+/**
+ * `onStop` is called at each signal: supervisors and npm send one several times, so only the first may count. `onAbort` is called instead at a
+ * second Ctrl-C of a person.
+ */
+export function onEndSignal(onStop: (signal: NodeJS.Signals) => void, onAbort: () => void): void {
+  stop = onStop;
+  abort = onAbort;
 }
 
 // In node_modules, where other users cannot write. If this process cannot write there either, nothing is cached.

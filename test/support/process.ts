@@ -1,9 +1,10 @@
 /** Runs the server and the operator's commands, each in its own folder and environment. Processes are killed when the test ends. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
 import path from 'node:path';
 import { Readable, Writable } from 'node:stream';
-import { onTestFinished } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import { run } from '../../src/cli/program.ts';
 import { temporaryFolder } from './app.ts';
 import { nodeOptions, projectFolder } from './project.ts';
@@ -126,8 +127,18 @@ interface Answer {
 }
 
 /** Starts the server and waits until it listens. */
-export async function startServer(surroundings: Surroundings = {}): Promise<Server> {
-  const server = launchServer(surroundings);
+export function startServer(surroundings: Surroundings = {}): Promise<Server> {
+  return listening(launchServer(surroundings));
+}
+
+/** Starts `npm start`, in a process group of its own, and waits until the server listens. */
+export function startWithNpm(env: Record<string, string>): Promise<Server> {
+  return listening(
+    launch('npm', ['start'], { folder: projectFolder, env: { PORT: '0', OPS_PORT: 'off', ...env }, group: true }),
+  );
+}
+
+async function listening(server: Process): Promise<Server> {
   const [, url = '', port] = await server.seen('stdout', /Server listening at (http:\/\/\S+:(\d+))"/);
   return {
     ...server,
@@ -179,4 +190,24 @@ export function launchCli(args: string[], surroundings: Surroundings = {}): Proc
   const { source = projectFolder, under = [] } = surroundings;
   const [file = '', ...before] = [...under, process.execPath, path.join(source, 'src/cli.ts')];
   return launch(file, [...before, ...args], surroundings);
+}
+
+/** A connection to a server of this machine. */
+export async function openSocket(port: number): Promise<Socket> {
+  const socket = connect(port, '127.0.0.1');
+  onTestFinished(() => void socket.destroy());
+  socket.on('error', () => {});
+  await once(socket, 'connect');
+  return socket;
+}
+
+/** A create whose body, of 31 bytes, has not yet arrived. */
+export async function begin(server: Server): Promise<Socket> {
+  const socket = await openSocket(server.port);
+  socket.write(
+    `POST /v1/pets HTTP/1.1\r\nHost: example.com\r\nAuthorization: Bearer ${await server.firstKey()}\r\n` +
+      'Content-Type: application/json\r\nContent-Length: 31\r\nExpect: 100-continue\r\n\r\n',
+  );
+  expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 100 /);
+  return socket;
 }
