@@ -9,7 +9,7 @@ import { installBody } from './http/body.ts';
 import { answerError, installClientErrors, refuseConnection, writeError } from './http/connection/client-errors.ts';
 import { installConnections } from './http/connection/connections.ts';
 import { servePipelined } from './http/connection/pipelining.ts';
-import { installCors } from './http/cors.ts';
+import { createCorsHeaders, installPreflight } from './http/cors.ts';
 import { sunset } from './http/deprecation.ts';
 import { createErrorLog, createErrorSender, installErrors, toApiError } from './http/errors.ts';
 import { createExchanges, type Exchanges, late, tooMany } from './http/exchange.ts';
@@ -107,6 +107,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     options.logRequest(observation);
     metrics.request(observation);
   };
+  const corsHeaders = createCorsHeaders(corsOrigins);
+  const sending = { observe, corsHeaders };
   const logError = createErrorLog(logger);
   const sendError = createErrorSender(logError);
   let exchanges: Exchanges;
@@ -118,7 +120,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
       exchanges.begin(request, reply).code = toApiError(error).code;
       sendError(error, request, reply);
     },
-    clientErrorHandler: (error, socket) => refuseConnection(error, socket, observe),
+    clientErrorHandler: (error, socket) => refuseConnection(error, socket, sending),
   });
   await options.watch?.(app);
   const base = baseUrl ?? '/v1';
@@ -129,12 +131,13 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { maxInFlight, maxConnections } = limits;
   exchanges = createExchanges(app, {
     maxInFlight,
-    pluginHeaders: corsOrigins !== undefined || limits.requestsPerMinute !== undefined,
+    pluginHeaders: limits.requestsPerMinute !== undefined,
+    corsHeaders,
     observe,
     onRefused: () => metrics.limited('in_flight'),
     refuseLate(response, exchange) {
       logError(late, { exchange, id: exchange.reqId });
-      answerError(response, late, observe);
+      answerError(response, late, sending);
     },
   });
 
@@ -143,12 +146,12 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     trustProxy: options.trustProxy ?? [],
     refuse(socket) {
       metrics.limited('connections');
-      writeError(socket, tooMany, observe);
+      writeError(socket, tooMany, sending);
     },
     onClose: exchanges.endOf,
   });
   const pipelined = servePipelined(app.server, () => store.pets.refresh?.());
-  installClientErrors(app.server, observe);
+  installClientErrors(app.server, sending);
   const held = () => ({ ...exchanges.held(), connections: connections(), pipelined: pipelined() });
   metrics.watch({ store: () => store.measure(), pages: responses.use, held });
 
@@ -170,7 +173,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await installRateLimits(app);
   if (corsOrigins) {
     refuseUnknownOptions(app, notFound);
-    await installCors(app, corsOrigins);
+    await installPreflight(app, corsOrigins);
   }
   installResponses(app);
   const limitKeys = createKeyLimit(app, limits, metrics);

@@ -4,36 +4,53 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 
 const dayS = 24 * 60 * 60;
 
+const exposedHeaders = [
+  'Allow',
+  'Deprecation',
+  'ETag',
+  'Idempotent-Replayed',
+  'Link',
+  'Location',
+  'RateLimit-Limit',
+  'RateLimit-Remaining',
+  'RateLimit-Reset',
+  'Retry-After',
+  'Sunset',
+  'X-Request-Id',
+].join(', ');
+
+/** The CORS headers of a response, as alternating names and values. `origin`: the Origin header of the request, if it was read. */
+export type CorsHeaders = (origin?: string) => readonly string[];
+
+/** Credentials are not allowed: pages set the Authorization header themselves. If `origins` is undefined, no response has CORS headers. */
+export function createCorsHeaders(origins: string[] | undefined): CorsHeaders {
+  const none: readonly string[] = [];
+  if (origins === undefined) return () => none;
+  const vary = ['vary', 'Origin'];
+  const expose = ['access-control-expose-headers', exposedHeaders];
+  const allowed = new Map(
+    origins.map((origin) => [origin, [...vary, 'access-control-allow-origin', origin, ...expose]]),
+  );
+  return (origin = '') => allowed.get(origin) ?? vary;
+}
+
 /**
- * Responds to preflight requests and sets the CORS headers. Credentials are not allowed: pages set the Authorization header themselves. An
- * OPTIONS request without Origin or Access-Control-Request-Method is not a preflight (section 3.2.2) and is routed like any other request.
+ * Responds to preflight requests. An OPTIONS request without Origin or Access-Control-Request-Method is not a preflight (section 3.2.2) and is
+ * routed like any other request. The other responses get their CORS headers when their exchange begins: the plugin would come too late for
+ * some errors.
  */
-export async function installCors(app: FastifyInstance, origins: string[]): Promise<void> {
+export async function installPreflight(app: FastifyInstance, origins: string[]): Promise<void> {
   const options = {
     origin: origins,
     methods: ['GET', 'HEAD', 'POST'],
     allowedHeaders: ['Authorization', 'Content-Type', 'Idempotency-Key', 'If-None-Match'],
-    exposedHeaders: [
-      'Allow',
-      'Deprecation',
-      'ETag',
-      'Idempotent-Replayed',
-      'Link',
-      'Location',
-      'RateLimit-Limit',
-      'RateLimit-Remaining',
-      'RateLimit-Reset',
-      'Retry-After',
-      'Sunset',
-      'X-Request-Id',
-    ],
     maxAge: dayS,
   };
-  const withoutPreflight = { ...options, preflight: false };
+  const noPreflight = { origin: false };
   const isPreflight = ({ headers }: FastifyRequest) =>
     headers.origin !== undefined && headers['access-control-request-method'] !== undefined;
   await app.register(cors, {
     delegator: (request: FastifyRequest, done: (error: null, options: FastifyCorsOptions) => void) =>
-      done(null, isPreflight(request) ? options : withoutPreflight),
+      done(null, isPreflight(request) ? options : noPreflight),
   });
 }

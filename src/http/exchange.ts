@@ -9,6 +9,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { createShares } from '../shares.ts';
 import { addressOf, networkOf } from './addresses.ts';
+import type { CorsHeaders } from './cors.ts';
 import { HttpError } from './errors.ts';
 import { type Observation, type Observe, traceIdOf } from './request-log.ts';
 
@@ -67,6 +68,7 @@ export interface ExchangeOptions {
   maxInFlight: number;
   /** Whether plugins set headers on replies. */
   pluginHeaders: boolean;
+  corsHeaders: CorsHeaders;
   observe: Observe;
   /** Called when a request is rejected because a limit is reached. */
   onRefused: () => void;
@@ -110,7 +112,7 @@ export const late = new ApiError('service_unavailable', undefined, {
 
 export function createExchanges(
   app: FastifyInstance,
-  { maxInFlight, pluginHeaders, observe, onRefused, refuseLate }: ExchangeOptions,
+  { maxInFlight, pluginHeaders, corsHeaders, observe, onRefused, refuseLate }: ExchangeOptions,
 ): Exchanges {
   const slots = createShares<Holder>(maxInFlight);
   const bodies = createShares<Holder>(maxInFlight);
@@ -185,12 +187,14 @@ export function createExchanges(
   return {
     begin(request, reply) {
       const { url = null, config } = request.routeOptions;
+      const cors = corsHeaders(request.headers.origin);
+      for (let at = 0; at < cors.length; at += 2) reply.header(cors[at] as string, cors[at + 1]);
       const exchange: Exchange = {
         reqId: request.id,
         method: request.method,
         route: url,
         routeHeaders: config?.headers ?? noHeaders,
-        headersSet: pluginHeaders,
+        headersSet: pluginHeaders || cors.length > 0,
         begun: performance.now(),
         traceId: traceIdOf(request.headers.traceparent),
         address: addressOf(request),

@@ -4,6 +4,7 @@ import { expect } from 'vitest';
 
 export interface RawAnswer {
   status: number;
+  /** By lower-case name; the values of a repeated header are joined with a comma. */
   headers: Record<string, string>;
   text: string;
 }
@@ -78,9 +79,12 @@ export function readAnswer(bytes: Buffer, toHead = false): { answer: RawAnswer; 
   if (end === -1) return undefined;
   const [statusLine = '', ...lines] = bytes.toString('latin1', 0, end).split('\r\n');
   const status = Number(/^HTTP\/1\.1 (\d{3}) /.exec(statusLine)?.[1]);
-  const headers = Object.fromEntries(
-    lines.map((line) => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 1).trim()]),
-  );
+  const headers: Record<string, string> = {};
+  for (const line of lines) {
+    const name = line.slice(0, line.indexOf(':')).toLowerCase();
+    const value = line.slice(line.indexOf(':') + 1).trim();
+    headers[name] = name in headers ? `${headers[name]}, ${value}` : value;
+  }
   const bodyEnd = end + 4 + (toHead ? 0 : Number(headers['content-length'] ?? 0));
   if (bytes.length < bodyEnd) return undefined;
   return { answer: { status, headers, text: bytes.toString('utf8', end + 4, bodyEnd) }, rest: bytes.subarray(bodyEnd) };

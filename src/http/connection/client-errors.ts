@@ -4,6 +4,7 @@ import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } 
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode } from '../../errors.ts';
+import type { CorsHeaders } from '../cors.ts';
 import { HttpError, renderError } from '../errors.ts';
 import { exchangeOf } from '../exchange.ts';
 import type { Observe } from '../request-log.ts';
@@ -24,54 +25,61 @@ interface Bookkeeping {
   parser?: { incoming: IncomingMessage | null } | null;
 }
 
+/** What each response here needs. */
+export interface Sending {
+  observe: Observe;
+  corsHeaders: CorsHeaders;
+}
+
 const ignore = () => undefined;
 
 const refused = new WeakSet<Duplex>();
 
 /** Rejects a request that Node's HTTP parser could not read, or that did not arrive in time, and closes the socket. */
-export function refuseConnection(error: Error & { code?: string }, socket: Duplex, observe: Observe): void {
+export function refuseConnection(error: Error & { code?: string }, socket: Duplex, sending: Sending): void {
   // The parser reports an error again for every packet that follows.
   if (refused.has(socket)) return;
   refused.add(socket);
-  refuseInTurn(socket, new ApiError(parserCodes[String(error.code)] ?? 'bad_request'), observe);
+  refuseInTurn(socket, new ApiError(parserCodes[String(error.code)] ?? 'bad_request'), sending);
 }
 
 /** Sends `error` after the responses to earlier requests, which may wait for the store, and then closes the socket. */
-function refuseInTurn(socket: Duplex, error: ApiError, observe: Observe): void {
+function refuseInTurn(socket: Duplex, error: ApiError, sending: Sending, origin?: string): void {
   const { _httpMessage: response, parser } = socket as Duplex & Bookkeeping;
   // The client has reset the connection, for example: Node reports that as a client error, too.
   if (!socket.writable) socket.destroy();
-  else if (response?.req.complete) response.once('close', () => refuseInTurn(socket, error, observe));
+  else if (response?.req.complete) response.once('close', () => refuseInTurn(socket, error, sending, origin));
   else if (response?.headersSent) response.once('close', () => socket.destroy());
-  else if (response) answerError(response, error, observe);
+  else if (response) answerError(response, error, sending);
   // The interrupted request has already been answered.
   else if (parser?.incoming?.complete === false) socket.destroy();
-  else writeError(socket, error, observe);
+  else writeError(socket, error, sending, origin);
 }
 
 /** The response headers, as alternating names and values. */
-function headersOf(error: ApiError, id: string): string[] {
-  return ['x-request-id', id, ...renderError(error).headers, 'connection', 'close'];
+function headersOf(error: ApiError, id: string, cors: readonly string[]): string[] {
+  return ['x-request-id', id, ...renderError(error).headers, ...cors, 'connection', 'close'];
 }
 
 /** Responds with `error` to a request whose response has not begun, and closes the connection. */
-export function answerError(response: ServerResponse, error: ApiError, observe: Observe): void {
+export function answerError(response: ServerResponse, error: ApiError, { observe, corsHeaders }: Sending): void {
   const { status, body } = renderError(error);
   const exchange = exchangeOf(response);
   const id = exchange?.reqId ?? randomUUID();
   // The request is logged when its response closes.
   if (exchange) exchange.code = error.code;
   else observe({ reqId: id, status, address: response.socket?.remoteAddress, code: error.code });
-  response.writeHead(status, headersOf(error, id)).end(body, 'latin1');
+  const cors = corsHeaders(response.req.headers.origin);
+  response.writeHead(status, headersOf(error, id, cors)).end(body, 'latin1');
 }
 
-/** Sends an error on a connection that has no current request, and closes the connection. */
-export function writeError(socket: Duplex, error: ApiError, observe: Observe): void {
+/** Sends an error on a connection that has no current request, and closes the connection. `origin`: see CorsHeaders. */
+export function writeError(socket: Duplex, error: ApiError, { observe, corsHeaders }: Sending, origin?: string): void {
   const { status, body } = renderError(error);
   const id = randomUUID();
   observe({ reqId: id, status, address: (socket as Socket).remoteAddress, code: error.code });
   const head = [`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, `date: ${new Date().toUTCString()}`];
-  const headers = headersOf(error, id);
+  const headers = headersOf(error, id, corsHeaders(origin));
   for (let at = 0; at < headers.length; at += 2) head.push(`${headers[at]}: ${headers[at + 1]}`);
   socket.on('error', ignore);
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, 'latin1');
@@ -82,7 +90,7 @@ export function writeError(socket: Duplex, error: ApiError, observe: Observe): v
 }
 
 /** Sets the time-outs and the handling of Expect (RFC 9110, section 10.1.1) and CONNECT (section 9.3.6). */
-export function installClientErrors(server: Server, observe: Observe): void {
+export function installClientErrors(server: Server, sending: Sending): void {
   // Node applies the smaller of these two limits to the headers and the larger to the whole request. headersTimeout is a minute by default.
   server.headersTimeout = server.requestTimeout;
   // A client that has closed only its sending side still expects its response. Node's types lack this property.
@@ -93,13 +101,13 @@ export function installClientErrors(server: Server, observe: Observe): void {
     server.on(event, (request: IncomingMessage, response: ServerResponse) => server.emit('request', request, response));
   }
   // This server is not a proxy. An empty Allow header says that no method is allowed (RFC 9110, section 10.2.1).
-  server.on('connect', (_request: IncomingMessage, socket: Duplex) => {
+  server.on('connect', ({ headers }: IncomingMessage, socket: Duplex) => {
     // Node has removed its listeners from this socket. Without an error listener, an error would end the process. Responses to earlier
     // requests still need the drain and timeout events, and the close event, which comes only if the socket is being read.
     socket.on('error', ignore);
     socket.on('drain', () => (socket as Duplex & Bookkeeping)._httpMessage?.emit('drain'));
     socket.on('timeout', () => server.emit('timeout', socket));
     socket.resume();
-    refuseInTurn(socket, new HttpError('method_not_allowed', { allow: '' }), observe);
+    refuseInTurn(socket, new HttpError('method_not_allowed', { allow: '' }), sending, headers.origin);
   });
 }
