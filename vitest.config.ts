@@ -27,6 +27,7 @@ const onlyFull = files(
     'backup',
     'dev',
     'examples',
+    'hosts',
     'kubernetes',
     'log',
     'matrix',

@@ -13,6 +13,7 @@ import { createCorsHeaders, installPreflight } from './http/cors.ts';
 import { sunset } from './http/deprecation.ts';
 import { createErrorLog, createErrorSender, installErrors, toApiError } from './http/errors.ts';
 import { createExchanges, type Exchanges, late, tooMany } from './http/exchange.ts';
+import type { ServesHost } from './http/hosts.ts';
 import { createKeyUsage } from './http/key-usage.ts';
 import { createKeyLimit, createRefusalCounter, installRateLimits, type Limits, watchEventLoop } from './http/limits.ts';
 import { installMethods, refuseOtherMethods } from './http/methods.ts';
@@ -20,7 +21,7 @@ import type { Metrics, Sources } from './http/metrics.ts';
 import { createNotFound, refuseEmptyParameter, refuseUnknownOptions } from './http/not-found.ts';
 import type { App } from './http/operation.ts';
 import { accountFileRoutes } from './http/pages.ts';
-import { check } from './http/request-checks.ts';
+import { createCheck } from './http/request-checks.ts';
 import type { Observe } from './http/request-log.ts';
 import { createPetResponses } from './http/response-cache.ts';
 import { installResponses } from './http/responses.ts';
@@ -63,6 +64,8 @@ export interface AppOptions {
   limits: Limits;
   /** Addresses and networks of the proxies whose X-Forwarded-For header is trusted. */
   trustProxy?: string[] | undefined;
+  /** The hosts that requests may name. If undefined, any. */
+  servesHost?: ServesHost | undefined;
   /** Origins whose pages may call the API from a browser. If undefined, none may. */
   corsOrigins?: string[] | undefined;
   /** True while the process is about to stop. Responses then carry Connection: close, so that clients reconnect elsewhere. */
@@ -157,6 +160,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
 
   installMethods(app);
   const isBlocked = watchEventLoop(app);
+  const check = createCheck(options.servesHost);
   app.addHook('onRequest', (request, reply, done) => {
     const exchange = exchanges.begin(request, reply);
     if (draining()) {

@@ -14,6 +14,7 @@ const port = '(0|[1-9]\\d{0,3}|[1-5]\\d{4}|6[0-4]\\d{3}|65[0-4]\\d{2}|655[0-2]\\
 const address = '[0-9A-Fa-f.:]+(/\\d{1,3})?';
 const octet = '(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)';
 const ipv4 = new RegExp(`^${octet}(\\.${octet}){3}$`);
+const hostName = '([A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\])';
 const origin = 'https?://[A-Za-z0-9.:[\\]-]+';
 
 const listOf = (isValid: (text: string) => boolean) => (text: string) => text.split(',').every((each) => isValid(each));
@@ -29,6 +30,10 @@ function isNetwork(text: string): boolean {
 FormatRegistry.Set('url', URL.canParse);
 FormatRegistry.Set('origins', listOf(URL.canParse));
 FormatRegistry.Set('networks', listOf(isNetwork));
+FormatRegistry.Set(
+  'hosts',
+  listOf((text) => URL.canParse(`http://${text}`)),
+);
 
 /** Each title completes the error message "<NAME> must be …". */
 export const settings = Type.Object({
@@ -69,6 +74,15 @@ export const settings = Type.Object({
       format: 'url',
       description:
         'Public base address, which ends in /v1 and differs between production and staging. Addresses in responses (Link, Location) start with it. Unset: absolute paths.',
+    }),
+  ),
+  ALLOWED_HOSTS: Type.Optional(
+    Type.String({
+      title: 'host names without a port, separated by commas, such as animals.example.com',
+      pattern: `^${hostName}(,${hostName})*$`,
+      format: 'hosts',
+      description:
+        'Hosts that requests may name, on both ports, besides localhost, loopback addresses and the host of BASE_URL; others get 400. Unset: no others if HOST (for the ops port OPS_HOST) is a loopback address, otherwise all.',
     }),
   ),
   DATABASE_URL: Type.String({

@@ -79,6 +79,7 @@ describe('readConfig', () => {
     ),
     ['TRUST_PROXY', '10.0.0.0/8,::1,192.168.0.1/32,FD00::/8'],
     ['TRUST_PROXY', '0.0.0.0/1,::/1,::1/128,::ffff:10.0.0.0/104'],
+    ['ALLOWED_HOSTS', 'animals.example.com,Proxy_1,192.0.2.1,[2001:db8::1]'],
     ['CORS_ORIGINS', 'https://app.example.com,http://localhost:5173,http://[::1]:80'],
   ])('accepts %s=%s', ([name, value]) => {
     expect(readConfig({ [name]: value })).toEqual({ ...defaults, [name]: value });
@@ -169,6 +170,23 @@ describe('readConfig', () => {
         ...['true', '10.0.0.0/', '10.0.0.0/1000', '10.0.0.0/x', '10.0.0.1,', ',::1', '10.0.0.1, ::1', 'proxy.example'],
         ...['10.0.0.0/99', '10.0.0.0/33', '10.0.0.0/0', '::/129', '::/0', '10.0.0.0/8/8', '::1,10.0.0.0/33'],
         ...['abc', '1.2.3', '010.0.0.1', '1.2.3.256', ':', '1::2::3', 'fe80::1%eth0'],
+      ],
+    ],
+    [
+      'ALLOWED_HOSTS must be host names without a port, separated by commas, such as animals.example.com.',
+      'ALLOWED_HOSTS',
+      [
+        '*',
+        'a.example:80',
+        'https://a.example',
+        'a.example,',
+        ',a',
+        'a, b',
+        '::1',
+        '[::1',
+        '[::1]:80',
+        '1.2.3.256',
+        'a/b',
       ],
     ],
     [

@@ -9,6 +9,7 @@ import { parse } from 'yaml';
 import { ApiError, type ErrorCode, errorMessages } from '../src/errors.ts';
 import { deprecationHeaders, sunset, sunsetWarning } from '../src/http/deprecation.ts';
 import { ErrorBody, HttpError, renderError, statuses, toApiError } from '../src/http/errors.ts';
+import { createHosts, hostOf, isLoopback } from '../src/http/hosts.ts';
 import { retryOf } from '../src/http/idempotency.ts';
 import { Cursor, pageLinks, readCursor } from '../src/http/paging.ts';
 import { fault } from '../src/http/request-checks.ts';
@@ -111,6 +112,45 @@ describe('a stored text', () => {
     expect(quoted('x'.repeat(64))).toBe(`"${'x'.repeat(64)}"`);
     expect(quoted('x'.repeat(65))).toBe(`"${'x'.repeat(64)}…"`);
     expect(quoted(`${'x'.repeat(63)}\u{1f436}y`)).toBe(`"${'x'.repeat(63)}\ufffd…"`);
+  });
+});
+
+describe('the hosts that requests may name', () => {
+  const local = [
+    ...['localhost', 'LocalHost:1', 'localhost.', 'a.localhost:80', '127.0.0.1', '127.255.0.9:65535', 'localhost:'],
+    ...['[::1]', '[::1]:80', '[0:0:0:0:0:0:0:1]', '[::ffff:127.0.0.1]'],
+  ];
+  const named = ['store', 'STORE:80', 'animals.example.com.', '[2001:DB8:0::2]:1'];
+  const addresses = ['192.0.2.1', '0.0.0.0:80', '128.0.0.1', '[::]', '[::2]:80', '[::ffff:192.0.2.1]'];
+  const foreign = [
+    ...['', 'evil.example', 'localhost.evil.example', '127.0.0.1.evil.example', 'evillocalhost', 'localhost:99999'],
+    ...['animals.example', 'a.store', 'me@localhost', 'localhost, evil.example', 'evil.example/localhost', '[::1'],
+  ];
+  const names = ['Store', 'animals.example.com', '[2001:db8::2]'];
+  const served = (withAddresses: boolean, hosts: string[]) =>
+    hosts.filter(createHosts({ names, addresses: withAddresses }));
+
+  test('are the names, and those that lead to this machine', () => {
+    const expected = [...local, ...named];
+    expect(served(false, [...expected, ...addresses, ...foreign])).toEqual(expected);
+    expect(served(false, [...foreign, ...addresses, ...expected])).toEqual(expected);
+  });
+
+  test('can include all addresses', () => {
+    const expected = [...local, ...named, ...addresses];
+    expect(served(true, [...expected, ...foreign])).toEqual(expected);
+  });
+
+  test('come from a target in absolute form before Host', () => {
+    const of = (url: string) => hostOf({ url, headers: { host: 'a' } } as IncomingMessage);
+    for (const url of ['/', '//b/', '/http://b/', '*', 'b/', 'b:80']) expect([url, of(url)]).toEqual([url, 'a']);
+    for (const url of ['http://b/', 'HTTPS://b', 'http://b?/', 'ftp://b/c']) expect([url, of(url)]).toEqual([url, 'b']);
+    expect(of('http://a@b:80/')).toBe('a@b:80');
+  });
+
+  test('are limited on a loopback address', () => {
+    const all = ['127.0.0.1', '127.1.2.3', '::1', '::ffff:127.0.0.1', 'localhost'];
+    expect([...all, '0.0.0.0', '::', '192.0.2.1', '2001:db8::1', '::2', 'store'].filter(isLoopback)).toEqual(all);
   });
 });
 

@@ -193,7 +193,7 @@ describe('settings', () => {
   });
 
   test('BASE_URL, never Host, begins Link and Location', async () => {
-    const server = await startServer({ env: { BASE_URL: 'https://api.example.com/store/v1' } });
+    const server = await startServer({ env: { BASE_URL: 'https://api.example.com/store/v1', HOST: '0.0.0.0' } });
     const headers = { authorization: `Bearer ${await server.firstKey()}`, host: 'evil.example.com' };
     const page = await request(`${server.url}/v1/pets`, { headers });
     expect(page.headers.link).toBe('<https://api.example.com/store/v1/pets?limit=20>; rel="first"');
@@ -417,7 +417,7 @@ describe('the end', () => {
       const server = await startServer();
       const silent = await openSocket(server.port);
       const idle = await openSocket(server.port);
-      idle.write('GET /v1/pets HTTP/1.1\r\nHost: example.com\r\n\r\n');
+      idle.write('GET /v1/pets HTTP/1.1\r\nHost: localhost\r\n\r\n');
       expect(String((await once(idle, 'data'))[0])).toMatch(/^HTTP\/1\.1 401 /);
       expect([silent.readyState, idle.readyState]).toEqual(['open', 'open']);
       // At its deadline the process would exit with 1.

@@ -10,6 +10,7 @@ import { createAttempts } from './attempts.ts';
 import type { LogError, SendError } from './errors.ts';
 import type { Exchanges } from './exchange.ts';
 import { installForms, isSameOrigin } from './forms.ts';
+import { hostOf } from './hosts.ts';
 import type { App } from './operation.ts';
 import { createPages } from './pages.ts';
 import type { SignUp } from './routes/account.ts';
@@ -58,7 +59,7 @@ export async function installAccountPages(app: App, options: AccountPagesOptions
         `This page is only available over https, at ${address?.origin}${pages.path('')}.`,
       );
     }
-    const origin = address?.origin ?? `${request.protocol}://${request.headers.host}`;
+    const origin = address?.origin ?? `${request.protocol}://${hostOf(request.raw)}`;
     if (request.method === 'POST' && !isSameOrigin(request, origin))
       throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
     await sessions.find(request);

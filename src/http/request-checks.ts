@@ -1,21 +1,25 @@
-/** Checks every request before its route and API key: the length of the URL, the framing, and the headers Host and Expect. */
+/** Checks every request before its route and API key: the length of the URL, the framing, the host, and the header Expect. */
 import type { IncomingMessage } from 'node:http';
 import { ApiError } from '../errors.ts';
 import { HttpError } from './errors.ts';
+import { hostOf, hostSyntax, type ServesHost } from './hosts.ts';
 
 /** RFC 9112, section 3 asks for at least 8,000 octets. */
 const maxUrlLength = 8192;
 
-/** uri-host [":" port] (RFC 9110, section 7.2). Node joins repeated Host headers with a comma and a space, which no valid host contains. */
-const host = /^(?:\[[0-9A-Za-z.:_~-]+\]|(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::\d*)?$/;
-
 const close = { connection: 'close' };
+
+const otherHost = new HttpError(
+  'bad_request',
+  close,
+  'The host of this request is not served here. The operator can add it to ALLOWED_HOSTS, or name it in BASE_URL.',
+);
 
 /** What is wrong with a request that Node's parser accepts, or undefined. */
 export function fault({ httpVersion, headers }: IncomingMessage): string | undefined {
   if (httpVersion !== '1.1' && httpVersion !== '1.0') return 'The version of HTTP must be 1.1 or 1.0.';
   // RFC 9112, section 3.2: exactly one valid Host, except in HTTP/1.0.
-  if (headers.host === undefined ? httpVersion === '1.1' : !host.test(headers.host)) {
+  if (headers.host === undefined ? httpVersion === '1.1' : !hostSyntax.test(headers.host)) {
     return 'The request must have exactly one Host header, with a valid value.';
   }
   // RFC 9112, section 6.1: HTTP/1.0 has no transfer codings, and an unknown coding cannot be decoded.
@@ -26,13 +30,16 @@ export function fault({ httpVersion, headers }: IncomingMessage): string | undef
   return undefined;
 }
 
-/** Why a request is rejected regardless of its route, or undefined. */
-export function check(request: IncomingMessage): ApiError | undefined {
-  if ((request.url as string).length > maxUrlLength) return new ApiError('uri_too_long');
-  const wrong = fault(request);
-  if (wrong !== undefined) return new HttpError('bad_request', close, wrong);
-  const { expect } = request.headers;
-  if (expect === undefined || request.httpVersion === '1.0' || /^100-continue$/i.test(expect)) return undefined;
-  // Close: a late body could be parsed as the next request.
-  return new HttpError('expectation_failed', close);
+/** Returns a function: why a request is rejected regardless of its route, or undefined. If `servesHost` is undefined, every host is served. */
+export function createCheck(servesHost: ServesHost | undefined): (request: IncomingMessage) => ApiError | undefined {
+  return (request) => {
+    if ((request.url as string).length > maxUrlLength) return new ApiError('uri_too_long');
+    const wrong = fault(request);
+    if (wrong !== undefined) return new HttpError('bad_request', close, wrong);
+    if (servesHost && !servesHost(hostOf(request))) return otherHost;
+    const { expect } = request.headers;
+    if (expect === undefined || request.httpVersion === '1.0' || /^100-continue$/i.test(expect)) return undefined;
+    // Close: a late body could be parsed as the next request.
+    return new HttpError('expectation_failed', close);
+  };
 }

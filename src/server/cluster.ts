@@ -6,7 +6,7 @@ import type { Config } from '../config.ts';
 import type { Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../http/routes/ops.ts';
 import { refuseToStart } from './environment.ts';
-import { listenOps } from './listen.ts';
+import { hostsOf, listenOps } from './listen.ts';
 import { isEndSignal, onEndSignal } from './start.ts';
 
 /** Pause before a worker is replaced, so that a worker that crashes on every start does not keep the machine busy. */
@@ -112,7 +112,8 @@ export async function supervise(count: number, config: Config, logger: Logger): 
   }
 
   onEndSignal(stop, abort);
-  const ops = buildOpsServer({ ready: async () => !stopping && (await ready()), ...gatherMetrics() });
+  const servesHost = await hostsOf(config.OPS_HOST, config);
+  const ops = buildOpsServer({ ready: async () => !stopping && (await ready()), ...gatherMetrics(), servesHost });
   await listenOps(ops, config, logger).catch(({ message }: Error) => refuseToStart(message));
   start();
 }

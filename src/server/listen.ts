@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import type { Config } from '../config.ts';
+import { createHosts, isLoopback, type ServesHost } from '../http/hosts.ts';
 
 interface Place {
   host: string;
@@ -25,6 +26,23 @@ function sentenceOf({ host, port, prefix }: Place, { code, message }: NodeJS.Err
 export function localUrl(host: string, port: number | string): string {
   const name = { '0.0.0.0': '127.0.0.1', '::': '::1' }[host] ?? host;
   return `http://${name.includes(':') ? `[${name}]` : name}:${port}`;
+}
+
+/**
+ * Resolves to the hosts that requests to a server at `host` may name: on a loopback address those that lead there, and those of the settings.
+ * On another address every host (undefined), unless ALLOWED_HOSTS is set; then also addresses, to which no browser is led by DNS.
+ */
+export async function hostsOf(
+  host: string,
+  { BASE_URL, ALLOWED_HOSTS }: Pick<Config, 'BASE_URL' | 'ALLOWED_HOSTS'>,
+): Promise<ServesHost | undefined> {
+  // If the name cannot be resolved, listen() reports it.
+  const { address } = await lookup(host).catch(() => ({ address: host }));
+  const isLocal = isLoopback(address);
+  if (!isLocal && ALLOWED_HOSTS === undefined) return undefined;
+  const names = [host, ...(ALLOWED_HOSTS?.split(',') ?? [])];
+  if (BASE_URL !== undefined) names.push(new URL(BASE_URL).hostname);
+  return createHosts({ names, addresses: !isLocal });
 }
 
 /** Resolves to the URL for clients on this machine. Rejects with an Error whose message names the invalid setting. */

@@ -11,6 +11,7 @@ import { newSecret, scopes } from '../accounts.ts';
 import { buildApp } from '../app.ts';
 import { type Config, type ConfigError, signUpOf } from '../config.ts';
 import { sunsetWarning } from '../http/deprecation.ts';
+import type { ServesHost } from '../http/hosts.ts';
 import { createMetrics, type Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../http/routes/ops.ts';
 import { createEventLog } from '../http/trail.ts';
@@ -18,7 +19,7 @@ import { openRepository } from '../repository/open.ts';
 import type { OpenError, OpenOptions, Repository } from '../repository/store.ts';
 import { heedPrimary, shareMetrics, supervise } from './cluster.ts';
 import { readEnvironment, refuseToStart } from './environment.ts';
-import { listen, listenOps } from './listen.ts';
+import { hostsOf, listen, listenOps } from './listen.ts';
 import { type Log, openLog } from './log.ts';
 import { onEndSignal } from './start.ts';
 
@@ -60,10 +61,11 @@ async function serve(config: Config, log: Log): Promise<void> {
   const metrics = createMetrics(release, log.lostLines);
   const store = await openStore(config, logger, { onCommit: metrics.commit, onQuery: metrics.query });
   let stopping = false;
-  const app = await build({ config, log, store, metrics, draining: () => stopping });
+  const servesHost = await hostsOf(config.HOST, config);
+  const app = await build({ config, log, store, metrics, servesHost, draining: () => stopping });
   const closeIdle = idleCloser(app);
   const ready = async () => app.server.listening && !stopping && (await responds(store));
-  const ops = cluster.isWorker ? undefined : createOpsServer(metrics, ready);
+  const ops = cluster.isWorker ? undefined : createOpsServer(metrics, ready, await hostsOf(config.OPS_HOST, config));
   if (cluster.isWorker) shareMetrics(metrics);
 
   /** Finishes the requests in progress, closes the store and exits with 0; at the deadline exits with 1. Further calls do nothing. */
@@ -139,10 +141,11 @@ interface Parts {
   log: Log;
   store: Repository;
   metrics: Metrics;
+  servesHost: ServesHost | undefined;
   draining: () => boolean;
 }
 
-function build({ config, log, store, metrics, draining }: Parts): Promise<FastifyInstance> {
+function build({ config, log, store, metrics, servesHost, draining }: Parts): Promise<FastifyInstance> {
   const at = (name: string) => new URL(`../../${name}`, import.meta.url);
   const readDocument = (name: string) => readFileSync(at(name), 'utf8');
   return buildApp({
@@ -163,6 +166,7 @@ function build({ config, log, store, metrics, draining }: Parts): Promise<Fastif
       refusalsPerMinute: config.REFUSAL_LIMIT,
     },
     trustProxy: config.TRUST_PROXY?.split(','),
+    servesHost,
     corsOrigins: config.CORS_ORIGINS?.split(','),
     draining,
     documents: { animalStore: readDocument('openapi.yaml'), quickstart: readDocument('openapi.quickstart.yaml') },
@@ -170,8 +174,12 @@ function build({ config, log, store, metrics, draining }: Parts): Promise<Fastif
   });
 }
 
-function createOpsServer({ registry }: Metrics, ready: () => Promise<boolean>): FastifyInstance {
-  return buildOpsServer({ ready, metrics: () => registry.metrics(), metricsType: registry.contentType });
+function createOpsServer(
+  { registry }: Metrics,
+  ready: () => Promise<boolean>,
+  servesHost: ServesHost | undefined,
+): FastifyInstance {
+  return buildOpsServer({ ready, metrics: () => registry.metrics(), metricsType: registry.contentType, servesHost });
 }
 
 function responds(store: Repository): Promise<boolean> {
@@ -196,7 +204,10 @@ function idleCloser({ server }: FastifyInstance): () => void {
 }
 
 /** Outside production, creates and prints a first API key and a call to try it, if the store has none. */
-async function giveFirstKey({ config, log, store, metrics }: Omit<Parts, 'draining'>, url: string): Promise<void> {
+async function giveFirstKey(
+  { config, log, store, metrics }: Omit<Parts, 'draining' | 'servesHost'>,
+  url: string,
+): Promise<void> {
   const { logger } = log;
   if ((await store.accounts.listKeys()).length > 0) return;
   const signUp = config.ACCOUNT_PAGES === 'off' ? 'off' : signUpOf(config);

@@ -15,7 +15,7 @@ const peakSeconds = 5;
 
 function additionWith(key: string): () => string {
   const body = '{"name":"Biscuit","categoryId":7}';
-  const headers = `Host: animals.example\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n`;
+  const headers = `Host: localhost\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n`;
   const request = `POST /v1/pets HTTP/1.1\r\n${headers}Content-Length: ${body.length}\r\n\r\n${body}`;
   return () => request;
 }

@@ -10,7 +10,7 @@ const chunk = `${pet.length.toString(16)}\r\n${pet}\r\n`;
 
 /** The parts that each client sends, one per second, and the responses it gets before the server closes the connection. */
 function slowClients(key: string): Record<string, [parts: string[], answers: string]> {
-  const rest = `/v1/pets HTTP/1.1\r\nHost: animals.example\r\nAuthorization: Bearer ${key}\r\n`;
+  const rest = `/v1/pets HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${key}\r\n`;
   const json = `POST ${rest}Content-Type: application/json\r\n`;
   const counted = `${json}Content-Length: ${pet.length}\r\n`;
   const chunked = `${json}Transfer-Encoding: chunked\r\n\r\n`;
@@ -19,7 +19,7 @@ function slowClients(key: string): Record<string, [parts: string[], answers: str
     'no byte at all': [[''], late],
     'one byte of the request line per second': [[...'GET /v1/pets?limit=100'], late],
     'silence within the request line': [['GET /v1'], late],
-    'one byte of the headers per second': [['GET /v1/pets HTTP/1.1\r\n', ...'Host: animals.example'], late],
+    'one byte of the headers per second': [['GET /v1/pets HTTP/1.1\r\n', ...'Host: localhost'], late],
     'one header per second': [['GET /v1/pets HTTP/1.1\r\n', ...Array(20).fill('X: y\r\n')], late],
     'silence within the headers': [[`GET ${rest}`], late],
     'silence before the body': [[`${counted}\r\n`], late],

@@ -13,7 +13,7 @@ const withinMs = 12_000;
 
 const close = 'Connection: close\r\n';
 const get = (key: string, target: string, more = '') =>
-  `GET ${target} HTTP/1.1\r\nHost: animals.example\r\nAuthorization: Bearer ${key}\r\n${more}\r\n`;
+  `GET ${target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${key}\r\n${more}\r\n`;
 
 /** Adds 100 pets of `bytes` each. */
 async function fill(bytes: number, add: (pet: object) => Promise<{ status: number }>): Promise<void> {

@@ -141,7 +141,7 @@ export async function* cases(
 ): AsyncGenerator<Case[]> {
   for (const { route, method, type, known, version, expectation } of headings()) {
     const line = `${method} ${route.replace(/:\w+/, (name) => parameters[name] as string)} HTTP/${version}`;
-    const headers = `Host: a\r\nSec-Fetch-Site: same-origin\r\n${types[type] && `Content-Type: ${types[type]}\r\n`}`;
+    const headers = `Host: localhost\r\nSec-Fetch-Site: same-origin\r\n${types[type] && `Content-Type: ${types[type]}\r\n`}`;
     const kept = version === '1.0' ? 'Connection: keep-alive\r\n' : '';
     const head = `${line}\r\n${headers}${known ? await credentials(route) : ''}${expectation}${kept}`;
     yield Object.entries(framings).map(([framing, end]) => ({

@@ -6,7 +6,7 @@ const end = '\r\n\r\n';
 
 /** Place → function that writes a raw request with a word in that place. Requests that need authentication use `key`. */
 export function placesOf(key: string): Record<string, Place> {
-  const host = 'Host: animals.example\r\n';
+  const host = 'Host: localhost\r\n';
   const open = `${host}Authorization: Bearer ${key}\r\n`;
   const get = (target: string, headers = open) => `GET ${target} HTTP/1.1\r\n${headers}\r\n`;
   const withHeader = (line: string) => get('/v1/pets', `${open}${line}\r\n`);

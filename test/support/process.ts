@@ -205,7 +205,7 @@ export async function openSocket(port: number): Promise<Socket> {
 export async function begin(server: Server): Promise<Socket> {
   const socket = await openSocket(server.port);
   socket.write(
-    `POST /v1/pets HTTP/1.1\r\nHost: example.com\r\nAuthorization: Bearer ${await server.firstKey()}\r\n` +
+    `POST /v1/pets HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${await server.firstKey()}\r\n` +
       'Content-Type: application/json\r\nContent-Length: 31\r\nExpect: 100-continue\r\n\r\n',
   );
   expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 100 /);

@@ -2,6 +2,8 @@
 import fastify, { type FastifyInstance } from 'fastify';
 import { ApiError } from '../../errors.ts';
 import { renderError, toApiError } from '../errors.ts';
+import type { ServesHost } from '../hosts.ts';
+import { createCheck } from '../request-checks.ts';
 
 export interface OpsOptions {
   /** Whether the server should receive requests: the store responds, and the process is not stopping. */
@@ -9,11 +11,17 @@ export interface OpsOptions {
   /** The metrics in the Prometheus text format. */
   metrics: () => Promise<string>;
   metricsType: string;
+  /** The hosts that requests may name. If undefined, any. */
+  servesHost: ServesHost | undefined;
 }
 
 /** Builds the server of the ops port. It does not listen yet. */
-export function buildOpsServer({ ready, metrics, metricsType }: OpsOptions): FastifyInstance {
-  const ops = fastify({ logger: false, forceCloseConnections: true });
+export function buildOpsServer({ ready, metrics, metricsType, servesHost }: OpsOptions): FastifyInstance {
+  // The check rejects a missing or repeated Host header, so that the response has the standard error body.
+  const http = { requireHostHeader: false, joinDuplicateHeaders: true };
+  const ops = fastify({ logger: false, forceCloseConnections: true, http });
+  const check = createCheck(servesHost);
+  ops.addHook('onRequest', (request, _reply, done) => done(check(request.raw)));
   ops.setErrorHandler((error, _request, reply) => {
     const { status, headers, body } = renderError(toApiError(error));
     for (let at = 0; at < headers.length; at += 2) reply.header(headers[at] as string, headers[at + 1]);

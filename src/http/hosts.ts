@@ -1,0 +1,63 @@
+/**
+ * The hosts that requests may name. A page can let its own host name lead to this machine (DNS rebinding): for its browser the server is then
+ * the page's own site, whatever CORS says. But the browser sends that name.
+ */
+import type { IncomingMessage } from 'node:http';
+import { isIPv4 } from 'node:net';
+
+/** uri-host [":" port] (RFC 9110, section 7.2). Node joins repeated Host headers with a comma and a space, which no valid host contains. */
+export const hostSyntax = /^(?:\[[0-9A-Za-z.:_~-]+\]|(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::\d*)?$/;
+
+/** The authority of a target in absolute form. */
+const absoluteForm = /^[a-z][a-z\d+.-]*:\/\/([^/?#]*)/i;
+
+/** A name that browsers resolve to this machine (RFC 6761, section 6.3), or one of its addresses, as `hostnameOf` returns them. */
+const loopback = /^(?:(?:.+\.)?localhost|127\.\d+\.\d+\.\d+|\[::1\]|\[::ffff:7f[\da-f]{2}:[\da-f]+\])$/;
+
+const slash = '/'.charCodeAt(0);
+
+/** The host and port that a request names: those of a target in absolute form replace the Host header (RFC 9112, section 3.2.2). */
+export function hostOf({ url = '', headers }: IncomingMessage): string | undefined {
+  if (url.charCodeAt(0) === slash) return headers.host;
+  return absoluteForm.exec(url)?.[1] ?? headers.host;
+}
+
+/** The host of `text`, without its port and in the form of URLs: a name in lower case, an IPv6 address in brackets. Undefined if invalid. */
+function hostnameOf(text: string): string | undefined {
+  return hostSyntax.test(text) ? URL.parse(`http://${text}`)?.hostname.replace(/\.$/, '') : undefined;
+}
+
+/** Whether an address, or a name in the form of URLs, leads to this machine only. */
+export function isLoopback(host: string): boolean {
+  const name = hostnameOf(host.includes(':') ? `[${host}]` : host);
+  return name !== undefined && loopback.test(name);
+}
+
+/** Whether a request may name `host`, which may have a port. Undefined: the request names none. */
+export type ServesHost = (host: string | undefined) => boolean;
+
+export interface HostsOptions {
+  /** Hosts without a port. */
+  names: string[];
+  /** Whether addresses other than loopback addresses are served, too. */
+  addresses: boolean;
+}
+
+/**
+ * Serves the hosts `names`, and those that lead to this machine. A request without a host (HTTP/1.0) is served: a probe may send it, but no
+ * browser does.
+ */
+export function createHosts({ names, addresses }: HostsOptions): ServesHost {
+  const served = new Set(names.map(hostnameOf));
+  const isAddress = (name: string) => isIPv4(name) || name.startsWith('[');
+  /** Nearly all requests name the same host. */
+  let last: string | undefined;
+  return (host) => {
+    if (host === last || host === undefined) return true;
+    const name = hostnameOf(host);
+    if (name === undefined) return false;
+    if (!served.has(name) && !loopback.test(name) && !(addresses && isAddress(name))) return false;
+    last = host;
+    return true;
+  };
+}
