@@ -15,7 +15,7 @@ import { createErrorLog, createErrorSender, installErrors, toApiError } from './
 import { createExchanges, type Exchanges, late, tooMany } from './http/exchange.ts';
 import type { ServesHost } from './http/hosts.ts';
 import { createKeyUsage } from './http/key-usage.ts';
-import { createKeyLimit, createRefusalCounter, installRateLimits, type Limits, watchEventLoop } from './http/limits.ts';
+import { createAccountLimit, createRefusals, installRateLimits, type Limits, watchEventLoop } from './http/limits.ts';
 import { installMethods, refuseOtherMethods } from './http/methods.ts';
 import type { Metrics, Sources } from './http/metrics.ts';
 import { createNotFound, refuseEmptyParameter, refuseUnknownOptions } from './http/not-found.ts';
@@ -33,6 +33,7 @@ import { listOrders } from './http/routes/orders.ts';
 import { createPet, getPet, listPets } from './http/routes/pets.ts';
 import { createTrail } from './http/trail.ts';
 import { installValidation } from './http/validation.ts';
+import { limits } from './limits.ts';
 import type { Messages } from './messages.ts';
 import type { People, Trail } from './people.ts';
 import type { Pets } from './pets.ts';
@@ -78,14 +79,10 @@ export interface AppOptions {
   watch?: (app: FastifyInstance) => Promise<void>;
 }
 
-const bodyLimitBytes = 64 * 1024;
-const requestTimeoutMs = 9000;
-const keepAliveTimeoutMs = 72_000;
-
 const serverOptions: FastifyHttpOptions<Server> = {
-  bodyLimit: bodyLimitBytes,
-  requestTimeout: requestTimeoutMs,
-  keepAliveTimeout: keepAliveTimeoutMs,
+  bodyLimit: limits.bodyBytes,
+  requestTimeout: limits.request,
+  keepAliveTimeout: limits.keepAlive,
   return503OnClosing: false,
   // With a logger, Fastify adds two listeners to each response. http/request-log.ts writes the request lines instead.
   logger: false,
@@ -104,8 +101,19 @@ const serverOptions: FastifyHttpOptions<Server> = {
 
 /** Builds the server. It does not listen yet. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
-  const { store, logger, metrics, limits, now, live, baseUrl, quickstartBasePath, corsOrigins, draining, documents } =
-    options;
+  const {
+    store,
+    logger,
+    metrics,
+    limits: given,
+    now,
+    live,
+    baseUrl,
+    quickstartBasePath,
+    corsOrigins,
+    draining,
+    documents,
+  } = options;
   const observe: Observe = (observation) => {
     options.logRequest(observation);
     metrics.request(observation);
@@ -131,10 +139,10 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const record = createTrail(app, { trail: store.trail, logger, metrics });
   const usage = createKeyUsage(app, { accounts: store.accounts, metrics, logger, now });
   const responses = createPetResponses(app, store.pets, base);
-  const { maxInFlight, maxConnections } = limits;
+  const { maxInFlight, maxConnections } = given;
   exchanges = createExchanges(app, {
     maxInFlight,
-    pluginHeaders: limits.requestsPerMinute !== undefined,
+    pluginHeaders: given.requestsPerMinute !== undefined,
     corsHeaders,
     observe,
     onRefused: () => metrics.limited('in_flight'),
@@ -153,9 +161,9 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     },
     onClose: exchanges.endOf,
   });
-  const pipelined = servePipelined(app.server, () => store.pets.refresh?.());
+  const pipelined = servePipelined(app.server, connections.claimantOf, () => store.pets.refresh?.());
   installClientErrors(app.server, sending);
-  const held = () => ({ ...exchanges.held(), connections: connections(), pipelined: pipelined() });
+  const held = () => ({ ...exchanges.held(), connections: connections.count(), pipelined: pipelined() });
   metrics.watch({ store: () => store.measure(), pages: responses.use, held });
 
   installMethods(app);
@@ -180,7 +188,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     await installPreflight(app, corsOrigins);
   }
   installResponses(app);
-  const limitKeys = createKeyLimit(app, limits, metrics);
+  const limitAccounts = createAccountLimit(app, given, metrics);
   installBody(app, exchanges, notFound);
   installValidation(app);
   const auth = {
@@ -189,7 +197,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     now,
     usage,
     cache: createKeyCache(app),
-    countRefusal: createRefusalCounter(app, limits, metrics),
+    refusals: createRefusals(app, given, metrics),
+    charge: connections.charge,
     sendError,
   };
 
@@ -237,7 +246,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await app.register(
     async (v1: App) => {
       await installAuth(v1, auth);
-      if (limitKeys) v1.addHook('onRequest', limitKeys);
+      if (limitAccounts) v1.addHook('onRequest', limitAccounts);
       const pets = { pets: store.pets, exchanges, responses, usage, base, removed };
       listPets(v1, '/pets', pets);
       createPet(v1, '/pets', pets);
@@ -256,7 +265,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
         documentRoutes(quickstart, { ...own, accountPages, exchanges });
         await quickstart.register(async (keyed: App) => {
           await installAuth(keyed, auth);
-          if (limitKeys) keyed.addHook('onRequest', limitKeys);
+          if (limitAccounts) keyed.addHook('onRequest', limitAccounts);
           sendMessage(keyed, '/messages', { messages: store.messages, exchanges, sendError, now });
           refuseOtherMethods(keyed, '/messages', ['POST']);
         });

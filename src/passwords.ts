@@ -6,15 +6,14 @@ import { limits } from './limits.ts';
 import { createShares } from './shares.ts';
 
 const minCharacters = 15;
-const maxCharacters = 256;
 
 /** Why a password is refused, as the end of the sentence "The password …", or undefined. `name`: the name of its account. */
 export function passwordFault(password: string, name: string): string | undefined {
   const text = password.normalize('NFC');
   // A character is a code point (NIST SP 800-63B-4, section 3.1.1.2).
   const { length } = [...text];
-  if (length < minCharacters || length > maxCharacters)
-    return `must have ${minCharacters} to ${maxCharacters} characters; it has ${length}`;
+  if (length < minCharacters || length > limits.passwordCharacters)
+    return `must have ${minCharacters} to ${limits.passwordCharacters} characters; it has ${length}`;
   if (text.toLowerCase() === name.normalize('NFC').toLowerCase()) return 'must not be the name of the account';
   if (isRepetition(text)) return 'must not repeat the same characters';
   if (isCommon(text, name)) return 'is too common: choose one that nobody else would think of';

@@ -1,6 +1,7 @@
 /** People who sign in on the account pages: their sessions and one-time links, the limit of failed attempts, and the interface of a store of them. */
 import { hash, randomBytes } from 'node:crypto';
 import type { Account } from './accounts.ts';
+import { limits } from './limits.ts';
 
 /** An account whose password was right, and the hash of that password. */
 export interface Person {
@@ -22,12 +23,9 @@ export interface OneTimeLink {
 }
 
 export const linkLifetimeMs: Readonly<Record<LinkPurpose, number>> = {
-  invitation: 24 * 60 * 60 * 1000,
-  reset: 60 * 60 * 1000,
+  invitation: limits.invitation,
+  reset: limits.reset,
 };
-
-/** Failed attempts of one subject (an account or an address) are counted for this long. */
-export const attemptWindowMs = 15 * 60 * 1000;
 
 /** A secret with 256 random bits for a cookie or a link, and its SHA-256, which alone is stored. */
 export function newToken(): { token: string; hash: Buffer } {
@@ -104,7 +102,7 @@ interface AttemptRefusal {
 export interface Attempt {
   subject: Buffer;
   max: number;
-  /** Default: `attemptWindowMs`. */
+  /** Default: limits.attemptWindow. */
   windowMs?: number;
 }
 

@@ -38,3 +38,29 @@ export function createShares<Holder>(places: number): Shares<Holder> {
     taken: () => taken,
   };
 }
+
+/** The place of a request: whose share it counts against, and whether it is a stranger, without a valid API key. */
+export interface Claimant {
+  holder: Holder;
+  stranger: boolean;
+}
+
+/** Places in two parts, each divided fairly: those with a valid API key have `places`, and all strangers together a quarter of that number. */
+export interface Parts {
+  /** Takes `amount` places; returns false if the claimant may not have them. */
+  take(claimant: Claimant, amount?: number): boolean;
+  /** Returns places that `take` took for the same claimant. */
+  give(claimant: Claimant, amount?: number): void;
+  taken(): number;
+}
+
+export function createParts(places: number): Parts {
+  const keys = createShares<Holder>(places);
+  const strangers = createShares<Holder>(Math.ceil(places / 4));
+  const partOf = ({ stranger }: Claimant) => (stranger ? strangers : keys);
+  return {
+    take: (claimant, amount) => partOf(claimant).take(claimant.holder, amount),
+    give: (claimant, amount) => partOf(claimant).give(claimant.holder, amount),
+    taken: () => keys.taken() + strangers.taken(),
+  };
+}

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import fastify from 'fastify';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { parse } from 'yaml';
-import { type ApiKey, hashKey, isKeyOf, newSecret } from '../src/accounts.ts';
+import { hashKey, isKeyOf, type KnownKey, newSecret } from '../src/accounts.ts';
 import { ApiError } from '../src/errors.ts';
 import { createKeyCache } from '../src/http/auth.ts';
 import { openRepository } from '../src/repository/open.ts';
@@ -444,7 +444,7 @@ describe('the key cache', () => {
     const app = fastify();
     onTestFinished(() => app.close());
     const { recall, remember } = createKeyCache(app);
-    const key = {} as ApiKey;
+    const key = {} as KnownKey;
     for (let count = 1; count <= 10_000; count++) remember(`Bearer ${count}`, key);
     expect([recall('Bearer 1'), recall('Bearer 10000')]).toEqual([key, key]);
     remember('Bearer 10001', key);

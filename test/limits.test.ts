@@ -20,9 +20,9 @@ async function counted(metrics: ReturnType<typeof createMetrics>, limit: string)
 }
 
 describe('RATE_LIMIT', () => {
-  test('returns 429 rate_limited with Retry-After beyond it, for that key alone', async () => {
+  test('returns 429 rate_limited with Retry-After beyond it, for all keys of that account alone', async () => {
     const metrics = createMetrics('test');
-    const { call, newKey } = await startApp({ metrics, limits: { ...limits, requestsPerMinute: 3 } });
+    const { call, newKey, store } = await startApp({ metrics, limits: { ...limits, requestsPerMinute: 3 } });
     for (const left of ['2', '1', '0']) {
       const { status, headers } = await call('GET', '/v1/pets');
       expect([status, headers['ratelimit-limit'], headers['ratelimit-remaining']]).toEqual([200, '3', left]);
@@ -35,7 +35,10 @@ describe('RATE_LIMIT', () => {
     }
     expect((await call('POST', '/quickstart/messages', { body: { message: 'x' } })).status).toBe(429);
     expect(await counted(metrics, 'key')).toBe(4);
-    const other = await newKey();
+    const second = await newKey();
+    expect((await call('GET', '/v1/pets', { key: second.key })).status).toBe(429);
+    await store.accounts.addAccount('others');
+    const other = await newKey({ account: 'others' });
     expect((await call('GET', '/v1/pets', { key: other.key })).status).toBe(200);
   });
 
@@ -104,15 +107,22 @@ test('MAX_IN_FLIGHT returns 503 with Retry-After beyond it, and serves requests 
   expect((await call('GET', '/v1/pets')).json).toHaveLength(3);
 });
 
-test('MAX_IN_FLIGHT lets one key use all slots but not keep other keys out', async () => {
+test('MAX_IN_FLIGHT lets one account use all slots, with any number of keys, but not keep other accounts out', async () => {
   const { add, call, newKey, store } = await startApp({ limits: { ...limits, maxInFlight: 4 } });
   const { add: write } = store.pets;
   const gate = Promise.withResolvers<void>();
   store.pets.add = (...input) => gate.promise.then(() => write(...input));
-  const greedy = Array.from({ length: 4 }, () => add(tabby));
+  const second = await newKey();
+  const greedy = [
+    add(tabby),
+    add(tabby),
+    ...[1, 2].map(() => call('POST', '/v1/pets', { key: second.key, body: tabby })),
+  ];
   await sleep(100);
-  expect((await add(tabby)).status).toBe(503);
-  const other = await newKey();
+  for (const { key } of [second, await newKey()])
+    expect((await call('POST', '/v1/pets', { key, body: tabby })).status).toBe(503);
+  await store.accounts.addAccount('others');
+  const other = await newKey({ account: 'others' });
   const others = Array.from({ length: 2 }, () => call('POST', '/v1/pets', { key: other.key, body: tabby }));
   await sleep(100);
   expect((await call('POST', '/v1/pets', { key: other.key, body: tabby })).status).toBe(503);
@@ -122,7 +132,7 @@ test('MAX_IN_FLIGHT lets one key use all slots but not keep other keys out', asy
 });
 
 test('MAX_IN_FLIGHT counts the addresses of one /64 as one client of the account pages', async () => {
-  const { open, store } = await startPages({ trustProxy: ['127.0.0.1'], limits: { ...limits, maxInFlight: 4 } });
+  const { open, store } = await startPages({ trustProxy: ['127.0.0.1'], limits: { ...limits, maxInFlight: 16 } });
   const gate = Promise.withResolvers<void>();
   const { findLink } = store.people;
   store.people.findLink = (...input) => gate.promise.then(() => findLink(...input));
@@ -137,6 +147,56 @@ test('MAX_IN_FLIGHT counts the addresses of one /64 as one client of the account
   gate.resolve();
   const statuses = (await Promise.all([...greedy, ...others])).map(({ status }) => status);
   expect(statuses).toEqual(Array(6).fill(404));
+});
+
+test('MAX_IN_FLIGHT leaves all places to requests with a valid key, whatever strangers hold', async () => {
+  const { open, store, add, call } = await startPages({
+    trustProxy: ['127.0.0.1'],
+    limits: { ...limits, maxInFlight: 4 },
+  });
+  const gate = Promise.withResolvers<void>();
+  const { findLink } = store.people;
+  store.people.findLink = (...input) => gate.promise.then(() => findLink(...input));
+  const { add: write } = store.pets;
+  store.pets.add = (...input) => gate.promise.then(() => write(...input));
+  const link = `/account/links/${newToken().token}`;
+  const strangers = Array.from({ length: 50 }, (_, at) => open({ 'x-forwarded-for': `192.0.2.${at}` }).get(link));
+  await sleep(300);
+  const keyed = Array.from({ length: 4 }, () => add(tabby));
+  await sleep(100);
+  gate.resolve();
+  expect((await Promise.all(keyed)).map(({ status }) => status)).toEqual(Array(4).fill(201));
+  const statuses = (await Promise.all(strangers)).map(({ status }) => status);
+  // A quarter of the places, and twice that number because each network has a share.
+  expect(statuses.filter((status) => status === 404).length).toBeLessThanOrEqual(2);
+  expect(statuses.filter((status) => status === 503).length).toBeGreaterThanOrEqual(48);
+  expect((await call('GET', '/v1/pets')).status).toBe(200);
+});
+
+test('the accounts that one network creates share its part while they are new', async () => {
+  const { newKey, call, store, setTime } = await startApp({ limits: { ...limits, maxInFlight: 4 } });
+  const network = newToken().hash;
+  const start = Date.now();
+  setTime(new Date(start));
+  for (const name of ['a1', 'a2', 'a3']) await store.people.signUp(name, 'hash', undefined, network);
+  const keys = await Promise.all(['a1', 'a2', 'a3'].map((account) => newKey({ account })));
+  const { add: write } = store.pets;
+  /** The statuses of creates at the same time: two of each account, while the operator's own account holds all places. */
+  async function createTogether(): Promise<number[]> {
+    const gate = Promise.withResolvers<void>();
+    store.pets.add = (...input) => gate.promise.then(() => write(...input));
+    const first = Array.from({ length: 4 }, () => call('POST', '/v1/pets', { body: tabby }));
+    await sleep(150);
+    const others = keys.map(({ key }) => call('POST', '/v1/pets', { key, body: tabby }));
+    await sleep(150);
+    gate.resolve();
+    expect((await Promise.all(first)).map(({ status }) => status)).toEqual(Array(4).fill(201));
+    return (await Promise.all(others)).map(({ status }) => status).sort();
+  }
+  expect(await createTogether()).toEqual([201, 201, 503]);
+  setTime(new Date(start + 30 * 24 * 60 * 60 * 1000));
+  await sleep(600);
+  expect(await createTogether()).toEqual([201, 201, 201]);
 });
 
 describe('MAX_CONNECTIONS', () => {
@@ -171,6 +231,21 @@ describe('MAX_CONNECTIONS', () => {
     await sleep(50);
     expect(await ask(port, '127.0.0.1')).toMatch(/^HTTP\/1\.1 200 /);
     expect(await store.pets.list({ limit: 1, after: 0n })).toMatchObject({ pets: [] });
+  });
+
+  test('gives a connection to every network, however many hold one; connections with a valid key stay', async () => {
+    const { port, key } = await startApp({ limits: { ...limits, maxConnections: 4 } });
+    const keyed = await hold(port, '127.0.0.9');
+    const get = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n`;
+    keyed.write(`${get}\r\n`);
+    expect(String((await once(keyed, 'data'))[0])).toMatch(/^HTTP\/1\.1 200 /);
+    const strangers = await Promise.all(Array.from({ length: 20 }, (_, at) => hold(port, `127.0.1.${at + 1}`)));
+    for (const socket of strangers) socket.resume();
+    // Each of the others was displaced by a later one.
+    await expect.poll(() => strangers.filter(({ readableEnded }) => !readableEnded).length).toBe(4);
+    expect(await ask(port, '127.0.2.1', `${get}Connection: close\r\n\r\n`)).toMatch(/^HTTP\/1\.1 200 /);
+    keyed.write(`${get}Connection: close\r\n\r\n`);
+    expect(await text(keyed)).toMatch(/^HTTP\/1\.1 200 /);
   });
 
   test.for([['127.0.0.1'], ['127.0.0.0/8'], ['::1', '127.0.0.1']])(

@@ -14,7 +14,12 @@ const withinMs = 4000;
 let slowestMs = 0;
 
 /** Sent behind every case, on the same connection. Only a response with Connection: close may leave it unanswered. */
-const behind: Case = { name: 'GET behind', bytes: 'GET /cats HTTP/1.1\r\nHost: localhost\r\n\r\n', method: 'GET', status: 404 };
+const behind: Case = {
+  name: 'GET behind',
+  bytes: 'GET /cats HTTP/1.1\r\nHost: localhost\r\n\r\n',
+  method: 'GET',
+  status: 404,
+};
 
 /** Sends all requests at once, on one connection. Resolves to their final responses: all, or those up to one with Connection: close. */
 function converse(port: number, sent: Case[]): Promise<RawAnswer[]> {

@@ -2,8 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { Retry } from '../src/idempotency.ts';
+import { limits } from '../src/limits.ts';
 import type { NewPet } from '../src/pets.ts';
-import { deadlineMs, type Pool } from '../src/repository/postgres/pool.ts';
+import type { Pool } from '../src/repository/postgres/pool.ts';
 import type { Sql } from '../src/repository/postgres/sql.ts';
 import { startAdder } from '../src/repository/postgres/writer.ts';
 
@@ -116,9 +117,9 @@ test('a batch has the time that its first addition has left', async () => {
   batches[0]?.answer();
   await turn();
   expect(batches[0]?.withinMs).toBeGreaterThan(0);
-  expect(batches[0]?.withinMs).toBeLessThanOrEqual(deadlineMs);
+  expect(batches[0]?.withinMs).toBeLessThanOrEqual(limits.statement);
   expect(batches[1]?.names).toEqual(['b', 'c']);
-  expect(batches[1]?.withinMs).toBeLessThanOrEqual(deadlineMs - 295);
+  expect(batches[1]?.withinMs).toBeLessThanOrEqual(limits.statement - 295);
   expect(batches[1]?.withinMs).toBeGreaterThan(0);
   batches[1]?.answer();
   await Promise.all(all);
@@ -131,9 +132,9 @@ test('additions that have no time left make a batch of their own, without time',
   const all = [add('a')];
   await turn();
   all.push(add('b'), add('c'));
-  vi.advanceTimersByTime(deadlineMs / 2);
+  vi.advanceTimersByTime(limits.statement / 2);
   all.push(add('d'));
-  vi.advanceTimersByTime(deadlineMs / 2);
+  vi.advanceTimersByTime(limits.statement / 2);
   batches[0]?.answer();
   await turn();
   batches[1]?.answer();

@@ -1,6 +1,6 @@
 /** Tests of dividing a limited number of places among holders. */
 import { expect, test } from 'vitest';
-import { createShares } from '../src/shares.ts';
+import { createParts, createShares } from '../src/shares.ts';
 
 const takeAll = (take: () => boolean) => {
   let count = 0;
@@ -47,4 +47,16 @@ test('an amount is taken completely or not at all, and nothing remains when all 
   shares.give(2, 50);
   expect(shares.taken()).toBe(0);
   expect(shares.take(3, 100)).toBe(true);
+});
+
+test('strangers share a quarter of the places, of their own', () => {
+  const parts = createParts(8);
+  const of = (holder: string, stranger: boolean) => ({ holder, stranger });
+  expect(takeAll(() => parts.take(of('a', true)))).toBe(2);
+  expect(takeAll(() => parts.take(of('b', true)))).toBe(1);
+  expect(takeAll(() => parts.take(of('a', false)))).toBe(8);
+  expect(parts.taken()).toBe(11);
+  parts.give(of('a', true), 2);
+  parts.give(of('a', false), 8);
+  expect(parts.taken()).toBe(1);
 });

@@ -62,7 +62,8 @@ export async function installAccountPages(app: App, options: AccountPagesOptions
     const origin = address?.origin ?? `${request.protocol}://${hostOf(request.raw)}`;
     if (request.method === 'POST' && !isSameOrigin(request, origin))
       throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
-    await sessions.find(request);
+    const session = await sessions.find(request);
+    if (session) request.exchange.holder = session.account.id;
   });
 
   app.setNotFoundHandler(() => {

@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { limits } from '../limits.ts';
 import type { Hasher, Passwords } from '../passwords.ts';
-import { type Attempt, attemptWindowMs, type People } from '../people.ts';
+import type { Attempt, People } from '../people.ts';
 import { networkOf } from './addresses.ts';
 import { HttpError } from './errors.ts';
 
@@ -12,8 +12,6 @@ import { HttpError } from './errors.ts';
 const askAgainMs = 5000;
 /** From the count of an attempt to its outcome, on a busy machine. */
 const checkMs = 5000;
-/** Refusals, and recent failures, that a process remembers. */
-const maxRemembered = 10_000;
 
 const dayMs = 24 * 60 * 60 * 1000;
 
@@ -54,7 +52,7 @@ function remember<Value>(map: Map<string, Value>, key: string, value: Value): vo
   map.delete(key);
   map.set(key, value);
   const [oldest] = map.keys();
-  if (map.size > maxRemembered) map.delete(oldest as string);
+  if (map.size > limits.rememberedAttempts) map.delete(oldest as string);
 }
 
 export function createAttempts(people: People, passwords: Passwords, now: () => Date): Attempts {
@@ -72,9 +70,9 @@ export function createAttempts(people: People, passwords: Passwords, now: () => 
 
   function noteFailure(attempt: Attempt, at: number): void {
     const key = keyOf(attempt);
-    const times = [...failuresSince(key, at - attemptWindowMs), at].slice(-attempt.max);
+    const times = [...failuresSince(key, at - limits.attemptWindow), at].slice(-attempt.max);
     remember(failures, key, times);
-    if (times.length === attempt.max) refuse(key, new Date((times[0] as number) + attemptWindowMs));
+    if (times.length === attempt.max) refuse(key, new Date((times[0] as number) + limits.attemptWindow));
   }
 
   /** Costs neither a statement nor a hash. */
@@ -141,7 +139,7 @@ export function createAttempts(people: People, passwords: Passwords, now: () => 
       const network = networkOf(exchange.address);
       const account = { subject: subjectOf('account', name), max: limits.failedAttempts };
       const attempts = [account, { subject: subjectOf('address', network), max: limits.failedAttemptsOfNetwork }];
-      const what = `Too many failed attempts in ${attemptWindowMs / 60_000} minutes`;
+      const what = `Too many failed attempts in ${limits.attemptWindow / 60_000} minutes`;
       return counted(network, attempts, { what, takenBack: true }, async (hasher, at) => {
         if (await check(hasher)) {
           await takeBack(attempts, at, account);

@@ -1,11 +1,23 @@
 /** Authenticates requests: the API key must be known, belong to this deployment, and be neither expired nor revoked. */
+import type { Socket } from 'node:net';
 import bearerAuth from '@fastify/bearer-auth';
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify';
-import { type Accounts, type ApiKey, hashKey, isKeyOf, rejectionReason, type Scope } from '../accounts.ts';
+import {
+  type Accounts,
+  type ApiKey,
+  hashKey,
+  isKeyOf,
+  type KnownKey,
+  rejectionReason,
+  type Scope,
+} from '../accounts.ts';
 import type { ErrorCode } from '../errors.ts';
+import { limits } from '../limits.ts';
+import type { Holder } from '../shares.ts';
+import { networkOf } from './addresses.ts';
 import { HttpError, type SendError } from './errors.ts';
 import type { KeyUsage } from './key-usage.ts';
-import type { CountRefusal } from './limits.ts';
+import type { Refusals } from './limits.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -21,31 +33,42 @@ export interface AuthOptions {
   now: () => Date;
   usage: KeyUsage;
   cache: KeyCache;
-  countRefusal: CountRefusal;
+  refusals: Refusals;
+  /** Charges the connection of a request to its account. */
+  charge: (socket: Socket, holder: Holder) => void;
   sendError: SendError;
 }
 
 /** Recently verified API keys, indexed by the Authorization header that carried them. */
 export interface KeyCache {
-  recall(authorization: string): ApiKey | undefined;
-  remember(authorization: string, key: ApiKey): void;
+  recall(authorization: string): KnownKey | undefined;
+  remember(authorization: string, key: KnownKey): void;
+  /** Whether the key was valid when it was last looked up: whoever sends it is not a stranger that guesses keys. */
+  wasValid(authorization: string): boolean;
+  forget(authorization: string): void;
 }
 
 /** A revocation must take effect within a second, in every process. */
 const knownForMs = 500;
-const maxKnown = 10_000;
 
 /** The cache is emptied twice a second, so a busy client costs two look-ups a second. The timer stops when `app` closes. */
 export function createKeyCache(app: FastifyInstance): KeyCache {
-  const known = new Map<string, ApiKey>();
+  const known = new Map<string, KnownKey>();
+  const valid = new Set<string>();
   const timer = setInterval(() => known.clear(), knownForMs).unref();
   app.addHook('onClose', async () => clearInterval(timer));
   return {
     recall: (authorization) => known.get(authorization),
     remember(authorization, key) {
-      if (known.size >= maxKnown) known.clear();
+      if (known.size >= limits.knownKeys) known.clear();
       known.set(authorization, key);
+      valid.delete(authorization);
+      valid.add(authorization);
+      const [oldest] = valid;
+      if (valid.size > limits.knownKeys) valid.delete(oldest as string);
     },
+    wasValid: (authorization) => valid.has(authorization),
+    forget: (authorization) => void valid.delete(authorization),
   };
 }
 
@@ -56,17 +79,20 @@ const bearer = /^bearer +[\x21-\x7e]+$/i;
 
 /** Requires an API key for every route in the scope of `app`. A 401 is sent before the request body is read. */
 export async function installAuth(app: FastifyInstance, options: AuthOptions): Promise<void> {
-  const { accounts, live, now, usage, cache, countRefusal, sendError } = options;
+  const { accounts, live, now, usage, cache, refusals, charge, sendError } = options;
   app.decorateRequest('apiKey', null);
   app.decorateRequest('keyRefusal', null);
 
-  function checkKey(found: ApiKey | undefined, request: FastifyRequest): boolean {
+  function checkKey(found: KnownKey | undefined, request: FastifyRequest): boolean {
     const at = now();
     request.keyRefusal = found ? (rejectionReason(found, at) ?? null) : 'invalid_api_key';
     if (!found || request.keyRefusal) return false;
     request.apiKey = found;
-    request.exchange.key = found.id;
-    request.exchange.holder = found.id;
+    const { exchange } = request;
+    exchange.key = found.id;
+    exchange.holder = found.newFrom ?? found.accountId;
+    exchange.stranger = false;
+    charge(request.raw.socket, exchange.holder);
     usage.count(found, at);
     return true;
   }
@@ -74,11 +100,17 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
   async function lookUp(key: string, request: FastifyRequest): Promise<boolean> {
     const authorization = request.headers.authorization as string;
     if (!bearer.test(authorization) || !isKeyOf(live, key)) return checkKey(undefined, request);
-    const begun = performance.now();
-    const found = await accounts.findKey(hashKey(key));
-    // Do not cache the result of a slow look-up: the key may have been revoked meanwhile.
-    if (found && performance.now() - begun < knownForMs) cache.remember(authorization, found);
-    return checkKey(found, request);
+    const wasValid = cache.wasValid(authorization);
+    const find = async () => {
+      const begun = performance.now();
+      const found = await accounts.findKey(hashKey(key), wasValid);
+      const isValid = checkKey(found, request);
+      if (!isValid) cache.forget(authorization);
+      // Do not cache the result of a slow look-up: the key may have been revoked meanwhile.
+      else if (found && performance.now() - begun < knownForMs) cache.remember(authorization, found);
+      return isValid;
+    };
+    return wasValid ? find() : refusals.slowDown(networkOf(request.exchange.address), find);
   }
 
   await app.register(bearerAuth, {
@@ -101,7 +133,7 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
       if (request.apiKey) return done();
       const error = authError(request, pluginError as Error);
       if (!request.keyRefusal) return done(error);
-      countRefusal(request).then((exceeded) => done(exceeded ?? error), done);
+      refusals.count(request).then((exceeded) => done(exceeded ?? error), done);
     });
   });
 }

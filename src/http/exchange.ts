@@ -7,7 +7,8 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
-import { createShares } from '../shares.ts';
+import { limits } from '../limits.ts';
+import { type Claimant, createParts } from '../shares.ts';
 import { addressOf, networkOf } from './addresses.ts';
 import type { CorsHeaders } from './cors.ts';
 import { HttpError } from './errors.ts';
@@ -23,16 +24,13 @@ declare module 'fastify' {
   }
 }
 
-/** The client whose share a resource counts against: the id of its API key, or the network of its address if it has no key. */
-type Holder = number | string;
-
-export interface Exchange extends Observation {
+/** Counts against the account of the API key, or of the session; without either, against the network of the client's address. */
+export interface Exchange extends Observation, Claimant {
   routeHeaders: readonly string[];
   /** Whether a plugin or a hook sets headers on the reply. */
   headersSet: boolean;
   /** performance.now() when the exchange began. */
   begun: number;
-  holder: Holder;
   /** The socket's bytesRead when the request body began to arrive; undefined if no body is awaited. */
   bodyFrom: number | undefined;
   /** A large response body that the client may not have read yet. */
@@ -72,7 +70,7 @@ export interface ExchangeOptions {
   observe: Observe;
   /** Called when a request is rejected because a limit is reached. */
   onRefused: () => void;
-  /** Called for a request without a response after `responseWithinMs`. Must answer it and close its connection. */
+  /** Called for a request without a response after `limits.response` milliseconds. Must answer it and close its connection. */
   refuseLate: (response: ServerResponse, exchange: Exchange) => void;
 }
 
@@ -91,34 +89,28 @@ const clientClosed = 499;
 
 /** Smaller bodies fit into the kernel's send buffer, or nearly so. */
 const largeBytes = 64 * 1024;
-const maxUnreadBytes = 32 * 1024 * 1024;
 
 export const tooMany = new ApiError('service_unavailable');
 const tooManyBodies = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
 
-/** Time limit of a request body, from the start of the request: this, plus a second for each `bodyBytesPerSecond` bytes received. */
-const bodyGraceMs = 3000;
-const bodyBytesPerSecond = 8 * 1024;
 const sweepMs = 500;
 
 /**
- * Limit from the headers of a request to the start of its response. Longer than a body may take to arrive and the store to fail. A client
- * that has closed only its sending side looks like one that waits, so without a limit a handler that never ends would keep its places.
+ * A client that has closed only its sending side looks like one that waits, so without a limit a handler that never ends would keep its places.
  */
-const responseWithinMs = 30_000;
 export const late = new ApiError('service_unavailable', undefined, {
-  cause: new Error(`no response within ${responseWithinMs / 1000} s`),
+  cause: new Error(`no response within ${limits.response / 1000} s`),
 });
 
 export function createExchanges(
   app: FastifyInstance,
   { maxInFlight, pluginHeaders, corsHeaders, observe, onRefused, refuseLate }: ExchangeOptions,
 ): Exchanges {
-  const slots = createShares<Holder>(maxInFlight);
-  const bodies = createShares<Holder>(maxInFlight);
-  const unreadBytes = createShares<Holder>(maxUnreadBytes);
+  const slots = createParts(maxInFlight);
+  const bodies = createParts(maxInFlight);
+  const unreadBytes = createParts(limits.unreadBytes);
   /** Large response bodies in flight: how many responses share each buffer, and the first requester, whose share it counts against. */
-  const sharers = new Map<Buffer, { count: number; holder: Holder }>();
+  const sharers = new Map<Buffer, { count: number; claimant: Claimant }>();
   const awaited = new Map<Exchange, Socket>();
   /** The exchanges now, oldest first: one request of a connection runs at a time (connection/pipelining.ts). */
   const current = new Map<Socket, WithExchange>();
@@ -132,18 +124,18 @@ export function createExchanges(
     if (exchange.bodyFrom === undefined) return;
     exchange.bodyFrom = undefined;
     awaited.delete(exchange);
-    bodies.give(exchange.holder);
+    bodies.give(exchange);
   }
 
   function endUnread(exchange: Exchange): void {
     const { unread } = exchange;
     if (unread === undefined) return;
     exchange.unread = undefined;
-    const shared = sharers.get(unread) as { count: number; holder: Holder };
+    const shared = sharers.get(unread) as { count: number; claimant: Claimant };
     shared.count -= 1;
     if (shared.count > 0) return;
     sharers.delete(unread);
-    unreadBytes.give(shared.holder, unread.length);
+    unreadBytes.give(shared.claimant, unread.length);
   }
 
   function end(response: WithExchange): void {
@@ -167,7 +159,7 @@ export function createExchanges(
   const sweep = setInterval(() => {
     const now = performance.now();
     for (const [{ begun, bodyFrom }, socket] of awaited) {
-      const allowedMs = bodyGraceMs + (1000 * (socket.bytesRead - (bodyFrom as number))) / bodyBytesPerSecond;
+      const allowedMs = limits.bodyGrace + (1000 * (socket.bytesRead - (bodyFrom as number))) / limits.bodyRate;
       if (now - begun < allowedMs) continue;
       app.server.emit(
         'clientError',
@@ -176,7 +168,7 @@ export function createExchanges(
       );
     }
     for (const response of current.values()) {
-      if (now - response.exchange.begun < responseWithinMs) break;
+      if (now - response.exchange.begun < limits.response) break;
       if (!response.headersSent) refuseLate(response, response.exchange);
     }
   }, sweepMs).unref();
@@ -200,6 +192,7 @@ export function createExchanges(
         address: addressOf(request),
         key: undefined,
         holder: '',
+        stranger: true,
         code: undefined,
         status: 0,
         ms: 0,
@@ -224,7 +217,7 @@ export function createExchanges(
     awaitBody(exchange, socket) {
       // The client disconnected before its API key was looked up.
       if (exchange.ended) return;
-      if (!bodies.take(exchange.holder)) refuse(tooManyBodies);
+      if (!bodies.take(exchange)) refuse(tooManyBodies);
       exchange.bodyFrom = socket.bytesRead;
       awaited.set(exchange, socket);
     },
@@ -232,19 +225,18 @@ export function createExchanges(
     endBody,
 
     work(exchange, act) {
-      const { holder } = exchange;
-      if (!slots.take(holder)) refuse(tooMany);
+      if (!slots.take(exchange)) refuse(tooMany);
       let pending = false;
       try {
         const result = act();
         if (result instanceof Promise) {
           pending = true;
-          const giveBack = () => slots.give(holder);
+          const giveBack = () => slots.give(exchange);
           result.then(giveBack, giveBack);
         }
         return result;
       } finally {
-        if (!pending) slots.give(holder);
+        if (!pending) slots.give(exchange);
       }
     },
 
@@ -253,8 +245,8 @@ export function createExchanges(
       const shared = sharers.get(body);
       exchange.holder ||= networkOf(exchange.address);
       if (shared) shared.count += 1;
-      else if (!unreadBytes.take(exchange.holder, body.length)) refuse(tooMany);
-      else sharers.set(body, { count: 1, holder: exchange.holder });
+      else if (!unreadBytes.take(exchange, body.length)) refuse(tooMany);
+      else sharers.set(body, { count: 1, claimant: exchange });
       exchange.unread = body;
     },
 

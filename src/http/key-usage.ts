@@ -21,6 +21,12 @@ export interface KeyUsageOptions {
 export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger, now }: KeyUsageOptions): KeyUsage {
   let uses = new Map<number, KeyUse>();
 
+  /** Keys that have ended call nothing any more: without this, each key that was ever used would keep its series. */
+  async function dropEnded(): Promise<void> {
+    const ids = metrics.deprecatedKeys();
+    if (ids.length > 0) metrics.dropDeprecated(await accounts.findEnded(ids));
+  }
+
   async function flush(): Promise<void> {
     const batch = [...uses.values()];
     uses = new Map();
@@ -38,7 +44,10 @@ export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger
     }
   }
 
-  const timer = setInterval(flush, flushEveryMs).unref();
+  const timer = setInterval(() => {
+    void flush();
+    dropEnded().catch((error) => logger.warn({ err: error }, 'could not find out which API keys have ended'));
+  }, flushEveryMs).unref();
   app.addHook('onClose', async () => {
     clearInterval(timer);
     await flush();

@@ -2,8 +2,8 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { ApiKey } from '../accounts.ts';
 import { ApiError } from '../errors.ts';
+import { limits } from '../limits.ts';
 import { networkOf } from './addresses.ts';
 import { HttpError } from './errors.ts';
 import type { Metrics } from './metrics.ts';
@@ -13,7 +13,7 @@ export interface Limits {
   maxInFlight: number;
   /** Limit of the open connections. */
   maxConnections: number;
-  /** Requests per minute of one API key. If undefined, unlimited. */
+  /** Requests per minute of one account. If undefined, unlimited. */
   requestsPerMinute?: number | undefined;
   /** Rejected API keys per minute from one address. */
   refusalsPerMinute: number;
@@ -22,7 +22,7 @@ export interface Limits {
 const minuteMs = 60_000;
 
 /** The event loop counts as blocked above this mean delay, measured over an equally long interval. New requests would only lengthen the queue. */
-const maxEventLoopDelayMs = 1000;
+const maxEventLoopDelayMs = limits.eventLoopDelay;
 const resolutionMs = 10;
 
 /** The first measurements are ignored: the start itself keeps the event loop busy. */
@@ -50,18 +50,39 @@ export function watchEventLoop(app: FastifyInstance): () => boolean {
   return () => blocked;
 }
 
-/** Registers the rate-limit plugin. By itself it limits no route. */
-export async function installRateLimits(app: FastifyInstance): Promise<void> {
-  await app.register(rateLimit, { global: false, enableDraftSpec: true });
+/** Counts per time window for the rate-limit plugin, whose own store would go wrong for as long as the clock is set back. */
+class Windows {
+  readonly #windows = new Map<string, { current: number; endsAt: number }>();
+
+  incr(key: string, done: (error: null, result: { current: number; ttl: number }) => void, windowMs: number): void {
+    const now = performance.now();
+    const known = this.#windows.get(key);
+    const window = known && known.endsAt > now ? known : { current: 0, endsAt: now + windowMs };
+    window.current += 1;
+    this.#windows.delete(key);
+    this.#windows.set(key, window);
+    const [oldest] = this.#windows.keys();
+    if (this.#windows.size > limits.rateWindows) this.#windows.delete(oldest as string);
+    done(null, { current: window.current, ttl: window.endsAt - now });
+  }
+
+  child(): Windows {
+    return new Windows();
+  }
 }
 
-/** Returns a hook that rejects an API key over its rate limit with 429; undefined if there is no limit. */
-export function createKeyLimit(app: FastifyInstance, { requestsPerMinute }: Limits, metrics: Metrics) {
+/** Registers the rate-limit plugin. By itself it limits no route. */
+export async function installRateLimits(app: FastifyInstance): Promise<void> {
+  await app.register(rateLimit, { global: false, enableDraftSpec: true, store: Windows as never });
+}
+
+/** Returns a hook that rejects requests of an account over its rate limit with 429; undefined if there is no limit. */
+export function createAccountLimit(app: FastifyInstance, { requestsPerMinute }: Limits, metrics: Metrics) {
   if (requestsPerMinute === undefined) return undefined;
   return app.rateLimit({
     max: requestsPerMinute,
     timeWindow: minuteMs,
-    keyGenerator: (request) => String((request.apiKey as ApiKey).id),
+    keyGenerator: ({ exchange }) => String(exchange.holder),
     errorResponseBuilder: () => {
       metrics.limited('key');
       return new ApiError('rate_limited');
@@ -69,23 +90,56 @@ export function createKeyLimit(app: FastifyInstance, { requestsPerMinute }: Limi
   });
 }
 
-/** Counts a rejected API key against the client's address. Resolves to the error to send if there were too many, otherwise to undefined. */
-export type CountRefusal = (request: FastifyRequest) => Promise<ApiError | undefined>;
+export interface Refusals {
+  /** Counts a rejected API key against the client's network. Resolves to the error to send if there were too many, otherwise to undefined. */
+  count(request: FastifyRequest): Promise<ApiError | undefined>;
+  /**
+   * Runs `lookUp`, which asks the store for a key that was not valid lately. Of a network with too many rejected keys, one look-up runs at a
+   * time; others reject with HttpError `rate_limited`, from memory.
+   */
+  slowDown<Result>(network: string, lookUp: () => Promise<Result>): Promise<Result>;
+}
 
-export function createRefusalCounter(
-  app: FastifyInstance,
-  { refusalsPerMinute }: Limits,
-  metrics: Metrics,
-): CountRefusal {
+export function createRefusals(app: FastifyInstance, { refusalsPerMinute }: Limits, metrics: Metrics): Refusals {
   const count = app.createRateLimit({
     max: refusalsPerMinute,
     timeWindow: minuteMs,
     keyGenerator: ({ exchange }) => networkOf(exchange.address),
   });
-  return async (request) => {
-    const result = await count(request);
-    if (result.isAllowed || !result.isExceeded) return undefined;
+  /** Networks with too many, until when (performance.now()), and whether a key of theirs is being looked up. */
+  const over = new Map<string, { until: number; busy: boolean }>();
+
+  function tooMany(seconds: number): HttpError {
     metrics.limited('refusals');
-    return new HttpError('rate_limited', { 'retry-after': String(result.ttlInSeconds) });
+    return new HttpError('rate_limited', { 'retry-after': String(Math.max(1, Math.ceil(seconds))) });
+  }
+
+  return {
+    async count(request) {
+      const result = await count(request);
+      if (result.isAllowed || !result.isExceeded) return undefined;
+      const network = networkOf(request.exchange.address);
+      const until = performance.now() + result.ttl;
+      const known = over.get(network);
+      over.delete(network);
+      over.set(network, { until, busy: known?.busy ?? false });
+      const [oldest] = over.keys();
+      if (over.size > limits.rateWindows) over.delete(oldest as string);
+      return tooMany(result.ttlInSeconds);
+    },
+
+    async slowDown(network, lookUp) {
+      const known = over.get(network);
+      if (!known) return lookUp();
+      const now = performance.now();
+      if (known.busy) throw tooMany((known.until - now) / 1000);
+      if (known.until <= now) over.delete(network);
+      known.busy = true;
+      try {
+        return await lookUp();
+      } finally {
+        known.busy = false;
+      }
+    },
   };
 }

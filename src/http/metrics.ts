@@ -43,6 +43,10 @@ export interface Metrics {
   registry: Registry;
   request(observation: Observation): void;
   deprecatedCall(key: ApiKey): void;
+  /** The ids of the API keys that deprecated calls are counted by. */
+  deprecatedKeys(): number[];
+  /** Forgets the counts of these API keys. */
+  dropDeprecated(ids: number[]): void;
   /** A request was rejected because a limit was reached. */
   limited(limit: (typeof limits)[number]): void;
   /** An account or a key was changed, or someone signed in. */
@@ -174,7 +178,7 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
   });
   const limited = new Counter({
     name: 'animal_store_limited_requests_total',
-    help: 'Requests rejected because of a limit: requests per API key (key), rejected API keys per address (refusals), requests in flight (in_flight), connections (connections), a blocked event loop (event_loop).',
+    help: 'Requests rejected because of a limit: requests per account (key), rejected API keys per address (refusals), requests in flight (in_flight), connections (connections), a blocked event loop (event_loop).',
     labelNames: ['limit'] as const,
     registers,
   });
@@ -317,6 +321,10 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
       const calls = deprecatedCalls.get(id);
       if (calls) calls.count += 1;
       else deprecatedCalls.set(id, { account: String(accountId), key: String(id), count: 1 });
+    },
+    deprecatedKeys: () => [...deprecatedCalls.keys()],
+    dropDeprecated(ids) {
+      for (const id of ids) deprecatedCalls.delete(id);
     },
     limited: (limit) => limited.inc({ limit }),
     accountEvent: (event) => accountEvents.inc({ event }),

@@ -1,11 +1,9 @@
 /** Checks every request before its route and API key: the length of the URL, the framing, the host, and the header Expect. */
 import type { IncomingMessage } from 'node:http';
 import { ApiError } from '../errors.ts';
+import { limits } from '../limits.ts';
 import { HttpError } from './errors.ts';
 import { hostOf, hostSyntax, type ServesHost } from './hosts.ts';
-
-/** RFC 9112, section 3 asks for at least 8,000 octets. */
-const maxUrlLength = 8192;
 
 const close = { connection: 'close' };
 
@@ -33,7 +31,7 @@ export function fault({ httpVersion, headers }: IncomingMessage): string | undef
 /** Returns a function: why a request is rejected regardless of its route, or undefined. If `servesHost` is undefined, every host is served. */
 export function createCheck(servesHost: ServesHost | undefined): (request: IncomingMessage) => ApiError | undefined {
   return (request) => {
-    if ((request.url as string).length > maxUrlLength) return new ApiError('uri_too_long');
+    if ((request.url as string).length > limits.url) return new ApiError('uri_too_long');
     const wrong = fault(request);
     if (wrong !== undefined) return new HttpError('bad_request', close, wrong);
     if (servesHost && !servesHost(hostOf(request))) return otherHost;

@@ -2,7 +2,7 @@
 import { type Accounts, type ApiKey, KeyLimitError, type Owner, type Secret, SessionEndedError } from '../accounts.ts';
 import { limits } from '../limits.ts';
 import type { Messages } from '../messages.ts';
-import { attemptWindowMs, type People, type Trail } from '../people.ts';
+import type { People, Trail } from '../people.ts';
 import type { Holder } from '../shares.ts';
 import type { KeyRefusal } from './commands/accounts.ts';
 import { sweptKeys } from './commands/accounts.ts';
@@ -153,7 +153,7 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
     },
 
     async countAttempt(attempts, when) {
-      const subjects = attempts.map(({ subject, max, windowMs = attemptWindowMs }) => ({
+      const subjects = attempts.map(({ subject, max, windowMs = limits.attemptWindow }) => ({
         subject: subject.toString('hex'),
         max,
         windowMs,

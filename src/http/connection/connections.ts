@@ -1,7 +1,8 @@
 /** Limits the number of connections, and closes those whose client does not read its responses. */
 import type { Server } from 'node:http';
 import { BlockList, isIPv4, isIPv6, type Socket } from 'node:net';
-import { createShares } from '../../shares.ts';
+import { limits } from '../../limits.ts';
+import { type Claimant, createShares, type Holder } from '../../shares.ts';
 import { networkOf } from '../addresses.ts';
 
 const sweepMs = 500;
@@ -11,7 +12,7 @@ const sweepMs = 500;
  * immediately for a large response. A client that reads nothing is therefore disconnected after 4 to 8.5 seconds; one that reads slowly is
  * not.
  */
-const stallMs = 4000;
+const stallMs = limits.stall;
 
 export interface ConnectionOptions {
   maxConnections: number;
@@ -23,30 +24,42 @@ export interface ConnectionOptions {
   onClose: (socket: Socket) => void;
 }
 
-/**
- * Limits the connections, divides them fairly between the networks of client addresses, and closes those whose client reads nothing.
- * Returns a function that counts the open connections.
- */
+export interface Connections {
+  count(): number;
+  /** Charges a connection to the account whose valid API key it has carried, if that has a place: strangers no longer can displace it. */
+  charge(socket: Socket, holder: Holder): void;
+  /** Whose share what the connection queues counts against. */
+  claimantOf(socket: Socket): Claimant;
+}
+
+interface Place extends Claimant {
+  /** Connections of trusted proxies are not counted. */
+  counted: boolean;
+}
+
+/** Limits the connections, divides them fairly, and closes those whose client reads nothing. */
 export function installConnections(
   server: Server,
   { maxConnections, trustProxy, refuse, onClose }: ConnectionOptions,
-): () => number {
-  const sockets = new Set<Socket>();
-  const places = createShares<string>(maxConnections);
+): Connections {
+  const sockets = new Map<Socket, Place>();
+  const charged = createShares<Holder>(maxConnections);
+  const strangers = createStrangers(maxConnections);
   const proxies = listOf(trustProxy);
   // Node's own listener starts the HTTP parser. It must not run for rejected connections.
   const [accept] = server.listeners('connection') as [(socket: Socket) => void];
   server.removeAllListeners('connection');
 
   server.on('connection', (socket) => {
-    const { remoteAddress: address = '' } = socket;
+    const { remoteAddress: address = '', remotePort } = socket;
     const counted = !proxies.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
-    const network = networkOf(address);
-    if (counted && !places.take(network)) return refuse(socket);
-    sockets.add(socket);
+    const place: Place = { counted, holder: counted ? networkOf(address) : `${address} ${remotePort}`, stranger: true };
+    if (counted && !strangers.add(socket, String(place.holder))) return refuse(socket);
+    sockets.set(socket, place);
     socket.once('close', () => {
       sockets.delete(socket);
-      if (counted) places.give(network);
+      if (place.counted && place.stranger) strangers.remove(socket, String(place.holder));
+      else if (place.counted) charged.give(place.holder);
       onClose(socket);
     });
     accept.call(server, socket);
@@ -54,7 +67,7 @@ export function installConnections(
 
   // server.timeout would also count the time that the store takes to respond, and set a timer for every request.
   const sweep = setInterval(() => {
-    for (const socket of sockets) {
+    for (const socket of sockets.keys()) {
       const unread = socket.writableLength > 0;
       if (unread && !socket.timeout) socket.setTimeout(stallMs);
       else if (!unread && socket.timeout === stallMs) socket.setTimeout(0);
@@ -68,7 +81,54 @@ export function installConnections(
     // The socket was idle for keepAliveTimeout. Node leaves closing it to the listener of this event.
     else socket.destroy();
   });
-  return () => sockets.size;
+  return {
+    count: () => sockets.size,
+    charge(socket, holder) {
+      const place = sockets.get(socket);
+      if (!place?.stranger || !place.counted || !charged.take(holder)) return;
+      strangers.remove(socket, String(place.holder));
+      place.holder = holder;
+      place.stranger = false;
+    },
+    // The socket may be closed already.
+    claimantOf: (socket) => sockets.get(socket) ?? { holder: '', stranger: true },
+  };
+}
+
+/** Connections that have carried no valid API key. */
+interface Strangers {
+  /** Returns false if the network has its equal share of the places. Otherwise, if no place is free, closes the oldest connection. */
+  add(socket: Socket, network: string): boolean;
+  remove(socket: Socket, network: string): void;
+}
+
+function createStrangers(places: number): Strangers {
+  /** Oldest first. */
+  const all = new Set<Socket>();
+  const held = new Map<string, number>();
+  return {
+    add(socket, network) {
+      const own = held.get(network) ?? 0;
+      if (all.size >= places) {
+        const networks = held.size + (own === 0 ? 1 : 0);
+        // Each network gets one, however many there are.
+        if (own >= Math.max(1, Math.floor(places / networks))) return false;
+        const [oldest] = all;
+        oldest?.destroy();
+        all.delete(oldest as Socket);
+      }
+      held.set(network, own + 1);
+      all.add(socket);
+      return true;
+    },
+
+    remove(socket, network) {
+      all.delete(socket);
+      const left = (held.get(network) as number) - 1;
+      if (left > 0) held.set(network, left);
+      else held.delete(network);
+    },
+  };
 }
 
 function listOf(addresses: string[]): BlockList {

@@ -1,12 +1,13 @@
 /** Handles one request per connection at a time, so that a client that sends many and reads none cannot exhaust the memory. */
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { createShares } from '../../shares.ts';
+import { limits } from '../../limits.ts';
+import { type Claimant, createParts } from '../../shares.ts';
 
-/** Limit of the queued requests on all connections together, at about 2 KB each. */
-const maxWaiting = 8192;
-
-type Call = [request: IncomingMessage, response: ServerResponse];
+interface Call extends Claimant {
+  request: IncomingMessage;
+  response: ServerResponse;
+}
 
 interface Queue {
   calls: Call[];
@@ -30,17 +31,23 @@ interface Connection extends Socket {
  * Queued requests run after the poll phase of the event loop. `onTurn` is called before the first request of the next poll, so that it does
  * not share their snapshot of the store. Returns a function that counts the queued requests.
  */
-export function servePipelined(server: Server, onTurn: () => void): () => number {
+export function servePipelined(
+  server: Server,
+  claimantOf: (socket: Socket) => Claimant,
+  onTurn: () => void,
+): () => number {
   const [handle] = server.listeners('request') as [RequestListener];
   server.removeAllListeners('request');
-  const places = createShares<Socket>(maxWaiting);
+  // At about 2 KB each.
+  const places = createParts(limits.pipelined);
   let queuedRan = false;
 
   function handleNext(socket: Connection, queue: Queue): void {
     const { calls } = queue;
     if (socket.destroyed) return;
-    places.give(socket);
-    const [request, response] = calls.shift() as Call;
+    const call = calls.shift() as Call;
+    places.give(call);
+    const { request, response } = call;
     scheduleNext(socket, queue, response);
     // client-errors.ts has already rejected this request, because its body could not be parsed.
     if (response.headersSent) return;
@@ -66,15 +73,19 @@ export function servePipelined(server: Server, onTurn: () => void): () => number
       socket.on('resume', () => {
         if (queue.calls.length > 0) socket.pause();
       });
-      socket.once('close', () => places.give(socket, queue.calls.splice(0).length));
+      socket.once('close', () => {
+        for (const call of queue.calls.splice(0)) places.give(call);
+      });
     }
     return socket[queueKey];
   }
 
-  function enqueue(socket: Connection, call: Call): void {
+  function enqueue(socket: Connection, request: IncomingMessage, response: ServerResponse): void {
     const queue = queueOf(socket);
+    const { holder, stranger } = claimantOf(socket);
+    const call = { request, response, holder, stranger };
     // Reset the connection: after a normal close, the kernel would keep trying to send its buffered megabytes of responses.
-    if (!places.take(socket)) return void socket.resetAndDestroy();
+    if (!places.take(call)) return void socket.resetAndDestroy();
     queue.calls.push(call);
     socket.pause();
     if (!queue.scheduled) scheduleNext(socket, queue, socket._httpMessage as ServerResponse);
@@ -82,7 +93,7 @@ export function servePipelined(server: Server, onTurn: () => void): () => number
 
   server.on('request', (request, response) => {
     // Node assigns the socket to a response only after the responses before it have been sent.
-    if (response.socket === null) return enqueue(request.socket, [request, response]);
+    if (response.socket === null) return enqueue(request.socket, request, response);
     if (queuedRan) {
       queuedRan = false;
       onTurn();

@@ -1,5 +1,6 @@
 /** A connection pool with a bounded queue and a deadline for every job. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { limits } from '../../limits.ts';
 import { type OpenOptions, type PoolMeasures, type StoreMeasures, unavailable } from '../store.ts';
 import type { Connection } from './connection.ts';
 import {
@@ -46,7 +47,7 @@ export interface Pool {
 }
 
 /** A request of the API uses the database at most twice, for its key and for its data, so it is answered within 5 s even if the database hangs. */
-export const deadlineMs = 2300;
+const deadlineMs = limits.statement;
 
 /** Settings of each session, in milliseconds: what the server itself ends if this process cannot. */
 export const sessionSettings = {

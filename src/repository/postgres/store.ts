@@ -1,5 +1,6 @@
 /** The shared store: a PostgreSQL database that several servers can use. */
 
+import { limits } from '../../limits.ts';
 import { type Engine, openAccounts, openMessages, openPeople, openTrail } from '../accounts.ts';
 import { type CommandName, serializable, stepsOf } from '../commands.ts';
 import type { OpenOptions, Repository } from '../store.ts';
@@ -10,9 +11,6 @@ import { createPool, type Pool, sessionSettings } from './pool.ts';
 import { runSteps } from './sql.ts';
 import { readTarget } from './url.ts';
 import { startAdder } from './writer.ts';
-
-/** Reads that may wait for a connection. Beyond them, reads are rejected with 503. */
-const maxWaiting = 10_000;
 
 /** Readiness timeout. */
 const checkWithinMs = 1000;
@@ -44,7 +42,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
   const pool = createPool({
     connect: (onClose) => connect(onClose, sessionSettings),
     size: target.connections,
-    maxWaiting,
+    maxWaiting: limits.waitingReads,
     onCommit: options.onCommit,
     onQuery: options.onQuery,
   });

@@ -1,9 +1,10 @@
 /** Adds pets in batches: those that arrive in one event loop turn, or while a batch is in flight, share one round trip and commit. */
 
 import { type Retry, retryWindowMs } from '../../idempotency.ts';
+import { limits } from '../../limits.ts';
 import { type Addition, type NewPet, petJson } from '../../pets.ts';
 import { unavailable } from '../store.ts';
-import { deadlineMs, type Pool } from './pool.ts';
+import type { Pool } from './pool.ts';
 import { numberArray, textArray } from './sql.ts';
 
 interface AddedPet {
@@ -32,9 +33,6 @@ export interface Adder {
 
 const maxBatch = 500;
 
-/** Pets that may wait for a batch. Beyond them, creates are rejected with 503, because the wait would be too long. */
-const maxWaiting = 10_000;
-
 /** `id`: of an animal that was added, now or before. */
 interface AdditionRow {
   outcome: Addition['outcome'];
@@ -56,7 +54,7 @@ function addPets(pool: Pool, batch: Waiting[], withinMs: number): Promise<Additi
   );
 }
 
-/** At most 10,000 pets wait; each is rejected `deadlineMs` after it was added. */
+/** At most 10,000 pets wait; each is rejected `limits.statement` milliseconds after it was added. */
 export function startAdder(pool: Pool): Adder {
   const waiting: Waiting[] = [];
   let sending = false;
@@ -105,11 +103,12 @@ export function startAdder(pool: Pool): Adder {
 
   return {
     add(added) {
-      if (waiting.length >= maxWaiting) return Promise.reject(unavailable(new Error('too many writes are waiting')));
+      if (waiting.length >= limits.waitingWrites)
+        return Promise.reject(unavailable(new Error('too many writes are waiting')));
       if (!scheduled) setImmediate(send);
       scheduled = true;
       return new Promise((resolve, reject) => {
-        waiting.push({ ...added, until: performance.now() + deadlineMs, resolve, reject });
+        waiting.push({ ...added, until: performance.now() + limits.statement, resolve, reject });
       });
     },
     waiting: () => waiting.length,

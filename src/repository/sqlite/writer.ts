@@ -1,6 +1,7 @@
 /** The main thread's side of the writer: batches writes, limits the queue, and settles each write's promise. */
 import { Worker } from 'node:worker_threads';
 import type { ApiError } from '../../errors.ts';
+import { limits } from '../../limits.ts';
 import { createShares, type Holder } from '../../shares.ts';
 import { operator, type Text } from '../accounts.ts';
 import type { CommandName, Input, Outcome } from '../commands.ts';
@@ -33,11 +34,6 @@ export interface Writer {
   close(): Promise<void>;
 }
 
-/** Limits on pending writes and their text, which bound memory and waiting time. Beyond them, writes are rejected with 503. */
-const maxWaiting = 10_000;
-/** At most 64 MiB: V8 stores a character in one or two bytes. */
-const maxWaitingCharacters = 32 * 1024 * 1024;
-
 /** The heap for short-lived objects. V8 would let it grow to 96 MB, which brings no speed. */
 const maxYoungGenerationSizeMb = 12;
 
@@ -69,7 +65,7 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     resourceLimits: { maxYoungGenerationSizeMb },
   });
   const waiting: Waiting[] = [];
-  const waitingCharacters = createShares<Holder>(maxWaitingCharacters);
+  const waitingCharacters = createShares<Holder>(limits.waitingText);
   let unsent: Write[] = [];
   let broken: ApiError | undefined;
   let closing = false;
@@ -140,7 +136,7 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
 
   function enqueue<Output>(write: Write, characters: number, holder: Holder): Promise<Output> {
     if (broken) return Promise.reject(broken);
-    if (waiting.length >= maxWaiting || !waitingCharacters.take(holder, characters))
+    if (waiting.length >= limits.waitingWrites || !waitingCharacters.take(holder, characters))
       return Promise.reject(unavailable(new Error('too many writes are waiting')));
     if (unsent.length === 0) setImmediate(send);
     unsent.push(write);

@@ -1,0 +1,38 @@
+/** Writes docs/limits.md from the table of limits in src/limits.ts. */
+import { writeFileSync } from 'node:fs';
+import { limitTable } from '../src/limits.ts';
+
+const units = { ms: [86_400_000, 3_600_000, 60_000, 1000, 1], bytes: [1024 * 1024, 1024, 1] };
+const names = { ms: ['d', 'h', 'min', 's', 'ms'], bytes: ['MiB', 'KiB', 'bytes'] };
+
+/** In the largest unit that divides it. */
+function amountOf({ value, unit }: { value: number; unit?: string }): string {
+  if (unit === undefined) return value.toLocaleString('en');
+  if (unit === 'characters') return `${value.toLocaleString('en')} characters`;
+  const kind = unit as 'ms' | 'bytes';
+  const at = units[kind].findIndex((size) => value % size === 0);
+  return `${(value / (units[kind][at] as number)).toLocaleString('en')} ${names[kind][at]}`;
+}
+
+const rows = Object.values(limitTable).map((limit) => {
+  const setting = 'setting' in limit ? `\`${limit.setting}\`` : '';
+  return `| ${limit.what} | ${amountOf(limit)} | ${limit.holder} | ${limit.scope} | ${limit.beyond} | ${setting} |`;
+});
+
+const page = `# Limits
+
+\`npm run limits\` writes this page from [src/limits.ts](../src/limits.ts).
+
+Each thing that a client can take counts against the *holder*: the account of its API key or of its session; without either, the network of its
+address, which is the IPv4 address itself or the /64 of an IPv6 address. An account that was created without an invitation counts as the network that it
+was created from for its first 30 days. Requests without a valid key draw on places of their own. [slow-clients.md](decisions/slow-clients.md) says how
+holders share places.
+
+The *scope* says what counts together: a worker (the process, if \`WORKERS\` is 1), or everything that uses the same store.
+
+| what | default | holder | scope | beyond it | setting |
+|---|---|---|---|---|---|
+${rows.join('\n')}
+`;
+
+writeFileSync(new URL('../docs/limits.md', import.meta.url), page);
