@@ -37,12 +37,17 @@ interface Place extends Claimant {
   counted: boolean;
 }
 
+const placeKey = Symbol('place');
+interface WithPlace extends Socket {
+  [placeKey]?: Place;
+}
+
 /** Limits the connections, divides them fairly, and closes those whose client reads nothing. */
 export function installConnections(
   server: Server,
   { maxConnections, trustProxy, refuse, onClose }: ConnectionOptions,
 ): Connections {
-  const sockets = new Map<Socket, Place>();
+  const sockets = new Set<WithPlace>();
   const charged = createShares<Holder>(maxConnections);
   const strangers = createStrangers(maxConnections);
   const proxies = listOf(trustProxy);
@@ -50,12 +55,13 @@ export function installConnections(
   const [accept] = server.listeners('connection') as [(socket: Socket) => void];
   server.removeAllListeners('connection');
 
-  server.on('connection', (socket) => {
+  server.on('connection', (socket: WithPlace) => {
     const { remoteAddress: address = '', remotePort } = socket;
     const counted = !proxies.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
     const place: Place = { counted, holder: counted ? networkOf(address) : `${address} ${remotePort}`, stranger: true };
     if (counted && !strangers.add(socket, String(place.holder))) return refuse(socket);
-    sockets.set(socket, place);
+    sockets.add(socket);
+    socket[placeKey] = place;
     socket.once('close', () => {
       sockets.delete(socket);
       if (place.counted && place.stranger) strangers.remove(socket, String(place.holder));
@@ -67,7 +73,7 @@ export function installConnections(
 
   // server.timeout would also count the time that the store takes to respond, and set a timer for every request.
   const sweep = setInterval(() => {
-    for (const socket of sockets.keys()) {
+    for (const socket of sockets) {
       const unread = socket.writableLength > 0;
       if (unread && !socket.timeout) socket.setTimeout(stallMs);
       else if (!unread && socket.timeout === stallMs) socket.setTimeout(0);
@@ -83,15 +89,14 @@ export function installConnections(
   });
   return {
     count: () => sockets.size,
-    charge(socket, holder) {
-      const place = sockets.get(socket);
+    charge(socket: WithPlace, holder) {
+      const place = socket[placeKey];
       if (!place?.stranger || !place.counted || !charged.take(holder)) return;
       strangers.remove(socket, String(place.holder));
       place.holder = holder;
       place.stranger = false;
     },
-    // The socket may be closed already.
-    claimantOf: (socket) => sockets.get(socket) ?? { holder: '', stranger: true },
+    claimantOf: (socket: WithPlace) => socket[placeKey] as Place,
   };
 }
 
