@@ -10,13 +10,21 @@ import { waitedForCpuMs } from '../support/scheduling.ts';
 import { makeStore } from '../support/store-file.ts';
 import { figure } from '../support/tier.ts';
 
-/** Opens connections that send `bytes` and never read. */
-async function openGreedy(port: number, count: number, bytes: string): Promise<Socket[]> {
+interface Greedy {
+  /** What a connection sends, and from which address; `at`: its number. */
+  bytes: (at: number) => string;
+  from?: (at: number) => string;
+}
+
+/** Opens connections that never read. */
+async function openGreedy(port: number, count: number, { bytes, from = () => '127.0.0.1' }: Greedy): Promise<Socket[]> {
   const sockets: Socket[] = [];
   while (sockets.length < count) {
-    const some = Array.from({ length: 100 }, () => connect(port, '127.0.0.1').on('error', () => undefined));
+    const some = Array.from({ length: 100 }, (_, at) =>
+      connect({ port, host: '127.0.0.1', localAddress: from(sockets.length + at) }).on('error', () => undefined),
+    );
     await Promise.all(some.map((socket) => Promise.race([once(socket, 'connect'), once(socket, 'close')])));
-    for (const socket of some) socket.pause().write(bytes);
+    for (const [at, socket] of some.entries()) socket.pause().write(bytes(sockets.length + at));
     sockets.push(...some);
   }
   onTestFinished(() => {
@@ -61,13 +69,20 @@ async function serveOthers(
   return { served: served / times.length, p99: percentile(times, 99), asked: times.length };
 }
 
-/** Starts a server. `key` is for the greedy client, `other` for all others. */
+/** Starts a server. `key` is for the greedy client, `other` of another account for all others. */
 async function start() {
   const { key, env, folder } = await makeStore();
-  const made = await runCli(['key', 'create', '--account', 'zoo', '--name', 'other'], { env, folder });
-  const other = /ast_test_\w+/.exec(made.stdout)?.[0] as string;
-  return { server: await startServer({ env }), key, other };
+  const makeKey = async (account: string) => {
+    const { stdout } = await runCli(['key', 'create', '--account', account, '--name', 'k'], { env, folder });
+    return /ast_test_\w+/.exec(stdout)?.[0] as string;
+  };
+  await runCli(['account', 'add', 'others'], { env, folder });
+  const other = await makeKey('others');
+  return { server: await startServer({ env }), key, other, makeKey };
 }
+
+const unfinishedCreate = (key: string) =>
+  `POST /v1/pets HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{`;
 
 function report(what: string, { served, p99, asked }: Awaited<ReturnType<typeof serveOthers>>): void {
   figure(`${what}: ${(served * 100).toFixed(2)} % of ${asked} requests of others served, p99 ${Math.round(p99)} ms`);
@@ -75,11 +90,34 @@ function report(what: string, { served, p99, asked }: Awaited<ReturnType<typeof 
 
 test('1,000 bodies of one key that never end do not keep others out', async () => {
   const { server, key, other } = await start();
-  const headers = `Host: localhost\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n`;
-  const sockets = await openGreedy(server.port, 1000, `POST /v1/pets HTTP/1.1\r\n${headers}\r\n{`);
+  const sockets = await openGreedy(server.port, 1000, { bytes: () => unfinishedCreate(key) });
   expect(sockets.filter(({ destroyed }) => !destroyed).length).toBeGreaterThan(900);
   const found = await serveOthers(server, other, 4);
   report('1,000 bodies that never end', found);
+  expect(found.served).toBeGreaterThanOrEqual(0.99);
+  expect(found.p99).toBeLessThan(2500);
+}, 60_000);
+
+test('bodies that never end, with all the keys that an account can have, do not keep others out', async () => {
+  const { server, makeKey, key, other } = await start();
+  const keys = [key];
+  while (keys.length < 50) keys.push(await makeKey('zoo'));
+  await openGreedy(server.port, 2500, { bytes: (at) => unfinishedCreate(keys[at % 50] as string) });
+  const found = await serveOthers(server, other, 4);
+  report('2,500 bodies of 50 keys of an account that never end', found);
+  expect(found.served).toBeGreaterThanOrEqual(0.99);
+  expect(found.p99).toBeLessThan(2500);
+}, 60_000);
+
+test('half-finished forms from 1,000 addresses do not keep requests with a key out', async () => {
+  const { server, other } = await start();
+  const form =
+    'POST /account/sign-in HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-origin\r\n' +
+    'Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\nname=';
+  const from = (at: number) => `127.0.${10 + (Math.floor(at / 100) % 10)}.${1 + (at % 100)}`;
+  await openGreedy(server.port, 4000, { bytes: () => form, from });
+  const found = await serveOthers(server, other, 4);
+  report('4,000 half-finished forms from 1,000 addresses', found);
   expect(found.served).toBeGreaterThanOrEqual(0.99);
   expect(found.p99).toBeLessThan(2500);
 }, 60_000);
@@ -89,7 +127,8 @@ test.for(['/v1/pets', '/openapi.json', '/docs'])(
   { timeout: 60_000 },
   async (path) => {
     const { server, other } = await start();
-    await openGreedy(server.port, 1500, `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`.repeat(10));
+    const bytes = `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`.repeat(10);
+    await openGreedy(server.port, 1500, { bytes: () => bytes });
     const found = await serveOthers(server, other, 4);
     report(`1,500 connections x 10 unread GETs of ${path}`, found);
     expect(found.served).toBeGreaterThanOrEqual(0.99);

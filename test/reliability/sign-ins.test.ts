@@ -121,6 +121,32 @@ describe('many sign-ins at once', () => {
     expect(flooding.filter((status) => status === 503).length).toBeGreaterThan(0);
   });
 
+  test('without end by 20 addresses with their own right password let others sign in within 5 seconds', async () => {
+    const { env } = await prepare(41);
+    const server = await startServer({ env });
+    let attacking = true;
+    const attacked: number[] = [];
+    const attack = sideBySide(40, async (at) => {
+      const client = clientAt(server, at % 20);
+      while (attacking) attacked.push((await signIn(client, `p${at}`, password)).status);
+    });
+    const times: number[] = [];
+    for (let time = 0; time < 20; time++) {
+      const begun = performance.now();
+      const { status } = await signIn(clientAt(server, 1000 + time), 'p40', password);
+      times.push(performance.now() - begun);
+      expect(status).toBe(303);
+    }
+    attacking = false;
+    await attack;
+    const slowest = Math.max(...times);
+    figure(
+      `20 addresses sign in without end (${attacked.length} attempts): others take p50 ${percentile(times, 50).toFixed(0)} ms, ${slowest.toFixed(0)} ms at most`,
+    );
+    // The quick size shares the machine with other tests.
+    expect(slowest).toBeLessThan(tier(15_000, 5000));
+  }, 120_000);
+
   test(
     'of 200 people do not disturb reads: each is answered 303, 403, or 503 with Retry-After',
     async () => {
