@@ -85,7 +85,7 @@ export default defineConfig({
           name: 'full on postgres',
           include: [
             ...onlyFullOnPostgres,
-            ...files('reliability/going-back', 'reliability/resets', 'reliability/sign-ins'),
+            ...files(...['account-removal', 'going-back', 'resets', 'sign-ins'].map((name) => `reliability/${name}`)),
           ],
           globalSetup,
           testTimeout,

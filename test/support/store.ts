@@ -140,6 +140,15 @@ export function clientOf(databaseUrl: string): postgres.Sql {
   return sql;
 }
 
+/** Runs a statement on the database of the store, over a separate connection. */
+export async function runSql(databaseUrl: string, sql: string): Promise<void> {
+  if (databaseUrl.startsWith('sqlite:')) {
+    const database = new Database(sqliteFile(databaseUrl));
+    database.exec(sql);
+    database.close();
+  } else await clientOf(databaseUrl).unsafe(sql);
+}
+
 /** Runs a query on the database of the store, over a separate connection; returns all values as text. */
 export async function textRows(databaseUrl: string, sql: string): Promise<Record<string, string | null>[]> {
   if (databaseUrl.startsWith('sqlite:')) {

@@ -13,7 +13,7 @@ export type KeyRefusal = 'session_ended' | 'no_account' | 'no_key' | 'rotated' |
 const dayMs = 24 * 60 * 60 * 1000;
 
 /** Rows that one command deletes at most: other writes wait for less than 100 ms. */
-export const sweptKeys = 5000;
+export const sweptKeys = 500;
 
 function* accountOf(owner: Owner, at: number): Steps<AccountRow | undefined> {
   if (owner.session !== undefined) return yield* accountOfSession(owner.session, at);
