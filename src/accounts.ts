@@ -14,9 +14,11 @@ export interface Account {
   hasPassword: boolean;
 }
 
+export const maxNameCharacters = 100;
+
 /** Whether a text can be the name of an account or of a key: 1 to 100 printable characters (code points), no space at either end. */
 export function isName(text: string): boolean {
-  return text !== '' && [...text].length <= 100 && text === text.trim() && !/\p{C}/u.test(text);
+  return text !== '' && [...text].length <= maxNameCharacters && text === text.trim() && !/\p{C}/u.test(text);
 }
 
 /** A key cannot be made or rotated: the account has too many active ones, or made too many in 24 hours (limits.ts). */

@@ -161,6 +161,7 @@ export const limitTable = {
     scope: 'worker',
     beyond: '413',
   },
+  // The longest form has a name and two passwords of 256 characters, percent-encoded.
   formBytes: {
     what: 'length of a form of the account pages',
     value: 16 * kibibyte,
@@ -168,6 +169,13 @@ export const limitTable = {
     holder: 'request',
     scope: 'worker',
     beyond: '413',
+  },
+  formFields: {
+    what: 'fields of a form of the account pages',
+    value: 100,
+    holder: 'request',
+    scope: 'worker',
+    beyond: '400',
   },
   rejectedKeys: {
     what: 'rejected API keys in a minute',

@@ -3,13 +3,14 @@ import { type Argon2Parameters, argon2, randomBytes, timingSafeEqual } from 'nod
 import { promisify } from 'node:util';
 import { ApiError } from './errors.ts';
 import { limits } from './limits.ts';
+import { toNfc } from './schema.ts';
 import { createShares } from './shares.ts';
 
 const minCharacters = 15;
 
 /** Why a password is refused, as the end of the sentence "The password …", or undefined. `name`: the name of its account. */
 export function passwordFault(password: string, name: string): string | undefined {
-  const text = password.normalize('NFC');
+  const text = toNfc(password, limits.passwordCharacters);
   // A character is a code point (NIST SP 800-63B-4, section 3.1.1.2).
   const { length } = [...text];
   if (length < minCharacters || length > limits.passwordCharacters)
@@ -196,7 +197,7 @@ export interface Passwords {
 const derive = promisify(argon2) as (algorithm: 'argon2id', parameters: Argon2Parameters) => Promise<Buffer>;
 
 const tagOf = (password: string, nonce: Buffer, parameters: typeof cost) =>
-  derive('argon2id', { message: password.normalize('NFC'), nonce, tagLength, ...parameters });
+  derive('argon2id', { message: toNfc(password, limits.passwordCharacters), nonce, tagLength, ...parameters });
 
 const hasher: Hasher = {
   async hash(password) {

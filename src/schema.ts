@@ -26,6 +26,17 @@ export function isStorable(value: unknown): value is string {
   return typeof value === 'string' && !value.includes('\0') && value.isWellFormed();
 }
 
+/** UTF-16 code units that NFC can join into one character: U+16126 is three pairs. */
+const unitsPerCharacter = 6;
+
+/**
+ * Text in NFC if that can have at most `maxCharacters`. Longer text is returned unchanged: to sort combining marks takes time that grows with
+ * the square of their number.
+ */
+export function toNfc(text: string, maxCharacters: number): string {
+  return text.length > unitsPerCharacter * maxCharacters ? text : text.normalize('NFC');
+}
+
 /** Quotes a client's text for an error message: shortened to 64 characters, and well-formed Unicode, as JSON requires. */
 export function quoted(given: string): string {
   // The text may be a misplaced API key, which must not appear in logs and error messages.
@@ -64,12 +75,14 @@ function faultsOf(schema: TObject, values: Values, given: (value: unknown) => st
     }
   }
   for (const name of Object.keys(values)) {
-    if (!Object.hasOwn(schema.properties, name)) texts.push(`${quoted(name)} is not a known field`);
+    // The text of a fault that no message names is not needed: a body may have thousands.
+    if (!Object.hasOwn(schema.properties, name))
+      texts.push(texts.length < maxNamed ? `${quoted(name)} is not a known field` : '');
   }
   return texts;
 }
 
-/** Faults named in a message: a body may have thousands. */
+/** Faults named in a message. */
 const maxNamed = 20;
 
 /** Joins fault texts into one sentence without a full stop. */

@@ -41,6 +41,8 @@ describe('the length', () => {
     const begun = performance.now();
     expect(passwordFault('qwerty1234'.repeat(100_000), 'ada')).toBe(length(1_000_000));
     expect(performance.now() - begun).toBeLessThan(1000);
+    expect(passwordFault('\u0301\u0316'.repeat(100_000), 'ada')).toBe(length(200_000));
+    expect(performance.now() - begun).toBeLessThan(1000);
     expect(passwordFault('', 'ada')).toBe(length(0));
   });
 });

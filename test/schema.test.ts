@@ -9,7 +9,7 @@ import { retryWindowMs } from '../src/idempotency.ts';
 import { Int64 } from '../src/int64.ts';
 import { Message, NewMessage } from '../src/messages.ts';
 import { NewPet, Pet, PetStatus, Pets, statuses } from '../src/pets.ts';
-import { checkOf, isObject, joinFaults, kind, quoted, requirementOf } from '../src/schema.ts';
+import { checkOf, isObject, joinFaults, kind, quoted, requirementOf, toNfc } from '../src/schema.ts';
 
 const read = (name: string) => parse(readFileSync(new URL(`../${name}`, import.meta.url), 'utf8'));
 const schemasOf = (name: string) => read(name).components.schemas;
@@ -118,6 +118,16 @@ describe('validation of an object', () => {
     ]);
   });
 
+  test('counts thousands of unknown fields, and names twenty', () => {
+    const faults = check({
+      id: 1n,
+      name: '',
+      ...Object.fromEntries(Array.from({ length: 3000 }, (_, at) => [`x${at}`, 1])),
+    });
+    expect(faults).toHaveLength(3000);
+    expect(joinFaults(faults)).toMatch(/^"x0" is not a known field; .+; "x19" is not a known field; and 2980 more$/);
+  });
+
   test('accepts neither an array nor null as an object', () => {
     expect(isObject({})).toBe(true);
     for (const value of [[], null, undefined, 'a', 1, true]) expect(isObject(value)).toBe(false);
@@ -130,6 +140,23 @@ test('joinFaults names twenty faults and counts the rest', () => {
   expect(joinFaults(['a', 'b'])).toBe('a; b');
   expect(joinFaults(faults.slice(0, 20))).toBe(faults.slice(0, 20).join('; '));
   expect(joinFaults(faults)).toBe(`${faults.slice(0, 20).join('; ')}; and 2 more`);
+});
+
+describe('toNfc', () => {
+  test('joins text that can have few enough characters, and leaves longer text as it is', () => {
+    const letters = (units: number) => 'e\u0301'.repeat(units / 2);
+    expect(toNfc(letters(600), 100)).toBe('é'.repeat(300));
+    expect(toNfc(letters(602), 100)).toBe(letters(602));
+  });
+
+  test('leaves no text unchanged whose NFC has few enough characters: no character is joined from more than 6 units', () => {
+    let most = 0;
+    for (let code = 0; code <= 0x10ffff; code++) {
+      const apart = String.fromCodePoint(code).normalize('NFD');
+      most = Math.max(most, apart.length / [...apart.normalize('NFC')].length);
+    }
+    expect(most).toBe(6);
+  });
 });
 
 test('quoted masks an API key', () => {

@@ -2,47 +2,53 @@
 import formbody from '@fastify/formbody';
 import type { Static, TObject } from '@sinclair/typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { maxNameCharacters } from '../accounts.ts';
 import { ApiError } from '../errors.ts';
-import { checkOf, isStorable, joinFaults, type Values } from '../schema.ts';
+import { limits } from '../limits.ts';
+import { checkOf, isObject, isStorable, joinFaults, toNfc, type Values } from '../schema.ts';
 import type { Exchanges } from './exchange.ts';
 import { refuseOtherMethods } from './methods.ts';
 import type { App } from './operation.ts';
 
-/** The longest form has a name and two passwords of 256 characters, percent-encoded. */
-const formLimitBytes = 16 * 1024;
-
 /** The values of a field that is sent once, or of one that is sent several times. */
 type Fields = Record<string, string | string[]>;
 
+const notValid = 'The form is not valid.';
+
 /**
- * Parses application/x-www-form-urlencoded (URL Standard, section 5.1). Undefined if a field is not storable text or its percent-encoding is
- * not UTF-8. It must not throw: the plugin would not catch the error.
+ * Parses application/x-www-form-urlencoded (URL Standard, section 5.1). Returns a sentence if there are too many fields, if one is not storable
+ * text, or if its percent-encoding is not UTF-8. It must not throw: the plugin would not catch the error.
  */
-function parse(text: string): Fields | undefined {
+function parse(text: string): Fields | string {
+  // Stops at the first field that is too many.
+  if (text.split('&', limits.formFields + 1).length > limits.formFields)
+    return `The form has more than ${limits.formFields} fields.`;
   const fields: Fields = Object.create(null);
   for (const [name, value] of new URLSearchParams(text)) {
     // The decoder replaces what is not UTF-8 by U+FFFD.
-    if (!isStorable(value) || /\uFFFD/.test(name + value)) return undefined;
+    if (!isStorable(value) || /\uFFFD/.test(name + value)) return notValid;
     const before = fields[name];
-    fields[name] = before === undefined ? value : [before, value].flat();
+    if (Array.isArray(before)) before.push(value);
+    else fields[name] = before === undefined ? value : [before, value];
   }
   return fields;
 }
 
 export async function installForms(app: App): Promise<void> {
-  await app.register(formbody, { parser: (text) => parse(text) as Record<string, unknown>, bodyLimit: formLimitBytes });
+  await app.register(formbody, { parser: (text) => parse(text) as Fields, bodyLimit: limits.formBytes });
 }
 
 /** Returns a function that reads a form. It throws ApiError `invalid_body`, whose message names each invalid field. */
 export function formReader<Schema extends TObject>(schema: Schema): (request: FastifyRequest) => Static<Schema> {
   const check = checkOf({ ...schema, additionalProperties: false });
   return ({ body }) => {
-    if (body === undefined || body === null) throw new ApiError('invalid_body', 'The form is not valid.');
-    const fields = { ...(body as Values) };
+    if (!isObject(body)) throw new ApiError('invalid_body', typeof body === 'string' ? body : notValid);
+    const fields: Values = { ...body };
     for (const [name, { type }] of Object.entries(schema.properties)) {
       // One ticked box is sent like a single value, and none is not sent at all.
       if (type === 'array') fields[name] = [fields[name] ?? []].flat();
-      else if (name === 'name' && typeof fields[name] === 'string') fields[name] = fields[name].trim().normalize('NFC');
+      else if (name === 'name' && typeof fields[name] === 'string')
+        fields[name] = toNfc(fields[name].trim(), maxNameCharacters);
     }
     const faults = check(fields);
     if (faults.length > 0) throw new ApiError('invalid_body', `${joinFaults(faults)}.`);
@@ -95,7 +101,7 @@ export function pageRoute(app: App, url: string, { exchanges, show }: Pick<FormR
 export function formRoute(app: App, url: string, { exchanges, show, get = show, post }: FormRoute): void {
   const showAgain = async (request: FastifyRequest, reply: FastifyReply, error: string) => show(request, reply, error);
   app.get(url, (request, reply) => exchanges.work(request.exchange, () => get(request, reply)));
-  app.post(url, { bodyLimit: formLimitBytes, config: { form: true, showAgain } }, (request, reply) =>
+  app.post(url, { bodyLimit: limits.formBytes, config: { form: true, showAgain } }, (request, reply) =>
     exchanges.work(request.exchange, () => post(request, reply)),
   );
   refuseOtherMethods(app, url, ['GET', 'HEAD', 'POST']);
