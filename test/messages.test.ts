@@ -2,8 +2,39 @@
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { startApp } from './support/app.ts';
+import { emptyStore, open, textRows } from './support/store.ts';
+
+const hourMs = 60 * 60 * 1000;
+
+test('an account has a bounded number of messages, which are kept for 24 hours', async () => {
+  const databaseUrl = await emptyStore();
+  let time = Date.UTC(2027, 0, 1);
+  const { messages } = await open(databaseUrl, { maxMessages: 3 });
+  const add = (id: string, accountId: number) =>
+    messages.add({ id, accountId, message: 'x', status: 'queued', createdAt: new Date(time).toISOString() });
+  const begun = time;
+  for (const id of ['a', 'b', 'c']) {
+    expect(await add(id, 1)).toBeUndefined();
+    time += hourMs;
+  }
+  expect(await add('d', 1)).toEqual({ fullUntil: begun + 24 * hourMs });
+  expect(await add('e', 2)).toBeUndefined();
+  time = begun + 24 * hourMs;
+  expect(await add('f', 1)).toBeUndefined();
+  const ids = (await textRows(databaseUrl, 'SELECT id FROM message ORDER BY id')).map(({ id }) => id);
+  // Whoever adds one also deletes those that are too old.
+  expect(ids).toEqual(['b', 'c', 'e', 'f']);
+});
 
 describe('POST /quickstart/messages', () => {
+  test('returns 429 with Retry-After if the account has its most messages', async () => {
+    const { call, store } = await startApp();
+    store.messages.add = async () => ({ fullUntil: Date.now() + 5000 });
+    const answer = await call('POST', '/quickstart/messages', { body: { message: 'Hello' } });
+    expect(answer).toMatchObject({ status: 429, json: { code: 'rate_limited' } });
+    expect([4, 5]).toContain(Number(answer.headers['retry-after']));
+  });
+
   test('returns 202 with the queued message', async () => {
     const { call, setTime } = await startApp();
     setTime(new Date('2027-03-04T05:06:07.089Z'));

@@ -1,0 +1,28 @@
+/** Tests of what is kept in memory about API keys: their last use, and the series of deprecated calls. */
+import fastify from 'fastify';
+import { pino } from 'pino';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import type { ApiKey } from '../src/accounts.ts';
+import { createKeyUsage } from '../src/http/key-usage.ts';
+import { createMetrics } from '../src/http/metrics.ts';
+
+test('the series of a key that has ended is dropped within a minute', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const app = fastify();
+  const metrics = createMetrics('test');
+  const accounts = { recordUses: vi.fn(async () => undefined), findEnded: vi.fn(async () => [2]) };
+  const usage = createKeyUsage(app, {
+    accounts: accounts as never,
+    metrics,
+    logger: pino({ level: 'silent' }),
+    now: () => new Date(),
+  });
+  for (const id of [1, 2, 3]) usage.countDeprecated({ id, accountId: 7 } as ApiKey);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(accounts.findEnded).toHaveBeenCalledWith([1, 2, 3]);
+  expect(metrics.deprecatedKeys()).toEqual([1, 3]);
+  const series = await metrics.registry.getSingleMetric('animal_store_deprecated_calls_total')?.get();
+  expect(series?.values.map(({ labels }) => labels.key)).toEqual(['1', '3']);
+  await app.close();
+});
