@@ -792,7 +792,7 @@ describe('the store', () => {
     expect(await runCli(['migrate'], { folder })).toEqual({
       code: 0,
       stdout:
-        'Applied 0001_initial.sql, 0002_rendered_animals.sql, 0003_imports.sql, 0004_pet_revision.sql, 0005_account_pages.sql.\n',
+        'Applied 0001_initial.sql, 0002_rendered_animals.sql, 0003_imports.sql, 0004_pet_revision.sql, 0005_account_pages.sql, 0006_bounds.sql.\n',
       stderr: 'Created the store ./data/animal-store.db.\n',
     });
     expect(await runCli(['migrate'], { folder })).toEqual({
