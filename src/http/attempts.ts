@@ -70,7 +70,9 @@ export function createAttempts(people: People, passwords: Passwords, now: () => 
 
   function noteFailure(attempt: Attempt, at: number): void {
     const key = keyOf(attempt);
-    const times = [...failuresSince(key, at - limits.attemptWindow), at].slice(-attempt.max);
+    // Not those of the future: the clock was set back.
+    const before = failuresSince(key, at - limits.attemptWindow).filter((time) => time <= at);
+    const times = [...before, at].slice(-attempt.max);
     remember(failures, key, times);
     if (times.length === attempt.max) refuse(key, new Date((times[0] as number) + limits.attemptWindow));
   }

@@ -26,6 +26,15 @@ export function sendMessage(app: App, url: string, { messages, exchanges, sendEr
     sendError(unsupported ? new ApiError('invalid_body', error.message) : error, request, reply);
   });
 
+  /** Until when accounts have their most messages, in milliseconds: a refusal costs no statement. */
+  const full = new Map<number, number>();
+
+  function refuseFull({ accountId }: ApiKey): void {
+    const waitMs = (full.get(accountId) ?? 0) - now().getTime();
+    if (waitMs > 0 && waitMs <= limits.messageAge) throw tooManyMessages(waitMs);
+    full.delete(accountId);
+  }
+
   app.post(
     url,
     {
@@ -55,13 +64,17 @@ export function sendMessage(app: App, url: string, { messages, exchanges, sendEr
       },
     },
     async (request, reply) => {
+      refuseFull(request.apiKey as ApiKey);
       const { accountId, id: keyId } = request.apiKey as ApiKey;
       const id = `msg_${randomUUID().replaceAll('-', '')}`;
       const message: Message = { id, message: request.body.message, status: 'queued', createdAt: now().toISOString() };
       const by = { keyId, holder: request.exchange.holder };
       const refusal = await exchanges.work(request.exchange, () => messages.add({ ...message, accountId }, by));
       if (typeof refusal === 'string') throw rejectedKey(refusal);
-      if (refusal) throw tooManyMessages(refusal.fullUntil - now().getTime());
+      if (refusal) {
+        full.set(accountId, refusal.fullUntil);
+        throw tooManyMessages(refusal.fullUntil - now().getTime());
+      }
       sendOutcome(reply, 202, JSON.stringify(message));
     },
   );
