@@ -27,6 +27,8 @@ export interface Row {
   openQuote: number | undefined;
 }
 
+const lineFeed = 0x0a;
+
 interface Source extends Omit<Row, 'pet' | 'faults' | 'openQuote'> {
   /** The bytes of one animal in the file; undefined if there are too many. */
   bytes: Buffer | undefined;
@@ -96,34 +98,31 @@ function* jsonSources(file: number): Generator<Source> {
   }
 }
 
-/** A record continues on the next line while a quoted field is open. */
+/** A record continues on the next line while a quoted field is open. Its bytes are valid until the next record is read. */
 function* csvSources(file: number): Generator<Source> {
+  const buffer = Buffer.allocUnsafe(maxLineBytes);
+  let length = 0;
   let record: Source | undefined;
   for (const { number, bytes, end } of readLines(file)) {
     const text = number === 1 ? withoutMark(bytes) : bytes;
     if (!record && isBlank(text)) continue;
     const quote = text && openQuoteOf(text, record !== undefined);
+    if (record) buffer[length++] = lineFeed;
+    else length = 0;
+    const fits = text !== undefined && length + text.length <= maxLineBytes;
+    if (fits) length += text.copy(buffer, length);
     record = {
       line: record?.line ?? number,
       last: number,
       end,
-      bytes: record ? join(record.bytes, text) : copyOf(text),
+      bytes: fits ? buffer.subarray(0, length) : undefined,
       quote: quote === undefined || quote === -1 ? record?.quote : number,
     };
-    if (quote !== undefined && record.bytes) continue;
+    if (quote !== undefined && fits) continue;
     yield { ...record, bytes: withoutReturn(record.bytes) };
     record = undefined;
   }
   if (record) yield record;
-}
-
-function join(begun: Buffer | undefined, text: Buffer | undefined): Buffer | undefined {
-  const joined = begun && text && Buffer.concat([begun, Buffer.from('\n'), text]);
-  return joined && joined.length <= maxLineBytes ? joined : undefined;
-}
-
-function copyOf(text: Buffer | undefined): Buffer | undefined {
-  return text && Buffer.from(text);
 }
 
 /** Some programs begin UTF-8 text with a byte order mark. */
