@@ -4,6 +4,7 @@ import type { Server } from 'node:http';
 import fastify, { type FastifyBaseLogger, type FastifyHttpOptions, type FastifyInstance } from 'fastify';
 import type { Accounts } from './accounts.ts';
 import { installAccountPages, noPage, requireSession } from './http/account-pages.ts';
+import { proxiesOf } from './http/addresses.ts';
 import { createKeyCache, installAuth } from './http/auth.ts';
 import { installBody } from './http/body.ts';
 import { answerError, installClientErrors, refuseConnection, writeError } from './http/connection/client-errors.ts';
@@ -122,10 +123,11 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const sending = { observe, corsHeaders };
   const logError = createErrorLog(logger);
   const sendError = createErrorSender(logError);
+  const isProxy = proxiesOf(options.trustProxy ?? []);
   let exchanges: Exchanges;
   const app: App = fastify({
     ...serverOptions,
-    ...(options.trustProxy && { trustProxy: options.trustProxy }),
+    ...(options.trustProxy && { trustProxy: isProxy }),
     // The router could not decode the URL. No hook runs for such a request.
     frameworkErrors(error, request, reply) {
       exchanges.begin(request, reply).code = toApiError(error).code;
@@ -154,7 +156,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
 
   const connections = installConnections(app.server, {
     maxConnections,
-    trustProxy: options.trustProxy ?? [],
+    isProxy,
     refuse(socket) {
       metrics.limited('connections');
       writeError(socket, tooMany, sending);

@@ -2,7 +2,7 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
-import { networkOf } from '../src/http/addresses.ts';
+import { networkOf, proxiesOf } from '../src/http/addresses.ts';
 import { launchServer } from './support/process.ts';
 
 test.for([
@@ -19,6 +19,29 @@ test.for([
   [undefined, ''],
 ] as const)('the network of %s is %s', ([address, network]) => {
   expect(networkOf(address)).toBe(network);
+});
+
+test.for([
+  ['127.0.0.1', true],
+  ['::ffff:127.0.0.1', true],
+  ['127.0.0.2', false],
+  ['10.1.2.3', true],
+  ['::ffff:10.1.2.3', true],
+  ['11.1.2.3', false],
+  ['2001:db8:1::7', true],
+  ['2001:DB8:1:0:0:0:0:7', true],
+  ['2001:db8:2::7', false],
+  ['fe80::1%eth0', true],
+  // What a client wrote, or nothing.
+  ['127.1', false],
+  ['0x7f000001', false],
+  ['unknown', false],
+  ['[::1]:80', false],
+  ['', false],
+] as const)('%s is the address of a trusted proxy: %s', ([address, trusted]) => {
+  const isProxy = proxiesOf(['127.0.0.1', '10.0.0.0/8', '2001:db8:1::/48', 'fe80::/10']);
+  expect(isProxy(address)).toBe(trusted);
+  expect(proxiesOf([])(address)).toBe(false);
 });
 
 const addresses = (network: string, count: number) => Array.from({ length: count }, (_, at) => `${network}::${at + 1}`);

@@ -43,7 +43,9 @@ export async function installAccountPages(app: App, options: AccountPagesOptions
   const address = baseUrl === undefined ? undefined : new URL(baseUrl);
   const secure = address?.protocol === 'https:';
   const rootPath = address?.pathname.slice(0, -'/v1'.length) ?? '';
-  await app.register(cookie);
+  // The session's cookie is not encoded. By default an error is thrown and caught for each cookie that is encoded wrongly. The type lacks `decode`.
+  const parseOptions: object = { decode: (value: string) => value };
+  await app.register(cookie, { parseOptions });
   await installForms(app);
   const sessions = createSessions(app, { people, now, secure });
   const pages = createPages(app, { readFile, rootPath, exchanges, sendError, logError });

@@ -1,5 +1,5 @@
 /** Addresses of clients: which one a request comes from, and what limits count it as. */
-import { isIP, isIPv6 } from 'node:net';
+import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
 import type { FastifyRequest } from 'fastify';
 
 /**
@@ -30,4 +30,22 @@ export function networkOf(address = ''): string {
   const last = tail === undefined || tail === '' ? [] : tail.split(':');
   if (tail !== undefined) while (groups.length + last.length < 8) groups.push('0');
   return `${groups.concat(last).slice(0, 4).join(':')}::/64`;
+}
+
+/**
+ * Returns a function: is this the address of a trusted proxy? `addresses`: addresses and networks. Fastify asks for each address in
+ * X-Forwarded-For, of which there may be thousands.
+ */
+export function proxiesOf(addresses: readonly string[]): (address: string) => boolean {
+  const list = new BlockList();
+  for (const text of addresses) {
+    const [address = '', prefix] = text.split('/');
+    if (prefix === undefined) list.addAddress(address, familyOf(address));
+    else list.addSubnet(address, Number(prefix), familyOf(address));
+  }
+  return (address) => list.check(address, familyOf(address));
+}
+
+function familyOf(address: string): 'ipv4' | 'ipv6' {
+  return isIPv4(address) ? 'ipv4' : 'ipv6';
 }

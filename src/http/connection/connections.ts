@@ -1,6 +1,6 @@
 /** Limits the number of connections, and closes those whose client does not read its responses. */
 import type { Server } from 'node:http';
-import { BlockList, isIPv4, isIPv6, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { limits } from '../../limits.ts';
 import { type Claimant, createShares, type Holder } from '../../shares.ts';
 import { networkOf } from '../addresses.ts';
@@ -16,8 +16,8 @@ const stallMs = limits.stall;
 
 export interface ConnectionOptions {
   maxConnections: number;
-  /** Addresses and networks of proxies. Their connections are not limited. */
-  trustProxy: string[];
+  /** Whether an address is that of a trusted proxy, whose connections are not limited. */
+  isProxy: (address: string) => boolean;
   /** Responds to a connection that exceeds the limit, and closes it. */
   refuse: (socket: Socket) => void;
   /** Called when a connection that was not refused has closed. */
@@ -45,19 +45,18 @@ interface WithPlace extends Socket {
 /** Limits the connections, divides them fairly, and closes those whose client reads nothing. */
 export function installConnections(
   server: Server,
-  { maxConnections, trustProxy, refuse, onClose }: ConnectionOptions,
+  { maxConnections, isProxy, refuse, onClose }: ConnectionOptions,
 ): Connections {
   const sockets = new Set<WithPlace>();
   const charged = createShares<Holder>(maxConnections);
   const strangers = createStrangers(maxConnections);
-  const proxies = listOf(trustProxy);
   // Node's own listener starts the HTTP parser. It must not run for rejected connections.
   const [accept] = server.listeners('connection') as [(socket: Socket) => void];
   server.removeAllListeners('connection');
 
   server.on('connection', (socket: WithPlace) => {
     const { remoteAddress: address = '', remotePort } = socket;
-    const counted = !proxies.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
+    const counted = !isProxy(address);
     const place: Place = { counted, holder: counted ? networkOf(address) : `${address} ${remotePort}`, stranger: true };
     if (counted && !strangers.add(socket, String(place.holder))) return refuse(socket);
     sockets.add(socket);
@@ -134,15 +133,4 @@ function createStrangers(places: number): Strangers {
       else held.delete(network);
     },
   };
-}
-
-function listOf(addresses: string[]): BlockList {
-  const list = new BlockList();
-  for (const text of addresses) {
-    const [address = '', prefix] = text.split('/');
-    const family = isIPv6(address) ? 'ipv6' : 'ipv4';
-    if (prefix === undefined) list.addAddress(address, family);
-    else list.addSubnet(address, Number(prefix), family);
-  }
-  return list;
 }
