@@ -6,16 +6,8 @@ import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import { readConfig } from '../src/config.ts';
-import {
-  constant,
-  deployments,
-  dockerfile,
-  expectSettings,
-  imageSettings,
-  pairs,
-  read,
-  stopMs,
-} from './support/deployment.ts';
+import { limits } from '../src/limits.ts';
+import { deployments, dockerfile, expectSettings, imageSettings, pairs, read, stopMs } from './support/deployment.ts';
 import { nodeOptions, projectFolder } from './support/project.ts';
 
 const { name, version, license, description } = JSON.parse(read('package.json'));
@@ -151,22 +143,37 @@ describe('compose.yaml', () => {
   }, 60_000);
 });
 
-test('nginx has longer timeouts and higher limits than the server, and closes idle connections before the server does', () => {
-  const site = read('deploy/nginx.conf');
+describe('nginx', () => {
+  const files = read('deploy/nginx.conf') + read('deploy/nginx-main.conf');
   const unit: Record<string, number> = { s: 1000, k: 1024, '': 1 };
+  /** The first number of a directive, or of a parameter, that may follow a word: in milliseconds or bytes if it has a unit. */
   const directive = (name: string) => {
-    const [, count, suffix = ''] = new RegExp(`^ *${name} (?:\\d+ )?(\\d+)([sk]?);`, 'm').exec(site) ?? [];
+    const [, count, suffix = ''] = new RegExp(`\\b${name}[ =](?:\\w+ )?(\\d+)([sk]?);`, 'm').exec(files) ?? [];
     return Number(count) * (unit[suffix] ?? Number.NaN);
   };
-  const requestTimeoutMs = constant('src/app.ts', 'requestTimeoutMs');
-  expect(directive('proxy_read_timeout')).toBeGreaterThan(requestTimeoutMs);
-  expect(directive('proxy_send_timeout')).toBeGreaterThan(requestTimeoutMs);
-  expect(directive('keepalive_timeout')).toBeLessThan(constant('src/app.ts', 'keepAliveTimeoutMs'));
-  expect(directive('client_max_body_size')).toBeGreaterThan(constant('src/app.ts', 'bodyLimitBytes'));
-  expect(directive('client_body_buffer_size')).toBe(directive('client_max_body_size'));
-  expect(directive('large_client_header_buffers')).toBeGreaterThan(2 * 8000);
-  for (const name of deployments)
-    expect(site).toContain(
-      `upstream animal_store_${name} {\n  server ${compose.services[name].ports[0].replace(/:\d+$/, '')};`,
-    );
+
+  test('has longer timeouts and higher limits than the server, and closes idle connections before the server does', () => {
+    expect(directive('proxy_read_timeout')).toBeGreaterThan(limits.request);
+    expect(directive('proxy_send_timeout')).toBeGreaterThan(limits.request);
+    expect(directive('keepalive_timeout')).toBeLessThan(limits.keepAlive);
+    expect(directive('client_max_body_size')).toBeGreaterThan(limits.bodyBytes);
+    expect(directive('large_client_header_buffers')).toBeGreaterThan(2 * 8000);
+  });
+
+  test('allows one client a tenth of what the server allows all, and has room for more clients than the server', () => {
+    const { MAX_IN_FLIGHT, MAX_CONNECTIONS } = readConfig({});
+    expect(directive('limit_conn')).toBeLessThanOrEqual(MAX_IN_FLIGHT / 10);
+    expect(directive('http2_max_concurrent_streams')).toBeLessThan(directive('limit_conn'));
+    expect(directive('max_conns')).toBeLessThan(MAX_CONNECTIONS);
+    // The connections of both deployments and of their clients.
+    expect(directive('worker_connections')).toBeGreaterThan(4 * directive('max_conns'));
+    expect(directive('worker_rlimit_nofile')).toBeGreaterThan(directive('worker_connections'));
+  });
+
+  test('forwards to the ports of Compose', () => {
+    for (const name of deployments) {
+      const [, server] = new RegExp(`upstream animal_store_${name} {[^}]* server (\\S+) max_conns=`).exec(files) ?? [];
+      expect(`${server}:3000`).toBe(compose.services[name].ports[0]);
+    }
+  });
 });

@@ -1,10 +1,10 @@
-/** Runs a real nginx with deploy/nginx.conf, after replacing its ports and its certificate. */
+/** Runs a real nginx with deploy/nginx-main.conf and deploy/nginx.conf, after replacing their ports, their files and the certificate. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
-import { connect as connectTls } from 'node:tls';
+import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { Agent, request } from 'undici';
 import { expect, onTestFinished } from 'vitest';
 import { temporaryFolder } from './app.ts';
@@ -30,29 +30,50 @@ interface Ports {
   staging: number;
 }
 
-/** Writes a minimal nginx configuration around deploy/nginx.conf. Each text to replace must occur in it. */
-async function configure(folder: string, upstream: Ports) {
+export interface Nginx {
+  /** worker_connections. */
+  connections?: number;
+  /** Directives for http. */
+  inHttp?: string;
+}
+
+/** Replaces texts, each of which must occur. */
+function replaceAll(text: string, replacements: readonly (readonly [from: string, to: string])[]): string {
+  for (const [from, to] of replacements) {
+    expect(text).toContain(from);
+    text = text.replaceAll(from, to);
+  }
+  return text;
+}
+
+/** Writes both files to the folder. nginx runs as one process: killing it leaves no workers. */
+async function configure(folder: string, upstream: Ports, { connections, inHttp = '' }: Nginx) {
   const { certificate, key } = certify(folder);
   const [https, http] = [await findPort(), await findPort()];
-  let site = readFileSync(`${projectFolder}deploy/nginx.conf`, 'utf8');
-  for (const [from, to] of [
+  const site = replaceAll(readFileSync(`${projectFolder}deploy/nginx.conf`, 'utf8'), [
     ['127.0.0.1:3000', `127.0.0.1:${upstream.production}`],
     ['127.0.0.1:3100', `127.0.0.1:${upstream.staging}`],
     ['listen 443', `listen 127.0.0.1:${https}`],
     ['listen 80', `listen 127.0.0.1:${http}`],
     [`/etc/letsencrypt/live/${name}/fullchain.pem`, certificate],
     [`/etc/letsencrypt/live/${name}/privkey.pem`, key],
-    ['/var/log/nginx/access.log', path.join(folder, 'access.log')],
-  ] as const) {
-    expect(site).toContain(from);
-    site = site.replaceAll(from, to);
-  }
+    ['/var/log/nginx/', `${folder}/logs/`],
+  ]);
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
     (kind) => `${kind}_temp_path ${folder}/t;`,
   );
-  const inHttp = [`access_log ${folder}/access.log;`, ...temporary, site].join('\n');
+  const siteFile = path.join(folder, 'site.conf');
+  writeFileSync(siteFile, [inHttp, ...temporary, site].join('\n'));
+  const main = replaceAll(readFileSync(`${projectFolder}deploy/nginx-main.conf`, 'utf8'), [
+    ['user www-data;', 'daemon off;\nmaster_process off;'],
+    ['/run/nginx.pid', `${folder}/pid`],
+    ['include /etc/nginx/modules-enabled/*.conf;', ''],
+    ['/etc/nginx/conf.d/*.conf', siteFile],
+    ['/var/log/nginx/', `${folder}/logs/`],
+    ...(connections ? [['worker_connections 32768', `worker_connections ${connections}`] as const] : []),
+  ]);
   const file = path.join(folder, 'nginx.conf');
-  writeFileSync(file, `pid ${folder}/pid;\ndaemon off;\nmaster_process off;\nevents {}\nhttp {\n${inHttp}\n}\n`);
+  writeFileSync(file, main);
   return { file, https, http, certificate };
 }
 
@@ -65,10 +86,11 @@ export interface Answer {
 }
 
 /** Starts nginx in front of the servers at these ports; resolves when it listens. */
-export async function startNginx(upstream: Ports) {
+export async function startNginx(upstream: Ports, options: Nginx = {}) {
   const folder = temporaryFolder();
-  mkdirSync(path.join(folder, 'logs'));
-  const { file, https, http, certificate } = await configure(folder, upstream);
+  const logs = path.join(folder, 'logs');
+  mkdirSync(logs);
+  const { file, https, http, certificate } = await configure(folder, upstream, options);
   const nginx = launch('nginx', ['-p', folder, '-e', 'stderr', '-c', file], {});
   const ca = readFileSync(certificate);
   const connects = () =>
@@ -93,15 +115,31 @@ export async function startNginx(upstream: Ports) {
     const bytes = Buffer.from(await answer.body.arrayBuffer());
     return { status: answer.statusCode, headers: answer.headers, body: bytes.toString(), bytes };
   };
+  /** Opens a connection over TLS from a local address. */
+  const open = (localAddress = '127.0.0.1', ALPNProtocols: string[] = []) => {
+    const options = { host: '127.0.0.1', port: https, localAddress, ca, servername: name, ALPNProtocols };
+    const socket = connectTls(options as ConnectionOptions);
+    onTestFinished(() => void socket.destroy());
+    return socket;
+  };
   /** Sends bytes over TLS; resolves to everything received until the connection closes. */
-  const raw = (bytes: string) => {
-    const socket = connectTls({ host: '127.0.0.1', port: https, ca, servername: name });
+  const raw = (bytes: string, localAddress?: string) => {
+    const socket = open(localAddress);
+    socket.write(bytes);
+    return text(socket);
+  };
+  /** The same without TLS. */
+  const rawHttp = (bytes: string) => {
+    const socket = connect(http, '127.0.0.1');
     onTestFinished(() => void socket.destroy());
     socket.write(bytes);
     return text(socket);
   };
-  const accessLog = () => readFileSync(path.join(folder, 'access.log'), 'utf8');
-  return { nginx, https, http, ca, call, raw, accessLog };
+  const accessLog = () => readFileSync(path.join(logs, 'access.log'), 'utf8');
+  const errorLog = () => readFileSync(path.join(logs, 'error.log'), 'utf8');
+  /** All that nginx has written. */
+  const written = () => accessLog() + errorLog() + nginx.stdout() + nginx.stderr();
+  return { https, http, ca, call, open, raw, rawHttp, accessLog, errorLog, written };
 }
 
 /** Starts nginx with no server behind it. */
