@@ -21,7 +21,7 @@ export function pairs(instruction: string): Record<string, string> {
 export const imageSettings = pairs('ENV');
 
 /** The value of a constant in a source file, in milliseconds or bytes. */
-export function constant(file: string, name: string): number {
+function constant(file: string, name: string): number {
   const [, product = ''] = new RegExp(`const ${name} = ([\\d_ *]+);`).exec(read(file)) ?? [];
   expect(product, `${name} in ${file}`).not.toBe('');
   return product
