@@ -137,8 +137,8 @@ function freshKeys(): fc.Arbitrary<string> {
   return fc.stringMatching(/^[!-~]{0,245}$/).map((text) => `${own()}.${text}`.slice(0, 255));
 }
 
-async function keyWith(server: Server, scopes: string): Promise<string> {
-  const { stdout } = await runCli(['key', 'create', '--account', 'first', '--name', scopes, '--scopes', scopes], {
+async function keyWith(server: Server, scopes: string, account = 'first'): Promise<string> {
+  const { stdout } = await runCli(['key', 'create', '--account', account, '--name', scopes, '--scopes', scopes], {
     folder: server.folder,
   });
   return /ast_test_\w+/.exec(stdout)?.[0] as string;
@@ -175,8 +175,12 @@ test(
     const counts = new Map<number, number>();
     const rounds = tier(1, 40);
     for (let round = 0; round < rounds; round++) {
+      const account = `round ${round}`;
+      await runCli(['account', 'add', account], { folder: server.folder });
+      // An account can send 1,000 messages in 24 hours.
+      const own = await keyWith(server, 'pets:read,pets:write', account);
       try {
-        await sendRound(server, key, roundFor(kinds, seed + 1000 * round), counts);
+        await sendRound(server, own, roundFor(kinds, seed + 1000 * round), counts);
       } catch (error) {
         throw new Error(`SEED=${seed} reproduces this`, { cause: error });
       }
