@@ -175,6 +175,8 @@ describe('the schema', () => {
     const { databaseUrl, sql } = await createPrevious();
     let opening: Promise<Repository> | undefined;
     await clientOf(databaseUrl).begin(async (server) => {
+      // Not this statement but the migration is to find the deadlock, however busy the machine is.
+      await server`SET LOCAL deadlock_timeout = '1min'`;
       // As a server that removes an account with its keys.
       await server`LOCK TABLE account IN ROW EXCLUSIVE MODE`;
       opening = open(databaseUrl);

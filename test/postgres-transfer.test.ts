@@ -45,6 +45,11 @@ const refused = async (...args: string[]) => commandErrorOf(await runHere(...arg
 const rowsOf = () => textRows(databaseUrl, 'SELECT id, name FROM pet ORDER BY id');
 const namesIn = async () => (await rowsOf()).map(({ name }) => name);
 const countIn = async () => Number((await textRows(databaseUrl, 'SELECT count(*) FROM pet'))[0]?.count);
+/** Sessions of commands that have not ended yet. */
+const sessionsOfImports = async () => {
+  const sessions = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'animal-store'`;
+  return Number((await textRows(databaseUrl, sessions))[0]?.count);
+};
 const expectAll = async (count: number) =>
   expect(await namesIn()).toEqual(Array.from({ length: count }, (_, index) => `pet ${index + 1}`));
 
@@ -178,6 +183,8 @@ describe('import', () => {
       while ((await countIn()) < atLeast);
       const { stderr } = await command.end('SIGKILL');
       if (round > 0) expect(stderr).toMatch(/^Continuing after line \d+000\.\n$/);
+      // The database may still be adding the batch of the process that is gone.
+      await expect.poll(sessionsOfImports, { timeout: 30_000 }).toBe(0);
       expect((await countIn()) % 1000).toBe(0);
     }
     expect(await countIn()).toBeLessThan(20_000);
