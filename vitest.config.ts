@@ -23,7 +23,7 @@ const onPostgres = files('postgres*');
 
 /** These run other programs, wait for faults, or move many animals: npm test leaves them to npm run test:full. */
 const onlyFull = files(
-  ...['backup', 'dev', 'examples', 'hosts', 'kubernetes', 'log', 'matrix', 'monitoring', 'nginx'],
+  ...['backup', 'cost', 'dev', 'examples', 'hosts', 'kubernetes', 'log', 'matrix', 'monitoring', 'nginx'],
   ...['nginx-attacks', 'nginx-logs', 'openapi-lint', 'ops', 'raw-socket', 'readme', 'signals', 'terminal'],
   ...['trail', 'transfer'],
 );
