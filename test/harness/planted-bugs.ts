@@ -208,8 +208,8 @@ export const plantedBugs: PlantedBug[] = [
   {
     name: 'a right password forgets the failures of the address',
     file: 'src/http/attempts.ts',
-    from: '{ subject: address, all: false }',
-    to: '{ subject: address, all }',
+    from: 'all: attempt === all',
+    to: 'all: true',
     caughtBy: ['test/account-attacks.test.ts', 'brute force > with an account of one’s own in between'],
   },
   {
@@ -217,7 +217,7 @@ export const plantedBugs: PlantedBug[] = [
     file: 'src/passwords.ts',
     from: 'await tagOf(password, randomBytes(nonceLength), cost);',
     to: '',
-    caughtBy: ['test/passwords.test.ts', 'hashes at the same time > are 2, and 18 wait'],
+    caughtBy: ['test/passwords.test.ts', 'the hash > is also computed for an account that does not exist'],
   },
   {
     name: "a person can revoke someone else's key",
