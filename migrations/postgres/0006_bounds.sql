@@ -2,6 +2,10 @@
 
 -- What limits need to know, and indexes for the rows that they bound. Only adds.
 
+-- Before account is locked: these may take long, and every look-up of a key reads account.
+CREATE INDEX message_account_id ON message (account_id, created_at);
+CREATE INDEX message_created_at ON message (created_at);
+
 -- Before account is locked, as in 0002. A key is rotated once. Not a column of api_key: running servers select all of its columns.
 CREATE TABLE rotated_key (
   key_id       bigint PRIMARY KEY REFERENCES api_key (id) ON DELETE CASCADE,
@@ -24,9 +28,6 @@ CREATE TABLE counted_attempt (
 
 CREATE INDEX counted_attempt_subject ON counted_attempt (subject, expires_at);
 CREATE INDEX counted_attempt_expires_at ON counted_attempt (expires_at);
-
-CREATE INDEX message_account_id ON message (account_id, created_at);
-CREATE INDEX message_created_at ON message (created_at);
 
 -- As in 0003, and checks the key of each request in the same transaction: key_ids, null for animals that no key adds. An outcome may also be
 -- invalid_api_key, revoked_api_key or expired_api_key; that animal is not added. The key is not locked.

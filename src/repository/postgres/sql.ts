@@ -11,8 +11,8 @@ export interface Sql {
   <Rows extends object[] = AnyRow[]>(texts: TemplateStringsArray, ...values: unknown[]): Promise<Rows>;
   /** Without values, `text` may hold several statements. */
   unsafe<Rows extends object[] = AnyRow[]>(text: string, values?: unknown[]): Promise<Rows>;
-  /** Runs `work` in a transaction; rolls it back if `work` rejects. Default: READ COMMITTED, or what the database sets. */
-  begin<Result>(work: (sql: Sql) => Promise<Result>, isolation?: 'SERIALIZABLE'): Promise<Result>;
+  /** Runs `work` in a transaction; rolls it back if `work` rejects. Default: READ COMMITTED, whatever the database sets. */
+  begin<Result>(work: (sql: Sql) => Promise<Result>, isolation?: 'READ COMMITTED' | 'SERIALIZABLE'): Promise<Result>;
 }
 
 /** By the place in the source. A statement has the same name on every connection, so that a pooler can share it. */
@@ -62,8 +62,8 @@ export function createSql(client: pg.Client, prepare: boolean): Sql {
 
   const sql: Sql = Object.assign(tag, {
     unsafe: <Rows>(text: string, values?: unknown[]) => run<Rows>({ text, ...(values && { values }) }),
-    async begin<Result>(work: (sql: Sql) => Promise<Result>, isolation?: 'SERIALIZABLE') {
-      await run({ text: isolation ? `BEGIN ISOLATION LEVEL ${isolation}` : 'BEGIN' });
+    async begin<Result>(work: (sql: Sql) => Promise<Result>, isolation = 'READ COMMITTED') {
+      await run({ text: `BEGIN ISOLATION LEVEL ${isolation}` });
       try {
         const result = await work(sql);
         await run({ text: 'COMMIT' });
