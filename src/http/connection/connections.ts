@@ -90,6 +90,8 @@ export function installConnections(
     count: () => sockets.size,
     charge(socket: WithPlace, holder) {
       const place = socket[placeKey];
+      // The client was gone before its key was looked up: its place is given back already.
+      if (socket.destroyed) return;
       if (!place?.stranger || !place.counted || !charged.take(holder)) return;
       strangers.remove(socket, String(place.holder));
       place.holder = holder;
@@ -106,20 +108,32 @@ interface Strangers {
   remove(socket: Socket, network: string): void;
 }
 
+/** More would take too long if connections come without end. */
+const maxLookedAt = 100;
+
 function createStrangers(places: number): Strangers {
   /** Oldest first. */
   const all = new Set<Socket>();
   const held = new Map<string, number>();
+
+  /** Closes the oldest connection of a network with more than its share; of the oldest ones, if there is none among them. */
+  function displace(share: number): void {
+    const oldest = all.keys().take(maxLookedAt).toArray();
+    const holdsMore = (socket: Socket) => (held.get(networkOf(socket.remoteAddress)) ?? 0) > share;
+    const displaced = oldest.find(holdsMore) ?? (oldest[0] as Socket);
+    all.delete(displaced);
+    displaced.destroy();
+  }
+
   return {
     add(socket, network) {
       const own = held.get(network) ?? 0;
       if (all.size >= places) {
         const networks = held.size + (own === 0 ? 1 : 0);
         // Each network gets one, however many there are.
-        if (own >= Math.max(1, Math.floor(places / networks))) return false;
-        const [oldest] = all;
-        oldest?.destroy();
-        all.delete(oldest as Socket);
+        const share = Math.max(1, Math.floor(places / networks));
+        if (own >= share) return false;
+        displace(share);
       }
       held.set(network, own + 1);
       all.add(socket);
