@@ -6,7 +6,8 @@ export type Holder = number | string;
 export interface Shares<Holder> {
   /**
    * Takes `amount` places for `holder`. Returns false if the holder may not have them. While enough places are free, any holder may take
-   * them. Beyond that, a holder may take up to an equal share, until twice the number of places is taken.
+   * them. Beyond that, a holder may take up to an equal share; beyond 1.5 times the places, up to a part of those that are left until
+   * twice the places are taken, so that many holders together cannot take them all soon. Whoever has none may take one, up to three times.
    */
   take(holder: Holder, amount?: number): boolean;
   /** Returns places that `take` took. */
@@ -18,12 +19,20 @@ export interface Shares<Holder> {
 export function createShares<Holder>(places: number): Shares<Holder> {
   const held = new Map<Holder, number>();
   let taken = 0;
+
+  /** A part of what is left, as for the queues of a shared buffer: Choudhury and Hahne, "Dynamic queue length thresholds", 1998. */
+  function shareOf(holders: number, all: number): number {
+    const equal = places / holders;
+    return all <= 1.5 * places ? equal : Math.min(equal, (2 * places - all) / 16);
+  }
+
   return {
     take(holder, amount = 1) {
       const own = held.get(holder) ?? 0;
-      if (taken + amount > places) {
-        const holders = held.size + (own === 0 ? 1 : 0);
-        if (own + amount > places / holders || taken + amount > 2 * places) return false;
+      const all = taken + amount;
+      if (all > places) {
+        const isFirst = own === 0 && all <= 3 * places;
+        if (!isFirst && own + amount > shareOf(held.size + (own === 0 ? 1 : 0), all)) return false;
       }
       held.set(holder, own + amount);
       taken += amount;

@@ -167,9 +167,9 @@ test('MAX_IN_FLIGHT leaves all places to requests with a valid key, whatever str
   gate.resolve();
   expect((await Promise.all(keyed)).map(({ status }) => status)).toEqual(Array(4).fill(201));
   const statuses = (await Promise.all(strangers)).map(({ status }) => status);
-  // A quarter of the places, and twice that number because each network has a share.
-  expect(statuses.filter((status) => status === 404).length).toBeLessThanOrEqual(2);
-  expect(statuses.filter((status) => status === 503).length).toBeGreaterThanOrEqual(48);
+  // A quarter of the places, three times: each of these networks takes its first place.
+  expect(statuses.filter((status) => status === 404).length).toBeLessThanOrEqual(3);
+  expect(statuses.filter((status) => status === 503).length).toBeGreaterThanOrEqual(47);
   expect((await call('GET', '/v1/pets')).status).toBe(200);
 });
 

@@ -14,15 +14,31 @@ test('one holder alone may take all places', () => {
   expect(shares.taken()).toBe(10);
 });
 
-test('if no place is free, others may take their equal share, up to twice the number of places in all', () => {
+test('if no place is free, others may take their equal share, up to 1.5 times the number of places in all', () => {
   const shares = createShares<string>(12);
   takeAll(() => shares.take('a'));
   expect(takeAll(() => shares.take('b'))).toBe(6);
-  expect(takeAll(() => shares.take('c'))).toBe(4);
   expect(shares.take('a')).toBe(false);
-  expect(takeAll(() => shares.take('d'))).toBe(2);
-  expect(shares.taken()).toBe(24);
-  expect(shares.take('e')).toBe(false);
+  expect(takeAll(() => shares.take('c'))).toBe(1);
+});
+
+test('beyond that, each takes a part of what is left until twice the number of places: seven cannot keep others out', () => {
+  const shares = createShares<string>(1000);
+  const counts = Array.from({ length: 40 }, (_, index) => takeAll(() => shares.take(`holder ${index}`)));
+  expect(counts.slice(0, 2)).toEqual([1000, 500]);
+  expect(counts[7]).toBeGreaterThanOrEqual(20);
+  expect(counts[20]).toBeGreaterThanOrEqual(8);
+  expect(shares.taken()).toBeLessThanOrEqual(2000);
+  expect(counts.toSorted((a, b) => b - a)).toEqual(counts);
+});
+
+test('whoever has no place gets one, however many have some, up to three times the number of places', () => {
+  const shares = createShares<number>(100);
+  for (let holder = 0; holder < 60; holder++) takeAll(() => shares.take(holder));
+  const { length } = Array.from({ length: 1000 }).filter((_, index) => shares.take(1000 + index));
+  expect(length).toBeGreaterThan(80);
+  expect(shares.taken()).toBe(300);
+  expect(shares.take(1000)).toBe(false);
 });
 
 test('a holder with more than its share gets another place only when places are free', () => {
