@@ -127,7 +127,7 @@ function isCommon(text: string, name: string): boolean {
 
 /**
  * The power of ten of the guesses that find `text`, if they try common pieces first: the cheapest way to write it as single characters,
- * words, years, runs, repetitions and the account's name. The time is bounded, because the text has at most 256 characters.
+ * words, years, runs, repetitions and the account's name; at most `minPower`. The time is bounded: the text has at most 256 characters.
  */
 function powerOf(text: string, name: string): number {
   const replaced = text.replace(/[@430$57!]/g, (character) => lookalikes[character] as string);
@@ -136,6 +136,8 @@ function powerOf(text: string, name: string): number {
     powers[end] = Math.min(powers[end] ?? Number.POSITIVE_INFINITY, power);
   };
   for (let at = 0; at < text.length; at++) {
+    // The rest of a strong password is not looked at: no step makes a power smaller.
+    if (powers.every((power, end) => end < at || power >= minPower)) return minPower;
     const before = powers[at] as number;
     reach(at + 1, before + (/\d/.test(text[at] as string) ? 1 : 1.5));
     if (name !== '' && text.startsWith(name, at)) reach(at + name.length, before + 1);
