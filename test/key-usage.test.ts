@@ -26,3 +26,15 @@ test('the series of a key that has ended is dropped within a minute', async () =
   expect(series?.values.map(({ labels }) => labels.key)).toEqual(['1', '3']);
   await app.close();
 });
+
+test('the uses of many keys are written in transactions of 200, so that other writes do not wait long', async () => {
+  const app = fastify();
+  const recordUses = vi.fn(async (_uses: unknown[]) => undefined);
+  const accounts = { recordUses, findEnded: async () => [] };
+  const metrics = createMetrics('test');
+  const logger = pino({ level: 'silent' });
+  const usage = createKeyUsage(app, { accounts: accounts as never, metrics, logger, now: () => new Date() });
+  for (let id = 1; id <= 450; id++) usage.count({ id, accountId: 7 } as ApiKey, new Date());
+  await app.close();
+  expect(recordUses.mock.calls.map(([uses]) => uses.length)).toEqual([200, 200, 50]);
+});

@@ -1,4 +1,5 @@
 /** Records when each API key was last used, and how often for deprecated calls. Kept in memory and written once a minute. */
+import { setImmediate } from 'node:timers/promises';
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import type { Accounts, ApiKey, KeyUse } from '../accounts.ts';
 import type { Metrics } from './metrics.ts';
@@ -9,6 +10,17 @@ export interface KeyUsage {
 }
 
 const flushEveryMs = 60_000;
+
+/** Keys of one transaction, so that other writes do not wait long for it. */
+const batchSize = 200;
+
+/** Parts of `batchSize`, with a turn of the event loop between them. */
+async function* inBatches<Item>(items: Item[]): AsyncGenerator<Item[]> {
+  for (let from = 0; from < items.length; from += batchSize) {
+    if (from > 0) await setImmediate();
+    yield items.slice(from, from + batchSize);
+  }
+}
 
 export interface KeyUsageOptions {
   accounts: Accounts;
@@ -23,23 +35,23 @@ export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger
 
   /** Keys that have ended call nothing any more: without this, each key that was ever used would keep its series. */
   async function dropEnded(): Promise<void> {
-    const ids = metrics.deprecatedKeys();
-    if (ids.length > 0) metrics.dropDeprecated(await accounts.findEnded(ids));
+    for await (const ids of inBatches(metrics.deprecatedKeys())) metrics.dropDeprecated(await accounts.findEnded(ids));
   }
 
   async function flush(): Promise<void> {
-    const batch = [...uses.values()];
+    const all = [...uses.values()];
     uses = new Map();
-    if (batch.length === 0) return;
-    try {
-      await accounts.recordUses(batch);
-    } catch (error) {
-      logger.warn({ err: error }, 'could not record the use of API keys; the next attempt is in a minute');
-      // The commit may have succeeded. Counting its calls twice is better than losing them.
-      for (const { id, lastUsedAt, deprecatedCalls } of batch) {
-        const use = uses.get(id) ?? { id, lastUsedAt, deprecatedCalls: 0 };
-        use.deprecatedCalls += deprecatedCalls;
-        uses.set(id, use);
+    for await (const batch of inBatches(all)) {
+      try {
+        await accounts.recordUses(batch);
+      } catch (error) {
+        logger.warn({ err: error }, 'could not record the use of API keys; the next attempt is in a minute');
+        // The commit may have succeeded. Counting its calls twice is better than losing them.
+        for (const { id, lastUsedAt, deprecatedCalls } of batch) {
+          const use = uses.get(id) ?? { id, lastUsedAt, deprecatedCalls: 0 };
+          use.deprecatedCalls += deprecatedCalls;
+          uses.set(id, use);
+        }
       }
     }
   }
