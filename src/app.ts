@@ -198,6 +198,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     live,
     now,
     usage,
+    exchanges,
     cache: createKeyCache(app),
     refusals: createRefusals(app, given, metrics),
     charge: connections.charge,

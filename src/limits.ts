@@ -177,6 +177,13 @@ export const limitTable = {
     scope: 'worker',
     beyond: '400',
   },
+  lookUps: {
+    what: 'look-ups of sessions, and of keys that were not valid lately',
+    value: 250,
+    holder: 'network',
+    scope: 'worker',
+    beyond: '503',
+  },
   rejectedKeys: {
     what: 'rejected API keys in a minute',
     value: 600,

@@ -12,6 +12,8 @@ export interface Person {
 export interface Session {
   account: Account;
   usedAt: Date;
+  /** SHA-256 of the network that a new account was created from, as base64url: limits count the account as its network. */
+  newFrom: string | undefined;
 }
 
 export type LinkPurpose = 'invitation' | 'reset';

@@ -64,8 +64,9 @@ export async function installAccountPages(app: App, options: AccountPagesOptions
     const origin = address?.origin ?? `${request.protocol}://${hostOf(request.raw)}`;
     if (request.method === 'POST' && !isSameOrigin(request, origin))
       throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
-    const session = await sessions.find(request);
-    if (session) request.exchange.holder = session.account.id;
+    const network = request.exchange.holder as string;
+    const session = await exchanges.lookUp(network, () => sessions.find(request));
+    if (session) request.exchange.holder = session.newFrom ?? session.account.id;
   });
 
   app.setNotFoundHandler(() => {

@@ -16,6 +16,7 @@ import { limits } from '../limits.ts';
 import type { Holder } from '../shares.ts';
 import { networkOf } from './addresses.ts';
 import { HttpError, type SendError } from './errors.ts';
+import type { Exchanges } from './exchange.ts';
 import type { KeyUsage } from './key-usage.ts';
 import type { Refusals } from './limits.ts';
 
@@ -32,6 +33,7 @@ export interface AuthOptions {
   live: boolean;
   now: () => Date;
   usage: KeyUsage;
+  exchanges: Exchanges;
   cache: KeyCache;
   refusals: Refusals;
   /** Charges the connection of a request to its account. */
@@ -39,10 +41,11 @@ export interface AuthOptions {
   sendError: SendError;
 }
 
-/** Recently verified API keys, indexed by the Authorization header that carried them. */
+/** Recently verified API keys, indexed by the Authorization header in its usual form: a key has one entry, however its header is written. */
 export interface KeyCache {
   recall(authorization: string): KnownKey | undefined;
   remember(authorization: string, key: KnownKey): void;
+  markValid(authorization: string): void;
   /** Whether the key was valid when it was last looked up: whoever sends it is not a stranger that guesses keys. */
   wasValid(authorization: string): boolean;
   forget(authorization: string): void;
@@ -62,6 +65,8 @@ export function createKeyCache(app: FastifyInstance): KeyCache {
     remember(authorization, key) {
       if (known.size >= limits.knownKeys) known.clear();
       known.set(authorization, key);
+    },
+    markValid(authorization) {
       valid.delete(authorization);
       valid.add(authorization);
       const [oldest] = valid;
@@ -79,7 +84,7 @@ const bearer = /^bearer +[\x21-\x7e]+$/i;
 
 /** Requires an API key for every route in the scope of `app`. A 401 is sent before the request body is read. */
 export async function installAuth(app: FastifyInstance, options: AuthOptions): Promise<void> {
-  const { accounts, live, now, usage, cache, refusals, charge, sendError } = options;
+  const { accounts, live, now, usage, exchanges, cache, refusals, charge, sendError } = options;
   app.decorateRequest('apiKey', null);
   app.decorateRequest('keyRefusal', null);
 
@@ -98,19 +103,25 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
   }
 
   async function lookUp(key: string, request: FastifyRequest): Promise<boolean> {
-    const authorization = request.headers.authorization as string;
-    if (!bearer.test(authorization) || !isKeyOf(live, key)) return checkKey(undefined, request);
+    if (!bearer.test(request.headers.authorization as string) || !isKeyOf(live, key))
+      return checkKey(undefined, request);
+    const authorization = `Bearer ${key}`;
+    const known = cache.recall(authorization);
+    if (known) return checkKey(known, request);
     const wasValid = cache.wasValid(authorization);
     const find = async () => {
       const begun = performance.now();
       const found = await accounts.findKey(hashKey(key), wasValid);
       const isValid = checkKey(found, request);
-      if (!isValid) cache.forget(authorization);
+      if (isValid) cache.markValid(authorization);
+      else cache.forget(authorization);
       // Do not cache the result of a slow look-up: the key may have been revoked meanwhile.
-      else if (found && performance.now() - begun < knownForMs) cache.remember(authorization, found);
+      if (isValid && found && performance.now() - begun < knownForMs) cache.remember(authorization, found);
       return isValid;
     };
-    return wasValid ? find() : refusals.slowDown(networkOf(request.exchange.address), find);
+    if (wasValid) return find();
+    const network = networkOf(request.exchange.address);
+    return refusals.slowDown(network, () => exchanges.lookUp(network, find));
   }
 
   await app.register(bearerAuth, {

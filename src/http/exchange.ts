@@ -8,7 +8,7 @@ import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../errors.ts';
 import { limits } from '../limits.ts';
-import { type Claimant, createParts } from '../shares.ts';
+import { type Claimant, createParts, createShares } from '../shares.ts';
 import { addressOf, networkOf } from './addresses.ts';
 import type { CorsHeaders } from './cors.ts';
 import { HttpError } from './errors.ts';
@@ -52,6 +52,11 @@ export interface Exchanges {
    * `service_unavailable` if there are too many.
    */
   work<Result>(exchange: Exchange, act: () => Result): Result;
+  /**
+   * Looks a session up, or a key that was not valid lately: before that, the client has no place. Networks share a small number of look-ups.
+   * Throws ApiError `service_unavailable` if there are too many.
+   */
+  lookUp<Result>(network: string, act: () => Promise<Result>): Promise<Result>;
   /** Reserves memory for a large response body. Throws ApiError `service_unavailable` if too many bytes are still unread by clients. */
   reserveBytes(request: FastifyRequest, body: Buffer): void;
   /** How much of each resource is held now. */
@@ -108,6 +113,7 @@ export function createExchanges(
 ): Exchanges {
   const slots = createParts(maxInFlight);
   const bodies = createParts(maxInFlight);
+  const lookUps = createShares<string>(limits.lookUps);
   const unreadBytes = createParts(limits.unreadBytes);
   /** Large response bodies in flight: how many responses share each buffer, and the first requester, whose share it counts against. */
   const sharers = new Map<Buffer, { count: number; claimant: Claimant }>();
@@ -237,6 +243,15 @@ export function createExchanges(
         return result;
       } finally {
         if (!pending) slots.give(exchange);
+      }
+    },
+
+    async lookUp(network, act) {
+      if (!lookUps.take(network)) refuse(tooMany);
+      try {
+        return await act();
+      } finally {
+        lookUps.give(network);
       }
     },
 

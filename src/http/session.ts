@@ -46,9 +46,8 @@ export function createSessions(app: FastifyInstance, { people, now, secure }: Se
 
   const hashOf = ({ cookies }: FastifyRequest) => hashToken(cookies[name] ?? '');
 
-  async function endGiven(request: FastifyRequest): Promise<void> {
-    const given = hashOf(request);
-    if (given) await people.endSession(given);
+  async function endGiven({ session }: FastifyRequest): Promise<void> {
+    if (session) await people.endSession(session.hash);
   }
 
   /**

@@ -136,7 +136,7 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
     async findSession(hash) {
       const now = at();
       const row = await read(() => findSession(hash, now));
-      return row && toSession(row);
+      return row && toSession(row, now);
     },
 
     touchSession: (hash) => write('touchSession', { hash: hash.toString('hex'), at: at() }),

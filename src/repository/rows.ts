@@ -30,6 +30,7 @@ export interface PersonRow extends AccountRow {
 }
 
 export interface SessionRow extends AccountRow {
+  network: Uint8Array | null;
   used_at: StoredInteger;
 }
 
@@ -75,8 +76,15 @@ export function toAccount(row: AccountRow): Account {
   };
 }
 
-export function toSession(row: SessionRow): Session {
-  return { account: toAccount(row), usedAt: toDate(row.used_at) };
+/** `now`: in milliseconds. */
+export function toSession(row: SessionRow, now: number): Session {
+  return { account: toAccount(row), usedAt: toDate(row.used_at), newFrom: newFrom(row.network, row.created_at, now) };
+}
+
+/** The network as which an account counts while it is new. */
+function newFrom(network: Uint8Array | null, createdAt: StoredInteger, now: number): string | undefined {
+  if (network === null || Number(createdAt) <= now - limits.newAccount) return undefined;
+  return Buffer.from(network).toString('base64url');
 }
 
 export function toLink(row: LinkRow): OneTimeLink {
@@ -110,11 +118,7 @@ export function toApiKey(row: ApiKeyRow): ApiKey {
 
 /** `now`: in milliseconds. */
 export function toKnownKey(row: KnownKeyRow, now: number): KnownKey {
-  const isNew = row.network !== null && Number(row.account_created_at) > now - limits.newAccount;
-  return {
-    ...toApiKey(row),
-    newFrom: isNew ? Buffer.from(row.network as Uint8Array).toString('base64url') : undefined,
-  };
+  return { ...toApiKey(row), newFrom: newFrom(row.network, row.account_created_at, now) };
 }
 
 function toDate(ms: StoredInteger): Date {

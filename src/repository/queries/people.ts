@@ -11,7 +11,7 @@ export function* findPerson(name: string): Steps<PersonRow | undefined> {
 
 export function* findSession(hash: Buffer, at: number): Steps<SessionRow | undefined> {
   const [session] = yield* sql<SessionRow>`
-    SELECT ${raw(accountColumns)}, used_at FROM session JOIN account ON account.id = account_id
+    SELECT ${raw(accountColumns)}, account.network, used_at FROM session JOIN account ON account.id = account_id
     WHERE hash = ${hash} AND session.created_at > ${at - limits.sessionLifetime} AND used_at > ${at - limits.sessionIdle}
       AND used_at <= ${at + clockSkewMs}`;
   return session;
