@@ -84,6 +84,9 @@ const noHeaders: readonly string[] = [];
 /** The exchange is also stored on Node's response, for events that Fastify does not see. */
 type WithExchange = ServerResponse & { exchange: Exchange };
 
+const responseKey = Symbol('response');
+type WithResponse = Socket & { [responseKey]?: WithExchange | undefined };
+
 /** The exchange that `response` belongs to; undefined if Node responds by itself. */
 export function exchangeOf(response: ServerResponse): Exchange | undefined {
   return (response as Partial<WithExchange>).exchange;
@@ -117,9 +120,12 @@ export function createExchanges(
   const unreadBytes = createParts(limits.unreadBytes);
   /** Large response bodies in flight: how many responses share each buffer, and the first requester, whose share it counts against. */
   const sharers = new Map<Buffer, { count: number; claimant: Claimant }>();
-  const awaited = new Map<Exchange, Socket>();
-  /** The exchanges now, oldest first: one request of a connection runs at a time (connection/pipelining.ts). */
-  const current = new Map<Socket, WithExchange>();
+  /**
+   * Open connections that have carried a request. Each has one under way at most (connection/pipelining.ts), which it holds itself: of a map with
+   * an entry for each request, V8 keeps old tables, and with them their requests, until it collects the old space.
+   */
+  const sockets = new Set<WithResponse>();
+  let requests = 0;
 
   function refuse(error: ApiError): never {
     onRefused();
@@ -129,7 +135,6 @@ export function createExchanges(
   function endBody(exchange: Exchange): void {
     if (exchange.bodyFrom === undefined) return;
     exchange.bodyFrom = undefined;
-    awaited.delete(exchange);
     bodies.give(exchange);
   }
 
@@ -148,7 +153,10 @@ export function createExchanges(
     const { exchange } = response;
     if (exchange.ended) return;
     exchange.ended = true;
-    current.delete(response.req.socket);
+    requests -= 1;
+    const { socket } = response.req as { socket: WithResponse };
+    socket[responseKey] = undefined;
+    if (socket.destroyed) sockets.delete(socket);
     endBody(exchange);
     endUnread(exchange);
     exchange.status = response.headersSent ? response.statusCode : clientClosed;
@@ -161,21 +169,22 @@ export function createExchanges(
     end(this as WithExchange);
   }
 
-  // A body that trickles in occupies a place that other requests may need.
+  function isSlow({ begun, bodyFrom }: Exchange, socket: Socket, now: number): boolean {
+    if (bodyFrom === undefined) return false;
+    return now - begun >= limits.bodyGrace + (1000 * (socket.bytesRead - bodyFrom)) / limits.bodyRate;
+  }
+
   const sweep = setInterval(() => {
     const now = performance.now();
-    for (const [{ begun, bodyFrom }, socket] of awaited) {
-      const allowedMs = limits.bodyGrace + (1000 * (socket.bytesRead - (bodyFrom as number))) / limits.bodyRate;
-      if (now - begun < allowedMs) continue;
-      app.server.emit(
-        'clientError',
-        Object.assign(new Error('slow body'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }),
-        socket,
-      );
-    }
-    for (const response of current.values()) {
-      if (now - response.exchange.begun < limits.response) break;
-      if (!response.headersSent) refuseLate(response, response.exchange);
+    for (const socket of sockets) {
+      const response = socket[responseKey];
+      if (!response) continue;
+      const { exchange } = response;
+      // A body that trickles in occupies a place that other requests may need.
+      if (isSlow(exchange, socket, now)) {
+        const error = Object.assign(new Error('slow body'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });
+        app.server.emit('clientError', error, socket);
+      } else if (now - exchange.begun >= limits.response && !response.headersSent) refuseLate(response, exchange);
     }
   }, sweepMs).unref();
   app.addHook('onClose', async () => clearInterval(sweep));
@@ -210,14 +219,18 @@ export function createExchanges(
       request.exchange = exchange;
       const response = reply.raw as WithExchange;
       response.exchange = exchange;
-      current.set(request.raw.socket, response);
+      requests += 1;
+      const socket: WithResponse = request.raw.socket;
+      socket[responseKey] = response;
+      sockets.add(socket);
       response.on('close', onClose);
       return exchange;
     },
 
-    endOf(socket) {
-      const response = current.get(socket);
+    endOf(socket: WithResponse) {
+      const response = socket[responseKey];
       if (response) end(response);
+      sockets.delete(socket);
     },
 
     awaitBody(exchange, socket) {
@@ -225,7 +238,6 @@ export function createExchanges(
       if (exchange.ended) return;
       if (!bodies.take(exchange)) refuse(tooManyBodies);
       exchange.bodyFrom = socket.bytesRead;
-      awaited.set(exchange, socket);
     },
 
     endBody,
@@ -266,7 +278,7 @@ export function createExchanges(
     },
 
     held: () => ({
-      requests: current.size,
+      requests,
       work: slots.taken(),
       bodies: bodies.taken(),
       unread_bytes: unreadBytes.taken(),
