@@ -154,9 +154,7 @@ export function createExchanges(
     if (exchange.ended) return;
     exchange.ended = true;
     requests -= 1;
-    const { socket } = response.req as { socket: WithResponse };
-    socket[responseKey] = undefined;
-    if (socket.destroyed) sockets.delete(socket);
+    (response.req.socket as WithResponse)[responseKey] = undefined;
     endBody(exchange);
     endUnread(exchange);
     exchange.status = response.headersSent ? response.statusCode : clientClosed;
@@ -221,8 +219,9 @@ export function createExchanges(
       response.exchange = exchange;
       requests += 1;
       const socket: WithResponse = request.raw.socket;
+      // Not a socket that is closed already: endOf would never be called.
+      if (!(responseKey in socket) && !socket.destroyed) sockets.add(socket);
       socket[responseKey] = response;
-      sockets.add(socket);
       response.on('close', onClose);
       return exchange;
     },
