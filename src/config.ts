@@ -141,7 +141,7 @@ export const settings = Type.Object({
     maximum: 100_000,
     default: 1000,
     description:
-      'Maximum number of requests that the store processes at the same time, and of request bodies that arrive at the same time, in each process; beyond it, 503 with Retry-After. One account can use all places, but cannot keep others from an equal share. Those without a valid key share a quarter of that number, of their own.',
+      'Maximum number of requests that the store processes at the same time, and of request bodies that arrive at the same time, in each process; beyond it, 503 with Retry-After. One account can use all places, but cannot keep others from a share. Those without a valid key share a quarter of that number, of their own.',
   }),
   MAX_CONNECTIONS: Type.Integer({
     title: 'a whole number from 1 to 100000',
@@ -149,7 +149,7 @@ export const settings = Type.Object({
     maximum: 100_000,
     default: 5000,
     description:
-      'Maximum number of open connections of each process; beyond it, 503. One address (IPv6: one /64 network) can use all of them, but cannot keep others from an equal share. Connections that have carried a valid key count by account, in as many places of their own. The proxies of TRUST_PROXY are not counted.',
+      'Maximum number of open connections of each process; beyond it, 503. One address (IPv6: one /64 network) can use all of them, but cannot keep others from a share. Connections that have carried a valid key count by account, in as many places of their own. The proxies of TRUST_PROXY are not counted.',
   }),
   RATE_LIMIT: Type.Optional(
     Type.Integer({
