@@ -54,8 +54,12 @@ function revive(_key: string, value: unknown, { source }: { source?: string }): 
 /** Matches numbers that may not be integers, or that a JavaScript number may not hold exactly. Also matches inside strings. */
 const notPlain = /\d(?:[.eE]|\d{15})/;
 
-/** Replaces all integers in `value` with BigInts in place. Returns the number of object members. */
+/** A text with more commas than this is not valid for any operation, whatever its numbers are, and the reviver takes 0.5 µs for each value. */
+const maxExactCommas = 1000;
+
+/** Replaces all integers in `value` with BigInts in place, except in very long arrays. Returns the number of object members elsewhere. */
 function convertIntegers(value: object): number {
+  if (Array.isArray(value) && value.length > maxExactCommas) return 0;
   let members = 0;
   const entries = value as Record<string, unknown>;
   for (const name in entries) {
@@ -72,9 +76,6 @@ function countColons(text: string): number {
   for (let at = text.indexOf(':'); at >= 0; at = text.indexOf(':', at + 1)) count += 1;
   return count;
 }
-
-/** A text with more commas than this is not valid for any operation, whatever its numbers are, and the reviver takes 0.5 µs for each value. */
-const maxExactCommas = 1000;
 
 /**
  * JSON.parse with integers as exact BigInts; in a text of more than `maxExactCommas` they may be rounded. Throws SyntaxError if the text is not
@@ -111,6 +112,8 @@ function faultOf({ message }: Error): string {
   return message.replace(/^(Unexpected token .+?), (?:\.{3})?".*$/su, '$1');
 }
 
+const [comma, opening, closing, quote] = [...',{}"'].map((character) => character.charCodeAt(0));
+
 /**
  * Requires text that JSON.parse has accepted, where a string followed by a colon is always a member name. Throws SyntaxError if an object has two
  * members of one name. Returns the number of commas between values.
@@ -120,10 +123,11 @@ function checkNames(text: string): number {
   const open: Set<string>[] = [];
   let commas = 0;
   for (let at = 0; at < text.length; at += 1) {
-    if (text[at] === '{') open.push(new Set());
-    else if (text[at] === '}') open.pop();
-    else if (text[at] === ',') commas += 1;
-    else if (text[at] === '"') {
+    const code = text.charCodeAt(at);
+    if (code === comma) commas += 1;
+    else if (code === opening) open.push(new Set());
+    else if (code === closing) open.pop();
+    else if (code === quote) {
       const start = at;
       for (at += 1; text[at] !== '"'; at += 1) if (text[at] === '\\') at += 1;
       const string = text.slice(start, at + 1);
