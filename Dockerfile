@@ -24,8 +24,6 @@ COPY --from=dependencies /animal-store/node_modules ./node_modules
 COPY --from=dependencies /animal-store/sbom.cdx.json ./
 COPY package.json openapi.yaml openapi.quickstart.yaml LICENSE ./
 COPY migrations ./migrations
-COPY account ./account
-COPY reference ./reference
 COPY src ./src
 ENV NODE_ENV=production \
   HOST=0.0.0.0 PORT=3000 \

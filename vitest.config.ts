@@ -1,87 +1,56 @@
-import { defineConfig } from 'vitest/config';
+import { defineConfig, type TestProjectInlineConfiguration } from 'vitest/config';
 
 const testTimeout = 30_000;
 
-const files = (...names: string[]) => names.map((name) => `test/${name}.test.ts`);
+type ProjectOptions = NonNullable<TestProjectInlineConfiguration['test']>;
 
-/** What clients are promised whichever database the store uses. */
-const behaviour = [
-  ...files(
-    'account-attacks',
-    'account-keys',
-    'account-pages',
-    'accounts',
-    'auth',
-    'authority',
-    'createPet',
-    'getPet',
-    'limits',
-  ),
-  ...files('listPets', 'messages', 'migrations', 'people', 'properties', 'raw-socket', 'response-cache', 'store'),
-];
-const onPostgres = files('postgres*');
+/** A project: the tests below `folders` of test/, on SQLite unless `options` say otherwise. */
+const project = (name: string, folders: string[], options: ProjectOptions = {}): TestProjectInlineConfiguration => ({
+  extends: true,
+  test: { name, include: folders.map((folder) => `test/${folder}/**/*.test.ts`), testTimeout, ...options },
+});
 
-/** These run other programs, wait for faults, or move many animals: npm test leaves them to npm run test:full. */
-const onlyFull = files(
-  ...['backup', 'cost', 'dev', 'examples', 'hosts', 'kubernetes', 'log', 'matrix', 'monitoring', 'nginx'],
-  ...['nginx-attacks', 'nginx-logs', 'openapi-lint', 'ops', 'raw-socket', 'readme', 'signals', 'terminal'],
-  ...['trail', 'transfer'],
-);
-const onlyFullOnPostgres = files(
-  ...['account-attacks', 'account-keys', 'account-pages', 'matrix', 'postgres-check', 'postgres-copy'],
-  ...['postgres-faults', 'postgres-measures', 'postgres-open', 'postgres-roles', 'postgres-sessions'],
-  ...['postgres-transfer', 'postgres-wraparound', 'raw-socket'],
-);
+const onPostgres = { globalSetup: 'test/support/postgres-setup.ts' };
 
-/** A few seconds of overload would prove little: only npm run test:slow runs this, for a minute. */
-const onlySlow = files('reliability/overload');
-
-const globalSetup = 'test/support/postgres-setup.ts';
-
-/** npm test runs the projects sqlite and postgres, npm run test:full all of them, with coverage. */
+/**
+ * A folder of test/ is a tier, and a tier is a project. What clients are promised whichever database the store uses is in the rooms `behaviour`:
+ * they run on both engines. The rooms `postgres` need a real PostgreSQL for everything.
+ */
 export default defineConfig({
   test: {
     maxWorkers: 2,
     // For the threads and processes that tests start.
     env: { NODE_COMPILE_CACHE: `${import.meta.dirname}/node_modules/.cache/animal-store` },
     projects: [
-      {
-        extends: true,
-        test: { name: 'sqlite', include: files('*'), exclude: [...onPostgres, ...onlyFull], testTimeout },
-      },
-      {
-        extends: true,
-        test: {
-          name: 'postgres',
-          include: [...behaviour, ...onPostgres],
-          exclude: onlyFullOnPostgres,
-          globalSetup,
-          testTimeout,
-        },
-      },
-      {
-        extends: true,
-        test: { name: 'full', include: [...onlyFull, ...files('reliability/*')], exclude: onlySlow, testTimeout },
-      },
-      {
-        extends: true,
-        test: {
-          name: 'full on postgres',
-          include: [
-            ...onlyFullOnPostgres,
-            ...files(...['account-removal', 'going-back', 'resets', 'sign-ins'].map((name) => `reliability/${name}`)),
-          ],
-          globalSetup,
-          testTimeout,
-        },
-      },
+      project('quick', ['quick'], { exclude: ['test/quick/postgres/**'] }),
+      project('quick-postgres', ['quick/behaviour', 'quick/postgres'], onPostgres),
+      project('full', ['full'], { exclude: ['test/full/postgres/**'] }),
+      // The account pages, too: on both engines they would double the time of npm test.
+      project('full-postgres', ['full/behaviour', 'full/postgres', 'quick/account'], onPostgres),
+      project('slow', ['slow', 'full/reliability', 'full/behaviour'], {
+        env: { TEST_TIER: 'slow' },
+        testTimeout: 3_600_000,
+      }),
+      project('browser', ['browser'], {
+        testTimeout: 120_000,
+        hookTimeout: 60_000,
+        expect: { poll: { timeout: 15_000 } },
+      }),
+      project('contract', ['contract'], { testTimeout: 1_200_000, hookTimeout: 1_200_000 }),
+      project('harness', ['harness'], { testTimeout: 600_000 }),
+      project('image', ['image'], {
+        globalSetup: 'test/image/setup.ts',
+        testTimeout: 300_000,
+        hookTimeout: 60_000,
+        expect: { poll: { timeout: 60_000 } },
+      }),
     ],
     coverage: {
-      include: ['src/**'],
+      include: ['src/**/*.ts'],
       // Runs in processes and threads of its own.
       exclude: [
         ...['src/main.ts', 'src/cli.ts', 'src/server/**'],
-        ...['writer-thread', 'commands'].map((name) => `src/repository/sqlite/${name}.ts`),
+        ...['writer-thread', 'commands'].map((name) => `src/store/sqlite/${name}.ts`),
       ],
       reporter: ['text-summary'],
       thresholds: { statements: 95, branches: 95, functions: 95, lines: 95 },

@@ -1,7 +1,7 @@
 /** Starts a real PostgreSQL for the load: on disk, with fsync, its processes not pinned to a core. */
 import { rmSync } from 'node:fs';
 import postgres from 'postgres';
-import { copyStore } from '../src/repository/transfer/transfer.ts';
+import { copyStore } from '../src/store/transfer/transfer.ts';
 import { dataFolder, initialize, start } from '../test/support/postgres.ts';
 
 /** Starts PostgreSQL with a copy of the store in `file`. */

@@ -6,8 +6,8 @@ import { availableParallelism } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import Database from 'better-sqlite3';
-import { newSecret, scopes } from '../src/accounts.ts';
-import { openRepository } from '../src/repository/open.ts';
+import { newSecret, scopes } from '../src/core/accounts.ts';
+import { openStore } from '../src/store/open.ts';
 import { nodeOptions, projectFolder } from '../test/support/project.ts';
 
 /** Whether processes can be pinned: the server to one core and the load to another. */
@@ -30,7 +30,7 @@ export interface Running {
 
 /** Creates a store with `rows` animals, which alternate between the statuses, and returns an API key for it. */
 async function seed(file: string, rows: number): Promise<string> {
-  const store = await openRepository(`sqlite:${file}`, { now: () => new Date() });
+  const store = await openStore(`sqlite:${file}`, { now: () => new Date() });
   const secret = newSecret(false);
   await store.accounts.addAccount('bench');
   await store.accounts.addKey({ account: 'bench', name: 'bench', scopes: [...scopes], lifetimeMs: null, secret });

@@ -1,6 +1,6 @@
-/** Writes docs/limits.md from the table of limits in src/limits.ts. */
+/** Writes docs/limits.md from the table of limits in src/core/limits.ts. */
 import { writeFileSync } from 'node:fs';
-import { limitTable } from '../src/limits.ts';
+import { limitTable } from '../src/core/limits.ts';
 
 const units = { ms: [86_400_000, 3_600_000, 60_000, 1000, 1], bytes: [1024 * 1024, 1024, 1] };
 const names = { ms: ['d', 'h', 'min', 's', 'ms'], bytes: ['MiB', 'KiB', 'bytes'] };
@@ -21,7 +21,7 @@ const rows = Object.values(limitTable).map((limit) => {
 
 const page = `# Limits
 
-\`npm run limits\` writes this page from [src/limits.ts](../src/limits.ts).
+\`npm run limits\` writes this page from [src/core/limits.ts](../src/limits.ts).
 
 Each thing that a client can take counts against the *holder*: the account of its API key or of its session; without either, the network of its
 address, which is the IPv4 address itself or the /64 of an IPv6 address. An account that was created without an invitation counts as the network that it

@@ -1,4 +1,4 @@
-/** Makes the reference pages from the OpenAPI documents and the templates in reference/. */
+/** Makes the reference pages from the OpenAPI documents and the templates in src/pages/reference/. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { Eta } from 'eta';
 import { type Document, parseDocument, resolve, type Schema, serverOf } from './reference/document.ts';
@@ -23,7 +23,7 @@ interface Page {
   base: string;
 }
 
-/** The pages, by the names of their files in reference/. */
+/** The pages, by the names of their files in src/pages/reference/. */
 const pages = {
   'animal-store.html': { slug: 'animal-store', source: 'openapi.yaml', root: '', base: 'v1' },
   'quickstart.html': {
@@ -124,10 +124,10 @@ export function renderPage(name: PageName, yaml = read(pages[name].source)): str
   };
   const eta = new Eta();
   for (const template of ['page', 'operation', 'fields', 'code', 'panel'])
-    eta.loadTemplate(`@${template}`, read(`reference/${template}.eta`));
+    eta.loadTemplate(`@${template}`, read(`src/pages/reference/${template}.eta`));
   return eta.render('@page', view);
 }
 
 export const pageNames = Object.keys(pages) as PageName[];
 
-if (import.meta.main) for (const name of pageNames) writeFileSync(at(`reference/${name}`), renderPage(name));
+if (import.meta.main) for (const name of pageNames) writeFileSync(at(`src/pages/reference/${name}`), renderPage(name));

@@ -2,8 +2,18 @@
 import { randomUUID } from 'node:crypto';
 import type { Server } from 'node:http';
 import fastify, { type FastifyBaseLogger, type FastifyHttpOptions, type FastifyInstance } from 'fastify';
-import type { Accounts } from './accounts.ts';
-import { installAccountPages, noPage, requireSession } from './http/account-pages.ts';
+import { keys } from './account/keys.ts';
+import { accountFileRoutes } from './account/pages.ts';
+import { installAccountPages, noPage, requireSession } from './account/parts.ts';
+import { oneTimeLink, type SignUp, settings, signIn, signOut, signUp } from './account/routes.ts';
+import { createTrail } from './account/trail.ts';
+import type { Accounts } from './core/accounts.ts';
+import { sunset } from './core/deprecation.ts';
+import { limits } from './core/limits.ts';
+import type { Messages } from './core/messages.ts';
+import type { People, Trail } from './core/people.ts';
+import type { Pets } from './core/pets.ts';
+import { documentRoutes, referencePageRoutes } from './docs/routes.ts';
 import { proxiesOf } from './http/addresses.ts';
 import { createKeyCache, installAuth } from './http/auth.ts';
 import { installBody } from './http/body.ts';
@@ -11,7 +21,6 @@ import { answerError, installClientErrors, refuseConnection, writeError } from '
 import { installConnections } from './http/connection/connections.ts';
 import { servePipelined } from './http/connection/pipelining.ts';
 import { createCorsHeaders, installPreflight } from './http/cors.ts';
-import { sunset } from './http/deprecation.ts';
 import { createErrorLog, createErrorSender, installErrors, toApiError } from './http/errors.ts';
 import { createExchanges, type Exchanges, late, tooMany } from './http/exchange.ts';
 import type { ServesHost } from './http/hosts.ts';
@@ -21,23 +30,14 @@ import { installMethods, refuseOtherMethods } from './http/methods.ts';
 import type { Metrics, Sources } from './http/metrics.ts';
 import { createNotFound, refuseEmptyParameter, refuseUnknownOptions } from './http/not-found.ts';
 import type { App } from './http/operation.ts';
-import { accountFileRoutes } from './http/pages.ts';
 import { createCheck } from './http/request-checks.ts';
 import type { Observe } from './http/request-log.ts';
-import { createPetResponses } from './http/response-cache.ts';
 import { installResponses } from './http/responses.ts';
-import { oneTimeLink, type SignUp, settings, signIn, signOut, signUp } from './http/routes/account.ts';
-import { keys } from './http/routes/account-keys.ts';
-import { documentRoutes, referencePageRoutes } from './http/routes/docs.ts';
-import { sendMessage } from './http/routes/messages.ts';
-import { listOrders } from './http/routes/orders.ts';
-import { createPet, getPet, listPets } from './http/routes/pets.ts';
-import { createTrail } from './http/trail.ts';
 import { installValidation } from './http/validation.ts';
-import { limits } from './limits.ts';
-import type { Messages } from './messages.ts';
-import type { People, Trail } from './people.ts';
-import type { Pets } from './pets.ts';
+import { sendMessage } from './messages/routes.ts';
+import { listOrders } from './orders/routes.ts';
+import { createPetResponses } from './pets/response-cache.ts';
+import { createPet, getPet, listPets } from './pets/routes.ts';
 
 export interface AppOptions {
   store: {
@@ -74,7 +74,7 @@ export interface AppOptions {
   draining: () => boolean;
   /** The committed OpenAPI documents, as YAML. */
   documents: { animalStore: string; quickstart: string };
-  /** Reads a file of the folders reference/ and account/. */
+  /** Reads a file of src/pages/. */
   readPageFile: (name: string) => Promise<Buffer>;
   /** Called before any route is registered, for plugins that must see every route. */
   watch?: (app: FastifyInstance) => Promise<void>;

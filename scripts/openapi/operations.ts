@@ -1,10 +1,10 @@
 /** Describes the operations of a document: those of the routes, and HEAD and OPTIONS of their paths. */
 import type { TObject, TSchema } from '@sinclair/typebox';
-import { type ErrorCode, errorMessages } from '../../src/errors.ts';
+import { type ErrorCode, errorMessages } from '../../src/core/errors.ts';
+import { readJson } from '../../src/core/int64.ts';
+import { checkOf, joinFaults, requirementOf } from '../../src/core/schema.ts';
 import { statuses } from '../../src/http/errors.ts';
 import type { Operation } from '../../src/http/operation.ts';
-import { readJson } from '../../src/int64.ts';
-import { checkOf, joinFaults, requirementOf } from '../../src/schema.ts';
 import { type Components, type Json, ref, schemaOf } from './components.ts';
 import { alwaysSent, commonErrors, type HeaderName, headers, meanings, rateHeaders } from './words.ts';
 

@@ -1,5 +1,5 @@
 /** What the OpenAPI documents say beyond the routes: introductions, limits, headers, and the meaning of each status. */
-import { type ErrorCode, errorMessages } from '../../src/errors.ts';
+import { type ErrorCode, errorMessages } from '../../src/core/errors.ts';
 import { statuses } from '../../src/http/errors.ts';
 import { standingHeaders } from '../../src/http/responses.ts';
 

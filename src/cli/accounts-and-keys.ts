@@ -1,8 +1,8 @@
 /** The commands for accounts and their API keys. */
 import { type Command, Option } from 'commander';
-import { type ApiKey, KeyLimitError, newSecret, type Scope, type Secret, scopes } from '../accounts.ts';
-import { limits } from '../limits.ts';
-import type { Repository } from '../repository/store.ts';
+import { type ApiKey, KeyLimitError, newSecret, type Scope, type Secret, scopes } from '../core/accounts.ts';
+import { limits } from '../core/limits.ts';
+import type { Store } from '../store/store.ts';
 import { duration, keyId, name, scopeList } from './arguments.ts';
 import { CommandError, type Context, found, now } from './context.ts';
 import { inviteCommand, resetCommand } from './links.ts';
@@ -25,7 +25,7 @@ export function keyCommands(program: Command, context: Context): void {
 }
 
 /** The name as the store has it: the release 1.0.0 stored names as they were typed, later ones store them in NFC. */
-async function storedName({ people }: Repository, given: string): Promise<string> {
+async function storedName({ people }: Store, given: string): Promise<string> {
   return (await people.findPerson(given)) ? given : given.normalize('NFC');
 }
 

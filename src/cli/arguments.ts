@@ -1,6 +1,6 @@
 /** Parsers of the commands' arguments. Each throws InvalidArgumentError, which says what to give instead. */
 import { InvalidArgumentError, Option } from 'commander';
-import { isName, type Scope, scopes } from '../accounts.ts';
+import { isName, type Scope, scopes } from '../core/accounts.ts';
 
 const unitMs = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 

@@ -3,10 +3,10 @@ import { statSync } from 'node:fs';
 import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import type { Config } from '../config.ts';
-import { openRepository, sqliteFile } from '../repository/open.ts';
-import { readTarget } from '../repository/postgres/url.ts';
-import type { Repository } from '../repository/store.ts';
 import { readEnvironment } from '../server/environment.ts';
+import { openStore, sqliteFile } from '../store/open.ts';
+import { readTarget } from '../store/postgres/url.ts';
+import type { Store } from '../store/store.ts';
 import { createOutput, type Output, type TerminalStream } from './output.ts';
 import { recordChanges } from './trail.ts';
 
@@ -38,7 +38,7 @@ export interface Context extends Output {
    * Opens the store, and closes it when `use` ends. The trail records what `use` changes of accounts and keys; rejects with CommandError
    * after `use` if an event could not be added. Names the store on a terminal, or if the command creates it.
    */
-  withStore: <Result>(use: (store: Repository) => Promise<Result>, options?: StoreOptions) => Promise<Result>;
+  withStore: <Result>(use: (store: Store) => Promise<Result>, options?: StoreOptions) => Promise<Result>;
 }
 
 interface StoreOptions {
@@ -116,7 +116,7 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
       }
       if (stderr.isTTY && !missing) output.note(`Store: ${name}`);
       const options = { now, migrate: create, onMigration, onWait };
-      const store = await openRepository(file === undefined ? url : `sqlite:${file}`, options);
+      const store = await openStore(file === undefined ? url : `sqlite:${file}`, options);
       if (missing) output.note(`Created the store ${name}.`);
       const lost: string[] = [];
       try {

@@ -2,12 +2,12 @@
 import { writeFileSync } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 import { type Command, Option } from 'commander';
-import { writeCsv } from '../csv.ts';
-import { type PetStatus, statuses } from '../pets.ts';
-import type { Export, PetRow } from '../repository/bulk.ts';
-import { makeFile } from '../repository/files.ts';
-import { sqliteFile } from '../repository/open.ts';
-import { openExport } from '../repository/sqlite/export.ts';
+import { writeCsv } from '../core/csv.ts';
+import { type PetStatus, statuses } from '../core/pets.ts';
+import type { Export, PetRow } from '../store/bulk.ts';
+import { makeFile } from '../store/files.ts';
+import { sqliteFile } from '../store/open.ts';
+import { openExport } from '../store/sqlite/export.ts';
 import { columns, type Format, formatOf, formatOption } from './arguments.ts';
 import { type Context, now } from './context.ts';
 import { animals } from './output.ts';
@@ -50,7 +50,7 @@ async function openSource({ databaseUrl, onWait }: Context, status: PetStatus | 
   const options = { now, onWait };
   if (url.startsWith('sqlite:')) return openExport(sqliteFile(url), status, options);
   // Imported only here: the PostgreSQL driver takes long to load.
-  const postgres = await import('../repository/postgres/export.ts');
+  const postgres = await import('../store/postgres/export.ts');
   return postgres.openExport(url, status, options);
 }
 

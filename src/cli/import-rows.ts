@@ -1,11 +1,11 @@
 /** The animals in the lines of an import, each checked against the schema of POST /pets. */
 import { isUtf8 } from 'node:buffer';
 import { Type } from '@sinclair/typebox';
-import { openQuoteOf, readCsv } from '../csv.ts';
-import { readDecimal, readJson } from '../int64.ts';
-import { NewPet } from '../pets.ts';
-import type { NewRow } from '../repository/bulk.ts';
-import { checkOf, isObject, joinFaults, kind, quoted, type Values } from '../schema.ts';
+import { openQuoteOf, readCsv } from '../core/csv.ts';
+import { readDecimal, readJson } from '../core/int64.ts';
+import { NewPet } from '../core/pets.ts';
+import { checkOf, isObject, joinFaults, kind, quoted, type Values } from '../core/schema.ts';
+import type { NewRow } from '../store/bulk.ts';
 import { columns, type Format } from './arguments.ts';
 import { CommandError } from './context.ts';
 import { maxLineBytes, readLines } from './import-source.ts';

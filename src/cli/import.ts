@@ -2,10 +2,10 @@
 import { closeSync, fstatSync, statSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import type { Command } from 'commander';
-import { ApiError } from '../errors.ts';
-import { type Batch, ConcurrentImportError, type Import, LostBatchError, type NewRow } from '../repository/bulk.ts';
-import { sqliteFile } from '../repository/open.ts';
-import { openImport } from '../repository/sqlite/import.ts';
+import { ApiError } from '../core/errors.ts';
+import { type Batch, ConcurrentImportError, type Import, LostBatchError, type NewRow } from '../store/bulk.ts';
+import { sqliteFile } from '../store/open.ts';
+import { openImport } from '../store/sqlite/import.ts';
 import { type Format, formatOf, formatOption } from './arguments.ts';
 import { CommandError, type Context, now } from './context.ts';
 import { type Row, readRows } from './import-rows.ts';
@@ -74,7 +74,7 @@ export function importCommand(program: Command, context: Context): void {
         const { size: bytes } = fstatSync(file);
         const format = formatOf(name, given);
         const { note } = context;
-        const store = await reportWait(note, openStore(context, hashOf(file, `${format} ${keepIds}`), again));
+        const store = await reportWait(note, openTarget(context, hashOf(file, `${format} ${keepIds}`), again));
         const signals = watchSignals(() => note('Stopping after this batch; press Ctrl-C again to end at once.'));
         try {
           const { isInterrupted } = signals;
@@ -90,12 +90,12 @@ export function importCommand(program: Command, context: Context): void {
     });
 }
 
-async function openStore({ databaseUrl, onWait }: Context, hash: Buffer, again: boolean): Promise<Import> {
+async function openTarget({ databaseUrl, onWait }: Context, hash: Buffer, again: boolean): Promise<Import> {
   const url = databaseUrl();
   const options = { now, onWait };
   if (url.startsWith('sqlite:')) return openImport(sqliteFile(url), hash, again, options);
   // Imported only here: the PostgreSQL driver takes long to load.
-  const postgres = await import('../repository/postgres/import.ts');
+  const postgres = await import('../store/postgres/import.ts');
   return postgres.openImport(url, hash, again, options);
 }
 

@@ -1,10 +1,10 @@
 /** The commands that print a one-time link, with which a person sets the password of an account. */
 import type { Command } from 'commander';
-import type { Account } from '../accounts.ts';
 import { signUpOf } from '../config.ts';
-import { type LinkPurpose, linkLifetimeMs, newToken } from '../people.ts';
-import type { Repository } from '../repository/store.ts';
+import type { Account } from '../core/accounts.ts';
+import { type LinkPurpose, linkLifetimeMs, newToken } from '../core/people.ts';
 import { localUrl } from '../server/listen.ts';
+import type { Store } from '../store/store.ts';
 import { name } from './arguments.ts';
 import { CommandError, type Context, found, now } from './context.ts';
 
@@ -66,7 +66,7 @@ function linkRoot({ note, settings }: Context): string {
   return localUrl(HOST, PORT);
 }
 
-async function findOrAdd({ note }: Context, { accounts, people }: Repository, accountName: string): Promise<Account> {
+async function findOrAdd({ note }: Context, { accounts, people }: Store, accountName: string): Promise<Account> {
   const person = await people.findPerson(accountName);
   if (person) return person.account;
   const added = found(await accounts.addAccount(accountName), `Account ${accountName} exists already.`);
@@ -84,7 +84,7 @@ interface LinkOf {
 /** Prints the link alone on stdout, so that a script can read it, and the explanation on stderr. */
 async function printLink(
   { note, print, printJson }: Context,
-  { people }: Repository,
+  { people }: Store,
   { root, purpose, account, json }: LinkOf,
 ): Promise<void> {
   const { token, hash } = newToken();

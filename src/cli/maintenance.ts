@@ -3,13 +3,13 @@ import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import { json as readJson } from 'node:stream/consumers';
 import type { Command } from 'commander';
-import { sqliteFile } from '../repository/open.ts';
-import { backupStore } from '../repository/sqlite/backup.ts';
-import { checkStore } from '../repository/sqlite/check.ts';
-import { checksumFile } from '../repository/sqlite/checksum.ts';
-import { openExisting } from '../repository/sqlite/connection.ts';
-import { restoreStore } from '../repository/sqlite/restore.ts';
 import { localUrl } from '../server/listen.ts';
+import { sqliteFile } from '../store/open.ts';
+import { backupStore } from '../store/sqlite/backup.ts';
+import { checkStore } from '../store/sqlite/check.ts';
+import { checksumFile } from '../store/sqlite/checksum.ts';
+import { openExisting } from '../store/sqlite/connection.ts';
+import { restoreStore } from '../store/sqlite/restore.ts';
 import { CommandError, type Context, now } from './context.ts';
 import { animals, counted } from './output.ts';
 import { claimFile } from './output-file.ts';
@@ -64,7 +64,7 @@ function checkFile(context: Context, path: string, isBackup: boolean, json: bool
 
 async function checkDatabase(context: Context, url: string, json: boolean): Promise<void> {
   // Imported only here: the PostgreSQL driver takes long to load.
-  const postgres = await import('../repository/postgres/check.ts');
+  const postgres = await import('../store/postgres/check.ts');
   const report = await postgres.checkDatabase(url, { now, onWait: context.onWait });
   const { database, bytes, postgresVersion, schemaVersion, latestSchemaVersion, dataChecksums, amcheck, rows } = report;
   printReport(context, report, database, json, {

@@ -2,10 +2,10 @@
 import { existsSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { getSystemErrorMessage } from 'node:util';
-import { sync } from '../repository/files.ts';
-import { sqliteFile } from '../repository/open.ts';
-import { type OutputFile, sidecarFiles } from '../repository/sqlite/backup.ts';
-import { isSame } from '../repository/sqlite/restore.ts';
+import { sync } from '../store/files.ts';
+import { sqliteFile } from '../store/open.ts';
+import { type OutputFile, sidecarFiles } from '../store/sqlite/backup.ts';
+import { isSame } from '../store/sqlite/restore.ts';
 import { CommandError, type Context } from './context.ts';
 
 /** Writes a temporary file, which `make` leaves on disk, then renames it to `name`. Replaces an existing file only with `force`. */

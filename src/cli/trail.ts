@@ -1,12 +1,12 @@
 /** Records in the trail what a command changes of accounts and keys. A running server writes it to its log. */
-import type { TrailEvent } from '../people.ts';
-import type { Repository } from '../repository/store.ts';
+import type { TrailEvent } from '../core/people.ts';
+import type { Store } from '../store/store.ts';
 
 /**
  * The same store; each change of accounts, keys and links that succeeds is also added to its trail. If an event cannot be added, its change
  * still succeeds, because a new key must be shown, and `onLost` is called with a sentence for the operator.
  */
-export function recordChanges(store: Repository, onLost: (sentence: string) => void): Repository {
+export function recordChanges(store: Store, onLost: (sentence: string) => void): Store {
   const { accounts, people, trail } = store;
 
   async function record(event: TrailEvent): Promise<void> {

@@ -1,6 +1,6 @@
 /** The command that copies a store between SQLite and PostgreSQL, either way. */
 import { type Command, InvalidArgumentError } from 'commander';
-import { sqliteFile } from '../repository/open.ts';
+import { sqliteFile } from '../store/open.ts';
 import { type Context, now } from './context.ts';
 import { animals, counted } from './output.ts';
 
@@ -17,7 +17,7 @@ export function copyCommand(program: Command, { print, resolve, withProgress }: 
     .requiredOption('--to <url>', 'where to copy it: missing, empty, or an earlier copy', storeUrl)
     .action(async ({ from, to }: { from: string; to: string }) => {
       // Imported only here: the PostgreSQL driver takes long to load.
-      const { copyStore } = await import('../repository/transfer/transfer.ts');
+      const { copyStore } = await import('../store/transfer/transfer.ts');
       const counts = await copyStore(absolute(from), absolute(to), {
         now,
         watch: (what, work) => withProgress(what, 'animals', ({ show }) => work(show)),

@@ -10,10 +10,10 @@ import {
   type KnownKey,
   rejectionReason,
   type Scope,
-} from '../accounts.ts';
-import type { ErrorCode } from '../errors.ts';
-import { limits } from '../limits.ts';
-import type { Holder } from '../shares.ts';
+} from '../core/accounts.ts';
+import type { ErrorCode } from '../core/errors.ts';
+import { limits } from '../core/limits.ts';
+import type { Holder } from '../core/shares.ts';
 import { networkOf } from './addresses.ts';
 import { HttpError, type SendError } from './errors.ts';
 import type { Exchanges } from './exchange.ts';

@@ -1,8 +1,8 @@
 /** Reads request bodies: they must be JSON in UTF-8, or a form where the route takes one. Otherwise the response is 415. */
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { ApiError } from '../errors.ts';
-import { readJson } from '../int64.ts';
+import { ApiError } from '../core/errors.ts';
+import { readJson } from '../core/int64.ts';
 import type { NotFound } from './errors.ts';
 import type { Exchanges } from './exchange.ts';
 

@@ -1,7 +1,7 @@
 /** Maps errors to HTTP: the status and headers of each code, the body of every error response, and how it is sent. */
 import { type Static, Type } from '@sinclair/typebox';
 import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError, type ErrorCode } from '../errors.ts';
+import { ApiError, type ErrorCode } from '../core/errors.ts';
 import { respond, standing } from './responses.ts';
 
 /** The HTTP status of each code (RFC 9110, section 15; RFC 6585). */

@@ -6,9 +6,9 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError } from '../errors.ts';
-import { limits } from '../limits.ts';
-import { type Claimant, createParts, createShares } from '../shares.ts';
+import { ApiError } from '../core/errors.ts';
+import { limits } from '../core/limits.ts';
+import { type Claimant, createParts, createShares } from '../core/shares.ts';
 import { addressOf, networkOf } from './addresses.ts';
 import type { CorsHeaders } from './cors.ts';
 import { HttpError } from './errors.ts';

@@ -1,7 +1,7 @@
 /** Records when each API key was last used, and how often for deprecated calls. Kept in memory and written once a minute. */
 import { setImmediate } from 'node:timers/promises';
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
-import type { Accounts, ApiKey, KeyUse } from '../accounts.ts';
+import type { Accounts, ApiKey, KeyUse } from '../core/accounts.ts';
 import type { Metrics } from './metrics.ts';
 
 export interface KeyUsage {

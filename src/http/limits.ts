@@ -2,8 +2,8 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { ApiError } from '../errors.ts';
-import { limits } from '../limits.ts';
+import { ApiError } from '../core/errors.ts';
+import { limits } from '../core/limits.ts';
 import { networkOf } from './addresses.ts';
 import { HttpError } from './errors.ts';
 import type { Metrics } from './metrics.ts';

@@ -1,10 +1,9 @@
 /** The metrics for operators, in the Prometheus text format. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type Metric, Registry } from 'prom-client';
-import type { ApiKey } from '../accounts.ts';
-import { type TrailEventName, trailEvents } from '../people.ts';
+import type { ApiKey } from '../core/accounts.ts';
+import { type TrailEventName, trailEvents } from '../core/people.ts';
 import { type HeldName, heldNames } from './exchange.ts';
 import type { Observation } from './request-log.ts';
-import type { CacheUse } from './response-cache.ts';
 
 interface StoreState {
   waitingWrites: number;
@@ -29,6 +28,12 @@ interface PoolState {
   abandonedTotal: number;
   /** By class. */
   errors: Readonly<Record<string, number>>;
+}
+
+/** How often a cache had the response. */
+export interface CacheUse {
+  hits: number;
+  misses: number;
 }
 
 export interface Sources {

@@ -1,7 +1,7 @@
 /** Responds to requests for paths that have no operation: 404 with the address of the API, and to OPTIONS * with 204. */
 import { METHODS } from 'node:http';
 import type { FastifyInstance, HTTPMethods } from 'fastify';
-import { ApiError, errorMessages } from '../errors.ts';
+import { ApiError, errorMessages } from '../core/errors.ts';
 import type { NotFound } from './errors.ts';
 import { respond, standing } from './responses.ts';
 

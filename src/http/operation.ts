@@ -8,8 +8,8 @@ import type {
   RawRequestDefaultExpression,
   RawServerDefault,
 } from 'fastify';
-import type { Scope } from '../accounts.ts';
-import type { ErrorCode } from '../errors.ts';
+import type { Scope } from '../core/accounts.ts';
+import type { ErrorCode } from '../core/errors.ts';
 
 /** Fastify, with handler types derived from TypeBox schemas. */
 export type App = FastifyInstance<

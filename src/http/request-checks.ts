@@ -1,7 +1,7 @@
 /** Checks every request before its route and API key: the length of the URL, the framing, the host, and the header Expect. */
 import type { IncomingMessage } from 'node:http';
-import { ApiError } from '../errors.ts';
-import { limits } from '../limits.ts';
+import { ApiError } from '../core/errors.ts';
+import { limits } from '../core/limits.ts';
 import { HttpError } from './errors.ts';
 import { hostOf, hostSyntax, type ServesHost } from './hosts.ts';
 

@@ -1,5 +1,5 @@
 /** Writes one log line per request, at level info, when its response has closed. */
-import type { ErrorCode } from '../errors.ts';
+import type { ErrorCode } from '../core/errors.ts';
 
 export interface Observation {
   reqId: string;

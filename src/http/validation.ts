@@ -1,11 +1,19 @@
 /** Validates each request against the schemas of its route, and reports all violations at once. */
-import { Kind, type TObject, Type } from '@sinclair/typebox';
+import { Kind, type TObject, type TSchema, Type } from '@sinclair/typebox';
 import { TypeCompiler } from '@sinclair/typebox/compiler';
 import type { FastifyInstance, FastifyRequest, FastifySchema } from 'fastify';
-import { ApiError, type ErrorCode } from '../errors.ts';
-import { canonicalDecimal, readDecimal } from '../int64.ts';
-import { checkOf, isObject, joinFaults, quoted, requirementOf, type Values } from '../schema.ts';
-import { readCursor } from './paging.ts';
+import { ApiError, type ErrorCode } from '../core/errors.ts';
+import { canonicalDecimal } from '../core/int64.ts';
+import {
+  checkOf,
+  isObject,
+  joinFaults,
+  type Parameter,
+  parameterOf,
+  quoted,
+  requirementOf,
+  type Values,
+} from '../core/schema.ts';
 
 interface Violation {
   code: ErrorCode;
@@ -54,21 +62,17 @@ function checksOf(schema: TObject) {
 
 /** Path and query parameters: converts each text to the value that its schema describes. */
 function textPart(schema: TObject, values: (request: FastifyRequest) => Values): Part {
-  const properties = checksOf(schema);
+  const properties = checksOf(schema).map((entry) => ({ ...entry, ...readerOf(entry.property) }));
   return (request, violations) => {
     const given = values(request);
-    for (const { name, property, check } of properties) {
+    for (const { name, property, check, read, code = 'invalid_parameter' } of properties) {
       const text = given[name];
       if (text === undefined) given[name] = property.default;
       else if (Array.isArray(text)) violations.push(invalid(`${name} is given more than once`));
       else {
-        const value = read(property[Kind], text as string);
+        const value = read(text as string);
         if (check(value)) given[name] = value;
-        else
-          violations.push({
-            code: property[Kind] === 'Cursor' ? 'invalid_cursor' : 'invalid_parameter',
-            text: `${name} must ${requirementOf(property)}`,
-          });
+        else violations.push({ code, text: `${name} must ${requirementOf(property)}` });
       }
     }
     // Path parameters are always known: the route defines them.
@@ -79,11 +83,11 @@ function textPart(schema: TObject, values: (request: FastifyRequest) => Values):
   };
 }
 
-/** Converts the text of a path or query parameter to its value; returns the text itself if it has none. */
-function read(kind: string, text: string): unknown {
-  if (kind === 'Cursor') return readCursor(text) ?? text;
-  if (kind === 'Integer') return canonicalDecimal.test(text) ? Number(text) : text;
-  return kind === 'Int64' ? readDecimal(text) : text;
+const readInteger = (text: string) => (canonicalDecimal.test(text) ? Number(text) : text);
+
+/** How a path or query parameter is read. */
+function readerOf(property: TSchema): Parameter {
+  return parameterOf(property) ?? { read: property[Kind] === 'Integer' ? readInteger : (text) => text };
 }
 
 function headerPart(schema: TObject): Part {

@@ -4,7 +4,7 @@ import type { Logger } from 'pino';
 import { AggregatorRegistry } from 'prom-client';
 import type { Config } from '../config.ts';
 import type { Metrics } from '../http/metrics.ts';
-import { buildOpsServer } from '../http/routes/ops.ts';
+import { buildOpsServer } from '../ops/routes.ts';
 import { refuseToStart } from './environment.ts';
 import { hostsOf, listenOps } from './listen.ts';
 import { isEndSignal, onEndSignal } from './start.ts';

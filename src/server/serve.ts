@@ -7,16 +7,16 @@ import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
-import { newSecret, scopes } from '../accounts.ts';
+import { createEventLog } from '../account/trail.ts';
 import { buildApp } from '../app.ts';
 import { type Config, type ConfigError, signUpOf } from '../config.ts';
-import { sunsetWarning } from '../http/deprecation.ts';
+import { newSecret, scopes } from '../core/accounts.ts';
+import { sunsetWarning } from '../core/deprecation.ts';
 import type { ServesHost } from '../http/hosts.ts';
 import { createMetrics, type Metrics } from '../http/metrics.ts';
-import { buildOpsServer } from '../http/routes/ops.ts';
-import { createEventLog } from '../http/trail.ts';
-import { openRepository } from '../repository/open.ts';
-import type { OpenError, OpenOptions, Repository } from '../repository/store.ts';
+import { buildOpsServer } from '../ops/routes.ts';
+import { openStore } from '../store/open.ts';
+import type { OpenError, OpenOptions, Store } from '../store/store.ts';
 import { heedPrimary, shareMetrics, supervise } from './cluster.ts';
 import { readEnvironment, refuseToStart } from './environment.ts';
 import { hostsOf, listen, listenOps } from './listen.ts';
@@ -43,7 +43,7 @@ export async function run(): Promise<void> {
   const workers = config.WORKERS === 'auto' ? availableParallelism() : Number(config.WORKERS);
   if (workers === 1 || cluster.isWorker) return serve(config, log);
   // Open it once before the workers start: errors are reported once, and migrations run once.
-  await (await openStore(config, log.logger)).close();
+  await (await openConfigured(config, log.logger)).close();
   return supervise(workers, config, log.logger);
 }
 
@@ -59,7 +59,7 @@ function loadConfig(): Config {
 async function serve(config: Config, log: Log): Promise<void> {
   const { logger } = log;
   const metrics = createMetrics(release, log.lostLines);
-  const store = await openStore(config, logger, { onCommit: metrics.commit, onQuery: metrics.query });
+  const store = await openConfigured(config, logger, { onCommit: metrics.commit, onQuery: metrics.query });
   let stopping = false;
   const servesHost = await hostsOf(config.HOST, config);
   const app = await build({ config, log, store, metrics, servesHost, draining: () => stopping });
@@ -110,11 +110,11 @@ async function serve(config: Config, log: Log): Promise<void> {
 }
 
 /** Opens the store. If it can no longer be written to, waiting writes get 503 and the process exits with 1, so that it is restarted. */
-async function openStore(
+async function openConfigured(
   config: Config,
   logger: Logger,
   measured?: Pick<OpenOptions, 'onCommit' | 'onQuery'>,
-): Promise<Repository> {
+): Promise<Store> {
   const applied: string[] = [];
   const onCheckpointFailure = (error: Error) => {
     logger.error({ err: error }, 'a checkpoint failed: the write-ahead log grows until one succeeds');
@@ -128,7 +128,7 @@ async function openStore(
     const onMigration = (name: string) => applied.push(name);
     const hooks = { onMigration, onWait, onWarning: onWait, onFatal, onCheckpointFailure, ...measured };
     const strict = config.DEPLOYMENT === 'production';
-    const store = await openRepository(config.DATABASE_URL, { now, strict, migrate: !strict, ...hooks });
+    const store = await openStore(config.DATABASE_URL, { now, strict, migrate: !strict, ...hooks });
     if (applied.length > 0) logger.info(`migrations applied: ${applied.join(', ')}`);
     return store;
   } catch (error) {
@@ -139,7 +139,7 @@ async function openStore(
 interface Parts {
   config: Config;
   log: Log;
-  store: Repository;
+  store: Store;
   metrics: Metrics;
   servesHost: ServesHost | undefined;
   draining: () => boolean;
@@ -170,7 +170,7 @@ function build({ config, log, store, metrics, servesHost, draining }: Parts): Pr
     corsOrigins: config.CORS_ORIGINS?.split(','),
     draining,
     documents: { animalStore: readDocument('openapi.yaml'), quickstart: readDocument('openapi.quickstart.yaml') },
-    readPageFile: (name) => readFile(at(name)),
+    readPageFile: (name) => readFile(at(`src/pages/${name}`)),
   });
 }
 
@@ -182,7 +182,7 @@ function createOpsServer(
   return buildOpsServer({ ready, metrics: () => registry.metrics(), metricsType: registry.contentType, servesHost });
 }
 
-function responds(store: Repository): Promise<boolean> {
+function responds(store: Store): Promise<boolean> {
   return store.check().then(
     () => true,
     () => false,

@@ -1,8 +1,8 @@
 /** Tests in a real browser what people do on the account pages. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { Account } from '../../src/accounts.ts';
-import { newToken, type Person } from '../../src/people.ts';
+import type { Account } from '../../src/core/accounts.ts';
+import { newToken, type Person } from '../../src/core/people.ts';
 import { type Server, startServer } from '../support/process.ts';
 import { figure } from '../support/tier.ts';
 import { openAccount, otherPassword, password, runShown, storeOf } from './account.ts';

@@ -5,8 +5,8 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import type { BrowserContextOptions, Locator } from 'playwright-core';
 import { expect } from 'vitest';
-import { newSecret } from '../../src/accounts.ts';
-import type { Repository } from '../../src/repository/store.ts';
+import { newSecret } from '../../src/core/accounts.ts';
+import type { Store } from '../../src/store/store.ts';
 import { temporaryFolder } from '../support/app.ts';
 import { runCli, type Server } from '../support/process.ts';
 import { open } from '../support/store.ts';
@@ -104,7 +104,7 @@ export async function runShown(curl: string): Promise<{ status: number; body: st
 }
 
 /** Opens the store of a running server. */
-export function storeOf({ folder }: Server): Promise<Repository> {
+export function storeOf({ folder }: Server): Promise<Store> {
   return open(`sqlite:${path.join(folder, 'data', 'animal-store.db')}`);
 }
 
@@ -117,7 +117,7 @@ export async function linkOf({ folder, port, url }: Server, ...args: string[]): 
 }
 
 /** Adds a key that was used for a deprecated operation, and one that has expired. */
-export async function addOldKeys({ accounts }: Repository, account: string, name: string): Promise<void> {
+export async function addOldKeys({ accounts }: Store, account: string, name: string): Promise<void> {
   const add = async (lifetimeMs: number | null) =>
     accounts.addKey({ account, name, scopes: ['pets:read'], lifetimeMs, secret: newSecret(false) });
   const used = await add(null);

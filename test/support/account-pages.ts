@@ -1,9 +1,9 @@
 /** Starts the server with people who have accounts, signs them in without hashing a password, and reads what pages and log say. */
 import { argon2Sync, randomBytes } from 'node:crypto';
-import type { Account } from '../../src/accounts.ts';
 import type { AppOptions } from '../../src/app.ts';
+import type { Account } from '../../src/core/accounts.ts';
+import { type LinkPurpose, newToken, type TrailEventName } from '../../src/core/people.ts';
 import { createMetrics, type Metrics } from '../../src/http/metrics.ts';
-import { type LinkPurpose, newToken, type TrailEventName } from '../../src/people.ts';
 import { startApp, type TestApp } from './app.ts';
 import { type FormClient, openFormClient, type Page } from './form-client.ts';
 

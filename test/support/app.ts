@@ -6,11 +6,11 @@ import type { FastifyInstance } from 'fastify';
 import { pino } from 'pino';
 import { Agent, request as undiciRequest } from 'undici';
 import { onTestFinished } from 'vitest';
-import { newSecret, type Scope, scopes } from '../../src/accounts.ts';
 import { type AppOptions, buildApp } from '../../src/app.ts';
+import { newSecret, type Scope, scopes } from '../../src/core/accounts.ts';
 import { createMetrics } from '../../src/http/metrics.ts';
 import { createRequestLog } from '../../src/http/request-log.ts';
-import type { Repository } from '../../src/repository/store.ts';
+import type { Store } from '../../src/store/store.ts';
 import { type Answer, expectDocumented } from './documented.ts';
 import { keepExchange } from './exchanges.ts';
 import { borrowStore } from './store.ts';
@@ -33,7 +33,7 @@ export interface JsonAnswer extends Answer {
 
 export interface TestApp {
   app: FastifyInstance;
-  store: Repository;
+  store: Store;
   /** URL of the server, without a path. */
   url: string;
   port: number;
@@ -77,7 +77,7 @@ export async function startApp(options: Partial<AppOptions> = {}): Promise<TestA
     limits: { maxInFlight: 10_000, maxConnections: 10_000, refusalsPerMinute: 1_000_000 },
     draining: () => false,
     documents,
-    readPageFile: (name) => readFile(new URL(`../../${name}`, import.meta.url)),
+    readPageFile: (name) => readFile(new URL(`../../src/pages/${name}`, import.meta.url)),
     signUp: 'open',
     ...options,
   });

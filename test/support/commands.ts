@@ -2,8 +2,8 @@
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect } from 'vitest';
-import type { NewPet } from '../../src/pets.ts';
-import { openRepository } from '../../src/repository/open.ts';
+import type { NewPet } from '../../src/core/pets.ts';
+import { openStore } from '../../src/store/open.ts';
 import { temporaryFolder } from './app.ts';
 import { type Exit, runCli } from './process.ts';
 
@@ -30,9 +30,9 @@ export async function commandFolder(...pets: NewPet[]): Promise<CommandFolder> {
   const folder = temporaryFolder();
   const store = path.join(folder, 'data/animal-store.db');
   if (pets.length > 0) {
-    const repository = await openRepository(`sqlite:${store}`, { now: () => new Date() });
-    await Promise.all(pets.map((pet) => repository.pets.add(pet)));
-    await repository.close();
+    const opened = await openStore(`sqlite:${store}`, { now: () => new Date() });
+    await Promise.all(pets.map((pet) => opened.pets.add(pet)));
+    await opened.close();
   }
   return {
     folder,

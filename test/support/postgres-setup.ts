@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import postgres from 'postgres';
 import type { TestProject } from 'vitest/node';
-import { openRepository } from '../../src/repository/open.ts';
+import { openStore } from '../../src/store/open.ts';
 import { dataFolder, initialize, start } from './postgres.ts';
 
 declare module 'vitest' {
@@ -26,7 +26,7 @@ export async function setup({ provide }: TestProject): Promise<void> {
   const sql = postgres(server.url('postgres'), { max: 1 });
   await sql.unsafe('CREATE DATABASE template_animals');
   await sql.end();
-  await (await openRepository(server.url('template_animals'), { now: () => new Date() })).close();
+  await (await openStore(server.url('template_animals'), { now: () => new Date() })).close();
   provide('postgresUrl', server.url(''));
 }
 

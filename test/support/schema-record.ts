@@ -1,7 +1,7 @@
 /** Reads and changes what a store records of its schema, on the database of the suite. */
 import Database from 'better-sqlite3';
-import { readMigrations } from '../../src/repository/migrations.ts';
-import { sqliteFile } from '../../src/repository/open.ts';
+import { readMigrations } from '../../src/store/migrations.ts';
+import { sqliteFile } from '../../src/store/open.ts';
 import { clientOf, engine, newDatabase, temporaryFolder, textRows } from './store.ts';
 
 export const onSqlite = engine === 'SQLite';

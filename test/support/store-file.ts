@@ -1,8 +1,8 @@
 /** Creates a store with an API key before a server starts, and checks a store's file without a server. */
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { newSecret, scopes } from '../../src/accounts.ts';
-import { openRepository } from '../../src/repository/open.ts';
+import { newSecret, scopes } from '../../src/core/accounts.ts';
+import { openStore } from '../../src/store/open.ts';
 import { temporaryFolder } from './app.ts';
 import type { Promises } from './client.ts';
 
@@ -19,7 +19,7 @@ export interface MadeStore {
 export async function makeStore(folder = temporaryFolder()): Promise<MadeStore> {
   const file = path.join(folder, 'store.db');
   const env = { DATABASE_URL: `sqlite:${file}` };
-  const store = await openRepository(env.DATABASE_URL, { now: () => new Date() });
+  const store = await openStore(env.DATABASE_URL, { now: () => new Date() });
   const secret = newSecret(false);
   await store.accounts.addAccount('zoo');
   await store.accounts.addKey({ account: 'zoo', name: 'till', scopes: [...scopes], lifetimeMs: null, secret });

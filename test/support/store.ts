@@ -6,8 +6,8 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import postgres from 'postgres';
 import { afterAll, inject, onTestFinished } from 'vitest';
-import { openRepository, sqliteFile } from '../../src/repository/open.ts';
-import type { OpenOptions, Repository } from '../../src/repository/store.ts';
+import { openStore, sqliteFile } from '../../src/store/open.ts';
+import type { OpenOptions, Store } from '../../src/store/store.ts';
 import type {} from './postgres-setup.ts';
 
 export function temporaryFolder(): string {
@@ -74,7 +74,7 @@ export async function emptyStore(): Promise<string> {
 
 interface OpenStore {
   databaseUrl: string;
-  store: Repository;
+  store: Store;
   now: () => Date;
   /** Sets the store's clock; undefined: the system clock. */
   setTime: (time?: Date) => void;
@@ -92,7 +92,7 @@ async function openNew(): Promise<OpenStore> {
   const setTime = (time?: Date) => {
     present = time;
   };
-  return { databaseUrl, store: await openRepository(databaseUrl, { now }), now, setTime };
+  return { databaseUrl, store: await openStore(databaseUrl, { now }), now, setTime };
 }
 
 async function discard({ databaseUrl, store }: OpenStore): Promise<void> {
@@ -126,8 +126,8 @@ afterAll(async () => {
 });
 
 /** Opens the store at a URL; closes it when the test ends. */
-export async function open(databaseUrl: string, options: Partial<OpenOptions> = {}): Promise<Repository> {
-  const store = await openRepository(databaseUrl, { now: () => new Date(), ...options });
+export async function open(databaseUrl: string, options: Partial<OpenOptions> = {}): Promise<Store> {
+  const store = await openStore(databaseUrl, { now: () => new Date(), ...options });
   onTestFinished(() => store.close());
   return store;
 }

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { ApiError, type ErrorCode } from '../../errors.ts';
+import { ApiError, type ErrorCode } from '../../core/errors.ts';
 import type { CorsHeaders } from '../cors.ts';
 import { HttpError, renderError } from '../errors.ts';
 import { exchangeOf } from '../exchange.ts';

@@ -1,8 +1,8 @@
 /** Limits the number of connections, and closes those whose client does not read its responses. */
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
-import { limits } from '../../limits.ts';
-import { type Claimant, createShares, type Holder } from '../../shares.ts';
+import { limits } from '../../core/limits.ts';
+import { type Claimant, createShares, type Holder } from '../../core/shares.ts';
 import { networkOf } from '../addresses.ts';
 
 const sweepMs = 500;

@@ -1,8 +1,8 @@
 /** Handles one request per connection at a time, so that a client that sends many and reads none cannot exhaust the memory. */
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { limits } from '../../limits.ts';
-import { type Claimant, createParts } from '../../shares.ts';
+import { limits } from '../../core/limits.ts';
+import { type Claimant, createParts } from '../../core/shares.ts';
 
 interface Call extends Claimant {
   request: IncomingMessage;

@@ -1,0 +1,149 @@
+/** Renders the account pages from their templates, and sends them. */
+import { Eta } from 'eta';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { SessionEndedError } from '../core/accounts.ts';
+import { headersOf, type LogError, type SendError, statuses, toApiError } from '../http/errors.ts';
+import type { Exchanges } from '../http/exchange.ts';
+import { refuseOtherMethods } from '../http/methods.ts';
+import type { App } from '../http/operation.ts';
+import { type Rendered, render, sendRendered, standingHeaders } from '../http/responses.ts';
+
+const templates = [
+  'layout',
+  'new-password',
+  'sign-in',
+  'sign-up',
+  'link',
+  'keys',
+  'new-key',
+  'settings',
+  'error',
+] as const;
+type Template = Exclude<(typeof templates)[number], 'layout' | 'new-password'>;
+
+/** The pages that a redirect can lead to, with the notice that they show. The address is never a client's. */
+type Page = '' | '/sign-in' | '/settings' | `${'' | '/sign-in' | '/settings'}?done=${string}`;
+
+/** Values for a template. Eta escapes each one for HTML. Every template also has `form`, the route of the form that was sent. */
+type PageData = Record<string, unknown>;
+
+export interface Pages {
+  /** The path of a page, below the path of the public address. */
+  path: (page: string) => string;
+  show(request: FastifyRequest, reply: FastifyReply, template: Template, data: PageData): Promise<FastifyReply>;
+  /** Redirects to another page (RFC 9110, section 15.4.4). */
+  redirect(reply: FastifyReply, page: Page): FastifyReply;
+}
+
+export interface PagesOptions {
+  /** Reads a file of src/pages/. */
+  readFile: (name: string) => Promise<Buffer>;
+  /** The path of the public address, without /v1; usually empty. */
+  rootPath: string;
+  exchanges: Exchanges;
+  sendError: SendError;
+  logError: LogError;
+}
+
+/** Pages load only files of this server, have no inline script or style, send forms only to this server, and cannot be framed. */
+const security = {
+  ...standingHeaders,
+  'content-security-policy': [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self'",
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+  ].join('; '),
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+};
+
+/**
+ * No other site learns the address of a page. A browser that sends no Sec-Fetch-Site (over plain http, from another machine) must send Origin
+ * instead, and with no-referrer its value would be null (Fetch Standard, section 3.1).
+ */
+const referrerPolicy = ({ headers }: FastifyRequest) =>
+  headers['sec-fetch-site'] === undefined ? 'same-origin' : 'no-referrer';
+
+const files = {
+  'account.css': { type: 'text/css; charset=utf-8', parts: ['style.css', 'account.css'] },
+  'account.js': { type: 'text/javascript; charset=utf-8', parts: ['copy.js', 'account.js'] },
+};
+
+/** Whether the client is a browser that shows pages. Others get errors in the API's shape. */
+const wantsPage = ({ headers }: FastifyRequest) => headers.accept?.includes('text/html') ?? false;
+
+export function createPages(app: App, options: PagesOptions): Pages {
+  const { readFile, rootPath, exchanges, sendError, logError } = options;
+  let loaded: Eta | undefined;
+  const path = (page: string) => `${rootPath}/account${page}`;
+  const redirect: Pages['redirect'] = (reply, page) => reply.code(303).header('location', path(page)).send();
+
+  /** Compiles the templates for the first page: doing so at the start would delay it. */
+  async function load(): Promise<Eta> {
+    const eta = new Eta();
+    for (const name of templates) eta.loadTemplate(`@${name}`, (await readFile(`account/${name}.eta`)).toString());
+    return eta;
+  }
+
+  // After the hook of every response, whose policy allows nothing.
+  app.addHook('onSend', async (request, reply) => {
+    reply.headers({ ...security, 'referrer-policy': referrerPolicy(request), 'cache-control': 'no-store' });
+  });
+
+  async function show(request: FastifyRequest, reply: FastifyReply, template: Template, data: PageData) {
+    loaded ??= await load();
+    const account = request.session?.account.name;
+    const form = request.method === 'POST' ? request.routeOptions.url : undefined;
+    const html = Buffer.from(loaded.render(`@${template}`, { account, path, rootPath, form, ...data }));
+    exchanges.reserveBytes(request, html);
+    return reply.type('text/html; charset=utf-8').send(html);
+  }
+
+  app.setErrorHandler(async (thrown, request, reply) => {
+    if (thrown instanceof SessionEndedError) return redirect(reply, '/sign-in?done=ended');
+    if (!wantsPage(request) || request.raw.errored) return sendError(thrown, request, reply);
+    const error = toApiError(thrown);
+    const status = statuses[error.code];
+    logError(error, request);
+    reply.code(status).headers(headersOf(error));
+    const { showAgain } = request.routeOptions.config;
+    // Without a body the form was rejected before it was read: it may come from another site. After a 500 the page itself may fail, too.
+    const showError = () => show(request, reply, 'error', { title: titleOf(status), error: error.message });
+    if (showAgain && request.body && status !== 500) return showAgain(request, reply, error.message).catch(showError);
+    return showError();
+  });
+
+  return {
+    path,
+    show,
+    redirect,
+  };
+}
+
+/** Serves the style sheet and the script of the pages. */
+export function accountFileRoutes(
+  app: App,
+  { readFile, exchanges }: Pick<PagesOptions, 'readFile' | 'exchanges'>,
+): void {
+  for (const [name, { type, parts }] of Object.entries(files)) {
+    const url = `/account/${name}`;
+    let rendered: Rendered | undefined;
+    app.get(url, async (_request, reply) => {
+      rendered ??= render(Buffer.concat(await Promise.all(parts.map(readFile))), {
+        security: Object.entries(security).flat(),
+        type,
+      });
+      sendRendered(exchanges, reply, rendered);
+    });
+    refuseOtherMethods(app, url, ['GET', 'HEAD']);
+  }
+}
+
+function titleOf(status: number): string {
+  if (status === 404) return 'Not found';
+  return status < 500 ? 'That did not work' : 'Something went wrong';
+}

@@ -1,0 +1,89 @@
+/** Sessions of the account pages: the cookie that carries one, and the look-up of the person who sent it. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { ApiError } from '../core/errors.ts';
+import { limits } from '../core/limits.ts';
+import { hashToken, newToken, type People, type Person, type Session } from '../core/people.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    session: OwnSession | null;
+  }
+}
+
+/** The session of a request, and the SHA-256 of its token. */
+export interface OwnSession extends Session {
+  hash: Buffer;
+}
+
+export interface SessionOptions {
+  people: People;
+  now: () => Date;
+  /** Whether the public address is https: the cookie is then never sent over plain http. */
+  secure: boolean;
+}
+
+export interface Sessions {
+  /** Whether the request has a cookie of a session, which may have ended. */
+  isGiven(request: FastifyRequest): boolean;
+  /** Looks up the session of the request's cookie, and stores it in `request.session`. */
+  find(request: FastifyRequest): Promise<OwnSession | null>;
+  /** Begins a session and sets its cookie. Any session that the request carried ends, so that nobody can choose another's (session fixation). */
+  begin(request: FastifyRequest, reply: FastifyReply, person: Person): Promise<void>;
+  /** Ends the session of the request's cookie, and removes the cookie. */
+  end(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+}
+
+const passwordChanged = 'The password was changed at this moment: sign in with the new one.';
+
+/** One write a minute is exact enough for an idle time of an hour. */
+const touchEveryMs = 60_000;
+
+export function createSessions(app: FastifyInstance, { people, now, secure }: SessionOptions): Sessions {
+  app.decorateRequest('session', null);
+  // Browsers accept the prefix only on a cookie of this host alone, set over https (RFC 6265bis, section 4.1.3.2).
+  const name = secure ? '__Host-session' : 'session';
+  const attributes = { path: '/', httpOnly: true, sameSite: 'lax', secure } as const;
+
+  const hashOf = ({ cookies }: FastifyRequest) => hashToken(cookies[name] ?? '');
+
+  async function endGiven({ session }: FastifyRequest): Promise<void> {
+    if (session) await people.endSession(session.hash);
+  }
+
+  /**
+   * Records that the session was used now. A store that can be read but not written to, as on a full disk, still shows pages: unrecorded use
+   * can only let the session end earlier.
+   */
+  async function touch(given: Buffer): Promise<void> {
+    try {
+      await people.touchSession(given);
+    } catch (error) {
+      if (!(error instanceof ApiError && error.code === 'service_unavailable')) throw error;
+    }
+  }
+
+  return {
+    isGiven: ({ cookies }) => cookies[name] !== undefined,
+
+    async find(request) {
+      const given = hashOf(request);
+      const session = given && (await people.findSession(given));
+      if (!given || !session) return null;
+      request.session = { ...session, hash: given };
+      if (now().getTime() - session.usedAt.getTime() >= touchEveryMs) await touch(given);
+      return request.session;
+    },
+
+    async begin(request, reply, { account, passwordHash }) {
+      await endGiven(request);
+      const { token, hash } = newToken();
+      if (!(await people.addSession(hash, account.id, passwordHash))) throw new ApiError('forbidden', passwordChanged);
+      reply.setCookie(name, token, { ...attributes, maxAge: limits.sessionLifetime / 1000 });
+    },
+
+    async end(request, reply) {
+      await endGiven(request);
+      reply.clearCookie(name, attributes);
+    },
+  };
+}

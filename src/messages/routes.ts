@@ -1,0 +1,87 @@
+/** The messages quickstart: separate from the animal store, but with the same API keys. */
+import { randomUUID } from 'node:crypto';
+import type { ApiKey } from '../core/accounts.ts';
+import { ApiError } from '../core/errors.ts';
+import { limits } from '../core/limits.ts';
+import { Message, type Messages, NewMessage } from '../core/messages.ts';
+import { rejectedKey } from '../http/auth.ts';
+import { HttpError, type SendError, toApiError } from '../http/errors.ts';
+import type { Exchanges } from '../http/exchange.ts';
+import { type App, bodyErrors } from '../http/operation.ts';
+import { sendOutcome } from '../http/responses.ts';
+
+export interface MessagesOptions {
+  messages: Messages;
+  exchanges: Exchanges;
+  sendError: SendError;
+  now: () => Date;
+}
+
+/** Adds POST at `url`. */
+export function sendMessage(app: App, url: string, { messages, exchanges, sendError, now }: MessagesOptions): void {
+  // The quickstart specifies 400 for an unsupported media type, the animal store 415.
+  app.setErrorHandler((thrown, request, reply) => {
+    const error = toApiError(thrown);
+    const unsupported = error.code === 'unsupported_media_type';
+    sendError(unsupported ? new ApiError('invalid_body', error.message) : error, request, reply);
+  });
+
+  /** Until when accounts have their most messages, in milliseconds: a refusal costs no statement. */
+  const full = new Map<number, number>();
+
+  function refuseFull({ accountId }: ApiKey): void {
+    const waitMs = (full.get(accountId) ?? 0) - now().getTime();
+    if (waitMs > 0 && waitMs <= limits.messageAge) throw tooManyMessages(waitMs);
+    full.delete(accountId);
+  }
+
+  app.post(
+    url,
+    {
+      schema: { body: NewMessage },
+      config: {
+        operation: {
+          operationId: 'sendMessage',
+          tags: ['Messages'],
+          summary: 'Send a message',
+          description:
+            'The message is on disk before the response is sent. Its status is queued. A body that is not `application/json` in UTF-8 returns 400 `invalid_body`.',
+          success: { status: 202, schema: Message, description: 'The message was received.' },
+          errors: bodyErrors,
+          examples: {
+            hello: {
+              summary: 'A message',
+              body: { message: 'Hello' },
+              answer: {
+                id: 'msg_5f0c2d1e8a7b4c3d9e6f1a2b3c4d5e6f',
+                message: 'Hello',
+                status: 'queued',
+                createdAt: '2026-11-21T09:30:00.000Z',
+              },
+            },
+          },
+        },
+      },
+    },
+    async (request, reply) => {
+      refuseFull(request.apiKey as ApiKey);
+      const { accountId, id: keyId } = request.apiKey as ApiKey;
+      const id = `msg_${randomUUID().replaceAll('-', '')}`;
+      const message: Message = { id, message: request.body.message, status: 'queued', createdAt: now().toISOString() };
+      const by = { keyId, holder: request.exchange.holder };
+      const refusal = await exchanges.work(request.exchange, () => messages.add({ ...message, accountId }, by));
+      if (typeof refusal === 'string') throw rejectedKey(refusal);
+      if (refusal) {
+        full.set(accountId, refusal.fullUntil);
+        throw tooManyMessages(refusal.fullUntil - now().getTime());
+      }
+      sendOutcome(reply, 202, JSON.stringify(message));
+    },
+  );
+}
+
+function tooManyMessages(waitMs: number): HttpError {
+  const retryAfter = String(Math.max(1, Math.ceil(waitMs / 1000)));
+  const sentence = `Your account has sent ${limits.messages} messages in 24 hours, the most that the quickstart keeps: try again later.`;
+  return new HttpError('rate_limited', { 'retry-after': retryAfter }, sentence);
+}

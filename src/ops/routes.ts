@@ -1,0 +1,44 @@
+/** The ops port: liveness, readiness and metrics. It needs no API key. */
+import fastify, { type FastifyInstance } from 'fastify';
+import { ApiError } from '../core/errors.ts';
+import { renderError, toApiError } from '../http/errors.ts';
+import type { ServesHost } from '../http/hosts.ts';
+import { createCheck } from '../http/request-checks.ts';
+
+export interface OpsOptions {
+  /** Whether the server should receive requests: the store responds, and the process is not stopping. */
+  ready: () => boolean | Promise<boolean>;
+  /** The metrics in the Prometheus text format. */
+  metrics: () => Promise<string>;
+  metricsType: string;
+  /** The hosts that requests may name. If undefined, any. */
+  servesHost: ServesHost | undefined;
+}
+
+/** Builds the server of the ops port. It does not listen yet. */
+export function buildOpsServer({ ready, metrics, metricsType, servesHost }: OpsOptions): FastifyInstance {
+  // The check rejects a missing or repeated Host header, so that the response has the standard error body.
+  const http = { requireHostHeader: false, joinDuplicateHeaders: true };
+  const ops = fastify({ logger: false, forceCloseConnections: true, http });
+  const check = createCheck(servesHost);
+  ops.addHook('onRequest', (request, _reply, done) => done(check(request.raw)));
+  ops.setErrorHandler((error, _request, reply) => {
+    const { status, headers, body } = renderError(toApiError(error));
+    for (let at = 0; at < headers.length; at += 2) reply.header(headers[at] as string, headers[at + 1]);
+    return reply.code(status).send(Buffer.from(body, 'latin1'));
+  });
+  ops.setNotFoundHandler(() => {
+    throw new ApiError('route_not_found');
+  });
+  ops.addHook(
+    'onSend',
+    async (request, reply) => void reply.headers({ 'cache-control': 'no-store', 'x-request-id': request.id }),
+  );
+  ops.get('/livez', () => ({ status: 'live' }));
+  ops.get('/readyz', async () => {
+    if (!(await ready())) throw new ApiError('service_unavailable');
+    return { status: 'ready' };
+  });
+  ops.get('/metrics', async (_request, reply) => reply.type(metricsType).send(await metrics()));
+  return ops;
+}

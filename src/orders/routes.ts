@@ -1,0 +1,24 @@
+/** GET /store/orders: a placeholder, because the interface names this operation but does not describe it. */
+import { ApiError } from '../core/errors.ts';
+import type { App } from '../http/operation.ts';
+
+export function listOrders(app: App, url: string): void {
+  app.get(
+    url,
+    {
+      config: {
+        operation: {
+          operationId: 'listOrders',
+          tags: ['Store'],
+          summary: 'List orders (not available)',
+          description: 'A placeholder; always returns 501. No scope is needed.',
+          errors: ['not_implemented'],
+          hideTryItPanel: true,
+        },
+      },
+    },
+    async () => {
+      throw new ApiError('not_implemented');
+    },
+  );
+}

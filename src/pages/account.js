@@ -1,0 +1,55 @@
+/** Adds copy buttons and a way to see passwords, and keeps a form from being sent twice. The pages work without it. */
+
+for (const box of document.querySelectorAll('.copy')) {
+  const code = box.querySelector('code');
+  const button = document.createElement('button');
+  const what = code.id === 'key' ? 'Copy key' : 'Copy command';
+  button.type = 'button';
+  button.textContent = what;
+  // Announces the result to a screen reader.
+  button.ariaLive = 'polite';
+  button.addEventListener('click', async () => {
+    button.textContent = (await copy(code)) ? 'Copied' : 'Copy the selection';
+    setTimeout(() => {
+      button.textContent = what;
+    }, 2000);
+  });
+  box.append(button);
+}
+
+// Back must not show the key again: the browser may have kept the page.
+addEventListener('pagehide', () => {
+  for (const code of document.querySelectorAll('.copy code')) code.textContent = 'It was shown once.';
+});
+
+for (const form of document.forms) {
+  const passwords = form.querySelectorAll('[type="password"]');
+  const label = document.createElement('label');
+  const box = document.createElement('input');
+  box.type = 'checkbox';
+  label.append(box, 'Show password');
+  const show = (shown) => {
+    box.checked = shown;
+    for (const field of passwords) field.type = shown ? 'text' : 'password';
+  };
+  box.addEventListener('change', () => show(box.checked));
+  if (passwords.length > 0) form.lastElementChild.before(label);
+
+  form.addEventListener('submit', (event) => {
+    // A second click on "Make key" would make a second key.
+    if (form.dataset.sent) event.preventDefault();
+    form.dataset.sent = 'true';
+    // The browser remembers what is typed into a text field.
+    show(false);
+  });
+  // The browser's Back shows the page as it was left.
+  addEventListener('pageshow', () => delete form.dataset.sent);
+}
+
+for (const details of document.querySelectorAll('details')) {
+  details.addEventListener('keydown', ({ key }) => {
+    if (key !== 'Escape') return;
+    details.open = false;
+    details.querySelector('summary').focus();
+  });
+}

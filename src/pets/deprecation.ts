@@ -1,0 +1,22 @@
+/** The deprecation of GET /pets/{petId}: the headers that announce it, and the removal. */
+import type { onRequestHookHandler } from 'fastify';
+import { deprecatedSince, sunset } from '../core/deprecation.ts';
+import { ApiError } from '../core/errors.ts';
+
+/**
+ * The headers Deprecation (RFC 9745: a structured-field date, in seconds) and Sunset (RFC 8594), with the links that both RFCs describe.
+ * `base` ends in /v1.
+ */
+export function deprecationHeaders(base: string): Record<string, string> {
+  const origin = base.slice(0, -'/v1'.length);
+  return {
+    deprecation: `@${deprecatedSince.getTime() / 1000}`,
+    sunset: sunset.toUTCString(),
+    link: `<${base}/pets>; rel="successor-version", <${origin}/docs#animal-store/tag/pets/getPet>; rel="deprecation"; type="text/html"`,
+  };
+}
+
+/** Returns a hook that rejects requests with 410 once the operation is removed. */
+export function refuseAfterSunset(removed: () => boolean): onRequestHookHandler {
+  return (_request, _reply, done) => done(removed() ? new ApiError('operation_removed') : undefined);
+}

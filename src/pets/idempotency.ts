@@ -1,0 +1,26 @@
+/** The Idempotency-Key header, which makes a POST safe to retry. */
+import { Type } from '@sinclair/typebox';
+import type { FastifyRequest } from 'fastify';
+import type { ApiKey } from '../core/accounts.ts';
+import type { Retry } from '../core/idempotency.ts';
+import { requirement } from '../core/schema.ts';
+
+export const IdempotencyHeaders = Type.Object({
+  'Idempotency-Key': Type.Optional(
+    Type.String({
+      ...requirement('be 1 to 255 visible ASCII characters, given once'),
+      minLength: 1,
+      maxLength: 255,
+      pattern: '^[!-~]+$',
+      description:
+        "A unique value that you choose. Retried creates don't create duplicates: the same key with the same body within 24 hours returns the first response again, with Idempotent-Replayed: true.",
+      examples: ['7d9f0d3a-1f0b-4c56-9f8e-2f1c7c1f0e55'],
+    }),
+  ),
+});
+
+/** Identifies retries of a validated request; undefined if it has no Idempotency-Key. */
+export function retryOf(request: FastifyRequest): Retry | undefined {
+  const key = request.headers['idempotency-key'];
+  return key === undefined ? undefined : { accountId: (request.apiKey as ApiKey).accountId, key: key as string };
+}

@@ -1,0 +1,44 @@
+/** Keyset pagination: the cursor, which encodes a position in the list, and the Link header with the URL of the next page. */
+import type { PetStatus } from '../core/pets.ts';
+import { kind } from '../core/schema.ts';
+
+const position = /^after:([1-9]\d{0,15})$/;
+
+function writeCursor(after: bigint): string {
+  return Buffer.from(`after:${after}`).toString('base64url');
+}
+
+/** The id in a cursor; undefined if `cursor` is not exactly what `writeCursor` returns for that id. */
+export function readCursor(cursor: string): bigint | undefined {
+  const id = position.exec(Buffer.from(cursor, 'base64url').toString('latin1'))?.[1];
+  if (id === undefined) return undefined;
+  const after = BigInt(id);
+  return writeCursor(after) === cursor ? after : undefined;
+}
+
+/** Opaque to clients. It encodes the id of the last pet on the previous page. */
+export const Cursor = kind<bigint>(
+  'Cursor',
+  (value) => typeof value === 'bigint',
+  'be copied unchanged from the Link header of a list response',
+  {
+    type: 'string',
+    minLength: 1,
+    pattern: '^[A-Za-z0-9_-]+$',
+    description: 'Position in the list. Opaque: copy it unchanged from the Link header of the previous page.',
+  },
+  { read: (text) => readCursor(text) ?? text, code: 'invalid_cursor' },
+);
+
+interface PageQuery {
+  limit: number;
+  status?: PetStatus | undefined;
+}
+
+/** The Link header of a page (RFC 8288): rel="first" always; rel="next" if more pets follow the one with the id `next`. */
+export function pageLinks(base: string, { limit, status }: PageQuery, next: bigint | undefined): string {
+  const first = `${base}/pets?limit=${limit}${status ? `&status=${status}` : ''}`;
+  const links = [`<${first}>; rel="first"`];
+  if (next !== undefined) links.unshift(`<${first}&cursor=${writeCursor(next)}>; rel="next"`);
+  return links.join(', ');
+}

@@ -1,0 +1,203 @@
+/** The three operations on pets: listPets, createPet and getPet. */
+import { Type } from '@sinclair/typebox';
+import type { FastifyReply, onRequestHookHandler } from 'fastify';
+import type { ApiKey } from '../core/accounts.ts';
+import { sunset } from '../core/deprecation.ts';
+import { ApiError } from '../core/errors.ts';
+import { Int64 } from '../core/int64.ts';
+import { NewPet, Pet, PetStatus, Pets } from '../core/pets.ts';
+import { requirement } from '../core/schema.ts';
+import { rejectedKey, requireScope } from '../http/auth.ts';
+import type { Exchanges } from '../http/exchange.ts';
+import type { KeyUsage } from '../http/key-usage.ts';
+import { refuseOtherMethods } from '../http/methods.ts';
+import { type App, bodyErrors } from '../http/operation.ts';
+import { type Rendered, sendOutcome, sendRendered } from '../http/responses.ts';
+import { deprecationHeaders, refuseAfterSunset } from './deprecation.ts';
+import { IdempotencyHeaders, retryOf } from './idempotency.ts';
+import { Cursor } from './paging.ts';
+import type { PetResponses } from './response-cache.ts';
+
+export interface PetsOptions {
+  pets: Pets;
+  exchanges: Exchanges;
+  responses: PetResponses;
+  usage: KeyUsage;
+  /** The start of the URLs in responses: the public base address, or its path. Ends in /v1. */
+  base: string;
+  /** Whether getPet has been removed. */
+  removed: () => boolean;
+}
+
+const ListQuery = Type.Object({
+  limit: Type.Integer({
+    ...requirement('be an integer from 1 to 100'),
+    minimum: 1,
+    maximum: 100,
+    default: 20,
+    description: 'Maximum number of animals returned.',
+  }),
+  status: Type.Optional({ ...PetStatus, description: 'Only animals with this status.' }),
+  cursor: Type.Optional(Cursor),
+});
+
+const PetParams = Type.Object({ petId: Int64({ description: 'Identifier of the animal to return.', examples: [1] }) });
+
+/** Sends what `read` returns, in a slot of the store if that takes a round trip. */
+function sendRead(
+  { pets, exchanges }: PetsOptions,
+  reply: FastifyReply,
+  read: () => Rendered | Promise<Rendered>,
+): undefined | Promise<void> {
+  // Reads of the embedded store end within this turn of the event loop.
+  const rendered = pets.state === undefined ? exchanges.work(reply.request.exchange, read) : read();
+  if (rendered instanceof Promise) return rendered.then((later) => sendRendered(exchanges, reply, later));
+  sendRendered(exchanges, reply, rendered);
+  return undefined;
+}
+
+// The animals of the examples in openapi.yaml, in the order in which they are added.
+const biscuit = { id: 1, name: 'Biscuit', categoryId: 7, status: 'available' };
+const crumb = { id: 2, name: 'Crumb', categoryId: 7, status: 'sold' };
+/** The first even number beyond 2^53: tools that read the document with JavaScript's numbers show it unchanged. */
+const moth = { id: 3, name: 'Moth', categoryId: 9007199254740994, status: 'available' };
+
+/** Adds GET at `url`. */
+export function listPets(app: App, url: string, options: PetsOptions): void {
+  const { responses } = options;
+  app.get(
+    url,
+    {
+      onRequest: requireScope('pets:read'),
+      schema: { querystring: ListQuery },
+      config: {
+        operation: {
+          operationId: 'listPets',
+          tags: ['Pets'],
+          summary: 'List all animals',
+          description:
+            'Returns animals in ascending order of id, one page at a time. Follow the Link header with rel="next" until it is absent. The pages contain each animal exactly once; animals added meanwhile come last.',
+          scope: 'pets:read',
+          success: { status: 200, schema: Pets, description: 'A page of animals.', headers: ['Link'] },
+          errors: ['invalid_cursor'],
+          examples: {
+            'first-page': { summary: 'The first page', parameters: { limit: 2 }, answer: [biscuit, crumb] },
+            'next-page': {
+              summary: 'The page that rel="next" of the first one names',
+              parameters: { limit: 2, cursor: 'YWZ0ZXI6Mg' },
+              answer: [moth],
+            },
+            sold: { summary: 'Sold animals', parameters: { limit: 100, status: 'sold' }, answer: [crumb] },
+            none: { summary: 'No animal has the status', parameters: { status: 'pending' }, answer: [] },
+          },
+        },
+      },
+    },
+    (request, reply) => {
+      const { limit, status, cursor: after = 0n } = request.query;
+      return sendRead(options, reply, () => responses.page({ limit, status, after }));
+    },
+  );
+}
+
+/** Adds POST at `url`. */
+export function createPet(app: App, url: string, { pets, exchanges, base, removed }: PetsOptions): void {
+  app.post(
+    url,
+    {
+      onRequest: requireScope('pets:write'),
+      schema: { headers: IdempotencyHeaders, body: NewPet },
+      config: {
+        operation: {
+          operationId: 'createPet',
+          tags: ['Pets'],
+          summary: 'Add an animal',
+          description:
+            'The animal is on disk before the response is sent. After a 5xx status, a time-out or a lost connection, the outcome is unknown: send the request again with the same Idempotency-Key.',
+          scope: 'pets:write',
+          success: {
+            status: 201,
+            schema: Pet,
+            description: 'The animal was added.',
+            headers: ['Location', 'Idempotent-Replayed'],
+            links: {
+              listPets: {
+                operationId: 'listPets',
+                description: 'Lists the animals with the status of the new one.',
+                parameters: { status: '$response.body#/status' },
+              },
+              getPet: {
+                operationId: 'getPet',
+                description: 'Fetches the new animal, until 5 December 2030.',
+                parameters: { petId: '$response.body#/id' },
+              },
+            },
+          },
+          errors: [...bodyErrors, 'unsupported_media_type', 'idempotency_key_reused'],
+          examples: {
+            smallest: { summary: 'Required fields only', body: { name: 'Biscuit', categoryId: 7 }, answer: biscuit },
+            full: {
+              summary: 'All fields, and safe to retry',
+              parameters: { 'Idempotency-Key': '7d9f0d3a-1f0b-4c56-9f8e-2f1c7c1f0e55' },
+              body: { name: 'Crumb', categoryId: 7, status: 'sold' },
+              answer: crumb,
+            },
+            'beyond-2-53': {
+              summary: 'A categoryId beyond 2^53',
+              body: { name: 'Moth', categoryId: moth.categoryId },
+              answer: moth,
+            },
+          },
+        },
+      },
+    },
+    async (request, reply) => {
+      const by = { keyId: (request.apiKey as ApiKey).id, holder: request.exchange.holder };
+      const add = () => pets.add(request.body as NewPet, retryOf(request), by);
+      const addition = await exchanges.work(request.exchange, add);
+      if (addition.outcome === 'reused') throw new ApiError('idempotency_key_reused');
+      if (addition.outcome !== 'added' && addition.outcome !== 'replayed') throw rejectedKey(addition.outcome);
+      const { id, pet, outcome } = addition;
+      const headers = outcome === 'replayed' ? ['idempotent-replayed', 'true'] : [];
+      if (!removed()) headers.push('location', `${base}/pets/${id}`);
+      sendOutcome(reply, 201, pet, headers);
+    },
+  );
+}
+
+/** Adds GET at `url`, which ends in `:petId`, and rejects the other methods there with the same deprecation headers. */
+export function getPet(app: App, url: string, options: PetsOptions): void {
+  const { responses, usage, base, removed } = options;
+  const headers = Object.entries(deprecationHeaders(base)).flat();
+  const countCall: onRequestHookHandler = (request, _reply, done) => {
+    usage.countDeprecated(request.apiKey as ApiKey);
+    done();
+  };
+  app.get(
+    url,
+    {
+      onRequest: [countCall, refuseAfterSunset(removed), requireScope('pets:read')],
+      schema: { params: PetParams },
+      config: {
+        headers,
+        operation: {
+          operationId: 'getPet',
+          tags: ['Pets'],
+          summary: 'Get an animal',
+          description:
+            'From 5 December 2030 on, it returns 410. Use GET /pets with the status filter instead.\n\nThat filter cannot name an animal. To find one by its id, follow the pages of its status until the id appears or a greater one does: one request per 100 animals (examples/find.js in the repository does this). If you need animals often, read all pages once and keep them by id.\n\nEvery response, errors included, has the headers Deprecation, Sunset and Link; only an error that comes before the server has read the path lacks them.',
+          scope: 'pets:read',
+          sunset,
+          success: { status: 200, schema: Pet, description: 'The animal.' },
+          errors: ['invalid_url', 'pet_not_found', 'operation_removed'],
+          examples: {
+            found: { summary: 'An animal', parameters: { petId: 1 }, answer: biscuit },
+            pet_not_found: { summary: 'No animal has this id', parameters: { petId: 404 } },
+          },
+        },
+      },
+    },
+    (request, reply) => sendRead(options, reply, () => responses.pet(request.params.petId)),
+  );
+  refuseOtherMethods(app, url, ['GET', 'HEAD'], headers);
+}

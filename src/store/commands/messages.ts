@@ -1,0 +1,34 @@
+/** Adds messages of the quickstart. */
+import type { KeyRejection } from '../../core/accounts.ts';
+import { limits } from '../../core/limits.ts';
+import type { Message } from '../../core/messages.ts';
+import { endOneOf, oneOf, type Steps, skipLocked, sql } from '../steps.ts';
+import { rejectionOfKey } from './keys.ts';
+
+/** Each message that is added also deletes a few that are too old: more than it adds. */
+const swept = 10;
+
+/** `keyId`: the API key that adds it; undefined: the operator. */
+type NewMessage = Message & { accountId: number; keyId?: number | undefined; maxMessages: number };
+
+/** Adds nothing if the key may no longer do so, or if the account has its most messages; on PostgreSQL, simultaneous ones may be a few more. */
+export function* addMessage(input: NewMessage): Steps<KeyRejection | { fullUntil: number } | undefined> {
+  const { id, accountId, keyId, message, status, createdAt, maxMessages } = input;
+  const at = Date.parse(createdAt);
+  const rejection = keyId === undefined ? undefined : yield* rejectionOfKey(keyId, at);
+  if (rejection) return rejection;
+  const [full] = yield* sql<{ created_at: number | string }>`
+    SELECT created_at FROM message
+    WHERE account_id = ${accountId} AND created_at > ${at - limits.messageAge} AND created_at <= ${at}
+    ORDER BY created_at DESC LIMIT 1 OFFSET ${maxMessages - 1}`;
+  if (full) return { fullUntil: Number(full.created_at) + limits.messageAge };
+  yield* sql`
+    INSERT INTO message (id, account_id, message, status, created_at)
+    VALUES (${id}, ${accountId}, ${message}, ${status}, ${at})`;
+  yield* sql`
+    DELETE FROM message WHERE id ${oneOf}
+      SELECT id FROM message WHERE created_at <= ${at - limits.messageAge}
+      ORDER BY created_at LIMIT ${swept} ${skipLocked}
+    ${endOneOf}`;
+  return undefined;
+}

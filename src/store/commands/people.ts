@@ -1,0 +1,97 @@
+/** Changes of people: sign-up, passwords and one-time links. Tokens are given by their SHA-256, in hexadecimal. */
+import { clockSkewMs } from '../../core/limits.ts';
+import { type LinkPurpose, linkLifetimeMs } from '../../core/people.ts';
+import { type AccountRow, accountColumns } from '../rows.ts';
+import { bytes, endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql } from '../steps.ts';
+import { accountOfSession } from './sessions.ts';
+
+/** Each link that is added also deletes a few that have expired: more than it adds. */
+const swept = 10;
+
+interface NewPerson {
+  name: string;
+  passwordHash: string;
+  /** An invitation for a new account. */
+  link?: string | undefined;
+  /** SHA-256 of the person's network, in hexadecimal, if anybody may sign up. */
+  network?: string | undefined;
+  at: number;
+}
+
+/** Uses up the invitation. Changes nothing if it cannot be used, or if the name is taken. */
+export function* signUp(person: NewPerson): Steps<AccountRow | 'name_taken' | 'link_used'> {
+  const { name, passwordHash, link, network, at } = person;
+  if (link !== undefined && (yield* lockLink(link, at))?.account_id !== null) return 'link_used';
+  const [account] = yield* sql<AccountRow>`
+    INSERT INTO account (name, created_at, password_hash, network)
+    VALUES (${name}, ${at}, ${passwordHash}, ${network === undefined ? null : bytes(network)})
+    ON CONFLICT DO NOTHING RETURNING ${raw(accountColumns)}`;
+  if (!account) return 'name_taken';
+  if (link !== undefined) yield* sql`DELETE FROM one_time_link WHERE hash = ${bytes(link)}`;
+  return account;
+}
+
+interface StoredLink {
+  purpose: LinkPurpose;
+  account_id: number | string | null;
+}
+
+/** A link that has not expired; `account_id` of a link to reset a password of no account is 0, which no account has. */
+function* lockLink(link: string, at: number): Steps<StoredLink | undefined> {
+  const [found] = yield* sql<StoredLink & { expires_at: number | string }>`
+    SELECT purpose, account_id, expires_at FROM one_time_link WHERE hash = ${bytes(link)} ${forUpdate}`;
+  if (!found || !isLinkValid(found.purpose, Number(found.expires_at), at)) return undefined;
+  return found.purpose === 'reset' && found.account_id === null ? { ...found, account_id: 0 } : found;
+}
+
+/** Also false if the clock was set back: the link would live for longer. */
+export function isLinkValid(purpose: LinkPurpose, expiresAt: number, at: number): boolean {
+  return expiresAt > at && expiresAt <= at + linkLifetimeMs[purpose] + clockSkewMs;
+}
+
+interface PasswordChange {
+  accountId: number;
+  passwordHash: string;
+  /** Who may change it: a link of the account, or a session of it and the hash of the previous password. Without any, the operator. */
+  link?: string | undefined;
+  session?: string | undefined;
+  previous?: string | undefined;
+  at: number;
+}
+
+/** Ends all sessions and links of the account. Returns false, and changes nothing, if who asks may not change it by now. */
+export function* setPassword(change: PasswordChange): Steps<boolean> {
+  const { accountId, passwordHash, link, session, previous, at } = change;
+  const [account] = yield* sql<{ password_hash: string | null }>`
+    SELECT password_hash FROM account WHERE id = ${accountId} ${forUpdate}`;
+  if (!account || (previous !== undefined && account.password_hash !== previous)) return false;
+  if (session !== undefined && Number((yield* accountOfSession(session, at))?.id) !== accountId) return false;
+  if (link !== undefined && Number((yield* lockLink(link, at))?.account_id ?? 0) !== accountId) return false;
+  yield* sql`DELETE FROM one_time_link WHERE account_id = ${accountId}`;
+  yield* sql`DELETE FROM session WHERE account_id = ${accountId}`;
+  yield* sql`UPDATE account SET password_hash = ${passwordHash} WHERE id = ${accountId}`;
+  return true;
+}
+
+interface NewLink {
+  hash: string;
+  purpose: LinkPurpose;
+  /** Null: an invitation to create an account. */
+  accountId: number | null;
+  at: number;
+}
+
+/** Adds nothing if the account does not exist. */
+export function* addLink({ hash, purpose, accountId, at }: NewLink): Steps<void> {
+  if (accountId !== null) {
+    const [account] = yield* sql`SELECT id FROM account WHERE id = ${accountId} ${forUpdate}`;
+    if (!account) return;
+  }
+  yield* sql`
+    DELETE FROM one_time_link WHERE hash ${oneOf}
+      SELECT hash FROM one_time_link WHERE expires_at <= ${at} ORDER BY expires_at LIMIT ${swept} ${skipLocked}
+    ${endOneOf}`;
+  yield* sql`
+    INSERT INTO one_time_link (hash, purpose, account_id, expires_at)
+    VALUES (${bytes(hash)}, ${purpose}, ${accountId}, ${at + linkLifetimeMs[purpose]})`;
+}

@@ -1,0 +1,76 @@
+/** Changes of sessions. The tokens of sessions are given by their SHA-256, in hexadecimal. */
+import { clockSkewMs, limits } from '../../core/limits.ts';
+import { type AccountRow, accountColumns } from '../rows.ts';
+import { bytes, endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql } from '../steps.ts';
+
+/** Each session that is added also deletes a few that have ended: more than it adds. */
+const swept = 10;
+
+/** The account of a session that has not ended at `at`, with its row locked: whatever ends its sessions waits for this change, or is seen. */
+export function* accountOfSession(session: string, at: number): Steps<AccountRow | undefined> {
+  const hash = bytes(session);
+  yield* sql`SELECT id FROM account WHERE id = (SELECT account_id FROM session WHERE hash = ${hash}) ${forUpdate}`;
+  // In a statement of its own: on PostgreSQL it sees what was committed before it began, which is after the lock.
+  const [account] = yield* sql<AccountRow>`
+    SELECT ${raw(accountColumns)} FROM session JOIN account ON account.id = account_id
+    WHERE hash = ${hash} AND session.created_at > ${at - limits.sessionLifetime} AND used_at > ${at - limits.sessionIdle}
+      AND used_at <= ${at + clockSkewMs}`;
+  return account;
+}
+
+interface NewSession {
+  hash: string;
+  accountId: number;
+  /** The hash of the password that was checked. */
+  passwordHash: string;
+  at: number;
+}
+
+/** Returns false, and adds nothing, if the account no longer has this password. */
+export function* addSession({ hash, accountId, passwordHash, at }: NewSession): Steps<boolean> {
+  const [account] = yield* sql<{ password_hash: string | null }>`
+    SELECT password_hash FROM account WHERE id = ${accountId} ${forUpdate}`;
+  if (account?.password_hash !== passwordHash) return false;
+  yield* sweepSessions(at);
+  yield* sql`
+    DELETE FROM session WHERE account_id = ${accountId} AND hash NOT IN (
+      SELECT hash FROM session WHERE account_id = ${accountId} ORDER BY used_at DESC LIMIT ${limits.sessions - 1}
+    )`;
+  yield* sql`
+    INSERT INTO session (hash, account_id, created_at, used_at) VALUES (${bytes(hash)}, ${accountId}, ${at}, ${at})`;
+  return true;
+}
+
+/** Also deletes sessions that were used in the future: the clock was set back, and when it gets there again they would be too old. */
+function* sweepSessions(at: number): Steps<void> {
+  yield* sql`
+    DELETE FROM session WHERE hash ${oneOf}
+      SELECT hash FROM session WHERE used_at <= ${at - limits.sessionIdle}
+      ORDER BY used_at LIMIT ${swept} ${skipLocked}
+    ${endOneOf}`;
+  yield* sql`
+    DELETE FROM session WHERE hash ${oneOf}
+      SELECT hash FROM session WHERE used_at > ${at + clockSkewMs} ORDER BY used_at LIMIT ${swept} ${skipLocked}
+    ${endOneOf}`;
+}
+
+/** Records that the session is used at `at`, unless it has ended. */
+export function* touchSession({ hash, at }: { hash: string; at: number }): Steps<void> {
+  yield* sql`
+    UPDATE session SET used_at = ${at} WHERE hash = ${bytes(hash)}
+      AND created_at > ${at - limits.sessionLifetime} AND used_at > ${at - limits.sessionIdle} AND used_at < ${at}`;
+}
+
+/** Ends one session: whoever has its token may do so. */
+export function* endSession({ hash, at }: { hash: string; at: number }): Steps<void> {
+  yield* accountOfSession(hash, at);
+  yield* sql`DELETE FROM session WHERE hash = ${bytes(hash)}`;
+}
+
+/** Ends all sessions of the account to which `session` belongs. Returns false, and changes nothing, if it has ended. */
+export function* endSessions({ session, at }: { session: string; at: number }): Steps<boolean> {
+  const account = yield* accountOfSession(session, at);
+  if (!account) return false;
+  yield* sql`DELETE FROM session WHERE account_id = ${Number(account.id)}`;
+  return true;
+}

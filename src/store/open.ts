@@ -1,0 +1,19 @@
+/** Opens the store with the engine that the scheme of the database URL names. */
+
+import { openSqlite } from './sqlite/store.ts';
+import type { OpenOptions, Store } from './store.ts';
+
+/** Opens the store, creating and migrating it as needed. Rejects with OpenError. */
+export async function openStore(databaseUrl: string, options: OpenOptions): Promise<Store> {
+  if (!databaseUrl.startsWith('sqlite:')) {
+    // Loaded only when needed: it would add a tenth to every start.
+    const { openPostgres } = await import('./postgres/store.ts');
+    return openPostgres(databaseUrl, options);
+  }
+  return openSqlite(sqliteFile(databaseUrl), options);
+}
+
+/** The file path in a `sqlite:` URL. */
+export function sqliteFile(databaseUrl: string): string {
+  return databaseUrl.slice('sqlite:'.length);
+}

@@ -1,0 +1,102 @@
+/** Classifies PostgreSQL and connection errors: retry, reconnect, or report to the client. */
+import pg from 'pg';
+import type { ApiError } from '../../core/errors.ts';
+import { unavailable } from '../store.ts';
+
+/**
+ * Serialization failure and deadlock: the transaction was rolled back, and a retry may succeed
+ * (https://www.postgresql.org/docs/18/errcodes-appendix.html).
+ */
+const rolledBack = ['40001', '40P01'];
+
+/** The server is read-only, starting or stopping. Nothing was committed; another host may accept the statement, or this one later. */
+const notAccepting = ['25006', '57P03'];
+
+/** Where the server finds that a prepared statement does not exist, or that a migration has changed its table. Another connection prepares it anew. */
+const outdated = ['FetchPreparedStatement', 'RevalidateCachedQuery'];
+
+const isOutdated = ({ routine }: pg.DatabaseError) => outdated.includes(String(routine));
+
+/**
+ * Caused by the server, its disk or another session, not by a bug in this code. 25P03 and 25P04: the server has ended a transaction whose
+ * client was stopped. 54000: the server assigns no transaction ids any more, until it is vacuumed.
+ */
+const environmental = /^(08|25006|25P0[34]|40|53|54000|55P03|57|58|XX00[12])/;
+
+/** The database has committed, but the answer does not prove that the standby has the commit too. */
+export class StandbyError extends Error {
+  override name = 'StandbyError';
+}
+
+/** No answer, or no free connection, within the time limit. */
+export class TimeoutError extends Error {
+  override name = 'TimeoutError';
+}
+
+/** SQLSTATE classes that are counted by themselves. Triggers and extensions can raise any other. */
+const sqlStateClasses = ['08', '22', '23', '25', '28', '3D', '40', '42', '53', '54', '55', '57', '58', 'XX'] as const;
+
+/** Besides SQLSTATE classes: the connection was lost or could not be opened; no answer in time; a commit without its standby. */
+export const errorClasses = [...sqlStateClasses, 'connection', 'timeout', 'standby', 'other'] as const;
+
+export function classOf(error: unknown): (typeof errorClasses)[number] {
+  if (error instanceof StandbyError) return 'standby';
+  if (error instanceof TimeoutError) return 'timeout';
+  if (!(error instanceof pg.DatabaseError)) return 'connection';
+  return sqlStateClasses.find((each) => error.code?.startsWith(each)) ?? 'other';
+}
+
+/** Why a write failed; the first four as on SQLite. */
+export const writeFailures = [
+  ...(['disk_full', 'locked', 'io', 'other'] as const),
+  ...(['read_only', 'connection', 'timeout', 'standby'] as const),
+];
+type WriteFailure = (typeof writeFailures)[number];
+
+/** 57014 is the server's own statement_timeout; 25P03 and 25P04 are those of transactions. The other errors of class 57 end the session. */
+const reasons: readonly [sqlStates: RegExp, WriteFailure][] = [
+  [/^53100/, 'disk_full'],
+  [/^(40|55P03)/, 'locked'],
+  [/^(58|XX00[12])/, 'io'],
+  [/^25006/, 'read_only'],
+  [/^(57014|25P0[34])/, 'timeout'],
+  [/^(08|28|3D|53300|57P)/, 'connection'],
+];
+
+export function reasonOf(error: unknown): WriteFailure {
+  if (error instanceof StandbyError) return 'standby';
+  if (error instanceof TimeoutError) return 'timeout';
+  if (!(error instanceof pg.DatabaseError)) return 'connection';
+  return reasons.find(([sqlStates]) => sqlStates.test(String(error.code)))?.[1] ?? 'other';
+}
+
+/** Whether the connection is unusable after this error. */
+export function endsConnection(error: unknown): boolean {
+  return (
+    !(error instanceof pg.DatabaseError) || /^(08|57P|25006|25P0[34])/.test(String(error.code)) || isOutdated(error)
+  );
+}
+
+/** Whether the failed statement certainly had no effect and should be sent again. */
+export function wasRefused(error: unknown): boolean {
+  if (!(error instanceof pg.DatabaseError)) return false;
+  return [...rolledBack, ...notAccepting].includes(String(error.code)) || isOutdated(error);
+}
+
+/** The driver's error may contain row data, which must not be logged. */
+function withoutRow(error: unknown): unknown {
+  if (!(error instanceof pg.DatabaseError)) return error;
+  const { code, message, severity } = error;
+  return Object.assign(new Error(message), { code, severity });
+}
+
+/** Turns an error into ApiError `service_unavailable` if the environment caused it; otherwise returns it without the row's data. */
+export function translate(error: unknown): unknown {
+  if (!(error instanceof pg.DatabaseError) || environmental.test(String(error.code))) return refusal(error);
+  return withoutRow(error);
+}
+
+/** ApiError `service_unavailable`, whatever the error. */
+export function refusal(error: unknown): ApiError {
+  return unavailable(withoutRow(error));
+}

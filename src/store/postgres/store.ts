@@ -1,0 +1,75 @@
+/** The shared store: a PostgreSQL database that several servers can use. */
+
+import { limits } from '../../core/limits.ts';
+import { type Engine, openAccounts, openMessages, openPeople, openTrail } from '../accounts.ts';
+import { type CommandName, serializable, stepsOf } from '../commands.ts';
+import type { OpenOptions, Store } from '../store.ts';
+import { createConnector } from './connection.ts';
+import { prepareDatabase } from './open.ts';
+import { findPet, listPets } from './pets.ts';
+import { createPool, type Pool, sessionSettings } from './pool.ts';
+import { runSteps } from './sql.ts';
+import { readTarget } from './url.ts';
+import { startAdder } from './writer.ts';
+
+/** Readiness timeout. */
+const checkWithinMs = 1000;
+
+/** Commands that requests with a key ask for, or the server itself. All others are those of strangers, or of people on the account pages. */
+const forKeys: ReadonlySet<CommandName> = new Set(['recordUses', 'addMessage', 'takeEvents']);
+
+/** If the connection is lost during COMMIT, the outcome of a command is unknown: it is not run again, and rejects. */
+function createEngine(pool: Pool): Engine {
+  return {
+    write: (name, input) =>
+      pool.write(
+        (sql) =>
+          sql.begin(
+            (transaction) => runSteps(transaction, stepsOf(name, input)),
+            serializable.has(name) ? 'SERIALIZABLE' : undefined,
+          ),
+        { stranger: !forKeys.has(name) },
+      ),
+    read: (query, forKey = false) => pool.read((sql) => runSteps(sql, query()), { stranger: !forKey }),
+  };
+}
+
+/** Opens the database; migrates it if `options.migrate` allows. Rejects with OpenError. */
+export async function openPostgres(databaseUrl: string, options: OpenOptions): Promise<Store> {
+  const target = readTarget(databaseUrl);
+  const connect = createConnector(target);
+  await prepareDatabase(target, () => connect(() => undefined), options);
+  const pool = createPool({
+    connect: (onClose) => connect(onClose, sessionSettings),
+    size: target.connections,
+    maxWaiting: limits.waitingReads,
+    onCommit: options.onCommit,
+    onQuery: options.onQuery,
+  });
+  const adder = startAdder(pool);
+  const engine = createEngine(pool);
+  const at = () => options.now().getTime();
+
+  return {
+    // No state(): it would need a round trip, as much as reading the page itself.
+    pets: {
+      list: (query) => listPets(pool, query),
+      add: (pet, retry, by) => adder.add({ pet, retry, keyId: by?.keyId, at: at() }),
+      find: (id) => findPet(pool, id),
+    },
+
+    accounts: openAccounts(engine, at),
+    messages: openMessages(engine, options.maxMessages),
+    people: openPeople(engine, at),
+    trail: openTrail(engine, at),
+
+    check: async () => void (await pool.read((sql) => sql`SELECT 1`, { withinMs: checkWithinMs })),
+
+    measure: () => ({ waitingWrites: adder.waiting(), walBytes: undefined, ...pool.measure() }),
+
+    async close() {
+      await adder.close();
+      await pool.close();
+    },
+  };
+}

@@ -1,0 +1,30 @@
+/** Reads of people, sessions, one-time links and the trail. Tokens are given by their SHA-256. */
+import { clockSkewMs, limits } from '../../core/limits.ts';
+import { accountColumns, type LinkRow, type PersonRow, type SessionRow } from '../rows.ts';
+import { raw, type Steps, sql } from '../steps.ts';
+
+export function* findPerson(name: string): Steps<PersonRow | undefined> {
+  const [person] = yield* sql<PersonRow>`
+    SELECT ${raw(accountColumns)}, password_hash FROM account WHERE name = ${name}`;
+  return person;
+}
+
+export function* findSession(hash: Buffer, at: number): Steps<SessionRow | undefined> {
+  const [session] = yield* sql<SessionRow>`
+    SELECT ${raw(accountColumns)}, account.network, used_at FROM session JOIN account ON account.id = account_id
+    WHERE hash = ${hash} AND session.created_at > ${at - limits.sessionLifetime} AND used_at > ${at - limits.sessionIdle}
+      AND used_at <= ${at + clockSkewMs}`;
+  return session;
+}
+
+export function* findLink(hash: Buffer, at: number): Steps<LinkRow | undefined> {
+  const [link] = yield* sql<LinkRow>`
+    SELECT purpose, expires_at, ${raw(accountColumns)}
+    FROM one_time_link LEFT JOIN account ON account.id = account_id WHERE hash = ${hash} AND expires_at > ${at}`;
+  return link;
+}
+
+export function* hasEvents(): Steps<boolean> {
+  const [event] = yield* sql`SELECT 1 AS one FROM account_event LIMIT 1`;
+  return event !== undefined;
+}

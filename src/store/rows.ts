@@ -1,0 +1,126 @@
+/** The columns that both engines select for accounts and API keys, and the conversion of their rows. */
+import type { Account, ApiKey, KnownKey, Scope } from '../core/accounts.ts';
+import { limits } from '../core/limits.ts';
+import type { LinkPurpose, OneTimeLink, Session, TrailEvent, TrailEventName } from '../core/people.ts';
+
+export const accountColumns =
+  'account.id, account.name, account.created_at, account.password_hash IS NOT NULL AS has_password';
+const keyColumns = [
+  ...['id', 'account_id', 'name', 'hint', 'scopes', 'created_at', 'lifetime_ms', 'expires_at', 'revoked_at'],
+  ...['last_used_at', 'deprecated_calls'],
+].map((column) => `api_key.${column}`);
+export const apiKeyColumns = `${keyColumns}, account.name AS account FROM api_key JOIN account ON account.id = account_id`;
+
+/** An active key has not ended at the time that follows this condition. The index api_key_active has the same expression. */
+export const isActive = 'revoked_at IS NULL AND coalesce(expires_at, 9223372036854775807) >';
+
+/** SQLite returns a bigint or a number; PostgreSQL returns decimal text. */
+type StoredInteger = bigint | number | string;
+
+export interface AccountRow {
+  id: StoredInteger;
+  name: string;
+  created_at: StoredInteger;
+  /** 0 or 1 in SQLite. */
+  has_password: StoredInteger | boolean;
+}
+
+export interface PersonRow extends AccountRow {
+  password_hash: string | null;
+}
+
+export interface SessionRow extends AccountRow {
+  network: Uint8Array | null;
+  used_at: StoredInteger;
+}
+
+/** The columns of the account are null if the link belongs to none. */
+export interface LinkRow extends AccountRow {
+  purpose: LinkPurpose;
+  expires_at: StoredInteger;
+}
+
+export interface EventRow {
+  event: string;
+  account_id: StoredInteger | null;
+  key_id: StoredInteger | null;
+  at: StoredInteger;
+}
+
+export interface ApiKeyRow {
+  id: StoredInteger;
+  account_id: StoredInteger;
+  account: string;
+  name: string;
+  hint: string;
+  scopes: string;
+  created_at: StoredInteger;
+  lifetime_ms: StoredInteger | null;
+  expires_at: StoredInteger | null;
+  revoked_at: StoredInteger | null;
+  last_used_at: StoredInteger | null;
+  deprecated_calls: StoredInteger;
+}
+
+export interface KnownKeyRow extends ApiKeyRow {
+  network: Uint8Array | null;
+  account_created_at: StoredInteger;
+}
+
+export function toAccount(row: AccountRow): Account {
+  return {
+    id: Number(row.id),
+    name: row.name,
+    createdAt: toDate(row.created_at),
+    hasPassword: Boolean(Number(row.has_password)),
+  };
+}
+
+/** `now`: in milliseconds. */
+export function toSession(row: SessionRow, now: number): Session {
+  return { account: toAccount(row), usedAt: toDate(row.used_at), newFrom: newFrom(row.network, row.created_at, now) };
+}
+
+/** The network as which an account counts while it is new. */
+function newFrom(network: Uint8Array | null, createdAt: StoredInteger, now: number): string | undefined {
+  if (network === null || Number(createdAt) <= now - limits.newAccount) return undefined;
+  return Buffer.from(network).toString('base64url');
+}
+
+export function toLink(row: LinkRow): OneTimeLink {
+  return { purpose: row.purpose, account: row.id === null ? null : toAccount(row) };
+}
+
+export function toEvent({ event, account_id, key_id, at }: EventRow): TrailEvent & { at: Date } {
+  return {
+    event: event as TrailEventName,
+    account: account_id === null ? undefined : Number(account_id),
+    key: key_id === null ? undefined : Number(key_id),
+    at: toDate(at),
+  };
+}
+
+export function toApiKey(row: ApiKeyRow): ApiKey {
+  return {
+    id: Number(row.id),
+    accountId: Number(row.account_id),
+    account: row.account,
+    name: row.name,
+    hint: row.hint,
+    scopes: row.scopes.split(' ') as Scope[],
+    createdAt: toDate(row.created_at),
+    expiresAt: row.expires_at === null ? null : toDate(row.expires_at),
+    revokedAt: row.revoked_at === null ? null : toDate(row.revoked_at),
+    lastUsedAt: row.last_used_at === null ? null : toDate(row.last_used_at),
+    deprecatedCalls: Number(row.deprecated_calls),
+  };
+}
+
+/** `now`: in milliseconds. */
+export function toKnownKey(row: KnownKeyRow, now: number): KnownKey {
+  return { ...toApiKey(row), newFrom: newFrom(row.network, row.account_created_at, now) };
+}
+
+function toDate(ms: StoredInteger): Date {
+  return new Date(Number(ms));
+}

@@ -1,0 +1,142 @@
+/** All reads from the SQLite store, through a read-only connection. */
+import type { PetJson, PetPage, PetQuery, StoreState } from '../../core/pets.ts';
+import type { Steps } from '../steps.ts';
+import { openError, openReader, translate } from './connection.ts';
+import { createRunner } from './runner.ts';
+
+/** Reads are short and synchronous. They throw ApiError `service_unavailable` if the store cannot be read. */
+export interface Reader {
+  listPets(query: PetQuery): PetPage;
+  findPet(id: bigint): PetJson | undefined;
+  state(): StoreState;
+  /** Ends the snapshot that the reads of one event loop turn share, so that the next read sees the latest commit. */
+  refresh(): void;
+  /** Runs a query of accounts and people. Each of its statements sees the latest commit. */
+  run<Result>(query: () => Steps<Result>): Result;
+  close(): void;
+}
+
+/** Opens the store in `file` for reading. Throws OpenError. */
+export function startReader(file: string): Reader {
+  let connection: ReturnType<typeof openReader> | undefined;
+  try {
+    connection = openReader(file);
+    return prepareReader(connection);
+  } catch (error) {
+    connection?.close();
+    throw openError(file, error);
+  }
+}
+
+/**
+ * The maximum age of a snapshot. One turn of the event loop can poll the kernel several times (each poll returns at most 1,024 sockets), so
+ * it may handle requests that arrived after the snapshot began.
+ */
+const maxSnapshotMs = 1;
+
+/** A pet's JSON starts with its id. Ids are below 2^53, so parsing as a number is exact. */
+function idOf(pet: PetJson): bigint {
+  return BigInt(Number.parseInt(pet.slice('{"id":'.length), 10));
+}
+
+function prepareReader(connection: ReturnType<typeof openReader>): Reader {
+  const sql = <Parameters extends unknown[], Row>(text: string) => connection.prepare<Parameters, Row>(text);
+  // +? hides the value from the query planner. Otherwise SQLite recompiles the statement whenever the status or limit changes, which
+  // costs as much as reading ten rows (https://sqlite.org/c3ref/c_dbconfig_defensive.html, SQLITE_DBCONFIG_ENABLE_QPSG).
+  const listAll = sql<[bigint, number], PetJson>('SELECT json FROM pet WHERE id > +? ORDER BY id LIMIT +?').pluck();
+  const listByStatus = sql<[string, bigint, number], PetJson>(
+    'SELECT json FROM pet WHERE status = +? AND id > +? ORDER BY id LIMIT +?',
+  ).pluck();
+  const findPet = sql<[bigint], PetJson>('SELECT json FROM pet WHERE id = ?').pluck();
+  const begin = sql<[], never>('BEGIN');
+  const commit = sql<[], never>('COMMIT');
+  // Changes when another connection commits (https://sqlite.org/pragma.html#pragma_data_version). This connection never writes.
+  const dataVersion = sql<[], number>('PRAGMA data_version').pluck().safeIntegers(false);
+  const petRevision = sql<[], number>('SELECT revision FROM pet_revision').pluck().safeIntegers(false);
+  const runSteps = createRunner(connection);
+
+  function guarded<Input extends unknown[], Output>(query: (...input: Input) => Output): (...input: Input) => Output {
+    return (...input) => {
+      try {
+        return query(...input);
+      } catch (error) {
+        throw translate(error);
+      }
+    };
+  }
+
+  /** performance.now() at the start of the open snapshot; undefined if none is open. */
+  let begun: number | undefined;
+  let scheduled = false;
+  let current: StoreState = { version: -1, revision: -1 };
+
+  function end(): void {
+    if (begun === undefined) return;
+    begun = undefined;
+    try {
+      commit.run();
+    } catch {
+      // A read failed: either SQLite has already ended the transaction, or it must be rolled back.
+      if (connection.inTransaction) connection.exec('ROLLBACK');
+    }
+  }
+
+  /** Opens or reuses the snapshot of this turn: SQLite then takes its locks once per turn instead of once or twice per read. */
+  function enter(): void {
+    const now = performance.now();
+    if (begun !== undefined) {
+      if (now - begun < maxSnapshotMs) return;
+      end();
+    }
+    begin.run();
+    begun = now;
+    try {
+      current = stateNow();
+    } catch (error) {
+      end();
+      throw error;
+    }
+    if (scheduled) return;
+    scheduled = true;
+    setImmediate(() => {
+      scheduled = false;
+      end();
+    });
+  }
+
+  function stateNow(): StoreState {
+    const version = dataVersion.get() as number;
+    return version === current.version ? current : { version, revision: petRevision.get() as number };
+  }
+
+  return {
+    state: guarded(() => {
+      enter();
+      return current;
+    }),
+    refresh: end,
+    listPets: guarded(({ limit, status, after }) => {
+      enter();
+      // One extra row shows whether a next page exists.
+      const pets = status ? listByStatus.all(status, after, limit + 1) : listAll.all(after, limit + 1);
+      if (pets.length <= limit) return { pets, next: undefined };
+      pets.pop();
+      return { pets, next: idOf(pets.at(-1) as PetJson) };
+    }),
+    findPet: guarded((id) => {
+      enter();
+      return findPet.get(id);
+    }),
+    run: (query) => {
+      try {
+        return runSteps(query());
+      } catch (error) {
+        throw translate(error);
+      }
+    },
+    close() {
+      end();
+      connection.close();
+    },
+  };
+}

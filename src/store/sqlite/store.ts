@@ -1,0 +1,78 @@
+/** The embedded store: one SQLite file in WAL mode. This thread reads it and a worker thread writes it, each on its own connection. */
+import { statfsSync, statSync } from 'node:fs';
+import type { Adder } from '../../core/accounts.ts';
+import type { Retry } from '../../core/idempotency.ts';
+import { type Addition, type NewPet, petJson } from '../../core/pets.ts';
+import { type Engine, openAccounts, openMessages, openPeople, openTrail, operator } from '../accounts.ts';
+import type { OpenOptions, Store } from '../store.ts';
+import { prepareStore } from './connection.ts';
+import { startReader } from './reader.ts';
+import { startWriter } from './writer.ts';
+
+/** Undefined if the file system does not report its size. */
+function measureDisk(file: string): { size: number; available: number } | undefined {
+  try {
+    const { bsize, blocks, bavail } = statfsSync(file);
+    return { size: bsize * blocks, available: bsize * bavail };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Opens the store in `file`; creates or migrates it if needed. Throws OpenError. */
+export function openSqlite(file: string, options: OpenOptions): Store {
+  const { now } = options;
+  prepareStore(file, options);
+  const reader = startReader(file);
+  const writer = startWriter(file, {
+    ...options,
+    onCommit(writes) {
+      reader.refresh();
+      options.onCommit?.(writes);
+    },
+  });
+  const at = () => now().getTime();
+
+  const engine: Engine = {
+    write: writer.write,
+    read: async (query) => reader.run(query),
+  };
+
+  async function addPet({ name, categoryId, status }: NewPet, retry?: Retry, by?: Adder): Promise<Addition> {
+    const input = { name, categoryId: String(categoryId), status, retry, keyId: by?.keyId, at: at() };
+    const result = await writer.addPet(input, by?.holder ?? operator);
+    if (result.outcome !== 'added' && result.outcome !== 'replayed') return result;
+    const { id, outcome } = result;
+    const pet = outcome === 'replayed' ? result.pet : petJson(id, name, categoryId, status);
+    return { outcome, id: BigInt(id), pet };
+  }
+
+  return {
+    pets: {
+      list: reader.listPets,
+      add: addPet,
+      find: reader.findPet,
+      state: reader.state,
+      refresh: reader.refresh,
+    },
+    accounts: openAccounts(engine, at),
+    messages: openMessages(engine, options.maxMessages),
+    people: openPeople(engine, at),
+    trail: openTrail(engine, at),
+
+    check: async () => void reader.state(),
+
+    measure: () => ({
+      waitingWrites: writer.waiting(),
+      walBytes: statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0,
+      ...writer.failures(),
+      disk: measureDisk(file),
+    }),
+
+    async close() {
+      // The writer must close last: only a connection that can write checkpoints and removes the WAL.
+      reader.close();
+      await writer.close();
+    },
+  };
+}

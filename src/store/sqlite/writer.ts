@@ -1,0 +1,161 @@
+/** The main thread's side of the writer: batches writes, limits the queue, and settles each write's promise. */
+import { Worker } from 'node:worker_threads';
+import type { ApiError } from '../../core/errors.ts';
+import { limits } from '../../core/limits.ts';
+import { createShares, type Holder } from '../../core/shares.ts';
+import { operator, type Text } from '../accounts.ts';
+import type { CommandName, Input, Outcome } from '../commands.ts';
+import { type OpenOptions, unavailable } from '../store.ts';
+import type { NewPetRow, PetOutcome, Write } from './commands.ts';
+import { translate } from './connection.ts';
+import type { Reply, Request } from './writer-thread.ts';
+
+interface Waiting {
+  resolve: (output: never) => void;
+  reject: (error: unknown) => void;
+  /** The length of text whose size the client chose, and whose share it counts against. */
+  characters: number;
+  holder: Holder;
+}
+
+/**
+ * Both resolve after the write's commit and fsync, and reject with ApiError `service_unavailable` if the store cannot write; if the fsync
+ * failed, the write may still be on disk.
+ */
+export interface Writer {
+  /** `holder`: whose share the waiting text counts against. */
+  addPet(pet: NewPetRow, holder: Holder): Promise<PetOutcome>;
+  write<Name extends CommandName>(name: Name, input: Input<Name>, text?: Text): Promise<Outcome<Name>>;
+  /** The number of pending writes. */
+  waiting(): number;
+  /** Writes that could not be committed, by reason, and when the last of them failed (milliseconds since 1970; 0: never). */
+  failures(): { failedWrites: Readonly<Record<string, number>>; lastFailedWriteAt: number };
+  /** Resolves when all accepted writes are committed and the thread has exited; rejects if the last fsync failed. */
+  close(): Promise<void>;
+}
+
+/** The heap for short-lived objects. V8 would let it grow to 96 MB, which brings no speed. */
+const maxYoungGenerationSizeMb = 12;
+
+/**
+ * After a failed fsync, the content on disk is unknown, and a second fsync may wrongly succeed (https://sqlite.org/rescode.html,
+ * SQLITE_IOERR_FSYNC; PostgreSQL's fsync errata of 2018). This process must not acknowledge any more writes.
+ */
+const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;
+
+/** Primary result codes with a reason of their own (https://sqlite.org/rescode.html). */
+const reasons: Readonly<Record<string, string>> = {
+  SQLITE_FULL: 'disk_full',
+  SQLITE_BUSY: 'locked',
+  SQLITE_LOCKED: 'locked',
+  SQLITE_IOERR: 'io',
+};
+
+function reasonOf(cause: Error): string {
+  const [primary = ''] = /^SQLITE_[A-Z]+/.exec(String((cause as NodeJS.ErrnoException).code)) ?? [];
+  return reasons[primary] ?? 'other';
+}
+
+const noText: Text = { characters: 0, holder: operator };
+
+/** Starts the writer thread on the store in `file`. */
+export function startWriter(file: string, { onFatal, onCheckpointFailure, onCommit }: OpenOptions): Writer {
+  const thread = new Worker(new URL('./writer-thread.ts', import.meta.url), {
+    workerData: file,
+    resourceLimits: { maxYoungGenerationSizeMb },
+  });
+  const waiting: Waiting[] = [];
+  const waitingCharacters = createShares<Holder>(limits.waitingText);
+  let unsent: Write[] = [];
+  let broken: ApiError | undefined;
+  let closing = false;
+  let lost: Error | undefined;
+  const failedWrites: Record<string, number> = { disk_full: 0, locked: 0, io: 0, other: 0 };
+  let lastFailedWriteAt = 0;
+
+  function countFailure(writes: number, cause: Error): void {
+    if (writes === 0) return;
+    const reason = reasonOf(cause);
+    failedWrites[reason] = (failedWrites[reason] as number) + writes;
+    lastFailedWriteAt = Date.now();
+  }
+
+  /** Sends all collected writes in one message, after the reply to the previous one: a batch grows while the thread waits for the disk. */
+  function send(): void {
+    if (unsent.length === 0 || unsent.length < waiting.length) return;
+    thread.postMessage(JSON.stringify(unsent) satisfies Request);
+    unsent = [];
+  }
+
+  /** Waits two turns of the event loop: clients that just got a response may send their next request and share the commit. */
+  function sendSoon(): void {
+    setImmediate(() => setImmediate(send));
+  }
+
+  function giveUp(cause: Error): void {
+    broken = unavailable(cause);
+    countFailure(waiting.length, cause);
+    for (const { reject } of waiting.splice(0)) reject(broken);
+    if (!closing) onFatal?.(cause);
+  }
+
+  thread.on('message', (reply: Reply) => {
+    if (reply?.type !== 'writer-reply') return;
+    const answered = waiting.splice(0, reply.count);
+    for (const { holder, characters } of answered) waitingCharacters.give(holder, characters);
+    if ('outputs' in reply) {
+      const outputs = JSON.parse(reply.outputs) as unknown[];
+      for (let at = 0; at < answered.length; at++)
+        (answered[at] as Waiting).resolve((outputs[at] ?? undefined) as never);
+      if (reply.count > 0) onCommit?.(reply.count);
+      sendSoon();
+      return;
+    }
+    const cause = Object.assign(new Error(reply.error.message), reply.error);
+    const failure = translate(cause);
+    countFailure(answered.length, cause);
+    for (const { reject } of answered) reject(failure);
+    if (fatal.test(String(reply.error.code))) {
+      lost = cause;
+      return giveUp(cause);
+    }
+    // A failed checkpoint loses nothing: the data stays in the WAL, and the next checkpoint retries.
+    if (reply.count === 0) onCheckpointFailure?.(cause);
+    sendSoon();
+  });
+  let crash = new Error('the writer thread exited');
+  thread.on('error', (error: Error) => {
+    crash = error;
+  });
+  const ended = new Promise<void>((resolve) => {
+    thread.on('exit', () => {
+      giveUp(crash);
+      resolve();
+    });
+  });
+
+  function enqueue<Output>(write: Write, characters: number, holder: Holder): Promise<Output> {
+    if (broken) return Promise.reject(broken);
+    if (waiting.length >= limits.waitingWrites || !waitingCharacters.take(holder, characters))
+      return Promise.reject(unavailable(new Error('too many writes are waiting')));
+    if (unsent.length === 0) setImmediate(send);
+    unsent.push(write);
+    return new Promise((resolve, reject) => waiting.push({ resolve, reject, characters, holder }));
+  }
+
+  return {
+    addPet: (pet, holder) => enqueue(['addPet', pet], pet.name.length, holder),
+    write: (name, input, { characters, holder } = noText) => enqueue([name, input] as Write, characters, holder),
+    waiting: () => waiting.length,
+    failures: () => ({ failedWrites, lastFailedWriteAt }),
+    async close() {
+      closing = true;
+      broken = unavailable(new Error('the store is closed'));
+      thread.postMessage(JSON.stringify(unsent) satisfies Request);
+      unsent = [];
+      thread.postMessage(null satisfies Request);
+      await ended;
+      if (lost) throw lost;
+    },
+  };
+}

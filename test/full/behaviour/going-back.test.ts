@@ -1,0 +1,122 @@
+/** Tests that a release runs on the schema of a later one, or refuses it in one sentence. */
+import { describe, expect, test } from 'vitest';
+import { latestOf } from '../../../src/store/migrations.ts';
+import { keyOf, makeKey, password, redirect } from '../../support/account-pages.ts';
+import { openFormClient } from '../../support/form-client.ts';
+import { lastRelease, laterRelease, missingRelease } from '../../support/last-release.ts';
+import { launchCli, launchServer, type Server, startServer } from '../../support/process.ts';
+import { complete, engineFolder, lastVersion, migrations, newUrl, recordOf } from '../../support/schema-record.ts';
+import { open, textRows } from '../../support/store.ts';
+
+const latest = latestOf(migrations);
+
+const create = async (server: Server, key: string, name: string, retry = name) => {
+  const { status, json } = await server.call(
+    key,
+    'POST',
+    '/v1/pets',
+    { name, categoryId: 7 },
+    { 'idempotency-key': retry },
+  );
+  expect(status).toBe(201);
+  return json.id as number;
+};
+
+const namesOf = async (server: Server, key: string) =>
+  (await server.call(key, 'GET', '/v1/pets?limit=100')).json.map(({ name }: { name: string }) => name);
+
+test('the last release serves the schema of this one, at first beside it; then this one finds everything', async ({
+  skip,
+}) => {
+  if (missingRelease) skip(missingRelease);
+  const env = { DATABASE_URL: await newUrl() };
+  const source = lastRelease();
+  const newer = await startServer({ env });
+  const firstKey = await newer.firstKey();
+  const ada = openFormClient(newer.url);
+  expect(await ada.post('/account/sign-up', { name: 'ada', password })).toMatchObject(redirect('/account'));
+  const ownKey = keyOf(await makeKey(ada));
+  expect(await create(newer, ownKey, 'one')).toBe(1);
+  expect(await recordOf(env.DATABASE_URL)).toEqual(complete);
+
+  const older = await startServer({ env, source });
+  expect(await create(older, ownKey, 'two')).toBe(2);
+  expect(await create(newer, firstKey, 'three')).toBe(3);
+  expect(await create(older, ownKey, 'one')).toBe(1);
+  expect((await newer.end('SIGTERM')).code).toBe(0);
+
+  expect(await create(older, firstKey, 'four')).toBe(4);
+  expect((await older.call(ownKey, 'GET', '/v1/pets/3')).json).toMatchObject({ id: 3, name: 'three' });
+  expect(await namesOf(older, ownKey)).toEqual(['one', 'two', 'three', 'four']);
+  const made = await launchCli(['key', 'create', '--account', 'ada', '--name', 'older', '--json'], {
+    env,
+    source,
+  }).end();
+  const { key: olderKey } = JSON.parse(made.stdout);
+  expect((await launchCli(['key', 'revoke', '1'], { env, source }).end()).code).toBe(0);
+  expect((await older.end('SIGTERM')).code).toBe(0);
+  // It also starts anew, when no process of this release has the store open.
+  expect((await (await startServer({ env, source })).end('SIGTERM')).code).toBe(0);
+  expect(await recordOf(env.DATABASE_URL)).toEqual(complete);
+
+  const again = await startServer({ env });
+  expect(again.stdout()).not.toContain('.sql');
+  expect(await namesOf(again, olderKey)).toEqual(['one', 'two', 'three', 'four']);
+  expect(await create(again, ownKey, 'four of this release', 'five')).toBe(5);
+  expect((await again.call(firstKey, 'GET', '/v1/pets')).status).toBe(401);
+  const here = openFormClient(again.url);
+  for (const cookie of ada.jar) here.jar.set(...cookie);
+  expect((await here.get('/account')).status).toBe(200);
+  const elsewhere = openFormClient(again.url);
+  expect(await elsewhere.post('/account/sign-in', { name: 'ada', password })).toMatchObject(redirect('/account'));
+}, 60_000);
+
+describe('a schema that a later release made', () => {
+  const name = '9999_later.sql';
+
+  /** A store that a later release, with one migration more, has migrated. */
+  async function migrateLater(sql: string): Promise<Record<'DATABASE_URL', string>> {
+    const env = { DATABASE_URL: await newUrl() };
+    const { code, stdout } = await launchCli(['migrate'], { env, source: laterRelease(engineFolder, name, sql) }).end();
+    expect([code, stdout]).toEqual([0, expect.stringContaining(name)]);
+    return env;
+  }
+
+  test('is refused in one sentence if it needs that release', async () => {
+    const line = '-- Release 2.0.0 (schema version 9999) and later run on this schema.\n';
+    const env = await migrateLater(`${line}DROP TABLE message;`);
+    const sentence = `has schema version 9999; this release supports versions up to ${latest}: use release 2.0.0 or later.\n`;
+    for (const process of [
+      launchServer({ env }),
+      launchCli(['account', 'list'], { env }),
+      launchCli(['migrate'], { env }),
+    ]) {
+      const { code, stdout, stderr } = await process.end();
+      expect([code, stdout]).toEqual([1, '']);
+      expect(stderr).toMatch(/^animal-store: [^\n]+\n$/);
+      expect(stderr).toContain(sentence);
+    }
+    const applied = [...complete.applied, 9999];
+    expect(await recordOf(env.DATABASE_URL)).toEqual({ compared: 9999, release: '2.0.0', applied });
+  });
+
+  test('is refused if its migration does not say which releases can run on it', async () => {
+    const { DATABASE_URL } = await migrateLater('CREATE TABLE later (id integer);');
+    await expect(open(DATABASE_URL)).rejects.toThrow(
+      `has schema version 9999; this release supports versions up to ${latest}.`,
+    );
+  });
+
+  test('is used as it is if it only adds', async () => {
+    const line = `-- Release 1.0.0 (schema version ${lastVersion}) and later run on this schema.\n`;
+    const env = await migrateLater(`${line}ALTER TABLE message ADD COLUMN later text;`);
+    const { DATABASE_URL } = env;
+    const { code, stdout } = await launchCli(['check'], { env }).end();
+    expect([code, stdout]).toEqual([0, expect.stringContaining(`9999, newer than ${latest} of this release\n`)]);
+    const store = await open(DATABASE_URL);
+    const message = { id: 'm', accountId: 1, message: 'hi', status: 'queued', createdAt: new Date(0).toISOString() };
+    await store.messages.add(message as Parameters<typeof store.messages.add>[0]);
+    expect(await textRows(DATABASE_URL, 'SELECT id, later FROM message')).toEqual([{ id: 'm', later: null }]);
+    expect(await recordOf(DATABASE_URL)).toEqual({ ...complete, applied: [...complete.applied, 9999] });
+  });
+});

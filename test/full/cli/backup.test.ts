@@ -1,0 +1,649 @@
+/** The commands check, backup and restore. */
+import fs from 'node:fs';
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { password } from '../../support/account-pages.ts';
+import { type CommandFolder, change, commandErrorOf, commandFolder, namesIn, query } from '../../support/commands.ts';
+import { openFormClient } from '../../support/form-client.ts';
+import { launch, launchCli, runCli, startServer } from '../../support/process.ts';
+import { projectFolder } from '../../support/project.ts';
+import { mountSmallDisk, noDisk } from '../../support/small-disk.ts';
+
+const tabby = { name: 'Tabby', categoryId: 1n, status: 'available' } as const;
+const rex = { name: 'Rex', categoryId: 9_007_199_254_740_993n, status: 'sold' } as const;
+
+/** The bytes of every file in a folder and its subfolders, by name. */
+function contentOf(folder: string): Record<string, string> {
+  const names = fs.readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort();
+  const files = names.filter((name) => fs.statSync(path.join(folder, name)).isFile());
+  return Object.fromEntries(files.map((name) => [name, fs.readFileSync(path.join(folder, name), 'latin1')]));
+}
+
+/** Overwrites the first page of a table. */
+function damage(file: string, table: string): void {
+  const [{ page, size } = { page: 0, size: 0 }] = query<{ page: number; size: number }>(
+    file,
+    `SELECT rootpage AS page, page_size AS size FROM sqlite_schema, pragma_page_size WHERE name = '${table}'`,
+  );
+  fs.writeFileSync(file, fs.readFileSync(file).fill(0xff, (page - 1) * size, page * size));
+}
+
+/** Replaces bytes of a file by as many others. They must be there. */
+function overwrite(file: string, was: string, is: string): void {
+  const bytes = fs.readFileSync(file);
+  const place = bytes.indexOf(was);
+  if (place === -1 || was.length !== is.length) throw new Error(`${was} cannot be overwritten`);
+  bytes.write(is, place);
+  fs.writeFileSync(file, bytes);
+}
+
+/** Runs sha256sum of GNU coreutils in a folder and returns what it prints. */
+async function sha256sum(folder: string, ...args: string[]): Promise<string> {
+  const { stdout, stderr } = await launch('sha256sum', args, { folder, env: { LC_ALL: 'C' } }).end();
+  return stdout + stderr;
+}
+
+const keptIn = ({ folder }: CommandFolder) =>
+  fs.readdirSync(path.join(folder, 'data')).filter((name) => name.endsWith('.before-restore'));
+
+describe('check', { timeout: 60_000 }, () => {
+  test('reports a sound store in full, as a table and as JSON, and does not change it', async () => {
+    const { run, store } = await commandFolder(tabby, rex);
+    const before = fs.readFileSync(store);
+    const table = await run('check');
+    expect(table).not.toContain('checksum');
+    expect(table).toMatch(/^WHAT +FOUND\nfile +\.\/data\/animal-store\.db\nsize +\d+ bytes\nschema version +6 of 6\n/);
+    expect(table).toMatch(
+      /^rows of pet +2\nrows of pet_revision +1\nrows of rotated_key +0\nrows of session +0\n\.\/data\/animal-store\.db is sound\.\n$/m,
+    );
+    expect(JSON.parse(await run('check', '--json'))).toEqual({
+      ok: true,
+      file: './data/animal-store.db',
+      bytes: before.length,
+      sqliteVersion: expect.stringMatching(/^3\.\d+\.\d+$/),
+      schemaVersion: 6,
+      latestSchemaVersion: 6,
+      checksum: null,
+      rows: {
+        ...{
+          account: 0,
+          account_event: 0,
+          api_key: 0,
+          attempt: 0,
+          counted_attempt: 0,
+          idempotency: 0,
+          import: 0,
+          message: 0,
+        },
+        ...{ migration: 7, one_time_link: 0, pet: 2, pet_revision: 1, rotated_key: 0, session: 0 },
+      },
+      problems: [],
+    });
+    expect(fs.readFileSync(store).equals(before)).toBe(true);
+  });
+
+  test('beside a running server it includes what is still in the write-ahead log', async () => {
+    const server = await startServer();
+    const key = await server.firstKey();
+    await server.call(key, 'POST', '/v1/pets', { name: 'Tabby', categoryId: 1 });
+    const { stdout } = await runCli(['check', '--json'], { folder: server.folder });
+    const file = path.join(server.folder, 'data/animal-store.db');
+    const bytes = fs.statSync(file).size + fs.statSync(`${file}-wal`).size;
+    expect(JSON.parse(stdout)).toMatchObject({ ok: true, bytes, rows: { pet: 1, account: 1, api_key: 1 } });
+  });
+
+  const bad: [string, (file: string) => void, RegExp][] = [
+    ['a missing file', (file) => fs.rmSync(file), /^copy\.db does not exist\.$/],
+    ['a folder', (file) => fs.rmSync(file) === fs.mkdirSync(file), /^copy\.db is not a file\.$/],
+    ['garbage', (file) => fs.writeFileSync(file, 'No store. '.repeat(1000)), /^copy\.db is not an SQLite database\.$/],
+    ['a file cut short', (file) => fs.truncateSync(file, 6000), /^copy\.db cannot be opened: .+ malformed\.$/],
+    ['an empty file', (file) => fs.truncateSync(file), /^copy\.db holds no store yet, .+\.$/],
+    [
+      'a newer schema',
+      (file) => change(file, 'PRAGMA user_version = 99'),
+      /schema version 99; this release supports versions up to/,
+    ],
+    [
+      'a changed byte in the stored JSON of an animal',
+      (file) => overwrite(file, '"name":"Tabby"', '"name":"Tubby"'),
+      /^Rows of pet whose JSON differs from their columns: id 1\.$/,
+    ],
+    [
+      'a changed byte in the name of an animal',
+      (file) => overwrite(file, 'Tabbyavailable{', 'Tubbyavailable{'),
+      /^Rows of pet whose JSON differs from their columns: id 1\.$/,
+    ],
+    [
+      'a changed byte in the status of an animal',
+      (file) => overwrite(file, 'Tabbyavailable{', 'Tabbyavailably{'),
+      /^integrity_check: row 1 missing from index pet_status_id\.\nRows of pet whose JSON .+: id 1\.$/,
+    ],
+    [
+      // In the row's header, the serial type 9 is the integer 1, and 8 the integer 0.
+      'a changed byte in the category of an animal',
+      (file) => overwrite(file, '\x00\x17\t\x1f', '\x00\x17\b\x1f'),
+      /^Rows of pet whose JSON differs from their columns: id 1\.$/,
+    ],
+    [
+      // In the row's header, 0x17 is the serial type of a text of 5 bytes, 0x16 that of a BLOB.
+      'a changed byte that makes the name of an animal a BLOB',
+      (file) => overwrite(file, '\x00\x17\t\x1f', '\x00\x16\t\x1f'),
+      /^integrity_check: .*pet\.name\.$/,
+    ],
+    [
+      'a changed byte in an index',
+      (file) => overwrite(file, '\t\tavailable', '\t\tavaixable'),
+      /^integrity_check: row 1 missing from index pet_status_id\.$/m,
+    ],
+    [
+      'many rows that differ',
+      (file) => {
+        const more =
+          "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 30) INSERT INTO pet (name, category_id, status) SELECT 'Rex', i, 'sold' FROM n";
+        change(file, more);
+        const text = fs.readFileSync(file, 'latin1');
+        fs.writeFileSync(file, text.replaceAll('"Rex"', '"Max"'), 'latin1');
+      },
+      /^Rows of pet whose JSON differs from their columns: id 2, 3, 4, 5, 6 and 24 more\.$/,
+    ],
+    ['a damaged table', (file) => damage(file, 'pet'), /malformed|integrity_check/],
+    [
+      'an index that lacks a row',
+      (file) =>
+        change(
+          file,
+          "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'status, id', 'id, status') WHERE name = 'pet_status_id'",
+        ),
+      /^integrity_check: row 1 missing from index pet_status_id\.$/m,
+    ],
+    [
+      'a key without its account',
+      (file) =>
+        change(
+          file,
+          `PRAGMA foreign_keys = OFF; INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at)
+           VALUES (7, 'x', 'x', zeroblob(32), 'pets:read', 0)`,
+        ),
+      /^Row 1 of api_key refers to a missing row of account\.$/,
+    ],
+    [
+      'two keys without their account',
+      (file) =>
+        change(
+          file,
+          `PRAGMA foreign_keys = OFF; INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at)
+           VALUES (7, 'x', 'x', zeroblob(32), 'pets:read', 0), (7, 'y', 'y', randomblob(32), 'pets:read', 0)`,
+        ),
+      /^(Row \d of api_key refers to a missing row of account\.\n?){2}$/,
+    ],
+  ];
+  test.each(bad)('exit 1 and its sentence: %s', async (_, spoil, sentence) => {
+    const { folder, store, at } = await commandFolder(tabby);
+    fs.renameSync(store, at('copy.db'));
+    spoil(at('copy.db'));
+    const { code, stdout, stderr } = await runCli(['check', 'copy.db', '--json'], { folder });
+    const { ok, bytes, problems } = JSON.parse(stdout);
+    expect(bytes).toEqual(fs.existsSync(at('copy.db')) ? expect.any(Number) : null);
+    expect([code, ok, problems.join('\n')]).toEqual([1, false, expect.stringMatching(sentence)]);
+    expect(stderr.replaceAll('animal-store: ', '')).toBe(`${problems.join('\n')}\n`);
+  });
+
+  test('compares a backup with the checksum beside it', async () => {
+    const { run, at, folder } = await commandFolder(tabby);
+    const check = async () => {
+      const { code, stdout } = await runCli(['check', 'copy.db', '--json'], { folder });
+      return [code, JSON.parse(stdout).checksum, ...JSON.parse(stdout).problems];
+    };
+    await run('backup', 'copy.db');
+    expect(await run('check', 'copy.db')).toMatch(/^checksum +matches$/m);
+    expect(await check()).toEqual([0, 'matches']);
+
+    // Within the free space of a page, of which SQLite knows nothing.
+    const bytes = fs.readFileSync(at('copy.db'));
+    fs.writeFileSync(at('copy.db'), Buffer.from(bytes).fill('x', bytes.length - 2000, bytes.length - 1964));
+    const sentence =
+      'copy.db does not match its checksum in copy.db.sha256: it was damaged or changed after the backup.';
+    expect(await check()).toEqual([1, 'differs', sentence]);
+    const { code, stdout, stderr } = await runCli(['check', 'copy.db'], { folder });
+    expect([code, stdout, stderr]).toEqual([
+      1,
+      expect.stringMatching(/^checksum +differs$/m),
+      `animal-store: ${sentence}\n`,
+    ]);
+    fs.truncateSync(at('copy.db'), 6000);
+    expect(await check()).toEqual([1, 'differs', sentence, expect.stringMatching(/^copy\.db cannot be opened: /)]);
+
+    fs.writeFileSync(at('copy.db'), bytes);
+    fs.writeFileSync(at('copy.db.sha256'), '');
+    expect(await check()).toEqual([1, 'unreadable', 'copy.db.sha256 does not begin with a SHA-256 checksum.']);
+    fs.rmSync(at('copy.db.sha256'));
+    fs.mkdirSync(at('copy.db.sha256'));
+    expect(await check()).toEqual([1, 'unreadable', 'copy.db.sha256 is a folder.']);
+    fs.rmdirSync(at('copy.db.sha256'));
+    expect(await check()).toEqual([0, 'missing']);
+    expect(await run('check', 'copy.db')).toMatch(/^checksum +none \(no copy\.db\.sha256\)$/m);
+  });
+
+  test('accepts the checksum of a renamed backup, and the other forms that sha256sum writes', async () => {
+    const { run, at, folder } = await commandFolder(tabby);
+    await run('backup', 'copy.db');
+    const [digest] = fs.readFileSync(at('copy.db.sha256'), 'utf8').split(' ');
+    for (const suffix of ['', '.sha256']) fs.renameSync(at(`copy.db${suffix}`), at(`old.db${suffix}`));
+    const binary = await sha256sum(folder, '--binary', 'old.db');
+    const lines = [`${digest}  copy.db\n`, binary, `\\${digest}  a\\\\b.db\n`, `${digest?.toUpperCase()}  old.db\r\n`];
+    expect(lines[1]).toBe(`${digest} *old.db\n`);
+    for (const line of lines) {
+      fs.writeFileSync(at('old.db.sha256'), line);
+      expect(await run('check', 'old.db'), line).toMatch(/^checksum +matches$/m);
+    }
+  });
+
+  test('exit 1: for a damaged store it prints what it could read, then the sentence', async () => {
+    const { folder, store } = await commandFolder(tabby);
+    damage(store, 'pet');
+    const { code, stdout, stderr } = await runCli(['check'], { folder });
+    expect([code, stdout, stderr]).toEqual([
+      1,
+      expect.stringMatching(/^schema version +6 of 6$/m),
+      expect.stringMatching(/malformed|integrity_check/),
+    ]);
+  });
+});
+
+describe('backup', { timeout: 60_000 }, () => {
+  test('is one file, readable only by its owner, that holds the whole store and opens on a read-only disk', async () => {
+    const { run, at, folder } = await commandFolder(tabby, rex);
+    expect(await run('backup', 'copy.db')).toBe('Backed up 2 animals to copy.db.\n');
+    expect(fs.readdirSync(folder).filter((name) => name.startsWith('copy'))).toEqual(['copy.db', 'copy.db.sha256']);
+    for (const name of ['copy.db', 'copy.db.sha256']) expect(fs.statSync(at(name)).mode & 0o777).toBe(0o600);
+    expect(query(at('copy.db'), 'PRAGMA journal_mode')).toEqual([{ journal_mode: 'delete' }]);
+    expect(namesIn(at('copy.db'))).toEqual(['Tabby', 'Rex']);
+    expect(await run('check', 'copy.db')).toMatch(/copy\.db is sound\.\n$/);
+  });
+
+  test('its checksum is one that sha256sum checks, whatever the name of the file', async () => {
+    const { run, folder } = await commandFolder(tabby);
+    for (const [name, shown] of [
+      ['copy.db', 'copy.db'],
+      ['of ä dog.db', 'of ä dog.db'],
+      ['back\\slash\nbreak.db', '\\back\\\\slash\\nbreak.db'],
+    ] as const) {
+      await run('backup', name);
+      expect(await sha256sum(folder, '--check', '--strict', `${name}.sha256`)).toBe(`${shown}: OK\n`);
+      expect(await run('check', name)).toMatch(/^checksum +matches$/m);
+    }
+    fs.appendFileSync(path.join(folder, 'copy.db'), 'x');
+    expect(await sha256sum(folder, '--check', 'copy.db.sha256')).toMatch(/^copy\.db: FAILED\n/);
+  });
+
+  test('an older schema is backed up without migrating it', async () => {
+    const { run, store, at } = await commandFolder(tabby);
+    change(store, 'DROP TABLE import; DELETE FROM migration WHERE version = 3; PRAGMA user_version = 2');
+    await run('backup', 'copy.db');
+    for (const file of [store, at('copy.db')])
+      expect(query(file, 'PRAGMA user_version')).toEqual([{ user_version: 2 }]);
+  });
+
+  test('an existing file or checksum is replaced only with --force', async () => {
+    const { run, refused, at, folder } = await commandFolder(tabby);
+    const made = ['copy.db', 'copy.db.sha256'];
+    for (const name of made) {
+      fs.writeFileSync(at(name), 'precious');
+      expect(await refused('backup', 'copy.db')).toBe(`${name} exists already: use --force to replace it.`);
+      expect(fs.readFileSync(at(name), 'utf8')).toBe('precious');
+      fs.rmSync(at(name));
+    }
+    for (const name of made) fs.writeFileSync(at(name), 'precious');
+    for (const name of ['4194305.partial', '4194305.partial-journal', 'sha256.4194305.partial'])
+      fs.writeFileSync(at(`copy.db.${name}`), 'of a backup that was killed');
+    const kept = [
+      `copy.db.${process.ppid}.partial`,
+      `copy.db.sha256.${process.ppid}.partial`,
+      'copy.db.4194305.partial.txt',
+      'copy.db.v4194305.partial',
+      'copz.db.4194305.partial',
+    ];
+    for (const name of kept) fs.writeFileSync(at(name), 'of a process that runs, or of no backup');
+    await run('backup', 'copy.db', '--force');
+    expect(namesIn(at('copy.db'))).toEqual(['Tabby']);
+    expect(await run('check', 'copy.db')).toMatch(/^checksum +matches$/m);
+    expect(fs.readdirSync(folder).sort()).toEqual([...made, 'data', ...kept].sort());
+  });
+
+  test('exit 1: the store itself under any name, a folder, a missing folder, and a missing store', async () => {
+    const { run, refused, folder, at, store } = await commandFolder(tabby);
+    const before = contentOf(folder);
+    fs.linkSync(store, at('alias.db'));
+    for (const name of ['data/animal-store.db', 'alias.db'])
+      expect(await refused('backup', name, '--force')).toBe(`${name} is the store itself.`);
+    fs.rmSync(at('alias.db'));
+    expect(await refused('backup', 'data', '--force')).toBe('data is not a file.');
+    fs.mkdirSync(at('copy.db.sha256'));
+    expect(await refused('backup', 'copy.db', '--force')).toBe('copy.db.sha256 is not a file.');
+    fs.rmdirSync(at('copy.db.sha256'));
+    expect(await refused('backup', 'nowhere/copy.db')).toBe('nowhere does not exist.');
+    for (const suffix of ['-shm', '-wal']) fs.rmSync(store + suffix, { force: true });
+    expect(contentOf(folder)).toEqual(before);
+    fs.rmSync(store);
+    expect(await refused('backup', 'copy.db')).toBe('DATABASE_URL: ./data/animal-store.db does not exist.');
+    expect(await run('migrate')).toMatch(/^Applied/);
+  });
+
+  test('exit 1: a damaged store is not backed up', async () => {
+    const { refused, folder, store } = await commandFolder(tabby);
+    damage(store, 'pet');
+    expect(await refused('backup', 'copy.db')).toMatch(
+      /^The copy of \.\/data\/animal-store\.db is not sound: .+ malformed\.$/,
+    );
+    expect(fs.readdirSync(folder)).toEqual(['data']);
+  });
+
+  test('exit 1: a store whose JSON differs from its columns is not backed up', async () => {
+    const { refused, folder, store } = await commandFolder(tabby);
+    overwrite(store, '"name":"Tabby"', '"name":"Tubby"');
+    expect(await refused('backup', 'copy.db')).toBe(
+      'The copy of ./data/animal-store.db is not sound: Rows of pet whose JSON differs from their columns: id 1.',
+    );
+    expect(fs.readdirSync(folder)).toEqual(['data']);
+  });
+
+  test('exit 1: on a full disk, no file is left behind, wherever the room ends', async ({ skip }) => {
+    const { folder, run, at } = await commandFolder({ ...tabby, name: 'x'.repeat(300_000) });
+    await run('backup', 'copy.db');
+    const kibibytes = Math.ceil(fs.statSync(at('copy.db')).size / 1024);
+    const disk = mountSmallDisk(at('small'), 200);
+    if (!disk) return skip(noDisk);
+    let failures = 0;
+    // From a copy that does not fit to one that fits with all that SQLite keeps beside it meanwhile.
+    for (let room = kibibytes - 8; ; room += 4) {
+      disk.resize(room);
+      const exit = await runCli(['backup', 'small/copy.db'], { folder });
+      if (exit.code === 0) break;
+      expect(commandErrorOf(exit)).toMatch(/^small\/copy\.db\.\d+\.partial cannot be written: .+\.$/);
+      expect(fs.readdirSync(at('small')), `${room} KiB`).toEqual([]);
+      failures += 1;
+    }
+    expect(failures).toBeGreaterThan(2);
+    expect(fs.readdirSync(at('small'))).toEqual(['copy.db', 'copy.db.sha256']);
+  });
+
+  test('several processes that write the same file all succeed, and the file is complete', async () => {
+    const { folder, at } = await commandFolder(tabby, rex);
+    const exits = await Promise.all([1, 2, 3].map(() => launchCli(['backup', 'copy.db', '--force'], { folder }).end()));
+    for (const { code, stderr } of exits) expect(code, stderr).toBe(0);
+    expect(namesIn(at('copy.db'))).toEqual(['Tabby', 'Rex']);
+  });
+
+  test('shows a progress bar on a terminal, and clears it at the end', async () => {
+    const { folder } = await commandFolder(tabby);
+    const command = `'${process.execPath}' '${projectFolder}src/cli.ts' backup copy.db`;
+    const { code, stdout } = await launch('script', ['-qec', command, '/dev/null'], { folder }).end();
+    expect(code).toBe(0);
+    const shown = stdout.replaceAll('\u001b[K', '<clear>');
+    expect(shown).toMatch(/\rCopying [█░]{30} \d+ %, \d+ pages, \d+\/s<clear>/);
+    expect(shown).toMatch(/\r<clear>Backed up 1 animal to copy\.db\.\r\n$/);
+  });
+});
+
+describe('restore', { timeout: 60_000 }, () => {
+  /** A folder with a store of Rex and a backup of Tabby. */
+  async function withBackup() {
+    const [here, other] = await Promise.all([commandFolder(rex), commandFolder(tabby)]);
+    change(other.store, 'PRAGMA journal_mode = DELETE');
+    fs.renameSync(other.store, here.at('copy.db'));
+    return here;
+  }
+
+  test('replaces the store with the backup, and keeps the complete old store next to it', async () => {
+    const here = await withBackup();
+    fs.chmodSync(here.store, 0o640);
+    // Only root may change the owner of a file.
+    const owner = process.getuid?.() === 0 ? 1000 : fs.statSync(here.store).uid;
+    fs.chownSync(here.store, owner, -1);
+    for (const suffix of ['', '-wal', '-journal'])
+      fs.writeFileSync(`${here.store}.restoring${suffix}`, 'of a restore that was killed');
+    expect(await here.run('restore', 'copy.db')).toMatch(
+      /^Restored 1 animal from copy\.db\.\nThe previous store is kept as \.\/data\/animal-store\.db\.\w+\.before-restore\.\n$/,
+    );
+    const [kept = ''] = keptIn(here);
+    expect(fs.readdirSync(path.join(here.folder, 'data')).sort()).toEqual(['animal-store.db', kept]);
+    expect(namesIn(path.join(here.folder, 'data', kept))).toEqual(['Rex']);
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+    expect(fs.statSync(here.store)).toMatchObject({ mode: 0o100640, uid: owner });
+    // A second restore does not overwrite the store that the first one kept.
+    await here.run('restore', 'copy.db');
+    expect(keptIn(here)).toHaveLength(2);
+  });
+
+  test('keeps no old store if there was none', async () => {
+    const here = await withBackup();
+    fs.rmSync(path.join(here.folder, 'data'), { recursive: true });
+    expect(await here.run('restore', 'copy.db')).toBe('Restored 1 animal from copy.db.\n');
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+    expect(query(here.store, 'SELECT name FROM sqlite_sequence')).toEqual([{ name: 'pet' }]);
+    for (const suffix of ['-shm', '-wal']) fs.rmSync(here.store + suffix, { force: true });
+    expect(fs.readdirSync(path.join(here.folder, 'data'))).toEqual(['animal-store.db']);
+  });
+
+  test('replaces an empty file without --force', async () => {
+    const here = await withBackup();
+    fs.truncateSync(here.store);
+    await here.run('restore', 'copy.db');
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+  });
+
+  test('migrates an older schema to this release', async () => {
+    const here = await withBackup();
+    const indexes = ['api_key_active', 'message_account_id', 'message_created_at'].map((name) => `DROP INDEX ${name};`);
+    const triggers = ['updated', 'deleted', 'replaced', 'inserted_below'].map((name) => `DROP TRIGGER pet_${name};`);
+    const tables = [
+      'session',
+      'one_time_link',
+      'attempt',
+      'counted_attempt',
+      'rotated_key',
+      'account_event',
+      'pet_revision',
+      'import',
+    ].map((name) => `DROP TABLE ${name};`);
+    const columns = ['password_hash', 'network'].map((name) => `ALTER TABLE account DROP COLUMN ${name};`);
+    const older = 'DELETE FROM migration WHERE version > 2; PRAGMA user_version = 2';
+    change(here.at('copy.db'), [...indexes, ...triggers, ...tables, ...columns, older].join(' '));
+    const { code, stderr } = await runCli(['restore', 'copy.db'], { folder: here.folder });
+    const applied = ['0003_imports.sql', '0004_pet_revision.sql', '0005_account_pages.sql', '0006_bounds.sql'];
+    expect([code, stderr]).toEqual([0, applied.map((name) => `Applied ${name}.\n`).join('')]);
+    expect(await here.run('migrate')).toBe('The store is up to date.\n');
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+  });
+
+  test('does not reuse ids that were assigned after the backup', async () => {
+    const here = await commandFolder(tabby);
+    await here.run('backup', 'copy.db');
+    change(
+      here.store,
+      "INSERT INTO pet (name, category_id, status) VALUES ('Rex', 1, 'sold'), ('Bo', 1, 'sold'); INSERT INTO account (name, created_at) VALUES ('a', 0), ('b', 0)",
+    );
+    await here.run('restore', 'copy.db');
+    fs.writeFileSync(here.at('more.ndjson'), '{"name":"Ida","categoryId":1}\n');
+    await here.run('import', 'more.ndjson');
+    expect(query(here.store, 'SELECT id, name FROM pet')).toEqual([
+      { id: 1, name: 'Tabby' },
+      { id: 4, name: 'Ida' },
+    ]);
+    await here.run('account', 'add', 'c');
+    expect(query(here.store, 'SELECT id FROM account')).toEqual([{ id: 3 }]);
+  });
+
+  test('revives no session that has ended since the backup, and no one-time link that was used', async () => {
+    const here = await commandFolder(tabby);
+    const server = await startServer({ folder: here.folder });
+    const ada = openFormClient(server.url);
+    await ada.post('/account/sign-up', { name: 'ada', password });
+    const token = ada.jar.get('session') as string;
+    const link = new URL((await here.run('account', 'invite')).trim()).pathname;
+    await here.run('backup', 'copy.db');
+    await ada.post('/account/sign-out-everywhere');
+    expect(await openFormClient(server.url).post(link, { name: 'ben', password })).toMatchObject({ status: 303 });
+    expect((await server.end('SIGTERM')).code).toBe(0);
+
+    expect(await here.run('restore', 'copy.db')).toMatch(
+      /^Restored 1 animal from copy\.db\.\nEnded its 1 session and 1 one-time link\.\nThe previous/,
+    );
+    const again = await startServer({ folder: here.folder });
+    const old = openFormClient(again.url);
+    old.jar.set('session', token);
+    expect(await old.get('/account')).toMatchObject({
+      status: 303,
+      headers: { location: '/account/sign-in?done=ended' },
+    });
+    for (const answer of [await old.get(link), await old.post(link, { name: 'eve', password })])
+      expect(answer.status).toBe(404);
+    expect(await old.post('/account/sign-in', { name: 'ada', password })).toMatchObject({ status: 303 });
+    expect(query(here.store, "SELECT name FROM account WHERE name <> 'first'")).toEqual([{ name: 'ada' }]);
+    // The kept store and the backup still have them.
+    const [kept = ''] = keptIn(here);
+    expect(query(here.at('copy.db'), 'SELECT 1 AS one FROM session')).toHaveLength(1);
+    expect(query(path.join(here.folder, 'data', kept), 'SELECT 1 AS one FROM session')).toHaveLength(1);
+  });
+
+  test('exit 1 and the store unchanged: a server has it open, even one without any request yet', async () => {
+    const here = await withBackup();
+    const server = await startServer({ folder: here.folder });
+    expect(await here.refused('restore', 'copy.db')).toBe('./data/animal-store.db is in use: stop the server first.');
+    expect(await here.refused('restore', 'copy.db', '--force')).toBe(
+      './data/animal-store.db is in use: stop the server first.',
+    );
+    const key = await server.firstKey();
+    const { json } = await server.call(key, 'POST', '/v1/pets', { name: 'Ida', categoryId: 1 });
+    expect(json.id).toBe(2);
+    await server.end('SIGTERM');
+    expect(namesIn(here.store)).toEqual(['Rex', 'Ida']);
+    await here.run('restore', 'copy.db');
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+  });
+
+  test.each([
+    ['a reader', { readonly: true }, 'WAL'],
+    ['a writer', {}, 'WAL'],
+    ['a reader without a log', { readonly: true }, 'DELETE'],
+  ])('exit 1: %s in another program has it open', async (_, options, mode) => {
+    const here = await withBackup();
+    change(here.store, `PRAGMA journal_mode = ${mode}`);
+    const other = new Database(here.store, options);
+    onTestFinished(() => void other.close());
+    other.exec('BEGIN');
+    other.prepare('SELECT * FROM pet').all();
+    const exit = await launchCli(['restore', 'copy.db'], { folder: here.folder }).end();
+    expect(commandErrorOf(exit)).toMatch(/is in use/);
+    expect(fs.readdirSync(path.join(here.folder, 'data')).filter((name) => name.includes('restor'))).toEqual([]);
+    expect(other.prepare('SELECT name FROM pet').all()).toEqual([{ name: 'Rex' }]);
+  });
+
+  test('the kept store includes what a killed server left in the write-ahead log', async () => {
+    const here = await withBackup();
+    const server = await startServer({ folder: here.folder });
+    await server.call(await server.firstKey(), 'POST', '/v1/pets', { name: 'Ida', categoryId: 1 });
+    await server.end('SIGKILL');
+    expect(fs.statSync(`${here.store}-wal`).size).toBeGreaterThan(0);
+    await here.run('restore', 'copy.db');
+    const [kept = ''] = keptIn(here);
+    expect(namesIn(path.join(here.folder, 'data', kept))).toEqual(['Rex', 'Ida']);
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+  });
+
+  const unusable: [string, (file: string) => void, RegExp][] = [
+    ['a missing file', (file) => fs.rmSync(file), /^copy\.db does not exist\.$/],
+    ['garbage', (file) => fs.writeFileSync(file, 'No store. '.repeat(1000)), /^copy\.db is not an SQLite database\.$/],
+    [
+      'another application',
+      (file) => change(file, 'PRAGMA application_id = 1'),
+      /^copy\.db is a database of another application\.$/,
+    ],
+    [
+      'a newer schema',
+      (file) => change(file, "PRAGMA user_version = 99; UPDATE migration SET name = '2.0.0' WHERE version = 0"),
+      /schema version 99; this release supports versions up to 6: use release 2\.0\.0 or later\.$/,
+    ],
+    ['a damaged table', (file) => damage(file, 'message'), /^The copy of copy\.db is not sound: .+\.$/],
+    [
+      'an animal whose JSON differs from its columns',
+      (file) => overwrite(file, '"name":"Tabby"', '"name":"Tubby"'),
+      /^The copy of copy\.db is not sound: Rows of pet whose JSON differs from their columns: id 1\.$/,
+    ],
+    [
+      'a file that does not match its checksum',
+      (file) => fs.writeFileSync(`${file}.sha256`, `${'0'.repeat(64)}  copy.db\n`),
+      /^copy\.db does not match its checksum in copy\.db\.sha256: it was damaged or changed after the backup\.$/,
+    ],
+    [
+      'a file whose checksum is empty',
+      (file) => fs.writeFileSync(`${file}.sha256`, ''),
+      /^copy\.db\.sha256 does not begin with a SHA-256 checksum\.$/,
+    ],
+    [
+      'a file with a folder in place of its checksum',
+      (file) => {
+        fs.rmSync(`${file}.sha256`, { force: true });
+        fs.mkdirSync(`${file}.sha256`);
+      },
+      /^copy\.db\.sha256 is a folder\.$/,
+    ],
+  ];
+  test.each(unusable)('exit 1 and the store unchanged: %s instead of a backup', async (_, spoil, sentence) => {
+    const here = await withBackup();
+    spoil(here.at('copy.db'));
+    const before = contentOf(here.folder);
+    expect(await here.refused('restore', 'copy.db')).toMatch(sentence);
+    // --force concerns only the store that is replaced.
+    expect(await here.refused('restore', 'copy.db', '--force')).toMatch(sentence);
+    const after = contentOf(here.folder);
+    expect(Object.keys(after)).toEqual(Object.keys(before));
+    expect(namesIn(here.store)).toEqual(['Rex']);
+  });
+
+  test('exit 1: the store itself, and a full disk without a store', async ({ skip }) => {
+    const here = await withBackup();
+    expect(await here.refused('restore', 'data/animal-store.db')).toBe('data/animal-store.db is the store itself.');
+    fs.rmSync(path.join(here.folder, 'data'), { recursive: true });
+    if (!mountSmallDisk(path.join(here.folder, 'data'), 40)) skip(noDisk);
+    expect(await here.refused('restore', 'copy.db')).toMatch(/restoring cannot be written: .*full\.$/);
+    expect(fs.readdirSync(path.join(here.folder, 'data'))).toEqual([]);
+  });
+
+  test('a store that is too damaged to be locked is replaced only with --force, and kept with its log', async () => {
+    const here = await withBackup();
+    fs.writeFileSync(here.store, 'No store. '.repeat(1000));
+    fs.writeFileSync(`${here.store}-wal`, 'its log');
+    expect(await here.refused('restore', 'copy.db')).toBe(
+      './data/animal-store.db cannot be locked (it is not an SQLite database): make sure that no server is running, then use --force.',
+    );
+    await here.run('restore', 'copy.db', '--force');
+    const [kept = ''] = keptIn(here);
+    expect(fs.readFileSync(path.join(here.folder, 'data', kept), 'utf8')).toMatch(/^No store\./);
+    expect(fs.readFileSync(path.join(here.folder, 'data', `${kept}-wal`), 'utf8')).toBe('its log');
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+  });
+
+  test('a store that ends after its header is replaced only with --force', async () => {
+    const here = await withBackup();
+    fs.truncateSync(here.store, 100);
+    expect(await here.refused('restore', 'copy.db')).toMatch(
+      /cannot be locked \(.+\): make sure that no server is running, then use --force\.$/,
+    );
+    await here.run('restore', 'copy.db', '--force');
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+    expect(keptIn(here)).toHaveLength(1);
+  });
+
+  test('a write-ahead log without its store, perhaps of a running server, is replaced only with --force', async () => {
+    const here = await withBackup();
+    fs.rmSync(here.store);
+    fs.writeFileSync(`${here.store}-wal`, 'a log');
+    expect(await here.refused('restore', 'copy.db')).toBe(
+      './data/animal-store.db-wal exists without its store: make sure that no server is running, then use --force.',
+    );
+    expect(await here.run('restore', 'copy.db', '--force')).toBe('Restored 1 animal from copy.db.\n');
+    expect(namesIn(here.store)).toEqual(['Tabby']);
+  });
+});

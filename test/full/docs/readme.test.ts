@@ -1,0 +1,69 @@
+/** Runs every command in the console blocks of the README against a real server. */
+import { spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { expect, test } from 'vitest';
+import { settings } from '../../../src/config.ts';
+import { startServer } from '../../support/process.ts';
+
+const root = path.resolve(import.meta.dirname, '../../..');
+const readme = readFileSync(path.join(root, 'README.md'), 'utf8');
+
+/** The lines `$ command`, each with the output after it. */
+function transcript(): { command: string; output: string }[] {
+  const blocks = [...readme.matchAll(/^```console\n([\s\S]*?)^```$/gm)].map(([, block]) => block as string);
+  return blocks.flatMap((block) => {
+    return block
+      .split(/^\$ /m)
+      .slice(1)
+      .map((part) => {
+        const [command, ...lines] = part.split('\n');
+        return { command: command as string, output: lines.join('\n').trimEnd() };
+      });
+  });
+}
+
+/** Output in the README as a pattern; … stands for text that differs from run to run. */
+function pattern(output: string): RegExp {
+  const escaped = output.split('…').map((text) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'));
+  return new RegExp(`^${escaped.join('[^\\n"]+')}$`);
+}
+
+test('every command of the README prints what the README says', async () => {
+  const server = await startServer();
+  const cli = `node ${root}/src/cli.ts`;
+  const here = (text: string) => text.replaceAll(':3000', `:${server.port}`).replaceAll('npx animal-store', cli);
+  const env = {
+    PATH: `${path.dirname(process.execPath)}:${process.env.PATH}`,
+    KEY: await server.firstKey(),
+    PORT: String(server.port),
+    OPS_PORT: new URL(server.opsUrl()).port,
+  };
+  const steps = transcript();
+  expect(steps.length).toBeGreaterThan(15);
+  for (const { command, output } of steps) {
+    const shell = spawnSync('bash', ['--norc', '-c', here(command)], { cwd: server.folder, env, encoding: 'utf8' });
+    const printed = (shell.stderr + shell.stdout).replaceAll('\r', '').trimEnd();
+    expect(printed, command).toMatch(pattern(here(output)));
+  }
+  // The folder that .gitignore names.
+  expect(readdirSync(server.folder)).toEqual(['data']);
+}, 120_000);
+
+test('every page that the README names is served', async () => {
+  const server = await startServer();
+  const pages = [...readme.matchAll(/<http:\/\/127\.0\.0\.1:3000([^>]*)>/g)].map(([, page]) => page as string);
+  expect(pages).toEqual(['', '/account/sign-up', '']);
+  for (const page of pages) {
+    const { status, headers } = await fetch(server.url + page, { headers: { accept: 'text/html' } });
+    expect([status, headers.get('content-type')], page).toEqual([200, 'text/html; charset=utf-8']);
+  }
+});
+
+test('the README lists every setting with its default and meaning', () => {
+  const rows = Object.entries(settings.properties).map(([name, { default: value, description }]) => {
+    return `| \`${name}\` | ${value === undefined ? '' : `\`${value}\``} | ${description} |`;
+  });
+  const table = readme.split('| setting | default | meaning |\n|---|---|---|\n')[1]?.split('\n\n')[0];
+  expect(table?.split('\n')).toEqual(rows);
+});

@@ -1,0 +1,98 @@
+/** Tests of what a store on a real PostgreSQL measures: failed writes by reason, errors by class, abandoned connections, query times. */
+import { beforeEach, expect, test } from 'vitest';
+import { missingPostgres } from '../../support/postgres.ts';
+import { startServer } from '../../support/process.ts';
+import { clientOf, newDatabase, open } from '../../support/store.ts';
+
+const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
+
+beforeEach(({ skip }) => {
+  if (missingPostgres) skip(missingPostgres);
+});
+
+/** What is not 0. */
+const counted = (counters: Readonly<Record<string, number>> = {}) =>
+  Object.fromEntries(Object.entries(counters).filter(([, count]) => count > 0));
+
+/** A trigger that runs `what` before each pet is added. */
+const beforeAdding = (what: string) => `
+  CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ${what}; RETURN NEW; END $$;
+  CREATE TRIGGER fault BEFORE INSERT ON pet EXECUTE FUNCTION fault()`;
+
+test.for([
+  ['disk_full', '53', beforeAdding("RAISE SQLSTATE '53100'")],
+  ['io', '58', beforeAdding("RAISE SQLSTATE '58030'")],
+  ['other', 'other', beforeAdding("RAISE SQLSTATE 'ZZ001'")],
+  ['locked', '55', beforeAdding("PERFORM set_config('lock_timeout', '20ms', true); LOCK TABLE message")],
+  ['timeout', 'timeout', beforeAdding('PERFORM pg_sleep(60)')],
+  ['connection', '57', beforeAdding('PERFORM pg_terminate_backend(pg_backend_pid())')],
+  ['read_only', '25', 'ALTER DATABASE $name SET default_transaction_read_only = on'],
+])('a write that fails counts as %s, and its error as class %s', async ([reason = '', name = '', fault = '']) => {
+  const databaseUrl = await newDatabase({ template: 'template_animals' });
+  const admin = clientOf(databaseUrl);
+  const locked = await clientOf(databaseUrl).reserve();
+  await locked`BEGIN`;
+  await locked`LOCK TABLE message`;
+  const times: [string, number][] = [];
+  const commits: number[] = [];
+  const store = await open(databaseUrl, { onQuery: (...each) => times.push(each), onCommit: (n) => commits.push(n) });
+  await store.pets.add(biscuit);
+  expect(store.measure()).toMatchObject({ lastFailedWriteAt: 0, pool: { abandonedTotal: 0 } });
+  await admin.unsafe(fault.replace('$name', new URL(databaseUrl).pathname.slice(1)));
+  if (reason === 'read_only') {
+    // A setting of the database is for new sessions.
+    await admin`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+      WHERE datname = current_database() AND application_name = 'animal-store'`;
+    await expect.poll(() => store.measure().pool?.errors.connection).toBe(1);
+  }
+  const before = Date.now();
+  await expect(Promise.all([store.pets.add(biscuit), store.pets.add(biscuit)])).rejects.toThrow();
+  const { failedWrites, lastFailedWriteAt, pool } = store.measure();
+  expect([counted(failedWrites), commits]).toEqual([{ [reason]: 2 }, [1]]);
+  expect(lastFailedWriteAt).toBeGreaterThanOrEqual(before);
+  expect(Object.keys(counted(pool?.errors))).toContain(name);
+  // A refused write runs again until its deadline, which may come during its last attempt.
+  const abandoned = { timeout: [1], read_only: [0, 1] }[reason] ?? [0];
+  expect(abandoned).toContain(pool?.abandonedTotal);
+  const [kind, ms] = times.at(-1) ?? [];
+  expect([kind, ms]).toEqual(['write', expect.toSatisfy((each) => each > (reason === 'timeout' ? 2000 : 0))]);
+  await locked`ROLLBACK`;
+  locked.release();
+});
+
+test('no commit is reported while a server has nothing to write', async () => {
+  const commits: number[] = [];
+  const store = await open(await newDatabase({ template: 'template_animals' }), { onCommit: (n) => commits.push(n) });
+  expect(await store.trail.take()).toEqual([]);
+  expect(commits).toEqual([]);
+  await store.trail.add({ event: 'account_invited' });
+  expect(await store.trail.take()).toHaveLength(1);
+  expect(commits).toEqual([1, 1]);
+});
+
+test('the metrics have each class and reason from the start, and the time of each statement', async () => {
+  const server = await startServer({ env: { DATABASE_URL: await newDatabase({ template: 'template_animals' }) } });
+  const metrics = async () => (await fetch(`${server.opsUrl()}/metrics`)).text();
+  const key = await server.firstKey();
+  const before = await metrics();
+  for (const each of ['08', '53', 'XX', 'connection', 'timeout', 'standby', 'other'])
+    expect(before).toContain(`animal_store_database_errors_total{class="${each}"} 0\n`);
+  for (const each of ['disk_full', 'locked', 'io', 'other', 'read_only', 'connection', 'timeout', 'standby'])
+    expect(before).toContain(`animal_store_failed_writes_total{reason="${each}"} 0\n`);
+  const of = (text: string, kind: string) =>
+    Number(
+      new RegExp(`^animal_store_database_query_duration_seconds_count\\{kind="${kind}"\\} (\\d+)$`, 'm').exec(
+        text,
+      )?.[1],
+    );
+  for (let count = 0; count < 3; count++) await server.call(key, 'POST', '/v1/pets', { name: 'Tabby', categoryId: 1 });
+  const after = await metrics();
+  expect(of(after, 'write') - of(before, 'write')).toBe(3);
+  expect(of(after, 'read')).toBeGreaterThan(of(before, 'read'));
+  expect(after).toMatch(/^animal_store_database_query_duration_seconds_bucket\{le="\+Inf",kind="write"\} \d+$/m);
+  for (const name of [
+    'animal_store_database_connections_abandoned',
+    'animal_store_database_connections_abandoned_total',
+  ])
+    expect(after).toContain(`\n${name} 0\n`);
+});

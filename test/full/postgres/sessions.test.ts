@@ -1,0 +1,285 @@
+/** Tests of what each PostgreSQL session sets, of statements past their deadline, and of commits without their standby. */
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import net from 'node:net';
+import path from 'node:path';
+import type postgres from 'postgres';
+import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { createConnector } from '../../../src/store/postgres/connection.ts';
+import { readTarget } from '../../../src/store/postgres/url.ts';
+import { startOwn } from '../../support/own-postgres.ts';
+import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
+import { missingPostgres, startPair } from '../../support/postgres.ts';
+import { launchCli, launchServer, runCli, startServer } from '../../support/process.ts';
+import { clientOf, emptyStore, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
+
+const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
+const unavailable = { code: 'service_unavailable' };
+const everything = { limit: 100, after: 0n };
+
+beforeEach(({ skip }) => {
+  if (missingPostgres) skip(missingPostgres);
+});
+
+/** The sessions of the stores on the database of `sql`. */
+const sessionsOf = (sql: postgres.Sql) =>
+  sql`SELECT pid, state, wait_event FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name = 'animal-store' ORDER BY pid`;
+
+/** Starts a transaction of another client that locks all pets; returns its end. */
+async function lockPets(databaseUrl: string): Promise<() => Promise<void>> {
+  const other = await clientOf(databaseUrl).reserve();
+  await other`BEGIN`;
+  await other`LOCK TABLE pet IN ACCESS EXCLUSIVE MODE`;
+  return async () => {
+    await other`ROLLBACK`;
+    other.release();
+  };
+}
+
+describe('a session', () => {
+  /** What a new session of a store on the database has set. */
+  async function settingsOf(databaseUrl: string, given?: Record<string, number>) {
+    const { sql, destroy } = await createConnector(readTarget(databaseUrl))(() => undefined, given);
+    const names = [
+      ...['synchronous_commit', 'client_connection_check_interval', 'lock_timeout', 'statement_timeout'],
+      'idle_in_transaction_session_timeout',
+    ];
+    const [row] = await sql.unsafe(`SELECT ${names.map((name) => `current_setting('${name}') AS ${name}`).join()}`);
+    destroy();
+    return Object.values(row ?? {});
+  }
+
+  test('has the settings that it is given, and notices a lost client', async () => {
+    const databaseUrl = await newDatabase();
+    expect(await settingsOf(databaseUrl)).toEqual(['on', '1s', '0', '0', '1min']);
+    const given = { lock_timeout: 2000, statement_timeout: 2500 };
+    expect(await settingsOf(databaseUrl, given)).toEqual(['on', '1s', '2s', '2500ms', '0']);
+  });
+
+  test('of a store cannot wait for ever', async () => {
+    const databaseUrl = await emptyStore();
+    const store = await open(databaseUrl);
+    // Opens the connection: the deadline of the list, which counts that time, is only 0.3 s after the server's time-out.
+    await store.check();
+    const sql = clientOf(databaseUrl);
+    const unlock = await lockPets(databaseUrl);
+    const listing = expect(store.pets.list(everything)).rejects.toMatchObject({
+      ...unavailable,
+      cause: { code: '55P03' },
+    });
+    await expect.poll(async () => (await sessionsOf(sql)).length).toBe(1);
+    await listing;
+    // The server ended the statement by itself, so the connection stays.
+    await expect.poll(() => sessionsOf(sql)).toMatchObject([{ state: 'idle' }]);
+    await unlock();
+  });
+
+  test.for([
+    ['off', 'on'],
+    ['local', 'on'],
+    ['remote_write', 'on'],
+    ['on', 'on'],
+    ['remote_apply', 'remote_apply'],
+  ])('turns synchronous_commit = %s into %s', async ([configured = '', expected]) => {
+    const databaseUrl = await newDatabase();
+    const name = new URL(databaseUrl).pathname.slice(1);
+    await clientOf(databaseUrl).unsafe(`ALTER DATABASE ${name} SET synchronous_commit = ${configured}`);
+    expect((await settingsOf(databaseUrl))[0]).toBe(expected);
+  });
+
+  test('behind a pooler has no settings, and a weak synchronous_commit is refused with one sentence', async ({
+    skip,
+  }) => {
+    if (missingPgbouncer) skip(missingPgbouncer);
+    const databaseUrl = await newDatabase();
+    const through = `${await startPgbouncer(databaseUrl, 2)}?prepare=false`;
+    expect(await settingsOf(through, { lock_timeout: 2000 })).toEqual(['on', '0', '0', '0', '0']);
+    await (await open(through)).check();
+    const weak = await newDatabase();
+    await clientOf(weak).unsafe(`ALTER DATABASE ${new URL(weak).pathname.slice(1)} SET synchronous_commit = local`);
+    await expect(open(`${await startPgbouncer(weak, 2)}?prepare=false`)).rejects.toThrow(
+      'acknowledges commits before they are safe: synchronous_commit is local; it must be on or remote_apply.',
+    );
+  });
+
+  test('over a Unix socket works', async () => {
+    const server = await startOwn(["unix_socket_directories = '/tmp'"], () => undefined);
+    const store = await open(server.url('postgres').replace('127.0.0.1', '%2Ftmp'));
+    expect(await store.pets.add(biscuit)).toMatchObject({ id: 1n });
+  });
+});
+
+describe('a statement past its deadline', () => {
+  /** A store whose additions first run `what`, which lock_timeout does not end. */
+  async function openSlow(what: string, query = '') {
+    const databaseUrl = await newDatabase({ template: 'template_animals' });
+    const sql = clientOf(databaseUrl);
+    await sql.unsafe(`
+      CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ${what}; RETURN NULL; END $$;
+      CREATE TRIGGER slow BEFORE INSERT ON pet EXECUTE FUNCTION slow()`);
+    return { store: await open(databaseUrl + query), sql, databaseUrl };
+  }
+
+  test('is cancelled on the server, before its own time-out', async () => {
+    const { store, sql, databaseUrl } = await openSlow('PERFORM pg_sleep(60)', '?connections=1');
+    const name = new URL(databaseUrl).pathname.slice(1);
+    await sql.unsafe(`ALTER DATABASE ${name} SET statement_timeout = 0`);
+    await expect(store.pets.add(biscuit)).rejects.toMatchObject(unavailable);
+    await expect.poll(() => sessionsOf(sql), { timeout: 1000, interval: 20 }).toEqual([]);
+    expect((await store.pets.list(everything)).pets).toEqual([]);
+  });
+
+  test('keeps its place in the pool while the server cannot let it go, and gives it back afterwards', async () => {
+    // Catches each cancel request, and the server's time-out. It sleeps for longer than the time between two of them: one that arrived
+    // between two sleeps would not be caught.
+    const stubborn = `
+      WHILE clock_timestamp() < now() + interval '7 s' LOOP
+        BEGIN PERFORM pg_sleep(1); EXCEPTION WHEN query_canceled THEN NULL; END;
+      END LOOP`;
+    const { store, sql } = await openSlow(stubborn, '?connections=1');
+    const begun = performance.now();
+    await expect(store.pets.add(biscuit)).rejects.toMatchObject(unavailable);
+    const [first] = await sessionsOf(sql);
+    await expect(store.pets.list(everything)).rejects.toMatchObject(unavailable);
+    expect(await sessionsOf(sql)).toMatchObject([{ pid: first?.pid, state: 'active' }]);
+    expect(store.measure().pool).toMatchObject({ limit: 1, busy: 1, waiting: 0, abandoned: 1, abandonedTotal: 1 });
+    await expect
+      .poll(
+        () =>
+          store.check().then(
+            () => true,
+            () => false,
+          ),
+        { timeout: 8000 },
+      )
+      .toBe(true);
+    expect(performance.now() - begun).toBeGreaterThan(6900);
+    expect(store.measure().pool).toMatchObject({ abandoned: 0, abandonedTotal: 1 });
+  });
+
+  test('of a server that was killed ends soon', async () => {
+    const { sql, databaseUrl } = await openSlow('PERFORM 1');
+    const server = await startServer({ env: { DATABASE_URL: databaseUrl } });
+    const key = await server.firstKey();
+    await server.call(key, 'GET', '/v1/pets');
+    const unlock = await lockPets(databaseUrl);
+    const lists = Array.from({ length: 3 }, () => server.call(key, 'GET', '/v1/pets').catch(() => undefined));
+    const hanging = async () => (await sessionsOf(sql)).filter(({ state }) => state === 'active').length;
+    await expect.poll(hanging, { interval: 10 }).toBe(3);
+    await server.end('SIGKILL');
+    await Promise.all(lists);
+    await expect.poll(() => sessionsOf(sql), { timeout: 1900, interval: 20 }).toEqual([]);
+    await unlock();
+  });
+});
+
+describe('a commit that does not wait for its synchronous standby', () => {
+  /** The address of a pooler that passes on notices without the field R, their routine. */
+  async function startWithoutRoutine(databaseUrl: string): Promise<string> {
+    const { port } = new URL(databaseUrl);
+    const pooler = net.createServer((near) => {
+      const far = net.connect(Number(port), '127.0.0.1');
+      for (const socket of [near, far]) socket.on('error', () => undefined);
+      near.on('close', () => far.destroy()).pipe(far);
+      far.on('close', () => near.destroy());
+      // Clients ignore fields that they do not know.
+      far.on('data', (bytes) =>
+        near.write(Buffer.from(bytes.toString('latin1').replace('\0RSyncRep', '\0xSyncRep'), 'latin1')),
+      );
+    });
+    await once(pooler.listen(0, '127.0.0.1'), 'listening');
+    onTestFinished(() => void pooler.close());
+    return databaseUrl.replace(`:${port}/`, `:${(pooler.address() as net.AddressInfo).port}/`);
+  }
+
+  test.for<[what: string, through: (databaseUrl: string) => Promise<string>]>([
+    ['the warning names its routine', (databaseUrl) => Promise.resolve(databaseUrl)],
+    ['a pooler has removed that name', startWithoutRoutine],
+  ])('is an unknown outcome: 503, although the pet is stored, if %s', async ([, through]) => {
+    const { primary, standby, end } = await startPair();
+    onTestFinished(end);
+    const sql = clientOf(primary.url('postgres'));
+    await sql`CREATE DATABASE animals`;
+    const databaseUrl = primary.url('animals');
+    const server = await startServer({ env: { DATABASE_URL: await through(databaseUrl) } });
+    const key = await server.firstKey();
+    expect((await server.call(key, 'POST', '/v1/pets', { name: 'first', categoryId: 1 })).status).toBe(201);
+    await standby.kill();
+    const adding = server.call(key, 'POST', '/v1/pets', { name: 'second', categoryId: 1 });
+    const cancel = async () =>
+      (await sql`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`).length;
+    await expect.poll(cancel, { interval: 10, timeout: 2000 }).toBe(1);
+    const { status, headers } = await adding;
+    expect([status, headers.get('retry-after')]).toEqual([503, '1']);
+    const names = await textRows(databaseUrl, 'SELECT name FROM pet ORDER BY id');
+    expect(names).toEqual([{ name: 'first' }, { name: 'second' }]);
+  });
+
+  test('makes commands fail, also an import that is repeated: what it finds there could be lost', async () => {
+    const { primary, standby, end } = await startPair();
+    onTestFinished(end);
+    const sql = clientOf(primary.url('postgres'));
+    await sql`CREATE DATABASE animals`;
+    const env = { DATABASE_URL: primary.url('animals') };
+    expect(await runCli(['migrate'], { env })).toMatchObject({ code: 0 });
+    await sql`CREATE DATABASE empty`;
+    await standby.kill();
+    const folder = temporaryFolder();
+    writeFileSync(path.join(folder, 'pets.ndjson'), '{"name":"Tabby","categoryId":1}\n');
+    for (const [args, stderr] of [
+      [['import', 'pets.ndjson'], /The store cannot be written \(.+standby\): .+ Repeat the command/],
+      [['import', 'pets.ndjson'], /standby/],
+      [['account', 'add', 'zoo'], /^animal-store: It is unknown whether this will last: .+standby\. Look at the list/],
+    ] as const) {
+      const command = launchCli([...args], { folder, env });
+      const cancel = async () =>
+        (await sql`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`).length;
+      await expect.poll(cancel, { interval: 20, timeout: 5000 }).toBe(1);
+      expect(await command.end()).toMatchObject({ code: 1, stderr: expect.stringMatching(stderr) });
+    }
+    const migration = launchCli(['migrate'], { env: { DATABASE_URL: primary.url('empty') } });
+    await migration.seen('stderr', /empty has been at work on the schema for 5 s: pg_stat_activity shows/);
+    await migration.end('SIGKILL');
+  });
+
+  test('is told from a warning that a trigger raises', async () => {
+    const databaseUrl = await newDatabase({ template: 'template_animals' });
+    await clientOf(databaseUrl).unsafe(`
+      CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'seen'; RETURN NULL; END $$;
+      CREATE TRIGGER warn AFTER INSERT ON pet EXECUTE FUNCTION warn()`);
+    const store = await open(databaseUrl);
+    expect(await store.pets.add(biscuit)).toMatchObject({ outcome: 'added', id: 1n });
+  });
+});
+
+test.for(['fsync', 'full_page_writes'])(
+  '%s = off is refused in production, and warned of elsewhere',
+  async (setting) => {
+    const server = await startOwn(
+      [`${setting} = off`, ...(setting === 'fsync' ? [] : ['fsync = on'])],
+      () => undefined,
+    );
+    const databaseUrl = server.url('postgres');
+    const sentence = `${databaseUrl.replace('app@', '')} can lose or damage acknowledged data at a loss of power: ${setting} is off.`;
+    await (await open(databaseUrl)).close();
+    const production = launchServer({ env: { DATABASE_URL: databaseUrl, DEPLOYMENT: 'production' } });
+    const { code, stderr } = await production.end();
+    expect([code, stderr]).toEqual([1, `animal-store: DATABASE_URL: ${sentence}\n`]);
+    const other = await startServer({ env: { DATABASE_URL: databaseUrl } });
+    expect(other.stdout()).toContain(`DATABASE_URL: ${sentence}`);
+    await other.end('SIGTERM');
+  },
+);
+
+test('a prepared statement is prepared again after a migration has changed its table', async () => {
+  const databaseUrl = await emptyStore();
+  const store = await open(`${databaseUrl}?connections=1`);
+  await store.accounts.addAccount('owner');
+  expect(await store.accounts.listKeys('owner')).toEqual([]);
+  const sql = clientOf(databaseUrl);
+  await sql`ALTER TABLE api_key ADD COLUMN later text`;
+  onTestFinished(async () => void (await sql`ALTER TABLE api_key DROP COLUMN later`));
+  expect(await store.accounts.listKeys('owner')).toEqual([]);
+  expect((await sessionsOf(sql)).length).toBe(1);
+});

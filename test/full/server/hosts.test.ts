@@ -1,0 +1,153 @@
+/** Tests which hosts requests may name, on both ports: DNS rebinding must not let a page of another site use a server on this machine. */
+import { describe, expect, test } from 'vitest';
+import { runCli, type Server, startServer } from '../../support/process.ts';
+import { converse, type RawAnswer } from '../../support/raw.ts';
+
+/** The status and, for an error, its code. */
+const summaryOf = ({ status, text }: RawAnswer) => (status < 400 ? `${status}` : `${status} ${JSON.parse(text).code}`);
+
+const foreign = [
+  ...['evil.example', 'evil.example:3000', 'localhost.evil.example', '127.0.0.1.evil.example', 'evillocalhost', ''],
+  ...[
+    '192.0.2.1',
+    '0.0.0.0',
+    '128.0.0.1',
+    '[::]',
+    '[::2]:80',
+    '[2001:db8::1]',
+    '[::ffff:192.0.2.1]',
+    'localhost:99999',
+  ],
+];
+const local = [
+  ...['localhost', 'LocalHost:1', 'localhost.', 'store.localhost:80', '127.0.0.1', '127.255.0.9:65535', 'localhost:'],
+  ...['[::1]', '[::1]:80', '[0:0:0:0:0:0:0:1]', '[::ffff:127.0.0.1]'],
+];
+
+/** The summary of the response to each request, by its Host. */
+async function askAll(port: number, hosts: readonly string[], path = '/openapi.json'): Promise<Record<string, string>> {
+  const asked = hosts.map(async (host) => {
+    const answers = await converse(port, [`GET ${path} HTTP/1.1\r\nHost: ${host}\r\n\r\n`]);
+    return [host, answers.map(summaryOf).join()] as const;
+  });
+  return Object.fromEntries(await Promise.all(asked));
+}
+
+const all = (hosts: readonly string[], summary: string) => Object.fromEntries(hosts.map((host) => [host, summary]));
+const refused = '400 bad_request';
+const opsPort = (server: Server) => Number(new URL(server.opsUrl()).port);
+
+describe('a server on a loopback address', () => {
+  test('serves local hosts, the host of BASE_URL and those of ALLOWED_HOSTS, on both ports, and no others', async () => {
+    const server = await startServer({
+      env: { BASE_URL: 'https://Animals.example.com:8443/v1', ALLOWED_HOSTS: 'Proxy_1,[2001:db8::2]' },
+    });
+    const named = ['animals.example.com', 'ANIMALS.example.com:80', 'proxy_1:9', '[2001:DB8::2]:1'];
+    const others = [...foreign, 'www.animals.example.com', 'animals.example', 'a.proxy_1'];
+    const expected = { ...all([...local, ...named], '200'), ...all(others, refused) };
+    const hosts = Object.keys(expected);
+    expect(await askAll(server.port, hosts)).toEqual(expected);
+    expect(await askAll(opsPort(server), hosts, '/metrics')).toEqual(expected);
+  });
+
+  test('refuses what a rebound page would send, and changes nothing', async () => {
+    const server = await startServer();
+    const key = await server.firstKey();
+    const origin = 'Origin: http://evil.example:3000\r\nSec-Fetch-Site: same-origin\r\n';
+    const authorization = `Authorization: Bearer ${key}\r\n`;
+    const form = 'name=evil&password=seven+otters+sing+at+noon&again=seven+otters+sing+at+noon';
+    const post = (path: string, type: string, body: string) =>
+      `POST ${path} HTTP/1.1\r\nHost: evil.example:3000\r\n${origin}${authorization}Content-Type: ${type}\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+    const urlencoded = 'application/x-www-form-urlencoded';
+    const requests = [
+      post('/account/sign-up', urlencoded, form),
+      post('/account/sign-in', urlencoded, form),
+      post('/account/keys', urlencoded, 'name=evil&scopes=pets:read&expires=never'),
+      post('/v1/pets', 'application/json', '{"name":"Biscuit","categoryId":7}'),
+      post('/quickstart/messages', 'application/json', '{"message":"Hello"}'),
+      `GET /v1/pets HTTP/1.1\r\nHost: evil.example:3000\r\n${authorization}\r\n`,
+      `OPTIONS /v1/pets HTTP/1.1\r\nHost: evil.example:3000\r\n${origin}Access-Control-Request-Method: POST\r\n\r\n`,
+      'GET /nowhere HTTP/1.1\r\nHost: evil.example:3000\r\n\r\n',
+      'GET /docs HTTP/1.1\r\nHost: evil.example:3000\r\n\r\n',
+    ];
+    const answers = await Promise.all(requests.map((sent) => converse(server.port, [sent])));
+    for (const [answer] of answers) {
+      expect(summaryOf(answer as RawAnswer)).toBe(refused);
+      expect(answer).toMatchObject({
+        headers: { connection: 'close' },
+        text: expect.stringContaining('ALLOWED_HOSTS'),
+      });
+      expect(answer?.text).not.toContain('evil');
+    }
+    expect((await server.call(key, 'GET', '/v1/pets')).json).toEqual([]);
+    const accounts = await runCli(['account', 'list', '--json'], server);
+    expect(JSON.parse(accounts.stdout)).toMatchObject([{ name: 'first' }]);
+    const keys = await runCli(['key', 'list', '--json'], server);
+    expect(JSON.parse(keys.stdout)).toHaveLength(1);
+  });
+
+  test('reads the host of a target in absolute form before Host, and serves HTTP/1.0 without a host', async () => {
+    const server = await startServer();
+    const cases: [sent: string, expected: string][] = [
+      ['GET http://evil.example/PATH HTTP/1.1\r\nHost: localhost\r\n\r\n', refused],
+      ['GET HTTP://evil.example:80/PATH HTTP/1.0\r\n\r\n', refused],
+      ['GET http://localhost@evil.example/PATH HTTP/1.1\r\nHost: localhost\r\n\r\n', refused],
+      ['GET http://evil.example HTTP/1.1\r\nHost: localhost\r\n\r\n', refused],
+      ['GET http://localhost:80/PATH HTTP/1.1\r\nHost: evil.example\r\n\r\n', '200'],
+      ['GET /PATH HTTP/1.0\r\n\r\n', '200'],
+      ['GET /PATH HTTP/1.0\r\nHost: evil.example\r\n\r\n', refused],
+      ['GET /PATH HTTP/1.1\r\n\r\n', refused],
+      ['GET /PATH HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n', refused],
+      [
+        'GET /PATH HTTP/1.1\r\nHost: localhost\r\n\r\nGET /PATH HTTP/1.1\r\nHost: evil.example\r\n\r\n',
+        `200,${refused}`,
+      ],
+    ];
+    const ports = [
+      [server.port, 'openapi.json'],
+      [opsPort(server), 'livez'],
+    ] as const;
+    for (const [port, path] of ports)
+      for (const [sent, expected] of cases) {
+        const options = { answers: Number.POSITIVE_INFINITY, halfClose: true };
+        const answers = await converse(port, [sent.replaceAll('PATH', path)], options);
+        expect([sent, answers.map(summaryOf).join()]).toEqual([sent, expected]);
+      }
+  });
+
+  test('with several workers does the same', async () => {
+    const server = await startServer({ env: { WORKERS: '2' } });
+    const expected = { 'evil.example': refused, 'localhost:80': '200' };
+    for (const port of [server.port, opsPort(server)])
+      expect(await askAll(port, Object.keys(expected), port === server.port ? undefined : '/livez')).toEqual(expected);
+    await server.end('SIGTERM');
+  });
+
+  test.each(['localhost', '::1'])('of %s can be asked for its health', async (OPS_HOST) => {
+    const server = await startServer({ env: { OPS_HOST } });
+    const env = { OPS_HOST, OPS_PORT: String(opsPort(server)) };
+    expect(await runCli(['health'], { env })).toMatchObject({ code: 0, stdout: 'ready\n' });
+  });
+});
+
+describe('a server on another address', () => {
+  const env = { HOST: '0.0.0.0', OPS_HOST: '0.0.0.0' };
+  const hosts = [...local, ...foreign].filter((host) => host !== 'localhost:99999');
+
+  test('serves every host', async () => {
+    const server = await startServer({ env });
+    for (const port of [server.port, opsPort(server)])
+      expect(await askAll(port, hosts, port === server.port ? undefined : '/livez')).toEqual(all(hosts, '200'));
+  });
+
+  test('serves only the hosts of ALLOWED_HOSTS and BASE_URL if ALLOWED_HOSTS is set, and addresses', async () => {
+    const base = { BASE_URL: 'http://animals.example.com/v1', ALLOWED_HOSTS: 'animals.internal' };
+    const server = await startServer({ env: { ...env, ...base } });
+    const expected = {
+      ...all([...local, 'animals.example.com', 'animals.internal:80', '192.0.2.1:3000', '[2001:db8::1]:80'], '200'),
+      ...all(['evil.example', '192.0.2.1.evil.example', 'evil.example:80', ''], refused),
+    };
+    for (const port of [server.port, opsPort(server)])
+      expect(await askAll(port, Object.keys(expected), port === server.port ? undefined : '/livez')).toEqual(expected);
+  });
+});

@@ -1,0 +1,109 @@
+/** Signals during the stop: copies, which npm and supervisors send, cut nothing off. A second Ctrl-C of a person ends the server at once. */
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { temporaryFolder } from '../../support/app.ts';
+import { plant } from '../../support/plant.ts';
+import { begin, type Server, startServer, startWithNpm } from '../../support/process.ts';
+
+const refused = { cause: { code: 'ECONNREFUSED' } };
+const body = '{"name":"Tabby","categoryId":1}';
+
+/** Sends the rest of a request that waits since before the stop; expects its response, and an end that leaves nothing behind. */
+async function expectComplete(socket: Awaited<ReturnType<typeof begin>>, server: Server, file: string): Promise<void> {
+  const end = server.end();
+  // Copies of the signal arrive meanwhile, and idle connections are closed.
+  await sleep(350);
+  socket.write(body);
+  expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 201 /);
+  expect(await end).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
+  expect([existsSync(file), existsSync(`${file}-wal`)]).toEqual([true, false]);
+}
+
+const workers = ['1', '2'];
+const each = <Value extends string>(...values: Value[]) =>
+  values.flatMap((value) => workers.map((count) => [value, count] as const));
+
+describe('npm start', () => {
+  test.for(each('SIGTERM', 'SIGINT'))(
+    '%s to npm alone: it ends when its server has ended, with exit 0, WORKERS %s',
+    async ([signal, WORKERS]) => {
+      const file = path.join(temporaryFolder(), 'store.db');
+      const npm = await startWithNpm({ DATABASE_URL: `sqlite:${file}`, LAME_DUCK_MS: '1000', WORKERS });
+      process.kill(npm.pid, signal);
+      await npm.seen('stdout', /"stopping"/);
+      expect((await fetch(`${npm.url}/docs`)).status).toBe(200);
+      expect(await npm.end()).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
+      await expect(fetch(npm.url)).rejects.toMatchObject(refused);
+    },
+  );
+
+  // As from a terminal, timeout(1) and some supervisors. npm passes the signal on, so that the server gets it twice.
+  test.for(each('SIGTERM', 'SIGINT'))(
+    '%s to all its processes: a request under way is answered, then exit 0, WORKERS %s',
+    async ([signal, WORKERS]) => {
+      const file = path.join(temporaryFolder(), 'store.db');
+      const npm = await startWithNpm({ DATABASE_URL: `sqlite:${file}`, WORKERS });
+      const socket = await begin(npm);
+      void npm.end(signal);
+      await npm.seen('stdout', /"stopping"/);
+      await expectComplete(socket, npm, file);
+    },
+  );
+});
+
+test.for(workers)('SIGTERM and SIGHUP during the stop do nothing, WORKERS %s', async (WORKERS) => {
+  const server = await startServer({ env: { WORKERS }, group: true });
+  const socket = await begin(server);
+  for (const signal of ['SIGTERM', 'SIGTERM', 'SIGHUP', 'SIGINT'] as const) {
+    void server.end(signal);
+    await server.seen('stdout', /"stopping"/);
+    await sleep(50);
+  }
+  await expectComplete(socket, server, path.join(server.folder, 'data/animal-store.db'));
+});
+
+test('a worker that is killed by the signal while it starts is no failure', async () => {
+  const script = `
+    import cluster from 'node:cluster';
+    if (cluster.worker?.id === 2) {
+      console.log('worker 2 starts');
+      await new Promise(() => setInterval(() => {}, 1000));
+    }`;
+  const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(script)}`;
+  const server = await startServer({ env: { WORKERS: '2', NODE_OPTIONS }, group: true });
+  await server.seen('stdout', /worker 2 starts/);
+  expect(await server.end('SIGTERM')).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
+});
+
+test.for(each('SIGINT', 'SIGTERM'))(
+  'after %s, two Ctrl-C at least a second apart end at once, with exit 1, WORKERS %s',
+  async ([first, WORKERS]) => {
+    const server = await startServer({ env: { LAME_DUCK_MS: '60000', WORKERS }, group: true });
+    void server.end(first);
+    await server.seen('stdout', /"stopping"/);
+    // The terminal and npm each send one.
+    for (let copies = 2; copies > 0; copies--) void server.end('SIGINT');
+    expect((await fetch(`${server.url}/docs`)).status).toBe(200);
+    await sleep(1500);
+    expect(await server.end('SIGINT')).toMatchObject({ code: 1, stdout: expect.not.stringContaining('"stopped"') });
+    await expect(fetch(server.url)).rejects.toMatchObject(refused);
+  },
+);
+
+test('a stop that does not end, ends at its deadline with exit 1, however many signals follow', async () => {
+  const source = plant('src/server/serve.ts', 'await app.close();', 'await new Promise(() => undefined);');
+  const codes = workers.map(async (WORKERS) => {
+    const server = await startServer({ env: { WORKERS }, source });
+    void server.end('SIGTERM');
+    await server.seen('stdout', /"stopping"/);
+    for (let seconds = 0; seconds < 8; seconds++) {
+      await sleep(1000);
+      void server.end('SIGTERM');
+    }
+    return (await server.end()).code;
+  });
+  expect(await Promise.all(codes)).toEqual([1, 1]);
+}, 60_000);

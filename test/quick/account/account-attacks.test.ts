@@ -1,0 +1,1185 @@
+/** Tests of attacks on the account pages: each must fail, and must change nothing. */
+import { createHash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test, vi } from 'vitest';
+import { createPasswords } from '../../../src/account/passwords.ts';
+import { newToken } from '../../../src/core/people.ts';
+import {
+  alertOf,
+  curlOf,
+  keyOf,
+  makeKey,
+  type PagesApp,
+  password,
+  plainText,
+  redirect,
+  startPages,
+} from '../../support/account-pages.ts';
+import type { FormClient, Page } from '../../support/form-client.ts';
+import { converse } from '../../support/raw.ts';
+import { textRows } from '../../support/store.ts';
+
+const minuteMs = 60_000;
+const next = 'forty herons walk by the canal';
+const wrong = 'wrong horse wrong battery';
+
+/** Everything that a form can change. */
+async function stateOf({ databaseUrl }: PagesApp): Promise<unknown> {
+  const tables = ['account', 'api_key', 'session', 'one_time_link'];
+  return Promise.all(tables.map((table) => textRows(databaseUrl, `SELECT * FROM ${table} ORDER BY 1`)));
+}
+
+/** Expects that the server is alive and that the session of `client` goes on. */
+async function expectAlive(app: PagesApp, client: FormClient): Promise<void> {
+  expect((await client.get('/account')).status).toBe(200);
+  expect((await app.call('GET', '/v1/pets')).status).toBe(200);
+}
+
+describe('a form of another site (CSRF)', () => {
+  const headers: [string, (url: string) => Record<string, string | undefined>][] = [
+    ['Origin of another site', () => ({ origin: 'https://evil.example.com', 'sec-fetch-site': undefined })],
+    ['Origin: null', () => ({ origin: 'null', 'sec-fetch-site': undefined })],
+    ['neither Origin nor Sec-Fetch-Site', () => ({ origin: undefined, 'sec-fetch-site': undefined })],
+    ['an empty Origin', () => ({ origin: '', 'sec-fetch-site': undefined })],
+    ['Origin with another port', () => ({ origin: 'http://127.0.0.1:1', 'sec-fetch-site': undefined })],
+    ['Origin without the port', () => ({ origin: 'http://127.0.0.1', 'sec-fetch-site': undefined })],
+    ['Origin with https', (url) => ({ origin: url.replace('http', 'https'), 'sec-fetch-site': undefined })],
+    ['Origin that begins alike', (url) => ({ origin: `${url}.evil.example.com`, 'sec-fetch-site': undefined })],
+    ['two Origins', (url) => ({ origin: `${url}, https://evil.example.com`, 'sec-fetch-site': undefined })],
+    ['only a Referer', (url) => ({ origin: undefined, referer: `${url}/account`, 'sec-fetch-site': undefined })],
+    ['Sec-Fetch-Site: cross-site', () => ({ 'sec-fetch-site': 'cross-site' })],
+    ['Sec-Fetch-Site: same-site', () => ({ 'sec-fetch-site': 'same-site' })],
+    ['Sec-Fetch-Site: none', () => ({ 'sec-fetch-site': 'none' })],
+    ['an empty Sec-Fetch-Site', () => ({ 'sec-fetch-site': '' })],
+    ['Sec-Fetch-Site twice', () => ({ 'sec-fetch-site': 'same-origin, cross-site' })],
+    ['Sec-Fetch-Site in capital letters', () => ({ 'sec-fetch-site': 'SAME-ORIGIN' })],
+  ];
+
+  test.each(headers)('with %s is refused, whatever its path, and changes nothing', async (_what, of) => {
+    const app = await startPages();
+    const account = await app.addPerson('ada');
+    const ada = await app.enter(account);
+    await makeKey(ada);
+    const [invitation, reset] = [await app.addLink('invitation'), await app.addLink('reset', account)];
+    const forms: [string, Record<string, string>][] = [
+      ['/account/sign-in', { name: 'ada', password }],
+      ['/account/sign-up', { name: 'eve', password: next }],
+      ['/account/sign-out', {}],
+      ['/account/sign-out-everywhere', {}],
+      ['/account/password', { current: password, password: next }],
+      ['/account/delete', { current: password }],
+      ['/account/keys', { name: 'evil', scopes: 'pets:read', expires: 'never' }],
+      ['/account/keys/2/rotate', { overlap: 'none' }],
+      ['/account/keys/2/revoke', {}],
+      [invitation, { name: 'eve', password: next }],
+      [reset, { password: next }],
+    ];
+    const before = await stateOf(app);
+    for (const [path, form] of forms) {
+      const refused = await ada.post(path, form, of(app.url));
+      expect(refused, path).toMatchObject({ status: 403, cookies: [] });
+      expect(alertOf(refused)).toBe('This form was not sent from a page of this service.');
+    }
+    expect(await stateOf(app)).toEqual(before);
+    expect(app.events().map(({ event }) => event)).toEqual(['key_created']);
+    await expectAlive(app, ada);
+  });
+
+  test('is accepted from the same origin, with either header', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    for (const headers of [{ 'sec-fetch-site': undefined }, { origin: undefined }, {}])
+      expect((await ada.post('/account/keys/99/revoke', {}, headers)).status).toBe(404);
+  });
+
+  test('cannot name its origin through Host or X-Forwarded-Host', async () => {
+    for (const trustProxy of [undefined, ['127.0.0.1']]) {
+      const app = await startPages({ trustProxy });
+      const ada = await app.enterAs('ada');
+      const evil = {
+        origin: 'http://evil.example.com',
+        'sec-fetch-site': undefined,
+        'x-forwarded-host': 'evil.example.com',
+      };
+      expect((await ada.post('/account/sign-out-everywhere', {}, evil)).status).toBe(403);
+      await expectAlive(app, ada);
+    }
+    const app = await startPages({ baseUrl: 'http://animals.example.com/v1' });
+    const ada = await app.enterAs('ada');
+    const rebound = { origin: 'http://evil.example.com', 'sec-fetch-site': undefined, host: 'evil.example.com' };
+    expect((await ada.post('/account/sign-out-everywhere', {}, rebound)).status).toBe(403);
+  });
+
+  test('of a site that may call the API (CORS_ORIGINS) is refused, and its script can read no page', async () => {
+    const origin = 'https://app.example.com';
+    const app = await startPages({ corsOrigins: [origin] });
+    const ada = await app.enterAs('ada');
+    const before = await stateOf(app);
+    for (const more of [{ 'sec-fetch-site': undefined }, { 'sec-fetch-site': 'same-site' }]) {
+      const form = { name: 'evil', scopes: 'pets:read', expires: 'never' };
+      expect((await ada.post('/account/keys', form, { origin, ...more })).status).toBe(403);
+    }
+    expect(await stateOf(app)).toEqual(before);
+    const page = await ada.get('/account', { origin });
+    expect(page.headers).not.toHaveProperty('access-control-allow-credentials');
+  });
+
+  test.each([
+    ['text/plain', `name=evil&scopes=pets:read&expires=never`],
+    ['text/plain', '{"name":"evil","scopes":["pets:read"],"expires":"never"}'],
+    ['application/json', '{"name":"evil","scopes":["pets:read"],"expires":"never"}'],
+    ['application/x-www-form-urlencoded', 'name=evil&scopes=pets:read&expires=never'],
+  ])('sent as %s makes no key', async (type, body) => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    const headers = { 'content-type': type, origin: 'https://evil.example.com', 'sec-fetch-site': 'cross-site' };
+    expect((await ada.post('/account/keys', body, headers)).status).toBe(403);
+    expect(await app.store.accounts.listKeys('ada')).toEqual([]);
+  });
+});
+
+describe('a session', () => {
+  const open = (app: PagesApp, cookie: string) => app.open({ cookie });
+
+  test('whose token a client chose is never valid, before or after signing in (session fixation)', async () => {
+    const app = await startPages();
+    await app.addPerson('ada');
+    const chosen = newToken().token;
+    const victim = app.open();
+    victim.jar.set('session', chosen);
+    const signed = await victim.post('/account/sign-in', { name: 'ada', password });
+    expect(signed).toMatchObject(redirect('/account'));
+    expect(signed.cookies[0]).not.toContain(chosen);
+    expect(await open(app, `session=${chosen}`).get('/account')).toMatchObject({ status: 303 });
+    victim.jar.set('session', chosen);
+    await victim.post('/account/sign-up', { name: 'eve', password: next });
+    expect(await open(app, `session=${chosen}`).get('/account')).toMatchObject({ status: 303 });
+  });
+
+  test.each(['sign-in', 'sign-up', 'link', 'reset'])(
+    'that a client had before is ended by %s: its thief does not become the victim',
+    async (how) => {
+      const app = await startPages();
+      const ada = await app.addPerson('ada');
+      const attacker = await app.enterAs('thief');
+      const planted = attacker.jar.get('session') as string;
+      const victim = app.open();
+      victim.jar.set('session', planted);
+      const forms: Record<string, [string, Record<string, string>]> = {
+        'sign-in': ['/account/sign-in', { name: 'ada', password }],
+        'sign-up': ['/account/sign-up', { name: 'eve', password: next }],
+        link: [await app.addLink('invitation'), { name: 'eve', password: next }],
+        reset: [await app.addLink('reset', ada), { password: next }],
+      };
+      const [path, form] = forms[how] as [string, Record<string, string>];
+      expect(await victim.post(path, form)).toMatchObject(redirect('/account'));
+      expect(victim.jar.get('session')).not.toBe(planted);
+      expect(await attacker.get('/account')).toMatchObject(redirect('/account/sign-in?done=ended'));
+    },
+  );
+
+  test('of another deployment is unknown', async () => {
+    const [one, other] = [await startPages(), await startPages()];
+    const ada = await one.enterAs('ada');
+    await other.addPerson('ada');
+    const token = ada.jar.get('session');
+    expect((await open(one, `session=${token}`).get('/account')).status).toBe(200);
+    expect(await open(other, `session=${token}`).get('/account')).toMatchObject(
+      redirect('/account/sign-in?done=ended'),
+    );
+  });
+
+  test('is found only by its exact token in its own cookie', async () => {
+    const app = await startPages();
+    const token = (await app.enterAs('ada')).jar.get('session') as string;
+    const otherThan = (character = '') => (character === 'A' ? 'B' : 'A');
+    const cookies = [
+      `session=${token.slice(0, -1)}${otherThan(token.at(-1))}`,
+      `session=${otherThan(token[0])}${token.slice(1)}`,
+      `session=${token.slice(0, -1)}`,
+      `session=${token}A`,
+      `session=${token}=`,
+      `session="${token}"`,
+      `session=${token.toUpperCase()}`,
+      `session=${token.toLowerCase()}`,
+      `session=${token}%00`,
+      `session=%00${token}`,
+      `session=${token}, x`,
+      `session=${Buffer.from(token, 'base64url').toString('hex')}`,
+      `session=${Buffer.from(token, 'base64url').toString('base64')}`,
+      `Session=${token}`,
+      `__Host-session=${token}`,
+      `__Secure-session=${token}`,
+      `sessionx=${token}`,
+      `session[]=${token}`,
+      `session=${'a'.repeat(8000)}`,
+      `session=${token}${'a'.repeat(8000)}`,
+      'session=',
+      'session',
+      'session=%',
+      'session=%E0%A4%A',
+      'session=__proto__',
+      '__proto__=x; constructor=y',
+      'session="',
+      `session=j:${token}`,
+      ';;;===;;',
+      // Two cookies of this name: one path or domain set the other. The first counts, never both.
+      `session=${newToken().token}; session=${token}`,
+    ];
+    for (const cookie of cookies)
+      expect((await open(app, cookie).get('/account')).status, cookie.slice(0, 60)).toBe(303);
+    for (const cookie of [
+      `session=${token}`,
+      `a=b; session=${token}; c=d`,
+      `session=${token}; session=${newToken().token}`,
+    ])
+      expect((await open(app, cookie).get('/account')).status, cookie).toBe(200);
+    expect((await open(app, `session=${'a'.repeat(20_000)}`).get('/account')).status).toBe(431);
+    expect(app.log()).not.toContain('"level":50');
+  });
+
+  test('is not found by the hash that the store has', async () => {
+    const app = await startPages();
+    await app.enterAs('ada');
+    const [{ hash } = {}] = await textRows(app.databaseUrl, 'SELECT hash FROM session');
+    const bytes = Buffer.from(String(hash).replace(/^\\x/, ''), 'latin1');
+    for (const token of [bytes.toString('base64url'), bytes.toString('hex'), String(hash)])
+      expect((await open(app, `session=${encodeURIComponent(token)}`).get('/account')).status).toBe(303);
+  });
+});
+
+/** The tags of a page and the names of their attributes, and the text that is outside of tags. */
+function structureOf({ text }: Page): { tags: string[]; rest: string } {
+  const tag = /<!?\/?[a-z][a-z0-9]*(?:\s+[a-z-]+(?:="[^"<>]*")?)*\s*>/gi;
+  const tags = [...text.matchAll(tag)].map(([found]) => found.replace(/="[^"]*"/g, '=').replace(/\s+/g, ' '));
+  return { tags, rest: text.replace(tag, '') };
+}
+
+describe('a thief who knows the old password', () => {
+  /** Lets the owner replace the password by a reset while `attack` is under way: after the store has been asked for the old hash. */
+  async function resetDuring(app: PagesApp, attack: () => Promise<Page>): Promise<Page> {
+    const { people } = app.store;
+    const { findPerson } = people;
+    const [account] = (await app.store.accounts.listAccounts()).filter(({ name }) => name === 'ada');
+    people.findPerson = async (name) => {
+      people.findPerson = findPerson;
+      const found = await findPerson(name);
+      const link = await app.addLink('reset', account);
+      expect(await app.open().post(link, { password: next })).toMatchObject(redirect('/account'));
+      return found;
+    };
+    return attack();
+  }
+
+  test('gets no session if the owner resets it while he signs in', async () => {
+    const app = await startPages();
+    await app.addPerson('ada');
+    const thief = app.open();
+    await resetDuring(app, () => thief.post('/account/sign-in', { name: 'ada', password }));
+    expect((await thief.get('/account')).status).toBe(303);
+  });
+
+  test('cannot change it if the owner resets it meanwhile', async () => {
+    const app = await startPages();
+    const thief = await app.enterAs('ada');
+    const form = { current: password, password: 'the thief has a password of his own' };
+    await resetDuring(app, () => thief.post('/account/password', form));
+    expect((await thief.get('/account')).status).toBe(303);
+    expect((await app.open().post('/account/sign-in', { name: 'ada', password: form.password })).status).toBe(403);
+    expect((await app.open().post('/account/sign-in', { name: 'ada', password: next })).status).toBe(303);
+  });
+
+  test('cannot delete the account if the owner resets it meanwhile', async () => {
+    const app = await startPages();
+    const thief = await app.enterAs('ada');
+    await resetDuring(app, () => thief.post('/account/delete', { current: password }));
+    expect((await app.open().post('/account/sign-in', { name: 'ada', password: next })).status).toBe(303);
+  });
+});
+
+describe('markup in a name (XSS)', () => {
+  const names = [
+    '<script>alert(1)</script>',
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    '" autofocus onfocus="alert(1)',
+    '</title><svg/onload=alert(1)>',
+    '</textarea></select></form><form action=//evil.example.com>',
+    '<!-- ',
+    '--><script>alert(1)</script>',
+    '&lt;b&gt;&#60;i&#62;&quot;',
+    '<%= process.exit() %>',
+    '{{constructor.constructor("alert(1)")()}}',
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: it is text that a template must not evaluate.
+    '`${alert(1)}`',
+    'javascript:alert(1)',
+    '\\x3cscript\\x3e',
+    '<ſcript>＜script＞',
+  ];
+
+  /** Each page that shows the name of the account or of a key. */
+  async function pagesWith(name: string): Promise<Page[]> {
+    const app = await startPages();
+    const account = await app.addPerson(name);
+    const ada = await app.enter(account);
+    const made = await makeKey(ada, { name });
+    await app.store.accounts.recordUses([{ id: 2, lastUsedAt: new Date('2027-01-01'), deprecatedCalls: 3 }]);
+    const keys = await ada.get('/account');
+    const rotated = await ada.post('/account/keys/2/rotate', { overlap: '1h' });
+    await ada.post('/account/keys/3/revoke');
+    return [
+      made,
+      keys,
+      rotated,
+      await ada.get('/account?done=revoked'),
+      await ada.get('/account/settings'),
+      await ada.post('/account/password', { current: wrong, password: next }),
+      await ada.post('/account/keys', { name, scopes: [], expires: 'never' }),
+      await app.open().get(await app.addLink('reset', account)),
+      await app.open().post('/account/sign-in', { name, password: wrong }),
+      await app.open().post('/account/sign-up', { name, password: 'short' }),
+      await app.open().post(await app.addLink('invitation'), { name, password: 'short' }),
+    ];
+  }
+
+  test('is shown as text: it adds no tag and no attribute to any page', async () => {
+    const harmless = (await pagesWith('website')).map(structureOf);
+    expect(harmless.length).toBe(11);
+    for (const name of names) {
+      for (const [at, page] of (await pagesWith(name)).entries()) {
+        const { tags, rest } = structureOf(page);
+        expect(tags, `${name} on page ${at}`).toEqual(harmless[at]?.tags);
+        expect(rest, `${name} on page ${at}`).not.toMatch(/[<>]/);
+        if (/[<>"']/.test(name)) expect(page.text, `${name} on page ${at}`).not.toContain(name);
+      }
+    }
+  });
+
+  test('of a field is shown as text in the error that names it', async () => {
+    const app = await startPages();
+    const field = '<img src=x onerror=alert(1)>';
+    const page = await app.open().post('/account/sign-in', { name: 'ada', password, [field]: field });
+    expect(page.status).toBe(400);
+    expect(alertOf(page)).toBe(`"${field}" is not a known field.`);
+    expect(page.text).not.toContain('<img src=x');
+  });
+
+  test('of a choice that the form does not have is shown nowhere', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    const text = '"><img src=x onerror=alert(1)>';
+    const good = { name: 'website', scopes: 'pets:read', expires: 'never' };
+    const plain = structureOf(await makeKey(ada, { ...good, name: '' })).tags.filter(
+      (tag) => !/^<(input|option)/.test(tag),
+    );
+    for (const form of [
+      { scopes: text },
+      { scopes: [text, 'pets:read'] },
+      { expires: text },
+      { expires: [text, text] },
+    ]) {
+      const page = await makeKey(ada, { ...good, ...form });
+      expect(page.status).toBe(400);
+      const { tags, rest } = structureOf(page);
+      expect(tags.filter((tag) => !/^<(input|option)/.test(tag))).toHaveLength(plain.length);
+      expect(rest).not.toMatch(/[<>]/);
+      expect(page.text).not.toContain('onerror=alert');
+    }
+  });
+
+  test('of a path or a query is shown nowhere', async () => {
+    const app = await startPages();
+    const text = '%3Cscript%3Ealert(1)%3C/script%3E';
+    for (const path of [
+      `sign-in?done=${text}`,
+      `sign-in?name=${text}`,
+      `links/${text}`,
+      text,
+      `keys/${text}/revoke`,
+      `sign-up?error=${text}`,
+    ]) {
+      const page = await app.open().get(`/account/${path}`);
+      expect(page.text, path).not.toMatch(/alert\(1\)/);
+    }
+  });
+});
+
+describe('a redirect', () => {
+  test.each([
+    ['/account?next=https://evil.example.com', {}],
+    ['/account?next=//evil.example.com&return_to=%2F%2Fevil.example.com', {}],
+    ['/account/sign-out?url=https://evil.example.com', {}],
+    ['/account/keys?done=%0d%0aLocation:%20https://evil.example.com', {}],
+    ['/account/settings', { host: 'evil.example.com' }],
+    [
+      '/account',
+      {
+        'x-forwarded-host': 'evil.example.com',
+        'x-forwarded-prefix': '//evil.example.com',
+        forwarded: 'host=evil.example.com',
+      },
+    ],
+    [
+      '/account',
+      {
+        'x-original-url': '//evil.example.com',
+        'x-rewrite-url': '//evil.example.com',
+        referer: 'https://evil.example.com',
+      },
+    ],
+  ] as [string, Record<string, string>][])(
+    'of GET %s with %j stays on this server (open redirect)',
+    async (path, headers) => {
+      for (const trustProxy of [undefined, ['127.0.0.1']]) {
+        const app = await startPages({ trustProxy });
+        const { status, headers: answered } = await app.open().get(path, headers);
+        expect(status).toBe(303);
+        expect(answered.location).toMatch(/^\/account(\/sign-in)?$/);
+      }
+    },
+  );
+
+  test('after signing in or out leads only to a page of the account', async () => {
+    const app = await startPages();
+    await app.addPerson('ada');
+    const client = app.open();
+    const query = '?next=https://evil.example.com&done=//evil.example.com';
+    expect(await client.post(`/account/sign-in${query}`, { name: 'ada', password })).toMatchObject(
+      redirect('/account'),
+    );
+    expect(await client.get(`/account/sign-in${query}`)).toMatchObject(redirect('/account'));
+    const out = await client.post(`/account/sign-out${query}`);
+    expect(out).toMatchObject(redirect('/account/sign-in?done=signed-out'));
+    const asked = await client.post('/account/sign-in', { name: 'ada', password, next: 'https://evil.example.com' });
+    expect([asked.status, alertOf(asked)]).toEqual([400, '"next" is not a known field.']);
+  });
+
+  test.each([
+    '//evil.example.com/account',
+    '/account//evil.example.com',
+    '/account/..//evil.example.com',
+    '/%2F%2Fevil.example.com',
+    '/\\evil.example.com',
+    '/account/%0d%0aLocation:%20//evil.example.com',
+  ])('is not the response to %s', async (path) => {
+    const app = await startPages();
+    const [{ status, headers, text } = { status: 0, headers: {}, text: '' }] = await converse(app.port, [
+      `GET ${path} HTTP/1.1\r\nHost: evil.example.com\r\nAccept: text/html\r\n\r\n`,
+    ]);
+    expect([400, 404]).toContain(status);
+    expect(JSON.stringify(headers) + text).not.toContain('evil.example.com');
+  });
+});
+
+describe('a Host header', () => {
+  const hosts = [
+    'a$(id)',
+    'a;id',
+    'a&id',
+    'a|id',
+    "a'id",
+    'a`id`',
+    '!id',
+    'a(b)',
+    'a*b',
+    '~root',
+    'a%24b',
+    'a,b',
+    'a=b',
+    'a_b',
+    '',
+  ];
+
+  test('with characters that a shell treats specially does not come into the curl line', async () => {
+    for (const trustProxy of [undefined, ['127.0.0.1']]) {
+      const app = await startPages({ trustProxy });
+      const ada = await app.enterAs('ada');
+      const lines: string[] = [];
+      for (const host of [...hosts, 'evil.example.com:1', '[::1]:3000']) {
+        for (const headers of [{ host }, { 'x-forwarded-host': host }]) {
+          const page = await makeKeyWith(ada, headers);
+          if (page.status === 400 && 'host' in headers) continue;
+          expect(page.status, JSON.stringify(headers)).toBe(200);
+          const rest = curlOf(page).replace(keyOf(page), 'KEY');
+          lines.push(rest);
+          await ada.post(`/account/keys/${(await app.store.accounts.listKeys('ada')).at(-1)?.id}/revoke`);
+        }
+      }
+      expect(lines.length).toBeGreaterThan(20);
+      // Brackets are of IPv6 addresses.
+      for (const line of lines)
+        expect(line).toMatch(/^curl -H 'Authorization: Bearer KEY' '?(http:\/\/[A-Za-z0-9._:[\]-]+)?\/v1\/pets'?$/);
+    }
+  });
+
+  test('does not come into the curl line or a link if BASE_URL is set', async () => {
+    const app = await startPages({ baseUrl: 'http://animals.example.com/v1', trustProxy: ['127.0.0.1'] });
+    const ada = await app.enterAs('ada');
+    const headers = { host: 'evil.example.com', 'x-forwarded-host': 'evil.example.com' };
+    const page = await makeKeyWith(ada, headers);
+    expect(page.status).toBe(200);
+    expect(page.text).not.toContain('evil.example.com');
+    expect(curlOf(page)).toContain('http://animals.example.com/v1/pets');
+  });
+
+  const makeKeyWith = (client: FormClient, headers: Record<string, string>) =>
+    client.post('/account/keys', { name: 'website', scopes: 'pets:read', expires: 'never' }, headers);
+});
+
+const tooMany = /^Too many failed attempts in 15 minutes: try again in (\d+ minutes|a minute)\.$/;
+
+function expectLimited(page: Page, sentence = tooMany, mostSeconds = 900): void {
+  expect(page).toMatchObject({ status: 429, cookies: [] });
+  expect(alertOf(page)).toMatch(sentence);
+  const seconds = Number(page.headers['retry-after']);
+  expect(seconds).toBeGreaterThan(0);
+  expect(seconds).toBeLessThanOrEqual(mostSeconds);
+}
+
+describe('brute force', () => {
+  const start = new Date('2027-03-01T10:00:00Z');
+  const later = (ms: number) => new Date(start.getTime() + ms);
+
+  /** A server behind a proxy, at a fixed time, with accounts a1 to a`count`. */
+  async function startBehindProxy(count: number): Promise<PagesApp> {
+    const app = await startPages({ trustProxy: ['127.0.0.1'] });
+    app.setTime(start);
+    for (let number = 1; number <= count; number++) await app.addPerson(`a${number}`);
+    return app;
+  }
+
+  const signIn = (app: PagesApp, address: string, name: string, text: string) =>
+    app.open({ 'x-forwarded-for': address }).post('/account/sign-in', { name, password: text });
+
+  test('of an account from many addresses ends after 10 failures, for 15 minutes, right password included', async () => {
+    const app = await startBehindProxy(2);
+    const [ada] = (await app.store.accounts.listAccounts()).filter(({ name }) => name === 'a1');
+    const before = await app.enter(ada as { id: number } & typeof ada & object);
+    for (let guess = 1; guess <= 10; guess++) {
+      app.setTime(later(guess * 1000));
+      expect((await signIn(app, `192.0.2.${guess}`, 'a1', wrong)).status, `guess ${guess}`).toBe(403);
+    }
+    for (const address of ['192.0.2.1', '192.0.2.99', '2001:db8::1']) {
+      expectLimited(await signIn(app, address, 'a1', wrong));
+      expectLimited(await signIn(app, address, 'a1', password));
+    }
+    // Others are not affected, and neither is a session that exists.
+    expect((await signIn(app, '192.0.2.99', 'a2', password)).status).toBe(303);
+    expect((await before.get('/account')).status).toBe(200);
+    app.setTime(later(15 * minuteMs + 999));
+    expectLimited(await signIn(app, '192.0.2.99', 'a1', password), tooMany, 1);
+    app.setTime(later(15 * minuteMs + 1000));
+    expect((await signIn(app, '192.0.2.99', 'a1', password)).status).toBe(303);
+  });
+
+  test('of a name that no account has ends in the same way', async () => {
+    const app = await startBehindProxy(0);
+    const clients = Array.from({ length: 10 }, (_, at) => signIn(app, `192.0.2.${at}`, 'nobody', wrong));
+    for (const { status } of await Promise.all(clients)) expect(status).toBe(403);
+    expectLimited(await signIn(app, '192.0.2.99', 'nobody', wrong));
+  });
+
+  test.each([
+    ['an IPv4 address', () => '192.0.2.7', '192.0.2.8'],
+    [
+      'an IPv4 address to which the proxy appends a port',
+      (guess: number) => `192.0.2.7:${5000 + guess}`,
+      '192.0.2.8:5001',
+    ],
+    [
+      'an IPv4 address, also written as IPv6',
+      (guess: number) => `${guess % 2 ? '' : '::ffff:'}192.0.2.7`,
+      '::ffff:192.0.2.8',
+    ],
+    [
+      'an IPv6 address to which the proxy appends a port',
+      (guess: number) => `[2001:db8:1:2::1]:${5000 + guess}`,
+      '[2001:db8:1:3::1]:5001',
+    ],
+    [
+      'the IPv6 addresses of one /64',
+      (guess: number) => `2001:db8:1:2:${guess.toString(16)}::${guess}`,
+      '2001:db8:1:3::1',
+    ],
+    [
+      'one IPv6 address, however it is written',
+      (guess: number) =>
+        ['2001:db8:1:2::1', '2001:db8:1:2:0:0:0:1', '2001:db8:1:2::', '2001:db8:1:2:ffff::'][guess % 4] as string,
+      '2001:db8:1::1',
+    ],
+  ])('of many accounts from %s ends after 10 failures', async (_what, addressOf, other) => {
+    const app = await startBehindProxy(12);
+    for (let guess = 1; guess <= 10; guess++)
+      expect((await signIn(app, addressOf(guess), `a${guess}`, wrong)).status, `guess ${guess}`).toBe(403);
+    expectLimited(await signIn(app, addressOf(11), 'a11', wrong));
+    expectLimited(await signIn(app, addressOf(12), 'a12', password));
+    expect((await signIn(app, other, 'a12', password)).status).toBe(303);
+    app.setTime(later(15 * minuteMs));
+    expect((await signIn(app, addressOf(11), 'a11', password)).status).toBe(303);
+  });
+
+  test('cannot choose its address with X-Forwarded-For, unless a trusted proxy sends it', async () => {
+    const app = await startPages();
+    await app.addPerson('a1');
+    for (let guess = 1; guess <= 12; guess++) await app.addPerson(`b${guess}`);
+    for (let guess = 1; guess <= 10; guess++)
+      expect((await signIn(app, `192.0.2.${guess}`, `b${guess}`, wrong)).status).toBe(403);
+    expectLimited(await signIn(app, '192.0.2.11', 'b11', password));
+    const proxied = await startBehindProxy(12);
+    // The client's own entry comes before that of the proxy.
+    for (let guess = 1; guess <= 10; guess++)
+      expect((await signIn(proxied, `198.51.100.${guess}, 192.0.2.7`, `a${guess}`, wrong)).status).toBe(403);
+    expectLimited(await signIn(proxied, '198.51.100.99, 192.0.2.7', 'a11', password));
+  });
+
+  test('success forgets the failures of the account, but only its own attempt of the address', async () => {
+    const app = await startBehindProxy(13);
+    for (let guess = 1; guess <= 9; guess++) await signIn(app, '192.0.2.7', 'a1', wrong);
+    expect((await signIn(app, '192.0.2.7', 'a1', password)).status).toBe(303);
+    expect((await signIn(app, '192.0.2.7', 'a1', password)).status).toBe(303);
+    // The tenth failure of the address, and the first of the account.
+    expect((await signIn(app, '192.0.2.7', 'a1', wrong)).status).toBe(403);
+    expectLimited(await signIn(app, '192.0.2.7', 'a1', password));
+    expectLimited(await signIn(app, '192.0.2.7', 'a2', password));
+    for (let guess = 1; guess <= 9; guess++)
+      expect((await signIn(app, `198.51.100.${guess}`, 'a1', wrong)).status, `guess ${guess}`).toBe(403);
+    expectLimited(await signIn(app, '198.51.100.10', 'a1', password));
+  });
+
+  test('with an account of one’s own in between gets no further, also on two servers in turn', async () => {
+    const app = await startBehindProxy(21);
+    const second = await startPages({ trustProxy: ['127.0.0.1'], store: app.store });
+    second.setTime(start);
+    let guesses = 0;
+    for (let victim = 2; victim <= 21; victim++) {
+      const server = victim % 2 ? app : second;
+      if ((await signIn(server, '192.0.2.7', `a${victim}`, wrong)).status === 403) guesses += 1;
+      await signIn(server, '192.0.2.7', 'a1', password);
+    }
+    expect(guesses).toBe(10);
+  });
+
+  test('through the forms that ask for the current password counts, too', async () => {
+    const app = await startBehindProxy(1);
+    const [account] = (await app.store.accounts.listAccounts()).filter(({ name }) => name === 'a1');
+    const thief = await app.enter(account as NonNullable<typeof account>, { 'x-forwarded-for': '192.0.2.7' });
+    for (let guess = 1; guess <= 10; guess++) {
+      const [path, more] = guess % 2 ? ['password', { password: next }] : ['delete', {}];
+      const refused = await thief.post(`/account/${path}`, { current: wrong, ...more });
+      expect([refused.status, alertOf(refused)]).toEqual([403, 'The current password is wrong.']);
+    }
+    expectLimited(await thief.post('/account/password', { current: password, password: next }));
+    expectLimited(await thief.post('/account/delete', { current: password }));
+    expectLimited(await signIn(app, '192.0.2.8', 'a1', password));
+    expect((await thief.get('/account')).status).toBe(200);
+    expect((await app.store.people.findPerson('a1'))?.account.id).toBe(account?.id);
+  });
+
+  test('gets 429 at any time after its failures, also while those are just no longer recent', async () => {
+    const app = await startBehindProxy(1);
+    for (let guess = 1; guess <= 10; guess++) await signIn(app, '192.0.2.7', 'a1', wrong);
+    const { people } = app.store;
+    const { countAttempt } = people;
+    for (const afterMs of [4990, 4998, 4999, 5000, 5001]) {
+      let time = later(afterMs).getTime();
+      app.setTime(new Date(time));
+      people.countAttempt = async (...given) => {
+        const until = await countAttempt(...given);
+        time += 3;
+        app.setTime(new Date(time));
+        return until;
+      };
+      expectLimited(await signIn(app, '192.0.2.7', 'a1', password));
+    }
+  });
+
+  test('with simultaneous requests gets no more than 10 answers', async () => {
+    const app = await startBehindProxy(30);
+    const oneAccount = Array.from({ length: 30 }, (_, at) => signIn(app, `192.0.2.${at}`, 'a1', wrong));
+    /** A request is refused with 503 if its limit was reached by others whose password was still being checked. */
+    async function expectTenAnswers(pages: Promise<Page>[]): Promise<void> {
+      const statuses = (await Promise.all(pages)).map(({ status }) => status);
+      expect(statuses.filter((status) => status === 403)).toHaveLength(10);
+      for (const status of statuses) expect([403, 429, 503]).toContain(status);
+    }
+    await expectTenAnswers(oneAccount);
+    for (let guess = 0; guess < 5; guess++) expectLimited(await signIn(app, `192.0.2.${100 + guess}`, 'a1', wrong));
+    const oneAddress = Array.from({ length: 29 }, (_, at) => signIn(app, '198.51.100.1', `a${at + 2}`, wrong));
+    await expectTenAnswers(oneAddress);
+    for (let guess = 2; guess < 30; guess++) expectLimited(await signIn(app, '198.51.100.1', `a${guess}`, wrong));
+    expect((await app.counts()).sign_in_refused).toBeGreaterThanOrEqual(20 + 5 + 28);
+  });
+
+  describe('while attempts are being checked', () => {
+    /** Holds the checks of each name in `held` until `release`. */
+    function holdChecks({ store: { people } }: PagesApp, held: string[]): () => void {
+      const { findPerson } = people;
+      const { promise, resolve } = Promise.withResolvers<void>();
+      people.findPerson = async (name) => {
+        if (held.includes(name)) await promise;
+        return findPerson(name);
+      };
+      return resolve;
+    }
+
+    /** Attempts of a1 to a`count` from one address: two are being checked, and held; the others wait for their turn. */
+    async function beginAttempts(app: PagesApp, count: number, text: string) {
+      const names = Array.from({ length: count }, (_, at) => `a${at + 1}`);
+      const release = holdChecks(app, names);
+      const pages = names.map((name) => signIn(app, '192.0.2.7', name, text));
+      const held = async () => {
+        const gauge = await app.metrics.registry.getSingleMetric('animal_store_held')?.get();
+        return gauge?.values.find(({ labels }) => labels.what === 'work')?.value;
+      };
+      await vi.waitFor(async () => expect(await held()).toBe(count), { timeout: 10_000 });
+      return async () => {
+        release();
+        return (await Promise.all(pages)).map(({ status }) => status);
+      };
+    }
+
+    function expectBusy(page: Page): void {
+      expect(page).toMatchObject({ status: 503, cookies: [], headers: { 'retry-after': '1' } });
+      expect(alertOf(page)).toBe('Other attempts are being checked: try again in a second.');
+    }
+
+    test('one more is refused with 503 and not recorded; when they were right, it may come', async () => {
+      const app = await startBehindProxy(11);
+      await signIn(app, '192.0.2.9', 'a11', wrong);
+      app.setTime(later(minuteMs));
+      const end = await beginAttempts(app, 10, password);
+      const attempts = () => textRows(app.databaseUrl, 'SELECT subject, at FROM counted_attempt ORDER BY 1, 2');
+      const before = await attempts();
+      expectBusy(await signIn(app, '192.0.2.7', 'a11', wrong));
+      expectBusy(await signIn(app, '192.0.2.7', 'a11', password));
+      // The attempts that were refused left nothing behind.
+      expect(await attempts()).toEqual(before);
+      expect(await end()).toEqual(Array(10).fill(303));
+      expect((await signIn(app, '192.0.2.8', 'a11', password)).status).toBe(303);
+      expect((await signIn(app, '192.0.2.7', 'a11', password)).status).toBe(303);
+      expect(await app.counts()).toEqual({ sign_in_refused: 1, signed_in: 12 });
+    });
+
+    test('one more waits for them; when they were wrong, it is refused', async () => {
+      const app = await startBehindProxy(11);
+      for (let guess = 1; guess <= 3; guess++)
+        expect((await signIn(app, '192.0.2.7', `a${guess}`, wrong)).status).toBe(403);
+      const end = await beginAttempts(app, 7, wrong);
+      const more = [1, 2, 3].map(() => signIn(app, '192.0.2.7', 'a11', wrong));
+      const statuses = [...(await end()), ...(await Promise.all(more)).map(({ status }) => status)];
+      // The others get 503 while the last of them is still being checked.
+      for (const status of statuses) expect([403, 429, 503]).toContain(status);
+      expect(statuses.filter((status) => status === 403)).toHaveLength(7);
+      expectLimited(await signIn(app, '192.0.2.7', 'a11', password));
+    });
+
+    test('an account whose limit was reached by failures stays refused with 429, also from their address', async () => {
+      const app = await startBehindProxy(11);
+      for (let guess = 1; guess <= 10; guess++) await signIn(app, `198.51.100.${guess}`, 'a11', wrong);
+      const end = await beginAttempts(app, 10, password);
+      expectLimited(await signIn(app, '192.0.2.7', 'a11', password));
+      app.setTime(later(minuteMs));
+      expectLimited(await signIn(app, '192.0.2.7', 'a11', password), tooMany, 840);
+      expect(await end()).toEqual(Array(10).fill(303));
+      expect(await app.counts()).toEqual({ sign_in_refused: 12, signed_in: 10 });
+    });
+
+    test('by another process, one more is refused with 503, and 5 seconds later, when they have failed, with 429', async () => {
+      const app = await startBehindProxy(11);
+      const signInHere = () => signIn(app, '192.0.2.7', 'a11', password);
+      const subject = createHash('sha256').update('address:192.0.2.7').digest();
+      /** What another process has counted, and is checking. */
+      const countThere = async (times: number) => {
+        for (let time = 0; time < times; time++) await app.store.people.countAttempt([{ subject, max: 10 }]);
+      };
+      for (let guess = 1; guess <= 3; guess++) await signIn(app, '192.0.2.7', `a${guess}`, wrong);
+      await countThere(7);
+      expectBusy(await signInHere());
+      await app.store.people.forgetAttempts(Array(7).fill({ subject, all: false }), start);
+      expect((await signInHere()).status).toBe(303);
+      await countThere(7);
+      app.setTime(later(4999));
+      expectBusy(await signInHere());
+      app.setTime(later(5000));
+      expectLimited(await signInHere(), tooMany, 895);
+      expect(await app.counts()).toEqual({ sign_in_refused: 4, signed_in: 1 });
+    });
+
+    test('20 people sign in from one address at once: who gets 503 comes back, and nobody is recorded as refused', async () => {
+      const app = await startPages({ trustProxy: ['127.0.0.1'] });
+      const passwordHash = await createPasswords().inTurn('', ({ hash }) => hash(password));
+      const names = Array.from({ length: 20 }, (_, at) => `p${at}`);
+      for (const name of names) await app.store.people.signUp(name, passwordHash);
+      let busy = 0;
+      await Promise.all(
+        names.map(async (name) => {
+          for (;;) {
+            const page = await signIn(app, '192.0.2.7', name, password);
+            if (page.status !== 503) return expect(page).toMatchObject(redirect('/account'));
+            expect(page.headers['retry-after']).toBe('1');
+            busy += 1;
+            await sleep(1000);
+          }
+        }),
+      );
+      expect(busy).toBeGreaterThan(0);
+      expect(await app.counts()).toEqual({ signed_in: 20 });
+    }, 30_000);
+  });
+
+  test('of sign-up forms: those that break a rule do not count, those that ask whether a name is taken do', async () => {
+    const app = await startBehindProxy(1);
+    const client = app.open({ 'x-forwarded-for': '192.0.2.7' });
+    const signUp = async (name: string, text = password) =>
+      (await client.post('/account/sign-up', { name, password: text })).status;
+    for (let form = 0; form < 60; form++) expect(await signUp('n', 'short')).toBe(400);
+    for (let form = 0; form < 60; form++) expect(await signUp('', password)).toBe(400);
+    expect(await textRows(app.databaseUrl, 'SELECT * FROM counted_attempt')).toEqual([]);
+    for (let form = 0; form < 50; form++) expect(await signUp('a1')).toBe(400);
+    expect(await signUp('a1')).toBe(429);
+    expect(await signUp('n1')).toBe(429);
+  }, 60_000);
+
+  test('of accounts: one address creates 50 in 24 hours, and no more', async () => {
+    const app = await startBehindProxy(0);
+    const signUp = (address: string, number: number) =>
+      app.open({ 'x-forwarded-for': address }).post('/account/sign-up', { name: `n${number}`, password });
+    for (let made = 0; made < 50; made += 10) {
+      const ten = await Promise.all(Array.from({ length: 10 }, (_, at) => signUp('192.0.2.7', made + at)));
+      expect(ten.map(({ status }) => status)).toEqual(Array(10).fill(303));
+    }
+    expectLimited(
+      await signUp('192.0.2.7', 50),
+      /^Too many new accounts from this address: try again in 24 hours\.$/,
+      86_400,
+    );
+    expect(await app.store.people.findPerson('n50')).toBeUndefined();
+    const short = await app
+      .open({ 'x-forwarded-for': '192.0.2.7' })
+      .post('/account/sign-up', { name: 'n50', password: 'short' });
+    expect([short.status, alertOf(short)]).toEqual([400, 'The password must have 15 to 256 characters; it has 5.']);
+    expect((await signUp('192.0.2.8', 51)).status).toBe(303);
+    // Signing in is another count.
+    expect((await signIn(app, '192.0.2.7', 'n1', password)).status).toBe(303);
+    app.setTime(later(24 * 60 * minuteMs));
+    expect((await signUp('192.0.2.7', 52)).status).toBe(303);
+  }, 60_000);
+
+  test('of links: 1,000 guesses find none, and a valid link stays valid', async () => {
+    const app = await startPages();
+    const link = await app.addLink('invitation');
+    const guesses = Array.from({ length: 1000 }, (_, at) =>
+      at % 4 ? newToken().token : `${link.slice('/account/links/'.length, -2)}${String(at).padStart(4, '-').slice(-2)}`,
+    ).filter((guess) => !link.endsWith(guess));
+    const client = app.open();
+    const statuses = await Promise.all(
+      guesses.map(async (guess) => (await client.get(`/account/links/${guess}`)).status),
+    );
+    expect(new Set(statuses)).toEqual(new Set([404]));
+    expect((await client.get(link)).status).toBe(200);
+  });
+
+  test('a name that 20 people choose at once is given to one', async () => {
+    const app = await startPages();
+    const clients = Array.from({ length: 20 }, () => app.open());
+    const pages = await Promise.all(
+      clients.map((client, at) => client.post('/account/sign-up', { name: 'ada', password: `${password} ${at}` })),
+    );
+    const statuses = pages.map(({ status }) => status);
+    expect(statuses.filter((status) => status === 303)).toHaveLength(1);
+    for (const page of pages) {
+      if (page.status === 303) continue;
+      expect([400, 503]).toContain(page.status);
+      if (page.status === 503) expect(page.headers['retry-after']).toBe('1');
+      expect(page.cookies).toEqual([]);
+    }
+    expect(await textRows(app.databaseUrl, "SELECT name FROM account WHERE name = 'ada'")).toHaveLength(1);
+    const winner = statuses.indexOf(303);
+    expect((await app.open().post('/account/sign-in', { name: 'ada', password: `${password} ${winner}` })).status).toBe(
+      303,
+    );
+    expect(
+      (await app.open().post('/account/sign-in', { name: 'ada', password: `${password} ${(winner + 1) % 20}` })).status,
+    ).toBe(403);
+  });
+});
+
+test('a wrong password and an unknown name get the same response, but for the name that was typed', async () => {
+  const app = await startPages();
+  await app.addPerson('ada-ada');
+  const answers = await Promise.all(
+    ['ada-ada', 'eve-eve', 'tests--'].map((name) => app.open().post('/account/sign-in', { name, password: wrong })),
+  );
+  const [known, ...others] = answers.map(({ status, headers: { date, 'x-request-id': id, ...headers }, text }, at) => ({
+    status,
+    headers,
+    text: text.replaceAll(['ada-ada', 'eve-eve', 'tests--'][at] as string, 'NAME'),
+  }));
+  expect(known?.status).toBe(403);
+  for (const other of others) expect(other).toEqual(known);
+});
+
+describe("someone else's key", () => {
+  test('cannot be rotated or revoked, whatever the id in the form; the response does not tell whether it exists', async () => {
+    const app = await startPages();
+    const [ada, eve] = [await app.enterAs('ada'), await app.enterAs('eve')];
+    const key = keyOf(await makeKey(ada));
+    await makeKey(eve);
+    const [{ id } = { id: 0 }] = await app.store.accounts.listKeys('ada');
+    const before = await stateOf(app);
+    const ids = [
+      id,
+      1,
+      999,
+      0,
+      -1,
+      '-0',
+      `0${id}`,
+      `+${id}`,
+      ` ${id}`,
+      `%20${id}`,
+      `${id}.0`,
+      `${id}e0`,
+      '1e3',
+      '0x2',
+      '2n',
+      `${id},3`,
+      `${id}%00`,
+      `${id}%0a`,
+      '２',
+    ];
+    ids.push(
+      2 ** 53,
+      '9223372036854775807',
+      '9223372036854775808',
+      '18446744073709551618',
+      '9'.repeat(400),
+      'website',
+      'NaN',
+      'null',
+      '__proto__',
+      `..%2f${id}`,
+      "2' OR '1'='1",
+      '*',
+    );
+    const texts = new Set<string>();
+    for (const given of ids) {
+      for (const [action, form] of [
+        ['rotate', { overlap: 'none' }],
+        ['revoke', {}],
+      ] as const) {
+        const page = await eve.post(`/account/keys/${encodeURI(String(given)).replaceAll('%25', '%')}/${action}`, form);
+        expect(page.status, `${given} ${action}`).toBe(404);
+        texts.add(String(alertOf(page)));
+      }
+    }
+    expect(texts).toEqual(new Set(['You have no such key.']));
+    expect(await stateOf(app)).toEqual(before);
+    expect((await app.call('GET', '/v1/pets', { key })).status).toBe(200);
+    // An id in the form counts no more than the path.
+    const smuggled = await eve.post('/account/keys/3/revoke', { id: String(id), account: 'ada' });
+    expect(smuggled.status).toBe(400);
+    expect(await stateOf(app)).toEqual(before);
+  });
+
+  test('is on no page of another account', async () => {
+    const app = await startPages();
+    const [ada, eve] = [await app.enterAs('ada'), await app.enterAs('eve')];
+    const key = keyOf(await makeKey(ada, { name: 'canary-key' }));
+    const page = await eve.get('/account?account=ada&id=2');
+    expect(plainText(page)).not.toMatch(new RegExp(`canary-key|${key.slice(0, 13)}`));
+    const forged = await eve.post('/account/keys', {
+      name: 'x',
+      scopes: 'pets:read',
+      expires: 'never',
+      account: 'ada',
+    });
+    expect(forged.status).toBe(400);
+    expect(await app.store.accounts.listKeys('ada')).toHaveLength(1);
+  });
+});
+
+describe('a malformed form', () => {
+  const type = 'application/x-www-form-urlencoded';
+  const fields = 'name=evil&scopes=pets%3Aread&expires=never';
+  const notValid = 'The form is not valid.';
+  const tooMany = 'The form has more than 100 fields.';
+  const tooLarge = 'The body is too large.';
+  const notForm = 'The body must be application/x-www-form-urlencoded.';
+
+  test.each<[string, string | Buffer, Record<string, string>, number, string]>([
+    ['of 16 KiB and one byte', `${fields}&name=${'a'.repeat(16 * 1024 - fields.length - 5)}`, {}, 413, tooLarge],
+    [
+      'of exactly 16 KiB',
+      `${fields}&a=${'a'.repeat(16 * 1024 - fields.length - 3)}`,
+      {},
+      400,
+      '"a" is not a known field.',
+    ],
+    ['of 100,000 fields', 'a=1&'.repeat(100_000), {}, 413, tooLarge],
+    ['of 100 fields', `${fields}${'&a'.repeat(97)}`, {}, 400, '"a" is not a known field.'],
+    ['of 101 fields', `${fields}${'&a'.repeat(98)}`, {}, 400, tooMany],
+    ['of as many fields as fit', `${fields}${'&a'.repeat(8000)}`, {}, 400, tooMany],
+    [
+      'of 100 different fields',
+      `${fields}${Array.from({ length: 97 }, (_, at) => `&f${at}=1`).join('')}`,
+      {},
+      400,
+      'and 77 more.',
+    ],
+    ['with a name twice', `${fields}&name=other`, {}, 400, 'name must have 1 to 100 printable characters.'],
+    ['with a lifetime twice', `${fields}&expires=30d`, {}, 400, 'expires must be one of never, 30d, 90d, 365d.'],
+    ['with the field __proto__', `${fields}&__proto__=x`, {}, 400, '"__proto__" is not a known field.'],
+    [
+      'with the field __proto__[admin]',
+      `${fields}&__proto__[admin]=1`,
+      {},
+      400,
+      '"__proto__[admin]" is not a known field.',
+    ],
+    [
+      'with the field constructor',
+      `${fields}&constructor=x&constructor=y`,
+      {},
+      400,
+      '"constructor" is not a known field.',
+    ],
+    [
+      'with the field toString instead of scopes',
+      'name=evil&expires=never&toString=x',
+      {},
+      400,
+      'scopes must be at least one of pets:read, pets:write; "toString" is not a known field.',
+    ],
+    ['with a field without a name', `${fields}&=x`, {}, 400, '"" is not a known field.'],
+    ['with NUL in a value', 'name=ev%00il&scopes=pets%3Aread&expires=never', {}, 400, notValid],
+    ['with NUL in the name of a field', `${fields}&a%00=x`, {}, 400, ' is not a known field.'],
+    [
+      'with bytes that are not UTF-8, percent-encoded',
+      'name=ev%FFil&scopes=pets%3Aread&expires=never',
+      {},
+      400,
+      notValid,
+    ],
+    [
+      'with bytes that are not UTF-8',
+      Buffer.concat([
+        Buffer.from('name=evil'),
+        Buffer.from([0xc3, 0x28]),
+        Buffer.from('&scopes=pets%3Aread&expires=never'),
+      ]),
+      {},
+      400,
+      notValid,
+    ],
+    ['with a truncated character', 'scopes=pets%3Aread&expires=never&name=%E2%82', {}, 400, notValid],
+    ['with an overlong encoding', 'scopes=pets%3Aread&expires=never&name=%C0%AF', {}, 400, notValid],
+    ['with a lone surrogate', 'name=ev%ED%A0%80il&scopes=pets%3Aread&expires=never', {}, 400, notValid],
+    ['with a code point beyond Unicode', 'name=%F4%90%80%80&scopes=pets%3Aread&expires=never', {}, 400, notValid],
+    ['with a field name that is not UTF-8', `${fields}&%FF=x`, {}, 400, notValid],
+    ['that is empty', '', {}, 400, 'name is required'],
+    ['of separators', '&&&===&&&', {}, 400, 'name is required'],
+    [
+      'as JSON',
+      '{"name":"evil","scopes":["pets:read"],"expires":"never"}',
+      { 'content-type': 'application/json' },
+      415,
+      notForm,
+    ],
+    ['as text/plain', fields, { 'content-type': 'text/plain' }, 415, notForm],
+    ['without a content type', fields, { 'content-type': '' }, 415, notForm],
+    [
+      'as multipart/form-data',
+      `--x\r\nContent-Disposition: form-data; name="name"\r\n\r\nevil\r\n--x--\r\n`,
+      { 'content-type': 'multipart/form-data; boundary=x' },
+      415,
+      notForm,
+    ],
+    ['in UTF-16', Buffer.from(fields, 'utf16le'), { 'content-type': `${type}; charset=utf-16` }, 415, notForm],
+    ['in Latin-1', fields, { 'content-type': `${type}; charset=iso-8859-1` }, 415, notForm],
+    ['with two content types', fields, { 'content-type': `${type}, application/json` }, 415, notForm],
+    ['with content-encoding gzip', fields, { 'content-encoding': 'gzip' }, 415, 'content coding'],
+    ['with content-encoding br', fields, { 'content-encoding': 'identity, br' }, 415, 'content coding'],
+  ])('%s gets an error that says why, and writes nothing', async (_what, body, headers, status, sentence) => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    const before = await stateOf(app);
+    const begun = performance.now();
+    const page = await ada.post('/account/keys', body, headers);
+    expect([page.status, alertOf(page)]).toEqual([status, expect.stringContaining(sentence)]);
+    expect(page.cookies).toEqual([]);
+    expect(performance.now() - begun).toBeLessThan(5000);
+    expect(await stateOf(app)).toEqual(before);
+    expect(({} as Record<string, unknown>).admin).toBeUndefined();
+    await expectAlive(app, ada);
+  });
+
+  test.each([
+    ['the content type with a charset', fields, `${type};charset=UTF-8`],
+    [
+      'percent signs that encode nothing, which the URL Standard reads as they are',
+      'name=100%+%zz&scopes=pets%3Aread&expires=never',
+      type,
+    ],
+  ])('is not one with %s', async (_what, body, contentType) => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    expect((await ada.post('/account/keys', body, { 'content-type': contentType })).status).toBe(200);
+    expect((await app.store.accounts.listKeys('ada'))[0]?.name).toBe(body.startsWith('name=100') ? '100% %zz' : 'evil');
+  });
+
+  test.each(['/account/sign-in', '/account/sign-up', '/account/password', '/account/delete', '/account/links/LINK'])(
+    'with a password twice, an unknown field or none is refused by %s',
+    async (path) => {
+      const app = await startPages();
+      const account = await app.addPerson('ada');
+      const client = /sign-/.test(path) ? app.open() : await app.enter(account);
+      const url = path.replace('/account/links/LINK', await app.addLink('reset', account));
+      const before = await stateOf(app);
+      const secret = path === '/account/delete' ? 'current' : 'password';
+      const right = { name: 'ada', password: next, ...(/password|delete/.test(path) && { current: password }) };
+      const doubled = await client.post(url, { ...right, [secret]: [password, password] });
+      expect([doubled.status, alertOf(doubled)]).toEqual([
+        400,
+        expect.stringContaining(`${secret} must be given once`),
+      ]);
+      for (const form of [{}, { ...right, admin: 'true' }, { ...right, 'name[]': 'ada' }, { [`${secret}[$ne]`]: 'x' }])
+        expect((await client.post(url, form)).status).toBe(400);
+      expect(await stateOf(app)).toEqual(before);
+    },
+  );
+
+  const headersOf = (app: PagesApp, client: FormClient) =>
+    `POST /account/keys HTTP/1.1\r\nHost: 127.0.0.1:${app.port}\r\nAccept: text/html\r\nContent-Type: ${type}\r\n` +
+    `Sec-Fetch-Site: same-origin\r\nCookie: session=${client.jar.get('session')}\r\n`;
+
+  test.each([
+    ['Content-Length', (part: string) => [`Content-Length: ${10 * 2 ** 20}\r\n\r\n`, part]],
+    ['chunks', (part: string) => ['Transfer-Encoding: chunked\r\n\r\n', `${part.length.toString(16)}\r\n${part}\r\n`]],
+  ])('of 10 MB with %s gets 413 before it is read', async (_how, framing) => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    const before = await stateOf(app);
+    const [line = '', part = ''] = framing('a'.repeat(20_000));
+    const answers = await converse(app.port, [headersOf(app, ada) + line, part]);
+    expect(answers.map(({ status }) => status)).toEqual([413]);
+    expect(await stateOf(app)).toEqual(before);
+    await expectAlive(app, ada);
+  });
+
+  test('whose length and content disagree, or which never arrives whole, writes nothing', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    const before = await stateOf(app);
+    const head = headersOf(app, ada);
+    const both = await converse(app.port, [`${head}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n${fields}`]);
+    expect(both.map(({ status }) => status)).toEqual([400]);
+    const twice = await converse(app.port, [`${head}Content-Length: 5\r\nContent-Length: 6\r\n\r\n${fields}`]);
+    expect(twice.map(({ status }) => status)).toEqual([400]);
+    const short = `${head}Content-Length: ${fields.length + 10}\r\n\r\n${fields}`;
+    await converse(app.port, [short], { halfClose: true }).catch(() => undefined);
+    await sleep(50);
+    expect(await stateOf(app)).toEqual(before);
+    await expectAlive(app, ada);
+  });
+});

@@ -1,0 +1,307 @@
+/** Tests of the account page of API keys over HTTP: make a key, list them, rotate one, revoke one. */
+import { execFile, spawnSync } from 'node:child_process';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { describe, expect, test, vi } from 'vitest';
+import type { Account } from '../../../src/core/accounts.ts';
+import { limits } from '../../../src/core/limits.ts';
+import {
+  alertOf,
+  curlOf,
+  keyOf,
+  makeKey,
+  noticeOf,
+  plainText,
+  redirect,
+  startPages,
+} from '../../support/account-pages.ts';
+import type { Page } from '../../support/form-client.ts';
+import { textRows } from '../../support/store.ts';
+
+const start = new Date('2027-03-01T10:00:00Z');
+const later = (ms: number) => new Date(start.getTime() + ms);
+const hourMs = 60 * 60_000;
+const dayMs = 24 * hourMs;
+
+describe('API keys', () => {
+  test.each([
+    [['pets:read'], 200, 403],
+    [['pets:write'], 403, 201],
+    [['pets:read', 'pets:write'], 200, 201],
+  ])('with the scopes %j can do what they allow', async (scopes, reading, writing) => {
+    const app = await startPages();
+    const page = await makeKey(await app.enterAs('ada'), { scopes });
+    expect(page.status).toBe(200);
+    const key = keyOf(page);
+    expect(key).toMatch(/^ast_test_[0-9A-Za-z]{36}$/);
+    expect((await app.call('GET', '/v1/pets', { key })).status).toBe(reading);
+    const pet = { name: 'Biscuit', categoryId: 7 };
+    expect((await app.call('POST', '/v1/pets', { key, body: pet })).status).toBe(writing);
+    const [stored] = await app.store.accounts.listKeys('ada');
+    expect(stored).toMatchObject({ name: 'website', scopes, expiresAt: null, hint: key.slice(0, 13) });
+  });
+
+  test('of production begin with ast_live_', async () => {
+    const app = await startPages({ live: true });
+    const key = keyOf(await makeKey(await app.enterAs('ada')));
+    expect(key).toMatch(/^ast_live_/);
+    expect((await app.call('GET', '/v1/pets', { key })).status).toBe(200);
+  });
+
+  test.each([
+    ['never', null],
+    ['30d', 30],
+    ['90d', 90],
+    ['365d', 365],
+  ])('can be made to expire: %s', async (expires, days) => {
+    const app = await startPages();
+    app.setTime(start);
+    const client = await app.enterAs('ada');
+    const key = keyOf(await makeKey(client, { expires }));
+    const expiresAt = days === null ? null : later(days * dayMs);
+    expect(await app.store.accounts.listKeys('ada')).toMatchObject([{ expiresAt }]);
+    const shown = expiresAt ? `${expiresAt.toISOString().slice(0, 10)} 10:00 UTC` : 'never';
+    expect(plainText(await client.get('/account'))).toContain(`Expires ${shown}`);
+    expect((await app.call('GET', '/v1/pets', { key })).status).toBe(200);
+    app.setTime(later((days ?? 4000) * dayMs));
+    await sleep(600);
+    expect((await app.call('GET', '/v1/pets', { key })).status).toBe(days === null ? 200 : 401);
+  });
+
+  test('are shown once: in no other page, no log line and no address', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    const made = await makeKey(ada);
+    const rotated = await ada.post('/account/keys/2/rotate', { overlap: '1h' });
+    await ada.post('/account/keys/3/revoke');
+    const secrets = [keyOf(made), keyOf(rotated)];
+    for (const [page, key] of [made, rotated].map((page, at) => [page, secrets[at] as string] as const)) {
+      expect(page.headers.location).toBeUndefined();
+      expect(page.headers['cache-control']).toBe('no-store');
+      // The key itself and the curl line.
+      expect(page.text.split(key)).toHaveLength(3);
+      expect(plainText(page)).toMatch(/only this once|only time/);
+    }
+    const others = ['', '?done=revoked', '/settings', '/keys', '/keys/2/rotate', '/sign-in'];
+    const pages = await Promise.all(others.map((path) => ada.get(`/account${path}`)));
+    const texts = [...pages.map(({ text, headers }) => text + JSON.stringify(headers)), app.log()];
+    texts.push(await app.metrics.registry.metrics());
+    for (const key of secrets) {
+      // The first 13 characters are shown as a hint.
+      for (const text of texts) expect(text).not.toContain(key.slice(0, 14));
+      expect(texts.join('')).not.toContain(key.slice(-12));
+    }
+    expect(pages[0]?.text).toContain(`${secrets[0]?.slice(0, 13)}…`);
+    expect(
+      (await textRows(app.databaseUrl, 'SELECT * FROM api_key')).map((row) => JSON.stringify(row)).join(),
+    ).not.toMatch(new RegExp(secrets.map((key) => key.slice(14)).join('|')));
+  });
+
+  test.for([
+    ['pets:read', 200],
+    ['pets:write', 201],
+  ] as const)('come with a curl line that works as it stands, scope %s', async ([scopes, status], { skip }) => {
+    if (spawnSync('curl', ['--version']).error) skip('curl is not installed');
+    const app = await startPages();
+    const page = await makeKey(await app.enterAs('ada'), { scopes });
+    const line = curlOf(page);
+    expect(line.startsWith(`curl -H 'Authorization: Bearer ${keyOf(page)}' `)).toBe(true);
+    expect(line.endsWith(` '${app.url}/v1/pets'`)).toBe(true);
+    const { stdout } = await promisify(execFile)('sh', ['-c', `${line} -sw ' %{http_code}'`]);
+    expect(stdout).toMatch(new RegExp(` ${status}$`));
+  });
+
+  test('come with the public address, if it is set', async () => {
+    const app = await startPages({ baseUrl: 'http://animals.example.com/store/v1' });
+    const headers = { origin: 'http://animals.example.com' };
+    const page = await makeKey(await app.enterAs('ada', headers));
+    expect(curlOf(page)).toMatch(/ 'http:\/\/animals\.example\.com\/store\/v1\/pets'$/);
+  });
+
+  test('come with the address of the browser, also if its host has an underscore', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    for (const host of ['animal_store:4616', 'animals.example.com', '[::1]:3000', '192.0.2.7:80']) {
+      const form = { name: 'website', scopes: 'pets:read', expires: 'never' };
+      const line = curlOf(await ada.post('/account/keys', form, { host }));
+      expect(line.endsWith(` 'http://${host}/v1/pets'`), line).toBe(true);
+    }
+  });
+
+  test.each([
+    ['24h', dayMs],
+    ['1h', hourMs],
+    ['7d', 7 * dayMs],
+    ['none', 0],
+  ])('can be rotated; the old key works for the overlap %s', async (overlap, overlapMs) => {
+    const app = await startPages();
+    app.setTime(start);
+    const ada = await app.enterAs('ada');
+    const old = keyOf(await makeKey(ada, { scopes: 'pets:read', expires: '90d' }));
+    app.setTime(later(hourMs / 2));
+    const page = await ada.post('/account/keys/2/rotate', { overlap });
+    expect(page.status).toBe(200);
+    const until = later(hourMs / 2 + overlapMs);
+    const shown = `works until ${until.toISOString().slice(0, 16).replace('T', ' ')} UTC`;
+    expect(plainText(page)).toContain(overlapMs === 0 ? 'The old key no longer works' : shown);
+    const [first, second] = await app.store.accounts.listKeys('ada');
+    expect(first).toMatchObject({ expiresAt: until });
+    expect(second).toMatchObject({ name: 'website', scopes: ['pets:read'], expiresAt: later(hourMs / 2 + 90 * dayMs) });
+    const statuses = async () => {
+      // For the cache of keys.
+      await sleep(600);
+      return Promise.all([old, keyOf(page)].map(async (key) => (await app.call('GET', '/v1/pets', { key })).status));
+    };
+    app.setTime(new Date(until.getTime() - 1));
+    if (overlapMs > 0) expect(await statuses()).toEqual([200, 200]);
+    app.setTime(until);
+    expect(await statuses()).toEqual([401, 200]);
+  });
+
+  test('can be revoked: requests are refused within a second, and the page says so', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    const key = keyOf(await makeKey(ada));
+    expect((await app.call('GET', '/v1/pets', { key })).status).toBe(200);
+    expect(await ada.post('/account/keys/2/revoke')).toMatchObject(redirect('/account?done=revoked'));
+    await vi.waitFor(
+      async () =>
+        expect(await app.call('GET', '/v1/pets', { key })).toMatchObject({ json: { code: 'revoked_api_key' } }),
+      { timeout: 1000, interval: 50 },
+    );
+    const page = await ada.get('/account?done=revoked');
+    expect(noticeOf(page)).toBe('The key is revoked. Requests with it are refused from now on.');
+    expect(plainText(page)).toContain('You have no active key.');
+    expect(page.text.match(/<dt>Revoked<\/dt>/g)).toHaveLength(1);
+    // A second click finds the key revoked, and changes nothing.
+    const [before] = await app.store.accounts.listKeys('ada');
+    await ada.post('/account/keys/2/revoke');
+    expect(await app.store.accounts.listKeys('ada')).toEqual([before]);
+    const rotation = await ada.post('/account/keys/2/rotate', { overlap: 'none' });
+    expect([rotation.status, alertOf(rotation)]).toEqual([404, 'You have no such key.']);
+  });
+
+  test('that have expired cannot be rotated from a page that was left open', async () => {
+    const app = await startPages();
+    app.setTime(start);
+    const ada = await app.enterAs('ada');
+    await makeKey(ada, { expires: '30d' });
+    app.setTime(later(30 * dayMs - 1));
+    const again = await app.enter((await app.store.people.findPerson('ada'))?.account as Account);
+    expect((await again.post('/account/keys/2/rotate', { overlap: '24h' })).status).toBe(200);
+    app.setTime(later(30 * dayMs));
+    const before = await app.store.accounts.listKeys('ada');
+    for (const overlap of ['24h', 'none']) {
+      const refused = await again.post('/account/keys/2/rotate', { overlap });
+      expect([refused.status, alertOf(refused)]).toEqual([404, 'You have no such key.']);
+    }
+    expect(await app.store.accounts.listKeys('ada')).toEqual(before);
+  });
+
+  test(`are at most ${limits.activeKeys} of an account: more are refused, also by rotation, until one is revoked`, async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    const sentence = `You have ${limits.activeKeys} active keys, the most that an account can have: revoke one first.`;
+    while ((await app.store.accounts.listKeys('ada')).length < limits.activeKeys) await app.newKey({ account: 'ada' });
+    const refused = await makeKey(ada, { name: 'one more' });
+    expect([refused.status, alertOf(refused)]).toEqual([400, sentence]);
+    expect(refused.text).toContain('value="one more"');
+    expect(plainText(refused)).toContain('Active keys 50 of 50');
+    const { id } = (await app.store.accounts.listKeys('ada'))[0] as { id: number };
+    const rotation = await ada.post(`/account/keys/${id}/rotate`, { overlap: '24h' });
+    expect([rotation.status, alertOf(rotation)]).toEqual([400, sentence]);
+    const all = await app.store.accounts.listKeys('ada');
+    expect(all.filter(({ expiresAt, revokedAt }) => expiresAt === null && revokedAt === null)).toHaveLength(50);
+    expect((await ada.post(`/account/keys/${id}/rotate`, { overlap: 'none' })).status).toBe(200);
+    await ada.post(`/account/keys/${id + 1}/revoke`);
+    expect((await makeKey(ada)).status).toBe(200);
+    expect((await makeKey(ada)).status).toBe(400);
+  });
+
+  test.each([
+    ['no name', { name: '' }, 'name must have 1 to 100 printable characters.'],
+    ['a name of 101 characters', { name: 'n'.repeat(101) }, 'name must have 1 to 100 printable characters.'],
+    ['no scope', { scopes: [] }, 'scopes must be at least one of pets:read, pets:write.'],
+    ['an unknown scope', { scopes: 'admin' }, 'scopes must be at least one of pets:read, pets:write.'],
+    [
+      'the same scope twice',
+      { scopes: ['pets:read', 'pets:read'] },
+      'scopes must be at least one of pets:read, pets:write.',
+    ],
+    ['an unknown lifetime', { expires: '1000d' }, 'expires must be one of never, 30d, 90d, 365d.'],
+    [
+      'a name of Object.prototype as lifetime',
+      { expires: 'toString' },
+      'expires must be one of never, 30d, 90d, 365d.',
+    ],
+    ['two lifetimes', { expires: ['never', '30d'] }, 'expires must be one of never, 30d, 90d, 365d.'],
+  ])('are not made with %s', async (_what, form, sentence) => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    const refused = await makeKey(ada, form);
+    expect([refused.status, alertOf(refused)]).toEqual([400, sentence]);
+    expect(await app.store.accounts.listKeys('ada')).toEqual([]);
+  });
+
+  test('are not rotated with an unknown overlap', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    await makeKey(ada);
+    const before = await app.store.accounts.listKeys('ada');
+    for (const form of [{}, { overlap: '1000d' }, { overlap: 'valueOf' }, { overlap: ['1h', '1h'] }])
+      expect((await ada.post('/account/keys/2/rotate', form as Record<string, string>)).status).toBe(400);
+    expect(await app.store.accounts.listKeys('ada')).toEqual(before);
+  });
+
+  test('are listed newest first, with hint, scopes, times and calls of deprecated operations', async () => {
+    const app = await startPages();
+    app.setTime(start);
+    const ada = await app.enterAs('ada');
+    const [first, second] = [
+      await makeKey(ada, { scopes: 'pets:read' }),
+      await makeKey(ada, { name: 'import', expires: '30d' }),
+    ];
+    const idle = plainText(await ada.get('/account'));
+    const hint = (page: Page) => `${keyOf(page).slice(0, 13)}…`;
+    const created = 'Created 2027-03-01 10:00 UTC Last used never';
+    expect(idle).toContain('Active keys 2 of 50');
+    expect(idle).toMatch(
+      new RegExp(
+        `import Active until 2027-03-31 Key ${hint(second)} Scopes pets:read pets:write ${created} Expires 2027-03-31 10:00 UTC Deprecated calls 0 .*` +
+          `website Active Key ${hint(first)} Scopes pets:read ${created} Expires never Deprecated calls 0 `,
+      ),
+    );
+    expect(idle).not.toContain('5 December 2030');
+    expect(idle).toContain('“Last used” and “Deprecated calls” are updated once a minute.');
+    await app.store.accounts.recordUses([{ id: 2, lastUsedAt: later(hourMs), deprecatedCalls: 3 }]);
+    const used = plainText(await ada.get('/account'));
+    expect(used).toContain('Last used 2027-03-01 11:00 UTC Expires never Deprecated calls 3');
+    expect(used).toContain(
+      'GET /pets/{petId} , which ends on 5 December 2030. Use GET /pets with its status filter instead',
+    );
+    expect(used.split('5 December 2030')).toHaveLength(2);
+  });
+
+  test('show a call of a deprecated operation within a minute', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    const key = keyOf(await makeKey(ada));
+    await app.call('GET', '/v1/pets/1', { key });
+    await app.app.close();
+    expect(await app.store.accounts.listKeys('ada')).toMatchObject([
+      { deprecatedCalls: 1, lastUsedAt: expect.any(Date) },
+    ]);
+  });
+
+  test('that have ended are listed apart, the latest 20', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    for (let count = 0; count < 22; count++) {
+      const { id } = await app.newKey({ account: 'ada' });
+      await app.store.accounts.revokeKey(id);
+    }
+    const page = await ada.get('/account');
+    expect(plainText(page)).toContain('The latest 20 are shown.');
+    expect(page.text.match(/<dt>Revoked<\/dt>/g)).toHaveLength(20);
+  });
+});

@@ -1,0 +1,1089 @@
+/** Tests of the account pages over HTTP: what each page and each form does. */
+import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test, vi } from 'vitest';
+import { ApiError } from '../../../src/core/errors.ts';
+import type { TrailEvent } from '../../../src/core/people.ts';
+import {
+  alertOf,
+  curlOf,
+  keyOf,
+  makeKey,
+  noticeOf,
+  type PagesApp,
+  password,
+  plainText,
+  redirect,
+  startPages,
+} from '../../support/account-pages.ts';
+import type { FormClient, Page } from '../../support/form-client.ts';
+import { textRows } from '../../support/store.ts';
+
+const start = new Date('2027-03-01T10:00:00Z');
+const later = (ms: number) => new Date(start.getTime() + ms);
+const minuteMs = 60_000;
+const hourMs = 60 * minuteMs;
+
+const cookie = /^session=[A-Za-z0-9_-]{43}; Max-Age=43200; Path=\/; HttpOnly; SameSite=Lax$/;
+const removed = /^session=; (?:Max-Age=0; )?Path=\/; Expires=Thu, 01 Jan 1970 00:00:00 GMT; HttpOnly; SameSite=Lax$/;
+
+const toSignIn = redirect('/account/sign-in');
+const ended = redirect('/account/sign-in?done=ended');
+
+const namesOf = async ({ databaseUrl }: PagesApp) =>
+  (await textRows(databaseUrl, "SELECT name FROM account WHERE name <> 'tests' ORDER BY id")).map(({ name }) => name);
+
+describe('creating an account', () => {
+  test('signs the person in, and leads to a page without a key', async () => {
+    const app = await startPages();
+    const ada = app.open();
+    const form = await ada.get('/account/sign-up');
+    expect(form).toMatchObject({ status: 200, cookies: [] });
+    expect(form.text).toMatch(/<form [^>]*method="post" action="\/account\/sign-up">/);
+    const created = await ada.post('/account/sign-up', { name: 'ada', password });
+    expect(created).toMatchObject({ ...redirect('/account'), text: '' });
+    expect(created.cookies).toEqual([expect.stringMatching(cookie)]);
+    const keys = await ada.get('/account');
+    expect(keys.status).toBe(200);
+    expect(keys.text).toContain('You have no active key.');
+    expect(await namesOf(app)).toEqual(['ada']);
+  });
+
+  test.each([
+    ['invitation', 'Sign-up is by invitation: ask the operator of this service for a link.'],
+    ['off', 'New accounts cannot be created here.'],
+  ] as const)('is refused if SIGN_UP is %s: there is no form, and POST returns 403', async (signUp, sentence) => {
+    const app = await startPages({ signUp });
+    const client = app.open();
+    const page = await client.get('/account/sign-up');
+    expect(page.status).toBe(200);
+    expect(page.text).not.toContain('<form');
+    expect(page.text).not.toContain('<input');
+    expect(plainText(page)).toContain(sentence);
+    const refused = await client.post('/account/sign-up', { name: 'ada', password });
+    expect(refused).toMatchObject({ status: 403, cookies: [] });
+    expect(alertOf(refused)).toBe(sentence);
+    expect((await client.get('/account/sign-in')).text).not.toContain('/account/sign-up');
+    expect(await namesOf(app)).toEqual([]);
+  });
+
+  test('trims the name and normalizes it to NFC; both forms of the name sign in', async () => {
+    const app = await startPages();
+    await app.open().post('/account/sign-up', { name: ' \t Ame\u0301lie ', password });
+    expect(await namesOf(app)).toEqual(['Am\u00e9lie']);
+    for (const name of ['Am\u00e9lie', 'Ame\u0301lie', '  Am\u00e9lie\r\n'])
+      expect(await app.open().post('/account/sign-in', { name, password })).toMatchObject(redirect('/account'));
+  });
+
+  test('returns 400 for a name that is taken, and keeps the name but not the password in the form', async () => {
+    const app = await startPages();
+    await app.addPerson('ada');
+    const client = app.open();
+    const other = 'forty herons walk by the canal';
+    const refused = await client.post('/account/sign-up', { name: 'ada', password: other });
+    expect(refused).toMatchObject({ status: 400, cookies: [] });
+    expect(alertOf(refused)).toBe('This name is taken: choose another.');
+    expect(refused.text).toContain('value="ada"');
+    expect(refused.text).not.toContain(other);
+    expect(await client.post('/account/sign-in', { name: 'ada', password: other })).toMatchObject({ status: 403 });
+  });
+
+  test('counts capital and small letters as different', async () => {
+    const app = await startPages();
+    await app.addPerson('ada');
+    expect(await app.open().post('/account/sign-up', { name: 'Ada', password })).toMatchObject({ status: 303 });
+    expect(await namesOf(app)).toEqual(['ada', 'Ada']);
+  });
+
+  const hundred = 'n'.repeat(100);
+  test.each([
+    ['a password of 14 characters', 'ada', 'q8#nV2!xLp0@kZ', 'must have 15 to 256 characters; it has 14'],
+    [
+      'a password of 257 characters',
+      'ada',
+      'q8#nV2!xLp0@kZ7'.repeat(18).slice(0, 257),
+      'must have 15 to 256 characters; it has 257',
+    ],
+    ['no password', 'ada', '', 'must have 15 to 256 characters; it has 0'],
+    ['a common password', 'ada', 'password123456789', 'is too common: choose one that nobody else would think of'],
+    ['a repeated password', 'ada', 'q8#nVq8#nVq8#nV', 'must not repeat the same characters'],
+    ['the name as password', 'Captain Of A Blue Boat', 'captain of a blue boat', 'must not be the name of the account'],
+  ])('refuses %s', async (_what, name, text, fault) => {
+    const app = await startPages();
+    const refused = await app.open().post('/account/sign-up', { name, password: text });
+    expect(refused).toMatchObject({ status: 400, cookies: [] });
+    expect(alertOf(refused)).toBe(`The password ${fault}.`);
+    expect(await namesOf(app)).toEqual([]);
+  });
+
+  test.each([
+    ['no name', ''],
+    ['a name of spaces', '   '],
+    ['a name of 101 characters', `${hundred}n`],
+    ['a control character', 'ad\u0007a'],
+    ['a line break', 'ad\na'],
+    ['text that changes its direction', 'ad\u202Ea'],
+  ])('refuses %s', async (_what, name) => {
+    const app = await startPages();
+    const refused = await app.open().post('/account/sign-up', { name, password });
+    expect(refused).toMatchObject({ status: 400, cookies: [] });
+    expect(alertOf(refused)).toBe('name must have 1 to 100 printable characters.');
+    expect(await namesOf(app)).toEqual([]);
+  });
+
+  test('counts the characters of a name as code points', async () => {
+    const app = await startPages();
+    const foxes = '🦊'.repeat(100);
+    const refused = await app.open().post('/account/sign-up', { name: `${foxes}🦊`, password });
+    expect(alertOf(refused)).toBe('name must have 1 to 100 printable characters.');
+    const browser = app.open();
+    expect(await browser.post('/account/sign-up', { name: foxes, password })).toMatchObject({ status: 303 });
+    expect(keyOf(await makeKey(browser, { name: foxes }))).toMatch(/^ast_test_/);
+    expect(await app.open().post('/account/sign-in', { name: foxes, password })).toMatchObject({ status: 303 });
+    expect(await namesOf(app)).toEqual([foxes]);
+  });
+
+  test('accepts a name of 100 characters, and a password of 256 in any script', async () => {
+    const app = await startPages();
+    const long = `${'Füchse schlafen 狐は眠る 🦊 '.repeat(20).slice(0, 250)}äöü€ß!`;
+    for (const name of [hundred, '名前', "O'clock & more"]) {
+      const form = { name, password: [...long].slice(0, 256).join('') };
+      expect(await app.open().post('/account/sign-up', form), name).toMatchObject({ status: 303 });
+    }
+    expect(await namesOf(app)).toEqual([hundred, '名前', "O'clock & more"]);
+  });
+});
+
+describe('signing in', () => {
+  test('begins a session with a new token each time, and ends the one that the browser had', async () => {
+    const app = await startPages();
+    await app.addPerson('ada');
+    const [first, second] = [app.open(), app.open()];
+    const signed = await first.post('/account/sign-in', { name: 'ada', password });
+    expect(signed).toMatchObject({ ...redirect('/account'), text: '' });
+    expect(signed.cookies).toEqual([expect.stringMatching(cookie)]);
+    await second.post('/account/sign-in', { name: 'ada', password });
+    const before = first.jar.get('session') as string;
+    await first.post('/account/sign-in', { name: 'ada', password });
+    const tokens = [before, first.jar.get('session'), second.jar.get('session')];
+    expect(new Set(tokens).size).toBe(3);
+    const statuses = tokens.map(async (token) => {
+      const { status } = await app.open({ cookie: `session=${token}` }).get('/account');
+      return status;
+    });
+    expect(await Promise.all(statuses)).toEqual([303, 200, 200]);
+  });
+
+  test('says the same of a wrong password, an unknown name and an account without a password', async () => {
+    const app = await startPages();
+    await app.addPerson('ada');
+    for (const name of ['ada', 'nobody', 'tests']) {
+      const refused = await app.open().post('/account/sign-in', { name, password: 'wrong horse wrong battery' });
+      expect(refused, name).toMatchObject({ status: 403, cookies: [] });
+      expect(alertOf(refused)).toBe('The name or the password is wrong.');
+      expect(refused.text).toContain(`value="${name}"`);
+      expect(refused.text).not.toContain('wrong horse');
+    }
+  });
+
+  test('accepts each form of a password that is equal after NFC', async () => {
+    const app = await startPages();
+    const composed = 'Ein Ku\u0308hlschrank im Gr\u00fcnen';
+    await app.open().post('/account/sign-up', { name: 'ada', password: composed });
+    for (const form of ['NFC', 'NFD'] as const) {
+      const signed = await app.open().post('/account/sign-in', { name: 'ada', password: composed.normalize(form) });
+      expect(signed, form).toMatchObject(redirect('/account'));
+    }
+    // NFKC would change what the person typed.
+    const other = await app.open().post('/account/sign-in', { name: 'ada', password: composed.toLowerCase() });
+    expect(other.status).toBe(403);
+  });
+
+  test('a person who is signed in is led from the forms to her keys', async () => {
+    const app = await startPages();
+    const ada = await app.enter(await app.addPerson('ada'));
+    for (const path of ['/account/sign-in', '/account/sign-up'])
+      expect(await ada.get(path)).toMatchObject(redirect('/account'));
+  });
+
+  test('a person who is signed in and mistypes another password is told so, and stays signed in', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    await app.addPerson('ben');
+    const refused = await ada.post('/account/sign-in', { name: 'ben', password: 'wrong horse wrong battery' });
+    expect([refused.status, alertOf(refused)]).toEqual([403, 'The name or the password is wrong.']);
+    const taken = await ada.post('/account/sign-up', { name: 'ben', password });
+    expect([taken.status, alertOf(taken)]).toEqual([400, 'This name is taken: choose another.']);
+    expect((await ada.get('/account')).status).toBe(200);
+  });
+
+  test('each page that needs a session leads to the form; with a session that has ended it says so', async () => {
+    const app = await startPages();
+    const paths = ['/account', '/account/settings', '/account/keys', '/account/password', '/account/delete'];
+    for (const path of paths) {
+      expect(await app.open().get(path), path).toMatchObject({ ...toSignIn, cookies: [], text: '' });
+      const late = app.open();
+      late.jar.set('session', 'a'.repeat(43));
+      expect(await late.get(path), path).toMatchObject(ended);
+    }
+    expect(noticeOf(await app.open().get('/account/sign-in?done=ended'))).toBe(
+      'Your session has ended. Sign in again.',
+    );
+  });
+
+  test('POST without a session leads to the form, and does nothing', async () => {
+    const app = await startPages();
+    await app.addPerson('ada');
+    const form = { name: 'website', scopes: 'pets:read', expires: 'never' };
+    for (const path of ['/account/keys', '/account/password', '/account/delete', '/account/sign-out-everywhere'])
+      expect(await app.open().post(path, form), path).toMatchObject(toSignIn);
+    expect(await app.store.accounts.listKeys('ada')).toEqual([]);
+  });
+});
+
+describe('a session', () => {
+  test('ends an hour after its last request', async () => {
+    const app = await startPages();
+    app.setTime(start);
+    const ada = await app.enter(await app.addPerson('ada'));
+    app.setTime(later(59 * minuteMs));
+    expect((await ada.get('/account')).status).toBe(200);
+    app.setTime(later(118 * minuteMs));
+    expect((await ada.get('/account')).status).toBe(200);
+    app.setTime(later(178 * minuteMs));
+    expect(await ada.get('/account')).toMatchObject(ended);
+    app.setTime(later(118 * minuteMs));
+    expect((await ada.get('/account')).status).toBe(200);
+  });
+
+  test('ends 12 hours after it began, though it is in use', async () => {
+    const app = await startPages();
+    app.setTime(start);
+    const ada = await app.enter(await app.addPerson('ada'));
+    for (let passed = 30; passed < 12 * 60; passed += 30) {
+      app.setTime(later(passed * minuteMs));
+      expect((await ada.get('/account/settings')).status, `${passed} minutes`).toBe(200);
+    }
+    app.setTime(later(12 * hourMs));
+    expect(await ada.get('/account')).toMatchObject(ended);
+  });
+
+  test('is found though its use cannot be recorded, and then ends an hour after its last recorded use', async () => {
+    const app = await startPages();
+    app.setTime(start);
+    const ada = await app.enterAs('ada');
+    app.store.people.touchSession = () => Promise.reject(new ApiError('service_unavailable'));
+    for (const minutes of [0, 2, 59]) {
+      app.setTime(later(minutes * minuteMs));
+      expect((await ada.get('/account')).status, `${minutes} minutes`).toBe(200);
+    }
+    app.setTime(later(hourMs));
+    expect(await ada.get('/account')).toMatchObject(ended);
+  });
+
+  test('whose use cannot be recorded for an unknown reason is an error', async () => {
+    const app = await startPages();
+    app.setTime(start);
+    const ada = await app.enterAs('ada');
+    app.store.people.touchSession = () => Promise.reject(new Error('unexpected'));
+    app.setTime(later(2 * minuteMs));
+    expect((await ada.get('/account')).status).toBe(500);
+  });
+
+  test('sign-out ends it in this browser only, and removes the cookie', async () => {
+    const app = await startPages();
+    const account = await app.addPerson('ada');
+    const [here, there] = [await app.enter(account), await app.enter(account)];
+    const token = here.jar.get('session');
+    const out = await here.post('/account/sign-out');
+    expect(out).toMatchObject(redirect('/account/sign-in?done=signed-out'));
+    expect(out.cookies).toEqual([expect.stringMatching(removed)]);
+    expect(noticeOf(await here.get('/account/sign-in?done=signed-out'))).toBe('You are signed out.');
+    here.jar.set('session', token as string);
+    expect(await here.get('/account')).toMatchObject(ended);
+    expect((await there.get('/account')).status).toBe(200);
+    // Without a session it says the same.
+    expect(await app.open().post('/account/sign-out')).toMatchObject(redirect('/account/sign-in?done=signed-out'));
+  });
+
+  test('sign-out everywhere ends all of the account, and none of another', async () => {
+    const app = await startPages();
+    const account = await app.addPerson('ada');
+    const [here, there] = [await app.enter(account), await app.enter(account)];
+    const ben = await app.enter(await app.addPerson('ben'));
+    const out = await here.post('/account/sign-out-everywhere');
+    expect(out).toMatchObject(redirect('/account/sign-in?done=signed-out'));
+    expect(out.cookies).toEqual([expect.stringMatching(removed)]);
+    expect(await there.get('/account')).toMatchObject(ended);
+    expect((await ben.get('/account')).status).toBe(200);
+  });
+});
+
+describe('settings', () => {
+  const next = 'forty herons walk by the canal';
+
+  test('a new password ends the sessions of other browsers; this one goes on with a new token', async () => {
+    const app = await startPages();
+    const account = await app.addPerson('ada');
+    const [here, there] = [await app.enter(account), await app.enter(account)];
+    const before = here.jar.get('session');
+    const form = await here.get('/account/settings');
+    expect(plainText(form)).toMatch(/ as ada \./);
+    const changed = await here.post('/account/password', { name: 'ada', current: password, password: next });
+    expect(changed).toMatchObject(redirect('/account/settings?done=password'));
+    expect(changed.cookies).toEqual([expect.stringMatching(cookie)]);
+    expect(here.jar.get('session')).not.toBe(before);
+    const page = await here.get('/account/settings?done=password');
+    expect(noticeOf(page)).toBe('Your password is changed, and all other sessions have ended.');
+    expect(await there.get('/account')).toMatchObject(ended);
+    expect(await app.open({ cookie: `session=${before}` }).get('/account')).toMatchObject(ended);
+    expect((await app.open().post('/account/sign-in', { name: 'ada', password })).status).toBe(403);
+    expect((await app.open().post('/account/sign-in', { name: 'ada', password: next })).status).toBe(303);
+  });
+
+  test('a new password also ends the links of the account', async () => {
+    const app = await startPages();
+    const account = await app.addPerson('ada');
+    const link = await app.addLink('reset', account);
+    const ada = await app.enter(account);
+    await ada.post('/account/password', { current: password, password: next });
+    expect((await app.open().get(link)).status).toBe(404);
+  });
+
+  test.each([
+    [
+      'a wrong current password',
+      { current: 'wrong horse wrong battery', password: next },
+      403,
+      'The current password is wrong.',
+    ],
+    [
+      'a password that is too short',
+      { current: password, password: 'short' },
+      400,
+      'The password must have 15 to 256 characters; it has 5.',
+    ],
+    ['no current password', { password: next }, 400, 'current is required.'],
+    ['an unknown field', { current: password, password: next, admin: '1' }, 400, '"admin" is not a known field.'],
+  ])('%s changes nothing', async (_what, form, status, sentence) => {
+    const app = await startPages();
+    const account = await app.addPerson('ada');
+    const [here, there] = [await app.enter(account), await app.enter(account)];
+    const refused = await here.post('/account/password', form);
+    expect(refused).toMatchObject({ status, cookies: [] });
+    expect(alertOf(refused)).toBe(sentence);
+    expect(refused.text).toContain('action="/account/password"');
+    for (const client of [here, there]) expect((await client.get('/account')).status).toBe(200);
+    expect((await app.open().post('/account/sign-in', { name: 'ada', password })).status).toBe(303);
+  });
+
+  test('deletion removes the account, its sessions and its keys, and no others', async () => {
+    const app = await startPages();
+    const account = await app.addPerson('ada');
+    const [here, there] = [await app.enter(account), await app.enter(account)];
+    const own = await app.newKey({ account: 'ada' });
+    const other = await app.newKey();
+    expect((await app.call('GET', '/v1/pets', { key: own.key })).status).toBe(200);
+
+    const refused = await here.post('/account/delete', { current: 'wrong horse wrong battery' });
+    expect(refused.status).toBe(403);
+    expect(alertOf(refused)).toBe('The current password is wrong.');
+    expect(await namesOf(app)).toEqual(['ada']);
+
+    const deleted = await here.post('/account/delete', { name: 'ada', current: password });
+    expect(deleted).toMatchObject(redirect('/account/sign-in?done=deleted'));
+    expect(deleted.cookies).toEqual([expect.stringMatching(removed)]);
+    expect(noticeOf(await here.get('/account/sign-in?done=deleted'))).toBe('Your account and its keys are deleted.');
+    expect(await namesOf(app)).toEqual([]);
+    expect(await there.get('/account')).toMatchObject(ended);
+    await vi.waitFor(async () => expect((await app.call('GET', '/v1/pets', { key: own.key })).status).toBe(401), {
+      timeout: 1000,
+      interval: 50,
+    });
+    expect((await app.call('GET', '/v1/pets', { key: other.key })).status).toBe(200);
+    expect((await app.open().post('/account/sign-in', { name: 'ada', password })).status).toBe(403);
+    // The name is free again, and what the old account had does not come back.
+    const again = await app.addPerson('ada');
+    expect(again.id).not.toBe(account.id);
+    expect(await there.get('/account')).toMatchObject(ended);
+  });
+});
+
+describe('a one-time link', () => {
+  const next = 'forty herons walk by the canal';
+  const gone =
+    'This link is not valid: it was used, or it has expired. Ask the operator of this service for a new one.';
+
+  test.each(['open', 'invitation'] as const)(
+    'of an invitation creates an account whose name the person chooses, SIGN_UP %s',
+    async (signUp) => {
+      const app = await startPages({ signUp });
+      const link = await app.addLink('invitation');
+      const ada = app.open();
+      const page = await ada.get(link);
+      expect(plainText(page)).toContain('You are invited to create an account');
+      const created = await ada.post(link, { name: 'ada', password });
+      expect(created).toMatchObject(redirect('/account'));
+      expect(created.cookies).toEqual([expect.stringMatching(cookie)]);
+      expect((await ada.get('/account')).status).toBe(200);
+      expect(await namesOf(app)).toEqual(['ada']);
+      for (const again of [await app.open().get(link), await app.open().post(link, { name: 'eve', password })]) {
+        expect(again).toMatchObject({ status: 404, cookies: [] });
+        expect(alertOf(again)).toBe(gone);
+      }
+      expect(await namesOf(app)).toEqual(['ada']);
+    },
+  );
+
+  test('of an invitation is refused if SIGN_UP is off, and a reset is not', async () => {
+    const app = await startPages({ signUp: 'off' });
+    const [invitation, reset] = [
+      await app.addLink('invitation'),
+      await app.addLink('reset', await app.addPerson('ada')),
+    ];
+    for (const refused of [
+      await app.open().get(invitation),
+      await app.open().post(invitation, { name: 'eve', password }),
+    ]) {
+      expect(refused).toMatchObject({ status: 403, cookies: [] });
+      expect(alertOf(refused)).toBe('New accounts cannot be created here.');
+    }
+    expect(await app.open().post(reset, { password: next })).toMatchObject(redirect('/account'));
+    expect(await namesOf(app)).toEqual(['ada']);
+  });
+
+  test('of an invitation for an account that has no password sets its first', async () => {
+    const app = await startPages({ signUp: 'invitation' });
+    const [tests] = await app.store.accounts.listAccounts();
+    const link = await app.addLink('invitation', tests);
+    const client = app.open();
+    expect((await client.get(link)).text).toMatch(/<input [^>]*value="tests" [^>]*readonly/);
+    expect(await client.post(link, { password: next })).toMatchObject(redirect('/account'));
+    expect((await client.get('/account')).text).toContain('1 of 50');
+    expect(await app.open().post('/account/sign-in', { name: 'tests', password: next })).toMatchObject({ status: 303 });
+    expect((await client.get(link)).status).toBe(404);
+  });
+
+  test('of a reset replaces the password, and ends all sessions and other links of the account', async () => {
+    const app = await startPages();
+    const account = await app.addPerson('ada');
+    const [first, second] = [await app.addLink('reset', account), await app.addLink('reset', account)];
+    const thief = await app.enter(account);
+    const ben = await app.enter(await app.addPerson('ben'));
+    const ada = app.open();
+    expect((await ada.get(first)).text).toMatch(/Its API keys stay valid/);
+    expect(await ada.post(first, { password: next })).toMatchObject(redirect('/account'));
+    expect((await ada.get('/account')).status).toBe(200);
+    expect(await thief.get('/account')).toMatchObject(ended);
+    expect((await ben.get('/account')).status).toBe(200);
+    for (const used of [first, second]) expect((await app.open().post(used, { password })).status).toBe(404);
+    expect((await app.open().post('/account/sign-in', { name: 'ada', password })).status).toBe(403);
+    expect((await app.open().post('/account/sign-in', { name: 'ada', password: next })).status).toBe(303);
+  });
+
+  test('opened by a person who is signed in replaces her session', async () => {
+    const app = await startPages();
+    const ben = await app.enter(await app.addPerson('ben'));
+    const token = ben.jar.get('session');
+    await ben.post(await app.addLink('reset', await app.addPerson('ada')), { password: next });
+    expect(plainText(await ben.get('/account/settings'))).toMatch(/ as ada \./);
+    expect(await app.open({ cookie: `session=${token}` }).get('/account')).toMatchObject(ended);
+  });
+
+  test.each([
+    ['invitation', 24 * hourMs],
+    ['reset', hourMs],
+  ] as const)('of the purpose %s expires after %i ms', async (purpose, lifetimeMs) => {
+    const app = await startPages();
+    app.setTime(start);
+    const account = await app.addPerson('ada');
+    const link = await app.addLink(purpose, purpose === 'reset' ? account : undefined);
+    app.setTime(later(lifetimeMs - 1));
+    expect((await app.open().get(link)).status).toBe(200);
+    app.setTime(later(lifetimeMs));
+    for (const late of [await app.open().get(link), await app.open().post(link, { name: 'eve', password: next })])
+      expect([late.status, alertOf(late), late.cookies]).toEqual([404, gone, []]);
+    expect(await namesOf(app)).toEqual(['ada']);
+    expect((await app.open().post('/account/sign-in', { name: 'ada', password })).status).toBe(303);
+  });
+
+  test('is not used up by GET, by HEAD, by a form with an error or by a name that is taken', async () => {
+    const app = await startPages({ signUp: 'invitation' });
+    await app.addPerson('ben');
+    const link = await app.addLink('invitation');
+    const client = app.open();
+    for (const method of ['GET', 'HEAD', 'GET', 'OPTIONS', 'PUT']) await client.send(method, link);
+    const taken = await client.post(link, { name: 'ben', password });
+    expect([taken.status, alertOf(taken)]).toEqual([400, 'This name is taken: choose another.']);
+    expect(taken.text).toContain('value="ben"');
+    const short = await client.post(link, { name: 'ada', password: 'short' });
+    expect([short.status, alertOf(short)]).toEqual([400, 'The password must have 15 to 256 characters; it has 5.']);
+    expect((await client.post(link, { name: 'ada' })).status).toBe(400);
+    expect(await namesOf(app)).toEqual(['ben']);
+    expect(await client.post(link, { name: 'ada', password })).toMatchObject(redirect('/account'));
+  });
+
+  test('is valid for one of two people who use it at once', async () => {
+    const app = await startPages({ signUp: 'invitation' });
+    const link = await app.addLink('invitation');
+    const both = await Promise.all(['ada', 'ben'].map((name) => app.open().post(link, { name, password })));
+    expect(both.map(({ status }) => status).sort()).toEqual([303, 404]);
+    expect(await namesOf(app)).toHaveLength(1);
+  });
+
+  test('that is unknown or malformed returns 404', async () => {
+    const app = await startPages();
+    for (const token of [
+      'a'.repeat(43),
+      'a',
+      'a'.repeat(5000),
+      `${'a'.repeat(42)}=`,
+      '%00',
+      '..%2fkeys',
+      '%F0%9F%A6%8A',
+    ]) {
+      const page = await app.open().get(`/account/links/${token}`);
+      expect([page.status, alertOf(page)], token.slice(0, 50)).toEqual([404, gone]);
+    }
+  });
+
+  test('of an account that was removed meanwhile returns 404', async () => {
+    const app = await startPages();
+    const link = await app.addLink('reset', await app.addPerson('ada'));
+    await app.store.accounts.removeAccount('ada');
+    expect((await app.open().get(link)).status).toBe(404);
+    expect((await app.open().post(link, { password: next })).status).toBe(404);
+    expect(await namesOf(app)).toEqual([]);
+  });
+});
+
+/** Each path of the pages with its methods, and what it needs: a session, a link or nothing. */
+const paths = [
+  ['/account', 'GET, HEAD', 'session'],
+  ['/account/settings', 'GET, HEAD', 'session'],
+  ['/account/keys', 'GET, HEAD, POST', 'session'],
+  ['/account/keys/2/rotate', 'GET, HEAD, POST', 'session'],
+  ['/account/keys/2/revoke', 'GET, HEAD, POST', 'session'],
+  ['/account/password', 'GET, HEAD, POST', 'session'],
+  ['/account/delete', 'GET, HEAD, POST', 'session'],
+  ['/account/sign-out-everywhere', 'GET, HEAD, POST', 'session'],
+  ['/account/sign-out', 'GET, HEAD, POST', 'nothing'],
+  ['/account/sign-in', 'GET, HEAD, POST', 'nothing'],
+  ['/account/sign-up', 'GET, HEAD, POST', 'nothing'],
+  ['/account/links/LINK', 'GET, HEAD, POST', 'nothing'],
+  ['/account/account.css', 'GET, HEAD', 'nothing'],
+  ['/account/account.js', 'GET, HEAD', 'nothing'],
+] as const;
+
+describe('paths and methods', () => {
+  test.each(paths)('%s returns 405 to other methods, and 204 to OPTIONS: Allow: %s', async (path, methods, needs) => {
+    const app = await startPages();
+    const account = await app.addPerson('ada');
+    const url = path.replace('/account/links/LINK', await app.addLink('reset', account));
+    const allow = `${methods}, OPTIONS`;
+    const clients = [await app.enter(account), app.open()];
+    for (const client of needs === 'session' ? clients : clients.slice(1)) {
+      for (const method of [
+        'PUT',
+        'PATCH',
+        'DELETE',
+        'TRACE',
+        'PROPFIND',
+        ...(methods.includes('POST') ? [] : ['POST']),
+      ]) {
+        const headers = { origin: app.url, 'sec-fetch-site': 'same-origin' };
+        expect(await client.send(method, url, headers), method).toMatchObject({ status: 405, headers: { allow } });
+      }
+      expect(await client.send('OPTIONS', url)).toMatchObject({ status: 204, text: '', headers: { allow } });
+    }
+    expect((await app.store.accounts.listAccounts()).map(({ name }) => name)).toContain('ada');
+  });
+
+  test.each(paths)('%s: HEAD returns what GET returns, without its content', async (path, _methods, needs) => {
+    const app = await startPages();
+    const account = await app.addPerson('ada');
+    const client = needs === 'session' ? await app.enter(account) : app.open();
+    const url = path.replace('/account/links/LINK', await app.addLink('reset', account));
+    const [got, head] = [await client.get(url), await client.send('HEAD', url)];
+    expect([head.status, head.text]).toEqual([got.status, '']);
+    // The client itself asks to close the connection after HEAD.
+    const without = ({ headers }: Page) =>
+      Object.entries(headers).filter(([name]) => !/^(date|x-request-id|connection|keep-alive)$/.test(name));
+    expect(without(head)).toEqual(without(got));
+  });
+
+  test.each([
+    ['/account/keys', '/account'],
+    ['/account/keys/2/rotate', '/account'],
+    ['/account/keys/2/revoke', '/account'],
+    ['/account/password', '/account/settings'],
+    ['/account/delete', '/account/settings'],
+    ['/account/sign-out-everywhere', '/account/settings'],
+    ['/account/sign-out', '/account'],
+  ])('%s has a form only: GET leads to %s', async (path, location) => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    await makeKey(ada);
+    expect(await ada.get(path)).toMatchObject({ ...redirect(location), cookies: [] });
+    expect((await ada.get('/account')).status).toBe(200);
+    expect(await app.store.accounts.listKeys('ada')).toMatchObject([{ revokedAt: null, expiresAt: null }]);
+  });
+
+  test.each([
+    '/account/',
+    '/account/sign-in/',
+    '/account/keys/',
+    '/account/unknown',
+    '/account/keys/2',
+    '/account/links',
+    '/account/links/',
+    '/Account',
+    '/account/account.eta',
+    '/account/../package.json',
+    '/account/%2e%2e/package.json',
+    '/account/keys.eta',
+  ])('%s returns 404', async (path) => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    for (const method of ['GET', 'HEAD']) expect((await ada.send(method, path)).status, method).toBe(404);
+  });
+
+  test('an unknown path says so to people, and leads back to the account or to the sign-in page', async () => {
+    const app = await startPages({ baseUrl: 'http://animals.example.com/store/v1' });
+    const ada = await app.enterAs('ada');
+    for (const [client, link] of [
+      [app.open(), '<a href="/store/account">Go to the sign-in page</a>'],
+      [ada, '<a href="/store/account">Back to your account</a>'],
+    ] as const) {
+      for (const path of [
+        '/account/nothing',
+        '/account/keys/9',
+        '/account/sign-in/',
+        '/account/links/',
+        '/account/a/b?c',
+      ]) {
+        const page = await client.get(path);
+        expect([page.status, alertOf(page)], path).toEqual([404, 'There is no such page.']);
+        expect(page.text).toContain(link);
+        expect(plainText(page)).not.toMatch(/API is|GET/);
+      }
+    }
+    expect(app.log()).toContain('"method":"GET","route":null,"status":404');
+    expect(app.log()).not.toContain('"route":"/account/*"');
+  });
+
+  test('nothing is served if ACCOUNT_PAGES is off', async () => {
+    const app = await startPages({ signUp: undefined });
+    const client = app.open();
+    for (const [path] of paths) expect((await client.get(path)).status, path).toBe(404);
+    expect((await client.post('/account/sign-up', { name: 'ada', password })).status).toBe(404);
+    expect(await namesOf(app)).toEqual([]);
+  });
+
+  test('notices come only from a fixed set', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    for (const query of [
+      'done=hello',
+      'done=toString',
+      'done=__proto__',
+      'done=',
+      'done=revoked&done=revoked',
+      'done[]=revoked',
+      'error=x&notice=y',
+      'done=%3Cb%3E',
+    ]) {
+      for (const page of [
+        await ada.get(`/account?${query}`),
+        await ada.get(`/account/settings?${query}`),
+        await app.open().get(`/account/sign-in?${query}`),
+      ]) {
+        expect(page.status).toBe(200);
+        expect([noticeOf(page), alertOf(page)], query).toEqual([undefined, undefined]);
+      }
+    }
+    // A notice of one page is not shown on another.
+    expect(noticeOf(await ada.get('/account/settings?done=revoked'))).toBeUndefined();
+  });
+
+  test('a client that wants no page gets errors in the shape of the API', async () => {
+    const app = await startPages();
+    const client = app.open({ accept: 'application/json' });
+    const refused = await client.post('/account/sign-in', { name: 'ada', password: 'x' });
+    expect(refused.headers['content-type']).toBe('application/json');
+    expect(JSON.parse(refused.text)).toEqual({
+      code: 'forbidden',
+      message: 'The name or the password is wrong.',
+      status: 403,
+    });
+  });
+
+  test('a template that could not be read is read again for the next page', async () => {
+    let failures = 1;
+    const readPageFile = async (name: string) => {
+      if (name.endsWith('.eta') && failures-- > 0) throw Object.assign(new Error('too many files'), { code: 'EMFILE' });
+      return readFile(new URL(`../../../src/pages/${name}`, import.meta.url));
+    };
+    const client = (await startPages({ readPageFile })).open();
+    expect((await client.get('/account/sign-in')).status).toBe(500);
+    expect((await client.get('/account/sign-in')).status).toBe(200);
+  });
+
+  test('a failure of the store shows a page with 503 and Retry-After, and another error one with 500', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    app.store.accounts.listOwnKeys = () => Promise.reject(new ApiError('service_unavailable'));
+    const unavailable = await ada.get('/account');
+    expect(unavailable).toMatchObject({ status: 503, headers: { 'retry-after': '1' } });
+    expect(alertOf(unavailable)).toMatch(/cannot answer right now/);
+    app.store.accounts.listOwnKeys = () => Promise.reject(new Error('a secret of the store'));
+    const broken = await ada.get('/account');
+    expect(broken.status).toBe(500);
+    expect(broken.text).not.toContain('a secret');
+    // The form's page cannot be shown again either.
+    expect((await makeKey(ada, { name: '' })).status).toBe(400);
+  });
+});
+
+const policy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+];
+
+function expectPageHeaders({ headers, status, text }: Page, where: string, referrer = 'no-referrer'): void {
+  expect(headers, where).toMatchObject({
+    'cache-control': 'no-store',
+    'referrer-policy': referrer,
+    'x-content-type-options': 'nosniff',
+    'cross-origin-opener-policy': 'same-origin',
+    'x-request-id': expect.stringMatching(/^[0-9a-f-]{36}$/),
+  });
+  expect(String(headers['content-security-policy']).split('; '), where).toEqual(policy);
+  if (status === 303) return;
+  expect(headers['content-type'], where).toBe('text/html; charset=utf-8');
+  // Nothing that the policy would block, and nothing of another host.
+  expect(text, where).not.toMatch(/<style|<script>|\sstyle=|\son\w+=|javascript:|(?:href|src|action)="(?!\/|#main")/i);
+}
+
+describe('the headers', () => {
+  test('of every page and every error page keep it out of caches, frames and other sites', async () => {
+    const app = await startPages();
+    const account = await app.addPerson('ada');
+    const ada = await app.enter(account, { 'sec-fetch-site': 'same-origin' });
+    const nobody = app.open({ 'sec-fetch-site': 'none' });
+    const links = [await app.addLink('invitation'), await app.addLink('reset', account)];
+    const wrong = { name: 'ada', current: 'x', password: 'y' };
+    const pages: [string, Page][] = [];
+    for (const [path] of paths) {
+      if (/LINK|account\./.test(path)) continue;
+      pages.push([`GET ${path}`, await ada.get(path)], [`GET ${path} without a session`, await nobody.get(path)]);
+      pages.push([`POST ${path}, other site`, await ada.post(path, wrong, { 'sec-fetch-site': 'cross-site' })]);
+      pages.push([`PUT ${path}`, await ada.send('PUT', path)]);
+    }
+    for (const link of [...links, '/account/links/x'])
+      pages.push([`GET ${link}`, await nobody.get(link)], [`POST ${link}`, await nobody.post(link, wrong)]);
+    for (const path of ['sign-in', 'sign-up'])
+      pages.push([`POST ${path}`, await nobody.post(`/account/${path}`, { name: 'ada', password: 'y' })]);
+    for (const path of ['keys', 'password', 'delete', 'keys/9/revoke', 'keys/9/rotate'])
+      pages.push([`POST ${path}`, await ada.post(`/account/${path}`, wrong)]);
+    pages.push(['413', await ada.post('/account/keys', 'a'.repeat(20_000))]);
+    pages.push(['415', await ada.post('/account/keys', '{}', { 'content-type': 'application/json' })]);
+    pages.push(['new key', await makeKey(ada)]);
+    pages.push(['unknown path', await nobody.get('/account/unknown')], ['slash', await nobody.get('/account/')]);
+    expect(new Set(pages.map(([, { status }]) => status))).toEqual(new Set([200, 303, 400, 403, 404, 405, 413, 415]));
+    for (const [where, page] of pages) expectPageHeaders(page, `${where}: ${page.status}`);
+  });
+
+  test('let browsers that send no Sec-Fetch-Site send Origin', async () => {
+    const app = await startPages();
+    expectPageHeaders(await app.open().get('/account/sign-in'), 'sign-in', 'same-origin');
+  });
+
+  test('of errors in the shape of the API are as strict', async () => {
+    const app = await startPages();
+    const api = app.open({ accept: '*/*' });
+    const pages = [...(await Promise.all(['links/x', 'unknown', ''].map((path) => api.get(`/account/${path}`))))];
+    // The path cannot be decoded: it belongs to no page.
+    pages.push(await app.open().get('/account/links/x%'));
+    for (const { headers } of pages)
+      expect(headers).toMatchObject({
+        'content-type': 'application/json',
+        'cache-control': 'no-store',
+        'content-security-policy': expect.stringMatching(/^default-src 'none';.* frame-ancestors 'none'$/),
+        'x-content-type-options': 'nosniff',
+      });
+    expect(pages.map(({ status }) => status)).toEqual([404, 404, 404, 400]);
+  });
+
+  test.each([
+    ['account.css', 'text/css; charset=utf-8', ['style.css', 'account.css']],
+    ['account.js', 'text/javascript; charset=utf-8', ['copy.js', 'account.js']],
+  ])('of %s let it be kept, but not without asking', async (name, type, parts) => {
+    const client = (await startPages()).open();
+    const got = await client.get(`/account/${name}`);
+    const read = (part: string) => readFileSync(new URL(`../../../src/pages/${part}`, import.meta.url), 'utf8');
+    expect(got.text).toBe(parts.map(read).join(''));
+    expect(got.headers).toMatchObject({
+      'content-type': type,
+      'x-content-type-options': 'nosniff',
+      'cache-control': 'private, no-cache',
+    });
+    expect(await client.get(`/account/${name}`, { 'if-none-match': got.headers.etag as string })).toMatchObject({
+      status: 304,
+      text: '',
+    });
+  });
+});
+
+describe('the trail', () => {
+  test('has one log line and one count for each event, with ids and the address', async () => {
+    const app = await startPages({ trustProxy: ['127.0.0.1'] });
+    const ada = app.open({ 'x-forwarded-for': '192.0.2.7' });
+    const next = 'forty herons walk by the canal';
+    const invitation = await app.addLink('invitation');
+    await ada.post('/account/sign-up', { name: 'ada', password });
+    await ada.post('/account/sign-out');
+    await ada.post('/account/sign-in', { name: 'ada', password });
+    await ada.post('/account/sign-in', { name: 'ada', password: 'wrong' });
+    await ada.post('/account/sign-in', { name: 'nobody', password: 'wrong' });
+    await makeKey(ada);
+    await ada.post('/account/keys/2/rotate', { overlap: '1h' });
+    await ada.post('/account/keys/2/revoke');
+    await ada.post('/account/password', { current: password, password: next });
+    await ada.post('/account/password', { current: 'wrong', password: next });
+    await ada.post('/account/delete', { current: 'wrong' });
+    await ada.post('/account/delete', { current: next });
+    await ada.post(invitation, { name: 'ben', password });
+    const [, ben] = await app.store.accounts.listAccounts();
+    await ada.post(await app.addLink('reset', ben), { password: next });
+    // None of these is an event.
+    await ada.post('/account/sign-up', { name: 'ben', password });
+    await ada.post('/account/keys/99/revoke');
+    await ada.post('/account/sign-out-everywhere');
+
+    const [first, second] = [2, (ben as { id: number }).id];
+    const expected = [
+      { event: 'account_created', account: first },
+      { event: 'signed_in', account: first },
+      { event: 'sign_in_refused', account: first },
+      { event: 'sign_in_refused' },
+      { event: 'key_created', account: first, key: 2 },
+      { event: 'key_rotated', account: first, key: 3 },
+      { event: 'key_revoked', account: first, key: 2 },
+      { event: 'password_changed', account: first },
+      { event: 'sign_in_refused', account: first },
+      { event: 'sign_in_refused', account: first },
+      { event: 'account_removed', account: first },
+      { event: 'account_created', account: second },
+      { event: 'password_changed', account: second },
+    ];
+    const found = app.events();
+    expect(
+      found.map(({ event, account, key }) => ({ event, ...(account && { account }), ...(key && { key }) })),
+    ).toEqual(expected);
+    for (const { address, reqId } of found) {
+      expect(address).toBe('192.0.2.7');
+      expect(app.log().split(`"reqId":"${reqId}"`), 'the line of the event and of the request').toHaveLength(3);
+    }
+    const counts: Record<string, number> = {};
+    for (const { event } of expected) counts[event] = (counts[event] ?? 0) + 1;
+    expect(await app.counts()).toEqual(counts);
+  });
+
+  test.for([
+    ['192.0.2.7', '192.0.2.7'],
+    ['192.0.2.7:5001', '192.0.2.7'],
+    ['[2001:db8::7]:5001', '2001:db8::7'],
+    ['no address', '127.0.0.1'],
+  ] as const)(
+    'has the same address as the line of the request, behind a proxy that sends %s: %s',
+    async ([sent, address]) => {
+      const app = await startPages({ trustProxy: ['127.0.0.1'] });
+      await app.open({ 'x-forwarded-for': sent }).post('/account/sign-in', { name: 'ada', password });
+      await vi.waitFor(() => expect(app.log()).toContain('"msg":"request"'));
+      const lines = app.log().trim().split('\n');
+      expect(lines.map((line) => JSON.parse(line)).map((line) => [line.msg, line.address])).toEqual([
+        ['sign in refused', address],
+        ['request', address],
+      ]);
+    },
+  );
+
+  test('has the events of the command line within a few seconds, once', async () => {
+    const app = await startPages();
+    app.setTime(start);
+    const added: TrailEvent[] = [
+      { event: 'account_created', account: 7 },
+      { event: 'account_invited' },
+      { event: 'account_invited', account: 7 },
+      { event: 'account_reset', account: 7 },
+      { event: 'key_created', account: 7, key: 70 },
+      { event: 'key_rotated', account: 7, key: 71 },
+      { event: 'key_revoked', account: 7, key: 70 },
+      { event: 'account_removed', account: 7 },
+    ];
+    for (const event of added) await app.store.trail.add(event);
+    await vi.waitFor(() => expect(app.events()).toHaveLength(added.length), { timeout: 5000, interval: 50 });
+    expect(app.events()).toMatchObject(added.map((event) => ({ ...event, at: start.toISOString() })));
+    // The next time that the server takes events.
+    await sleep(2500);
+    expect(app.events()).toHaveLength(added.length);
+    expect(await app.counts()).toMatchObject({ account_invited: 2, account_reset: 1, key_revoked: 1 });
+  });
+
+  test('neither log nor metrics have a name, a password, a session, a link or a key', async () => {
+    const app = await startPages();
+    const secrets = {
+      name: 'canary-name-4711',
+      key: 'canary-key-4712',
+      password: 'canary password of 4713',
+      next: 'canary password of 4714',
+      wrong: 'canary password of 4715',
+    };
+    const words: string[] = Object.values(secrets);
+    const ada = app.open();
+    const remember = () => words.push(ada.jar.get('session') as string);
+    const link = await app.addLink('invitation');
+    words.push(link.slice('/account/links/'.length));
+    await ada.get(link);
+    await ada.post(link, { name: secrets.name, password: secrets.password });
+    remember();
+    await ada.post('/account/sign-in', { name: secrets.name, password: secrets.wrong });
+    await ada.post('/account/sign-in', { name: secrets.name, password: secrets.password });
+    remember();
+    const made = await makeKey(ada, { name: secrets.key });
+    const rotated = await ada.post('/account/keys/2/rotate', { overlap: '1h' });
+    for (const page of [made, rotated]) {
+      words.push(keyOf(page), keyOf(page).slice(0, 13));
+      await app.call('GET', '/v1/pets', { key: keyOf(page) });
+      await app.call('GET', '/v1/pets/1', { key: keyOf(page) });
+    }
+    await ada.post('/account/keys/2/revoke');
+    await ada.post('/account/password', { current: secrets.wrong, password: secrets.next });
+    await ada.post('/account/password', { current: secrets.password, password: secrets.next });
+    remember();
+    const unlucky = [
+      `/account/sign-in?name=${secrets.name}`,
+      `/account/${secrets.name}`,
+      `/account/links/${secrets.name}`,
+      `/account/keys/${secrets.name}/revoke`,
+    ];
+    for (const path of unlucky) await ada.get(path);
+    await ada.post('/account/keys', { [secrets.name]: secrets.password });
+    await ada.post('/account/keys', `${secrets.name}=%FF${secrets.password}`);
+    await ada.post('/account/delete', { current: secrets.next });
+    const texts = app.log() + (await app.metrics.registry.metrics());
+    expect(app.events().length).toBeGreaterThan(7);
+    expect(words.filter((word) => word.length < 10)).toEqual([]);
+    expect(words.filter((word) => texts.includes(word) || texts.includes(encodeURIComponent(word)))).toEqual([]);
+  });
+});
+
+describe('with a public address of https', () => {
+  const baseUrl = 'https://animals.example.com/v1';
+  const https = { 'x-forwarded-proto': 'https', host: 'animals.example.com', origin: 'https://animals.example.com' };
+  const refusal = 'This page is only available over https, at https://animals.example.com/account.';
+  const secure = /^__Host-session=[A-Za-z0-9_-]{43}; Max-Age=43200; Path=\/; HttpOnly; Secure; SameSite=Lax$/;
+  const none = { 'sec-fetch-site': undefined, origin: https.origin };
+
+  test('the cookie is for this host over https alone', async () => {
+    const app = await startPages({ baseUrl, trustProxy: ['127.0.0.1'] });
+    const ada = app.open(https);
+    for (const [path, headers] of [
+      ['sign-up', {}],
+      ['sign-in', none],
+    ] as const) {
+      const signed = await ada.post(
+        `/account/${path}`,
+        { name: 'ada', password },
+        { ...headers, origin: https.origin },
+      );
+      expect(signed).toMatchObject(redirect('/account'));
+      expect(signed.cookies).toEqual([expect.stringMatching(secure)]);
+    }
+    expect((await ada.get('/account')).status).toBe(200);
+    const out = await ada.post('/account/sign-out', {}, { origin: https.origin });
+    expect(out.cookies[0]).toMatch(/^__Host-session=; .*Path=\/; .*HttpOnly; Secure; SameSite=Lax$/);
+    expect(curlOf(await makeKey(await app.enter(await app.addPerson('ben'), https)))).toContain(
+      " 'https://animals.example.com/v1/pets'",
+    );
+  });
+
+  test('a form whose Origin is the http address or the address of this process is refused', async () => {
+    const app = await startPages({ baseUrl, trustProxy: ['127.0.0.1'] });
+    await app.addPerson('ada');
+    for (const origin of [
+      'http://animals.example.com',
+      app.url,
+      'https://animals.example.com:8443',
+      'https://animals.example.com.evil.example.com',
+    ]) {
+      const sent = await app.open(https).post('/account/sign-in', { name: 'ada', password }, { ...none, origin });
+      expect(sent, origin).toMatchObject({ status: 403, cookies: [] });
+    }
+  });
+
+  test.each([
+    ['without the proxy', ['127.0.0.1'], {}],
+    ['with X-Forwarded-Proto: http', ['127.0.0.1'], { 'x-forwarded-proto': 'http' }],
+    ['with X-Forwarded-Proto of an address that is not trusted', ['192.0.2.1'], { 'x-forwarded-proto': 'https' }],
+    ['without TRUST_PROXY', undefined, { 'x-forwarded-proto': 'https' }],
+  ])('every page is refused over plain http, %s, and no cookie is read or set', async (_how, trustProxy, headers) => {
+    const app = await startPages({ baseUrl, trustProxy });
+    const account = await app.addPerson('ada');
+    const ada = await app.enter(account, headers);
+    const link = await app.addLink('reset', account);
+    for (const [path] of paths) {
+      if (path.includes('account.')) continue;
+      for (const page of [
+        await ada.get(path),
+        await ada.post(path, { name: 'ada', password }, { ...none, 'sec-fetch-site': 'same-origin' }),
+      ]) {
+        if (page.status === 405) continue;
+        expect(page, path).toMatchObject({ status: 403, cookies: [] });
+        expect(alertOf(page)).toBe(refusal);
+        // The page does not show whose session the cookie is.
+        expect(page.text).not.toContain('Sign out');
+      }
+    }
+    expect(await ada.post(link, { password: 'forty herons walk by the canal' }, none)).toMatchObject({ status: 403 });
+    expect(app.log().split('refused over plain http')).toHaveLength(2);
+    expect((await app.call('GET', '/v1/pets')).status).toBe(200);
+  });
+});
+
+test('below a path of the public address, links, forms and redirects begin with it', async () => {
+  const app = await startPages({ baseUrl: 'http://example.com/store/v1' });
+  const account = await app.addPerson('ada');
+  const origin = { origin: 'http://example.com', 'sec-fetch-site': undefined } as unknown as Record<string, string>;
+  const [ada, nobody] = [await app.enter(account, origin), app.open(origin)];
+  const post = (client: FormClient, path: string, form: Record<string, string>) => client.post(path, form, origin);
+  const pages = [
+    await nobody.get('/account/sign-in'),
+    await nobody.get('/account/sign-up'),
+    await nobody.get('/account'),
+    await nobody.get(await app.addLink('reset', account)),
+    await nobody.get('/account/links/x'),
+    await ada.get('/account'),
+    await ada.get('/account/settings'),
+    await post(ada, '/account/keys', { name: 'website', scopes: 'pets:read', expires: 'never' }),
+    await ada.get('/account'),
+    await post(ada, '/account/keys/2/revoke', {}),
+    await ada.get('/account/keys'),
+    await post(ada, '/account/password', { current: 'x', password: 'y' }),
+    await post(ada, '/account/sign-out', {}),
+    await post(nobody, '/account/sign-in', { name: 'ada', password }),
+  ];
+  const addresses = pages.flatMap(({ text, headers }) => [
+    ...[...text.matchAll(/(?:href|src|action)="([^"]*)"/g)].map(([, address]) => address as string),
+    ...(headers.location ? [headers.location as string] : []),
+  ]);
+  expect(addresses.length).toBeGreaterThan(60);
+  expect(addresses.filter((address) => !/^(\/store\/(account|docs)(\/|$|\?)|#main$)/.test(address))).toEqual([]);
+});

@@ -1,0 +1,510 @@
+/** Tests of authentication: the Authorization header, API keys, scopes, and the recording of key usage. */
+import fc from 'fast-check';
+import fastify from 'fastify';
+import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { parse } from 'yaml';
+import { hashKey, isKeyOf, type KnownKey, newSecret } from '../../../src/core/accounts.ts';
+import { ApiError } from '../../../src/core/errors.ts';
+import { createKeyCache } from '../../../src/http/auth.ts';
+import { openStore } from '../../../src/store/open.ts';
+import { documents, startApp, type TestApp } from '../../support/app.ts';
+import { converse, summaryOf } from '../../support/raw.ts';
+
+const bare = 'Bearer realm="animal-store"';
+const invalidToken = `${bare}, error="invalid_token"`;
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** Sends a GET with the exact bytes of `headers` (Latin-1) and returns a summary of the response. */
+async function sendGet({ port }: TestApp, headers: string): Promise<string> {
+  const answers = await converse(port, [`GET /v1/pets HTTP/1.1\r\nHost: a\r\n${headers}\r\n`]);
+  return answers.map(summaryOf).join(', ');
+}
+
+async function sendEach(server: TestApp, table: Record<string, string>): Promise<Record<string, string>> {
+  const answered = Object.entries(table).map(async ([name, headers]) => [name, await sendGet(server, headers)]);
+  return Object.fromEntries(await Promise.all(answered));
+}
+
+function all(names: object, expected: string): Record<string, string> {
+  return Object.fromEntries(Object.keys(names).map((name) => [name, expected]));
+}
+
+describe('authentication', () => {
+  test('a request without a key gets 401 missing_api_key and a challenge without an error', async () => {
+    const { call } = await startApp();
+    const answer = await call('GET', '/v1/pets', { key: null });
+    expect(answer.headers['www-authenticate']).toBe(bare);
+    expect(answer.json).toEqual({
+      code: 'missing_api_key',
+      message: 'Send your API key in the header Authorization: Bearer <API_KEY>.',
+      status: 401,
+    });
+  });
+
+  test('a well-formed but unknown key gets 401 invalid_api_key', async () => {
+    const { call } = await startApp();
+    const answer = await call('GET', '/v1/pets', { key: newSecret(false).key });
+    expect(answer.headers['www-authenticate']).toBe(invalidToken);
+    expect(answer.json).toEqual({ code: 'invalid_api_key', message: 'The API key is not valid here.', status: 401 });
+  });
+
+  test('a key gets 401 expired_api_key from the millisecond of its expiry', async () => {
+    const { call, newKey, setTime } = await startApp();
+    const expiresAt = new Date('2027-01-01T00:00:00Z');
+    // Stop the clock: the store computes the lifetime of the key later than the test does.
+    setTime(new Date(expiresAt.getTime() - 1));
+    const { key } = await newKey({ expiresAt });
+    expect((await call('GET', '/v1/pets', { key })).status).toBe(200);
+    setTime(expiresAt);
+    const answer = await call('GET', '/v1/pets', { key });
+    expect(answer.headers['www-authenticate']).toBe(invalidToken);
+    expect(answer.json).toEqual({ code: 'expired_api_key', message: 'The API key has expired.', status: 401 });
+  });
+
+  test('a revoked key gets 401 revoked_api_key within a second', async () => {
+    const { call, newKey, store } = await startApp();
+    const { key, id } = await newKey();
+    expect((await call('GET', '/v1/pets', { key })).status).toBe(200);
+    await store.accounts.revokeKey(id);
+    const answer = await vi.waitFor(
+      async () => {
+        const rejected = await call('GET', '/v1/pets', { key });
+        expect(rejected.status).toBe(401);
+        return rejected;
+      },
+      { timeout: 1000, interval: 50 },
+    );
+    expect(answer.headers['www-authenticate']).toBe(invalidToken);
+    expect(answer.json).toEqual({ code: 'revoked_api_key', message: 'The API key has been revoked.', status: 401 });
+  });
+
+  test('a key that is both revoked and expired gets 401 revoked_api_key', async () => {
+    const { call, newKey, store } = await startApp();
+    const { key, id } = await newKey({ expiresAt: new Date(0) });
+    await store.accounts.revokeKey(id);
+    expect((await call('GET', '/v1/pets', { key })).json.code).toBe('revoked_api_key');
+  });
+
+  test('a key of a removed account gets 401 invalid_api_key', async () => {
+    const { call, store } = await startApp();
+    await store.accounts.removeAccount('tests');
+    expect((await call('GET', '/v1/pets')).json.code).toBe('invalid_api_key');
+  });
+
+  test('GET without pets:read and POST without pets:write get 403 insufficient_scope', async () => {
+    const { call, newKey } = await startApp();
+    const reader = (await newKey({ scopes: ['pets:read'] })).key;
+    const writer = (await newKey({ scopes: ['pets:write'] })).key;
+    const body = { name: 'Biscuit', categoryId: 7 };
+
+    expect((await call('POST', '/v1/pets', { key: writer, body })).status).toBe(201);
+    for (const target of ['/v1/pets', '/v1/pets/1']) {
+      expect((await call('GET', target, { key: reader })).status).toBe(200);
+      const answer = await call('GET', target, { key: writer });
+      expect(answer.json).toEqual({
+        code: 'insufficient_scope',
+        message: 'The API key lacks the scope pets:read.',
+        status: 403,
+      });
+      expect(answer.headers['www-authenticate']).toBe(`${bare}, error="insufficient_scope", scope="pets:read"`);
+      expect((await call('HEAD', target, { key: writer })).status).toBe(403);
+    }
+    const answer = await call('POST', '/v1/pets', { key: reader, body });
+    expect(answer.json).toMatchObject({
+      code: 'insufficient_scope',
+      message: 'The API key lacks the scope pets:write.',
+    });
+    expect(answer.headers['www-authenticate']).toBe(`${bare}, error="insufficient_scope", scope="pets:write"`);
+  });
+
+  test('a request gets 503 service_unavailable, not 401, if the store cannot look up its key', async () => {
+    const { store, call } = await startApp();
+    store.accounts.findKey = () => Promise.reject(new ApiError('service_unavailable'));
+    const answer = await call('GET', '/v1/pets', { key: newSecret(false).key });
+    expect(answer.json).toMatchObject({ code: 'service_unavailable', status: 503 });
+    expect(answer.headers).toMatchObject({ 'retry-after': '1' });
+    expect(answer.headers['www-authenticate']).toBeUndefined();
+  });
+});
+
+describe('the Authorization header', () => {
+  test('may have the scheme in any case and several spaces before the key (RFC 6750, RFC 9110)', async () => {
+    const server = await startApp();
+    const table = Object.fromEntries(
+      Object.entries({
+        plain: 'Bearer KEY',
+        'lower-case scheme': 'bearer KEY',
+        'upper-case scheme': 'BEARER KEY',
+        'mixed-case scheme': 'bEaReR KEY',
+        'two spaces': 'Bearer  KEY',
+        'many spaces': `Bearer${' '.repeat(100)}KEY`,
+        'optional spaces around the value': '   Bearer KEY   ',
+        'optional tabs around the value': '\tBearer KEY\t',
+      }).map(([name, value]) => [name, `Authorization:${value.replace('KEY', server.key)}\r\n`]),
+    );
+    table['header name in upper case'] = `AUTHORIZATION: Bearer ${server.key}\r\n`;
+    table['header name in lower case'] = `authorization: Bearer ${server.key}\r\n`;
+    expect(await sendEach(server, table)).toEqual(all(table, '200'));
+  });
+
+  test('gets 401 missing_api_key without a bearer token', async () => {
+    const server = await startApp();
+    const basic = Buffer.from(`user:${server.key}`).toString('base64');
+    const table = Object.fromEntries(
+      Object.entries({
+        empty: '',
+        spaces: '   ',
+        'only the scheme': 'Bearer',
+        'the scheme and a space': 'Bearer ',
+        'only the key': 'KEY',
+        'no space': 'BearerKEY',
+        'a tab instead of the space': 'Bearer\tKEY',
+        'a colon instead of the space': 'Bearer:KEY',
+        'an equals sign instead of the space': 'Bearer=KEY',
+        'a no-break space instead of the space': 'Bearer\xa0KEY',
+        'a no-break space in UTF-8': 'Bearer\xc2\xa0KEY',
+        'a no-break space before the scheme': '\xa0Bearer KEY',
+        'scheme in quotes': '"Bearer" KEY',
+        'everything in quotes': '"Bearer KEY"',
+        'scheme cut short': 'Beare KEY',
+        'scheme with an extra letter': 'Bearers KEY',
+        'full-width B in the scheme': '\xef\xbc\xa2earer KEY',
+        Basic: `Basic ${basic}`,
+        'Basic with the key': 'Basic KEY',
+        Digest: 'Digest username="KEY"',
+        Token: 'Token KEY',
+        ApiKey: 'ApiKey KEY',
+        DPoP: 'DPoP KEY',
+        'Basic before Bearer': `Basic ${basic}, Bearer KEY`,
+        'a comma before Bearer': ', Bearer KEY',
+        'the word null': 'null',
+      }).map(([name, value]) => [name, `Authorization: ${value.replace('KEY', server.key)}\r\n`]),
+    );
+    table['no such header'] = '';
+    table['the key as X-API-Key'] = `X-API-Key: ${server.key}\r\n`;
+    table['the key as Proxy-Authorization'] = `Proxy-Authorization: Bearer ${server.key}\r\n`;
+    table['the key as a cookie'] = `Cookie: Authorization=Bearer ${server.key}\r\n`;
+    table['an underscore in the header name'] = `Authorization_: Bearer ${server.key}\r\n`;
+    expect(await sendEach(server, table)).toEqual(all(table, '401 missing_api_key'));
+  });
+
+  test('gets 401 invalid_api_key unless its bearer token is exactly a known key', async () => {
+    const server = await startApp();
+    const { key } = server;
+    const swapped = `${key.slice(0, 20)}${key[20] === 'a' ? 'b' : 'a'}${key.slice(21)}`;
+    const table = Object.fromEntries(
+      Object.entries({
+        'another key': newSecret(false).key,
+        'the last letter cut off': key.slice(0, -1),
+        'the first letter cut off': key.slice(1),
+        'half of the key': key.slice(0, 24),
+        'only the prefix': 'ast_test_',
+        'one letter changed': swapped,
+        'wrong checksum': `${key.slice(0, -6)}000000`,
+        'in upper case': key.toUpperCase(),
+        'in lower case': key.toLowerCase(),
+        backwards: [...key].reverse().join(''),
+        'prefix of production': key.replace('test', 'live'),
+        'no prefix': key.slice(9),
+        'twice the prefix': `ast_test_${key}`,
+        'hyphens for underscores': key.replaceAll('_', '-'),
+        'its hash': hashKey(key).toString('hex'),
+        'in Base64': Buffer.from(key).toString('base64'),
+        'an extra letter': `${key}x`,
+        'an extra zero': `${key}0`,
+        'twice without a space': key + key,
+        'a comma after it': `${key},`,
+        'a semicolon after it': `${key};`,
+        'an equals sign after it': `${key}=`,
+        'a full stop after it': `${key}.`,
+        'a slash after it': `${key}/`,
+        'percent-encoded': key.replaceAll('_', '%5F'),
+        'a percent-encoded zero after it': `${key}%00`,
+        'in double quotes': `"${key}"`,
+        'in single quotes': `'${key}'`,
+        'in angle brackets': `<${key}>`,
+        'in braces': `{${key}}`,
+        'with a name': `token=${key}`,
+        'a space within': `${key.slice(0, 20)} ${key.slice(20)}`,
+        'a tab within': `${key.slice(0, 20)}\t${key.slice(20)}`,
+        'a tab before it': `\t${key}`,
+        'a space and a tab before it': ` \t${key}`,
+        'a no-break space before it': `\xa0${key}`,
+        'a no-break space after it': `${key}\xa0`,
+        'a no-break space in UTF-8 after it': `${key}\xc2\xa0`,
+        'a byte order mark before it': `\xef\xbb\xbf${key}`,
+        'a zero-width space after it': `${key}\xe2\x80\x8b`,
+        'a next-line character after it': `${key}\x85`,
+        'Cyrillic letters': `ast_test_${'\xd0\xb0'.repeat(36)}`,
+        'full-width letters': Buffer.from(key.replace('ast', '\uff41\uff53\uff54')).toString('latin1'),
+        'an accent': key.replace('a', '\xe4'),
+        'Bearer twice': `Bearer ${key}`,
+        'Bearer twice, joined': `${key} Bearer`,
+        'two keys': `${key} ${key}`,
+        'two keys, joined by a comma': `${key},${key}`,
+        'two credentials': `${key}, Bearer ${key}`,
+        'two credentials, the second Basic': `${key}, Basic x`,
+        'a parameter after it': `${key} realm="animal-store"`,
+        'the word null': 'null',
+        'the word undefined': 'undefined',
+        'a placeholder': '<API_KEY>',
+        'an SQL text': "'OR'1'='1",
+        'a letter': 'x',
+        'a wildcard': '*',
+        '8,000 letters': 'x'.repeat(8000),
+        'a JSON Web Token': 'eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0.',
+      }).map(([name, value]) => [name, `Authorization: Bearer ${value}\r\n`]),
+    );
+    table['the header twice'] = `Authorization: Bearer ${key}\r\n`.repeat(2);
+    table['the header twice, once bad'] = `Authorization: Bearer ${key}\r\nAuthorization: Bearer x\r\n`;
+    table['the header twice, once Basic'] = `Authorization: Bearer ${key}\r\nAuthorization: Basic x\r\n`;
+    expect(await sendEach(server, table)).toEqual(all(table, '401 invalid_api_key'));
+  });
+
+  test('gets 400 bad_request if it is malformed', async () => {
+    const server = await startApp();
+    const { key } = server;
+    const table = {
+      'NUL after the key': `Authorization: Bearer ${key}\0\r\n`,
+      'line break within': `Authorization: Bearer\r\n ${key}\r\n`,
+      'space before the colon': `Authorization : Bearer ${key}\r\n`,
+      'control character before the key': `Authorization: Bearer \x01${key}\r\n`,
+    };
+    expect(await sendEach(server, table)).toEqual(all(table, '400 bad_request'));
+  });
+
+  test.each([true, false])('gets 401 if its key is for the other kind of deployment (production: %s)', async (live) => {
+    const { call, newKey } = await startApp({ live });
+    const own = await newKey();
+    const others = await newKey({ live: !live });
+    expect(own.key).toMatch(live ? /^ast_live_/ : /^ast_test_/);
+    expect((await call('GET', '/v1/pets', { key: own.key })).status).toBe(200);
+    expect((await call('GET', '/v1/pets', { key: others.key })).json.code).toBe('invalid_api_key');
+  });
+});
+
+describe('every operation', () => {
+  const operations = [
+    { prefix: '/v1', document: documents.animalStore },
+    { prefix: '/quickstart', document: documents.quickstart },
+  ].flatMap(({ prefix, document }) =>
+    Object.entries(parse(document).paths as Record<string, object>).flatMap(([path, item]) =>
+      Object.keys(item).map((method) => [method.toUpperCase(), prefix + path.replace(/\{\w+\}/g, '1')] as const),
+    ),
+  );
+
+  test('is one of twelve in the OpenAPI documents, four of which are OPTIONS and three HEAD', () => {
+    const methods = operations.map(([method]) => method).sort();
+    expect(methods).toEqual([
+      ...Array(3).fill('GET'),
+      ...Array(3).fill('HEAD'),
+      ...Array(4).fill('OPTIONS'),
+      'POST',
+      'POST',
+    ]);
+  });
+
+  test('returns 401 without a key and with an invalid key', async () => {
+    const { call } = await startApp();
+    for (const [method, path] of operations) {
+      for (const [key, code] of [
+        [null, 'missing_api_key'],
+        ['x', 'invalid_api_key'],
+      ] as const) {
+        const answer = await call(method, path, { key, ...(method === 'POST' && { body: '{' }) });
+        const where = [method, path, key];
+        expect([...where, answer.status]).toEqual([...where, 401]);
+        if (method !== 'HEAD') expect([...where, answer.json]).toMatchObject([...where, { code, status: 401 }]);
+      }
+    }
+  });
+
+  test('returns 401 without a key for every method', async () => {
+    const { call } = await startApp();
+    for (const [, path] of operations) {
+      for (const method of ['OPTIONS', 'HEAD', 'PUT', 'DELETE', 'TRACE', 'PROPFIND'])
+        expect([method, path, (await call(method, path, { key: null })).status]).toEqual([method, path, 401]);
+      expect((await call('OPTIONS', path)).status).toBe(204);
+      expect((await call('DELETE', path)).status).toBe(405);
+    }
+  });
+
+  test('returns 401 before it reads the body', async () => {
+    const { port } = await startApp();
+    const head = 'Host: a\r\nContent-Type: text/plain\r\nContent-Length: 1000000\r\n';
+    for (const path of ['/v1/pets', '/quickstart/messages']) {
+      const answers = await converse(port, [`POST ${path} HTTP/1.1\r\n${head}\r\n`]);
+      expect(answers.map(summaryOf)).toEqual(['401 missing_api_key']);
+    }
+  });
+});
+
+describe('the usage of a key', () => {
+  test('is recorded when the server closes', async () => {
+    const { app, store, databaseUrl, call, newKey, setTime } = await startApp();
+    const { key, id } = await newKey();
+    const unused = await newKey();
+    setTime(new Date('2027-02-03T04:05:06.007Z'));
+    await call('GET', '/v1/pets/1', { key });
+    await call('GET', '/v1/pets/x', { key });
+    setTime(new Date('2027-02-03T04:05:07.008Z'));
+    await call('GET', '/v1/pets', { key });
+    const before = await store.accounts.listKeys();
+    expect(before.find((known) => known.id === id)).toMatchObject({ lastUsedAt: null, deprecatedCalls: 0 });
+
+    await app.close();
+    await store.close();
+    const reopened = await openStore(databaseUrl, { now: () => new Date() });
+    const keys = await reopened.accounts.listKeys();
+    await reopened.close();
+    expect(keys.find((known) => known.id === id)).toMatchObject({
+      lastUsedAt: new Date('2027-02-03T04:05:07.008Z'),
+      deprecatedCalls: 2,
+    });
+    expect(keys.find((known) => known.id === unused.id)).toMatchObject({ lastUsedAt: null, deprecatedCalls: 0 });
+  });
+
+  test('is recorded every minute and accumulates', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    const { store, call, newKey, setTime } = await startApp();
+    const { key, id } = await newKey();
+    const recorded = async () => (await store.accounts.listKeys()).find((known) => known.id === id);
+    for (const minute of [1, 2]) {
+      const time = new Date(Date.UTC(2027, 0, 1, 0, minute));
+      setTime(time);
+      await call('GET', '/v1/pets/1', { key });
+      vi.advanceTimersByTime(60_000);
+      await vi.waitFor(
+        async () => expect(await recorded()).toMatchObject({ lastUsedAt: time, deprecatedCalls: minute }),
+        { timeout: 10_000 },
+      );
+    }
+  });
+
+  test('never moves back in time if two servers share a store', async () => {
+    const { store, newKey } = await startApp();
+    const { id } = await newKey();
+    const [later, earlier] = [new Date(2000), new Date(1000)];
+    await store.accounts.recordUses([{ id, lastUsedAt: later, deprecatedCalls: 1 }]);
+    await store.accounts.recordUses([{ id, lastUsedAt: earlier, deprecatedCalls: 1 }]);
+    const keys = await store.accounts.listKeys();
+    expect(keys.find((known) => known.id === id)).toMatchObject({ lastUsedAt: later, deprecatedCalls: 2 });
+  });
+
+  test('does not include rejected requests', async () => {
+    const { app, store, call, newKey } = await startApp();
+    const { key, id } = await newKey({ expiresAt: new Date(0) });
+    await call('GET', '/v1/pets/1', { key });
+    await app.close();
+    const keys = await store.accounts.listKeys();
+    expect(keys.find((known) => known.id === id)).toMatchObject({ lastUsedAt: null, deprecatedCalls: 0 });
+  });
+
+  test('fails no request if it cannot be recorded; the log has the error', async () => {
+    const { app, store, call, log } = await startApp();
+    store.accounts.recordUses = () => Promise.reject(new Error('the disk is full'));
+    expect((await call('GET', '/v1/pets')).status).toBe(200);
+    await app.close();
+    expect(log()).toContain('could not record the use of API keys');
+    expect(log()).toContain('the disk is full');
+  });
+
+  test('is recorded later, with newer usage, if recording failed', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    const times = [new Date('2027-01-01T00:00:00Z'), new Date('2027-01-01T00:01:00Z')] as const;
+    const { store, call, setTime, log } = await startApp();
+    vi.spyOn(store.accounts, 'recordUses').mockRejectedValueOnce(new Error('the disk is full'));
+    for (const time of times) {
+      setTime(time);
+      for (let count = 0; count < 2; count++) await call('GET', '/v1/pets/1');
+      vi.advanceTimersByTime(60_000);
+      await vi.waitFor(() => expect(log()).toContain('the disk is full'), { timeout: 10_000 });
+    }
+    const recorded = [{ lastUsedAt: times[1], deprecatedCalls: 4 }];
+    await vi.waitFor(async () => expect(await store.accounts.listKeys()).toMatchObject(recorded), { timeout: 10_000 });
+  });
+});
+
+describe('the key cache', () => {
+  test('looks up a key at most twice a second', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    const { store, call } = await startApp();
+    const findKey = vi.spyOn(store.accounts, 'findKey');
+    for (let count = 0; count < 3; count++) await call('GET', '/v1/store/orders');
+    expect(findKey).toHaveBeenCalledTimes(1);
+    vi.advanceTimersByTime(500);
+    for (let count = 0; count < 3; count++) await call('GET', '/v1/store/orders');
+    expect(findKey).toHaveBeenCalledTimes(2);
+  });
+
+  test('holds at most 10,000 keys', async () => {
+    const app = fastify();
+    onTestFinished(() => app.close());
+    const { recall, remember } = createKeyCache(app);
+    const key = {} as KnownKey;
+    for (let count = 1; count <= 10_000; count++) remember(`Bearer ${count}`, key);
+    expect([recall('Bearer 1'), recall('Bearer 10000')]).toEqual([key, key]);
+    remember('Bearer 10001', key);
+    expect([recall('Bearer 1'), recall('Bearer 10001')]).toEqual([undefined, key]);
+  });
+});
+
+describe('an API key', () => {
+  const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+
+  test.each([
+    [true, /^ast_live_[0-9A-Za-z]{30}[0-9A-Za-z]{6}$/],
+    [false, /^ast_test_[0-9A-Za-z]{30}[0-9A-Za-z]{6}$/],
+  ])('is a prefix, 30 Base62 characters and a checksum of 6 (production: %s)', (live, format) => {
+    const secrets = Array.from({ length: 500 }, () => newSecret(live));
+    for (const { key, hash, hint } of secrets) {
+      expect(key).toMatch(format);
+      expect(isKeyOf(live, key)).toBe(true);
+      expect(isKeyOf(!live, key)).toBe(false);
+      expect(hash).toEqual(hashKey(key));
+      expect(hash).toHaveLength(32);
+      expect(key.startsWith(hint)).toBe(true);
+      expect(hint).toHaveLength(13);
+    }
+    expect(new Set(secrets.map(({ key }) => key)).size).toBe(500);
+    expect(new Set(secrets.flatMap(({ key }) => [...key.slice(9, 39)]))).toEqual(new Set(alphabet));
+  });
+
+  test('is rejected without a lookup if one character is changed', () => {
+    fc.assert(
+      fc.property(
+        fc.boolean(),
+        fc.nat(44),
+        fc.oneof(fc.constantFrom(...alphabet), fc.string({ minLength: 1, maxLength: 1 })),
+        (live, place, other) => {
+          const { key } = newSecret(live);
+          fc.pre(key[place] !== other);
+          expect(isKeyOf(live, key.slice(0, place) + other + key.slice(place + 1))).toBe(false);
+        },
+      ),
+      { numRuns: 2000 },
+    );
+  });
+
+  test('is rejected if two adjacent characters are swapped, or one is added or removed', () => {
+    fc.assert(
+      fc.property(fc.nat(43), fc.constantFrom(...alphabet, '\n', ' '), (place, more) => {
+        const { key } = newSecret(false);
+        const [before, one, two] = [key.slice(0, place), key[place] as string, key[place + 1] as string];
+        const after = key.slice(place + 2);
+        if (one !== two) expect(isKeyOf(false, before + two + one + after)).toBe(false);
+        expect(isKeyOf(false, before + two + after)).toBe(false);
+        expect(isKeyOf(false, before + one + more + two + after)).toBe(false);
+        expect(isKeyOf(false, key + more)).toBe(false);
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  test('never matches a random string', () => {
+    fc.assert(fc.property(fc.string(), (junk) => !isKeyOf(true, junk) && !isKeyOf(false, junk)));
+  });
+});

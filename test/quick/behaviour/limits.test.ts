@@ -1,0 +1,365 @@
+/** Tests of the limits on requests and connections, of CORS, and of the request metrics. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { parse } from 'yaml';
+import { newSecret } from '../../../src/core/accounts.ts';
+import { newToken } from '../../../src/core/people.ts';
+import { createMetrics } from '../../../src/http/metrics.ts';
+import { startPages } from '../../support/account-pages.ts';
+import { documents, startApp } from '../../support/app.ts';
+
+const limits = { maxInFlight: 10_000, maxConnections: 10_000, refusalsPerMinute: 1_000_000 };
+const tabby = { name: 'Tabby', categoryId: 1 };
+
+async function counted(metrics: ReturnType<typeof createMetrics>, limit: string): Promise<number | undefined> {
+  const found = await metrics.registry.getSingleMetric('animal_store_limited_requests_total')?.get();
+  return found?.values.find(({ labels }) => labels.limit === limit)?.value;
+}
+
+describe('RATE_LIMIT', () => {
+  test('returns 429 rate_limited with Retry-After beyond it, for all keys of that account alone', async () => {
+    const metrics = createMetrics('test');
+    const { call, newKey, store } = await startApp({ metrics, limits: { ...limits, requestsPerMinute: 3 } });
+    for (const left of ['2', '1', '0']) {
+      const { status, headers } = await call('GET', '/v1/pets');
+      expect([status, headers['ratelimit-limit'], headers['ratelimit-remaining']]).toEqual([200, '3', left]);
+    }
+    for (const path of ['/v1/pets', '/v1/pets/1', '/v1/store/orders']) {
+      const { status, json, headers } = await call('GET', path);
+      expect([status, json.code]).toEqual([429, 'rate_limited']);
+      expect(Number(headers['retry-after'])).toBeGreaterThan(50);
+      expect(headers['ratelimit-remaining']).toBe('0');
+    }
+    expect((await call('POST', '/quickstart/messages', { body: { message: 'x' } })).status).toBe(429);
+    expect(await counted(metrics, 'key')).toBe(4);
+    const second = await newKey();
+    expect((await call('GET', '/v1/pets', { key: second.key })).status).toBe(429);
+    await store.accounts.addAccount('others');
+    const other = await newKey({ account: 'others' });
+    expect((await call('GET', '/v1/pets', { key: other.key })).status).toBe(200);
+  });
+
+  test('limits nothing and sends no header unless it is set', async () => {
+    const { call } = await startApp();
+    expect((await call('GET', '/v1/pets')).headers['ratelimit-limit']).toBeUndefined();
+  });
+});
+
+describe('REFUSAL_LIMIT', () => {
+  test('returns 429 instead of 401 to an address that sends rejected keys, but never to a valid key or to none', async () => {
+    const metrics = createMetrics('test');
+    const { call, newKey } = await startApp({ metrics, limits: { ...limits, refusalsPerMinute: 2 } });
+    const junk = newSecret(false).key;
+    expect((await call('GET', '/v1/pets', { key: junk })).json.code).toBe('invalid_api_key');
+    expect((await call('GET', '/v1/pets', { key: 'junk' })).json.code).toBe('invalid_api_key');
+    const refused = await call('GET', '/v1/pets', { key: junk });
+    expect([refused.status, refused.json.code]).toEqual([429, 'rate_limited']);
+    expect(Number(refused.headers['retry-after'])).toBeGreaterThan(50);
+    expect(await counted(metrics, 'refusals')).toBe(1);
+    expect((await call('GET', '/v1/pets', { key: null })).status).toBe(401);
+    expect((await call('GET', '/v1/pets', { key: (await newKey()).key })).status).toBe(200);
+  });
+
+  test.each([
+    [undefined, [401, 429]],
+    [['127.0.0.1'], [401, 401]],
+  ])('reads the client address from X-Forwarded-For only behind a trusted proxy: %s', async (trustProxy, statuses) => {
+    const { call } = await startApp({ trustProxy, limits: { ...limits, refusalsPerMinute: 1 } });
+    const seen: number[] = [];
+    for (const address of ['192.0.2.1', '192.0.2.2']) {
+      seen.push((await call('GET', '/v1/pets', { key: 'junk', headers: { 'x-forwarded-for': address } })).status);
+    }
+    expect(seen).toEqual(statuses);
+  });
+
+  test.for([
+    ['an address to which the proxy appends a port', ['192.0.2.1:5001', '192.0.2.1:5002'], '192.0.2.2:5001'],
+    ['the IPv6 addresses of one /64', ['[2001:db8:1:2::1]:5001', '2001:db8:1:2::2'], '2001:db8:1:3::1'],
+    ['text that is no address, which counts for the proxy', ['unknown', 'hidden'], '192.0.2.2'],
+  ] as const)('counts %s as one client', async ([_what, addresses, other]) => {
+    const { call } = await startApp({ trustProxy: ['127.0.0.1'], limits: { ...limits, refusalsPerMinute: 1 } });
+    const seen: number[] = [];
+    for (const address of [...addresses, other]) {
+      seen.push((await call('GET', '/v1/pets', { key: 'junk', headers: { 'x-forwarded-for': address } })).status);
+    }
+    expect(seen).toEqual([401, 429, 401]);
+  });
+});
+
+test('MAX_IN_FLIGHT returns 503 with Retry-After beyond it, and serves requests again when a slot is free', async () => {
+  const metrics = createMetrics('test');
+  const { call, add, store } = await startApp({ metrics, limits: { ...limits, maxInFlight: 2 } });
+  const { add: write } = store.pets;
+  store.pets.add = async (...input) => {
+    await sleep(300);
+    return write(...input);
+  };
+  const busy = [add(tabby), add(tabby)];
+  await sleep(100);
+  const { status, json, headers } = await add(tabby);
+  expect([status, json.code, headers['retry-after']]).toEqual([503, 'service_unavailable', '1']);
+  expect(await counted(metrics, 'in_flight')).toBe(1);
+  expect((await Promise.all(busy)).map((answer) => answer.status)).toEqual([201, 201]);
+  expect((await add(tabby)).status).toBe(201);
+  expect((await call('GET', '/v1/pets')).json).toHaveLength(3);
+});
+
+test('MAX_IN_FLIGHT lets one account use all slots, with any number of keys, but not keep other accounts out', async () => {
+  const { add, call, newKey, store } = await startApp({ limits: { ...limits, maxInFlight: 4 } });
+  const { add: write } = store.pets;
+  const gate = Promise.withResolvers<void>();
+  store.pets.add = (...input) => gate.promise.then(() => write(...input));
+  const second = await newKey();
+  const greedy = [
+    add(tabby),
+    add(tabby),
+    ...[1, 2].map(() => call('POST', '/v1/pets', { key: second.key, body: tabby })),
+  ];
+  await sleep(100);
+  for (const { key } of [second, await newKey()])
+    expect((await call('POST', '/v1/pets', { key, body: tabby })).status).toBe(503);
+  await store.accounts.addAccount('others');
+  const other = await newKey({ account: 'others' });
+  const others = Array.from({ length: 2 }, () => call('POST', '/v1/pets', { key: other.key, body: tabby }));
+  await sleep(100);
+  expect((await call('POST', '/v1/pets', { key: other.key, body: tabby })).status).toBe(503);
+  gate.resolve();
+  const statuses = (await Promise.all([...greedy, ...others])).map(({ status }) => status);
+  expect(statuses).toEqual(Array(6).fill(201));
+});
+
+test('MAX_IN_FLIGHT counts the addresses of one /64 as one client of the account pages', async () => {
+  const { open, store } = await startPages({ trustProxy: ['127.0.0.1'], limits: { ...limits, maxInFlight: 16 } });
+  const gate = Promise.withResolvers<void>();
+  const { findLink } = store.people;
+  store.people.findLink = (...input) => gate.promise.then(() => findLink(...input));
+  const link = `/account/links/${newToken().token}`;
+  const ask = (address: string) => open({ 'x-forwarded-for': address }).get(link);
+  const greedy = Array.from({ length: 4 }, (_, at) => ask(`2001:db8:1:2::${at}`));
+  await sleep(200);
+  expect((await ask('2001:db8:1:2::ffff')).status).toBe(503);
+  const others = [ask('2001:db8:1:3::1'), ask('[2001:db8:1:3::2]:5001')];
+  await sleep(200);
+  expect((await ask('2001:db8:1:3::3')).status).toBe(503);
+  gate.resolve();
+  const statuses = (await Promise.all([...greedy, ...others])).map(({ status }) => status);
+  expect(statuses).toEqual(Array(6).fill(404));
+});
+
+test('MAX_IN_FLIGHT leaves all places to requests with a valid key, whatever strangers hold', async () => {
+  const { open, store, add, call } = await startPages({
+    trustProxy: ['127.0.0.1'],
+    limits: { ...limits, maxInFlight: 4 },
+  });
+  const gate = Promise.withResolvers<void>();
+  const { findLink } = store.people;
+  store.people.findLink = (...input) => gate.promise.then(() => findLink(...input));
+  const { add: write } = store.pets;
+  store.pets.add = (...input) => gate.promise.then(() => write(...input));
+  const link = `/account/links/${newToken().token}`;
+  const strangers = Array.from({ length: 50 }, (_, at) => open({ 'x-forwarded-for': `192.0.2.${at}` }).get(link));
+  await sleep(300);
+  const keyed = Array.from({ length: 4 }, () => add(tabby));
+  await sleep(100);
+  gate.resolve();
+  expect((await Promise.all(keyed)).map(({ status }) => status)).toEqual(Array(4).fill(201));
+  const statuses = (await Promise.all(strangers)).map(({ status }) => status);
+  // A quarter of the places, three times: each of these networks takes its first place.
+  expect(statuses.filter((status) => status === 404).length).toBeLessThanOrEqual(3);
+  expect(statuses.filter((status) => status === 503).length).toBeGreaterThanOrEqual(47);
+  expect((await call('GET', '/v1/pets')).status).toBe(200);
+});
+
+test('the accounts that one network creates share its part while they are new', async () => {
+  const { newKey, call, store, setTime } = await startApp({ limits: { ...limits, maxInFlight: 4 } });
+  const network = newToken().hash;
+  const start = Date.now();
+  setTime(new Date(start));
+  for (const name of ['a1', 'a2', 'a3']) await store.people.signUp(name, 'hash', undefined, network);
+  const keys = await Promise.all(['a1', 'a2', 'a3'].map((account) => newKey({ account })));
+  const { add: write } = store.pets;
+  /** The statuses of creates at the same time: two of each account, while the operator's own account holds all places. */
+  async function createTogether(): Promise<number[]> {
+    const gate = Promise.withResolvers<void>();
+    store.pets.add = (...input) => gate.promise.then(() => write(...input));
+    const first = Array.from({ length: 4 }, () => call('POST', '/v1/pets', { body: tabby }));
+    await sleep(150);
+    const others = keys.map(({ key }) => call('POST', '/v1/pets', { key, body: tabby }));
+    await sleep(150);
+    gate.resolve();
+    expect((await Promise.all(first)).map(({ status }) => status)).toEqual(Array(4).fill(201));
+    return (await Promise.all(others)).map(({ status }) => status).sort();
+  }
+  expect(await createTogether()).toEqual([201, 201, 503]);
+  setTime(new Date(start + 30 * 24 * 60 * 60 * 1000));
+  await sleep(600);
+  expect(await createTogether()).toEqual([201, 201, 201]);
+});
+
+describe('MAX_CONNECTIONS', () => {
+  const request = 'GET /openapi.json HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
+
+  /** Opens a connection from a local address and keeps it open. */
+  async function hold(port: number, localAddress = '127.0.0.1'): Promise<Socket> {
+    const socket = connect({ port, host: '127.0.0.1', localAddress });
+    onTestFinished(() => void socket.destroy());
+    await once(socket, 'connect');
+    return socket;
+  }
+
+  async function ask(port: number, localAddress: string, sent = request): Promise<string> {
+    const socket = await hold(port, localAddress);
+    socket.write(sent);
+    return text(socket);
+  }
+
+  test('returns 503 beyond it without reading the request; other addresses get their share', async () => {
+    const metrics = createMetrics('test');
+    const { port, key, store } = await startApp({ metrics, limits: { ...limits, maxConnections: 4 } });
+    const held = await Promise.all(Array.from({ length: 4 }, () => hold(port)));
+    const body = JSON.stringify(tabby);
+    const headers = `Host: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n`;
+    const refused = await ask(port, '127.0.0.1', `POST /v1/pets HTTP/1.1\r\n${headers}\r\n${body}`);
+    expect(refused).toMatch(/^HTTP\/1\.1 503 .*\r\nretry-after: 1\r\n.*"code":"service_unavailable"/s);
+    expect(refused.match(/HTTP\/1\.1/g)).toHaveLength(1);
+    expect(await counted(metrics, 'connections')).toBe(1);
+    expect(await ask(port, '127.0.0.2')).toMatch(/^HTTP\/1\.1 200 /);
+    held[0]?.destroy();
+    await sleep(50);
+    expect(await ask(port, '127.0.0.1')).toMatch(/^HTTP\/1\.1 200 /);
+    expect(await store.pets.list({ limit: 1, after: 0n })).toMatchObject({ pets: [] });
+  });
+
+  test('gives a connection to every network, however many hold one; connections with a valid key stay', async () => {
+    const { port, key } = await startApp({ limits: { ...limits, maxConnections: 4 } });
+    const keyed = await hold(port, '127.0.0.9');
+    const get = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n`;
+    keyed.write(`${get}\r\n`);
+    expect(String((await once(keyed, 'data'))[0])).toMatch(/^HTTP\/1\.1 200 /);
+    const strangers = await Promise.all(Array.from({ length: 20 }, (_, at) => hold(port, `127.0.1.${at + 1}`)));
+    for (const socket of strangers) socket.resume();
+    // Each of the others was displaced by a later one.
+    await expect.poll(() => strangers.filter(({ readableEnded }) => !readableEnded).length).toBe(4);
+    expect(await ask(port, '127.0.2.1', `${get}Connection: close\r\n\r\n`)).toMatch(/^HTTP\/1\.1 200 /);
+    keyed.write(`${get}Connection: close\r\n\r\n`);
+    expect(await text(keyed)).toMatch(/^HTTP\/1\.1 200 /);
+  });
+
+  test.for([['127.0.0.1'], ['127.0.0.0/8'], ['::1', '127.0.0.1']])(
+    'does not count connections from the trusted proxies %s',
+    async (...[trustProxy]) => {
+      const { port } = await startApp({ trustProxy, limits: { ...limits, maxConnections: 1 } });
+      await Promise.all(Array.from({ length: 3 }, () => hold(port)));
+      expect(await ask(port, '127.0.0.1')).toMatch(/^HTTP\/1\.1 200 /);
+    },
+  );
+});
+
+describe('CORS_ORIGINS', () => {
+  const origin = 'https://app.example.com';
+  const asPreflight = {
+    origin,
+    'access-control-request-method': 'POST',
+    'access-control-request-headers': 'authorization',
+  };
+  const startWithOrigins = async () => {
+    const { url, key } = await startApp({ corsOrigins: [origin, 'https://b.example.com'] });
+    return async (method: string, path: string, headers: Record<string, string>, withKey = true) => {
+      const authorization = withKey ? { authorization: `Bearer ${key}` } : {};
+      const answer = await fetch(url + path, { method, headers: { ...headers, ...authorization } });
+      return { status: answer.status, headers: Object.fromEntries(answer.headers), text: await answer.text() };
+    };
+  };
+  /** Headers that a page may read anyway, or that only its browser uses. */
+  const notExposed = ['cache-control', 'content-security-policy', 'vary', 'www-authenticate', 'x-content-type-options'];
+  const documented: string[] = Object.keys(parse(documents.animalStore).components.headers);
+  const exposed = documented.filter((name) => !notExposed.includes(name.toLowerCase())).sort();
+
+  test('answers a preflight of a listed origin, without a key, with every method and header that a page may send', async () => {
+    const ask = await startWithOrigins();
+    expect(await ask('OPTIONS', '/v1/pets', asPreflight, false)).toMatchObject({
+      status: 204,
+      headers: {
+        'access-control-allow-origin': origin,
+        'access-control-allow-methods': 'GET, HEAD, POST',
+        'access-control-allow-headers': 'Authorization, Content-Type, Idempotency-Key, If-None-Match',
+        'access-control-max-age': '86400',
+        vary: 'Origin',
+      },
+    });
+  });
+
+  test('exposes every header of a success and of an error to a listed origin', async () => {
+    const ask = await startWithOrigins();
+    for (const [withKey, status] of [
+      [true, 200],
+      [false, 401],
+    ] as const) {
+      const { headers, ...answer } = await ask('GET', '/v1/pets', { origin }, withKey);
+      expect(answer.status).toBe(status);
+      expect(headers['access-control-allow-origin']).toBe(origin);
+      expect(headers['access-control-expose-headers']?.split(', ').sort()).toEqual(exposed);
+      expect(headers.vary?.split(', ')).toContain('Origin');
+    }
+  });
+
+  test('allows no other origin', async () => {
+    const ask = await startWithOrigins();
+    for (const headers of [{ origin: 'https://evil.example.net' }, { origin: 'null' }]) {
+      const preflight = await ask('OPTIONS', '/v1/pets', { ...asPreflight, ...headers });
+      expect(preflight.headers['access-control-allow-origin']).toBeUndefined();
+      expect((await ask('GET', '/v1/pets', headers)).headers['access-control-allow-origin']).toBeUndefined();
+    }
+  });
+
+  test('handles an OPTIONS that is not a preflight as usual', async () => {
+    const ask = await startWithOrigins();
+    const { origin: _, ...withoutOrigin } = asPreflight;
+    for (const headers of [{}, { origin }, withoutOrigin]) {
+      expect(await ask('OPTIONS', '/v1/pets', headers)).toMatchObject({
+        status: 204,
+        headers: { allow: 'GET, HEAD, POST, OPTIONS' },
+      });
+      expect((await ask('OPTIONS', '/v1/pets', headers, false)).status).toBe(401);
+      const unknown = await ask('OPTIONS', '/nowhere', headers);
+      expect([unknown.status, JSON.parse(unknown.text)]).toEqual([
+        404,
+        { code: 'route_not_found', message: expect.stringContaining('There is nothing at this path.'), status: 404 },
+      ]);
+      expect(unknown.headers['content-type']).toBe('application/json');
+    }
+  });
+
+  test('handles a preflight as any other OPTIONS, which needs a key, if it is unset', async () => {
+    const { call } = await startApp();
+    const answer = await call('OPTIONS', '/v1/pets', { key: null, headers: asPreflight });
+    expect(answer.status).toBe(401);
+    expect(Object.keys(answer.headers).filter((name) => name.startsWith('access-control'))).toEqual([]);
+  });
+});
+
+test('the request metrics are a histogram by method, route and status, and can be reset', async () => {
+  const { registry, request } = createMetrics('test');
+  const one = { reqId: 'a', method: 'GET', route: '/x', status: 200 };
+  for (const ms of [0.4, 0.6, 20_000]) request({ ...one, ms });
+  request({ reqId: 'b', status: 400 });
+  const text = await registry.metrics();
+  const name = 'http_request_duration_seconds';
+  const lines = [
+    `# TYPE ${name} histogram`,
+    `${name}_bucket{le="0.0005",method="GET",route="/x",status="200"} 1`,
+    `${name}_bucket{le="0.001",method="GET",route="/x",status="200"} 2`,
+    `${name}_bucket{le="10",method="GET",route="/x",status="200"} 2`,
+    `${name}_bucket{le="+Inf",method="GET",route="/x",status="200"} 3`,
+    `${name}_count{method="GET",route="/x",status="200"} 3`,
+    `${name}_count{method="none",route="none",status="400"} 1`,
+    'animal_store_log_lines_lost_total 0',
+  ];
+  for (const line of lines) expect(text).toContain(`${line}\n`);
+  expect(text).toMatch(new RegExp(`^${name}_sum\\{method="GET",route="/x",status="200"\\} 20\\.001$`, 'm'));
+  registry.resetMetrics();
+  expect(await registry.metrics()).toContain(`${name}_count{method="GET",route="/x",status="200"} 0\n`);
+});

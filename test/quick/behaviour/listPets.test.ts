@@ -1,0 +1,218 @@
+/** Tests of GET /v1/pets: pages, filters, ETags and errors. */
+import { describe, expect, test } from 'vitest';
+import type { PetStatus } from '../../../src/core/pets.ts';
+import { startApp, type TestApp } from '../../support/app.ts';
+import { follow, links } from '../../support/links.ts';
+
+const statuses: PetStatus[] = ['available', 'pending', 'sold'];
+
+/** Adds pets 1 to `count`, with the three statuses in turn. */
+async function stock({ store }: TestApp, count: number): Promise<void> {
+  const pets = Array.from({ length: count }, (_, index) => ({
+    name: `pet ${index + 1}`,
+    categoryId: BigInt(index),
+    status: statuses[index % 3] as PetStatus,
+  }));
+  await Promise.all(pets.map((pet) => store.pets.add(pet)));
+}
+
+const ids = (pets: { id: number }[]) => pets.map(({ id }) => id);
+
+describe('GET /v1/pets', () => {
+  test('returns a bare array, which is empty if there are no pets', async () => {
+    const { call } = await startApp();
+    const answer = await call('GET', '/v1/pets');
+    expect(answer).toMatchObject({ status: 200, text: '[]' });
+    expect(answer.headers).toMatchObject({
+      'content-type': 'application/json',
+      'cache-control': 'private, no-cache',
+      vary: 'Authorization',
+      link: '</v1/pets?limit=20>; rel="first"',
+    });
+  });
+
+  test('returns pets in ascending order of id, 20 unless limit is given', async () => {
+    const app = await startApp();
+    await stock(app, 101);
+    expect(ids((await app.call('GET', '/v1/pets')).json)).toEqual(Array.from({ length: 20 }, (_, index) => index + 1));
+    expect((await app.call('GET', '/v1/pets?limit=1')).json).toEqual([
+      { id: 1, name: 'pet 1', categoryId: 0, status: 'available' },
+    ]);
+    expect((await app.call('GET', '/v1/pets?limit=100')).json).toHaveLength(100);
+  });
+
+  test.each(statuses)('returns only pets with that status for status=%s', async (status) => {
+    const app = await startApp();
+    await stock(app, 12);
+    const { json } = await app.call('GET', `/v1/pets?status=${status}`);
+    expect(json).toHaveLength(4);
+    expect(new Set(json.map((pet: { status: string }) => pet.status))).toEqual(new Set([status]));
+  });
+
+  test('links through all pages, keeps limit and status, and ends without rel="next"', async () => {
+    const app = await startApp();
+    await stock(app, 30);
+    const pages = await follow(app, '/v1/pets?limit=4&status=sold');
+    expect(pages.map(({ json }) => ids(json))).toEqual([
+      [3, 6, 9, 12],
+      [15, 18, 21, 24],
+      [27, 30],
+    ]);
+    expect(pages.map(({ headers }) => Object.keys(links(headers.link)))).toEqual([
+      ['next', 'first'],
+      ['next', 'first'],
+      ['first'],
+    ]);
+    expect(links(pages[2]?.headers.link).first).toBe('/v1/pets?limit=4&status=sold');
+  });
+
+  test('sends no rel="next" with a last page that is exactly full', async () => {
+    const app = await startApp();
+    await stock(app, 4);
+    const [first, second, ...others] = await follow(app, '/v1/pets?limit=2');
+    expect([ids(first?.json), ids(second?.json), others]).toEqual([[1, 2], [3, 4], []]);
+  });
+
+  test('starts links with BASE_URL, whatever Host says', async () => {
+    const app = await startApp({ baseUrl: 'https://api.example.com/v1' });
+    await stock(app, 2);
+    const answer = await app.call('GET', '/v1/pets?limit=1', { headers: { host: 'elsewhere.example.com' } });
+    const { next, first } = links(answer.headers.link);
+    expect(first).toBe('https://api.example.com/v1/pets?limit=1');
+    expect(next).toMatch(/^https:\/\/api\.example\.com\/v1\/pets\?limit=1&cursor=[\w-]+$/);
+  });
+
+  test('ignores Accept', async () => {
+    const { call } = await startApp();
+    const answer = await call('GET', '/v1/pets', { headers: { accept: 'text/html' } });
+    expect(answer).toMatchObject({ status: 200, headers: { 'content-type': 'application/json' } });
+  });
+
+  test('returns the headers of GET without the body to HEAD', async () => {
+    const app = await startApp();
+    await stock(app, 3);
+    const get = await app.call('GET', '/v1/pets?limit=2');
+    const head = await app.call('HEAD', '/v1/pets?limit=2');
+    expect(head).toMatchObject({ status: 200, text: '' });
+    for (const name of ['content-type', 'content-length', 'etag', 'link', 'cache-control', 'vary']) {
+      expect(head.headers[name], name).toBe(get.headers[name]);
+    }
+  });
+
+  test('returns 304 if If-None-Match holds the current ETag of the page', async () => {
+    const app = await startApp();
+    await stock(app, 3);
+    const { headers } = await app.call('GET', '/v1/pets?limit=2');
+    const etag = headers.etag as string;
+    expect(etag).toMatch(/^"[\w-]+"$/);
+    for (const condition of [etag, `W/${etag}`, `"other", ${etag}`, `"a,b",W/${etag} , "c"`, '*', ' * ']) {
+      const answer = await app.call('GET', '/v1/pets?limit=2', { headers: { 'if-none-match': condition } });
+      expect(answer, condition).toMatchObject({ status: 304, text: '' });
+      expect(answer.headers).toMatchObject({ etag, link: headers.link, 'cache-control': 'private, no-cache' });
+    }
+    for (const condition of ['"other"', etag.slice(1, -1), 'W/"other"', '']) {
+      const answer = await app.call('GET', '/v1/pets?limit=2', { headers: { 'if-none-match': condition } });
+      expect(answer.status, condition).toBe(200);
+    }
+    await app.add({ name: 'new', categoryId: 1 });
+    expect((await app.call('GET', '/v1/pets?limit=2', { headers: { 'if-none-match': etag } })).status).toBe(304);
+    expect((await app.call('GET', '/v1/pets', { headers: { 'if-none-match': etag } })).status).toBe(200);
+  });
+
+  test.each([
+    ['limit=0', 'limit must be an integer from 1 to 100.'],
+    ['limit=101', 'limit must be an integer from 1 to 100.'],
+    ['limit=-1', 'limit must be an integer from 1 to 100.'],
+    ['limit=1.0', 'limit must be an integer from 1 to 100.'],
+    ['limit=1e1', 'limit must be an integer from 1 to 100.'],
+    ['limit=01', 'limit must be an integer from 1 to 100.'],
+    ['limit=%2B1', 'limit must be an integer from 1 to 100.'],
+    ['limit=', 'limit must be an integer from 1 to 100.'],
+    ['limit=true', 'limit must be an integer from 1 to 100.'],
+    ['limit=99999999999999999999', 'limit must be an integer from 1 to 100.'],
+    ['limit=1&limit=2', 'limit is given more than once.'],
+    ['status=unknown', 'status must be one of available, pending, sold.'],
+    ['status=', 'status must be one of available, pending, sold.'],
+    ['status=Sold', 'status must be one of available, pending, sold.'],
+    ['status=sold&status=sold', 'status is given more than once.'],
+    ['offset=1', '"offset" is not a known query parameter.'],
+    ['__proto__=1', '"__proto__" is not a known query parameter.'],
+    ['constructor=1', '"constructor" is not a known query parameter.'],
+    [`${'x'.repeat(80)}=1`, `"${'x'.repeat(64)}…" is not a known query parameter.`],
+  ])('returns 400 invalid_parameter for ?%s', async (query, message) => {
+    const { call } = await startApp();
+    expect((await call('GET', `/v1/pets?${query}`)).json).toEqual({ code: 'invalid_parameter', message, status: 400 });
+  });
+
+  test('names every violation, at most 20, in 400 invalid_parameter', async () => {
+    const { call } = await startApp();
+    const { json } = await call('GET', '/v1/pets?limit=x&status=y&cursor=z&page=1');
+    expect(json).toMatchObject({ code: 'invalid_parameter' });
+    expect(json.message.split('; ')).toEqual([
+      'limit must be an integer from 1 to 100',
+      'status must be one of available, pending, sold',
+      'cursor must be copied unchanged from the Link header of a list response',
+      '"page" is not a known query parameter.',
+    ]);
+    const many = Array.from({ length: 25 }, (_, index) => `x${index}=1`).join('&');
+    expect((await call('GET', `/v1/pets?${many}`)).json.message).toMatch(/; and 5 more\.$/);
+  });
+
+  test('returns 400 invalid_parameter if the cursor is not the only violation', async () => {
+    const { call } = await startApp();
+    const { json } = await call('GET', '/v1/pets?cursor=z&page=1');
+    expect(json).toMatchObject({ code: 'invalid_parameter' });
+    expect(json.message).toMatch(/^cursor must .*; "page" is not /);
+  });
+
+  test.each([
+    '',
+    'x',
+    'YWZ0ZXI6',
+    'YWZ0ZXI6MA',
+    'YWZ0ZXI6LTE',
+    'YWZ0ZXI6MQ==',
+    'YWZ0ZXI6MR',
+    'YWZ0ZXI6MDE',
+    '****',
+    Buffer.from('after:99999999999999999').toString('base64url'),
+  ])('returns 400 invalid_cursor for %j', async (cursor) => {
+    const { call } = await startApp();
+    expect((await call('GET', `/v1/pets?cursor=${encodeURIComponent(cursor)}`)).json).toEqual({
+      code: 'invalid_cursor',
+      message: 'cursor must be copied unchanged from the Link header of a list response.',
+      status: 400,
+    });
+  });
+
+  test('returns 401 without a key', async () => {
+    const { call } = await startApp();
+    expect(await call('GET', '/v1/pets', { key: null })).toMatchObject({
+      status: 401,
+      json: { code: 'missing_api_key' },
+    });
+  });
+
+  test('returns 403 without pets:read', async () => {
+    const { call, newKey } = await startApp();
+    const { key } = await newKey({ scopes: ['pets:write'] });
+    expect(await call('GET', '/v1/pets', { key })).toMatchObject({ status: 403, json: { code: 'insufficient_scope' } });
+  });
+
+  test('returns 405 with Allow to other methods, and 204 to OPTIONS', async () => {
+    const { call } = await startApp();
+    for (const method of ['PUT', 'PATCH', 'DELETE', 'TRACE', 'PROPFIND']) {
+      const answer = await call(method, '/v1/pets');
+      expect(answer, method).toMatchObject({
+        status: 405,
+        json: { code: 'method_not_allowed' },
+        headers: { allow: 'GET, HEAD, POST, OPTIONS' },
+      });
+    }
+    expect(await call('OPTIONS', '/v1/pets')).toMatchObject({
+      status: 204,
+      text: '',
+      headers: { allow: 'GET, HEAD, POST, OPTIONS' },
+    });
+  });
+});

@@ -1,0 +1,261 @@
+/** Tests of the response cache: what it keeps, and that no response is older than an acknowledged write. */
+import Database from 'better-sqlite3';
+import { Pool } from 'undici';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { createMetrics } from '../../../src/http/metrics.ts';
+import { render } from '../../../src/http/responses.ts';
+import { createCache } from '../../../src/pets/response-cache.ts';
+import { openStore, sqliteFile } from '../../../src/store/open.ts';
+import { startApp } from '../../support/app.ts';
+import { startServer } from '../../support/process.ts';
+import { engine } from '../../support/store.ts';
+import { makeStore } from '../../support/store-file.ts';
+import { figure, tier } from '../../support/tier.ts';
+
+describe('the response cache', () => {
+  /** A cache over a store whose state the test sets. `get` returns the response for a key and numbers each new one. */
+  function open() {
+    let state = { version: 1, revision: 1 };
+    let made = 0;
+    const cache = createCache(() => state);
+    const get = async (key: string, settled = false) => {
+      const { body } = await cache.get(key, () => ({ rendered: render(`${key}${++made}`), settled }));
+      return String(body);
+    };
+    const write = () => {
+      state = { ...state, version: state.version + 1 };
+    };
+    const change = () => {
+      state = { version: state.version + 1, revision: state.revision + 1 };
+    };
+    return { cache, get, write, change };
+  }
+
+  test('keeps a response that is requested a second time in the same state', async () => {
+    const { cache, get, write } = open();
+    expect([await get('a'), await get('a'), await get('a'), await get('b')]).toEqual(['a1', 'a2', 'a2', 'b3']);
+    write();
+    // Requested before, so the first response in a later state is kept.
+    expect([await get('a'), await get('a'), await get('b'), await get('b')]).toEqual(['a4', 'a4', 'b5', 'b5']);
+    expect(cache.use()).toEqual({ hits: 3, misses: 5 });
+  });
+
+  test('keeps a settled response across writes, and drops it when a pet changes', async () => {
+    const { get, write, change } = open();
+    expect([await get('a', true), await get('a', true)]).toEqual(['a1', 'a2']);
+    write();
+    expect(await get('a', true)).toBe('a2');
+    change();
+    expect([await get('a', true), await get('a', true), await get('a', true)]).toEqual(['a3', 'a4', 'a4']);
+  });
+
+  test('keeps nothing if the store reports no state', async () => {
+    const cache = createCache(undefined);
+    for (const expected of ['1', '2', '3']) {
+      const made = cache.get('a', async () => ({ rendered: render(expected), settled: true }));
+      expect((await made).body).toBe(expected);
+    }
+    expect(cache.use()).toEqual({ hits: 0, misses: 3 });
+  });
+
+  test('does not keep a response if the store changed while it was made', async () => {
+    const { cache, get, write } = open();
+    await get('a');
+    const slow = cache.get('a', async () => {
+      await Promise.resolve();
+      write();
+      await get('b');
+      return { rendered: render('old'), settled: false };
+    });
+    expect((await slow).body).toBe('old');
+    expect(await get('a')).toBe('a3');
+  });
+
+  test('keeps no error', async () => {
+    const { cache, get } = open();
+    expect(() =>
+      cache.get('a', () => {
+        throw new Error('once');
+      }),
+    ).toThrow('once');
+    expect(await get('a')).toBe('a1');
+  });
+
+  test('is bounded, and keeps responses while they are requested', () => {
+    const cache = createCache(() => state);
+    const state = { version: 1, revision: 1 };
+    let made = 0;
+    const get = (key: number) =>
+      cache.get(String(key), () => {
+        made += 1;
+        return { rendered: render('x'.repeat(512 * 1024)), settled: true };
+      });
+    for (const _time of ['first', 'second', 'third']) for (let key = 0; key < 20; key++) get(key);
+    // There is room for 15.
+    expect(made).toBe(45);
+    cache.sweep();
+    for (let key = 0; key < 10; key++) get(key);
+    // No response has needed room since.
+    cache.sweep();
+    for (let key = 0; key < 15; key++) get(key);
+    expect(made).toBe(45);
+    for (const _time of ['first', 'second', 'third']) get(19);
+    expect(made).toBe(48);
+    cache.sweep();
+    for (let key = 0; key < 10; key++) get(key);
+    for (const _time of ['first', 'second']) get(19);
+    cache.sweep();
+    // Responses that nobody requested have made room.
+    for (const _time of ['first', 'second', 'third']) get(19);
+    expect(made).toBe(52);
+  });
+
+  test('remembers at most 10,000 keys that were requested once, until the next sweep', async () => {
+    const { cache, get } = open();
+    for (let key = 0; key < 10_000; key++) await get(String(key));
+    expect([await get('more'), await get('more'), await get('more')]).toEqual(['more10001', 'more10002', 'more10003']);
+    expect([await get('0'), await get('0')]).toEqual(['010004', '010004']);
+    cache.sweep();
+    expect([await get('1'), await get('1'), await get('1')]).toEqual(['110005', '110006', '110006']);
+  });
+});
+
+test('an ETag is the first 162 bits of the SHA-256 of the bytes', () => {
+  // FIPS 180-4's example, in base64url.
+  expect(render('abc').etag).toBe('"ungWv48Bz-pBQUDeXa4iI7ADYaO"');
+  expect(render(Buffer.from('abc')).etag).toBe('"ungWv48Bz-pBQUDeXa4iI7ADYaO"');
+});
+
+test.for([
+  ['ASCII', 'abc', 'string'],
+  ['other characters', 'é'.repeat(1000), 'string'],
+  ['text too long to send with the headers', 'é'.repeat(10_000), 'object'],
+])('the body of %s is its UTF-8 bytes', ([, text = '', type]) => {
+  const { body, bodyHeaders } = render(text);
+  expect(typeof body).toBe(type);
+  const bytes = typeof body === 'string' ? Buffer.from(body, 'latin1') : body;
+  expect(bytes.toString()).toBe(text);
+  expect(bodyHeaders.at(-1)).toBe(String(bytes.length));
+});
+
+describe('no reader sees a page older than an acknowledged write', () => {
+  test('from the same process', async () => {
+    const { add, call } = await startApp();
+    for (let count = 1; count <= 30; count++) {
+      await call('GET', '/v1/pets?limit=100');
+      await add({ name: `pet ${count}`, categoryId: 1 });
+      expect((await call('GET', '/v1/pets?limit=100')).json).toHaveLength(count);
+    }
+  });
+
+  test('from another connection, as in another process', async () => {
+    const { databaseUrl, call } = await startApp();
+    const other = await openStore(databaseUrl, { now: () => new Date() });
+    try {
+      for (let count = 1; count <= 30; count++) {
+        expect((await call('GET', `/v1/pets/${count}`)).status).toBe(404);
+        await call('GET', '/v1/pets?limit=100');
+        await other.pets.add({ name: `pet ${count}`, categoryId: 1n, status: 'sold' });
+        expect((await call('GET', '/v1/pets?limit=100')).json).toHaveLength(count);
+        expect((await call('GET', `/v1/pets/${count}`)).status).toBe(200);
+      }
+    } finally {
+      await other.close();
+    }
+  });
+});
+
+// On PostgreSQL nothing is kept.
+if (engine === 'SQLite') {
+  describe('a response kept across writes', () => {
+    /** A server whose cache holds the first page and the third pet, and another connection to its file. */
+    async function start() {
+      const metrics = createMetrics('test');
+      const { add, call, databaseUrl } = await startApp({ metrics });
+      for (let id = 1; id <= 6; id++) await add({ name: `pet ${id}`, categoryId: 1 });
+      const sql = new Database(sqliteFile(databaseUrl));
+      onTestFinished(() => void sql.close());
+      const page = async () => (await call('GET', '/v1/pets?limit=3')).json.map(({ name }: { name: string }) => name);
+      const third = async () => (await call('GET', '/v1/pets/3')).status;
+      const hits = async () =>
+        (await metrics.registry.getSingleMetric('animal_store_cache_hits_total')?.get())?.values[0]?.value;
+      for (let times = 0; times < 3; times++) await Promise.all([page(), third()]);
+      return { add, sql, page, third, hits };
+    }
+
+    test('stays kept, if it is a full page or a pet, when a pet is added', async () => {
+      const { add, page, third, hits } = await start();
+      const before = (await hits()) as number;
+      for (let times = 1; times <= 5; times++) {
+        await add({ name: 'another', categoryId: 1 });
+        expect(await page()).toEqual(['pet 1', 'pet 2', 'pet 3']);
+        expect(await third()).toBe(200);
+      }
+      expect(await hits()).toBe(before + 10);
+    });
+
+    test.for([
+      ['an update', "UPDATE pet SET name = 'renamed' WHERE id = 2", ['pet 1', 'renamed', 'pet 3'], 200],
+      ['a deletion', 'DELETE FROM pet WHERE id = 3', ['pet 1', 'pet 2', 'pet 4'], 404],
+      [
+        'a replacement',
+        "INSERT OR REPLACE INTO pet (id, name, category_id, status) VALUES (1, 'replaced', 1, 'sold')",
+        ['replaced', 'pet 2', 'pet 3'],
+        200,
+      ],
+      ['a deletion after the page', 'DELETE FROM pet WHERE id > 3', ['pet 1', 'pet 2', 'pet 3'], 200],
+    ] as const)('shows %s from outside at once', async ([, change, names, status]) => {
+      const { sql, page, third } = await start();
+      sql.exec(change);
+      expect(await page()).toEqual(names);
+      expect(await third()).toBe(status);
+    });
+
+    test('shows at once a pet added below the highest id, as import --keep-ids does', async () => {
+      const { sql, page } = await start();
+      sql.exec('DELETE FROM pet WHERE id = 2');
+      for (let times = 0; times < 3; times++) expect(await page()).toEqual(['pet 1', 'pet 3', 'pet 4']);
+      sql.exec("INSERT INTO pet (id, name, category_id, status) VALUES (2, 'back', 1, 'sold')");
+      expect(await page()).toEqual(['pet 1', 'back', 'pet 3']);
+    });
+
+    test('shows at once that the pet with the highest id was replaced', async () => {
+      const { sql, page } = await start();
+      sql.exec('DELETE FROM pet WHERE id > 4');
+      for (let times = 0; times < 3; times++) await page();
+      sql.exec("INSERT OR REPLACE INTO pet (id, name, category_id, status) VALUES (4, 'replaced', 1, 'sold')");
+      sql.exec('DELETE FROM pet WHERE id = 1');
+      expect(await page()).toEqual(['pet 2', 'pet 3', 'replaced']);
+    });
+  });
+
+  test('two processes on one file each see what the other has acknowledged', async () => {
+    const { env, key } = await makeStore();
+    const [writer, reader] = await Promise.all([startServer({ env }), startServer({ env })]);
+    // Keeps the event loop busy, so that several reads share a snapshot.
+    const pool = new Pool(reader.url, { connections: 20, pipelining: 4 });
+    onTestFinished(() => pool.destroy());
+    const headers = { authorization: `Bearer ${key}` };
+    let done = false;
+    const load = Array.from({ length: 40 }, async () => {
+      while (!done)
+        await pool.request({ method: 'GET', path: '/v1/pets?limit=5', headers }).then(({ body }) => body.dump());
+    });
+    const rounds = tier(150, 3000);
+    await Promise.all(
+      Array.from({ length: 4 }, async () => {
+        for (let round = 0; round < rounds; round++) {
+          const added = await writer.call(key, 'POST', '/v1/pets', { name: 'x', categoryId: 1 });
+          const { id } = added.json;
+          expect((await reader.call(key, 'GET', `/v1/pets/${id}`)).status).toBe(200);
+          const cursor = Buffer.from(`after:${id - 1}`).toString('base64url');
+          const after = id === 1 ? '' : `&cursor=${cursor}`;
+          expect((await reader.call(key, 'GET', `/v1/pets?limit=1${after}`)).json).toMatchObject([{ id }]);
+        }
+      }),
+    );
+    done = true;
+    await Promise.all(load);
+    figure(`${4 * rounds} animals added through one process, each visible at once through another that is busy`);
+  });
+}

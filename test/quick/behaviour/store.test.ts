@@ -1,0 +1,70 @@
+/** Tests of GET /v1/store/orders, of unknown paths, and of the warning before the removal of getPet. */
+import { describe, expect, test } from 'vitest';
+import { sunsetWarning } from '../../../src/core/deprecation.ts';
+import { startApp } from '../../support/app.ts';
+
+describe('GET /v1/store/orders', () => {
+  test('returns 501 not_implemented with a key', async () => {
+    const { call, log } = await startApp();
+    expect((await call('GET', '/v1/store/orders')).json).toEqual({
+      code: 'not_implemented',
+      message: 'This operation is a placeholder and is not implemented.',
+      status: 501,
+    });
+    // It must not alert the operator.
+    expect(log()).not.toContain('"level":50');
+  });
+
+  test('returns 401 without a key and 405 to other methods', async () => {
+    const { call } = await startApp();
+    expect((await call('GET', '/v1/store/orders', { key: null })).status).toBe(401);
+    expect(await call('POST', '/v1/store/orders', { body: 'x', type: 'text/plain' })).toMatchObject({
+      status: 405,
+      headers: { allow: 'GET, HEAD, OPTIONS' },
+    });
+  });
+});
+
+describe('a path without an operation', () => {
+  test.each(['/', '/v1', '/v1/', '/v1/pet', '/v1/Pets', '/v1/store', '/v1/pets/1/x', '/v1//pets', '/v2/pets'])(
+    'returns 404 route_not_found: %s',
+    async (path) => {
+      const { call } = await startApp();
+      for (const method of ['GET', 'POST']) {
+        const answer = await call(method, path, { body: method === 'POST' ? 'x' : undefined, type: 'text/plain' });
+        expect(answer).toMatchObject({
+          status: 404,
+          json: { code: 'route_not_found' },
+          headers: { 'cache-control': 'no-store' },
+        });
+      }
+    },
+  );
+
+  test('returns 400 invalid_url for invalid percent-encoding', async () => {
+    const { call, log } = await startApp();
+    const answer = await call('GET', '/nowhere/%zz');
+    expect(answer.json).toMatchObject({ code: 'invalid_url', status: 400 });
+    expect(answer.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+    const line = log()
+      .split('\n')
+      .find((text) => text.includes(String(answer.headers['x-request-id'])));
+    expect(JSON.parse(line as string)).toMatchObject({ route: null, status: 400, code: 'invalid_url' });
+  });
+
+  test('returns 414 uri_too_long for more than 8,192 characters', async () => {
+    const { call } = await startApp();
+    expect((await call('GET', `/${'x'.repeat(8191)}`)).status).toBe(404);
+    expect((await call('GET', `/${'x'.repeat(8192)}`)).json).toMatchObject({ code: 'uri_too_long', status: 414 });
+  });
+});
+
+describe('the removal of GET /pets/{petId}', () => {
+  test('is announced to the operator in its last 90 days', () => {
+    expect(sunsetWarning(new Date('2030-09-05T23:59:59Z'))).toBeUndefined();
+    expect(sunsetWarning(new Date('2030-09-06T00:00:00Z'))).toBe(
+      'GET /pets/{petId} will be removed in 90 days, on 2030-12-05; it returns 410 from then on.',
+    );
+    expect(sunsetWarning(new Date('2030-12-05T00:00:00Z'))).toBe('GET /pets/{petId} was removed on 2030-12-05.');
+  });
+});

@@ -1,0 +1,40 @@
+/** Tests of what is kept in memory about API keys: their last use, and the series of deprecated calls. */
+import fastify from 'fastify';
+import { pino } from 'pino';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import type { ApiKey } from '../../../src/core/accounts.ts';
+import { createKeyUsage } from '../../../src/http/key-usage.ts';
+import { createMetrics } from '../../../src/http/metrics.ts';
+
+test('the series of a key that has ended is dropped within a minute', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const app = fastify();
+  const metrics = createMetrics('test');
+  const accounts = { recordUses: vi.fn(async () => undefined), findEnded: vi.fn(async () => [2]) };
+  const usage = createKeyUsage(app, {
+    accounts: accounts as never,
+    metrics,
+    logger: pino({ level: 'silent' }),
+    now: () => new Date(),
+  });
+  for (const id of [1, 2, 3]) usage.countDeprecated({ id, accountId: 7 } as ApiKey);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(accounts.findEnded).toHaveBeenCalledWith([1, 2, 3]);
+  expect(metrics.deprecatedKeys()).toEqual([1, 3]);
+  const series = await metrics.registry.getSingleMetric('animal_store_deprecated_calls_total')?.get();
+  expect(series?.values.map(({ labels }) => labels.key)).toEqual(['1', '3']);
+  await app.close();
+});
+
+test('the uses of many keys are written in transactions of 200, so that other writes do not wait long', async () => {
+  const app = fastify();
+  const recordUses = vi.fn(async (_uses: unknown[]) => undefined);
+  const accounts = { recordUses, findEnded: async () => [] };
+  const metrics = createMetrics('test');
+  const logger = pino({ level: 'silent' });
+  const usage = createKeyUsage(app, { accounts: accounts as never, metrics, logger, now: () => new Date() });
+  for (let id = 1; id <= 450; id++) usage.count({ id, accountId: 7 } as ApiKey, new Date());
+  await app.close();
+  expect(recordUses.mock.calls.map(([uses]) => uses.length)).toEqual([200, 200, 50]);
+});

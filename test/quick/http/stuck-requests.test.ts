@@ -1,0 +1,106 @@
+/** Tests of requests that never end by themselves: what they hold is released with their connection, and after a time they get 503. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import type { AppOptions } from '../../../src/app.ts';
+import { newToken } from '../../../src/core/people.ts';
+import { createMetrics } from '../../../src/http/metrics.ts';
+import { startApp, type TestApp } from '../../support/app.ts';
+
+const never = () => new Promise<never>(() => undefined);
+
+/** Starts the server. `held`: the values of animal_store_held that are not 0. */
+async function start(
+  options: Partial<AppOptions> = {},
+): Promise<TestApp & { held: () => Promise<Record<string, number>> }> {
+  const metrics = createMetrics('test');
+  const app = await startApp({ metrics, ...options });
+  const held = async () => {
+    const { values = [] } = (await metrics.registry.getSingleMetric('animal_store_held')?.get()) ?? {};
+    expect(values).toHaveLength(6);
+    return Object.fromEntries(values.flatMap(({ labels, value }) => (value === 0 ? [] : [[labels.what, value]])));
+  };
+  return { ...app, held };
+}
+
+async function send(port: number, request: string): Promise<Socket> {
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+  onTestFinished(() => void socket.destroy());
+  await once(socket, 'connect');
+  socket.write(request);
+  return socket;
+}
+
+const get = (path: string, headers = '') => `GET ${path} HTTP/1.1\r\nHost: a\r\n${headers}\r\n`;
+const post = (key: string, length: number, body = '') =>
+  `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n` +
+  `Content-Length: ${length}\r\n\r\n${body}`;
+
+test.each([
+  ['whose handler never ends', () => get('/stuck'), { requests: 1 }],
+  ['whose body never arrives', (key: string) => post(key, 9), { requests: 1, bodies: 1 }],
+  ['whose large response is not closed', () => get('/openapi.json'), { requests: 1, unread_bytes: expect.any(Number) }],
+])(
+  'a request %s, and that Node never reports as closed, keeps no place when its connection is gone',
+  async (_what, request, expected) => {
+    const app = await start({
+      async watch(fastify) {
+        fastify.addHook('onRequest', (_request, { raw }, done) => {
+          const { emit } = raw;
+          raw.emit = (event: string, ...values: unknown[]) => event !== 'close' && emit.call(raw, event, ...values);
+          done();
+        });
+        fastify.get('/stuck', never);
+      },
+    });
+    const socket = await send(app.port, request(app.key));
+    await expect.poll(app.held).toEqual({ connections: 1, ...expected });
+    socket.resetAndDestroy();
+    await expect.poll(app.held).toEqual({});
+    expect(app.log().match(/"msg":"request"/g)).toHaveLength(1);
+  },
+);
+
+const pet = '{"name":"Biscuit","categoryId":7}';
+
+const options = (key: string) => `OPTIONS /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
+const signIn = () => get('/account/sign-in', `Cookie: session=${newToken().token}\r\n`);
+
+test.each([
+  ['pets', 'add', (key: string) => post(key, pet.length, pet), { work: 1 }],
+  ['accounts', 'findKey', options, {}],
+  ['people', 'findSession', signIn, {}],
+] as const)(
+  'a half-closed request that waits for %s.%s gets 503 after 30 s and keeps only its work',
+  async (part, name, request, work) => {
+    const app = await start();
+    const gate = Promise.withResolvers<void>();
+    const functions = app.store[part] as unknown as Record<string, (...input: unknown[]) => unknown>;
+    const { [name]: act } = functions;
+    functions[name] = (...input) => gate.promise.then(() => act?.(...input));
+
+    const socket = await send(app.port, request(app.key) + get('/v1/cats').repeat(2));
+    socket.end();
+    await expect.poll(app.held).toEqual({ connections: 1, requests: 1, pipelined: 2, ...work });
+    const now = performance.now.bind(performance);
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + 30_000);
+    onTestFinished(() => clock.mockRestore());
+    const answer = await text(socket);
+    clock.mockRestore();
+    expect(answer).toMatch(/^HTTP\/1\.1 503 .*"code":"service_unavailable"/s);
+    await expect.poll(app.held).toEqual(work);
+
+    gate.resolve();
+    await expect.poll(app.held).toEqual({});
+    expect((await app.call('GET', '/v1/pets')).json).toHaveLength(Object.keys(work).length);
+    const [, reqId] = /x-request-id: (\S+)/.exec(answer) ?? [];
+    const lines = app
+      .log()
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(lines.filter(({ level }) => level >= 40)).toMatchObject([{ reqId, reason: 'no response within 30 s' }]);
+    expect(lines.filter((line) => line.reqId === reqId && line.msg === 'request')).toMatchObject([{ status: 503 }]);
+  },
+);

@@ -1,0 +1,279 @@
+/** Tests of reading the settings from the environment, and of .env.example. */
+import { readFileSync } from 'node:fs';
+import { parseEnv } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { type Config, ConfigError, readConfig, settings, signUpOf } from '../../../src/config.ts';
+import { launchServer } from '../../support/process.ts';
+
+const defaults: Config = {
+  DEPLOYMENT: 'development',
+  HOST: '127.0.0.1',
+  PORT: 3000,
+  DATABASE_URL: 'sqlite:./data/animal-store.db',
+  LOG_LEVEL: 'info',
+  QUICKSTART_BASE_PATH: '/quickstart',
+  ACCOUNT_PAGES: 'on',
+  SUNSET_ENFORCE: 'true',
+  WORKERS: '1',
+  OPS_HOST: '127.0.0.1',
+  OPS_PORT: '9464',
+  LAME_DUCK_MS: 0,
+  MAX_IN_FLIGHT: 1000,
+  MAX_CONNECTIONS: 5000,
+  REFUSAL_LIMIT: 600,
+};
+
+function errorOf(env: NodeJS.ProcessEnv): string {
+  try {
+    readConfig(env);
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConfigError);
+    return (error as ConfigError).message;
+  }
+  throw new Error(`${JSON.stringify(env)} was accepted`);
+}
+
+describe('readConfig', () => {
+  test('returns every default, and no setting without one, for an empty environment', () => {
+    expect(readConfig({})).toEqual(defaults);
+  });
+
+  test('treats an empty value as unset', () => {
+    expect(readConfig(Object.fromEntries(Object.keys(settings.properties).map((name) => [name, ''])))).toEqual(
+      defaults,
+    );
+  });
+
+  test('ignores variables that are not settings', () => {
+    expect(readConfig({ PATH: '/usr/bin', port: '1' })).toEqual(defaults);
+  });
+
+  test('does not change the environment it reads', () => {
+    const env = Object.freeze({ PORT: '8080', HOST: '', PATH: '/usr/bin' });
+    readConfig(env);
+    expect(env).toEqual({ PORT: '8080', HOST: '', PATH: '/usr/bin' });
+  });
+
+  test.for<readonly [name: keyof Config, value: string]>([
+    ['DEPLOYMENT', 'production'],
+    ['HOST', '::'],
+    ['BASE_URL', 'https://api.example.com/v1'],
+    ['BASE_URL', 'http://[::1]:8080/animals/store/v1'],
+    ['DATABASE_URL', 'sqlite:/var/lib/animal store/a.db'],
+    ['DATABASE_URL', 'postgres://user:pass%40word@db-1:5432,db-2:5433/animals?sslmode=verify-full'],
+    ['DATABASE_URL', 'postgresql://localhost/animals'],
+    ['LOG_LEVEL', 'silent'],
+    ['QUICKSTART_BASE_PATH', 'off'],
+    ['QUICKSTART_BASE_PATH', '/examples/quick-start'],
+    ['QUICKSTART_BASE_PATH', '/v11'],
+    ['ACCOUNT_PAGES', 'off'],
+    ['SIGN_UP', 'open'],
+    ['SIGN_UP', 'invitation'],
+    ['SIGN_UP', 'off'],
+    ['SUNSET_ENFORCE', 'false'],
+    ['WORKERS', 'auto'],
+    ['WORKERS', '99'],
+    ['OPS_HOST', '::1'],
+    ...['off', '0', '9', '1024', '59999', '64999', '65499', '65529', '65535'].map(
+      (port) => ['OPS_PORT', port] as const,
+    ),
+    ['TRUST_PROXY', '10.0.0.0/8,::1,192.168.0.1/32,FD00::/8'],
+    ['TRUST_PROXY', '0.0.0.0/1,::/1,::1/128,::ffff:10.0.0.0/104'],
+    ['ALLOWED_HOSTS', 'animals.example.com,Proxy_1,192.0.2.1,[2001:db8::1]'],
+    ['CORS_ORIGINS', 'https://app.example.com,http://localhost:5173,http://[::1]:80'],
+  ])('accepts %s=%s', ([name, value]) => {
+    expect(readConfig({ [name]: value })).toEqual({ ...defaults, [name]: value });
+  });
+
+  test.for([0, 1, 65535])('accepts PORT=%d', (port) => {
+    expect(readConfig({ PORT: String(port) }).PORT).toBe(port);
+  });
+
+  test.for<[name: keyof Config, least: number, most: number]>([
+    ['PORT', 0, 65_535],
+    ['LAME_DUCK_MS', 0, 600_000],
+    ['MAX_IN_FLIGHT', 1, 100_000],
+    ['RATE_LIMIT', 1, 1_000_000],
+    ['REFUSAL_LIMIT', 1, 1_000_000],
+  ])('accepts for %s only a whole number from %d to %d', ([name, least, most]) => {
+    for (const value of [least, least + 1, most]) expect(readConfig({ [name]: String(value) })[name]).toBe(value);
+    for (const value of [least - 1, most + 1, 1.5, `0${least}`, 'x'])
+      expect(errorOf({ [name]: String(value) })).toBe(`${name} must be a whole number from ${least} to ${most}.`);
+  });
+
+  const deployments = 'DEPLOYMENT must be one of development, staging, production.';
+  const port = 'PORT must be a whole number from 0 to 65535.';
+  const baseUrl = 'BASE_URL must be an http or https address that ends in /v1, without a query.';
+  const databaseUrl =
+    'DATABASE_URL must be sqlite: and the path of a file, or postgres://user:password@host:port/database.';
+  const levels = 'LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent.';
+  const quickstart = 'QUICKSTART_BASE_PATH must be off, or a path such as /quickstart that is not below /v1.';
+  const enforce = 'SUNSET_ENFORCE must be one of true, false.';
+
+  test.for([
+    [deployments, 'DEPLOYMENT', ['prod', 'Production', ' production']],
+    [port, 'PORT', ['x', '-1', '65536', '3000.5', 'true', ' ', '0x10', '1e3', '+5', '080', 'Infinity', '1e400']],
+    [
+      baseUrl,
+      'BASE_URL',
+      [
+        '/v1',
+        'example.com/v1',
+        'ftp://example.com/v1',
+        'https://example.com',
+        'https://example.com/v1/',
+        'https://example.com/v2',
+        'https:///v1',
+        'https://example.com//v1',
+        'https://example.com/v1?a=/v1',
+        'https://example.com/#/v1',
+        'https://user@example.com/v1',
+        'https://example.com/a b/v1',
+        'https://example.com/>; rel="next"/v1',
+        'https://exámple.com/v1',
+        'https://example.com\r\nX: /v1',
+        'http://example.com:99999/v1',
+        'http://a:b:c/v1',
+        'http://[/v1',
+        'http://1.2.3.4.5/v1',
+      ],
+    ],
+    [
+      databaseUrl,
+      'DATABASE_URL',
+      [
+        'sqlite:',
+        'sqlite: ',
+        'sqlite::memory:',
+        './a.db',
+        'postgres://',
+        'postgres:///a',
+        'postgres://host',
+        'mysql://host/a',
+      ],
+    ],
+    [levels, 'LOG_LEVEL', ['loud', 'INFO', '30']],
+    [quickstart, 'QUICKSTART_BASE_PATH', ['on', '/', '/a/', 'a', '/v1', '/v1/quickstart', '/:a', '/*', '/a?b']],
+    ['ACCOUNT_PAGES must be one of on, off.', 'ACCOUNT_PAGES', ['true', 'ON', 'onoff', ' on']],
+    ['SIGN_UP must be one of open, invitation, off.', 'SIGN_UP', ['invite', 'Open', 'on', 'invitations']],
+    [enforce, 'SUNSET_ENFORCE', ['yes', '1', 'TRUE']],
+    ['WORKERS must be auto or a whole number from 1 to 99.', 'WORKERS', ['0', '100', '01', 'Auto', 'auto1', '1auto']],
+    [
+      'OPS_PORT must be off, or a whole number from 0 to 65535.',
+      'OPS_PORT',
+      ['on', 'off1', '1off', '-1', '01', '65536', '65540', '65600', '66000', '70000', '100000', '1.5'],
+    ],
+    [
+      'TRUST_PROXY must be addresses or networks of proxies, separated by commas, such as 10.0.0.0/8,::1.',
+      'TRUST_PROXY',
+      [
+        ...['true', '10.0.0.0/', '10.0.0.0/1000', '10.0.0.0/x', '10.0.0.1,', ',::1', '10.0.0.1, ::1', 'proxy.example'],
+        ...['10.0.0.0/99', '10.0.0.0/33', '10.0.0.0/0', '::/129', '::/0', '10.0.0.0/8/8', '::1,10.0.0.0/33'],
+        ...['abc', '1.2.3', '010.0.0.1', '1.2.3.256', ':', '1::2::3', 'fe80::1%eth0'],
+      ],
+    ],
+    [
+      'ALLOWED_HOSTS must be host names without a port, separated by commas, such as animals.example.com.',
+      'ALLOWED_HOSTS',
+      [
+        '*',
+        'a.example:80',
+        'https://a.example',
+        'a.example,',
+        ',a',
+        'a, b',
+        '::1',
+        '[::1',
+        '[::1]:80',
+        '1.2.3.256',
+        'a/b',
+      ],
+    ],
+    [
+      'CORS_ORIGINS must be origins, separated by commas, such as https://app.example.com.',
+      'CORS_ORIGINS',
+      [
+        '*',
+        'a.example',
+        'ftp://a.example',
+        'https://',
+        'https://a.example/',
+        'https://a.example,',
+        'xhttps://a.example',
+        'https://a.example:99999',
+        'https://a:b:c',
+        'https://[',
+        'https://a.example,https://[::1',
+      ],
+    ],
+  ] as const)('reports: %s', ([sentence, name, values]) => {
+    for (const value of values) expect(errorOf({ [name]: value }), value).toBe(sentence);
+  });
+
+  test('names the file of a value that comes from one', () => {
+    const read = (fromFiles: string[]) => () => readConfig({ DATABASE_URL: 'x', PORT: 'x' }, fromFiles);
+    const content = databaseUrl.replace(
+      'DATABASE_URL must be',
+      'DATABASE_URL_FILE must name a file whose only line is',
+    );
+    expect(read(['DATABASE_URL'])).toThrow(new ConfigError([port, content].join('\n')));
+    expect(read([])).toThrow(new ConfigError([port, databaseUrl].join('\n')));
+  });
+
+  test('reports all problems at once, one per line', () => {
+    const env = {
+      DEPLOYMENT: 'x',
+      PORT: 'x',
+      BASE_URL: 'x',
+      DATABASE_URL: 'x',
+      LOG_LEVEL: 'x',
+      QUICKSTART_BASE_PATH: 'x',
+      SUNSET_ENFORCE: 'x',
+    };
+    expect(errorOf(env).split('\n')).toEqual([deployments, port, baseUrl, databaseUrl, levels, quickstart, enforce]);
+  });
+});
+
+test.for([
+  ['TRUST_PROXY', '10.0.0.0/99'],
+  ['BASE_URL', 'http://example.com:99999/v1'],
+  ['CORS_ORIGINS', 'https://['],
+] as const)('a server does not start with %s=%s, and names the setting', async ([name, value]) => {
+  const { code, stdout, stderr } = await launchServer({ env: { [name]: value } }).end();
+  expect([code, stdout]).toEqual([1, '']);
+  expect(stderr).toBe(`animal-store: ${name} must be ${settings.properties[name].title}.\n`);
+});
+
+describe('signUpOf', () => {
+  test.for([
+    ['development', undefined, 'open'],
+    ['staging', undefined, 'open'],
+    ['production', undefined, 'invitation'],
+    ['production', '', 'invitation'],
+    ['production', 'open', 'open'],
+    ['development', 'invitation', 'invitation'],
+    ['staging', 'off', 'off'],
+  ])('DEPLOYMENT=%s and SIGN_UP=%s: %s', ([DEPLOYMENT, SIGN_UP, effective]) => {
+    expect(signUpOf(readConfig({ DEPLOYMENT, SIGN_UP }))).toBe(effective);
+  });
+});
+
+describe('.env.example', () => {
+  const example = readFileSync(new URL('../../../.env.example', import.meta.url), 'utf8');
+
+  /** Lines of at most 100 characters that start with "# ". */
+  const comment = (text: string) => text.replaceAll(/(.{1,98})(?: |$)/g, '# $1\n');
+
+  test('lists every setting once, commented out, under its description, and nothing else', () => {
+    const entries = Object.entries(settings.properties).map(([name, setting]) => {
+      const { description = '', enum: values, default: value = '' } = setting;
+      const choice = values ? comment(`One of ${values.join(', ')}.`) : '';
+      return `${comment(description)}${choice}# ${name}=${value}\n`;
+    });
+    expect(example).toBe(entries.join('\n'));
+  });
+
+  test('changes nothing if every setting in it is uncommented', () => {
+    expect(readConfig(parseEnv(example.replaceAll(/^# (?=[A-Z_]+=)/gm, '')))).toEqual(defaults);
+  });
+});

@@ -1,0 +1,245 @@
+/** Unit tests of the main thread's side of the writer, with a fake thread that can also report errors of a failing disk. */
+import { EventEmitter } from 'node:events';
+import { syncBuiltinESMExports } from 'node:module';
+import { setImmediate } from 'node:timers/promises';
+import workerThreads, { type ResourceLimits } from 'node:worker_threads';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import type { Holder } from '../../../src/core/shares.ts';
+import type { Write } from '../../../src/store/sqlite/commands.ts';
+import { startWriter } from '../../../src/store/sqlite/writer.ts';
+import type { Reply, Request } from '../../../src/store/sqlite/writer-thread.ts';
+import type { OpenOptions } from '../../../src/store/store.ts';
+
+class Thread extends EventEmitter {
+  static last: Thread;
+  received: Request[] = [];
+  options: { workerData: string; resourceLimits: ResourceLimits };
+
+  constructor(_file: URL, options: Thread['options']) {
+    super();
+    this.options = options;
+    Thread.last = this;
+  }
+
+  postMessage(request: Request): void {
+    this.received.push(structuredClone(request));
+  }
+
+  reply(reply: Reply): void {
+    this.emit('message', reply);
+  }
+
+  /** Reports the oldest writes as committed, with these outputs. */
+  commit(...outputs: unknown[]): void {
+    this.reply({ type: 'writer-reply', count: outputs.length, outputs: JSON.stringify(outputs) });
+  }
+
+  fail(count: number, code: string): void {
+    this.reply({ type: 'writer-reply', count, error: { code, message: `told ${code}` } });
+  }
+}
+
+function startOn(options: Partial<OpenOptions> = {}) {
+  const { Worker } = workerThreads;
+  Object.assign(workerThreads, { Worker: Thread });
+  syncBuiltinESMExports();
+  onTestFinished(() => {
+    Object.assign(workerThreads, { Worker });
+    syncBuiltinESMExports();
+  });
+  const writer = startWriter('store.db', { now: () => new Date(), ...options });
+  const pet = { categoryId: '7', status: 'sold', at: 0 } as const;
+  const write = (name: string, characters = name.length, holder: Holder = 1) =>
+    writer.addPet({ ...pet, name: name.padEnd(characters) }, holder);
+  return { writer, write, thread: Thread.last };
+}
+
+/** A few turns of the event loop, however slow it is: the next batch is sent two turns after a reply. */
+async function turn(): Promise<void> {
+  for (let turns = 4; turns > 0; turns--) await setImmediate();
+}
+const named = (request: Request | undefined) =>
+  (JSON.parse(request ?? '[]') as Write[]).map(([, input]) => (input as { name: string }).name.trim());
+const unavailable = (message: string) => ({ code: 'service_unavailable', cause: { message } });
+
+test('the thread gets the file and a limit for its young generation', () => {
+  const { thread } = startOn();
+  expect(thread.options).toEqual({ workerData: 'store.db', resourceLimits: { maxYoungGenerationSizeMb: 12 } });
+});
+
+test('one message is sent at a time, and writes that arrive meanwhile form the next', async () => {
+  const commits: number[] = [];
+  const { writer, write, thread } = startOn({ onCommit: (count) => commits.push(count) });
+  const first = [write('a'), write('b')];
+  expect([thread.received, writer.waiting()]).toEqual([[], 2]);
+  await turn();
+  const then = [write('c')];
+  await turn();
+  then.push(write('d'));
+  await turn();
+  expect(thread.received.map(named)).toEqual([['a', 'b']]);
+  expect(writer.waiting()).toBe(4);
+  // The next batch waits until the whole batch is committed.
+  thread.commit('1');
+  expect(thread.received).toHaveLength(1);
+  thread.commit('2');
+  expect(await Promise.all(first)).toEqual(['1', '2']);
+  await turn();
+  expect(thread.received.map(named)).toEqual([
+    ['a', 'b'],
+    ['c', 'd'],
+  ]);
+  thread.commit('3', '4');
+  expect(await Promise.all(then)).toEqual(['3', '4']);
+  // A checkpoint does not count as a commit.
+  thread.commit();
+  await turn();
+  expect([commits, thread.received.length, writer.waiting()]).toEqual([[1, 1, 2], 2, 0]);
+});
+
+test('a failed write is rejected, and the next one succeeds', async () => {
+  const onFatal = vi.fn();
+  const onCheckpointFailure = vi.fn();
+  const { write, thread } = startOn({ onFatal, onCheckpointFailure });
+  const first = write('a');
+  await turn();
+  const second = write('b');
+  thread.fail(1, 'SQLITE_FULL');
+  await expect(first).rejects.toMatchObject(unavailable('told SQLITE_FULL'));
+  await turn();
+  expect(thread.received.map(named)).toEqual([['a'], ['b']]);
+  thread.commit('2');
+  expect(await second).toBe('2');
+  for (const callback of [onFatal, onCheckpointFailure]) expect(callback).not.toHaveBeenCalled();
+});
+
+test.for([
+  { 'watch:import': ['file:///commands.ts'] },
+  { count: 1, outputs: '["other"]' },
+  { type: 'other' },
+  'text',
+  0,
+  null,
+])('a message that is no reply is ignored: %j', async (message) => {
+  const { writer, write, thread } = startOn();
+  const first = write('a');
+  await turn();
+  thread.emit('message', message);
+  await turn();
+  expect([writer.waiting(), thread.received.length]).toEqual([1, 1]);
+  thread.commit('1');
+  expect(await first).toBe('1');
+});
+
+test('a failed checkpoint is reported and fails no write', async () => {
+  const onFatal = vi.fn();
+  const onCheckpointFailure = vi.fn();
+  const { write, thread } = startOn({ onFatal, onCheckpointFailure });
+  const first = write('a');
+  await turn();
+  thread.fail(0, 'SQLITE_IOERR_WRITE');
+  expect(onCheckpointFailure.mock.calls).toEqual([[expect.objectContaining({ code: 'SQLITE_IOERR_WRITE' })]]);
+  thread.commit('1');
+  expect(await first).toBe('1');
+  expect(onFatal).not.toHaveBeenCalled();
+  // Nothing fails without a callback either.
+  startOn().thread.fail(0, 'SQLITE_IOERR_WRITE');
+});
+
+test.for(['SQLITE_IOERR_FSYNC', 'SQLITE_IOERR_DIR_FSYNC'])('after %s nothing more is acknowledged', async (code) => {
+  for (const count of [1, 0]) {
+    const onFatal = vi.fn();
+    const onCheckpointFailure = vi.fn();
+    const { writer, write, thread } = startOn({ onFatal, onCheckpointFailure });
+    const outcomes = Promise.allSettled([write('a'), write('b')]);
+    await turn();
+    thread.fail(count, code);
+    const reason = unavailable(`told ${code}`);
+    expect(await outcomes).toMatchObject(Array(2).fill({ status: 'rejected', reason }));
+    await expect(write('c')).rejects.toMatchObject(reason);
+    expect(onFatal.mock.calls).toEqual([[expect.objectContaining({ code, message: `told ${code}` })]]);
+    expect([onCheckpointFailure.mock.calls, writer.waiting()]).toEqual([[], 0]);
+    await turn();
+    expect(thread.received).toHaveLength(1);
+    const closing = writer.close();
+    thread.emit('exit');
+    await expect(closing).rejects.toMatchObject({ code });
+  }
+});
+
+test.for(['SQLITE_IOERR_FSTAT', 'NO_SQLITE_IOERR_FSYNC', 'SQLITE_IOERR_FSYNC_LATER'])(
+  'after %s the next write succeeds',
+  async (code) => {
+    const { write, thread } = startOn();
+    const first = write('a');
+    await turn();
+    thread.fail(1, code);
+    await expect(first).rejects.toThrow();
+    const second = write('b');
+    await turn();
+    thread.commit('2');
+    expect(await second).toBe('2');
+  },
+);
+
+test('a thread that exits rejects all waiting writes and is reported', async () => {
+  const onFatal = vi.fn();
+  const { write, thread } = startOn({ onFatal });
+  const first = write('a');
+  thread.emit('exit');
+  await expect(first).rejects.toMatchObject(unavailable('the writer thread exited'));
+  await expect(write('b')).rejects.toMatchObject(unavailable('the writer thread exited'));
+  expect(onFatal.mock.calls).toEqual([[new Error('the writer thread exited')]]);
+
+  const other = startOn({ onFatal });
+  other.thread.emit('error', new Error('out of memory'));
+  other.thread.emit('exit');
+  await expect(other.write('b')).rejects.toMatchObject(unavailable('out of memory'));
+  expect(onFatal).toHaveBeenLastCalledWith(new Error('out of memory'));
+
+  // Also without a callback.
+  const unwatched = startOn();
+  unwatched.thread.emit('exit');
+  await expect(unwatched.write('c')).rejects.toMatchObject(unavailable('the writer thread exited'));
+});
+
+test('at most 10,000 writes and 32 Mi characters of text wait', async () => {
+  const { write, thread } = startOn();
+  const all = Array.from({ length: 10_000 }, (_, index) => write(`n${index}`));
+  await expect(write('one more')).rejects.toMatchObject(unavailable('too many writes are waiting'));
+  await turn();
+  thread.commit(...Array(10_000).fill(''));
+  await Promise.all(all);
+
+  const mebi = 1024 * 1024;
+  const long = [write('a', 30 * mebi), write('b', 2 * mebi - 1)];
+  await expect(write('c', 2)).rejects.toMatchObject(unavailable('too many writes are waiting'));
+  long.push(write('d'));
+  await turn();
+  thread.commit('1', '2', '3');
+  await Promise.all(long);
+  const again = write('e', 32 * mebi);
+  await turn();
+  thread.commit('4');
+  expect(await again).toBe('4');
+});
+
+test('close sends accepted writes before the final message, and rejects new ones', async () => {
+  const onFatal = vi.fn();
+  const { writer, write, thread } = startOn({ onFatal });
+  const first = write('a');
+  let closed = false;
+  const closing = writer.close().then(() => {
+    closed = true;
+  });
+  await expect(write('b')).rejects.toMatchObject(unavailable('the store is closed'));
+  await turn();
+  expect(thread.received.map((request) => request && named(request))).toEqual([['a'], null]);
+  thread.commit('1');
+  expect([await first, closed]).toEqual(['1', false]);
+  thread.emit('exit');
+  await closing;
+  await turn();
+  expect(thread.received).toHaveLength(2);
+  expect(onFatal).not.toHaveBeenCalled();
+});

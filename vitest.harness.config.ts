@@ -1,8 +1,0 @@
-import { defineConfig } from 'vitest/config';
-
-export default defineConfig({
-  test: {
-    include: ['test/harness/*.test.ts'],
-    testTimeout: 600_000,
-  },
-});
