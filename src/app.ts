@@ -165,8 +165,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   });
   const pipelined = servePipelined(app.server, connections.claimantOf, () => store.pets.refresh?.());
   installClientErrors(app.server, sending);
-  const held = () => ({ ...exchanges.held(), connections: connections.count(), pipelined: pipelined() });
-  metrics.watch({ store: () => store.measure(), pages: responses.use, held });
+  const taken = () => ({ ...exchanges.taken(), connections: connections.count(), pipelined: pipelined() });
+  metrics.watch({ store: () => store.measure(), pages: responses.use, taken });
 
   installMethods(app);
   const isBlocked = watchEventLoop(app);

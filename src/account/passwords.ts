@@ -3,8 +3,8 @@ import { type Argon2Parameters, argon2, randomBytes, timingSafeEqual } from 'nod
 import { promisify } from 'node:util';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
+import { createPlaces } from '../core/places.ts';
 import { toNfc } from '../core/schema.ts';
-import { createShares } from '../core/shares.ts';
 
 const minCharacters = 15;
 
@@ -223,7 +223,7 @@ const hasher: Hasher = {
 
 export function createPasswords(): Passwords {
   const waiting = new Map<string, (() => void)[]>();
-  const places = createShares<string>(limits.passwordsWaiting);
+  const places = createPlaces<string>(limits.passwordsWaiting);
   const held = new Map<string, number>();
   let running = 0;
 

@@ -1,7 +1,7 @@
 /** Accounts and API keys: the format of a key, what is stored about it, and the interface of a store. */
 import { hash, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import type { Holder } from './shares.ts';
+import type { Holder } from './places.ts';
 
 export const scopes = ['pets:read', 'pets:write'] as const;
 export type Scope = (typeof scopes)[number];

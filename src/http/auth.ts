@@ -13,7 +13,7 @@ import {
 } from '../core/accounts.ts';
 import type { ErrorCode } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import type { Holder } from '../core/shares.ts';
+import type { Holder } from '../core/places.ts';
 import { networkOf } from './addresses.ts';
 import { HttpError, type SendError } from './errors.ts';
 import type { Exchanges } from './exchange.ts';

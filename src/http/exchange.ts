@@ -1,5 +1,5 @@
 /**
- * Tracks which limited resources of the server each request holds, and releases them. The record of one request is its exchange. It begins
+ * Takes the places that a request needs, and gives them back. The record of one request is its exchange. It begins
  * when the request headers have arrived. It ends, once, when Node closes the response, after the last byte or after a reset; at the latest when
  * the socket is closed.
  */
@@ -8,7 +8,7 @@ import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { type Claimant, createParts, createShares } from '../core/shares.ts';
+import { type Claimant, createPlaces, createSeparatePlaces } from '../core/places.ts';
 import { addressOf, networkOf } from './addresses.ts';
 import type { CorsHeaders } from './cors.ts';
 import { HttpError } from './errors.ts';
@@ -59,12 +59,13 @@ export interface Exchanges {
   lookUp<Result>(network: string, act: () => Promise<Result>): Promise<Result>;
   /** Reserves memory for a large response body. Throws ApiError `service_unavailable` if too many bytes are still unread by clients. */
   reserveBytes(request: FastifyRequest, body: Buffer): void;
-  /** How much of each resource is held now. */
-  held(): Record<HeldName, number>;
+  /** How many places of each kind are taken now. */
+  taken(): Record<PlaceName, number>;
 }
 
-export const heldNames = ['requests', 'work', 'bodies', 'unread_bytes'] as const;
-export type HeldName = (typeof heldNames)[number];
+/** The kinds of places. That of a request itself has no limit; an unread byte counts as a place. */
+export const placeNames = ['requests', 'work', 'bodies', 'unread_bytes'] as const;
+export type PlaceName = (typeof placeNames)[number];
 
 export interface ExchangeOptions {
   /** Limit of the requests in progress, and separately of the request bodies awaited. */
@@ -114,12 +115,12 @@ export function createExchanges(
   app: FastifyInstance,
   { maxInFlight, pluginHeaders, corsHeaders, observe, onRefused, refuseLate }: ExchangeOptions,
 ): Exchanges {
-  const slots = createParts(maxInFlight);
-  const bodies = createParts(maxInFlight);
-  const lookUps = createShares<string>(limits.lookUps);
-  const unreadBytes = createParts(limits.unreadBytes);
-  /** Large response bodies in flight: how many responses share each buffer, and the first requester, whose share it counts against. */
-  const sharers = new Map<Buffer, { count: number; claimant: Claimant }>();
+  const workPlaces = createSeparatePlaces(maxInFlight);
+  const bodyPlaces = createSeparatePlaces(maxInFlight);
+  const lookUpPlaces = createPlaces<string>(limits.lookUps);
+  const unreadBytes = createSeparatePlaces(limits.unreadBytes);
+  /** Large response bodies in flight: how many responses send each buffer, and the first requester, against whom it counts. */
+  const unreadBodies = new Map<Buffer, { count: number; claimant: Claimant }>();
   /**
    * Open connections that have carried a request. Each has one under way at most (connection/pipelining.ts), which it holds itself: of a map with
    * an entry for each request, V8 keeps old tables, and with them their requests, until it collects the old space.
@@ -135,18 +136,18 @@ export function createExchanges(
   function endBody(exchange: Exchange): void {
     if (exchange.bodyFrom === undefined) return;
     exchange.bodyFrom = undefined;
-    bodies.give(exchange);
+    bodyPlaces.give(exchange);
   }
 
   function endUnread(exchange: Exchange): void {
     const { unread } = exchange;
     if (unread === undefined) return;
     exchange.unread = undefined;
-    const shared = sharers.get(unread) as { count: number; claimant: Claimant };
-    shared.count -= 1;
-    if (shared.count > 0) return;
-    sharers.delete(unread);
-    unreadBytes.give(shared.claimant, unread.length);
+    const sent = unreadBodies.get(unread) as { count: number; claimant: Claimant };
+    sent.count -= 1;
+    if (sent.count > 0) return;
+    unreadBodies.delete(unread);
+    unreadBytes.give(sent.claimant, unread.length);
   }
 
   function end(response: WithExchange): void {
@@ -235,51 +236,51 @@ export function createExchanges(
     awaitBody(exchange, socket) {
       // The client disconnected before its API key was looked up.
       if (exchange.ended) return;
-      if (!bodies.take(exchange)) refuse(tooManyBodies);
+      if (!bodyPlaces.take(exchange)) refuse(tooManyBodies);
       exchange.bodyFrom = socket.bytesRead;
     },
 
     endBody,
 
     work(exchange, act) {
-      if (!slots.take(exchange)) refuse(tooMany);
+      if (!workPlaces.take(exchange)) refuse(tooMany);
       let pending = false;
       try {
         const result = act();
         if (result instanceof Promise) {
           pending = true;
-          const giveBack = () => slots.give(exchange);
+          const giveBack = () => workPlaces.give(exchange);
           result.then(giveBack, giveBack);
         }
         return result;
       } finally {
-        if (!pending) slots.give(exchange);
+        if (!pending) workPlaces.give(exchange);
       }
     },
 
     async lookUp(network, act) {
-      if (!lookUps.take(network)) refuse(tooMany);
+      if (!lookUpPlaces.take(network)) refuse(tooMany);
       try {
         return await act();
       } finally {
-        lookUps.give(network);
+        lookUpPlaces.give(network);
       }
     },
 
     reserveBytes({ exchange }, body) {
       if (body.length < largeBytes || exchange.ended) return;
-      const shared = sharers.get(body);
+      const sent = unreadBodies.get(body);
       exchange.holder ||= networkOf(exchange.address);
-      if (shared) shared.count += 1;
+      if (sent) sent.count += 1;
       else if (!unreadBytes.take(exchange, body.length)) refuse(tooMany);
-      else sharers.set(body, { count: 1, claimant: exchange });
+      else unreadBodies.set(body, { count: 1, claimant: exchange });
       exchange.unread = body;
     },
 
-    held: () => ({
+    taken: () => ({
       requests,
-      work: slots.taken(),
-      bodies: bodies.taken(),
+      work: workPlaces.taken(),
+      bodies: bodyPlaces.taken(),
       unread_bytes: unreadBytes.taken(),
     }),
   };

@@ -2,7 +2,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type Metric, Registry } from 'prom-client';
 import type { ApiKey } from '../core/accounts.ts';
 import { type TrailEventName, trailEvents } from '../core/people.ts';
-import { type HeldName, heldNames } from './exchange.ts';
+import { type PlaceName, placeNames } from './exchange.ts';
 import type { Observation } from './request-log.ts';
 
 interface StoreState {
@@ -40,8 +40,8 @@ export interface Sources {
   /** A metric whose value is undefined is left out: each engine has some that the other lacks. */
   store: () => StoreState;
   pages: () => CacheUse;
-  /** Resources held by requests and connections. */
-  held: () => Record<HeldName | 'connections' | 'pipelined', number>;
+  /** Places taken by requests and connections. */
+  taken: () => Record<PlaceName | 'connections' | 'pipelined', number>;
 }
 
 export interface Metrics {
@@ -65,7 +65,7 @@ export interface Metrics {
 }
 
 const limits = ['key', 'refusals', 'in_flight', 'connections', 'event_loop'] as const;
-const holdable = [...heldNames, 'connections', 'pipelined'] as const;
+const takenNames = [...placeNames, 'connections', 'pipelined'] as const;
 const durations = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 const batches = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 
@@ -230,15 +230,15 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
     },
   });
 
-  function watch({ store, pages, held }: Sources): void {
+  function watch({ store, pages, taken }: Sources): void {
     new Gauge({
       name: 'animal_store_held',
-      help: 'Resources held now: requests (requests), requests that the store is working on (work), request bodies arriving (bodies), response bytes that clients have not read (unread_bytes), connections (connections), queued pipelined requests (pipelined).',
+      help: 'Places taken now: requests (requests), requests that the store is working on (work), request bodies arriving (bodies), response bytes that clients have not read (unread_bytes), connections (connections), queued pipelined requests (pipelined).',
       labelNames: ['what'] as const,
       registers,
       collect() {
-        const now = held();
-        for (const what of holdable) this.set({ what }, now[what]);
+        const now = taken();
+        for (const what of takenNames) this.set({ what }, now[what]);
       },
     });
     const gauge = (name: string, help: string, read: () => number, aggregator: 'sum' | 'max' | 'min') =>

@@ -81,9 +81,9 @@ function sendSlices(reply: FastifyReply, body: Buffer): void {
 function addSet(headers: string[], set: ReturnType<FastifyReply['getHeaders']>): void {
   for (const name in set) {
     const value = set[name];
-    const place = headers.indexOf(name) + 1;
-    if (place === 0) headers.push(name, String(value));
-    else headers[place] = name === 'vary' ? `${value}, ${headers[place]}` : String(value);
+    const at = headers.indexOf(name) + 1;
+    if (at === 0) headers.push(name, String(value));
+    else headers[at] = name === 'vary' ? `${value}, ${headers[at]}` : String(value);
   }
 }
 

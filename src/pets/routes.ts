@@ -43,7 +43,7 @@ const ListQuery = Type.Object({
 
 const PetParams = Type.Object({ petId: Int64({ description: 'Identifier of the animal to return.', examples: [1] }) });
 
-/** Sends what `read` returns, in a slot of the store if that takes a round trip. */
+/** Sends what `read` returns. A read that takes a round trip to the store needs a place. */
 function sendRead(
   { pets, exchanges }: PetsOptions,
   reply: FastifyReply,

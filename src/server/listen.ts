@@ -6,14 +6,14 @@ import type { Logger } from 'pino';
 import type { Config } from '../config.ts';
 import { createHosts, isLoopback, type ServesHost } from '../http/hosts.ts';
 
-interface Place {
+interface Binding {
   host: string;
   port: number;
   /** Prefix of the two settings' names, before HOST and PORT. */
   prefix: '' | 'OPS_';
 }
 
-function sentenceOf({ host, port, prefix }: Place, { code, message }: NodeJS.ErrnoException): string {
+function sentenceOf({ host, port, prefix }: Binding, { code, message }: NodeJS.ErrnoException): string {
   const portName = `${prefix}PORT`;
   const others = prefix === 'OPS_' ? ' or to off' : '';
   if (code === 'EADDRINUSE')
@@ -46,14 +46,14 @@ export async function hostsOf(
 }
 
 /** Resolves to the URL for clients on this machine. Rejects with an Error whose message names the invalid setting. */
-export async function listen(app: FastifyInstance, place: Place): Promise<string> {
+export async function listen(app: FastifyInstance, binding: Binding): Promise<string> {
   try {
     // Resolve a name to one address. For localhost, Fastify would open a second server that the graceful shutdown does not cover.
-    await app.listen({ host: (await lookup(place.host)).address, port: place.port });
+    await app.listen({ host: (await lookup(binding.host)).address, port: binding.port });
     const { address, port } = app.server.address() as AddressInfo;
     return localUrl(address, port);
   } catch (error) {
-    throw new Error(sentenceOf(place, error as NodeJS.ErrnoException), { cause: error });
+    throw new Error(sentenceOf(binding, error as NodeJS.ErrnoException), { cause: error });
   }
 }
 

@@ -10,7 +10,7 @@ import {
 import { limits } from '../core/limits.ts';
 import type { Messages } from '../core/messages.ts';
 import type { People, Trail } from '../core/people.ts';
-import type { Holder } from '../core/shares.ts';
+import type { Holder } from '../core/places.ts';
 import type { KeyRefusal } from './commands/accounts.ts';
 import { sweptKeys } from './commands/accounts.ts';
 import { isLinkValid } from './commands/people.ts';

@@ -2,7 +2,7 @@
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { limits } from '../../core/limits.ts';
-import { type Claimant, createShares, type Holder } from '../../core/shares.ts';
+import { type Claimant, createPlaces, type Holder } from '../../core/places.ts';
 import { networkOf } from '../addresses.ts';
 
 const sweepMs = 500;
@@ -26,9 +26,9 @@ export interface ConnectionOptions {
 
 export interface Connections {
   count(): number;
-  /** Charges a connection to the account whose valid API key it has carried, if that has a place: strangers no longer can displace it. */
+  /** Moves a connection to a place of the account whose valid API key it has carried, if there is one: strangers can then no longer displace it. */
   charge(socket: Socket, holder: Holder): void;
-  /** Whose share what the connection queues counts against. */
+  /** Against whom the queued requests of the connection count. */
   claimantOf(socket: Socket): Claimant;
 }
 
@@ -48,7 +48,7 @@ export function installConnections(
   { maxConnections, isProxy, refuse, onClose }: ConnectionOptions,
 ): Connections {
   const sockets = new Set<WithPlace>();
-  const charged = createShares<Holder>(maxConnections);
+  const withKey = createPlaces<Holder>(maxConnections);
   const strangers = createStrangers(maxConnections);
   // Node's own listener starts the HTTP parser. It must not run for rejected connections.
   const [accept] = server.listeners('connection') as [(socket: Socket) => void];
@@ -64,7 +64,7 @@ export function installConnections(
     socket.once('close', () => {
       sockets.delete(socket);
       if (place.counted && place.stranger) strangers.remove(socket, String(place.holder));
-      else if (place.counted) charged.give(place.holder);
+      else if (place.counted) withKey.give(place.holder);
       onClose(socket);
     });
     accept.call(server, socket);
@@ -92,7 +92,7 @@ export function installConnections(
       const place = socket[placeKey];
       // The client was gone before its key was looked up: its place is given back already.
       if (socket.destroyed) return;
-      if (!place?.stranger || !place.counted || !charged.take(holder)) return;
+      if (!place?.stranger || !place.counted || !withKey.take(holder)) return;
       strangers.remove(socket, String(place.holder));
       place.holder = holder;
       place.stranger = false;
@@ -114,37 +114,37 @@ const maxLookedAt = 100;
 function createStrangers(places: number): Strangers {
   /** Oldest first. */
   const all = new Set<Socket>();
-  const held = new Map<string, number>();
+  const takenBy = new Map<string, number>();
 
   /** Closes the oldest connection of a network with more than its share; of the oldest ones, if there is none among them. */
   function displace(share: number): void {
     const oldest = all.keys().take(maxLookedAt).toArray();
-    const holdsMore = (socket: Socket) => (held.get(networkOf(socket.remoteAddress)) ?? 0) > share;
-    const displaced = oldest.find(holdsMore) ?? (oldest[0] as Socket);
+    const hasMore = (socket: Socket) => (takenBy.get(networkOf(socket.remoteAddress)) ?? 0) > share;
+    const displaced = oldest.find(hasMore) ?? (oldest[0] as Socket);
     all.delete(displaced);
     displaced.destroy();
   }
 
   return {
     add(socket, network) {
-      const own = held.get(network) ?? 0;
+      const own = takenBy.get(network) ?? 0;
       if (all.size >= places) {
-        const networks = held.size + (own === 0 ? 1 : 0);
+        const networks = takenBy.size + (own === 0 ? 1 : 0);
         // Each network gets one, however many there are.
         const share = Math.max(1, Math.floor(places / networks));
         if (own >= share) return false;
         displace(share);
       }
-      held.set(network, own + 1);
+      takenBy.set(network, own + 1);
       all.add(socket);
       return true;
     },
 
     remove(socket, network) {
       all.delete(socket);
-      const left = (held.get(network) as number) - 1;
-      if (left > 0) held.set(network, left);
-      else held.delete(network);
+      const left = (takenBy.get(network) as number) - 1;
+      if (left > 0) takenBy.set(network, left);
+      else takenBy.delete(network);
     },
   };
 }

@@ -2,7 +2,7 @@
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { limits } from '../../core/limits.ts';
-import { type Claimant, createParts } from '../../core/shares.ts';
+import { type Claimant, createSeparatePlaces } from '../../core/places.ts';
 
 interface Call extends Claimant {
   request: IncomingMessage;
@@ -39,7 +39,7 @@ export function servePipelined(
   const [handle] = server.listeners('request') as [RequestListener];
   server.removeAllListeners('request');
   // At about 2 KB each.
-  const places = createParts(limits.pipelined);
+  const places = createSeparatePlaces(limits.pipelined);
   let queuedRan = false;
 
   function handleNext(socket: Connection, queue: Queue): void {

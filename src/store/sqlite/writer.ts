@@ -2,7 +2,7 @@
 import { Worker } from 'node:worker_threads';
 import type { ApiError } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
-import { createShares, type Holder } from '../../core/shares.ts';
+import { createPlaces, type Holder } from '../../core/places.ts';
 import { operator, type Text } from '../accounts.ts';
 import type { CommandName, Input, Outcome } from '../commands.ts';
 import { type OpenOptions, unavailable } from '../store.ts';
@@ -65,7 +65,7 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     resourceLimits: { maxYoungGenerationSizeMb },
   });
   const waiting: Waiting[] = [];
-  const waitingCharacters = createShares<Holder>(limits.waitingText);
+  const waitingCharacters = createPlaces<Holder>(limits.waitingText);
   let unsent: Write[] = [];
   let broken: ApiError | undefined;
   let closing = false;

@@ -70,7 +70,7 @@ test('the table has every route', async () => {
   expect([...registered].sort()).toEqual([...Object.keys(routes), ...hiddenRoutes].sort());
 });
 
-test('every request gets its status within 4 s, nothing stays held, and the server stops within 3 s', {
+test('every request gets its status within 4 s, no place stays taken, and the server stops within 3 s', {
   timeout: patientMs,
 }, async () => {
   const databaseUrl = await emptyStore();
@@ -107,14 +107,14 @@ test('every request gets its status within 4 s, nothing stays held, and the serv
   figure(`${count} requests in ${seconds.toFixed(1)} s, the slowest ${slowestMs.toFixed(0)} ms`);
   expect(faults.slice(0, 20)).toEqual([]);
 
-  const held = async () => {
+  const taken = async () => {
     const text = await (await fetch(`${server.opsUrl()}/metrics`)).text();
     return [...text.matchAll(/^animal_store_held\{what="(\w+)"\} (\d+)$/gm)].map(
       ([, what, value]) => `${what} ${value}`,
     );
   };
   await expect
-    .poll(held, { timeout: 10_000 })
+    .poll(taken, { timeout: 10_000 })
     .toEqual(['requests 0', 'work 0', 'bodies 0', 'unread_bytes 0', 'connections 0', 'pipelined 0']);
   const idle = connect(server.port, '127.0.0.1', () => idle.write(behind.bytes));
   onTestFinished(() => void idle.destroy());

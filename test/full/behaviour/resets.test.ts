@@ -1,4 +1,4 @@
-/** Tests clients that reset their connections at any moment: the server must release everything that they held. */
+/** Tests clients that reset their connections at any moment: the server must give back every place that they took. */
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';

@@ -727,11 +727,11 @@ describe('brute force', () => {
       const names = Array.from({ length: count }, (_, at) => `a${at + 1}`);
       const release = holdChecks(app, names);
       const pages = names.map((name) => signIn(app, '192.0.2.7', name, text));
-      const held = async () => {
+      const taken = async () => {
         const gauge = await app.metrics.registry.getSingleMetric('animal_store_held')?.get();
         return gauge?.values.find(({ labels }) => labels.what === 'work')?.value;
       };
-      await vi.waitFor(async () => expect(await held()).toBe(count), { timeout: 10_000 });
+      await vi.waitFor(async () => expect(await taken()).toBe(count), { timeout: 10_000 });
       return async () => {
         release();
         return (await Promise.all(pages)).map(({ status }) => status);

@@ -19,11 +19,11 @@ async function interrupt(
   const lines = { host: `127.0.0.1:${app.port}`, connection: 'close', 'transfer-encoding': 'chunked', ...headers };
   const head = Object.entries(lines).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.write(`POST ${path} HTTP/1.1\r\n${head.join('')}\r\n`);
-  const held = async () => {
+  const taken = async () => {
     const gauge = await app.metrics.registry.getSingleMetric('animal_store_held')?.get();
     return gauge?.values.find(({ labels }) => labels.what === 'bodies')?.value;
   };
-  await expect.poll(held, { timeout: 5000 }).toBe(1);
+  await expect.poll(taken, { timeout: 5000 }).toBe(1);
   await meanwhile();
   socket.write(`${body === '' ? '' : `${body.length.toString(16)}\r\n${body}\r\n`}0\r\n\r\n`);
   const answer = await text(socket);

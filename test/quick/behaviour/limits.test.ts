@@ -89,7 +89,7 @@ describe('REFUSAL_LIMIT', () => {
   });
 });
 
-test('MAX_IN_FLIGHT returns 503 with Retry-After beyond it, and serves requests again when a slot is free', async () => {
+test('MAX_IN_FLIGHT returns 503 with Retry-After beyond it, and serves requests again when a place is free', async () => {
   const metrics = createMetrics('test');
   const { call, add, store } = await startApp({ metrics, limits: { ...limits, maxInFlight: 2 } });
   const { add: write } = store.pets;
@@ -107,7 +107,7 @@ test('MAX_IN_FLIGHT returns 503 with Retry-After beyond it, and serves requests 
   expect((await call('GET', '/v1/pets')).json).toHaveLength(3);
 });
 
-test('MAX_IN_FLIGHT lets one account use all slots, with any number of keys, but not keep other accounts out', async () => {
+test('MAX_IN_FLIGHT lets one account use all places, with any number of keys, but not keep other accounts out', async () => {
   const { add, call, newKey, store } = await startApp({ limits: { ...limits, maxInFlight: 4 } });
   const { add: write } = store.pets;
   const gate = Promise.withResolvers<void>();

@@ -10,18 +10,18 @@ import { startApp, type TestApp } from '../../support/app.ts';
 
 const never = () => new Promise<never>(() => undefined);
 
-/** Starts the server. `held`: the values of animal_store_held that are not 0. */
+/** Starts the server. `taken`: the values of animal_store_held that are not 0. */
 async function start(
   options: Partial<AppOptions> = {},
-): Promise<TestApp & { held: () => Promise<Record<string, number>> }> {
+): Promise<TestApp & { taken: () => Promise<Record<string, number>> }> {
   const metrics = createMetrics('test');
   const app = await startApp({ metrics, ...options });
-  const held = async () => {
+  const taken = async () => {
     const { values = [] } = (await metrics.registry.getSingleMetric('animal_store_held')?.get()) ?? {};
     expect(values).toHaveLength(6);
     return Object.fromEntries(values.flatMap(({ labels, value }) => (value === 0 ? [] : [[labels.what, value]])));
   };
-  return { ...app, held };
+  return { ...app, taken };
 }
 
 async function send(port: number, request: string): Promise<Socket> {
@@ -55,9 +55,9 @@ test.each([
       },
     });
     const socket = await send(app.port, request(app.key));
-    await expect.poll(app.held).toEqual({ connections: 1, ...expected });
+    await expect.poll(app.taken).toEqual({ connections: 1, ...expected });
     socket.resetAndDestroy();
-    await expect.poll(app.held).toEqual({});
+    await expect.poll(app.taken).toEqual({});
     expect(app.log().match(/"msg":"request"/g)).toHaveLength(1);
   },
 );
@@ -82,17 +82,17 @@ test.each([
 
     const socket = await send(app.port, request(app.key) + get('/v1/cats').repeat(2));
     socket.end();
-    await expect.poll(app.held).toEqual({ connections: 1, requests: 1, pipelined: 2, ...work });
+    await expect.poll(app.taken).toEqual({ connections: 1, requests: 1, pipelined: 2, ...work });
     const now = performance.now.bind(performance);
     const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + 30_000);
     onTestFinished(() => clock.mockRestore());
     const answer = await text(socket);
     clock.mockRestore();
     expect(answer).toMatch(/^HTTP\/1\.1 503 .*"code":"service_unavailable"/s);
-    await expect.poll(app.held).toEqual(work);
+    await expect.poll(app.taken).toEqual(work);
 
     gate.resolve();
-    await expect.poll(app.held).toEqual({});
+    await expect.poll(app.taken).toEqual({});
     expect((await app.call('GET', '/v1/pets')).json).toHaveLength(Object.keys(work).length);
     const [, reqId] = /x-request-id: (\S+)/.exec(answer) ?? [];
     const lines = app

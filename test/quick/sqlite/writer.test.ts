@@ -4,7 +4,7 @@ import { syncBuiltinESMExports } from 'node:module';
 import { setImmediate } from 'node:timers/promises';
 import workerThreads, { type ResourceLimits } from 'node:worker_threads';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import type { Holder } from '../../../src/core/shares.ts';
+import type { Holder } from '../../../src/core/places.ts';
 import type { Write } from '../../../src/store/sqlite/commands.ts';
 import { startWriter } from '../../../src/store/sqlite/writer.ts';
 import type { Reply, Request } from '../../../src/store/sqlite/writer-thread.ts';
