@@ -31,7 +31,7 @@ import type { Metrics, Sources } from './http/metrics.ts';
 import { createNotFound, refuseEmptyParameter, refuseUnknownOptions } from './http/not-found.ts';
 import type { App } from './http/operation.ts';
 import { createCheck } from './http/request-checks.ts';
-import type { Observe } from './http/request-log.ts';
+import type { OnEnd } from './http/request-log.ts';
 import { installResponses } from './http/responses.ts';
 import { installValidation } from './http/validation.ts';
 import { sendMessage } from './messages/routes.ts';
@@ -50,7 +50,7 @@ export interface AppOptions {
   };
   logger: FastifyBaseLogger;
   /** Writes the log line of a request. */
-  logRequest: Observe;
+  logRequest: OnEnd;
   metrics: Metrics;
   now: () => Date;
   /** True in production, whose API keys start with `ast_live_`. */
@@ -115,12 +115,12 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     draining,
     documents,
   } = options;
-  const observe: Observe = (observation) => {
-    options.logRequest(observation);
-    metrics.request(observation);
+  const onEnd: OnEnd = (exchange) => {
+    options.logRequest(exchange);
+    metrics.request(exchange);
   };
   const corsHeaders = createCorsHeaders(corsOrigins);
-  const sending = { observe, corsHeaders };
+  const sending = { onEnd, corsHeaders };
   const logError = createErrorLog(logger);
   const sendError = createErrorSender(logError);
   const isProxy = proxiesOf(options.trustProxy ?? []);
@@ -146,7 +146,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     maxInFlight,
     pluginHeaders: given.requestsPerMinute !== undefined,
     corsHeaders,
-    observe,
+    onEnd,
     onRefused: () => metrics.limited('in_flight'),
     refuseLate(response, exchange) {
       logError(late, { exchange, id: exchange.reqId });

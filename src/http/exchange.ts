@@ -12,7 +12,7 @@ import { type Claimant, createPlaces, createSeparatePlaces } from '../core/place
 import { addressOf, networkOf } from './addresses.ts';
 import type { CorsHeaders } from './cors.ts';
 import { HttpError } from './errors.ts';
-import { type Observation, type Observe, traceIdOf } from './request-log.ts';
+import { type EndedExchange, type OnEnd, traceIdOf } from './request-log.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -24,8 +24,8 @@ declare module 'fastify' {
   }
 }
 
-/** Counts against the account of the API key, or of the session; without either, against the network of the client's address. */
-export interface Exchange extends Observation, Claimant {
+/** The record of one request and its response. It counts against the account of the API key, or of the session; without either, against the network of the client's address. */
+export interface Exchange extends EndedExchange, Claimant {
   routeHeaders: readonly string[];
   /** Whether a plugin or a hook sets headers on the reply. */
   headersSet: boolean;
@@ -73,7 +73,7 @@ export interface ExchangeOptions {
   /** Whether plugins set headers on replies. */
   pluginHeaders: boolean;
   corsHeaders: CorsHeaders;
-  observe: Observe;
+  onEnd: OnEnd;
   /** Called when a request is rejected because a limit is reached. */
   onRefused: () => void;
   /** Called for a request without a response after `limits.response` milliseconds. Must answer it and close its connection. */
@@ -113,7 +113,7 @@ export const late = new ApiError('service_unavailable', undefined, {
 
 export function createExchanges(
   app: FastifyInstance,
-  { maxInFlight, pluginHeaders, corsHeaders, observe, onRefused, refuseLate }: ExchangeOptions,
+  { maxInFlight, pluginHeaders, corsHeaders, onEnd, onRefused, refuseLate }: ExchangeOptions,
 ): Exchanges {
   const workPlaces = createSeparatePlaces(maxInFlight);
   const bodyPlaces = createSeparatePlaces(maxInFlight);
@@ -161,7 +161,7 @@ export function createExchanges(
     exchange.status = response.headersSent ? response.statusCode : clientClosed;
     exchange.ms = performance.now() - exchange.begun;
     exchange.aborted = !response.writableFinished;
-    observe(exchange);
+    onEnd(exchange);
   }
 
   function onClose(this: ServerResponse): void {

@@ -3,7 +3,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, type Metric, Registry
 import type { ApiKey } from '../core/accounts.ts';
 import { type TrailEventName, trailEvents } from '../core/people.ts';
 import { type PlaceName, placeNames } from './exchange.ts';
-import type { Observation } from './request-log.ts';
+import type { EndedExchange, OnEnd } from './request-log.ts';
 
 interface StoreState {
   waitingWrites: number;
@@ -46,7 +46,7 @@ export interface Sources {
 
 export interface Metrics {
   registry: Registry;
-  request(observation: Observation): void;
+  request(exchange: EndedExchange): void;
   deprecatedCall(key: ApiKey): void;
   /** The ids of the API keys that deprecated calls are counted by. */
   deprecatedKeys(): number[];
@@ -132,7 +132,7 @@ function observe(series: Series<object>, ms: number): void {
   series.sum += seconds;
 }
 
-function createRequestDurations(): { metric: Metric; observe: (observation: Observation) => void } {
+function createRequestDurations(): { metric: Metric; count: OnEnd } {
   const { metric, add } = createDurations<{ method: string; route: string; status: number }>(
     'http_request_duration_seconds',
     'Duration of requests, from the arrival of the headers to the close of the response, by method, route template and status.',
@@ -152,7 +152,7 @@ function createRequestDurations(): { metric: Metric; observe: (observation: Obse
 
   return {
     metric,
-    observe: ({ method = 'none', route, status, ms = 0 }) => observe(seriesOf(method, route ?? 'none', status), ms),
+    count: ({ method = 'none', route, status, ms = 0 }) => observe(seriesOf(method, route ?? 'none', status), ms),
   };
 }
 
@@ -321,7 +321,7 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
 
   return {
     registry,
-    request: requests.observe,
+    request: requests.count,
     deprecatedCall({ id, accountId }) {
       const calls = deprecatedCalls.get(id);
       if (calls) calls.count += 1;

@@ -1,7 +1,8 @@
 /** Writes one log line per request, at level info, when its response has closed. */
 import type { ErrorCode } from '../core/errors.ts';
 
-export interface Observation {
+/** An exchange that has ended, for the log and the metrics. If its request reached no route, only some members are known. */
+export interface EndedExchange {
   reqId: string;
   status: number;
   method?: string;
@@ -21,7 +22,7 @@ export interface Observation {
 }
 
 /** Called once for every response. */
-export type Observe = (observation: Observation) => void;
+export type OnEnd = (exchange: EndedExchange) => void;
 
 /** Formats `value` with two decimals from whole numbers: V8 takes ten times as long to format a fraction. */
 function hundredths(value: number): string {
@@ -35,7 +36,7 @@ function hundredths(value: number): string {
  * request. No value needs escaping: they are ids, methods that Node's parser knows, route templates, IP addresses and error codes.
  * `bindings`: the JSON members that every log line carries.
  */
-export function createRequestLog(write: (line: string) => void, bindings: string): Observe {
+export function createRequestLog(write: (line: string) => void, bindings: string): OnEnd {
   let time = 0;
   let start = '';
   return ({ reqId, method, route, status, ms, address, key, traceId, code, aborted }) => {

@@ -5,7 +5,7 @@ import { hostname } from 'node:os';
 import { isatty } from 'node:tty';
 import { type Logger, pino } from 'pino';
 import type { Config } from '../config.ts';
-import { createRequestLog, type Observe } from '../http/request-log.ts';
+import { createRequestLog, type OnEnd } from '../http/request-log.ts';
 import { terminalFormat } from './terminal-log.ts';
 
 /** The file descriptor: process.stdout would open its own stream. */
@@ -14,7 +14,7 @@ const stdout = 1;
 export interface Log {
   logger: Logger;
   /** Writes a request's log line if the log level includes info. */
-  logRequest: Observe;
+  logRequest: OnEnd;
   /** Number of lines lost because they could not be written or the buffer was full. */
   lostLines: () => number;
   /** Resolves when everything is written, or after a second. */

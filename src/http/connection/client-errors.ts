@@ -7,7 +7,7 @@ import { ApiError, type ErrorCode } from '../../core/errors.ts';
 import type { CorsHeaders } from '../cors.ts';
 import { HttpError, renderError } from '../errors.ts';
 import { exchangeOf } from '../exchange.ts';
-import type { Observe } from '../request-log.ts';
+import type { OnEnd } from '../request-log.ts';
 
 const parserCodes: Record<string, ErrorCode> = {
   HPE_HEADER_OVERFLOW: 'headers_too_large',
@@ -27,7 +27,7 @@ interface Bookkeeping {
 
 /** What each response here needs. */
 export interface Sending {
-  observe: Observe;
+  onEnd: OnEnd;
   corsHeaders: CorsHeaders;
 }
 
@@ -62,22 +62,22 @@ function headersOf(error: ApiError, id: string, cors: readonly string[]): string
 }
 
 /** Responds with `error` to a request whose response has not begun, and closes the connection. */
-export function answerError(response: ServerResponse, error: ApiError, { observe, corsHeaders }: Sending): void {
+export function answerError(response: ServerResponse, error: ApiError, { onEnd, corsHeaders }: Sending): void {
   const { status, body } = renderError(error);
   const exchange = exchangeOf(response);
   const id = exchange?.reqId ?? randomUUID();
   // The request is logged when its response closes.
   if (exchange) exchange.code = error.code;
-  else observe({ reqId: id, status, address: response.socket?.remoteAddress, code: error.code });
+  else onEnd({ reqId: id, status, address: response.socket?.remoteAddress, code: error.code });
   const cors = corsHeaders(response.req.headers.origin);
   response.writeHead(status, headersOf(error, id, cors)).end(body, 'latin1');
 }
 
 /** Sends an error on a connection that has no current request, and closes the connection. `origin`: see CorsHeaders. */
-export function writeError(socket: Duplex, error: ApiError, { observe, corsHeaders }: Sending, origin?: string): void {
+export function writeError(socket: Duplex, error: ApiError, { onEnd, corsHeaders }: Sending, origin?: string): void {
   const { status, body } = renderError(error);
   const id = randomUUID();
-  observe({ reqId: id, status, address: (socket as Socket).remoteAddress, code: error.code });
+  onEnd({ reqId: id, status, address: (socket as Socket).remoteAddress, code: error.code });
   const head = [`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, `date: ${new Date().toUTCString()}`];
   const headers = headersOf(error, id, corsHeaders(origin));
   for (let at = 0; at < headers.length; at += 2) head.push(`${headers[at]}: ${headers[at + 1]}`);

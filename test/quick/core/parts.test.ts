@@ -329,11 +329,11 @@ describe('the request log', () => {
 
   test('writes what pino would write, with times to 0.01 ms and without unknown members', () => {
     const lines: string[] = [];
-    const observe = createRequestLog((line) => lines.push(line), '"pid":7,"hostname":"h"');
-    observe({ reqId: 'a', status: 200, method: 'GET', route: '/x', ms: 1.23456, address: '::1', key: 1, traceId });
-    observe({ reqId: 'b', status: 400, code: 'bad_request' });
-    observe({ reqId: 'c', status: 499, method: 'GET', route: null, ms: 1000.999, aborted: true });
-    observe({ reqId: 'd', status: 200, ms: 0.058 });
+    const logRequest = createRequestLog((line) => lines.push(line), '"pid":7,"hostname":"h"');
+    logRequest({ reqId: 'a', status: 200, method: 'GET', route: '/x', ms: 1.23456, address: '::1', key: 1, traceId });
+    logRequest({ reqId: 'b', status: 400, code: 'bad_request' });
+    logRequest({ reqId: 'c', status: 499, method: 'GET', route: null, ms: 1000.999, aborted: true });
+    logRequest({ reqId: 'd', status: 200, ms: 0.058 });
     for (const line of lines) expect(line.endsWith('}\n')).toBe(true);
     const common = { level: 30, time: expect.any(Number), pid: 7, hostname: 'h', msg: 'request' };
     expect(lines.map((line) => JSON.parse(line))).toEqual([
