@@ -2,8 +2,8 @@
 import type { FastifyInstance } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import type { PetPage, PetQuery, Pets, StoreState } from '../core/pets.ts';
-import type { CacheUse } from '../http/metrics.ts';
 import { type Rendered, render } from '../http/responses.ts';
+import type { CacheUse } from '../http/state-metrics.ts';
 import { pageLinks } from './paging.ts';
 
 /** Limit of one cache. Pages and single pets have separate caches, so that many of one kind cannot displace the other. */
