@@ -12,7 +12,7 @@ const { countAttempt, forgetAttempts } = attempts;
 const { signUp, setPassword, addLink } = people;
 const { addSession, touchSession, endSession, endSessions } = sessions;
 
-const commands = {
+export const commands = {
   ...{ addAccount, removeAccount, sweepKeys, addKey, revokeKey, rotateKey, recordUses },
   ...{ countAttempt, forgetAttempts },
   ...{ signUp, setPassword, addLink },

@@ -19,7 +19,7 @@ const checkWithinMs = 1000;
 const forKeys: ReadonlySet<CommandName> = new Set(['recordUses', 'addMessage', 'takeEvents']);
 
 /** If the connection is lost during COMMIT, the outcome of a command is unknown: it is not run again, and rejects. */
-function createEngine(pool: Pool): Engine {
+export function createEngine(pool: Pool): Engine {
   return {
     write: (name, input) =>
       pool.write(
