@@ -39,7 +39,15 @@ const sqlStateClasses = ['08', '22', '23', '25', '28', '3D', '40', '42', '53', '
 /** Besides SQLSTATE classes: the connection was lost or could not be opened; no answer in time; a commit without its standby. */
 export const errorClasses = [...sqlStateClasses, 'connection', 'timeout', 'standby', 'other'] as const;
 
-export function classOf(error: unknown): (typeof errorClasses)[number] {
+type ErrorClass = (typeof errorClasses)[number];
+
+/** Errors of each class since the start. */
+export type ErrorCounts = Record<ErrorClass, number>;
+
+export const countersOf = <Name extends string>(names: readonly Name[]) =>
+  Object.fromEntries(names.map((name) => [name, 0])) as Record<Name, number>;
+
+export function classOf(error: unknown): ErrorClass {
   if (error instanceof StandbyError) return 'standby';
   if (error instanceof TimeoutError) return 'timeout';
   if (!(error instanceof pg.DatabaseError)) return 'connection';
