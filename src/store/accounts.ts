@@ -10,11 +10,10 @@ import {
 import { limits } from '../core/limits.ts';
 import type { Messages } from '../core/messages.ts';
 import type { People, Trail } from '../core/people.ts';
-import type { Holder } from '../core/places.ts';
 import type { KeyRefusal } from './commands/accounts.ts';
 import { sweptKeys } from './commands/accounts.ts';
 import { isLinkValid } from './commands/people.ts';
-import type { CommandName, Input, Outcome } from './commands.ts';
+import { type Engine, operator } from './engine.ts';
 import { findEnded, findKey, listAccounts, listKeys, listOwnKeys } from './queries/accounts.ts';
 import { findLink, findPerson, findSession, hasEvents } from './queries/people.ts';
 import {
@@ -27,24 +26,6 @@ import {
   toLink,
   toSession,
 } from './rows.ts';
-import type { Steps } from './steps.ts';
-
-/** The operator holds a share like an account. */
-export const operator = 'operator';
-
-/** The length of text that waits to be written, and whose share it counts against. */
-export interface Text {
-  characters: number;
-  holder: Holder;
-}
-
-/** What an engine does for this file. Both reject with ApiError `service_unavailable` if the store is unavailable. */
-export interface Engine {
-  /** Runs a command in a transaction. Resolves after its commit. `text`: what a client chose of its input, if that can be long. */
-  write<Name extends CommandName>(name: Name, input: Input<Name>, text?: Text): Promise<Outcome<Name>>;
-  /** Runs a query. `forKey`: for a request with a key that was valid lately; those of strangers may wait longer. */
-  read<Result>(query: () => Steps<Result>, forKey?: boolean): Promise<Result>;
-}
 
 const hex = (hash: Buffer | undefined) => hash?.toString('hex');
 const secretOf = ({ hint, hash }: Secret) => ({ hint, hash: hash.toString('hex') });

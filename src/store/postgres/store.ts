@@ -1,8 +1,10 @@
 /** The shared store: a PostgreSQL database that several servers can use. */
 
 import { limits } from '../../core/limits.ts';
-import { type Engine, openAccounts, openMessages, openPeople, openTrail } from '../accounts.ts';
+import { openAccounts, openMessages, openPeople, openTrail } from '../accounts.ts';
 import { type CommandName, serializable, stepsOf } from '../commands.ts';
+import type { Engine } from '../engine.ts';
+import { openPets } from '../pets.ts';
 import type { OpenOptions, Store } from '../store.ts';
 import { createConnector } from './connection.ts';
 import { prepareDatabase } from './open.ts';
@@ -19,7 +21,7 @@ const checkWithinMs = 1000;
 const forKeys: ReadonlySet<CommandName> = new Set(['recordUses', 'addMessage', 'takeEvents']);
 
 /** If the connection is lost during COMMIT, the outcome of a command is unknown: it is not run again, and rejects. */
-export function createEngine(pool: Pool): Engine {
+export function createEngine(pool: Pool): Omit<Engine, 'pets'> {
   return {
     write: (name, input) =>
       pool.write(
@@ -47,17 +49,15 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
     onQuery: options.onQuery,
   });
   const adder = startAdder(pool);
-  const engine = createEngine(pool);
+  const engine: Engine = {
+    ...createEngine(pool),
+    // No state(): it would need a round trip, as much as reading the page itself.
+    pets: { list: (query) => listPets(pool, query), find: (id) => findPet(pool, id), add: adder.add },
+  };
   const at = () => options.now().getTime();
 
   return {
-    // No state(): it would need a round trip, as much as reading the page itself.
-    pets: {
-      list: (query) => listPets(pool, query),
-      add: (pet, retry, by) => adder.add({ pet, retry, keyId: by?.keyId, at: at() }),
-      find: (id) => findPet(pool, id),
-    },
-
+    pets: openPets(engine, at),
     accounts: openAccounts(engine, at),
     messages: openMessages(engine, options.maxMessages),
     people: openPeople(engine, at),

@@ -1,20 +1,12 @@
 /** Adds pets in batches: those that arrive in one event loop turn, or while a batch is in flight, share one round trip and commit. */
 
-import { type Retry, retryWindowMs } from '../../core/idempotency.ts';
+import { retryWindowMs } from '../../core/idempotency.ts';
 import { limits } from '../../core/limits.ts';
-import { type Addition, type NewPet, petJson } from '../../core/pets.ts';
+import { type Addition, petJson } from '../../core/pets.ts';
+import type { AddedPet } from '../engine.ts';
 import { unavailable } from '../store.ts';
 import type { Pool } from './pool.ts';
 import { numberArray, textArray } from './sql.ts';
-
-interface AddedPet {
-  pet: NewPet;
-  retry: Retry | undefined;
-  /** The id of the API key that adds it; undefined: the operator. */
-  keyId: number | undefined;
-  /** The time in milliseconds. */
-  at: number;
-}
 
 interface Waiting extends AddedPet {
   until: number;

@@ -1,9 +1,9 @@
 /** The embedded store: one SQLite file in WAL mode. This thread reads it and a worker thread writes it, each on its own connection. */
 import { statfsSync, statSync } from 'node:fs';
-import type { Adder } from '../../core/accounts.ts';
-import type { Retry } from '../../core/idempotency.ts';
-import { type Addition, type NewPet, petJson } from '../../core/pets.ts';
-import { type Engine, openAccounts, openMessages, openPeople, openTrail, operator } from '../accounts.ts';
+import { petJson } from '../../core/pets.ts';
+import { openAccounts, openMessages, openPeople, openTrail } from '../accounts.ts';
+import type { Engine, FastPets } from '../engine.ts';
+import { openPets } from '../pets.ts';
 import type { OpenOptions, Store } from '../store.ts';
 import { prepareStore } from './connection.ts';
 import { startReader } from './reader.ts';
@@ -33,28 +33,23 @@ export function openSqlite(file: string, options: OpenOptions): Store {
   });
   const at = () => now().getTime();
 
-  const engine: Engine = {
-    write: writer.write,
-    read: async (query) => reader.run(query),
-  };
-
-  async function addPet({ name, categoryId, status }: NewPet, retry?: Retry, by?: Adder): Promise<Addition> {
-    const input = { name, categoryId: String(categoryId), status, retry, keyId: by?.keyId, at: at() };
-    const result = await writer.addPet(input, by?.holder ?? operator);
+  const addPet: FastPets['add'] = async ({ pet: { name, categoryId, status }, ...added }, holder) => {
+    const result = await writer.addPet({ name, categoryId: String(categoryId), status, ...added }, holder);
     if (result.outcome !== 'added' && result.outcome !== 'replayed') return result;
     const { id, outcome } = result;
     const pet = outcome === 'replayed' ? result.pet : petJson(id, name, categoryId, status);
     return { outcome, id: BigInt(id), pet };
-  }
+  };
+
+  const { listPets: list, findPet: find, state, refresh } = reader;
+  const engine: Engine = {
+    write: writer.write,
+    read: async (query) => reader.run(query),
+    pets: { list, add: addPet, find, state, refresh },
+  };
 
   return {
-    pets: {
-      list: reader.listPets,
-      add: addPet,
-      find: reader.findPet,
-      state: reader.state,
-      refresh: reader.refresh,
-    },
+    pets: openPets(engine, at),
     accounts: openAccounts(engine, at),
     messages: openMessages(engine, options.maxMessages),
     people: openPeople(engine, at),

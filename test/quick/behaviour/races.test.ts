@@ -2,8 +2,8 @@
 import { createHash } from 'node:crypto';
 import { expect, onTestFinished, test } from 'vitest';
 import { limits } from '../../../src/core/limits.ts';
-import type { Engine } from '../../../src/store/accounts.ts';
 import { type CommandName, commands, type Input, type Outcome } from '../../../src/store/commands.ts';
+import type { Engine } from '../../../src/store/engine.ts';
 import { sqliteFile } from '../../../src/store/open.ts';
 import { createConnector } from '../../../src/store/postgres/connection.ts';
 import { createPool, sessionSettings } from '../../../src/store/postgres/pool.ts';
