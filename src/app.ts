@@ -254,10 +254,9 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
       const pets = { pets: store.pets, exchanges, responses, usage, base, removed };
       listPets(v1, '/pets', pets);
       createPet(v1, '/pets', pets);
-      refuseOtherMethods(v1, '/pets', ['GET', 'HEAD', 'POST']);
       getPet(v1, '/pets/:petId', pets);
       listOrders(v1, '/store/orders');
-      refuseOtherMethods(v1, '/store/orders', ['GET', 'HEAD']);
+      refuseOtherMethods(v1);
     },
     { prefix: '/v1' },
   );
@@ -271,7 +270,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
           await installAuth(keyed, auth);
           if (limitAccounts) keyed.addHook('onRequest', limitAccounts);
           sendMessage(keyed, '/messages', { messages: store.messages, exchanges, sendError, now });
-          refuseOtherMethods(keyed, '/messages', ['POST']);
+          refuseOtherMethods(keyed);
         });
       },
       { prefix: quickstartBasePath },

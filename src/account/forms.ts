@@ -94,7 +94,7 @@ interface FormRoute {
 /** Adds GET at `url`. */
 export function pageRoute(app: App, url: string, { exchanges, show }: Pick<FormRoute, 'exchanges' | 'show'>): void {
   app.get(url, (request, reply) => exchanges.work(request.exchange, () => show(request, reply)));
-  refuseOtherMethods(app, url, ['GET', 'HEAD']);
+  refuseOtherMethods(app);
 }
 
 /** Adds GET and POST at `url`. */
@@ -104,7 +104,7 @@ export function formRoute(app: App, url: string, { exchanges, show, get = show, 
   app.post(url, { bodyLimit: limits.formBytes, config: { form: true, showAgain } }, (request, reply) =>
     exchanges.work(request.exchange, () => post(request, reply)),
   );
-  refuseOtherMethods(app, url, ['GET', 'HEAD', 'POST']);
+  refuseOtherMethods(app);
 }
 
 /** What the person typed into the field `name`, to show it again. Passwords are never shown again. */

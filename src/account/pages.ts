@@ -139,8 +139,8 @@ export function accountFileRoutes(
       });
       sendRendered(exchanges, reply, rendered);
     });
-    refuseOtherMethods(app, url, ['GET', 'HEAD']);
   }
+  refuseOtherMethods(app);
 }
 
 function titleOf(status: number): string {

@@ -79,7 +79,6 @@ export function referencePageRoutes(
   function serve(url: string, type: string, read: () => Promise<string>): void {
     const codings = once(async () => renderCodings(await read(), { security, type }));
     app.get(url, async (request, reply) => sendRendered(exchanges, reply, chooseCoding(request, await codings())));
-    refuseOtherMethods(app, url, ['GET', 'HEAD']);
   }
   const readText = async (...names: string[]) => (await Promise.all(names.map(readFile))).join('');
 
@@ -90,16 +89,26 @@ export function referencePageRoutes(
     );
   }
   for (const [name, { type, parts }] of Object.entries(files)) serve(`/docs/${name}`, type, () => readText(...parts));
+  refuseOtherMethods(app);
 
-  // Only browsers are redirected to the reference page.
-  app.get('/', (request: FastifyRequest, reply: FastifyReply) => {
-    if (!request.headers.accept?.includes('text/html')) return notFound(request, reply);
-    respond(
-      reply,
-      302,
-      [...standing, 'location', `${root}/docs`, 'vary', 'Accept', 'cache-control', 'no-store', 'content-length', '0'],
-      '',
-    );
+  const location = `${root}/docs`;
+  const redirect = [
+    ...standing,
+    'location',
+    location,
+    'vary',
+    'Accept',
+    'cache-control',
+    'no-store',
+    'content-length',
+    '0',
+  ];
+  // Only browsers are redirected to the reference page: for all others, and for other methods, there is nothing. Therefore a scope of its own.
+  app.register(async (scope) => {
+    scope.get('/', (request: FastifyRequest, reply: FastifyReply) => {
+      if (!request.headers.accept?.includes('text/html')) return notFound(request, reply);
+      respond(reply, 302, redirect, '');
+    });
   });
 }
 
@@ -142,6 +151,5 @@ export function documentRoutes(app: App, { document, base, accountPages, exchang
 
   app.get('/openapi.json', (request, reply) => sendRendered(exchanges, reply, chooseCoding(request, documents().json)));
   app.get('/openapi.yaml', (request, reply) => sendRendered(exchanges, reply, chooseCoding(request, documents().yaml)));
-  refuseOtherMethods(app, '/openapi.json', ['GET', 'HEAD']);
-  refuseOtherMethods(app, '/openapi.yaml', ['GET', 'HEAD']);
+  refuseOtherMethods(app);
 }

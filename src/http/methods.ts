@@ -1,24 +1,39 @@
 /** Responds to OPTIONS and to the methods that a path does not support. */
 import { METHODS } from 'node:http';
-import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods, RouteOptions } from 'fastify';
 import { HttpError } from './errors.ts';
 import { respond, standing } from './responses.ts';
+
+/** The routes of each scope, by their paths without the prefix of the scope. */
+const registered = new WeakMap<FastifyInstance, Map<string, RouteOptions[]>>();
 
 /** Registers every method that Node's parser knows, so that an unusual method gets 405 and not 404. */
 export function installMethods(app: FastifyInstance): void {
   for (const method of METHODS) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
+  app.addHook('onRoute', function (route) {
+    const paths = registered.get(this) ?? new Map<string, RouteOptions[]>();
+    registered.set(this, paths.set(route.routePath, [...(paths.get(route.routePath) ?? []), route]));
+  });
 }
 
 /**
- * Responds to OPTIONS with 204 and to any other unsupported method with 405, both with Allow (RFC 9110, sections 9.3.7 and 15.5.6).
- * `headers`: the headers that the route's own responses carry, as alternating names and values.
+ * Responds to OPTIONS with 204 and to any other unsupported method with 405, both with Allow (RFC 9110, sections 9.3.7 and 15.5.6), on every
+ * path that the scope has so far. Both carry the headers that all routes of the path carry.
  */
-export function refuseOtherMethods(
-  app: FastifyInstance,
-  url: string,
-  served: string[],
-  headers: readonly string[] = [],
-): void {
+export function refuseOtherMethods(scope: FastifyInstance): void {
+  for (const [url, routes] of [...(registered.get(scope) ?? [])]) {
+    const served = METHODS.filter((method) => routes.some((route) => [route.method].flat().includes(method)));
+    // A wildcard matches unknown paths, which support no method.
+    if (!url.endsWith('*') && !served.includes('OPTIONS')) refuseAt(scope, url, served, sharedHeaders(routes));
+  }
+}
+
+function sharedHeaders(routes: RouteOptions[]): readonly string[] {
+  const [first, ...others] = routes.map(({ config }) => config?.headers);
+  return (others.every((headers) => headers === first) && first) || [];
+}
+
+function refuseAt(app: FastifyInstance, url: string, served: string[], headers: readonly string[]): void {
   const allow = [...served, 'OPTIONS'].join(', ');
   const allowed = [...standing, 'allow', allow];
   const config = { headers };

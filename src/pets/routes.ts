@@ -2,7 +2,7 @@
 import { Type } from '@sinclair/typebox';
 import type { FastifyReply, onRequestHookHandler } from 'fastify';
 import type { ApiKey } from '../core/accounts.ts';
-import { sunset } from '../core/deprecation.ts';
+import { dateText, sunset } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { Int64 } from '../core/int64.ts';
 import { NewPet, Pet, PetStatus, Pets } from '../core/pets.ts';
@@ -10,7 +10,6 @@ import { requirement } from '../core/schema.ts';
 import { rejectedKey, requireScope } from '../http/auth.ts';
 import type { Exchanges } from '../http/exchange.ts';
 import type { KeyUsage } from '../http/key-usage.ts';
-import { refuseOtherMethods } from '../http/methods.ts';
 import { type App, bodyErrors } from '../http/operation.ts';
 import { type Rendered, sendOutcome, sendRendered } from '../http/responses.ts';
 import { deprecationHeaders, refuseAfterSunset } from './deprecation.ts';
@@ -128,7 +127,7 @@ export function createPet(app: App, url: string, { pets, exchanges, base, remove
               },
               getPet: {
                 operationId: 'getPet',
-                description: 'Fetches the new animal, until 5 December 2030.',
+                description: `Fetches the new animal, until ${dateText(sunset)}.`,
                 parameters: { petId: '$response.body#/id' },
               },
             },
@@ -165,10 +164,10 @@ export function createPet(app: App, url: string, { pets, exchanges, base, remove
   );
 }
 
-/** Adds GET at `url`, which ends in `:petId`, and rejects the other methods there with the same deprecation headers. */
+/** Adds GET at `url`, which ends in `:petId`. Every response there carries the deprecation headers. */
 export function getPet(app: App, url: string, options: PetsOptions): void {
   const { responses, usage, base, removed } = options;
-  const headers = Object.entries(deprecationHeaders(base)).flat();
+  const headers = Object.entries(deprecationHeaders(base, 'getPet')).flat();
   const countCall: onRequestHookHandler = (request, _reply, done) => {
     usage.countDeprecated(request.apiKey as ApiKey);
     done();
@@ -184,8 +183,7 @@ export function getPet(app: App, url: string, options: PetsOptions): void {
           operationId: 'getPet',
           tags: ['Pets'],
           summary: 'Get an animal',
-          description:
-            'From 5 December 2030 on, it returns 410. Use GET /pets with the status filter instead.\n\nThat filter cannot name an animal. To find one by its id, follow the pages of its status until the id appears or a greater one does: one request per 100 animals (examples/find.js in the repository does this). If you need animals often, read all pages once and keep them by id.\n\nEvery response, errors included, has the headers Deprecation, Sunset and Link; only an error that comes before the server has read the path lacks them.',
+          description: `From ${dateText(sunset)} on, it returns 410. Use GET /pets with the status filter instead.\n\nThat filter cannot name an animal. To find one by its id, follow the pages of its status until the id appears or a greater one does: one request per 100 animals (examples/find.js in the repository does this). If you need animals often, read all pages once and keep them by id.\n\nEvery response, errors included, has the headers Deprecation, Sunset and Link; only an error that comes before the server has read the path lacks them.`,
           scope: 'pets:read',
           sunset,
           success: { status: 200, schema: Pet, description: 'The animal.' },
@@ -199,5 +197,4 @@ export function getPet(app: App, url: string, options: PetsOptions): void {
     },
     (request, reply) => sendRead(options, reply, () => responses.pet(request.params.petId)),
   );
-  refuseOtherMethods(app, url, ['GET', 'HEAD'], headers);
 }

@@ -280,7 +280,7 @@ describe('paging', () => {
 describe('the removal of getPet', () => {
   test('is announced to the second', () => {
     expect(sunset.toISOString()).toBe('2030-12-05T00:00:00.000Z');
-    expect(deprecationHeaders('https://a.example/store/v1')).toEqual({
+    expect(deprecationHeaders('https://a.example/store/v1', 'getPet')).toEqual({
       deprecation: '@1795132800',
       sunset: 'Thu, 05 Dec 2030 00:00:00 GMT',
       link: '<https://a.example/store/v1/pets>; rel="successor-version", <https://a.example/store/docs#animal-store/tag/pets/getPet>; rel="deprecation"; type="text/html"',
