@@ -21,7 +21,7 @@ const rows = Object.values(limitTable).map((limit) => {
 
 const page = `# Limits
 
-\`npm run limits\` writes this page from [src/core/limits.ts](../src/limits.ts).
+\`npm run limits\` writes this page from [src/core/limits.ts](../src/core/limits.ts).
 
 Each thing that a client can take counts against the *holder*: the account of its API key or of its session; without either, the network of its
 address, which is the IPv4 address itself or the /64 of an IPv6 address. An account that was created without an invitation counts as the network that it

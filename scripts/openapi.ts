@@ -6,50 +6,63 @@ import { buildApp } from '../src/app.ts';
 import { ErrorBody } from '../src/http/errors.ts';
 import { createMetrics } from '../src/http/metrics.ts';
 import { type Components, type Json, schemaOf } from './openapi/components.ts';
-import { describeHead, describeOperation, describeOptions, errorsOf, type Route } from './openapi/operations.ts';
+import { bearerFormat, describeKeys, documents, toMarkdown } from './openapi/introduction.ts';
+import {
+  createIds,
+  describeHead,
+  describeOperation,
+  describeOptions,
+  errorsOf,
+  type Route,
+} from './openapi/operations.ts';
 import { shareAll } from './openapi/share.ts';
-import { bearerFormat, describeKeys, documents, headers } from './openapi/words.ts';
+import { headers } from './openapi/words.ts';
 
 type DocumentName = keyof typeof documents;
 
+/** The methods of one path. HEAD follows GET, and OPTIONS is the last. */
+function describePath(path: string, routes: Route[], components: Components, idOf: ReturnType<typeof createIds>): Json {
+  const methods = routes.flatMap((route): [string, Json][] => {
+    const described = describeOperation(route, components);
+    if (route.method !== 'GET') return [[route.method.toLowerCase(), described]];
+    return [
+      ['get', described],
+      ['head', describeHead(idOf('head', route.operation), described, route, components)],
+    ];
+  });
+  const { operation } = routes[0] as Route;
+  const options = describeOptions(idOf('options', operation), path, routes, components);
+  return { ...Object.fromEntries(methods), options };
+}
+
 /** One document, as a value. */
 function describeDocument(name: DocumentName, routes: Omit<Route, 'deprecated'>[]): Json {
-  const { prefix, title, describe, servers, tags } = documents[name];
+  const { prefix, title, introduce, servers, tags } = documents[name];
   const components: Components = { parameters: {}, headers: {}, responses: {}, schemas: {}, examples: {} };
   schemaOf(ErrorBody, components);
   const inDocument = routes.filter(({ url }) => url.startsWith(`${prefix}/`));
-  const deprecated = inDocument.map(({ operation }) => operation).filter(({ sunset }) => sunset !== undefined);
-  const own = inDocument.map((route) => ({ ...route, deprecated }));
-  const paths: Record<string, Record<string, Json>> = {};
-  for (const route of own) {
-    const path = route.url.slice(prefix.length).replace(/:(\w+)/g, '{$1}');
-    paths[path] ??= {};
-    paths[path][route.method.toLowerCase()] = describeOperation(route, components);
-  }
-  for (const [path, item] of Object.entries(paths)) {
-    const route = own.find(({ operation }) => Object.values(item)[0]?.operationId === operation.operationId) as Route;
-    const { get, ...others } = item;
-    const head = get && { get, head: describeHead(get, route, components) };
-    paths[path] = { ...head, ...others, options: describeOptions(path, route, components) };
-  }
+  const operations = inDocument.map(({ operation }) => operation);
+  const deprecated = operations.filter(({ sunset }) => sunset !== undefined);
+  const idOf = createIds(operations);
+  const byPath = Map.groupBy(
+    inDocument.map((route) => ({ ...route, deprecated })),
+    ({ url }) => url.slice(prefix.length).replace(/:(\w+)/g, '{$1}'),
+  );
+  const paths = Object.fromEntries([...byPath].map(([path, own]) => [path, describePath(path, own, components, idOf)]));
   shareAll(
-    Object.values(paths).flatMap((item) => Object.values(item)),
+    Object.values(paths).flatMap((item) => Object.values(item as Record<string, Json>)),
     components,
   );
   const written = JSON.stringify({ paths, responses: components.responses });
   components.headers = Object.fromEntries(
     Object.entries(headers).filter(([header]) => written.includes(`"#/components/headers/${header}"`)),
   );
-  const named = (scope?: string) =>
-    own.filter(({ operation }) => operation.scope === scope).map(({ operation }) => operation.operationId);
-  const scopes = [...new Set(own.flatMap(({ operation }) => operation.scope ?? []))].map(
-    (scope) => `\`${scope}\` is needed by ${named(scope).join(' and ')}.`,
-  );
+  const { source, form } = describeKeys(operations);
   return {
     openapi: '3.1.0',
     info: {
       title,
-      description: describe(own.flatMap(({ operation }) => errorsOf(operation))),
+      description: toMarkdown(introduce(operations.flatMap(errorsOf))),
       version: '1.0.0',
       contact: { name: 'Animal Store', url: 'https://api.example.com' },
       license: { name: 'MIT', identifier: 'MIT' },
@@ -60,12 +73,7 @@ function describeDocument(name: DocumentName, routes: Omit<Route, 'deprecated'>[
     paths,
     components: {
       securitySchemes: {
-        apiKey: {
-          type: 'http',
-          scheme: 'bearer',
-          bearerFormat,
-          description: describeKeys([...scopes, `${named().join(' and ')} needs no scope.`]),
-        },
+        apiKey: { type: 'http', scheme: 'bearer', bearerFormat, description: `${source}\n\n${form}` },
       },
       ...Object.fromEntries(Object.entries(components).filter(([, section]) => Object.keys(section).length > 0)),
     },

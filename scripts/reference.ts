@@ -1,23 +1,16 @@
 /** Makes the reference pages from the OpenAPI documents and the templates in src/pages/reference/. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { Eta } from 'eta';
+import { describeKeys, documents, type Introduction, limitTable } from './openapi/introduction.ts';
 import { type Document, parseDocument, resolve, type Schema, serverOf } from './reference/document.ts';
 import { createTell, createTypes, fieldsOf, modelId } from './reference/fields.ts';
-import {
-  errorsOfAll,
-  type Group,
-  modelsOf,
-  operationsOf,
-  operationView,
-  responseHeaders,
-} from './reference/operations.ts';
-import { type ErrorRow, splitDescription, toHtml, toInlineHtml, withoutAccounts } from './reference/text.ts';
+import { codesOf, type Group, modelsOf, operationsOf, operationView, responseHeaders } from './reference/operations.ts';
+import { toHtml, toInlineHtml } from './reference/text.ts';
 
 interface Page {
   /** The first part of the ids in the page. */
   slug: string;
-  /** The OpenAPI document. */
-  source: string;
+  source: keyof typeof documents;
   /** Paths that are relative to the page. `{{quickstart}}`: the server fills it in. */
   root: string;
   base: string;
@@ -53,25 +46,34 @@ function groupsOf(
 }
 
 /** The table of errors; two tables if there are errors that every operation can return. */
-function groupErrors(errors: ErrorRow[], common: Set<string>): { title: string; rows: ErrorRow[] }[] {
-  const rows = errors.map((error) => ({ ...error, message: toInlineHtml(error.message) }));
-  if (common.size === 0) return [{ title: '', rows }];
-  const isCommon = ({ code }: ErrorRow) => common.has(code);
+function groupErrors({ rows }: Introduction['errors'], common: Set<string>) {
+  const shown = rows.map((row) => ({ ...row, message: toInlineHtml(row.message) }));
+  if (common.size === 0) return [{ title: '', rows: shown }];
+  const [every, some] = [true, false].map((is) => shown.filter(({ code }) => common.has(code) === is));
   return [
-    { title: 'Of every operation', rows: rows.filter(isCommon) },
-    { title: 'Of some requests', rows: rows.filter((row) => !isCommon(row)) },
+    { title: 'Of every operation', rows: every },
+    { title: 'Of some requests', rows: some },
   ];
 }
 
+/** The sections on requests. */
+const requestsOf = ({ general, requests, limits, numbers }: Introduction) =>
+  [
+    { title: '', text: `${general}\n\n${requests}` },
+    { title: 'Limits', text: limitTable(limits) },
+    ...(numbers ? [{ title: 'Numbers', text: numbers }] : []),
+  ].map(({ title, text }) => ({ title, text: toHtml(text) }));
+
 /** Makes one page from a document in YAML. Throws if an operation has no entry, or a reference leads nowhere. */
 export function renderPage(name: PageName, yaml = read(pages[name].source)): string {
-  const { slug, root, base }: Page = pages[name];
+  const { slug, root, base, source }: Page = pages[name];
   const document = parseDocument(yaml);
-  const { info, components } = document;
+  const { title } = document.info;
   const server = serverOf(document);
   const names = modelsOf(document);
   const describe = createTypes(document, slug, new Set(names));
-  const description = splitDescription(info.description);
+  const { all, common } = codesOf(document);
+  const introduction = documents[source].introduce(all);
   const headers = responseHeaders(document);
   const context = {
     document,
@@ -79,9 +81,8 @@ export function renderPage(name: PageName, yaml = read(pages[name].source)): str
     server,
     describe,
     tell: createTell(),
-    messages: new Map(description.errors.map(({ code, message }) => [code, message])),
     commonHeaders: new Set(headers.common.map(([header]) => header)),
-    commonErrors: errorsOfAll(document),
+    commonErrors: common,
   };
   const groups = groupsOf(document, (found) => operationView(context, found));
   const operations = groups.flatMap((group) => group.operations);
@@ -92,14 +93,12 @@ export function renderPage(name: PageName, yaml = read(pages[name].source)): str
     root,
     base,
     server,
-    title: info.title,
-    lead: description.lead,
-    requests: description.requests,
-    aboutErrors: description.aboutErrors,
-    errors: groupErrors(description.errors, context.commonErrors),
-    keys: Object.values(components.securitySchemes)
-      .map((scheme) => withoutAccounts(scheme.description))
-      .join('\n'),
+    title,
+    lead: toHtml([introduction.lead, introduction.actions].join('\n\n')),
+    requests: requestsOf(introduction),
+    aboutErrors: toHtml(introduction.errors.text),
+    errors: groupErrors(introduction.errors, common),
+    keys: toHtml(describeKeys(operations.map(({ operationId, scopes: [scope] }) => ({ operationId, scope }))).form),
     groups,
     first: operations.find((operation) => operation.canTry && !operation.body),
     call: operations[0],

@@ -90,9 +90,10 @@ const serverOptions: FastifyHttpOptions<Server> = {
   logger: false,
   genReqId: () => randomUUID(),
   // A path parameter may be as long as the URL. Validation decides whether it is a number.
-  routerOptions: { maxParamLength: 16 * 1024 },
+  routerOptions: { maxParamLength: limits.headerBytes },
   // http/request-checks.ts rejects a missing or repeated Host header, so that the response has the standard error body.
   http: {
+    maxHeaderSize: limits.headerBytes,
     requireHostHeader: false,
     joinDuplicateHeaders: true,
     connectionsCheckingInterval: 500,

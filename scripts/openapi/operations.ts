@@ -5,7 +5,7 @@ import { readJson } from '../../src/core/int64.ts';
 import { checkOf, joinFaults, requirementOf } from '../../src/core/schema.ts';
 import { statuses } from '../../src/http/errors.ts';
 import type { Operation } from '../../src/http/operation.ts';
-import { type Components, type Json, ref, schemaOf } from './components.ts';
+import { type Components, capitalize, type Json, ref, schemaOf } from './components.ts';
 import { alwaysSent, commonErrors, type HeaderName, headers, meanings, rateHeaders } from './words.ts';
 
 export interface Route {
@@ -153,8 +153,16 @@ export function describeOperation(route: Route, components: Components): Json {
   };
 }
 
-/** The operationId of another method of the same path: listPets → headPets. */
-const idFor = (method: string, operationId: string) => operationId.replace(/^[a-z]+/, method);
+/** Makes the operationIds of HEAD and OPTIONS: listPets → headPets, or headListPets if another operation is headPets. */
+export function createIds(operations: Operation[]): (method: string, operation: Operation) => string {
+  const taken = new Set(operations.map(({ operationId }) => operationId));
+  return (method, { operationId }) => {
+    const short = operationId.replace(/^[a-z]+/, method);
+    const id = taken.has(short) ? method + capitalize(operationId) : short;
+    taken.add(id);
+    return id;
+  };
+}
 
 export const withoutBody: Json = {
   description: 'The status and headers of the response to GET, without its body.',
@@ -168,8 +176,8 @@ function withoutErrors({ operation, ...route }: Route): Route {
 }
 
 /** HEAD: the statuses and headers of GET, without a body. */
-export function describeHead(get: Json, route: Route, components: Components): Json {
-  const { operationId, summary, success } = route.operation;
+export function describeHead(operationId: string, get: Json, route: Route, components: Components): Json {
+  const { summary, success } = route.operation;
   const parameters = parametersOf(withoutErrors(route), components);
   if (success) parameters.push({ ...ifNoneMatch });
   const responses = Object.entries(get.responses as Record<string, Json>).map(([status, { description, headers }]) => [
@@ -178,7 +186,7 @@ export function describeHead(get: Json, route: Route, components: Components): J
   ]);
   return {
     ...structuredClone(get),
-    operationId: idFor('head', operationId),
+    operationId,
     summary: `${summary}: headers only`,
     description: 'The same as GET, without the body of the response.',
     ...(parameters.length > 0 && { parameters }),
@@ -186,8 +194,12 @@ export function describeHead(get: Json, route: Route, components: Components): J
   };
 }
 
-export function describeOptions(path: string, route: Route, components: Components): Json {
-  const { operation, schema } = route;
+/** `routes`: those of the path. Its methods are deprecated only if all of these are. */
+export function describeOptions(operationId: string, path: string, routes: Route[], components: Components): Json {
+  const [route] = routes as [Route];
+  const { schema } = route;
+  const { sunset, ...current } = route.operation;
+  const operation = routes.every((other) => other.operation.sunset) ? route.operation : current;
   const { text, headers: own = [] } = meanings[204] as (typeof meanings)[number];
   const sent = [...alwaysSent.filter((name) => name !== 'Cache-Control'), ...rateHeaders, ...own];
   const unchecked = { description: 'Any text: it is not checked.', schema: { type: 'string' }, example: '1' };
@@ -196,7 +208,7 @@ export function describeOptions(path: string, route: Route, components: Componen
     .map(({ examples: _, ...parameter }) => ({ ...parameter, ...unchecked }));
   const codes = [...(schema.params ? (['invalid_url'] as const) : []), ...commonErrors];
   return {
-    operationId: idFor('options', operation.operationId),
+    operationId,
     tags: operation.tags,
     summary: `List the methods of ${path}`,
     description: 'Needs an API key, but no scope. The query and the body are ignored.',
@@ -204,8 +216,8 @@ export function describeOptions(path: string, route: Route, components: Componen
     security: [{ apiKey: [] }],
     ...(parameters.length > 0 && { parameters }),
     responses: {
-      204: { description: text, headers: headerRefs([...sent, ...(operation.sunset ? announced : [])]) },
-      ...errorResponses(codes, route),
+      204: { description: text, headers: headerRefs([...sent, ...('sunset' in operation ? announced : [])]) },
+      ...errorResponses(codes, { ...route, operation }),
     },
   };
 }

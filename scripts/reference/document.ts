@@ -87,11 +87,11 @@ export interface Body {
 type PathItem = { parameters?: (Parameter | Reference)[] } & Record<string, Operation>;
 
 export interface Document {
-  info: { title: string; description: string; version: string };
+  info: { title: string };
   servers: { url: string; variables?: Record<string, { default: string }> }[];
   tags: { name: string; description?: string }[];
   paths: Record<string, PathItem>;
-  components: { schemas: Record<string, Schema>; securitySchemes: Record<string, { description?: string }> };
+  components: { schemas: Record<string, Schema> };
 }
 
 /** Integers become bigints: an example can exceed 2^53. */

@@ -1,4 +1,6 @@
 /** Prepares the operations of a document for the template of the page. */
+import { dateText } from '../../src/core/deprecation.ts';
+import { type ErrorCode, errorMessages } from '../../src/core/errors.ts';
 import {
   type Body,
   type Document,
@@ -105,8 +107,6 @@ const jsonMedia = (content: Record<string, Media> | undefined) => Object.values(
 interface Context extends Describe {
   slug: string;
   server: string;
-  /** Messages of the table of errors, by code. */
-  messages: Map<string, string>;
   /** The headers that are not named at each response. */
   commonHeaders: Set<string>;
   /** The error codes that are not named at each operation. */
@@ -156,20 +156,22 @@ function successView(context: Context, status: string, response: Response): Succ
 const headersOf = ({ headers = {} }: Response, common: Set<string>) =>
   Object.keys(headers).filter((name) => !common.has(name));
 
-function errorBodies(document: Document, response: Response): { code: string; message: string }[] {
+type ErrorExample = { code: ErrorCode; message: string };
+
+function errorBodies(document: Document, response: Response): ErrorExample[] {
   const media = jsonMedia(response.content);
-  return media ? examplesOf(document, media).map(({ value }) => value as { code: string; message: string }) : [];
+  return media ? examplesOf(document, media).map(({ value }) => value as ErrorExample) : [];
 }
 
 function errorView(context: Context, status: string, response: Response, known: Set<string>): ErrorResponse {
-  const { messages, commonHeaders, commonErrors } = context;
+  const { commonHeaders, commonErrors } = context;
   const bodies = errorBodies(context.document, response);
   return {
     status,
     codes: bodies.map(({ code }) => code).filter((code) => !commonErrors.has(code)),
     headers: headersOf(response, new Set([...commonHeaders, ...known])),
     examples: bodies
-      .filter(({ code, message }) => messages.get(code) !== message)
+      .filter(({ code, message }) => errorMessages[code] !== message)
       .map((body) => ({ summary: body.code, json: toJson(body, 2) })),
   };
 }
@@ -213,7 +215,7 @@ export function operationView(context: Context, { path, item, method, operation 
     deprecated: operation.deprecated ?? false,
     stability: operation['x-stability'],
     sunset,
-    removal: sunset && new Date(sunset).toLocaleDateString('en-GB', { dateStyle: 'long', timeZone: 'UTC' }),
+    removal: sunset && dateText(new Date(sunset)),
     scopes: (operation.security ?? []).flatMap((scheme) => Object.values(scheme).flat()),
     text: toHtml(operation.description),
     parameters: Map.groupBy(parameters, (parameter) => places[parameter.in]),
@@ -246,16 +248,15 @@ function exampleOf(document: Document, schema: Schema): unknown {
   return items ? [exampleOf(document, items)] : (examples?.[0] ?? initial ?? values?.[0] ?? null);
 }
 
-/** The error codes of every operation, if there are several operations. */
-export function errorsOfAll(document: Document): Set<string> {
-  const all = operationsOf(document).map(({ operation }) => {
+/** The error codes of the operations. `common`: those of every operation, if there are several. */
+export function codesOf(document: Document): { all: ErrorCode[]; common: Set<ErrorCode> } {
+  const lists = operationsOf(document).map(({ operation }) => {
     const responses = Object.entries(operation.responses).filter(([status]) => /^[45]/.test(status));
-    return responses.flatMap(([, given]) =>
-      errorBodies(document, resolve<Response>(document, given)).map(({ code }) => code),
-    );
+    return responses.flatMap(([, given]) => errorBodies(document, resolve(document, given)).map(({ code }) => code));
   });
-  const [first = [], ...others] = all;
-  return new Set(others.length === 0 ? [] : first.filter((code) => others.every((codes) => codes.includes(code))));
+  const [first = [], ...others] = lists;
+  const common = others.length === 0 ? [] : first.filter((code) => others.every((codes) => codes.includes(code)));
+  return { all: lists.flat(), common: new Set(common) };
 }
 
 /** The headers that every success has, and the others. */

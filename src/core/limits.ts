@@ -153,6 +153,14 @@ export const limitTable = {
   },
   // RFC 9112, section 3, asks for at least 8,000 octets.
   url: { what: 'length of a URL', value: 8192, unit: 'bytes', holder: 'request', scope: 'worker', beyond: '414' },
+  headerBytes: {
+    what: 'length of the request line and the headers',
+    value: 16 * kibibyte,
+    unit: 'bytes',
+    holder: 'request',
+    scope: 'worker',
+    beyond: '431, and the connection closes',
+  },
   bodyBytes: {
     what: 'length of a body',
     value: 64 * kibibyte,

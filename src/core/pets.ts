@@ -58,14 +58,17 @@ export const Pet = Type.Object(
   { title: 'Pet', description: 'An animal in the store. More fields may be added.' },
 );
 
+/** Pets of a page. */
+export const maxPage = 100;
+
 export const Pets = Type.Array(Pet, {
   title: 'Pets',
   description: 'A page of animals, in ascending order of id.',
-  maxItems: 100,
+  maxItems: maxPage,
 });
 
 export interface PetQuery {
-  /** Maximum number of pets, 1 to 100. */
+  /** Maximum number of pets, 1 to `maxPage`. */
   limit: number;
   status?: PetStatus | undefined;
   /** Only pets with a greater id. */

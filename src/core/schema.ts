@@ -108,7 +108,7 @@ function faultsOf(schema: TObject, values: Values, given: (value: unknown) => st
 }
 
 /** Faults named in a message. */
-const maxNamed = 20;
+export const maxNamed = 20;
 
 /** Joins fault texts into one sentence without a full stop. */
 export function joinFaults(texts: readonly string[]): string {

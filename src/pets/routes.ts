@@ -5,7 +5,7 @@ import type { ApiKey } from '../core/accounts.ts';
 import { dateText, sunset } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { Int64 } from '../core/int64.ts';
-import { NewPet, Pet, PetStatus, Pets } from '../core/pets.ts';
+import { maxPage, NewPet, Pet, PetStatus, Pets } from '../core/pets.ts';
 import { requirement } from '../core/schema.ts';
 import { rejectedKey, requireScope } from '../http/auth.ts';
 import type { Exchanges } from '../http/exchange.ts';
@@ -30,9 +30,9 @@ export interface PetsOptions {
 
 const ListQuery = Type.Object({
   limit: Type.Integer({
-    ...requirement('be an integer from 1 to 100'),
+    ...requirement(`be an integer from 1 to ${maxPage}`),
     minimum: 1,
-    maximum: 100,
+    maximum: maxPage,
     default: 20,
     description: 'Maximum number of animals returned.',
   }),
@@ -183,7 +183,7 @@ export function getPet(app: App, url: string, options: PetsOptions): void {
           operationId: 'getPet',
           tags: ['Pets'],
           summary: 'Get an animal',
-          description: `From ${dateText(sunset)} on, it returns 410. Use GET /pets with the status filter instead.\n\nThat filter cannot name an animal. To find one by its id, follow the pages of its status until the id appears or a greater one does: one request per 100 animals (examples/find.js in the repository does this). If you need animals often, read all pages once and keep them by id.\n\nEvery response, errors included, has the headers Deprecation, Sunset and Link; only an error that comes before the server has read the path lacks them.`,
+          description: `From ${dateText(sunset)} on, it returns 410. Use GET /pets with the status filter instead.\n\nThat filter cannot name an animal. To find one by its id, follow the pages of its status until the id appears or a greater one does: one request per ${maxPage} animals (examples/find.js in the repository does this). If you need animals often, read all pages once and keep them by id.\n\nEvery response, errors included, has the headers Deprecation, Sunset and Link; only an error that comes before the server has read the path lacks them.`,
           scope: 'pets:read',
           sunset,
           success: { status: 200, schema: Pet, description: 'The animal.' },
