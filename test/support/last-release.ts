@@ -1,7 +1,8 @@
 /** The code of the last release, from the history of this repository. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { cpSync, symlinkSync, writeFileSync } from 'node:fs';
+import { symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { copySource } from './plant.ts';
 import { projectFolder } from './project.ts';
 import { temporaryFolder } from './store.ts';
 
@@ -20,31 +21,17 @@ const lastCommit = ((): string | undefined => {
 /** Why the last release cannot be run. */
 export const missingRelease = lastCommit === undefined && 'the commit of the last release is not in the history here';
 
-function linkPackages(folder: string): string {
-  symlinkSync(path.join(projectFolder, 'node_modules'), path.join(folder, 'node_modules'));
-  return folder;
-}
-
 /** A new folder with the last release. It needs packages that are now among those for development. */
 export function lastRelease(): string {
   const folder = temporaryFolder();
   execFileSync('tar', ['-x', '-C', folder], { input: git('archive', lastCommit as string).stdout });
-  return linkPackages(folder);
+  symlinkSync(path.join(projectFolder, 'node_modules'), path.join(folder, 'node_modules'));
+  return folder;
 }
 
 /** A new folder with this release's code and one migration more. */
 export function laterRelease(engine: 'sqlite' | 'postgres', name: string, sql: string): string {
-  const folder = temporaryFolder();
-  for (const part of [
-    'src',
-    'migrations',
-    'account',
-    'reference',
-    'package.json',
-    'openapi.yaml',
-    'openapi.quickstart.yaml',
-  ])
-    cpSync(path.join(projectFolder, part), path.join(folder, part), { recursive: true });
+  const folder = copySource();
   writeFileSync(path.join(folder, 'migrations', engine, name), sql);
-  return linkPackages(folder);
+  return folder;
 }
