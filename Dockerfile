@@ -25,6 +25,9 @@ COPY --from=dependencies /animal-store/sbom.cdx.json ./
 COPY package.json openapi.yaml openapi.quickstart.yaml LICENSE ./
 COPY migrations ./migrations
 COPY src ./src
+# The commit, which the server names in its log, in its metrics and at /readyz.
+ARG REVISION=
+RUN echo "$REVISION" > revision
 ENV NODE_ENV=production \
   HOST=0.0.0.0 PORT=3000 \
   OPS_HOST=0.0.0.0 OPS_PORT=9464 \
@@ -36,7 +39,6 @@ EXPOSE 3000 9464
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=15s --timeout=5s --start-period=30s CMD ["node", "src/cli.ts", "health"]
 CMD ["node", "--max-semi-space-size=8", "src/main.ts"]
-ARG REVISION=unknown
 LABEL org.opencontainers.image.title="animal-store" \
   org.opencontainers.image.description="A JSON API for a store of animals: exact, durable and small." \
   org.opencontainers.image.version="1.0.0" \

@@ -1,9 +1,10 @@
 /** The operator's commands as one function. Exit codes: 0 done, 1 refused or failed, 2 not understood. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config.ts';
 import { ApiError } from '../core/errors.ts';
+import { releaseText } from '../server/release.ts';
 import { obstacleTo } from '../store/files.ts';
 import { CopyError, OpenError } from '../store/store.ts';
 import { accountCommands, keyCommands } from './accounts-and-keys.ts';
@@ -13,11 +14,6 @@ import { importCommand } from './import.ts';
 import { healthCommand, maintenanceCommands } from './maintenance.ts';
 import { copyCommand } from './transfer.ts';
 import { explainUsage, withoutFarSuggestions } from './usage.ts';
-
-/** The release that runs. */
-const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
-  version: string;
-};
 
 /** Runs one command and resolves with its exit code. Rejects only if the command has a bug. `.env` is read from `io.cwd` into `env`. */
 export async function run(argv: string[], env: NodeJS.ProcessEnv, io: Io): Promise<number> {
@@ -46,7 +42,7 @@ function createProgram(context: Context, { stdout, stderr }: Io): Command {
     .description(
       'Manages the animal store. Settings (DATABASE_URL and others) come from the environment and from .env.',
     )
-    .version(version, '--version', 'display the version')
+    .version(releaseText, '--version', 'display the version')
     .exitOverride()
     .configureOutput({
       writeOut: (text) => stdout.write(text),

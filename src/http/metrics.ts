@@ -31,8 +31,8 @@ export interface Metrics extends DeprecatedCalls {
 
 const limits = ['key', 'refusals', 'in_flight', 'connections', 'event_loop'] as const;
 
-/** `version`: the running release. `lostLines`: returns how many log lines were lost. */
-export function createMetrics(version: string, lostLines = () => 0): Metrics {
+/** `version` and `revision`: the running release and its commit. `lostLines`: returns how many log lines were lost. */
+export function createMetrics(version: string, lostLines = () => 0, revision = ''): Metrics {
   const registry = new Registry();
   const meters = metersOf(registry);
   collectDefaultMetrics({ register: registry });
@@ -55,12 +55,12 @@ export function createMetrics(version: string, lostLines = () => 0): Metrics {
   const commit = countCommits(registry, meters);
   const build = new Gauge({
     name: 'animal_store_build_info',
-    help: 'Always 1. The label version is the running release.',
-    labelNames: ['version'] as const,
+    help: 'Always 1. The labels version and revision are the running release and its commit.',
+    labelNames: ['version', 'revision'] as const,
     registers: [registry],
     aggregator: 'first',
   });
-  build.set({ version }, 1);
+  build.set({ version, revision }, 1);
   meters.counter('animal_store_log_lines_lost_total', 'Log lines that could not be written.', lostLines);
   const queries = createQueryDurations();
 

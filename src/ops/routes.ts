@@ -6,6 +6,8 @@ import type { ServesHost } from '../http/hosts.ts';
 import { createCheck } from '../http/request-checks.ts';
 
 export interface OpsOptions {
+  /** Which build runs. */
+  release: { version: string; revision: string | undefined };
   /** Whether the server should receive requests: the store responds, and the process is not stopping. */
   ready: () => boolean | Promise<boolean>;
   /** The metrics in the Prometheus text format. */
@@ -16,7 +18,7 @@ export interface OpsOptions {
 }
 
 /** Builds the server of the ops port. It does not listen yet. */
-export function buildOpsServer({ ready, metrics, metricsType, servesHost }: OpsOptions): FastifyInstance {
+export function buildOpsServer({ release, ready, metrics, metricsType, servesHost }: OpsOptions): FastifyInstance {
   // The check rejects a missing or repeated Host header, so that the response has the standard error body.
   const http = { requireHostHeader: false, joinDuplicateHeaders: true };
   const ops = fastify({ logger: false, forceCloseConnections: true, http });
@@ -37,7 +39,7 @@ export function buildOpsServer({ ready, metrics, metricsType, servesHost }: OpsO
   ops.get('/livez', () => ({ status: 'live' }));
   ops.get('/readyz', async () => {
     if (!(await ready())) throw new ApiError('service_unavailable');
-    return { status: 'ready' };
+    return { status: 'ready', ...release };
   });
   ops.get('/metrics', async (_request, reply) => reply.type(metricsType).send(await metrics()));
   return ops;

@@ -7,6 +7,7 @@ import type { Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../ops/routes.ts';
 import { refuseToStart } from './environment.ts';
 import { hostsOf, listenOps } from './listen.ts';
+import { release } from './release.ts';
 import { isEndSignal, onEndSignal } from './start.ts';
 
 /** Pause before a worker is replaced, so that a worker that crashes on every start does not keep the machine busy. */
@@ -113,7 +114,8 @@ export async function supervise(count: number, config: Config, logger: Logger): 
 
   onEndSignal(stop, abort);
   const servesHost = await hostsOf(config.OPS_HOST, config);
-  const ops = buildOpsServer({ ready: async () => !stopping && (await ready()), ...gatherMetrics(), servesHost });
+  const isReady = async () => !stopping && (await ready());
+  const ops = buildOpsServer({ release, ready: isReady, ...gatherMetrics(), servesHost });
   await listenOps(ops, config, logger).catch(({ message }: Error) => refuseToStart(message));
   start();
 }

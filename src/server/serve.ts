@@ -21,6 +21,7 @@ import { heedPrimary, shareMetrics, supervise } from './cluster.ts';
 import { readEnvironment, refuseToStart } from './environment.ts';
 import { hostsOf, listen, listenOps } from './listen.ts';
 import { type Log, openLog } from './log.ts';
+import { release } from './release.ts';
 import { onEndSignal } from './start.ts';
 
 const fatalDelayMs = 500;
@@ -30,11 +31,6 @@ const stopDeadlineMs = 12_000;
 
 const now = () => new Date();
 const ignore = () => undefined;
-
-/** The release that runs. */
-const { version: release } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
-  version: string;
-};
 
 /** Reads the settings, then serves in this process or starts several workers. */
 export async function run(): Promise<void> {
@@ -58,7 +54,7 @@ function loadConfig(): Config {
 /** Serves until a signal, or in a worker until a message from the primary process. */
 async function serve(config: Config, log: Log): Promise<void> {
   const { logger } = log;
-  const metrics = createMetrics(release, log.lostLines);
+  const metrics = createMetrics(release.version, log.lostLines, release.revision);
   const store = await openConfigured(config, logger, { onCommit: metrics.commit, onQuery: metrics.query });
   let stopping = false;
   const servesHost = await hostsOf(config.HOST, config);
@@ -97,7 +93,7 @@ async function serve(config: Config, log: Log): Promise<void> {
   try {
     if (ops) await listenOps(ops, config, logger);
     url = await listen(app, { host: config.HOST, port: config.PORT, prefix: '' });
-    logger.info(`Server listening at ${url}`);
+    logger.info(release, `Server listening at ${url}`);
   } catch (error) {
     // A signal arrived before the server listened; stop() is already running.
     if (stopping) return;
@@ -179,7 +175,8 @@ function createOpsServer(
   ready: () => Promise<boolean>,
   servesHost: ServesHost | undefined,
 ): FastifyInstance {
-  return buildOpsServer({ ready, metrics: () => registry.metrics(), metricsType: registry.contentType, servesHost });
+  const { contentType: metricsType } = registry;
+  return buildOpsServer({ release, ready, metrics: () => registry.metrics(), metricsType, servesHost });
 }
 
 function responds(store: Store): Promise<boolean> {

@@ -5,7 +5,7 @@ import { projectFolder } from './engine.ts';
 
 export interface Service {
   image: string;
-  build?: string;
+  build?: object;
   environment: Record<string, string>;
   ports: string[];
   volumes: string[];

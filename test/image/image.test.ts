@@ -39,13 +39,16 @@ async function firstKey(container: Container): Promise<string> {
 }
 
 describe('the image', () => {
-  test('has labels with its title, version, licence and revision', async () => {
+  test('names its version and revision, in labels with its title and licence, and as a program', async () => {
     expect(await inspect('.Config.Labels', imageName)).toMatchObject({
       'org.opencontainers.image.title': 'animal-store',
       'org.opencontainers.image.version': version,
       'org.opencontainers.image.licenses': license,
       'org.opencontainers.image.revision': await execute('git', ['rev-parse', 'HEAD'], { cwd: projectFolder }),
     });
+    const { stdout: printed } = await runAlone('node', 'src/cli.ts', '--version');
+    const short = await execute('git', ['rev-parse', '--short=7', 'HEAD'], { cwd: projectFolder });
+    expect(printed.trim()).toBe(`${version} (${short})`);
     const bytes = Number(await inspect('.Size', imageName));
     const { stdout } = await runAlone('du', '-sk', '/app');
     figure(

@@ -130,9 +130,10 @@ describe('usage', () => {
     }
   });
 
-  test('--version prints the release', async () => {
+  test('--version prints the release, and the commit if it is known', async () => {
     const { version } = JSON.parse(readFileSync(path.join(projectFolder, 'package.json'), 'utf8'));
-    expect(await runCli(['--version'])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' });
+    const stdout = expect.stringMatching(new RegExp(`^${version}( \\([0-9a-f]{7}\\))?\n$`));
+    expect(await runCli(['--version'])).toEqual({ code: 0, stdout, stderr: '' });
   });
 
   test.for([
