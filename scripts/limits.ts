@@ -1,5 +1,4 @@
-/** Writes docs/limits.md from the table of limits in src/core/limits.ts. */
-import { writeFileSync } from 'node:fs';
+/** Describes the table of limits in src/core/limits.ts, for docs/limits.md. */
 import { limitTable } from '../src/core/limits.ts';
 
 const units = { ms: [86_400_000, 3_600_000, 60_000, 1000, 1], bytes: [1024 * 1024, 1024, 1] };
@@ -19,9 +18,9 @@ const rows = Object.values(limitTable).map((limit) => {
   return `| ${limit.what} | ${amountOf(limit)} | ${limit.holder} | ${limit.scope} | ${limit.beyond} | ${setting} |`;
 });
 
-const page = `# Limits
+export const limitsPage = `# Limits
 
-\`npm run limits\` writes this page from [src/core/limits.ts](../src/core/limits.ts).
+\`npm run generate\` writes this page from [src/core/limits.ts](../src/core/limits.ts).
 
 Each thing that a client can take counts against the *holder*: the account of its API key or of its session; without either, the network of its
 address, which is the IPv4 address itself or the /64 of an IPv6 address. An account that was created without an invitation counts as the network that it
@@ -34,5 +33,3 @@ The *scope* says what counts together: a worker (the process, if \`WORKERS\` is 
 |---|---|---|---|---|---|
 ${rows.join('\n')}
 `;
-
-writeFileSync(new URL('../docs/limits.md', import.meta.url), page);

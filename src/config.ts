@@ -35,7 +35,10 @@ FormatRegistry.Set(
   listOf((text) => URL.canParse(`http://${text}`)),
 );
 
-/** Each title completes the error message "<NAME> must be …". */
+/**
+ * .env.example and the README's table are written from it (`npm run generate`). Each title completes the error message "<NAME> must be …". A
+ * description names the unit of a number; `examples` are for values that neither the title nor a default shows.
+ */
 export const settings = Type.Object({
   DEPLOYMENT: oneOf(['development', 'staging', 'production'], {
     default: 'development',
@@ -72,6 +75,7 @@ export const settings = Type.Object({
       // Only characters that a header can carry unencoded: write an internationalized domain name in its ASCII form.
       pattern: '^https?://[A-Za-z0-9.:[\\]-]+(/[A-Za-z0-9._~%-]+)*/v1$',
       format: 'url',
+      examples: ['https://animals.example.com/v1'],
       description:
         'Public base address, which ends in /v1 and differs between production and staging. Addresses in responses (Link, Location) start with it. Unset: absolute paths.',
     }),
@@ -96,6 +100,7 @@ export const settings = Type.Object({
   DATABASE_URL_FILE: Type.Optional(
     Type.String({
       title: 'the path of a file',
+      examples: ['/run/secrets/database-url'],
       description: 'A file that contains DATABASE_URL (a mounted secret). DATABASE_URL must then be unset or empty.',
     }),
   ),
@@ -156,6 +161,7 @@ export const settings = Type.Object({
       title: 'a whole number from 1 to 1000000',
       minimum: 1,
       maximum: 1_000_000,
+      examples: [6000],
       description:
         'Maximum number of requests per minute that each process accepts from one account, with all of its API keys; beyond it, 429 with Retry-After. Unset: no limit.',
     }),

@@ -3,7 +3,6 @@ import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { settings } from '../../../src/config.ts';
 import { startServer } from '../../support/process.ts';
 
 const root = path.resolve(import.meta.dirname, '../../..');
@@ -58,12 +57,4 @@ test('every page that the README names is served', async () => {
     const { status, headers } = await fetch(server.url + page, { headers: { accept: 'text/html' } });
     expect([status, headers.get('content-type')], page).toEqual([200, 'text/html; charset=utf-8']);
   }
-});
-
-test('the README lists every setting with its default and meaning', () => {
-  const rows = Object.entries(settings.properties).map(([name, { default: value, description }]) => {
-    return `| \`${name}\` | ${value === undefined ? '' : `\`${value}\``} | ${description} |`;
-  });
-  const table = readme.split('| setting | default | meaning |\n|---|---|---|\n')[1]?.split('\n\n')[0];
-  expect(table?.split('\n')).toEqual(rows);
 });

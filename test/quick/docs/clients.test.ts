@@ -1,6 +1,5 @@
 /** Tests clients generated from openapi.yaml against a real server, and the check for changes that break existing clients. */
 import { execFileSync } from 'node:child_process';
-import { hash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -13,10 +12,6 @@ const read = (name: string) => readFileSync(path.join(projectFolder, name), 'utf
 const node = (...args: string[]) => launch(process.execPath, args, {}).end();
 
 describe('the typed client of openapi-typescript and openapi-fetch', () => {
-  test('is generated from the current openapi.yaml (npm run client)', () => {
-    expect(read('examples/animal-store.d.ts').split('\n')[0]).toContain(hash('sha256', read('openapi.yaml')));
-  });
-
   test('adds and lists pets, and the example prints every digit', async () => {
     const server = await startServer();
     const env = { KEY: await server.firstKey(), BASE_URL: `${server.url}/v1` };

@@ -261,18 +261,6 @@ describe('signUpOf', () => {
 describe('.env.example', () => {
   const example = readFileSync(new URL('../../../.env.example', import.meta.url), 'utf8');
 
-  /** Lines of at most 100 characters that start with "# ". */
-  const comment = (text: string) => text.replaceAll(/(.{1,98})(?: |$)/g, '# $1\n');
-
-  test('lists every setting once, commented out, under its description, and nothing else', () => {
-    const entries = Object.entries(settings.properties).map(([name, setting]) => {
-      const { description = '', enum: values, default: value = '' } = setting;
-      const choice = values ? comment(`One of ${values.join(', ')}.`) : '';
-      return `${comment(description)}${choice}# ${name}=${value}\n`;
-    });
-    expect(example).toBe(entries.join('\n'));
-  });
-
   test('changes nothing if every setting in it is uncommented', () => {
     expect(readConfig(parseEnv(example.replaceAll(/^# (?=[A-Z_]+=)/gm, '')))).toEqual(defaults);
   });

@@ -1,0 +1,63 @@
+/** Writes every file, or part of a file, that is derived from the sources. Tests compare them, and name this command. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { clientTypes, sourceLine, typesFile } from './client.ts';
+import { limitsPage } from './limits.ts';
+import { generateDocuments } from './openapi.ts';
+import { pageNames, renderPage } from './reference.ts';
+import { exampleFile, settingsTable } from './settings.ts';
+
+const root = path.resolve(import.meta.dirname, '..');
+const read = (name: string) => readFileSync(path.join(root, name), 'utf8');
+
+/** Between two comments of the README. */
+const settingsPart = /(?<=<!-- settings, .* -->\n\n)[\s\S]*(?=\n\n<!-- end of settings -->)/;
+
+/** The file with the part that matches `pattern` replaced. Throws unless it matches once. */
+function withPart(name: string, pattern: RegExp, part: string): string {
+  const text = read(name);
+  const found = text.match(new RegExp(pattern, `${pattern.flags}g`))?.length ?? 0;
+  if (found !== 1) throw new Error(`${name} must match ${pattern} once, not ${found} times.`);
+  return text.replace(pattern, () => part);
+}
+
+/** The files that name the version of package.json. */
+function namingVersion(): Record<string, string> {
+  const { version } = JSON.parse(read('package.json')) as { version: string };
+  const overlays = ['production', 'production-postgres', 'staging'].map(
+    (overlay) => `deploy/kubernetes/${overlay}/kustomization.yaml`,
+  );
+  const job = 'deploy/kubernetes/postgres/migration-job.yaml';
+  return {
+    Dockerfile: withPart('Dockerfile', /(?<=image\.version=")[^"]*/, version),
+    [job]: withPart(job, /(?<=^ {2}name: animal-store-migrate-)[\d-]+/m, version.replaceAll('.', '-')),
+    ...Object.fromEntries(overlays.map((name) => [name, withPart(name, /(?<=^ +newTag: ).*/m, version)])),
+  };
+}
+
+/** What each derived file should contain, by its name. The types of the client are not among them: they need the network. */
+export async function generateFiles(): Promise<Record<string, string>> {
+  const documents = await generateDocuments();
+  const sources = { 'animal-store.html': 'openapi.yaml', 'quickstart.html': 'openapi.quickstart.yaml' } as const;
+  const pages = pageNames.map((name) => [`src/pages/reference/${name}`, renderPage(name, documents[sources[name]])]);
+  return {
+    ...documents,
+    ...Object.fromEntries(pages),
+    '.env.example': exampleFile(),
+    'README.md': withPart('README.md', settingsPart, settingsTable()),
+    'docs/limits.md': limitsPage,
+    ...namingVersion(),
+  };
+}
+
+function write(name: string, text: string): void {
+  if (text === read(name)) return;
+  writeFileSync(path.join(root, name), text);
+  console.log(`Wrote ${name}.`);
+}
+
+if (import.meta.main) {
+  for (const [name, text] of Object.entries(await generateFiles())) write(name, text);
+  const document = read('openapi.yaml');
+  if (!read(typesFile).startsWith(sourceLine(document))) write(typesFile, clientTypes(root, document));
+}
