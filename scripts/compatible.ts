@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { apiCompare, breaking } from 'api-smart-diff';
 import { parse } from 'yaml';
+import { newestOf } from './versions.ts';
 
 /**
  * Corrections of the documents of 1.0.0, which change no request and no response. Each pattern matches the whole line that would be printed.
@@ -24,8 +25,7 @@ const corrections = [
 ].map(({ source }) => new RegExp(`^${source}$`));
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const releases = readdirSync(`${root}docs/releases`).filter((name) => /^\d+\.\d+\.\d+$/.test(name));
-const last = releases.sort((a, b) => a.localeCompare(b, 'en', { numeric: true })).at(-1);
+const last = newestOf(readdirSync(`${root}docs/releases`));
 const [base = `${root}docs/releases/${last}`, revision = root] = process.argv.slice(2);
 const read = (file: string) => parse(readFileSync(file, 'utf8'));
 

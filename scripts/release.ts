@@ -1,0 +1,62 @@
+/** Makes a release of the clean working tree: npm run release -- VERSION. If it refuses, nothing has changed. */
+import { execFileSync } from 'node:child_process';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { compareVersions, isVersion } from './versions.ts';
+
+const root = path.resolve(import.meta.dirname, '..');
+const at = (...parts: string[]) => path.join(root, ...parts);
+const read = (name: string) => readFileSync(at(name), 'utf8');
+const git = (...args: string[]) => execFileSync('git', args, { cwd: root, encoding: 'utf8' });
+
+const documents = ['openapi.yaml', 'openapi.quickstart.yaml'];
+const folderOf = (version: string) => path.join('docs/releases', version);
+const unreleased = '## [Unreleased]\n';
+
+/** What the changelog lists of the next release. */
+function changes(): string {
+  const [, text = ''] = read('CHANGELOG.md').split(unreleased);
+  return text.split('\n## ')[0] as string;
+}
+
+/** Why there can be no such release, as a sentence. */
+function refusalOf(version: string): string | undefined {
+  const { version: current } = JSON.parse(read('package.json')) as { version: string };
+  if (!isVersion(version)) return `The version must be three numbers such as 1.1.0: npm run release -- 1.1.0.`;
+  if (compareVersions(version, current) <= 0) return `${version} is not greater than ${current}, the current version.`;
+  if (existsSync(at(folderOf(version)))) return `The folder ${folderOf(version)} exists already.`;
+  if (git('status', '--porcelain') !== '') return 'The working tree has changes: commit them first.';
+  if (!/^- /m.test(changes())) return 'CHANGELOG.md lists no change under [Unreleased].';
+  return undefined;
+}
+
+/** npm writes both files in this form. */
+function setVersion(name: string, version: string): void {
+  const content = JSON.parse(read(name)) as { version: string; packages?: { '': { version: string } } };
+  content.version = version;
+  if (content.packages) content.packages[''].version = version;
+  writeFileSync(at(name), `${JSON.stringify(content, null, 2)}\n`);
+}
+
+function release(version: string): void {
+  const today = new Date().toISOString().slice(0, 10);
+  const heading = `${unreleased}\n## [${version}] - ${today}\n`;
+  writeFileSync(
+    at('CHANGELOG.md'),
+    read('CHANGELOG.md').replace(unreleased, () => heading),
+  );
+  for (const name of ['package.json', 'package-lock.json']) setVersion(name, version);
+  execFileSync(process.execPath, [at('scripts/generate.ts')], { stdio: 'inherit' });
+  mkdirSync(at(folderOf(version)));
+  for (const name of documents) copyFileSync(at(name), at(folderOf(version), name));
+  git('add', '--all');
+  git('commit', '--quiet', '--message', `release: ${version}`);
+  console.log(`Committed release ${version}. CONTRIBUTING.md says what remains.`);
+}
+
+const [version = ''] = process.argv.slice(2);
+const refusal = refusalOf(version);
+if (refusal) {
+  console.error(refusal);
+  process.exitCode = 1;
+} else release(version);
