@@ -1,15 +1,14 @@
-/** Builds the HTTP server: the hooks of every request, then the public routes, then the routes that need an API key. */
-import { randomUUID } from 'node:crypto';
-import type { Server } from 'node:http';
-import fastify, { type FastifyBaseLogger, type FastifyHttpOptions, type FastifyInstance } from 'fastify';
+/** Builds the HTTP server: what every connection and every request meets, then the table of routes. */
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import { keys } from './account/keys.ts';
 import { accountFileRoutes } from './account/pages.ts';
-import { installAccountPages, noPage, requireSession } from './account/parts.ts';
-import { oneTimeLink, type SignUp, settings, signIn, signOut, signUp } from './account/routes.ts';
-import { createTrail } from './account/trail.ts';
+import { createAccountScope, noPage, requireSession, type SignUp } from './account/scope.ts';
+import { settings } from './account/settings.ts';
+import { signIn, signOut } from './account/sign-in.ts';
+import { oneTimeLink, signUp } from './account/sign-up.ts';
+import { createTrail, type RecordEvent } from './account/trail.ts';
 import type { Accounts } from './core/accounts.ts';
 import { sunset } from './core/deprecation.ts';
-import { limits } from './core/limits.ts';
 import type { Messages } from './core/messages.ts';
 import type { People, Trail } from './core/people.ts';
 import type { Pets } from './core/pets.ts';
@@ -17,14 +16,21 @@ import { documentRoutes, referencePageRoutes } from './docs/routes.ts';
 import { proxiesOf } from './http/addresses.ts';
 import { createKeyCache, installAuth } from './http/auth.ts';
 import { installBody } from './http/body.ts';
-import { answerError, installClientErrors, refuseConnection, writeError } from './http/connection/client-errors.ts';
-import { installConnections } from './http/connection/connections.ts';
+import { installClientErrors, type Sending, writeError } from './http/connection/client-errors.ts';
+import { type Connections, installConnections } from './http/connection/connections.ts';
 import { servePipelined } from './http/connection/pipelining.ts';
 import { createCorsHeaders, installPreflight } from './http/cors.ts';
-import { createErrorLog, createErrorSender, installErrors, toApiError } from './http/errors.ts';
-import { createExchanges, type Exchanges, late, tooMany } from './http/exchange.ts';
+import {
+  createErrorLog,
+  createErrorSender,
+  installErrors,
+  type LogError,
+  type NotFound,
+  type SendError,
+} from './http/errors.ts';
+import { type Exchanges, tooMany } from './http/exchange.ts';
 import type { ServesHost } from './http/hosts.ts';
-import { createKeyUsage } from './http/key-usage.ts';
+import { createKeyUsage, type KeyUsage } from './http/key-usage.ts';
 import { createAccountLimit, createRefusals, installRateLimits, type Limits, watchEventLoop } from './http/limits.ts';
 import { installMethods, refuseOtherMethods } from './http/methods.ts';
 import type { Metrics } from './http/metrics.ts';
@@ -33,11 +39,12 @@ import type { App } from './http/operation.ts';
 import { createCheck } from './http/request-checks.ts';
 import type { OnEnd } from './http/request-log.ts';
 import { installResponses } from './http/responses.ts';
+import { createServer } from './http/server.ts';
 import type { Sources } from './http/state-metrics.ts';
 import { installValidation } from './http/validation.ts';
 import { sendMessage } from './messages/routes.ts';
 import { listOrders } from './orders/routes.ts';
-import { createPetResponses } from './pets/response-cache.ts';
+import { createPetResponses, type PetResponses } from './pets/response-cache.ts';
 import { createPet, getPet, listPets } from './pets/routes.ts';
 
 export interface AppOptions {
@@ -81,83 +88,66 @@ export interface AppOptions {
   watch?: (app: FastifyInstance) => Promise<void>;
 }
 
-const serverOptions: FastifyHttpOptions<Server> = {
-  bodyLimit: limits.bodyBytes,
-  requestTimeout: limits.request,
-  keepAliveTimeout: limits.keepAlive,
-  return503OnClosing: false,
-  // With a logger, Fastify adds two listeners to each response. http/request-log.ts writes the request lines instead.
-  logger: false,
-  genReqId: () => randomUUID(),
-  // A path parameter may be as long as the URL. Validation decides whether it is a number.
-  routerOptions: { maxParamLength: limits.headerBytes },
-  // http/request-checks.ts rejects a missing or repeated Host header, so that the response has the standard error body.
-  http: {
-    maxHeaderSize: limits.headerBytes,
-    requireHostHeader: false,
-    joinDuplicateHeaders: true,
-    connectionsCheckingInterval: 500,
-    // Saves a tenth of a read. The stream of a request without a body emits no event: http/body.ts replaces it before a body is read.
-    optimizeEmptyRequests: true,
-  },
-};
+/** The options, and what is made from them. */
+interface Parts extends AppOptions {
+  /** The start of the URLs in responses: the public base address, or its path. Ends in /v1. */
+  base: string;
+  sending: Sending;
+  logError: LogError;
+  sendError: SendError;
+  notFound: NotFound;
+  record: RecordEvent;
+  usage: KeyUsage;
+  responses: PetResponses;
+  exchanges: Exchanges;
+}
 
 /** Builds the server. It does not listen yet. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
-  const {
-    store,
-    logger,
-    metrics,
-    limits: given,
-    now,
-    live,
-    baseUrl,
-    quickstartBasePath,
-    corsOrigins,
-    draining,
-    documents,
-  } = options;
-  const onEnd: OnEnd = (exchange) => {
-    options.logRequest(exchange);
-    metrics.request(exchange);
-  };
-  const corsHeaders = createCorsHeaders(corsOrigins);
-  const sending = { onEnd, corsHeaders };
+  const { store, logger, metrics, now } = options;
+  const base = options.baseUrl ?? '/v1';
   const logError = createErrorLog(logger);
   const sendError = createErrorSender(logError);
   const isProxy = proxiesOf(options.trustProxy ?? []);
-  let exchanges: Exchanges;
-  const app: App = fastify({
-    ...serverOptions,
-    ...(options.trustProxy && { trustProxy: isProxy }),
-    // The router could not decode the URL. No hook runs for such a request.
-    frameworkErrors(error, request, reply) {
-      exchanges.begin(request, reply).code = toApiError(error).code;
-      sendError(error, request, reply);
+  const sending: Sending = {
+    corsHeaders: createCorsHeaders(options.corsOrigins),
+    onEnd(exchange) {
+      options.logRequest(exchange);
+      metrics.request(exchange);
     },
-    clientErrorHandler: (error, socket) => refuseConnection(error, socket, sending),
+  };
+  const { app, exchanges } = createServer({
+    limits: options.limits,
+    metrics,
+    sending,
+    logError,
+    sendError,
+    trustProxy: options.trustProxy && isProxy,
   });
   await options.watch?.(app);
-  const base = baseUrl ?? '/v1';
-  const removed = () => options.enforceSunset && now().getTime() >= sunset.getTime();
-  const record = createTrail(app, { trail: store.trail, logger, metrics });
-  const usage = createKeyUsage(app, { accounts: store.accounts, metrics, logger, now });
-  const responses = createPetResponses(app, store.pets, base);
-  const { maxInFlight, maxConnections } = given;
-  exchanges = createExchanges(app, {
-    maxInFlight,
-    pluginHeaders: given.requestsPerMinute !== undefined,
-    corsHeaders,
-    onEnd,
-    onRefused: () => metrics.limited('in_flight'),
-    refuseLate(response, exchange) {
-      logError(late, { exchange, id: exchange.reqId });
-      answerError(response, late, sending);
-    },
-  });
+  const parts: Parts = {
+    ...options,
+    base,
+    sending,
+    logError,
+    sendError,
+    exchanges,
+    notFound: createNotFound(base),
+    record: createTrail(app, { trail: store.trail, logger, metrics }),
+    usage: createKeyUsage(app, { accounts: store.accounts, metrics, logger, now }),
+    responses: createPetResponses(app, store.pets, base),
+  };
+  const charge = limitConnections(app, parts, isProxy);
+  await installHooks(app, parts);
+  await addRoutes(app, parts, createKeyRequirement(app, parts, charge));
+  return app;
+}
 
+/** What every connection meets. Returns the function that charges a connection to an account. */
+function limitConnections(app: App, parts: Parts, isProxy: (address: string) => boolean): Connections['charge'] {
+  const { exchanges, limits: given, metrics, responses, sending, store } = parts;
   const connections = installConnections(app.server, {
-    maxConnections,
+    maxConnections: given.maxConnections,
     isProxy,
     refuse(socket) {
       metrics.limited('connections');
@@ -167,12 +157,20 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   });
   const pipelined = servePipelined(app.server, connections.claimantOf, () => store.pets.refresh?.());
   installClientErrors(app.server, sending);
-  const taken = () => ({ ...exchanges.taken(), connections: connections.count(), pipelined: pipelined() });
-  metrics.watch({ store: () => store.measure(), pages: responses.use, taken });
+  metrics.watch({
+    store: () => store.measure(),
+    pages: responses.use,
+    taken: () => ({ ...exchanges.taken(), connections: connections.count(), pipelined: pipelined() }),
+  });
+  return connections.charge;
+}
 
+/** What every request meets, in this order. */
+async function installHooks(app: App, parts: Parts): Promise<void> {
+  const { corsOrigins, draining, exchanges, metrics, notFound, sendError, servesHost } = parts;
   installMethods(app);
   const isBlocked = watchEventLoop(app);
-  const check = createCheck(options.servesHost);
+  const check = createCheck(servesHost);
   app.addHook('onRequest', (request, reply, done) => {
     const exchange = exchanges.begin(request, reply);
     if (draining()) {
@@ -183,7 +181,6 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     metrics.limited('event_loop');
     done(tooMany);
   });
-  const notFound = createNotFound(base);
   // Before the plugins: their routes use the error handler that is set when they are added.
   installErrors(app, sendError, notFound);
   await installRateLimits(app);
@@ -192,90 +189,94 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     await installPreflight(app, corsOrigins);
   }
   installResponses(app);
-  const limitAccounts = createAccountLimit(app, given, metrics);
   installBody(app, exchanges, notFound);
   installValidation(app);
+}
+
+/** Makes a scope require an API key. */
+type RequireKey = (scope: App) => Promise<void>;
+
+function createKeyRequirement(app: App, parts: Parts, charge: Connections['charge']): RequireKey {
+  const { exchanges, limits: given, live, metrics, now, sendError, store, usage } = parts;
+  const limitAccounts = createAccountLimit(app, given, metrics);
   const auth = {
     accounts: store.accounts,
     live,
     now,
     usage,
     exchanges,
+    charge,
+    sendError,
     cache: createKeyCache(app),
     refusals: createRefusals(app, given, metrics),
-    charge: connections.charge,
-    sendError,
   };
+  return async (scope) => {
+    await installAuth(scope, auth);
+    if (limitAccounts) scope.addHook('onRequest', limitAccounts);
+  };
+}
 
-  // The table of routes: first those without a key, then /v1 and the quickstart, each behind its key.
+/** The table of routes: first those without a key, then /v1 and the quickstart, each behind its key. */
+async function addRoutes(app: App, parts: Parts, requireKey: RequireKey): Promise<void> {
+  const { base, documents, exchanges, notFound, quickstartBasePath, signUp: whoSignsUp } = parts;
+  const { readPageFile: readFile } = parts;
   const root = base.slice(0, -'/v1'.length);
-  const accountPages = options.signUp !== undefined;
+  const accountPages = whoSignsUp !== undefined;
   // GET /openapi.json and /openapi.yaml
   documentRoutes(app, { document: documents.animalStore, base, accountPages, exchanges });
   // GET /, /docs and the files below /docs/
-  referencePageRoutes(app, {
-    readFile: options.readPageFile,
-    root,
-    quickstartBasePath,
-    accountPages,
-    exchanges,
-    notFound,
-  });
+  referencePageRoutes(app, { readFile, root, quickstartBasePath, accountPages, exchanges, notFound });
 
-  const { signUp: whoSignsUp, readPageFile: readFile } = options;
   if (whoSignsUp !== undefined) {
     // GET /account/account.css and /account/account.js
     accountFileRoutes(app, { readFile, exchanges });
-    const { accounts, people } = store;
-    const given = { accounts, people, record, exchanges, sendError, logError, logger, now, live, baseUrl, readFile };
-    await app.register(
-      async (account: App) => {
-        const parts = await installAccountPages(account, { ...given, signUp: whoSignsUp });
-        signUp(account, '/sign-up', parts);
-        signIn(account, '/sign-in', parts);
-        signOut(account, '/sign-out', parts);
-        oneTimeLink(account, '/links/:token', parts);
-        refuseEmptyParameter(account, '/links/', noPage);
-        await account.register(async (own: App) => {
-          requireSession(own, parts);
-          keys(own, parts);
-          settings(own, parts);
-        });
-      },
-      { prefix: '/account' },
-    );
+    await app.register((account: App) => addAccountRoutes(account, parts, whoSignsUp), { prefix: '/account' });
   }
 
   // Outside the scope of /v1: an unknown path needs no key.
   refuseEmptyParameter(app, '/v1/pets/', notFound);
-  await app.register(
-    async (v1: App) => {
-      await installAuth(v1, auth);
-      if (limitAccounts) v1.addHook('onRequest', limitAccounts);
-      const pets = { pets: store.pets, exchanges, responses, usage, base, removed };
-      listPets(v1, '/pets', pets);
-      createPet(v1, '/pets', pets);
-      getPet(v1, '/pets/:petId', pets);
-      listOrders(v1, '/store/orders');
-      refuseOtherMethods(v1);
-    },
-    { prefix: '/v1' },
-  );
+  const v1 = async (scope: App) => {
+    await requireKey(scope);
+    addApiRoutes(scope, parts);
+  };
+  await app.register(v1, { prefix: '/v1' });
 
-  if (quickstartBasePath !== undefined) {
-    await app.register(
-      async (quickstart: App) => {
-        const own = { document: documents.quickstart, base: root + quickstartBasePath };
-        documentRoutes(quickstart, { ...own, accountPages, exchanges });
-        await quickstart.register(async (keyed: App) => {
-          await installAuth(keyed, auth);
-          if (limitAccounts) keyed.addHook('onRequest', limitAccounts);
-          sendMessage(keyed, '/messages', { messages: store.messages, exchanges, sendError, now });
-          refuseOtherMethods(keyed);
-        });
-      },
-      { prefix: quickstartBasePath },
-    );
-  }
-  return app;
+  const quickstart = async (scope: App) => {
+    documentRoutes(scope, { document: documents.quickstart, base: root + quickstartBasePath, accountPages, exchanges });
+    await scope.register(async (keyed: App) => {
+      await requireKey(keyed);
+      sendMessage(keyed, '/messages', { ...parts, messages: parts.store.messages });
+      refuseOtherMethods(keyed);
+    });
+  };
+  if (quickstartBasePath !== undefined) await app.register(quickstart, { prefix: quickstartBasePath });
+}
+
+/** Below /account. */
+async function addAccountRoutes(app: App, parts: Parts, whoSignsUp: SignUp): Promise<void> {
+  const { baseUrl, exchanges, live, logError, logger, now, readPageFile: readFile, record, sendError } = parts;
+  const { accounts, people } = parts.store;
+  const given = { accounts, people, record, exchanges, sendError, logError, logger, now, live, baseUrl, readFile };
+  const scope = await createAccountScope(app, { ...given, signUp: whoSignsUp });
+  signUp(app, '/sign-up', scope);
+  signIn(app, '/sign-in', scope);
+  signOut(app, '/sign-out', scope);
+  oneTimeLink(app, '/links/:token', scope);
+  refuseEmptyParameter(app, '/links/', noPage);
+  await app.register(async (own: App) => {
+    requireSession(own, scope);
+    keys(own, scope);
+    settings(own, scope);
+  });
+}
+
+/** Below /v1. */
+function addApiRoutes(app: App, { base, enforceSunset, exchanges, now, responses, store, usage }: Parts): void {
+  const removed = () => enforceSunset && now().getTime() >= sunset.getTime();
+  const pets = { pets: store.pets, exchanges, responses, usage, base, removed };
+  listPets(app, '/pets', pets);
+  createPet(app, '/pets', pets);
+  getPet(app, '/pets/:petId', pets);
+  listOrders(app, '/store/orders');
+  refuseOtherMethods(app);
 }

@@ -2,13 +2,14 @@
 import formbody from '@fastify/formbody';
 import type { Static, TObject } from '@sinclair/typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { maxNameCharacters } from '../core/accounts.ts';
+import { isName, maxNameCharacters } from '../core/accounts.ts';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { checkOf, isObject, isStorable, joinFaults, toNfc, type Values } from '../core/schema.ts';
+import { checkOf, isObject, isStorable, joinFaults, kind, toNfc, type Values } from '../core/schema.ts';
 import type { Exchanges } from '../http/exchange.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
+import { passwordFault } from './passwords.ts';
 
 /** The values of a field that is sent once, or of one that is sent several times. */
 type Fields = Record<string, string | string[]>;
@@ -56,6 +57,24 @@ export function formReader<Schema extends TObject>(schema: Schema): (request: Fa
   };
 }
 
+export const Name = kind<string>(
+  'Name',
+  (value) => typeof value === 'string' && isName(value),
+  'have 1 to 100 printable characters',
+  { type: 'string' },
+);
+
+/** Any text: checkNewPassword checks a new password, and all others are right or wrong. */
+export const Password = kind<string>('Password', (value) => typeof value === 'string', 'be given once', {
+  type: 'string',
+});
+
+/** Throws ApiError `invalid_body` if a new password is refused. */
+export function checkNewPassword(password: string, name: string): void {
+  const fault = passwordFault(password, name);
+  if (fault) throw new ApiError('invalid_body', `The password ${fault}.`);
+}
+
 /**
  * Rejects forms of other sites (cross-site request forgery). Browsers send Sec-Fetch-Site to https addresses and to this machine (Fetch
  * Metadata, section 2.2). Otherwise Origin must be `origin`.
@@ -80,7 +99,7 @@ export type Show = (
 ) => FastifyReply | Promise<FastifyReply>;
 
 /** Does what a form asks for. An ApiError that it throws is shown on the page of the form. */
-type Act = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
+export type Act = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 
 interface FormRoute {
   exchanges: Exchanges;
@@ -111,4 +130,10 @@ export function formRoute(app: App, url: string, { exchanges, show, get = show, 
 export function typedName({ body }: FastifyRequest): string | undefined {
   const name = (body as Fields | undefined)?.name;
   return typeof name === 'string' ? name : undefined;
+}
+
+/** The notice that the query names. No text of the query is shown. */
+export function noticeOf({ query }: FastifyRequest, texts: Record<string, string>): string | undefined {
+  const { done } = query as { done?: unknown };
+  return typeof done === 'string' && Object.hasOwn(texts, done) ? texts[done] : undefined;
 }

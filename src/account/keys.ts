@@ -8,32 +8,19 @@ import { limits } from '../core/limits.ts';
 import { kind } from '../core/schema.ts';
 import { HttpError } from '../http/errors.ts';
 import type { App } from '../http/operation.ts';
-import { formReader, formRoute, pageRoute, type Show, typedName } from './forms.ts';
-import { type AccountOptions, Name, noticeOf } from './routes.ts';
-import type { OwnSession } from './session.ts';
-
-export interface AccountKeysOptions extends AccountOptions {
-  now: () => Date;
-  /** True in production, whose API keys start with `ast_live_`. */
-  live: boolean;
-  /** Public base address, ending in /v1. If undefined, the curl line has the address that the browser used. */
-  baseUrl: string | undefined;
-}
+import { type Act, formReader, formRoute, Name, noticeOf, pageRoute, type Show, typedName } from './forms.ts';
+import type { AccountScope } from './scope.ts';
+import { sessionOf } from './session.ts';
 
 const hourMs = 60 * 60 * 1000;
 const dayMs = 24 * hourMs;
 
 /** Choices of the forms: the value of each option, and its time in milliseconds. */
-const lifetimes: Record<string, number | null> = {
-  never: null,
-  '30d': 30 * dayMs,
-  '90d': 90 * dayMs,
-  '365d': 365 * dayMs,
-};
-const overlaps: Record<string, number> = { none: 0, '1h': hourMs, '24h': dayMs, '7d': 7 * dayMs };
+const lifetimes = { never: null, '30d': 30 * dayMs, '90d': 90 * dayMs, '365d': 365 * dayMs };
+const overlaps = { none: 0, '1h': hourMs, '24h': dayMs, '7d': 7 * dayMs };
 
-const choice = (name: string, choices: object) =>
-  kind<string>(
+const choice = <Choices extends object>(name: string, choices: Choices) =>
+  kind<keyof Choices & string>(
     name,
     (value) => typeof value === 'string' && Object.hasOwn(choices, value),
     `be one of ${Object.keys(choices).join(', ')}`,
@@ -47,18 +34,24 @@ const Scopes = kind<Scope[]>(
     return (
       given.length > 0 &&
       new Set(given).size === given.length &&
-      given.every((scope) => scopes.includes(scope as Scope))
+      given.every((scope) => scopes.some((known) => known === scope))
     );
   },
   `be at least one of ${scopes.join(', ')}`,
   { type: 'array' },
 );
 
+interface Choices {
+  name: string;
+  scopes: string[];
+  expires: string;
+}
+
 /** What the form for a new key shows at first. */
-const noChoices = { name: '', scopes: [...scopes] as string[], expires: 'never' };
+const noChoices: Choices = { name: '', scopes: [...scopes], expires: 'never' };
 
 /** What the person chose in a form that was refused. */
-function choicesOf(request: FastifyRequest): typeof noChoices {
+function choicesOf(request: FastifyRequest): Choices {
   const { scopes: granted, expires } = request.body as { scopes?: string | string[]; expires?: string };
   if (expires === undefined) return noChoices;
   return { name: typedName(request) ?? '', scopes: [granted ?? []].flat(), expires: String(expires) };
@@ -68,14 +61,11 @@ function choicesOf(request: FastifyRequest): typeof noChoices {
 const maxEnded = 20;
 
 /** GET at `/account`, and POST for each of its forms. They need a session. */
-export function keys(app: App, options: AccountKeysOptions): void {
-  const { accounts, exchanges, pages, record, now, live, baseUrl } = options;
-  const readNew = formReader(Type.Object({ name: Name, scopes: Scopes, expires: choice('Lifetime', lifetimes) }));
-  const readRotation = formReader(Type.Object({ overlap: choice('Overlap', overlaps) }));
-  const readRevocation = formReader(Type.Object({}));
+export function keys(app: App, scope: AccountScope): void {
+  const { accounts, exchanges, pages } = scope;
 
   const show: Show = async (request, reply, error) => {
-    const { account } = request.session as OwnSession;
+    const { account } = sessionOf(request);
     // One more than is shown tells whether there are more.
     const { active, ended } = await accounts.listOwnKeys(account.id, maxEnded + 1);
     return pages.show(request, reply, 'keys', {
@@ -94,78 +84,75 @@ export function keys(app: App, options: AccountKeysOptions): void {
   const get: Show = (_request, reply) => pages.redirect(reply, '');
 
   pageRoute(app, '', { exchanges, show });
+  formRoute(app, '/keys', { exchanges, show, get, post: makeKey(scope) });
+  formRoute(app, '/keys/:id/rotate', { exchanges, show, get, post: rotateKey(scope) });
+  formRoute(app, '/keys/:id/revoke', { exchanges, show, get, post: revokeKey(scope) });
+}
 
-  formRoute(app, '/keys', {
-    exchanges,
-    show,
-    get,
-    async post(request, reply) {
-      const { account, hash: session } = request.session as OwnSession;
-      const { name, scopes: granted, expires } = readNew(request);
-      const secret = newSecret(live);
-      const lifetimeMs = lifetimes[expires] ?? null;
-      const key = await accounts
-        .addKey({ account: { session }, name, scopes: granted, lifetimeMs, secret })
-        .catch(explainLimit);
-      record('key_created', request, { account: account.id, key: found(key).id });
-      return showSecret(request, reply, found(key), secret);
-    },
-  });
+function makeKey(scope: AccountScope): Act {
+  const { accounts, record, live } = scope;
+  const read = formReader(Type.Object({ name: Name, scopes: Scopes, expires: choice('Lifetime', lifetimes) }));
+  return async (request, reply) => {
+    const { account, hash: session } = sessionOf(request);
+    const { name, scopes: granted, expires } = read(request);
+    const secret = newSecret(live);
+    const newKey = { account: { session }, name, scopes: granted, lifetimeMs: lifetimes[expires], secret };
+    const key = found(await accounts.addKey(newKey).catch(explainLimit));
+    record('key_created', request, { account: account.id, key: key.id });
+    return showSecret(scope, request, reply, { key, secret });
+  };
+}
 
-  formRoute(app, '/keys/:id/rotate', {
-    exchanges,
-    show,
-    get,
-    async post(request, reply) {
-      const { account, hash: session } = request.session as OwnSession;
-      const { overlap } = readRotation(request);
-      const secret = newSecret(live);
-      const oldExpiresAt = new Date(now().getTime() + (overlaps[overlap] as number));
-      const id = idOf(request);
-      const { active } = await accounts.listOwnKeys(account.id, 0);
-      const { expiresAt: ownExpiry } = found(active.find((key) => key.id === id));
-      const key = found(await accounts.rotateKey(id, oldExpiresAt, secret, session).catch(explainLimit));
-      record('key_rotated', request, { account: account.id, key: key.id });
-      return showSecret(request, reply, key, secret, ownExpiry && ownExpiry < oldExpiresAt ? ownExpiry : oldExpiresAt);
-    },
-  });
+function rotateKey(scope: AccountScope): Act {
+  const { accounts, record, now, live } = scope;
+  const read = formReader(Type.Object({ overlap: choice('Overlap', overlaps) }));
+  return async (request, reply) => {
+    const { account, hash: session } = sessionOf(request);
+    const { overlap } = read(request);
+    const secret = newSecret(live);
+    const overlapEnd = new Date(now().getTime() + overlaps[overlap]);
+    const id = idOf(request);
+    const { active } = await accounts.listOwnKeys(account.id, 0);
+    const { expiresAt: ownExpiry } = found(active.find((key) => key.id === id));
+    const key = found(await accounts.rotateKey(id, overlapEnd, secret, session).catch(explainLimit));
+    record('key_rotated', request, { account: account.id, key: key.id });
+    const oldExpiresAt = ownExpiry && ownExpiry < overlapEnd ? ownExpiry : overlapEnd;
+    return showSecret(scope, request, reply, { key, secret, oldExpiresAt });
+  };
+}
 
-  formRoute(app, '/keys/:id/revoke', {
-    exchanges,
-    show,
-    get,
-    async post(request, reply) {
-      const { account, hash: session } = request.session as OwnSession;
-      readRevocation(request);
-      const { id } = found(await accounts.revokeKey(idOf(request), session));
-      record('key_revoked', request, { account: account.id, key: id });
-      return pages.redirect(reply, '?done=revoked');
-    },
-  });
+function revokeKey({ accounts, pages, record }: AccountScope): Act {
+  const read = formReader(Type.Object({}));
+  return async (request, reply) => {
+    const { account, hash: session } = sessionOf(request);
+    read(request);
+    const { id } = found(await accounts.revokeKey(idOf(request), session));
+    record('key_revoked', request, { account: account.id, key: id });
+    return pages.redirect(reply, '?done=revoked');
+  };
+}
 
-  /** Shows the key once, in the response to the form itself: it is never stored, and never part of an address. */
-  function showSecret(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    key: ApiKey,
-    { key: secret }: Secret,
-    oldExpiresAt?: Date,
-  ) {
-    const base = baseUrl ?? baseOf(request);
-    const address = `'${base}/pets'`;
-    const header = `-H 'Authorization: Bearer ${secret}'`;
-    const curl = key.scopes.includes('pets:read')
-      ? `curl ${header} ${address}`
-      : `curl ${header} -H 'Content-Type: application/json' -d '{"name": "Biscuit", "categoryId": 7}' ${address}`;
-    return pages.show(request, reply, 'new-key', {
-      title: 'Your new API key',
-      key,
-      secret,
-      curl,
-      oldExpiresAt,
-      time: timeOf,
-    });
-  }
+interface MadeKey {
+  key: ApiKey;
+  secret: Secret;
+  /** When the key that was rotated expires. */
+  oldExpiresAt?: Date;
+}
+
+/** Shows the key once, in the response to the form itself: it is never stored, and never part of an address. */
+function showSecret(
+  { pages, baseUrl }: AccountScope,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { key, secret, oldExpiresAt }: MadeKey,
+): Promise<FastifyReply> {
+  const address = `'${baseUrl ?? baseOf(request)}/pets'`;
+  const header = `-H 'Authorization: Bearer ${secret.key}'`;
+  const curl = key.scopes.includes('pets:read')
+    ? `curl ${header} ${address}`
+    : `curl ${header} -H 'Content-Type: application/json' -d '{"name": "Biscuit", "categoryId": 7}' ${address}`;
+  const data = { title: 'Your new API key', key, secret: secret.key, curl, oldExpiresAt, time: timeOf };
+  return pages.show(request, reply, 'new-key', data);
 }
 
 /** The address that the browser used. It is only shown, to the person who typed it, and only if no shell treats it specially. */

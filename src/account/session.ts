@@ -35,6 +35,11 @@ export interface Sessions {
 
 const passwordChanged = 'The password was changed at this moment: sign in with the new one.';
 
+/** The session of a request that `requireSession` let through. */
+export function sessionOf({ session }: FastifyRequest): OwnSession {
+  return session as OwnSession;
+}
+
 /** One write a minute is exact enough for an idle time of an hour. */
 const touchEveryMs = 60_000;
 

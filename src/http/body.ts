@@ -55,7 +55,7 @@ export function installBody(app: FastifyInstance, exchanges: Exchanges, notFound
     exchanges.awaitBody(request.exchange, request.socket);
     // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).
     if (request.headers.expect !== undefined && request.raw.httpVersion === '1.1') reply.raw.writeContinue();
-    // optimizeEmptyRequests (app.ts) has closed the request's own stream, which never emits end.
+    // optimizeEmptyRequests (server.ts) has closed the request's own stream, which never emits end.
     done(null, hasNoBody(request) ? Readable.from([]) : payload);
   });
   app.addHook('preValidation', (request, _reply, done) => {

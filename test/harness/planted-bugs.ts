@@ -98,9 +98,9 @@ export const plantedBugs: PlantedBug[] = [
   },
   {
     name: 'no request timeout',
-    file: 'src/app.ts',
-    from: 'const requestTimeoutMs = 9000;',
-    to: 'const requestTimeoutMs = 0;',
+    file: 'src/http/server.ts',
+    from: 'requestTimeout: limits.request,',
+    to: 'requestTimeout: 0,',
     caughtBy: ['test/full/reliability/slow-clients.test.ts', 'slow and silent clients'],
   },
   {

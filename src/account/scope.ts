@@ -1,4 +1,4 @@
-/** Sets up what all account pages share: cookies, forms, sessions, limits of attempts, and the checks of each request. */
+/** The scope of the account pages: what each of their requests meets, and what their routes share. */
 import cookie from '@fastify/cookie';
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import type { Accounts } from '../core/accounts.ts';
@@ -9,37 +9,48 @@ import type { LogError, SendError } from '../http/errors.ts';
 import type { Exchanges } from '../http/exchange.ts';
 import { hostOf } from '../http/hosts.ts';
 import type { App } from '../http/operation.ts';
-import { createAttempts } from './attempts.ts';
+import { type Attempts, createAttempts } from './attempts.ts';
 import { installForms, isSameOrigin } from './forms.ts';
-import type { AccountKeysOptions } from './keys.ts';
-import { createPages } from './pages.ts';
-import { createPasswords } from './passwords.ts';
-import type { SignUp } from './routes.ts';
-import { createSessions } from './session.ts';
+import { createPages, type Pages } from './pages.ts';
+import { createPasswords, type Passwords } from './passwords.ts';
+import { createSessions, type Sessions } from './session.ts';
 import type { RecordEvent } from './trail.ts';
 
-export interface AccountPagesOptions {
+/** Who can create an account: anyone, people with an invitation, or nobody. */
+export type SignUp = 'open' | 'invitation' | 'off';
+
+/** What the routes of the account pages share. */
+export interface AccountScope {
   accounts: Accounts;
   people: People;
-  record: RecordEvent;
+  passwords: Passwords;
+  attempts: Attempts;
+  sessions: Sessions;
+  pages: Pages;
   exchanges: Exchanges;
-  sendError: SendError;
-  logError: LogError;
-  logger: FastifyBaseLogger;
+  record: RecordEvent;
   now: () => Date;
   /** True in production, whose API keys start with `ast_live_`. */
   live: boolean;
-  /** Public base address, ending in /v1. */
+  /** Public base address, ending in /v1. If undefined, the pages show the address that the browser used. */
   baseUrl: string | undefined;
   signUp: SignUp;
-  /** Reads a file of the project. */
+}
+
+export interface AccountScopeOptions extends Omit<AccountScope, 'passwords' | 'attempts' | 'sessions' | 'pages'> {
+  sendError: SendError;
+  logError: LogError;
+  logger: FastifyBaseLogger;
+  /** Reads a file of src/pages/. */
   readFile: (name: string) => Promise<Buffer>;
 }
 
 /** Prepares the scope `app` for the routes of the account pages. */
-export async function installAccountPages(app: App, options: AccountPagesOptions): Promise<AccountKeysOptions> {
-  const { accounts, people, record, exchanges, sendError, logError, logger, now, live, baseUrl, signUp, readFile } =
-    options;
+export async function createAccountScope(
+  app: App,
+  { sendError, logError, logger, readFile, ...shared }: AccountScopeOptions,
+): Promise<AccountScope> {
+  const { baseUrl, exchanges, now, people } = shared;
   const address = baseUrl === undefined ? undefined : new URL(baseUrl);
   const secure = address?.protocol === 'https:';
   const rootPath = address?.pathname.slice(0, -'/v1'.length) ?? '';
@@ -49,34 +60,42 @@ export async function installAccountPages(app: App, options: AccountPagesOptions
   await installForms(app);
   const sessions = createSessions(app, { people, now, secure });
   const pages = createPages(app, { readFile, rootPath, exchanges, sendError, logError });
-  let warned = false;
-
-  app.addHook('onRequest', async (request) => {
-    request.exchange.holder = networkOf(request.exchange.address);
-    if (secure && request.protocol !== 'https') {
-      if (!warned) logger.warn(plainHttp);
-      warned = true;
-      throw new ApiError(
-        'forbidden',
-        `This page is only available over https, at ${address?.origin}${pages.path('')}.`,
-      );
-    }
-    const origin = address?.origin ?? `${request.protocol}://${hostOf(request.raw)}`;
-    if (request.method === 'POST' && !isSameOrigin(request, origin))
-      throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
-    const network = request.exchange.holder as string;
-    const session = await exchanges.lookUp(network, () => sessions.find(request));
-    if (session) request.exchange.holder = session.newFrom ?? session.account.id;
-  });
-
+  installChecks(app, { address, exchanges, logger, pages, sessions });
   app.setNotFoundHandler(() => {
     throw new ApiError('route_not_found');
   });
   app.route({ method: ['GET', 'HEAD'], url: '/*', onRequest: noPage, handler: noPage });
-
   const passwords = createPasswords();
-  const attempts = createAttempts(people, passwords, now);
-  return { accounts, people, record, exchanges, now, live, baseUrl, signUp, sessions, pages, attempts, passwords };
+  return { ...shared, passwords, attempts: createAttempts(people, passwords, now), sessions, pages };
+}
+
+interface Checks extends Pick<AccountScope, 'exchanges' | 'pages' | 'sessions'> {
+  /** The public address. */
+  address: URL | undefined;
+  logger: FastifyBaseLogger;
+}
+
+const plainHttp =
+  'an account page was refused over plain http: name the proxy that ends TLS in TRUST_PROXY, and let it send X-Forwarded-Proto';
+
+/** Rejects plain http if the public address is https, and forms of other sites. Then finds the session of the request. */
+function installChecks(app: App, { address, exchanges, logger, pages, sessions }: Checks): void {
+  const secure = address?.protocol === 'https:';
+  let warned = false;
+  app.addHook('onRequest', async (request) => {
+    const network = networkOf(request.exchange.address);
+    request.exchange.holder = network;
+    if (secure && request.protocol !== 'https') {
+      if (!warned) logger.warn(plainHttp);
+      warned = true;
+      throw new ApiError('forbidden', `This page is only available over https, at ${address.origin}${pages.path('')}.`);
+    }
+    const origin = address?.origin ?? `${request.protocol}://${hostOf(request.raw)}`;
+    if (request.method === 'POST' && !isSameOrigin(request, origin))
+      throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
+    const session = await exchanges.lookUp(network, () => sessions.find(request));
+    if (session) request.exchange.holder = session.newFrom ?? session.account.id;
+  });
 }
 
 /** For people: the server's own response to an unknown path describes the API. */
@@ -85,11 +104,8 @@ export function noPage({ exchange }: FastifyRequest): never {
   throw new ApiError('route_not_found', 'There is no such page.');
 }
 
-const plainHttp =
-  'an account page was refused over plain http: name the proxy that ends TLS in TRUST_PROXY, and let it send X-Forwarded-Proto';
-
 /** Redirects requests for a page without a session to the sign-in page, before their body is read. */
-export function requireSession(app: App, { pages, sessions }: Pick<AccountKeysOptions, 'pages' | 'sessions'>): void {
+export function requireSession(app: App, { pages, sessions }: AccountScope): void {
   app.addHook('onRequest', async (request, reply) => {
     const { method, routeOptions } = request;
     const isPage = method === 'GET' || method === 'HEAD' || (method === 'POST' && routeOptions.config.form);

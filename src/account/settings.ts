@@ -1,0 +1,76 @@
+/** The account page of settings: change the password, sign out everywhere, delete the account. */
+import { Type } from '@sinclair/typebox';
+import { SessionEndedError } from '../core/accounts.ts';
+import { networkOf } from '../http/addresses.ts';
+import type { App } from '../http/operation.ts';
+import {
+  type Act,
+  checkNewPassword,
+  formReader,
+  formRoute,
+  Name,
+  noticeOf,
+  Password,
+  pageRoute,
+  type Show,
+} from './forms.ts';
+import type { AccountScope } from './scope.ts';
+import { sessionOf } from './session.ts';
+import { checkPassword } from './sign-in.ts';
+
+const notices = { password: 'Your password is changed, and all other sessions have ended.' };
+
+/** GET at `/settings`, and POST for each of its forms. They need a session. */
+export function settings(app: App, scope: AccountScope): void {
+  const { exchanges, pages } = scope;
+  const show: Show = (request, reply, error) =>
+    pages.show(request, reply, 'settings', { title: 'Settings', notice: noticeOf(request, notices), error });
+  const get: Show = (_request, reply) => pages.redirect(reply, '/settings');
+
+  pageRoute(app, '/settings', { exchanges, show });
+  formRoute(app, '/password', { exchanges, show, get, post: changePassword(scope) });
+  formRoute(app, '/sign-out-everywhere', { exchanges, show, get, post: signOutEverywhere(scope) });
+  formRoute(app, '/delete', { exchanges, show, get, post: deleteAccount(scope) });
+}
+
+const wrong = 'The current password is wrong.';
+
+function changePassword(scope: AccountScope): Act {
+  const { pages, passwords, people, record, sessions } = scope;
+  const read = formReader(Type.Object({ name: Type.Optional(Name), current: Password, password: Password }));
+  return async (request, reply) => {
+    const { account, hash: session } = sessionOf(request);
+    const { current, password } = read(request);
+    checkNewPassword(password, account.name);
+    const person = await checkPassword(scope, request, account.name, current, wrong);
+    const passwordHash = await passwords.inTurn(networkOf(request.exchange.address), ({ hash }) => hash(password));
+    // Whoever changed the password or the account meanwhile has ended its sessions, too.
+    if (!(await people.setPassword(account.id, passwordHash, { session, previous: person.passwordHash })))
+      throw new SessionEndedError();
+    record('password_changed', request, { account: account.id });
+    await sessions.begin(request, reply, { account, passwordHash });
+    return pages.redirect(reply, '/settings?done=password');
+  };
+}
+
+function signOutEverywhere({ pages, people, sessions }: AccountScope): Act {
+  return async (request, reply) => {
+    await people.endSessions(sessionOf(request).hash);
+    await sessions.end(request, reply);
+    return pages.redirect(reply, '/sign-in?done=signed-out');
+  };
+}
+
+function deleteAccount(scope: AccountScope): Act {
+  const { accounts, pages, record, sessions } = scope;
+  const read = formReader(Type.Object({ name: Type.Optional(Name), current: Password }));
+  return async (request, reply) => {
+    const { account: own, hash: session } = sessionOf(request);
+    const { current } = read(request);
+    const { account, passwordHash } = await checkPassword(scope, request, own.name, current, wrong);
+    if (!(await accounts.removeAccount({ session }, passwordHash))) throw new SessionEndedError();
+    record('account_removed', request, { account: account.id });
+    await sessions.end(request, reply);
+    return pages.redirect(reply, '/sign-in?done=deleted');
+  };
+}
