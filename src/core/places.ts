@@ -39,7 +39,7 @@ export function createPlaces<Holder>(places: number): Places<Holder> {
       return true;
     },
     give(holder, amount = 1) {
-      const left = (takenBy.get(holder) as number) - amount;
+      const left = (takenBy.get(holder) ?? 0) - amount;
       if (left > 0) takenBy.set(holder, left);
       else takenBy.delete(holder);
       taken -= amount;

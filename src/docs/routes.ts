@@ -138,7 +138,7 @@ export function documentRoutes(app: App, { document, base, accountPages, exchang
   function documents(): { json: Codings; yaml: Codings } {
     if (cached) return cached;
     const adapted = adaptDocument(document, base, accountPages);
-    const openapi = parse(adapted) as { servers: { url: string; description: string }[] };
+    const openapi: { servers: { url: string; description: string }[] } = parse(adapted);
     const server = { url: base, description: 'This server' };
     openapi.servers.unshift(server);
     // The committed text, whose quotes and examples a writer of YAML would change. JSON is YAML.

@@ -1,6 +1,6 @@
 /** Authenticates requests: the API key must be known, belong to this deployment, and be neither expired nor revoked. */
 import type { Socket } from 'node:net';
-import bearerAuth from '@fastify/bearer-auth';
+import bearerAuth, { type verifyBearerAuth } from '@fastify/bearer-auth';
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify';
 import {
   type Accounts,
@@ -25,6 +25,11 @@ declare module 'fastify' {
     apiKey: ApiKey | null;
     keyRefusal: ErrorCode | null;
   }
+}
+
+/** The API key of a request in a scope that requires one. */
+export function keyOf({ apiKey }: FastifyRequest): ApiKey {
+  return apiKey as ApiKey;
 }
 
 export interface AuthOptions {
@@ -69,8 +74,10 @@ export function createKeyCache(app: FastifyInstance): KeyCache {
     markValid(authorization) {
       valid.delete(authorization);
       valid.add(authorization);
-      const [oldest] = valid;
-      if (valid.size > limits.knownKeys) valid.delete(oldest as string);
+      for (const oldest of valid) {
+        if (valid.size <= limits.knownKeys) break;
+        valid.delete(oldest);
+      }
     },
     wasValid: (authorization) => valid.has(authorization),
     forget: (authorization) => void valid.delete(authorization),
@@ -103,8 +110,8 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
   }
 
   async function lookUp(key: string, request: FastifyRequest): Promise<boolean> {
-    if (!bearer.test(request.headers.authorization as string) || !isKeyOf(live, key))
-      return checkKey(undefined, request);
+    const { authorization: sent = '' } = request.headers;
+    if (!bearer.test(sent) || !isKeyOf(live, key)) return checkKey(undefined, request);
     const authorization = `Bearer ${key}`;
     const known = cache.recall(authorization);
     if (known) return checkKey(known, request);
@@ -132,7 +139,7 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
     verifyErrorLogLevel: 'debug',
   });
 
-  const verify = app.verifyBearerAuth as NonNullable<typeof app.verifyBearerAuth>;
+  const verify = app.getDecorator<verifyBearerAuth>('verifyBearerAuth');
   app.addHook('onRequest', (request, reply, done) => {
     const { authorization } = request.headers;
     // Send it directly: Fastify's error handling would double the cost of this response.
@@ -158,9 +165,9 @@ export function rejectedKey(code: ErrorCode): HttpError {
   return new HttpError(code, { 'www-authenticate': `${realm}, error="invalid_token"` });
 }
 
-function authError({ keyRefusal }: FastifyRequest, pluginError: Error): Error {
+function authError({ keyRefusal }: FastifyRequest, pluginError: Error & { code?: unknown }): Error {
   if (keyRefusal) return rejectedKey(keyRefusal);
-  return String((pluginError as { code?: unknown }).code).startsWith('FST_BEARER_AUTH') ? missing : pluginError;
+  return String(pluginError.code).startsWith('FST_BEARER_AUTH') ? missing : pluginError;
 }
 
 /** Returns a hook that rejects API keys without `scope` (RFC 6750, section 3.1, insufficient_scope). */

@@ -63,8 +63,7 @@ export function installBody(app: FastifyInstance, exchanges: Exchanges, notFound
     done();
   });
 
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => {
-    const bytes = body as Buffer;
+  app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, (_request, bytes, done) => {
     // An empty body counts as missing. Validation reports it.
     if (bytes.length === 0) return done(null, undefined);
     try {

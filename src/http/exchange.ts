@@ -34,8 +34,17 @@ export interface Exchange extends EndedExchange, Claimant {
   /** The socket's bytesRead when the request body began to arrive; undefined if no body is awaited. */
   bodyFrom: number | undefined;
   /** A large response body that the client may not have read yet. */
-  unread: Buffer | undefined;
+  unread: UnreadBody | undefined;
   ended: boolean;
+}
+
+/** A large response body in flight. All responses that send the same buffer share it. */
+interface UnreadBody {
+  body: Buffer;
+  /** How many responses send it. */
+  responses: number;
+  /** The first requester, against whom it counts. */
+  claimant: Claimant;
 }
 
 export interface Exchanges {
@@ -89,8 +98,8 @@ const responseKey = Symbol('response');
 type WithResponse = Socket & { [responseKey]?: WithExchange | undefined };
 
 /** The exchange that `response` belongs to; undefined if Node responds by itself. */
-export function exchangeOf(response: ServerResponse): Exchange | undefined {
-  return (response as Partial<WithExchange>).exchange;
+export function exchangeOf({ exchange }: ServerResponse & { exchange?: Exchange | undefined }): Exchange | undefined {
+  return exchange;
 }
 
 /** The client disconnected before its response began. Not in RFC 9110: nginx introduced this status, and other servers adopted it. */
@@ -119,8 +128,7 @@ export function createExchanges(
   const bodyPlaces = createSeparatePlaces(maxInFlight);
   const lookUpPlaces = createPlaces<string>(limits.lookUps);
   const unreadBytes = createSeparatePlaces(limits.unreadBytes);
-  /** Large response bodies in flight: how many responses send each buffer, and the first requester, against whom it counts. */
-  const unreadBodies = new Map<Buffer, { count: number; claimant: Claimant }>();
+  const unreadBodies = new Map<Buffer, UnreadBody>();
   /**
    * Open connections that have carried a request. Each has one under way at most (connection/pipelining.ts), which it holds itself: of a map with
    * an entry for each request, V8 keeps old tables, and with them their requests, until it collects the old space.
@@ -143,11 +151,10 @@ export function createExchanges(
     const { unread } = exchange;
     if (unread === undefined) return;
     exchange.unread = undefined;
-    const sent = unreadBodies.get(unread) as { count: number; claimant: Claimant };
-    sent.count -= 1;
-    if (sent.count > 0) return;
-    unreadBodies.delete(unread);
-    unreadBytes.give(sent.claimant, unread.length);
+    unread.responses -= 1;
+    if (unread.responses > 0) return;
+    unreadBodies.delete(unread.body);
+    unreadBytes.give(unread.claimant, unread.body.length);
   }
 
   function end(response: WithExchange): void {
@@ -155,7 +162,9 @@ export function createExchanges(
     if (exchange.ended) return;
     exchange.ended = true;
     requests -= 1;
-    (response.req.socket as WithResponse)[responseKey] = undefined;
+    const socket: WithResponse = response.req.socket;
+    // The socket may carry the next request already.
+    if (socket[responseKey] === response) socket[responseKey] = undefined;
     endBody(exchange);
     endUnread(exchange);
     exchange.status = response.headersSent ? response.statusCode : clientClosed;
@@ -164,8 +173,8 @@ export function createExchanges(
     onEnd(exchange);
   }
 
-  function onClose(this: ServerResponse): void {
-    end(this as WithExchange);
+  function onClose(this: WithExchange): void {
+    end(this);
   }
 
   function isSlow({ begun, bodyFrom }: Exchange, socket: Socket, now: number): boolean {
@@ -269,12 +278,15 @@ export function createExchanges(
 
     reserveBytes({ exchange }, body) {
       if (body.length < largeBytes || exchange.ended) return;
-      const sent = unreadBodies.get(body);
       exchange.holder ||= networkOf(exchange.address);
-      if (sent) sent.count += 1;
-      else if (!unreadBytes.take(exchange, body.length)) refuse(tooMany);
-      else unreadBodies.set(body, { count: 1, claimant: exchange });
-      exchange.unread = body;
+      let unread = unreadBodies.get(body);
+      if (!unread) {
+        if (!unreadBytes.take(exchange, body.length)) refuse(tooMany);
+        unread = { body, responses: 0, claimant: exchange };
+        unreadBodies.set(body, unread);
+      }
+      unread.responses += 1;
+      exchange.unread = unread;
     },
 
     taken: () => ({

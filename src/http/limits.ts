@@ -50,6 +50,14 @@ export function watchEventLoop(app: FastifyInstance): () => boolean {
   return () => blocked;
 }
 
+/** Keeps the `limits.rateWindows` entries that were set last. */
+function deleteOldest(map: Map<string, unknown>): void {
+  for (const key of map.keys()) {
+    if (map.size <= limits.rateWindows) return;
+    map.delete(key);
+  }
+}
+
 /** Counts per time window for the rate-limit plugin, whose own store would go wrong for as long as the clock is set back. */
 class Windows {
   readonly #windows = new Map<string, { current: number; endsAt: number }>();
@@ -61,8 +69,7 @@ class Windows {
     window.current += 1;
     this.#windows.delete(key);
     this.#windows.set(key, window);
-    const [oldest] = this.#windows.keys();
-    if (this.#windows.size > limits.rateWindows) this.#windows.delete(oldest as string);
+    deleteOldest(this.#windows);
     done(null, { current: window.current, ttl: window.endsAt - now });
   }
 
@@ -73,7 +80,7 @@ class Windows {
 
 /** Registers the rate-limit plugin. By itself it limits no route. */
 export async function installRateLimits(app: FastifyInstance): Promise<void> {
-  await app.register(rateLimit, { global: false, enableDraftSpec: true, store: Windows as never });
+  await app.register(rateLimit, { global: false, enableDraftSpec: true, store: Windows });
 }
 
 /** Returns a hook that rejects requests of an account over its rate limit with 429; undefined if there is no limit. */
@@ -123,8 +130,7 @@ export function createRefusals(app: FastifyInstance, { refusalsPerMinute }: Limi
       const known = over.get(network);
       over.delete(network);
       over.set(network, { until, busy: known?.busy ?? false });
-      const [oldest] = over.keys();
-      if (over.size > limits.rateWindows) over.delete(oldest as string);
+      deleteOldest(over);
       return tooMany(result.ttlInSeconds);
     },
 

@@ -1,6 +1,6 @@
 /** Responds to OPTIONS and to the methods that a path does not support. */
 import { METHODS } from 'node:http';
-import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods, RouteOptions } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
 import { HttpError } from './errors.ts';
 import { respond, standing } from './responses.ts';
 
@@ -44,7 +44,7 @@ function refuseAt(app: FastifyInstance, url: string, served: string[], headers: 
     throw new HttpError('method_not_allowed', { allow });
   };
   app.route({
-    method: METHODS.filter((method) => method !== 'OPTIONS' && !served.includes(method)) as HTTPMethods[],
+    method: METHODS.filter((method) => method !== 'OPTIONS' && !served.includes(method)),
     url,
     config,
     onRequest: refuse,

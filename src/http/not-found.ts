@@ -1,6 +1,6 @@
 /** Responds to requests for paths that have no operation: 404 with the address of the API, and to OPTIONS * with 204. */
 import { METHODS } from 'node:http';
-import type { FastifyInstance, HTTPMethods } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import { ApiError, errorMessages } from '../core/errors.ts';
 import type { NotFound } from './errors.ts';
 import { respond, standing } from './responses.ts';
@@ -20,9 +20,9 @@ export function createNotFound(base: string): NotFound {
   const slash = new ApiError('route_not_found', `${errorMessages.route_not_found} No path ends in a slash. ${api}`);
 
   return (request, reply) => {
-    const { url } = request.raw;
+    const { url = '' } = request.raw;
     if (url === '*' && request.method === 'OPTIONS') return respond(reply, 204, serverWide, '');
-    throw endsInSlash.test(url as string) ? slash : unknown;
+    throw endsInSlash.test(url) ? slash : unknown;
   };
 }
 
@@ -37,7 +37,7 @@ function hideRoute(notFound: NotFound): NotFound {
 /** Makes `url`, which ends in a slash, an unknown path. Otherwise the router would match an empty parameter. */
 export function refuseEmptyParameter(app: FastifyInstance, url: string, notFound: NotFound): void {
   const refuse = hideRoute(notFound);
-  app.route({ method: METHODS as HTTPMethods[], url, onRequest: refuse, handler: refuse });
+  app.route({ method: METHODS, url, onRequest: refuse, handler: refuse });
 }
 
 /** @fastify/cors adds a route for OPTIONS of every path. Its handler would run only after the body is read. Call this before the plugin. */

@@ -31,7 +31,8 @@ export function fault({ httpVersion, headers }: IncomingMessage): string | undef
 /** Returns a function: why a request is rejected regardless of its route, or undefined. If `servesHost` is undefined, every host is served. */
 export function createCheck(servesHost: ServesHost | undefined): (request: IncomingMessage) => ApiError | undefined {
   return (request) => {
-    if ((request.url as string).length > limits.url) return new ApiError('uri_too_long');
+    const { url = '' } = request;
+    if (url.length > limits.url) return new ApiError('uri_too_long');
     const wrong = fault(request);
     if (wrong !== undefined) return new HttpError('bad_request', close, wrong);
     if (servesHost && !servesHost(hostOf(request))) return otherHost;

@@ -1,7 +1,7 @@
 /** Validates each request against the schemas of its route, and reports all violations at once. */
 import { Kind, type TObject, type TSchema, Type } from '@sinclair/typebox';
 import { TypeCompiler } from '@sinclair/typebox/compiler';
-import type { FastifyInstance, FastifyRequest, FastifySchema } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ApiError, type ErrorCode } from '../core/errors.ts';
 import { canonicalDecimal } from '../core/int64.ts';
 import {
@@ -27,7 +27,7 @@ export function installValidation(app: FastifyInstance): void {
   app.setValidatorCompiler(() => () => true);
   app.addHook('onRoute', (route) => {
     if (!route.config?.operation) return;
-    const parts = compile(route.schema ?? {});
+    const parts = compile((route.schema ?? {}) as OperationSchema);
     route.preValidation = (request, _reply, done) => {
       const violations: Violation[] = [];
       for (const part of parts) part(request, violations);
@@ -37,19 +37,27 @@ export function installValidation(app: FastifyInstance): void {
 }
 
 function errorOf(violations: Violation[]): ApiError {
-  const [{ code }] = violations as [Violation];
+  const [code, ...others] = new Set(violations.map((violation) => violation.code));
   // A more specific code, such as invalid_cursor, is sent only if all violations have it.
-  const only = violations.every((violation) => violation.code === code);
+  const only = others.length === 0 ? code : undefined;
   const sentence = `${joinFaults(violations.map(({ text }) => text))}.`;
-  return new ApiError(only ? code : 'invalid_parameter', sentence);
+  return new ApiError(only ?? 'invalid_parameter', sentence);
 }
 
-function compile({ params, querystring, headers, body }: FastifySchema): Part[] {
+/** The schemas of an operation, which Fastify's type calls unknown. */
+interface OperationSchema {
+  params?: TObject;
+  querystring?: TObject;
+  headers?: TObject;
+  body?: TObject;
+}
+
+function compile({ params, querystring = Type.Object({}), headers, body }: OperationSchema): Part[] {
   const parts: Part[] = [];
-  if (params) parts.push(textPart(params as TObject, (request) => request.params as Values));
-  parts.push(textPart((querystring ?? Type.Object({})) as TObject, (request) => request.query as Values));
-  if (headers) parts.push(headerPart(headers as TObject));
-  if (body) parts.push(bodyPart(body as TObject));
+  if (params) parts.push(textPart(params, (request) => request.params as Values));
+  parts.push(textPart(querystring, (request) => request.query as Values));
+  if (headers) parts.push(headerPart(headers));
+  if (body) parts.push(bodyPart(body));
   return parts;
 }
 

@@ -1,10 +1,9 @@
 /** The messages quickstart: separate from the animal store, but with the same API keys. */
 import { randomUUID } from 'node:crypto';
-import type { ApiKey } from '../core/accounts.ts';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { Message, type Messages, NewMessage } from '../core/messages.ts';
-import { rejectedKey } from '../http/auth.ts';
+import { keyOf, rejectedKey } from '../http/auth.ts';
 import { HttpError, type SendError, toApiError } from '../http/errors.ts';
 import type { Exchanges } from '../http/exchange.ts';
 import { type App, bodyErrors } from '../http/operation.ts';
@@ -29,7 +28,7 @@ export function sendMessage(app: App, url: string, { messages, exchanges, sendEr
   /** Until when accounts have their most messages, in milliseconds: a refusal costs no statement. */
   const full = new Map<number, number>();
 
-  function refuseFull({ accountId }: ApiKey): void {
+  function refuseFull(accountId: number): void {
     const waitMs = (full.get(accountId) ?? 0) - now().getTime();
     if (waitMs > 0 && waitMs <= limits.messageAge) throw tooManyMessages(waitMs);
     full.delete(accountId);
@@ -64,8 +63,8 @@ export function sendMessage(app: App, url: string, { messages, exchanges, sendEr
       },
     },
     async (request, reply) => {
-      refuseFull(request.apiKey as ApiKey);
-      const { accountId, id: keyId } = request.apiKey as ApiKey;
+      const { accountId, id: keyId } = keyOf(request);
+      refuseFull(accountId);
       const id = `msg_${randomUUID().replaceAll('-', '')}`;
       const message: Message = { id, message: request.body.message, status: 'queued', createdAt: now().toISOString() };
       const by = { keyId, holder: request.exchange.holder };

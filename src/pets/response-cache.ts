@@ -53,7 +53,7 @@ function then<From, To>(value: From | Promise<From>, next: (value: From) => To):
 
 /** `base`: the start of the URLs in responses. */
 export function createPetResponses(app: FastifyInstance, pets: Pets, base: string): PetResponses {
-  const state = pets.state && (() => (pets as Required<Pets>).state());
+  const state = pets.state?.bind(pets);
   const pages = createCache(state);
   const singlePets = createCache(state);
   const timer = setInterval(() => {

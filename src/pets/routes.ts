@@ -1,13 +1,12 @@
 /** The three operations on pets: listPets, createPet and getPet. */
 import { Type } from '@sinclair/typebox';
 import type { FastifyReply, onRequestHookHandler } from 'fastify';
-import type { ApiKey } from '../core/accounts.ts';
 import { dateText, sunset } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { Int64 } from '../core/int64.ts';
 import { maxPage, NewPet, Pet, PetStatus, Pets } from '../core/pets.ts';
 import { requirement } from '../core/schema.ts';
-import { rejectedKey, requireScope } from '../http/auth.ts';
+import { keyOf, rejectedKey, requireScope } from '../http/auth.ts';
 import type { Exchanges } from '../http/exchange.ts';
 import type { KeyUsage } from '../http/key-usage.ts';
 import { type App, bodyErrors } from '../http/operation.ts';
@@ -151,7 +150,7 @@ export function createPet(app: App, url: string, { pets, exchanges, base, remove
       },
     },
     async (request, reply) => {
-      const by = { keyId: (request.apiKey as ApiKey).id, holder: request.exchange.holder };
+      const by = { keyId: keyOf(request).id, holder: request.exchange.holder };
       const add = () => pets.add(request.body as NewPet, retryOf(request), by);
       const addition = await exchanges.work(request.exchange, add);
       if (addition.outcome === 'reused') throw new ApiError('idempotency_key_reused');
@@ -169,7 +168,7 @@ export function getPet(app: App, url: string, options: PetsOptions): void {
   const { responses, usage, base, removed } = options;
   const headers = Object.entries(deprecationHeaders(base, 'getPet')).flat();
   const countCall: onRequestHookHandler = (request, _reply, done) => {
-    usage.countDeprecated(request.apiKey as ApiKey);
+    usage.countDeprecated(keyOf(request));
     done();
   };
   app.get(

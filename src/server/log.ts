@@ -83,7 +83,7 @@ export function openDestination(descriptor: number, size: number): Destination {
   let block = Buffer.allocUnsafeSlow(size);
   let used = 0;
   /** Blocks that wait to be written. */
-  let full: Buffer[] = [];
+  let full: Buffer<ArrayBuffer>[] = [];
   /** A written block for reuse: allocating memory costs more than filling it. A block has its memory to itself. */
   let spare: Buffer<ArrayBuffer> | undefined;
   let waiting = 0;
@@ -122,8 +122,8 @@ export function openDestination(descriptor: number, size: number): Destination {
     writeBlock(bytes, (left) => {
       writing = false;
       closed = left === undefined;
-      lost += closed ? countLines(bytes) + countLines(take()) : countLines(left as Buffer);
-      if (bytes.buffer.byteLength === size) spare = Buffer.from(bytes.buffer as ArrayBuffer);
+      lost += left === undefined ? countLines(bytes) + countLines(take()) : countLines(left);
+      if (bytes.buffer.byteLength === size) spare = Buffer.from(bytes.buffer);
       // A block that is not full waits for the timer; otherwise there would be one write for every few lines.
       if (full.length > 0 || ended) next();
     });
@@ -201,7 +201,8 @@ export async function openLog(config: Config): Promise<Log> {
   const destination = await openStdout(config);
   const base = { pid: process.pid, hostname: hostname() };
   const { write, flushSync, lost, end } = destination;
-  const logger = pino({ level: config.LOG_LEVEL, base }, { write, flushSync, flush: flushSync } as never);
+  const stream = { write, flushSync, flush: flushSync };
+  const logger = pino({ level: config.LOG_LEVEL, base }, stream);
   const logRequest = createRequestLog(write, JSON.stringify(base).slice(1, -1));
   process.on('exit', flushSync);
   // If stderr's reader is gone, the error cannot be reported anywhere.

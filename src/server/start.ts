@@ -18,16 +18,17 @@ export function handleSignals(): void {
   let interruptedAt: number | undefined;
   for (const signal of endSignals)
     process.on(signal, () => {
+      if (signal !== 'SIGINT') return stop(signal);
       const now = performance.now();
-      if (signal === 'SIGINT') interruptedAt ??= now;
-      if (signal === 'SIGINT' && now - (interruptedAt as number) >= sameInterruptMs) abort();
+      interruptedAt ??= now;
+      if (now - interruptedAt >= sameInterruptMs) abort();
       else stop(signal);
     });
 }
 
 /** Whether a message names a signal that stops the server. */
 export function isEndSignal(message: unknown): message is NodeJS.Signals {
-  return endSignals.includes(message as (typeof endSignals)[number]);
+  return endSignals.some((signal) => signal === message);
 }
 
 /**

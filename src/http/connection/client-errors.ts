@@ -1,7 +1,6 @@
 /** Responds to requests that never reach Fastify, or reach it too late: broken HTTP, CONNECT, time-outs. */
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
-import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode } from '../../core/errors.ts';
 import type { CorsHeaders } from '../cors.ts';
@@ -18,7 +17,8 @@ const parserCodes: Record<string, ErrorCode> = {
 const lingerMs = 500;
 
 /** Node's own state of a socket. Tracking it here would slow down every request, and keep the last request of each idle socket in memory. */
-interface Bookkeeping {
+interface Connection extends Duplex {
+  remoteAddress?: string | undefined;
   /** The response being written now: responses are sent in the order of their requests. */
   _httpMessage?: ServerResponse | null;
   /** `incoming`: the request that is being read or was read last. */
@@ -44,8 +44,8 @@ export function refuseConnection(error: Error & { code?: string }, socket: Duple
 }
 
 /** Sends `error` after the responses to earlier requests, which may wait for the store, and then closes the socket. */
-function refuseInTurn(socket: Duplex, error: ApiError, sending: Sending, origin?: string): void {
-  const { _httpMessage: response, parser } = socket as Duplex & Bookkeeping;
+function refuseInTurn(socket: Connection, error: ApiError, sending: Sending, origin?: string): void {
+  const { _httpMessage: response, parser } = socket;
   // The client has reset the connection, for example: Node reports that as a client error, too.
   if (!socket.writable) socket.destroy();
   else if (response?.req.complete) response.once('close', () => refuseInTurn(socket, error, sending, origin));
@@ -74,10 +74,15 @@ export function answerError(response: ServerResponse, error: ApiError, { onEnd, 
 }
 
 /** Sends an error on a connection that has no current request, and closes the connection. `origin`: see CorsHeaders. */
-export function writeError(socket: Duplex, error: ApiError, { onEnd, corsHeaders }: Sending, origin?: string): void {
+export function writeError(
+  socket: Connection,
+  error: ApiError,
+  { onEnd, corsHeaders }: Sending,
+  origin?: string,
+): void {
   const { status, body } = renderError(error);
   const id = randomUUID();
-  onEnd({ reqId: id, status, address: (socket as Socket).remoteAddress, code: error.code });
+  onEnd({ reqId: id, status, address: socket.remoteAddress, code: error.code });
   const head = [`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, `date: ${new Date().toUTCString()}`];
   const headers = headersOf(error, id, corsHeaders(origin));
   for (let at = 0; at < headers.length; at += 2) head.push(`${headers[at]}: ${headers[at + 1]}`);
@@ -94,18 +99,18 @@ export function installClientErrors(server: Server, sending: Sending): void {
   // Node applies the smaller of these two limits to the headers and the larger to the whole request. headersTimeout is a minute by default.
   server.headersTimeout = server.requestTimeout;
   // A client that has closed only its sending side still expects its response. Node's types lack this property.
-  (server as Server & { httpAllowHalfOpen: boolean }).httpAllowHalfOpen = true;
+  Object.assign(server, { httpAllowHalfOpen: true });
   // By itself, Node would send 100 before any hook has checked the API key, and 417 for other expectations. Instead, request-checks.ts
   // rejects unsupported expectations, and body.ts sends 100 when the body is wanted.
   for (const event of ['checkContinue', 'checkExpectation']) {
     server.on(event, (request: IncomingMessage, response: ServerResponse) => server.emit('request', request, response));
   }
   // This server is not a proxy. An empty Allow header says that no method is allowed (RFC 9110, section 10.2.1).
-  server.on('connect', ({ headers }: IncomingMessage, socket: Duplex) => {
+  server.on('connect', ({ headers }: IncomingMessage, socket: Connection) => {
     // Node has removed its listeners from this socket. Without an error listener, an error would end the process. Responses to earlier
     // requests still need the drain and timeout events, and the close event, which comes only if the socket is being read.
     socket.on('error', ignore);
-    socket.on('drain', () => (socket as Duplex & Bookkeeping)._httpMessage?.emit('drain'));
+    socket.on('drain', () => socket._httpMessage?.emit('drain'));
     socket.on('timeout', () => server.emit('timeout', socket));
     socket.resume();
     refuseInTurn(socket, new HttpError('method_not_allowed', { allow: '' }), sending, headers.origin);

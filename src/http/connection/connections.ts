@@ -142,7 +142,7 @@ function createStrangers(places: number): Strangers {
 
     remove(socket, network) {
       all.delete(socket);
-      const left = (takenBy.get(network) as number) - 1;
+      const left = (takenBy.get(network) ?? 0) - 1;
       if (left > 0) takenBy.set(network, left);
       else takenBy.delete(network);
     },
