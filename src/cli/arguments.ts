@@ -2,18 +2,19 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { isName, type Scope, scopes } from '../core/accounts.ts';
 
-const unitMs = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+const unitMs: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /** Returns `30m`, `24h` or `90d` in milliseconds. */
 export function duration(text: string): number {
-  const [, count, unit] = /^(\d{1,5})([mhd])$/.exec(text) ?? [];
-  if (count === undefined) throw new InvalidArgumentError('Give a whole number and m, h or d, such as 24h.');
-  return Number(count) * unitMs[unit as keyof typeof unitMs];
+  const [, count, unit = ''] = /^(\d{1,5})([mhd])$/.exec(text) ?? [];
+  const ms = unitMs[unit];
+  if (ms === undefined) throw new InvalidArgumentError('Give a whole number and m, h or d, such as 24h.');
+  return Number(count) * ms;
 }
 
 export function scopeList(text: string): Scope[] {
   const given = text.split(',');
-  const unknown = given.filter((scope) => !scopes.includes(scope as Scope));
+  const unknown = given.filter((scope) => !scopes.some((known) => known === scope));
   if (unknown.length > 0) throw new InvalidArgumentError(`Give one or more of ${scopes.join(',')}.`);
   return scopes.filter((scope) => given.includes(scope));
 }

@@ -2,6 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import { Type } from '@sinclair/typebox';
 import { openQuoteOf, readCsv } from '../core/csv.ts';
+import { messageOf } from '../core/errors.ts';
 import { readDecimal, readJson } from '../core/int64.ts';
 import { NewPet } from '../core/pets.ts';
 import { checkOf, isObject, joinFaults, kind, quoted, type Values } from '../core/schema.ts';
@@ -74,7 +75,7 @@ function attempt(read: () => unknown): [unknown, string | undefined] {
   try {
     return [read(), undefined];
   } catch (error) {
-    return [undefined, (error as Error).message];
+    return [undefined, messageOf(error)];
   }
 }
 
@@ -147,7 +148,7 @@ function csvReader(sources: Generator<Source>): (bytes: Buffer) => Values {
       throw new SyntaxError(`has ${fields.length} fields where the header has ${header.length}`);
     const values: Values = {};
     for (const [index, column] of header.entries()) {
-      const text = fields[index] as string;
+      const text = fields[index] ?? '';
       // CSV cannot omit a field otherwise.
       if (column === 'status' && text === '') continue;
       values[column] = column === 'id' || column === 'categoryId' ? readDecimal(text) : text;
@@ -170,7 +171,7 @@ function readHeader(source: Source | undefined): string[] {
   try {
     header = source?.bytes ? fieldsOf(source.bytes) : [];
   } catch (error) {
-    faults.push((error as Error).message);
+    faults.push(messageOf(error));
   }
   for (const name of new Set(header)) {
     if (!columns.includes(name)) faults.push(`${quoted(name)} is not a known field`);
@@ -187,6 +188,6 @@ function fieldsOf(bytes: Buffer): string[] {
   try {
     return readCsv(bytes.toString());
   } catch (error) {
-    throw new SyntaxError(`not valid CSV: ${(error as Error).message}`);
+    throw new SyntaxError(`not valid CSV: ${messageOf(error)}`);
   }
 }

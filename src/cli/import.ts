@@ -2,7 +2,7 @@
 import { closeSync, fstatSync, statSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import type { Command } from 'commander';
-import { ApiError } from '../core/errors.ts';
+import { ApiError, messageOf } from '../core/errors.ts';
 import { type Batch, ConcurrentImportError, type Import, LostBatchError, type NewRow } from '../store/bulk.ts';
 import { sqliteFile } from '../store/open.ts';
 import { openImport } from '../store/sqlite/import.ts';
@@ -224,7 +224,7 @@ async function addToStore(task: Task, batch: Batch): Promise<NewRow[]> {
   } catch (error) {
     if (error instanceof ConcurrentImportError) throw new CommandError('Another process is importing the same file.');
     if (error instanceof LostBatchError) throw unwritable(error, `at least ${progressOf(task)}`);
-    if (error instanceof ApiError) throw unwritable(error.cause as Error, progressOf(task));
+    if (error instanceof ApiError) throw unwritable(error.cause, progressOf(task));
     throw error;
   }
 }
@@ -239,8 +239,8 @@ async function reportWait<Result>(note: Task['note'], work: Promise<Result>): Pr
   }
 }
 
-function unwritable({ message }: Error, progress: string): CommandError {
-  return new CommandError(`The store cannot be written (${message}): ${progress}. ${repeat}`);
+function unwritable(reason: unknown, progress: string): CommandError {
+  return new CommandError(`The store cannot be written (${messageOf(reason)}): ${progress}. ${repeat}`);
 }
 
 /** Shows the progress, lets signals in, and ends the import if one came. */

@@ -1,15 +1,15 @@
 /** The commands that look after the store as a whole, and the one that checks the server. */
-import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import { json as readJson } from 'node:stream/consumers';
 import type { Command } from 'commander';
+import { isObject } from '../core/schema.ts';
 import { localUrl } from '../server/listen.ts';
 import { sqliteFile } from '../store/open.ts';
 import { backupStore } from '../store/sqlite/backup.ts';
 import { checkStore } from '../store/sqlite/check.ts';
 import { checksumFile } from '../store/sqlite/checksum.ts';
-import { openExisting } from '../store/sqlite/connection.ts';
 import { restoreStore } from '../store/sqlite/restore.ts';
+import { openExisting } from '../store/sqlite/store-file.ts';
 import { CommandError, type Context, now } from './context.ts';
 import { animals, counted } from './output.ts';
 import { claimFile } from './output-file.ts';
@@ -56,8 +56,8 @@ function checkFile(context: Context, path: string, isBackup: boolean, json: bool
     file,
     size: `${bytes} bytes`,
     ...(checksum && { checksum: checksum === 'missing' ? `none (no ${checksumFile(file)})` : checksum }),
-    'schema version': versionOf(schemaVersion as number, latestSchemaVersion),
-    'SQLite version': sqliteVersion as string,
+    'schema version': versionOf(schemaVersion, latestSchemaVersion),
+    'SQLite version': sqliteVersion,
     ...rowsOf(rows),
   });
 }
@@ -70,17 +70,17 @@ async function checkDatabase(context: Context, url: string, json: boolean): Prom
   printReport(context, report, database, json, {
     database,
     size: `${bytes} bytes`,
-    'schema version': versionOf(schemaVersion as number, latestSchemaVersion),
-    'PostgreSQL version': postgresVersion as string,
-    'data checksums': dataChecksums as string,
+    'schema version': versionOf(schemaVersion, latestSchemaVersion),
+    'PostgreSQL version': postgresVersion,
+    'data checksums': dataChecksums,
     amcheck: amcheck ? 'used' : 'not available',
     ...rowsOf(rows),
   });
 }
 
 /** A schema that a later release has only extended is newer, and still used. */
-const versionOf = (version: number, latest: number) =>
-  version > latest ? `${version}, newer than ${latest} of this release` : `${version} of ${latest}`;
+const versionOf = (version: number | null, latest: number) =>
+  version !== null && version > latest ? `${version}, newer than ${latest} of this release` : `${version} of ${latest}`;
 
 const rowsOf = (rows: Record<string, number>) =>
   Object.fromEntries(Object.entries(rows).map(([table, count]) => [`rows of ${table}`, count]));
@@ -91,7 +91,7 @@ function printReport<Report extends { schemaVersion: number | null; problems: st
   report: Report,
   name: string,
   json: boolean,
-  facts: Record<string, string | number>,
+  facts: Record<string, string | number | null>,
 ): void {
   const problems = report.problems.map(asGiven);
   if (json) printJson({ ok: problems.length === 0, ...report, problems });
@@ -152,17 +152,23 @@ export function healthCommand(program: Command, { print, settings }: Context): v
       const { OPS_HOST, OPS_PORT } = settings();
       if (OPS_PORT === 'off') throw new CommandError('OPS_PORT is off: there is no ops port to ask.');
       const url = `${localUrl(OPS_HOST, OPS_PORT)}/readyz`;
-      // Not fetch, which refuses some ports, such as 6000 and 10080.
-      const request = get(url, { signal: AbortSignal.timeout(healthTimeoutMs) });
-      const [response] = (await once(request, 'response').catch((error: NodeJS.ErrnoException) => {
+      const response = await responseTo(url).catch((error: NodeJS.ErrnoException) => {
         // The cause says that the time is over; if both addresses of localhost fail, there is only a code.
-        const reason = (error.cause as Error | undefined)?.message || error.message || error.code;
+        const reason = (error.cause instanceof Error && error.cause.message) || error.message || error.code;
         throw new CommandError(`${url} does not answer: ${reason}.`);
-      })) as [IncomingMessage];
-      const body = (await readJson(response).catch(() => null)) as { status?: string; code?: string } | null;
-      if (body?.code === 'service_unavailable') throw new CommandError('The server is not ready.');
-      if (body?.status !== 'ready')
+      });
+      const body = await readJson(response).catch(() => undefined);
+      const state = isObject(body) ? body : {};
+      if (state.code === 'service_unavailable') throw new CommandError('The server is not ready.');
+      if (state.status !== 'ready')
         throw new CommandError(`${url} answers ${response.statusCode}, but it is not an animal store.`);
       print('ready');
     });
+}
+
+/** Not fetch, which refuses some ports, such as 6000 and 10080. */
+function responseTo(url: string): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    get(url, { signal: AbortSignal.timeout(healthTimeoutMs) }, resolve).on('error', reject);
+  });
 }

@@ -2,6 +2,7 @@
 import { existsSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { getSystemErrorMessage } from 'node:util';
+import { codeOf } from '../core/errors.ts';
 import { sync } from '../store/files.ts';
 import { sqliteFile } from '../store/open.ts';
 import { type OutputFile, sidecarFiles } from '../store/sqlite/backup.ts';
@@ -18,8 +19,8 @@ export async function replaceFile<Result>(
   const { file, partial } = claimFile(context, name, force);
   const result = await make(partial).catch((error: NodeJS.ErrnoException) => {
     // A write to an open file: the system's error has no path.
-    if (error.syscall && error.path === undefined)
-      throw new CommandError(`${name} cannot be written: ${getSystemErrorMessage(error.errno as number)}.`);
+    if (error.errno !== undefined && error.path === undefined)
+      throw new CommandError(`${name} cannot be written: ${getSystemErrorMessage(error.errno)}.`);
     throw error;
   });
   renameSync(partial, file);
@@ -49,7 +50,7 @@ function isRunning(pid: number): boolean {
   try {
     return process.kill(pid, 0);
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
+    return codeOf(error) === 'EPERM';
   }
 }
 

@@ -18,7 +18,7 @@ export interface Output {
   withProgress: <Result>(what: string, unit: string, work: (progress: Progress) => Promise<Result>) => Promise<Result>;
 }
 
-type Row = Record<string, string | number>;
+type Row = Record<string, string | number | null>;
 
 export interface Progress {
   /** Whether it is shown at all. */
@@ -66,12 +66,13 @@ export function counted(noun: string, count = 0): string {
 export const animals = (count?: number) => counted('animal', count);
 
 function tableOf(rows: Row[]): string[] {
-  const headings = Object.keys(rows[0] as Row);
+  const [first = {}] = rows;
+  const headings = Object.keys(first);
   const table = [headings.map((name) => name.toUpperCase()), ...rows.map((row) => Object.values(row).map(String))];
-  const widths = headings.map((_, column) => Math.max(...table.map((cells) => (cells[column] as string).length)));
+  const widths = headings.map((_, column) => Math.max(...table.map((cells) => cells[column]?.length ?? 0)));
   return table.map((cells) =>
     cells
-      .map((cell, column) => cell.padEnd(widths[column] as number))
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
       .join('  ')
       .trimEnd(),
   );

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config.ts';
-import { ApiError } from '../core/errors.ts';
+import { ApiError, messageOf } from '../core/errors.ts';
 import { releaseText } from '../server/release.ts';
 import { obstacleTo } from '../store/files.ts';
 import { CopyError, OpenError } from '../store/store.ts';
@@ -37,6 +37,9 @@ export async function run(argv: string[], env: NodeJS.ProcessEnv, io: Io): Promi
   }
 }
 
+/** The width of --help where there is no terminal. */
+const helpColumns = 80;
+
 function createProgram(context: Context, { stdout, stderr }: Io): Command {
   const program = new Command('animal-store')
     .description(
@@ -49,8 +52,8 @@ function createProgram(context: Context, { stdout, stderr }: Io): Command {
       writeErr: (text) => stderr.write(text),
       outputError: (text, write) => write(withoutFarSuggestions(text)),
       // Commander would ask the process's own terminal.
-      getOutHelpWidth: () => stdout.columns as number,
-      getErrHelpWidth: () => stderr.columns as number,
+      getOutHelpWidth: () => stdout.columns ?? helpColumns,
+      getErrHelpWidth: () => stderr.columns ?? helpColumns,
     })
     .helpCommand(false);
   accountCommands(program, context);
@@ -72,8 +75,9 @@ function sentenceOf(error: unknown, { asGiven }: Context): string | undefined {
   if (error instanceof CommandError || error instanceof ConfigError) return error.message;
   if (error instanceof CopyError) return asGiven(error.message);
   if (error instanceof OpenError) return asGiven(`DATABASE_URL: ${error.message}`);
-  if (error instanceof ApiError) return asGiven(refusalOf(error.cause as Error));
-  const { code, syscall, message, path: file } = error as NodeJS.ErrnoException;
+  if (error instanceof ApiError) return asGiven(refusalOf(error.cause));
+  if (!(error instanceof Error)) return undefined;
+  const { code, syscall, message, path: file }: NodeJS.ErrnoException = error;
   // insufficient_privilege of PostgreSQL: the message names what is missing.
   if (code === '42501') return `DATABASE_URL: ${message}: use the role that owns the tables.`;
   if (code === 'EPIPE') return 'The output was closed before its end.';
@@ -84,8 +88,9 @@ function sentenceOf(error: unknown, { asGiven }: Context): string | undefined {
 }
 
 /** By its name, because the PostgreSQL driver takes long to load. */
-function refusalOf({ name, message }: Error): string {
-  if (name === 'StandbyError')
+function refusalOf(cause: unknown): string {
+  const message = messageOf(cause);
+  if (cause instanceof Error && cause.name === 'StandbyError')
     return `It is unknown whether this will last: ${message}. Look at the list before you repeat it.`;
   return `The store cannot answer: ${message}.`;
 }

@@ -1,4 +1,5 @@
 /** Records in the trail what a command changes of accounts and keys. A running server writes it to its log. */
+import { messageOf } from '../core/errors.ts';
 import type { TrailEvent } from '../core/people.ts';
 import type { Store } from '../store/store.ts';
 
@@ -13,7 +14,8 @@ export function recordChanges(store: Store, onLost: (sentence: string) => void):
     try {
       await trail.add(event);
     } catch (error) {
-      const { message } = ((error as Error).cause ?? error) as Error;
+      const cause = error instanceof Error ? error.cause : undefined;
+      const message = messageOf(cause ?? error);
       onLost(`The change was made, but its event ${event.event} is missing in the trail: ${message}.`);
     }
   }

@@ -64,6 +64,7 @@ function isTypo(typed: string, word: string): boolean {
   while (start < shorter && typed[start] === word[start]) start += 1;
   let end = 0;
   while (end < shorter - start && typed.at(-1 - end) === word.at(-1 - end)) end += 1;
-  const [one, other] = [typed, word].map((text) => text.slice(start, text.length - end)) as [string, string];
+  const middleOf = (text: string) => text.slice(start, text.length - end);
+  const [one, other] = [middleOf(typed), middleOf(word)];
   return Math.max(one.length, other.length) <= 1 || (one.length === 2 && one === `${other[1]}${other[0]}`);
 }

@@ -43,3 +43,12 @@ export class ApiError extends Error {
     this.code = code;
   }
 }
+
+/** The code of an error of the system or of a driver; empty if it has none. */
+export function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : '';
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

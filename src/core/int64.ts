@@ -1,5 +1,6 @@
 /** Exact signed 64-bit integers: their schema, and a JSON parser that keeps every digit. */
 import { isUtf8 } from 'node:buffer';
+import { messageOf } from './errors.ts';
 import { kind, quoted } from './schema.ts';
 
 const MIN = -(2n ** 63n);
@@ -34,7 +35,7 @@ const jsonNumber = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
  * more than 19 digits become ±Infinity, so that `1e999999999` costs nothing. All other numbers stay JavaScript numbers.
  */
 function readNumber(source: string): bigint | number {
-  const [, sign, integer, fraction = '', exponent = '0'] = jsonNumber.exec(source) as RegExpExecArray;
+  const [, sign, integer = '', fraction = '', exponent = '0'] = jsonNumber.exec(source) ?? [];
   const digits = `${integer}${fraction}`.replace(/^0+/, '');
   // Not a regular expression: matching trailing zeros takes time that grows with the square of the number of other zeros.
   let end = digits.length;
@@ -65,7 +66,7 @@ function convertIntegers(value: object): number {
   const entries = value as Record<string, unknown>;
   for (const name in entries) {
     const entry = entries[name];
-    if (Number.isInteger(entry)) entries[name] = BigInt(entry as number);
+    if (typeof entry === 'number' && Number.isInteger(entry)) entries[name] = BigInt(entry);
     else if (typeof entry === 'object' && entry !== null) members += convertIntegers(entry);
     members += 1;
   }
@@ -103,13 +104,13 @@ export function readJson(bytes: Buffer): unknown {
   try {
     return parseJson(bytes.toString());
   } catch (error) {
-    const fault = error instanceof RangeError ? 'nested too deeply' : `not valid JSON: ${faultOf(error as Error)}`;
+    const fault = error instanceof RangeError ? 'nested too deeply' : `not valid JSON: ${faultOf(messageOf(error))}`;
     throw new SyntaxError(fault);
   }
 }
 
 /** V8's error message without the excerpt of the input, which could be anything and must not be repeated to others. */
-function faultOf({ message }: Error): string {
+function faultOf(message: string): string {
   return message.replace(/^(Unexpected token .+?), (?:\.{3})?".*$/su, '$1');
 }
 

@@ -13,7 +13,7 @@ export function requirement(text: string): object {
 }
 
 export function requirementOf(schema: TSchema): string {
-  return (schema as unknown as Record<symbol, string>)[must] as string;
+  return Reflect.get(schema, must);
 }
 
 const parameter = Symbol('parameter');
@@ -43,7 +43,7 @@ export function kind<Value>(
 
 /** Undefined if the schema is not a custom one, or its values are texts. */
 export function parameterOf(schema: TSchema): Parameter | undefined {
-  return (schema as unknown as Record<symbol, Parameter | undefined>)[parameter];
+  return Reflect.get(schema, parameter);
 }
 
 /** SQLite would cut text at NUL, PostgreSQL rejects NUL, and neither can store a lone surrogate. */

@@ -10,8 +10,7 @@ import {
 import { limits } from '../core/limits.ts';
 import type { Messages } from '../core/messages.ts';
 import type { People, Trail } from '../core/people.ts';
-import type { KeyRefusal } from './commands/accounts.ts';
-import { sweptKeys } from './commands/accounts.ts';
+import { type KeyRefusal, sweptKeys } from './commands/keys.ts';
 import { isLinkValid } from './commands/people.ts';
 import { type Engine, operator } from './engine.ts';
 import { findEnded, findKey, listAccounts, listKeys, listOwnKeys } from './queries/accounts.ts';

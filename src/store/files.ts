@@ -1,6 +1,7 @@
 /** Creates folders and files, writes files durably, and says why a file cannot be used. */
 import fs from 'node:fs';
 import path from 'node:path';
+import { codeOf } from '../core/errors.ts';
 import { CopyError } from './store.ts';
 
 /**
@@ -44,8 +45,7 @@ function denial(place: string, verb: string, mode: number): string | undefined {
     fs.accessSync(place, mode);
     return undefined;
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    return code === 'EROFS' ? `${place} is on a read-only file system` : `this user may not ${verb} ${place}`;
+    return codeOf(error) === 'EROFS' ? `${place} is on a read-only file system` : `this user may not ${verb} ${place}`;
   }
 }
 

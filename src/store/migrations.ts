@@ -39,7 +39,7 @@ export function oldestOn(migrations: Migration[]): OldestRelease {
   });
 }
 
-export const latestOf = (migrations: Migration[]) => migrations.at(-1)?.version as number;
+export const latestOf = (migrations: Migration[]) => migrations.at(-1)?.version ?? 0;
 
 /** What a store's schema says of itself. */
 export interface SchemaState {

@@ -41,7 +41,7 @@ export interface LinkRow extends AccountRow {
 }
 
 export interface EventRow {
-  event: string;
+  event: TrailEventName;
   account_id: StoredInteger | null;
   key_id: StoredInteger | null;
   at: StoredInteger;
@@ -93,7 +93,7 @@ export function toLink(row: LinkRow): OneTimeLink {
 
 export function toEvent({ event, account_id, key_id, at }: EventRow): TrailEvent & { at: Date } {
   return {
-    event: event as TrailEventName,
+    event,
     account: account_id === null ? undefined : Number(account_id),
     key: key_id === null ? undefined : Number(key_id),
     at: toDate(at),

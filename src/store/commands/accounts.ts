@@ -1,28 +1,18 @@
-/** Changes of accounts and API keys. Each locks the account's row first, so that its later statements see what was committed before. */
-import { limits } from '../../core/limits.ts';
-import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns, isActive } from '../rows.ts';
-import { bytes, endOneOf, forUpdate, oneOf, raw, type Steps, sql } from '../steps.ts';
+/** Changes of accounts. Each locks the account's row first, so that its later statements see what was committed before. */
+import { type AccountRow, accountColumns } from '../rows.ts';
+import { forUpdate, raw, type Steps, sql } from '../steps.ts';
 import { accountOfSession } from './sessions.ts';
 
 /** The operator, who names the account; or its person, by the session. */
 export type Owner = { account: string; session?: undefined } | { account?: undefined; session: string };
 
-/** Why nothing was changed. */
-export type KeyRefusal = 'session_ended' | 'no_account' | 'no_key' | 'rotated' | 'too_many' | 'too_many_today';
-
-const dayMs = 24 * 60 * 60 * 1000;
-
-/** Rows that one command deletes at most: other writes wait for less than 100 ms. */
-export const sweptKeys = 500;
-
-function* accountOf(owner: Owner, at: number): Steps<AccountRow | undefined> {
+/** With its row locked. */
+export function* accountOf(owner: Owner, at: number): Steps<AccountRow | undefined> {
   if (owner.session !== undefined) return yield* accountOfSession(owner.session, at);
   const [row] = yield* sql<AccountRow>`
     SELECT ${raw(accountColumns)} FROM account WHERE name = ${owner.account} ${forUpdate}`;
   return row;
 }
-
-const missing = ({ session }: Owner) => (session === undefined ? 'no_account' : 'session_ended');
 
 export function* addAccount({ name, at }: { name: string; at: number }): Steps<AccountRow | undefined> {
   const [row] = yield* sql<AccountRow>`
@@ -34,18 +24,13 @@ export function* addAccount({ name, at }: { name: string; at: number }): Steps<A
 /** An owner, and the hash of the password that the account must still have; undefined: any. */
 export type Removal = Owner & { passwordHash?: string | undefined; at: number };
 
-function* accountToRemove(removal: Removal): Steps<AccountRow | undefined> {
+/** With its row locked; undefined if it may not be removed. */
+export function* accountToRemove(removal: Removal): Steps<AccountRow | undefined> {
   const account = yield* accountOf(removal, removal.at);
   if (!account || removal.passwordHash === undefined) return account;
   const [row] = yield* sql<{ password_hash: string | null }>`
     SELECT password_hash FROM account WHERE id = ${Number(account.id)}`;
   return row?.password_hash === removal.passwordHash ? account : undefined;
-}
-
-/** Deletes up to `sweptKeys` ended keys of an account that is about to be removed. Returns how many it deleted. */
-export function* sweepKeys(removal: Removal): Steps<number> {
-  const account = yield* accountToRemove(removal);
-  return account ? yield* deleteEnded(Number(account.id), 0, sweptKeys, removal.at) : 0;
 }
 
 /** With its keys, sessions and links. Call sweepKeys before, until it deletes fewer than it may. */
@@ -54,125 +39,4 @@ export function* removeAccount(removal: Removal): Steps<AccountRow | 'session_en
   const account = yield* accountToRemove(removal);
   if (account) yield* sql`DELETE FROM account WHERE id = ${Number(account.id)}`;
   return account;
-}
-
-/** Keeps the newest ended keys. */
-function* deleteEnded(accountId: number, keep: number, most: number, at: number): Steps<number> {
-  const deleted = yield* sql`
-    DELETE FROM api_key WHERE id ${oneOf}
-      SELECT id FROM api_key WHERE account_id = ${accountId} AND NOT (${raw(isActive)} ${at})
-      ORDER BY id DESC LIMIT ${most} OFFSET ${keep}
-    ${endOneOf} RETURNING 1 AS one`;
-  return deleted.length;
-}
-
-/** `isPerson`: an operator has no limit of keys per day. `freed`: active keys that the change ends. */
-function* limitOf(accountId: number, isPerson: boolean, freed: number, at: number): Steps<KeyRefusal | undefined> {
-  const [active] = yield* sql<{ keys: number }>`
-    SELECT count(*) AS keys FROM api_key WHERE account_id = ${accountId} AND ${raw(isActive)} ${at}`;
-  if (Number(active?.keys) - freed >= limits.activeKeys) return 'too_many';
-  if (!isPerson) return undefined;
-  // The newest ones, because an account of an earlier release may have any number of ended keys.
-  const [today] = yield* sql<{ keys: number }>`
-    SELECT count(*) AS keys FROM (
-      SELECT created_at FROM api_key WHERE account_id = ${accountId} ORDER BY id DESC LIMIT ${limits.keysPerDay}
-    ) AS newest WHERE created_at > ${at - dayMs} AND created_at <= ${at}`;
-  return Number(today?.keys) >= limits.keysPerDay ? 'too_many_today' : undefined;
-}
-
-interface KeyToInsert {
-  name: string;
-  /** Separated by one space. */
-  scopes: string;
-  lifetimeMs: number | null;
-  hint: string;
-  /** In hexadecimal. */
-  hash: string;
-  at: number;
-}
-
-function* insertKey(accountId: number, { name, scopes, lifetimeMs, hint, hash, at }: KeyToInsert): Steps<ApiKeyRow> {
-  const expiresAt = lifetimeMs === null ? null : at + lifetimeMs;
-  const [added] = yield* sql<{ id: number | string }>`
-    INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at, lifetime_ms, expires_at)
-    VALUES (${accountId}, ${name}, ${hint}, ${bytes(hash)}, ${scopes}, ${at}, ${lifetimeMs}, ${expiresAt})
-    RETURNING id`;
-  yield* deleteEnded(accountId, limits.endedKeys, limits.endedKeys, at);
-  const [key] = yield* sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE api_key.id = ${Number(added?.id)}`;
-  return key as ApiKeyRow;
-}
-
-export function* addKey(input: Owner & KeyToInsert): Steps<ApiKeyRow | KeyRefusal> {
-  const account = yield* accountOf(input, input.at);
-  if (!account) return missing(input);
-  const accountId = Number(account.id);
-  const refusal = yield* limitOf(accountId, input.session !== undefined, 0, input.at);
-  return refusal ?? (yield* insertKey(accountId, input));
-}
-
-/** A key, and the session of the person who changes it; undefined: the operator. */
-interface ChangedKey {
-  id: number;
-  session?: string | undefined;
-  at: number;
-}
-
-/** The account and the key, which belongs to it. */
-function* lockKey({ id, session, at }: ChangedKey): Steps<ApiKeyRow | 'session_ended' | 'no_key'> {
-  if (session === undefined)
-    yield* sql`
-    SELECT id FROM account WHERE id = (SELECT account_id FROM api_key WHERE id = ${id}) ${forUpdate}`;
-  const account = session === undefined ? undefined : yield* accountOfSession(session, at);
-  if (session !== undefined && !account) return 'session_ended';
-  const [key] = yield* sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE api_key.id = ${id}`;
-  return key && (!account || Number(key.account_id) === Number(account.id)) ? key : 'no_key';
-}
-
-export function* revokeKey(input: ChangedKey): Steps<ApiKeyRow | KeyRefusal> {
-  const key = yield* lockKey(input);
-  if (typeof key === 'string' || key.revoked_at !== null) return key;
-  yield* sql`UPDATE api_key SET revoked_at = ${input.at} WHERE id = ${input.id}`;
-  yield* deleteEnded(Number(key.account_id), limits.endedKeys, limits.endedKeys, input.at);
-  return { ...key, revoked_at: input.at };
-}
-
-/** `oldExpiresAt`: in milliseconds. */
-interface Rotation extends ChangedKey {
-  oldExpiresAt: number;
-  hint: string;
-  hash: string;
-}
-
-export function* rotateKey(input: Rotation): Steps<ApiKeyRow | KeyRefusal> {
-  const old = yield* lockKey(input);
-  if (typeof old === 'string') return old;
-  const { id, at, oldExpiresAt, session } = input;
-  const expiresAt = old.expires_at === null ? Number.POSITIVE_INFINITY : Number(old.expires_at);
-  if (old.revoked_at !== null || expiresAt <= at) return 'no_key';
-  const [rotated] = yield* sql`SELECT successor_id FROM rotated_key WHERE key_id = ${id}`;
-  if (rotated) return 'rotated';
-  const accountId = Number(old.account_id);
-  const endsAt = Math.min(expiresAt, oldExpiresAt);
-  const refusal = yield* limitOf(accountId, session !== undefined, endsAt <= at ? 1 : 0, at);
-  if (refusal) return refusal;
-  const lifetimeMs = old.lifetime_ms === null ? null : Number(old.lifetime_ms);
-  const key = yield* insertKey(accountId, { ...input, name: old.name, scopes: old.scopes, lifetimeMs });
-  yield* sql`INSERT INTO rotated_key (key_id, successor_id) VALUES (${id}, ${Number(key.id)})`;
-  yield* sql`UPDATE api_key SET expires_at = ${endsAt} WHERE id = ${id}`;
-  return key;
-}
-
-interface UsedKey {
-  id: number;
-  lastUsedAt: number;
-  deprecatedCalls: number;
-}
-
-/** In ascending order of id, so that two servers do not wait for each other. */
-export function* recordUses({ uses }: { uses: UsedKey[] }): Steps<void> {
-  for (const { id, lastUsedAt, deprecatedCalls } of uses.toSorted((a, b) => a.id - b.id))
-    yield* sql`
-    UPDATE api_key SET deprecated_calls = deprecated_calls + ${deprecatedCalls},
-      last_used_at = CASE WHEN last_used_at > ${lastUsedAt} THEN last_used_at ELSE ${lastUsedAt} END
-    WHERE id = ${id}`;
 }

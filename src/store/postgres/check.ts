@@ -1,10 +1,10 @@
 /** Checks a database for corruption without changing it, and reports its versions and row counts. */
 import pg from 'pg';
-import { ApiError } from '../../core/errors.ts';
+import { ApiError, messageOf } from '../../core/errors.ts';
 import { latestOf, readMigrations } from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
-import { openAlone } from './alone.ts';
 import { endsConnection } from './errors.ts';
+import { openAlone } from './open.ts';
 import type { Sql } from './sql.ts';
 import { readTarget } from './url.ts';
 
@@ -67,10 +67,9 @@ export async function checkDatabase(databaseUrl: string, options: OpenOptions): 
       destroy();
     }
   } catch (error) {
-    const { message, cause } = error as Error;
-    const reason = error instanceof ApiError ? (cause as Error).message : message;
+    const reason = messageOf(error instanceof ApiError ? error.cause : error);
     report.problems.push(
-      error instanceof OpenError ? message : `${report.database} cannot be checked to its end: ${reason}.`,
+      error instanceof OpenError ? reason : `${report.database} cannot be checked to its end: ${reason}.`,
     );
   }
   return report;

@@ -1,6 +1,7 @@
 /** Connects to the PostgreSQL primary, which may be any one of several hosts, and ends what runs there too long. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import { codeOf, messageOf } from '../../core/errors.ts';
 import { createSql, type Sql } from './sql.ts';
 import type { Host, Target } from './url.ts';
 
@@ -135,7 +136,7 @@ async function connectEitherWay(...[host, target, ssl, ...rest]: Parameters<type
   try {
     return await connectTo(host, target, ssl, ...rest);
   } catch (error) {
-    const { message } = error as Error;
+    const message = messageOf(error);
     if (!ssl || !noTls.test(message)) throw error;
     if (!target.plainAllowed || !noTlsOffered.test(message))
       throw Object.assign(new Error(message), { code: 'NO_TLS' });
@@ -169,8 +170,7 @@ export function createConnector(target: Target): Connect {
       try {
         return await connectEitherWay(host, target, target.ssl, choices[tried]?.join(' ') ?? '', onClose);
       } catch (error) {
-        const { code } = error as { code?: unknown };
-        if (tried === choices.length - 1 || !refusedOption.includes(String(code))) throw error;
+        if (tried === choices.length - 1 || !refusedOption.includes(codeOf(error))) throw error;
         refusals = Math.max(refusals, tried + 1);
       }
     }

@@ -104,6 +104,15 @@ export function translate(error: unknown): unknown {
   return withoutRow(error);
 }
 
+/** Rejects with ApiError `service_unavailable` if the database or the connection is the cause. */
+export async function translated<Result>(work: () => Promise<Result>): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    throw translate(error);
+  }
+}
+
 /** ApiError `service_unavailable`, whatever the error. */
 export function refusal(error: unknown): ApiError {
   return unavailable(withoutRow(error));

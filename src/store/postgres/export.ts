@@ -2,7 +2,8 @@
 import { type PetStatus, petJson } from '../../core/pets.ts';
 import { type Export, exportPageRows, type PetRow } from '../bulk.ts';
 import type { OpenOptions } from '../store.ts';
-import { openAlone, translated } from './alone.ts';
+import { translated } from './errors.ts';
+import { openAlone } from './open.ts';
 
 /** Opens a database with this release's schema for reading. Rejects with OpenError. */
 export async function openExport(
@@ -26,9 +27,10 @@ export async function openExport(
       for (let after: bigint | string = '0'; ; ) {
         const read = () => sql.unsafe<Omit<PetRow, 'json'>[]>(page, [after, ...given]);
         const rows = await translated(read);
-        if (rows.length === 0) return;
+        const last = rows.at(-1);
+        if (last === undefined) return;
         yield rows.map((row) => ({ ...row, json: petJson(row.id, row.name, row.category_id as string, row.status) }));
-        after = (rows.at(-1) as Omit<PetRow, 'json'>).id;
+        after = last.id;
       }
     },
 

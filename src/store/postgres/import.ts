@@ -1,9 +1,10 @@
 /** Imports pets in batches. Each batch and the import's progress are saved by one call of the function import_pets. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { messageOf } from '../../core/errors.ts';
 import { ConcurrentImportError, firstMark, type Import, LostBatchError, type Mark, type NewRow } from '../bulk.ts';
 import type { OpenOptions } from '../store.ts';
-import { openAlone, translated } from './alone.ts';
-import { endsConnection, translate, wasRefused } from './errors.ts';
+import { endsConnection, translate, translated, wasRefused } from './errors.ts';
+import { openAlone } from './open.ts';
 import { numberArray, type Sql, textArray } from './sql.ts';
 
 interface Outcome {
@@ -56,7 +57,7 @@ export async function openImport(
         )`;
       const [{ outcome, refused }] = await send(call);
       if (outcome === 'concurrent') throw new ConcurrentImportError();
-      const skipped = refused.map((place) => rows[place - 1] as NewRow);
+      const skipped = refused.flatMap((place) => rows[place - 1] ?? []);
       if (outcome === 'added') {
         mark = { lines, animals: mark.animals + rows.length - skipped.length, endedAt: ended ? at : null };
         stored = mark;
@@ -107,7 +108,7 @@ async function send<Result>(call: () => Promise<Result>): Promise<Result> {
     try {
       return await call();
     } catch (error) {
-      if (endsConnection(error)) throw new LostBatchError((error as Error).message, { cause: error });
+      if (endsConnection(error)) throw new LostBatchError(messageOf(error), { cause: error });
       if (!wasRefused(error)) throw translate(error);
       await sleep(retryDelayMs);
     }

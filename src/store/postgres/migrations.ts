@@ -1,6 +1,6 @@
 /** Applies each SQL file of migrations/postgres once, in order, even if several servers start concurrently. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { DatabaseError } from 'pg';
+import { codeOf } from '../../core/errors.ts';
 import { latestOf, type Migration, obstacleOf, oldestOn, readMigrations, type SchemaState } from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import type { Sql } from './sql.ts';
@@ -63,7 +63,7 @@ async function retryAfter<Result>(codes: string[], act: () => Promise<Result>): 
     try {
       return await act();
     } catch (error) {
-      if (attempt === 50 || !codes.includes(String((error as DatabaseError).code))) throw error;
+      if (attempt === 50 || !codes.includes(codeOf(error))) throw error;
       await sleep(20 + Math.random() * 80);
     }
   }
@@ -95,7 +95,7 @@ async function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<s
       await recordOldest(transaction, migrations);
     });
   } catch (error) {
-    if ((error as DatabaseError).code !== lockNotAvailable) throw error;
+    if (codeOf(error) !== lockNotAvailable) throw error;
     throw new OpenError('has a table that a long transaction uses, such as a dump: migrate it when that has ended.', {
       cause: error,
     });
@@ -136,7 +136,7 @@ export async function prepareSchema(sql: Sql, { now, migrate = true, onMigration
     const applied = await retryAfter(rolledBack, () => applyAll(sql, migrations, now()));
     for (const name of applied) onMigration?.(name);
   } catch (error) {
-    if ((error as DatabaseError).code !== insufficientPrivilege) throw error;
+    if (codeOf(error) !== insufficientPrivilege) throw error;
     throw new OpenError(outdated(version, latest, ' as the role that owns the tables'), { cause: error });
   }
 }

@@ -1,11 +1,13 @@
-/** Prepares a PostgreSQL database before it is used: connects, checks its settings and migrates its schema. */
+/** Prepares a PostgreSQL database before it is used: connects, checks its settings and migrates its schema. Opens it for a command. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import { codeOf, messageOf } from '../../core/errors.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
-import type { Connection } from './connection.ts';
+import { type Connection, createConnector } from './connection.ts';
+import { translated } from './errors.ts';
 import { prepareSchema } from './migrations.ts';
 import type { Sql } from './sql.ts';
-import type { Target } from './url.ts';
+import { readTarget, type Target } from './url.ts';
 
 /** How long to wait for a database that starts together with the server. If it stays down, the process exits and its supervisor restarts it. */
 const openTimeoutMs = 5000;
@@ -40,8 +42,7 @@ async function connectFirst(
       try {
         return await connect();
       } catch (error) {
-        const { code, message } = error as { code?: string; message: string };
-        if (performance.now() >= deadline || permanent.test(code ?? message)) throw error;
+        if (performance.now() >= deadline || permanent.test(codeOf(error) || messageOf(error))) throw error;
         await sleep(retryDelayMs);
       }
     }
@@ -92,9 +93,9 @@ async function examine({ sql, destroy }: Connection, label: string, options: Ope
 
 function sentenceOf(label: string, error: unknown): string {
   if (error instanceof OpenError) return `${label} ${error.message}`;
-  const { code, message } = error as { code?: string; message: string };
+  const code = codeOf(error);
   const advice = code === insufficientPrivilege ? ': run the GRANTs of docs/operations.md' : '';
-  return `${label} cannot be opened: ${message || code}${advice}.`;
+  return `${label} cannot be opened: ${messageOf(error) || code}${advice}.`;
 }
 
 /** Connects, checks the settings and migrates the schema. Rejects with OpenError. */
@@ -114,4 +115,21 @@ export async function prepareDatabase(
   } finally {
     connection?.destroy();
   }
+}
+
+export interface Alone extends Pick<Connection, 'sql' | 'destroy'> {
+  /** The URL without user, password and parameters, for messages. */
+  label: string;
+}
+
+/**
+ * Opens one connection, for a command that works without a pool, after checking the settings; migrates the schema if `options.migrate` allows.
+ * Rejects with OpenError.
+ */
+export async function openAlone(databaseUrl: string, options: OpenOptions): Promise<Alone> {
+  const target = readTarget(databaseUrl);
+  const connect = createConnector(target);
+  await prepareDatabase(target, () => connect(() => undefined), options);
+  const { sql, destroy } = await translated(() => connect(() => undefined));
+  return { sql, destroy, label: target.label };
 }

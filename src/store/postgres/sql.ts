@@ -21,7 +21,8 @@ const statements = new Map<TemplateStringsArray, { name: string; text: string }>
 function statementOf(texts: TemplateStringsArray, given: readonly unknown[]): { name: string; text: string } {
   const known = statements.get(texts);
   if (known) return known;
-  let [text, values] = [texts[0] as string, 0];
+  let [text = ''] = texts;
+  let values = 0;
   for (const [index, value] of given.entries()) {
     text += value instanceof Fragment ? value.postgres : `$${++values}`;
     text += texts[index + 1];

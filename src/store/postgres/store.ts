@@ -8,11 +8,10 @@ import { openPets } from '../pets.ts';
 import type { OpenOptions, Store } from '../store.ts';
 import { createConnector } from './connection.ts';
 import { prepareDatabase } from './open.ts';
-import { findPet, listPets } from './pets.ts';
+import { findPet, listPets, startAdder } from './pets.ts';
 import { createPool, type Pool, sessionSettings } from './pool.ts';
 import { runSteps } from './sql.ts';
 import { readTarget } from './url.ts';
-import { startAdder } from './writer.ts';
 
 /** Readiness timeout. */
 const checkWithinMs = 1000;

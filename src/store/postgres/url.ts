@@ -1,5 +1,6 @@
 /** Parses a PostgreSQL URL in libpq's form: postgres://user:password@host:port,host:port/database?sslmode=… */
 import fs from 'node:fs';
+import { messageOf } from '../../core/errors.ts';
 import { OpenError } from '../store.ts';
 
 export interface Host {
@@ -66,7 +67,7 @@ function readText(given: URLSearchParams, parameter: string): string | undefined
   try {
     return file === null ? undefined : fs.readFileSync(file, 'utf8');
   } catch (error) {
-    throw new OpenError(`${parameter} cannot be read: ${(error as Error).message}.`, { cause: error });
+    throw new OpenError(`${parameter} cannot be read: ${messageOf(error)}.`, { cause: error });
   }
 }
 

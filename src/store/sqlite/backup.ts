@@ -2,11 +2,11 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
+import { messageOf } from '../../core/errors.ts';
 import { makeFile, sync } from '../files.ts';
 import { CopyError } from '../store.ts';
 import { checkStore, countRows } from './check.ts';
 import { writeChecksum } from './checksum.ts';
-import type { Connection } from './connection.ts';
 
 /** Called with the units done so far and the total. */
 export type OnProgress = (done: number, total: number) => void;
@@ -31,7 +31,7 @@ export interface OutputFile {
  * CopyError, or the error of a system call, and then leaves no temporary file.
  */
 export async function backupStore(
-  source: Connection,
+  source: Database.Database,
   copy: OutputFile,
   checksum: OutputFile,
   onProgress: OnProgress,
@@ -77,7 +77,7 @@ function isOpenAs(descriptor: number, file: string): boolean {
  * Copies one snapshot of `source` to the new file `copy`, and returns the number of rows in each table. The copy is a single file without
  * a WAL. Rejects with CopyError and leaves no file at `copy`.
  */
-export async function copyStore(source: Connection, copy: string, onProgress: OnProgress): Promise<Rows> {
+export async function copyStore(source: Database.Database, copy: string, onProgress: OnProgress): Promise<Rows> {
   try {
     removeStore(copy);
     return await makeFile(copy, 0o600, async () => {
@@ -88,11 +88,11 @@ export async function copyStore(source: Connection, copy: string, onProgress: On
     });
   } catch (error) {
     if (error instanceof CopyError) throw error;
-    throw new CopyError(`${copy} cannot be written: ${(error as Error).message}.`, { cause: error });
+    throw new CopyError(`${copy} cannot be written: ${messageOf(error)}.`, { cause: error });
   }
 }
 
-async function copyPages(source: Connection, copy: string, onProgress: OnProgress): Promise<Rows> {
+async function copyPages(source: Database.Database, copy: string, onProgress: OnProgress): Promise<Rows> {
   // The transaction makes all steps copy one snapshot. Without it, each commit by another process would restart the copy, which would
   // never finish under load (https://sqlite.org/backup.html).
   source.exec('BEGIN');
@@ -114,7 +114,7 @@ function makeSingleFile(copy: string): void {
   connection.close();
 }
 
-function compare(source: Connection, copy: string, rows: Rows): void {
+function compare(source: Database.Database, copy: string, rows: Rows): void {
   const report = checkStore(copy);
   const [problem] = report.problems;
   if (problem !== undefined) throw new CopyError(`The copy of ${source.name} is not sound: ${problem}`);

@@ -1,8 +1,11 @@
 /** Checks a store for corruption without changing it, and reports its versions and row counts. */
+
 import fs from 'node:fs';
+import type Database from 'better-sqlite3';
+import { messageOf } from '../../core/errors.ts';
 import { type ChecksumResult, checksumProblem, compareChecksum } from './checksum.ts';
-import { type Connection, openError, openExisting } from './connection.ts';
 import { currentVersion, latestVersion } from './migrations.ts';
+import { openError, openExisting } from './store-file.ts';
 
 export interface Report {
   file: string;
@@ -57,18 +60,18 @@ function checkChecksum(report: Report): void {
     const problem = checksumProblem(file, report.checksum);
     if (problem !== undefined) problems.push(problem);
   } catch (error) {
-    problems.push(`The checksum of ${file} cannot be checked: ${(error as Error).message}.`);
+    problems.push(`The checksum of ${file} cannot be checked: ${messageOf(error)}.`);
   }
 }
 
 function checkContent(report: Report): void {
   const { file, problems } = report;
-  let connection: Connection | undefined;
+  let connection: Database.Database | undefined;
   try {
     connection = openExisting(file);
     // Reads one snapshot even while a server writes.
     connection.exec('BEGIN');
-    report.sqliteVersion = connection.prepare('SELECT sqlite_version()').pluck().get() as string;
+    report.sqliteVersion = connection.prepare<[], string>('SELECT sqlite_version()').pluck().get() ?? null;
     report.schemaVersion = currentVersion(connection);
     problems.push(...faultsOf(connection));
     if (report.schemaVersion >= jsonVersion) problems.push(...jsonFaultsOf(connection));
@@ -85,11 +88,13 @@ function sizeOf(file: string): number | null {
   return sizes[0] === null ? null : Number(sizes[0]) + Number(sizes[1]);
 }
 
-function faultsOf(connection: Connection): string[] {
-  const damages = connection.prepare(`PRAGMA integrity_check(${maxNamed})`).pluck().all() as string[];
+function faultsOf(connection: Database.Database): string[] {
+  const damages = connection.prepare<[], string>(`PRAGMA integrity_check(${maxNamed})`).pluck().all();
   const dangling = connection
-    .prepare('SELECT "table" AS child, rowid AS row, parent FROM pragma_foreign_key_check LIMIT ?')
-    .all(maxNamed) as { child: string; row: bigint; parent: string }[];
+    .prepare<[number], { child: string; row: bigint; parent: string }>(
+      'SELECT "table" AS child, rowid AS row, parent FROM pragma_foreign_key_check LIMIT ?',
+    )
+    .all(maxNamed);
   return [
     ...damages.filter((text) => text !== 'ok').map((text) => `integrity_check: ${text.replaceAll('\n', ' ')}.`),
     ...dangling.map(({ child, row, parent }) => `Row ${row} of ${child} refers to a missing row of ${parent}.`),
@@ -100,7 +105,7 @@ function faultsOf(connection: Connection): string[] {
  * Compares the stored JSON of each animal with its other columns. Nothing else would find a byte that changed within a text: SQLite checks
  * neither the text of a column without an index nor a generated column. CAST: json_object would throw on a BLOB, which integrity_check reports.
  */
-function jsonFaultsOf(connection: Connection): string[] {
+function jsonFaultsOf(connection: Database.Database): string[] {
   const differing = connection
     .prepare<[], bigint>(
       `SELECT id FROM pet WHERE json IS NOT
@@ -116,13 +121,13 @@ function jsonFaultsOf(connection: Connection): string[] {
 }
 
 /** Counts the rows of every table, including tables that other tools have added. */
-export function countRows(connection: Connection): Record<string, number> {
+export function countRows(connection: Database.Database): Record<string, number> {
   const names = connection
-    .prepare(
+    .prepare<[], string>(
       "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
     )
     .pluck()
-    .all() as string[];
+    .all();
   const count = (name: string) =>
     connection
       .prepare(`SELECT count(*) FROM "${name.replaceAll('"', '""')}"`)

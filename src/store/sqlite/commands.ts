@@ -1,11 +1,11 @@
 /** All writes to the SQLite store, as synchronous functions that run inside the writer's open transaction. */
+import type Database from 'better-sqlite3';
 import type { KeyRejection } from '../../core/accounts.ts';
 import { type Retry, retryWindowMs } from '../../core/idempotency.ts';
 import type { PetJson, PetStatus } from '../../core/pets.ts';
 import { rejectionOfKey } from '../commands/keys.ts';
 import { type CommandName, type Input, stepsOf } from '../commands.ts';
-import type { Connection } from './connection.ts';
-import { createRunner } from './runner.ts';
+import { createRunner } from './connection.ts';
 
 /** Inputs are JSON, because they cross between threads: times are milliseconds, and integers that may exceed 2^53 are decimal text. */
 export interface NewPetRow {
@@ -32,7 +32,7 @@ export type Write =
 const tables = 'account account_event api_key counted_attempt message one_time_link rotated_key session'.split(' ');
 
 /** Prepares the writes on the writer's connection. They throw only SQLite errors. */
-export function prepareCommands(connection: Connection): { run: (write: Write) => unknown; begin: () => void } {
+export function prepareCommands(connection: Database.Database): { run: (write: Write) => unknown; begin: () => void } {
   for (const table of tables) connection.prepare(`SELECT 1 FROM ${table}`);
   const addPet = prepareAddPet(connection);
   const runSteps = createRunner(connection);
@@ -62,7 +62,7 @@ export function prepareCommands(connection: Connection): { run: (write: Write) =
   };
 }
 
-function prepareAddPet(connection: Connection): (pet: NewPetRow) => PetOutcome {
+function prepareAddPet(connection: Database.Database): (pet: NewPetRow) => PetOutcome {
   // Every integer read here is below 2^53.
   const sql = <Parameters extends unknown[], Row = unknown>(text: string) =>
     connection.prepare<Parameters, Row>(text).safeIntegers(false);
@@ -91,7 +91,7 @@ function prepareAddPet(connection: Connection): (pet: NewPetRow) => PetOutcome {
       const known = findRetry.get(name, category, status, retry.accountId, retry.key, forgottenAt);
       if (known) return known.same ? { outcome: 'replayed', id: known.id, pet: known.pet } : { outcome: 'reused' };
     }
-    const id = insertPet.run(name, category, status).lastInsertRowid as number;
+    const id = Number(insertPet.run(name, category, status).lastInsertRowid);
     if (retry) {
       forgetRetries.run(forgottenAt);
       upsertRetry.run(retry.accountId, retry.key, id, at);

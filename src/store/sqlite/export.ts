@@ -2,7 +2,8 @@
 import type { PetStatus } from '../../core/pets.ts';
 import { type Export, exportPageRows, type PetRow } from '../bulk.ts';
 import type { OpenOptions } from '../store.ts';
-import { openExisting, openReader, prepareStore, translate } from './connection.ts';
+import { openReader, translate } from './connection.ts';
+import { openExisting, prepareStore } from './store-file.ts';
 
 /** Opens an existing store for reading, after migrating it to this release's schema. Throws OpenError. */
 export function openExport(file: string, status: PetStatus | undefined, options: OpenOptions): Export {

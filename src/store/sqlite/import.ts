@@ -1,7 +1,9 @@
 /** Imports pets in batches. Each batch and the import's progress are saved in one transaction. */
+import type Database from 'better-sqlite3';
 import { type Batch, ConcurrentImportError, firstMark, type Import, type Mark, type NewRow } from '../bulk.ts';
 import type { OpenOptions } from '../store.ts';
-import { type Connection, checkpoint, openConnection, prepareStore, translate } from './connection.ts';
+import { checkpoint, openConnection, translate } from './connection.ts';
+import { prepareStore } from './store-file.ts';
 
 /** Thrown to roll a batch back. */
 class Conflict extends Error {
@@ -76,7 +78,7 @@ export function openImport(file: string, hash: Buffer, again: boolean, options: 
   };
 }
 
-function prepareStatements(connection: Connection) {
+function prepareStatements(connection: Database.Database) {
   // A temporary table can spill to disk: there may be more ids than memory.
   connection.exec('CREATE TEMP TABLE given (id INTEGER PRIMARY KEY, line INTEGER NOT NULL)');
   const sql = <Parameters extends unknown[], Row = unknown>(text: string) => connection.prepare<Parameters, Row>(text);

@@ -67,6 +67,6 @@ export function readState(connection: Database.Database): SchemaState {
       'SELECT max(version), max(name) FILTER (WHERE version = 0) FROM migration',
     )
     .raw()
-    .get() as [bigint | null, string | null];
+    .get() ?? [null, null];
   return { version: Math.max(version, Number(latest)), oldest: { release: release ?? '', version } };
 }

@@ -1,8 +1,9 @@
 /** All reads from the SQLite store, through a read-only connection. */
+import type Database from 'better-sqlite3';
 import type { PetJson, PetPage, PetQuery, StoreState } from '../../core/pets.ts';
 import type { Steps } from '../steps.ts';
-import { openError, openReader, translate } from './connection.ts';
-import { createRunner } from './runner.ts';
+import { createRunner, openReader, translate } from './connection.ts';
+import { openError } from './store-file.ts';
 
 /** Reads are short and synchronous. They throw ApiError `service_unavailable` if the store cannot be read. */
 export interface Reader {
@@ -18,7 +19,7 @@ export interface Reader {
 
 /** Opens the store in `file` for reading. Throws OpenError. */
 export function startReader(file: string): Reader {
-  let connection: ReturnType<typeof openReader> | undefined;
+  let connection: Database.Database | undefined;
   try {
     connection = openReader(file);
     return prepareReader(connection);
@@ -39,31 +40,31 @@ function idOf(pet: PetJson): bigint {
   return BigInt(Number.parseInt(pet.slice('{"id":'.length), 10));
 }
 
-function prepareReader(connection: ReturnType<typeof openReader>): Reader {
-  const sql = <Parameters extends unknown[], Row>(text: string) => connection.prepare<Parameters, Row>(text);
-  // +? hides the value from the query planner. Otherwise SQLite recompiles the statement whenever the status or limit changes, which
-  // costs as much as reading ten rows (https://sqlite.org/c3ref/c_dbconfig_defensive.html, SQLITE_DBCONFIG_ENABLE_QPSG).
-  const listAll = sql<[bigint, number], PetJson>('SELECT json FROM pet WHERE id > +? ORDER BY id LIMIT +?').pluck();
-  const listByStatus = sql<[string, bigint, number], PetJson>(
-    'SELECT json FROM pet WHERE status = +? AND id > +? ORDER BY id LIMIT +?',
-  ).pluck();
-  const findPet = sql<[bigint], PetJson>('SELECT json FROM pet WHERE id = ?').pluck();
-  const begin = sql<[], never>('BEGIN');
-  const commit = sql<[], never>('COMMIT');
-  // Changes when another connection commits (https://sqlite.org/pragma.html#pragma_data_version). This connection never writes.
-  const dataVersion = sql<[], number>('PRAGMA data_version').pluck().safeIntegers(false);
-  const petRevision = sql<[], number>('SELECT revision FROM pet_revision').pluck().safeIntegers(false);
-  const runSteps = createRunner(connection);
+/** Runs a read; its errors become those of the store. */
+function guarded<Input extends unknown[], Output>(read: (...input: Input) => Output): (...input: Input) => Output {
+  return (...input) => {
+    try {
+      return read(...input);
+    } catch (error) {
+      throw translate(error);
+    }
+  };
+}
 
-  function guarded<Input extends unknown[], Output>(query: (...input: Input) => Output): (...input: Input) => Output {
-    return (...input) => {
-      try {
-        return query(...input);
-      } catch (error) {
-        throw translate(error);
-      }
-    };
-  }
+interface Snapshot {
+  /** Opens or reuses the snapshot of this turn: SQLite then takes its locks once per turn instead of once or twice per read. */
+  enter: () => void;
+  /** The state of the snapshot that `enter` opened. */
+  state: () => StoreState;
+  end: () => void;
+}
+
+function createSnapshot(connection: Database.Database): Snapshot {
+  const begin = connection.prepare<[], never>('BEGIN');
+  const commit = connection.prepare<[], never>('COMMIT');
+  // Changes when another connection commits (https://sqlite.org/pragma.html#pragma_data_version). This connection never writes.
+  const dataVersion = connection.prepare<[], number>('PRAGMA data_version').pluck().safeIntegers(false);
+  const petRevision = connection.prepare<[], number>('SELECT revision FROM pet_revision').pluck().safeIntegers(false);
 
   /** performance.now() at the start of the open snapshot; undefined if none is open. */
   let begun: number | undefined;
@@ -81,7 +82,6 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
     }
   }
 
-  /** Opens or reuses the snapshot of this turn: SQLite then takes its locks once per turn instead of once or twice per read. */
   function enter(): void {
     const now = performance.now();
     if (begun !== undefined) {
@@ -98,10 +98,12 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
     }
     if (scheduled) return;
     scheduled = true;
-    setImmediate(() => {
-      scheduled = false;
-      end();
-    });
+    setImmediate(endTurn);
+  }
+
+  function endTurn(): void {
+    scheduled = false;
+    end();
   }
 
   function stateNow(): StoreState {
@@ -109,14 +111,29 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
     return version === current.version ? current : { version, revision: petRevision.get() as number };
   }
 
+  return { enter, state: () => current, end };
+}
+
+function prepareReader(connection: Database.Database): Reader {
+  const sql = <Parameters extends unknown[], Row>(text: string) => connection.prepare<Parameters, Row>(text);
+  // +? hides the value from the query planner. Otherwise SQLite recompiles the statement whenever the status or limit changes, which
+  // costs as much as reading ten rows (https://sqlite.org/c3ref/c_dbconfig_defensive.html, SQLITE_DBCONFIG_ENABLE_QPSG).
+  const listAll = sql<[bigint, number], PetJson>('SELECT json FROM pet WHERE id > +? ORDER BY id LIMIT +?').pluck();
+  const listByStatus = sql<[string, bigint, number], PetJson>(
+    'SELECT json FROM pet WHERE status = +? AND id > +? ORDER BY id LIMIT +?',
+  ).pluck();
+  const findPet = sql<[bigint], PetJson>('SELECT json FROM pet WHERE id = ?').pluck();
+  const snapshot = createSnapshot(connection);
+  const runSteps = createRunner(connection);
+
   return {
     state: guarded(() => {
-      enter();
-      return current;
+      snapshot.enter();
+      return snapshot.state();
     }),
-    refresh: end,
+    refresh: snapshot.end,
     listPets: guarded(({ limit, status, after }) => {
-      enter();
+      snapshot.enter();
       // One extra row shows whether a next page exists.
       const pets = status ? listByStatus.all(status, after, limit + 1) : listAll.all(after, limit + 1);
       if (pets.length <= limit) return { pets, next: undefined };
@@ -124,7 +141,7 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
       return { pets, next: idOf(pets.at(-1) as PetJson) };
     }),
     findPet: guarded((id) => {
-      enter();
+      snapshot.enter();
       return findPet.get(id);
     }),
     run: (query) => {
@@ -135,7 +152,7 @@ function prepareReader(connection: ReturnType<typeof openReader>): Reader {
       }
     },
     close() {
-      end();
+      snapshot.end();
       connection.close();
     },
   };

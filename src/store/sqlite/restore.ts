@@ -2,11 +2,13 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
+import { codeOf, messageOf } from '../../core/errors.ts';
 import { createPrivate, makeFolder, sync } from '../files.ts';
 import { CopyError, type OpenOptions } from '../store.ts';
 import { copyStore, type OnProgress, type Rows, removeStore, sidecarFiles } from './backup.ts';
 import { checksumProblem, compareChecksum } from './checksum.ts';
-import { type Connection, openConnection, openExisting, prepareStore } from './connection.ts';
+import { openConnection } from './connection.ts';
+import { openExisting, prepareStore } from './store-file.ts';
 
 export interface RestoreOptions extends OpenOptions {
   /** Restore even if the current file cannot be locked because it is damaged. */
@@ -49,13 +51,13 @@ export async function restoreStore(from: string, file: string, options: RestoreO
   }
 }
 
-function openSource(from: string, file: string): Connection {
+function openSource(from: string, file: string): Database.Database {
   if (isSame(from, file)) throw new CopyError(`${from} is the store itself.`);
   requireChecksum(from);
   try {
     return openExisting(from);
   } catch (error) {
-    throw new CopyError((error as Error).message, { cause: error });
+    throw new CopyError(messageOf(error), { cause: error });
   }
 }
 
@@ -74,7 +76,7 @@ export function isSame(one: string, other: string): boolean {
 
 interface Hold {
   /** Holds the exclusive lock; undefined if the file cannot be locked. */
-  connection: Connection | undefined;
+  connection: Database.Database | undefined;
   /** Whether the file existed before. */
   existed: boolean;
 }
@@ -94,11 +96,10 @@ function lock(file: string, force: boolean): Hold {
     if (!existed) createPrivate(file);
     return { connection: openExclusive(file), existed };
   } catch (error) {
-    const { code, message } = error as { code?: string; message: string };
-    if (code?.startsWith('SQLITE_BUSY')) throw new CopyError(`${file} is in use: stop the server first.`);
+    if (codeOf(error).startsWith('SQLITE_BUSY')) throw new CopyError(`${file} is in use: stop the server first.`);
     if (force) return { connection: undefined, existed };
     throw new CopyError(
-      `${file} cannot be locked (${message}): make sure that no server is running, then use --force.`,
+      `${file} cannot be locked (${messageOf(error)}): make sure that no server is running, then use --force.`,
     );
   }
 }
@@ -112,7 +113,7 @@ function isDatabase(file: string): boolean {
   return count === 0 || begin.equals(header);
 }
 
-function openExclusive(file: string): Connection {
+function openExclusive(file: string): Database.Database {
   const connection = new Database(file, { timeout: lockTimeoutMs });
   try {
     connection.pragma('locking_mode = EXCLUSIVE');
@@ -126,7 +127,7 @@ function openExclusive(file: string): Connection {
 }
 
 /** Carries over the old store's id counters, so that ids assigned after the backup are never assigned again. */
-function keepIds(fresh: string, old: Connection | undefined): void {
+function keepIds(fresh: string, old: Database.Database | undefined): void {
   const counters = highestIds(old);
   const connection = openConnection(fresh);
   try {
@@ -138,9 +139,9 @@ function keepIds(fresh: string, old: Connection | undefined): void {
   }
 }
 
-function highestIds(old: Connection | undefined): { name: string; seq: number }[] {
+function highestIds(old: Database.Database | undefined): { name: string; seq: number }[] {
   try {
-    return (old?.prepare('SELECT name, seq FROM sqlite_sequence').all() ?? []) as { name: string; seq: number }[];
+    return old?.prepare<[], { name: string; seq: number }>('SELECT name, seq FROM sqlite_sequence').all() ?? [];
   } catch {
     // A new or damaged file: the counters are unknown.
     return [];

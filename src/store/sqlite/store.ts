@@ -5,8 +5,8 @@ import { openAccounts, openMessages, openPeople, openTrail } from '../accounts.t
 import type { Engine, FastPets } from '../engine.ts';
 import { openPets } from '../pets.ts';
 import type { OpenOptions, Store } from '../store.ts';
-import { prepareStore } from './connection.ts';
 import { startReader } from './reader.ts';
+import { prepareStore } from './store-file.ts';
 import { startWriter } from './writer.ts';
 
 /** Undefined if the file system does not report its size. */

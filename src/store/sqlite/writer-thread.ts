@@ -1,5 +1,6 @@
 /** The writer thread: runs the writes of each message in transactions on its own connection, and replies to each batch. */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
+import { codeOf, messageOf } from '../../core/errors.ts';
 import { prepareCommands, type Write } from './commands.ts';
 import { checkpoint, openConnection, translate } from './connection.ts';
 
@@ -22,7 +23,8 @@ const maxBatch = 1000;
 const checkpointEvery = 1000;
 
 const port = parentPort as MessagePort;
-const connection = openConnection(workerData as string);
+const file: string = workerData;
+const connection = openConnection(file);
 const commands = prepareCommands(connection);
 const run = connection.transaction((batch: Write[]) => {
   commands.begin();
@@ -36,8 +38,8 @@ function reply(count: number, outputs: unknown[]): void {
 }
 
 function replyError(count: number, error: unknown): void {
-  const { code, message } = error as { code?: string; message: string };
-  port.postMessage({ type: 'writer-reply', count, error: { code, message } } satisfies Reply);
+  const fault = { code: codeOf(error) || undefined, message: messageOf(error) };
+  port.postMessage({ type: 'writer-reply', count, error: fault } satisfies Reply);
 }
 
 function runBatch(batch: Write[]): void {

@@ -1,6 +1,6 @@
 /** The main thread's side of the writer: batches writes, limits the queue, and settles each write's promise. */
 import { Worker } from 'node:worker_threads';
-import type { ApiError } from '../../core/errors.ts';
+import { type ApiError, codeOf } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
 import { createPlaces, type Holder } from '../../core/places.ts';
 import type { CommandName, Input, Outcome } from '../commands.ts';
@@ -11,8 +11,8 @@ import { translate } from './connection.ts';
 import type { Reply, Request } from './writer-thread.ts';
 
 interface Waiting {
-  resolve: (output: never) => void;
-  reject: (error: unknown) => void;
+  resolve(output: unknown): void;
+  reject(error: unknown): void;
   /** The length of text whose size the client chose, and whose share it counts against. */
   characters: number;
   holder: Holder;
@@ -43,17 +43,37 @@ const maxYoungGenerationSizeMb = 12;
  */
 const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;
 
+const noFailures = { disk_full: 0, locked: 0, io: 0, other: 0 };
+
 /** Primary result codes with a reason of their own (https://sqlite.org/rescode.html). */
-const reasons: Readonly<Record<string, string>> = {
+const reasons: Readonly<Record<string, keyof typeof noFailures>> = {
   SQLITE_FULL: 'disk_full',
   SQLITE_BUSY: 'locked',
   SQLITE_LOCKED: 'locked',
   SQLITE_IOERR: 'io',
 };
 
-function reasonOf(cause: Error): string {
-  const [primary = ''] = /^SQLITE_[A-Z]+/.exec(String((cause as NodeJS.ErrnoException).code)) ?? [];
+function reasonOf(cause: Error): keyof typeof noFailures {
+  const [primary = ''] = /^SQLITE_[A-Z]+/.exec(codeOf(cause)) ?? [];
   return reasons[primary] ?? 'other';
+}
+
+interface Failures {
+  count: (writes: number, cause: Error) => void;
+  measure: Writer['failures'];
+}
+
+function createFailures(): Failures {
+  const failedWrites = { ...noFailures };
+  let lastFailedWriteAt = 0;
+  return {
+    count(writes, cause) {
+      if (writes === 0) return;
+      failedWrites[reasonOf(cause)] += writes;
+      lastFailedWriteAt = Date.now();
+    },
+    measure: () => ({ failedWrites, lastFailedWriteAt }),
+  };
 }
 
 const noText: Text = { characters: 0, holder: operator };
@@ -66,25 +86,20 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
   });
   const waiting: Waiting[] = [];
   const waitingCharacters = createPlaces<Holder>(limits.waitingText);
+  const failures = createFailures();
   let unsent: Write[] = [];
   let broken: ApiError | undefined;
   let closing = false;
   let lost: Error | undefined;
-  const failedWrites: Record<string, number> = { disk_full: 0, locked: 0, io: 0, other: 0 };
-  let lastFailedWriteAt = 0;
 
-  function countFailure(writes: number, cause: Error): void {
-    if (writes === 0) return;
-    const reason = reasonOf(cause);
-    failedWrites[reason] = (failedWrites[reason] as number) + writes;
-    lastFailedWriteAt = Date.now();
+  function post(): void {
+    thread.postMessage(JSON.stringify(unsent) satisfies Request);
+    unsent = [];
   }
 
   /** Sends all collected writes in one message, after the reply to the previous one: a batch grows while the thread waits for the disk. */
   function send(): void {
-    if (unsent.length === 0 || unsent.length < waiting.length) return;
-    thread.postMessage(JSON.stringify(unsent) satisfies Request);
-    unsent = [];
+    if (unsent.length > 0 && unsent.length >= waiting.length) post();
   }
 
   /** Waits two turns of the event loop: clients that just got a response may send their next request and share the commit. */
@@ -94,36 +109,42 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
 
   function giveUp(cause: Error): void {
     broken = unavailable(cause);
-    countFailure(waiting.length, cause);
+    failures.count(waiting.length, cause);
     for (const { reject } of waiting.splice(0)) reject(broken);
     if (!closing) onFatal?.(cause);
   }
 
-  thread.on('message', (reply: Reply) => {
-    if (reply?.type !== 'writer-reply') return;
+  /** Settles the oldest writes, which shared a transaction. */
+  function settle(reply: Reply): void {
     const answered = waiting.splice(0, reply.count);
     for (const { holder, characters } of answered) waitingCharacters.give(holder, characters);
     if ('outputs' in reply) {
-      const outputs = JSON.parse(reply.outputs) as unknown[];
-      for (let at = 0; at < answered.length; at++)
-        (answered[at] as Waiting).resolve((outputs[at] ?? undefined) as never);
+      const outputs: unknown[] = JSON.parse(reply.outputs);
+      // JSON has null for an output that is undefined.
+      let at = 0;
+      for (const { resolve } of answered) resolve(outputs[at++] ?? undefined);
       if (reply.count > 0) onCommit?.(reply.count);
       sendSoon();
       return;
     }
     const cause = Object.assign(new Error(reply.error.message), reply.error);
     const failure = translate(cause);
-    countFailure(answered.length, cause);
+    failures.count(answered.length, cause);
     for (const { reject } of answered) reject(failure);
     if (fatal.test(String(reply.error.code))) {
       lost = cause;
-      return giveUp(cause);
+      giveUp(cause);
+      return;
     }
     // A failed checkpoint loses nothing: the data stays in the WAL, and the next checkpoint retries.
     if (reply.count === 0) onCheckpointFailure?.(cause);
     sendSoon();
-  });
+  }
+
   let crash = new Error('the writer thread exited');
+  thread.on('message', (reply: Reply) => {
+    if (reply?.type === 'writer-reply') settle(reply);
+  });
   thread.on('error', (error: Error) => {
     crash = error;
   });
@@ -147,12 +168,11 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     addPet: (pet, holder) => enqueue(['addPet', pet], pet.name.length, holder),
     write: (name, input, { characters, holder } = noText) => enqueue([name, input] as Write, characters, holder),
     waiting: () => waiting.length,
-    failures: () => ({ failedWrites, lastFailedWriteAt }),
+    failures: failures.measure,
     async close() {
       closing = true;
       broken = unavailable(new Error('the store is closed'));
-      thread.postMessage(JSON.stringify(unsent) satisfies Request);
-      unsent = [];
+      post();
       thread.postMessage(null satisfies Request);
       await ended;
       if (lost) throw lost;

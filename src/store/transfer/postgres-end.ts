@@ -1,9 +1,8 @@
 /** A PostgreSQL database as the source or the target of a copy. */
-import { openAlone } from '../postgres/alone.ts';
+import { openAlone } from '../postgres/open.ts';
 import { textArray } from '../postgres/sql.ts';
 import type { OpenOptions } from '../store.ts';
-import type { End } from './end.ts';
-import { pageOf, type Row, textOf } from './tables.ts';
+import { type End, pageOf, type Row, textOf } from './tables.ts';
 
 /** Opens a database, which must have this release's schema unless `create` allows to migrate it. Rejects with OpenError. */
 export async function openPostgresEnd(databaseUrl: string, create: boolean, options: OpenOptions): Promise<End> {
@@ -42,9 +41,9 @@ export async function openPostgresEnd(databaseUrl: string, create: boolean, opti
     async *pages(table, after) {
       for (let last = after; ; ) {
         const page = await run(pageOf(table, last !== undefined), last?.slice(0, table.keys));
-        if (page.length === 0) return;
+        last = page.at(-1);
+        if (last === undefined) return;
         yield page;
-        last = page.at(-1) as Row;
       }
     },
 

@@ -1,9 +1,9 @@
 /** An SQLite file as the source or the target of a copy. */
 import { setImmediate } from 'node:timers/promises';
-import { checkpoint, openConnection, openExisting, openReader, prepareStore } from '../sqlite/connection.ts';
+import { checkpoint, openConnection, openReader } from '../sqlite/connection.ts';
+import { openExisting, prepareStore } from '../sqlite/store-file.ts';
 import type { OpenOptions } from '../store.ts';
-import type { End } from './end.ts';
-import { keyTypes, pageOf, type Row, type Table, textOf } from './tables.ts';
+import { type End, keyTypes, pageOf, type Table, textOf } from './tables.ts';
 
 /** The WAL grows by a few MiB in between. */
 const commitsBetweenCheckpoints = 16;
@@ -53,10 +53,10 @@ export function openSqliteEnd(file: string, create: boolean, options: OpenOption
       const types = keyTypes(table);
       for (let last = after; ; ) {
         const rows = last ? next.all(named(types.map((type, index) => bound(type, last?.[index])))) : first.all();
-        if (rows.length === 0) return;
         const page = rows.map((row) => row.map(textOf));
+        last = page.at(-1);
+        if (last === undefined) return;
         yield page;
-        last = page.at(-1) as Row;
         // Lets the other end's answers in.
         await setImmediate();
       }

@@ -1,10 +1,10 @@
 /** Copies a store to another file or database and verifies the copy. An interrupted copy can be resumed. */
+import { messageOf } from '../../core/errors.ts';
 import { sqliteFile } from '../open.ts';
 import { CopyError, OpenError, type OpenOptions } from '../store.ts';
-import type { End } from './end.ts';
 import { openPostgresEnd } from './postgres-end.ts';
 import { openSqliteEnd } from './sqlite-end.ts';
-import { createSum, notCopied, others, pets, type Sum, type Table } from './tables.ts';
+import { createSum, type End, notCopied, others, pets, type Sum, type Table } from './tables.ts';
 
 /** `count`: pets copied so far, if `done` and `total` measure something else. */
 type Show = (done: number, total: number, count?: number) => void;
@@ -50,7 +50,7 @@ async function copyOver(source: End, target: End, options: CopyOptions): Promise
     return await copy(source, target, options);
   } catch (error) {
     if (error instanceof CopyError) throw error;
-    throw new CopyError(`The copy to ${target.label} was interrupted: ${(error as Error).message}.`, { cause: error });
+    throw new CopyError(`The copy to ${target.label} was interrupted: ${messageOf(error)}.`, { cause: error });
   }
 }
 

@@ -4,9 +4,9 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import type { Retry } from '../../../src/core/idempotency.ts';
 import { limits } from '../../../src/core/limits.ts';
 import type { NewPet } from '../../../src/core/pets.ts';
+import { startAdder } from '../../../src/store/postgres/pets.ts';
 import type { Pool } from '../../../src/store/postgres/pool.ts';
 import type { Sql } from '../../../src/store/postgres/sql.ts';
-import { startAdder } from '../../../src/store/postgres/writer.ts';
 
 interface Batch {
   /** The arguments of add_pets(). */
