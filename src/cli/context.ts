@@ -62,20 +62,43 @@ function withoutPassword(url: string): string {
   return readTarget(url).label;
 }
 
-export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
-  const { cwd, stdout, stderr } = io;
+function createNames(cwd: string): Pick<Context, 'resolve' | 'asGiven'> {
   /** Absolute path → the name that was given, the first if there were several. */
   const givenNames = new Map<string, string>();
+  return {
+    resolve(file) {
+      const resolved = path.resolve(cwd, file);
+      if (!givenNames.has(resolved)) givenNames.set(resolved, file);
+      return resolved;
+    },
+    asGiven(text) {
+      // The longest first: a folder's path begins the paths of its files.
+      const names = [...givenNames].sort(([one], [other]) => other.length - one.length);
+      return names.reduce((changed, [resolved, given]) => changed.replaceAll(resolved, () => given), text);
+    },
+  };
+}
+
+/** Records in the trail what `use` changes. */
+async function useAndClose<Result>(store: Store, use: (store: Store) => Promise<Result>): Promise<Result> {
+  const lost: string[] = [];
+  try {
+    const result = await use(recordChanges(store, (sentence) => void lost.push(sentence)));
+    if (lost.length > 0) throw new CommandError(lost.join('\n'));
+    return result;
+  } finally {
+    await store.close();
+  }
+}
+
+export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
+  const { cwd, stdout, stderr } = io;
+  const { resolve, asGiven } = createNames(cwd);
   let config: Config | undefined;
 
   const settings = () => {
     config ??= readEnvironment(env, cwd);
     return config;
-  };
-  const resolve = (file: string) => {
-    const resolved = path.resolve(cwd, file);
-    if (!givenNames.has(resolved)) givenNames.set(resolved, file);
-    return resolved;
   };
   const output = createOutput(stdout, stderr);
   const databaseUrl = () => {
@@ -89,11 +112,7 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
     stdout,
     settings,
     resolve,
-    asGiven: (text) => {
-      // The longest first: a folder's path begins the paths of its files.
-      const names = [...givenNames].sort(([one], [other]) => other.length - one.length);
-      return names.reduce((changed, [resolved, given]) => changed.replaceAll(resolved, () => given), text);
-    },
+    asGiven,
     databaseUrl,
     storeFile: () => {
       const url = databaseUrl();
@@ -118,14 +137,7 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
       const options = { now, migrate: create, onMigration, onWait };
       const store = await openStore(file === undefined ? url : `sqlite:${file}`, options);
       if (missing) output.note(`Created the store ${name}.`);
-      const lost: string[] = [];
-      try {
-        const result = await use(recordChanges(store, (sentence) => void lost.push(sentence)));
-        if (lost.length > 0) throw new CommandError(lost.join('\n'));
-        return result;
-      } finally {
-        await store.close();
-      }
+      return useAndClose(store, use);
     },
   };
 }

@@ -1,7 +1,13 @@
 /** Records in the trail what a command changes of accounts and keys. A running server writes it to its log. */
+import type { Account, ApiKey } from '../core/accounts.ts';
 import { messageOf } from '../core/errors.ts';
-import type { TrailEvent } from '../core/people.ts';
+import type { TrailEvent, TrailEventName } from '../core/people.ts';
 import type { Store } from '../store/store.ts';
+
+type Ids = Omit<TrailEvent, 'event'>;
+
+const idsOfAccount = ({ id }: Account): Ids => ({ account: id });
+const idsOfKey = ({ accountId, id }: ApiKey): Ids => ({ account: accountId, key: id });
 
 /**
  * The same store; each change of accounts, keys and links that succeeds is also added to its trail. If an event cannot be added, its change
@@ -20,35 +26,28 @@ export function recordChanges(store: Store, onLost: (sentence: string) => void):
     }
   }
 
+  /** The same change; if it succeeds, its event is added. */
+  function recorded<Given extends unknown[], Changed>(
+    event: TrailEventName,
+    idsOf: (changed: Changed) => Ids,
+    change: (...given: Given) => Promise<Changed | undefined>,
+  ) {
+    return async (...given: Given) => {
+      const changed = await change(...given);
+      if (changed) await record({ event, ...idsOf(changed) });
+      return changed;
+    };
+  }
+
   return {
     ...store,
     accounts: {
       ...accounts,
-      async addAccount(name) {
-        const account = await accounts.addAccount(name);
-        if (account) await record({ event: 'account_created', account: account.id });
-        return account;
-      },
-      async removeAccount(owner, passwordHash) {
-        const account = await accounts.removeAccount(owner, passwordHash);
-        if (account) await record({ event: 'account_removed', account: account.id });
-        return account;
-      },
-      async addKey(newKey) {
-        const key = await accounts.addKey(newKey);
-        if (key) await record({ event: 'key_created', account: key.accountId, key: key.id });
-        return key;
-      },
-      async revokeKey(id, session) {
-        const key = await accounts.revokeKey(id, session);
-        if (key) await record({ event: 'key_revoked', account: key.accountId, key: key.id });
-        return key;
-      },
-      async rotateKey(id, oldExpiresAt, secret, session) {
-        const key = await accounts.rotateKey(id, oldExpiresAt, secret, session);
-        if (key) await record({ event: 'key_rotated', account: key.accountId, key: key.id });
-        return key;
-      },
+      addAccount: recorded('account_created', idsOfAccount, accounts.addAccount),
+      removeAccount: recorded('account_removed', idsOfAccount, accounts.removeAccount),
+      addKey: recorded('key_created', idsOfKey, accounts.addKey),
+      revokeKey: recorded('key_revoked', idsOfKey, accounts.revokeKey),
+      rotateKey: recorded('key_rotated', idsOfKey, accounts.rotateKey),
     },
     people: {
       ...people,

@@ -1,31 +1,7 @@
 /** Metrics that are read from the state of the server at each scrape. */
 import { type Aggregator, Counter, Gauge, type Registry } from 'prom-client';
+import type { PoolMeasures, StoreMeasures } from '../core/measures.ts';
 import { type PlaceName, placeNames } from './exchange.ts';
-
-interface StoreState {
-  waitingWrites: number;
-  walBytes: number | undefined;
-  /** Writes that could not be committed, by reason. */
-  failedWrites: Readonly<Record<string, number>>;
-  /** Milliseconds since 1970; 0: never. */
-  lastFailedWriteAt: number;
-  /** The file system of the store, in bytes. */
-  disk?: { size: number; available: number } | undefined;
-  pool?: PoolState | undefined;
-}
-
-interface PoolState {
-  /** Connections to the database: the most, and those in use. */
-  limit: number;
-  busy: number;
-  /** Jobs that wait for a connection. */
-  waiting: number;
-  /** Connections given up at a deadline: those that the database has not let go yet, and all since the start. */
-  abandoned: number;
-  abandonedTotal: number;
-  /** By class. */
-  errors: Readonly<Record<string, number>>;
-}
 
 /** How often a cache had the response. */
 export interface CacheUse {
@@ -37,7 +13,7 @@ const takenNames = [...placeNames, 'connections', 'pipelined'] as const;
 
 export interface Sources {
   /** A metric whose value is undefined is left out: each engine has some that the other lacks. */
-  store: () => StoreState;
+  store: () => StoreMeasures;
   pages: () => CacheUse;
   /** Places taken by requests and connections. */
   taken: () => Record<PlaceName | (typeof takenNames)[number], number>;
@@ -129,7 +105,7 @@ export function watchStore({ gauge, counters }: Meters, store: Sources['store'])
 }
 
 export function watchPool({ gauge, counter, counters }: Meters, store: Sources['store']): void {
-  const read = (what: Exclude<keyof PoolState, 'errors'>) => () => store().pool?.[what] ?? 0;
+  const read = (what: Exclude<keyof PoolMeasures, 'errors'>) => () => store().pool?.[what] ?? 0;
   gauge('animal_store_database_connections_max', 'Most connections to the database.', read('limit'), 'sum');
   gauge('animal_store_database_connections_busy', 'Connections to the database in use.', read('busy'), 'sum');
   gauge('animal_store_database_jobs_waiting', 'Jobs that wait for a connection.', read('waiting'), 'sum');

@@ -1,4 +1,4 @@
-/** Accounts, people, messages and the trail: what the store offers of them, on the commands and queries that both engines run. */
+/** Accounts and API keys, over the commands and queries that both engines run. */
 import {
   type Accounts,
   type ApiKey,
@@ -7,26 +7,11 @@ import {
   type Secret,
   SessionEndedError,
 } from '../core/accounts.ts';
-import { limits } from '../core/limits.ts';
-import type { Messages } from '../core/messages.ts';
-import type { People, Trail } from '../core/people.ts';
 import { type KeyRefusal, sweptKeys } from './commands/keys.ts';
-import { isLinkValid } from './commands/people.ts';
-import { type Engine, operator } from './engine.ts';
+import type { Engine } from './engine.ts';
 import { findEnded, findKey, listAccounts, listKeys, listOwnKeys } from './queries/accounts.ts';
-import { findLink, findPerson, findSession, hasEvents } from './queries/people.ts';
-import {
-  type AccountRow,
-  type ApiKeyRow,
-  toAccount,
-  toApiKey,
-  toEvent,
-  toKnownKey,
-  toLink,
-  toSession,
-} from './rows.ts';
+import { type AccountRow, type ApiKeyRow, toAccount, toApiKey, toKnownKey } from './rows.ts';
 
-const hex = (hash: Buffer | undefined) => hash?.toString('hex');
 const secretOf = ({ hint, hash }: Secret) => ({ hint, hash: hash.toString('hex') });
 const accountOf = (row: AccountRow | undefined) => row && toAccount(row);
 const ownerOf = (owner: Owner) =>
@@ -79,12 +64,13 @@ export function openAccounts({ read, write }: Engine, at: () => number): Account
       return read(() => findEnded(ids, now), true);
     },
 
-    revokeKey: async (id, session) => keyOf(await write('revokeKey', { id, session: hex(session), at: at() })),
+    revokeKey: async (id, session) =>
+      keyOf(await write('revokeKey', { id, session: session?.toString('hex'), at: at() })),
 
     async rotateKey(id, oldExpiresAt, secret, session) {
       const rotation = {
         id,
-        session: hex(session),
+        session: session?.toString('hex'),
         oldExpiresAt: oldExpiresAt.getTime(),
         ...secretOf(secret),
         at: at(),
@@ -97,84 +83,5 @@ export function openAccounts({ read, write }: Engine, at: () => number): Account
         uses: uses.map(({ lastUsedAt, ...use }) => ({ ...use, lastUsedAt: lastUsedAt.getTime() })),
       });
     },
-  };
-}
-
-/** `at` returns the current time in milliseconds. */
-export function openPeople({ read, write }: Engine, at: () => number): People {
-  return {
-    async signUp(name, passwordHash, link, network) {
-      const person = { name, passwordHash, link: hex(link), network: hex(network), at: at() };
-      const added = await write('signUp', person);
-      return typeof added === 'string' ? added : toAccount(added);
-    },
-
-    async findPerson(name) {
-      const row = await read(() => findPerson(name));
-      return row && { account: toAccount(row), passwordHash: row.password_hash };
-    },
-
-    setPassword: (accountId, passwordHash, { link, session, previous } = {}) =>
-      write('setPassword', { accountId, passwordHash, link: hex(link), session: hex(session), previous, at: at() }),
-
-    addSession: (hash, accountId, passwordHash) =>
-      write('addSession', { hash: hash.toString('hex'), accountId, passwordHash, at: at() }),
-
-    async findSession(hash) {
-      const now = at();
-      const row = await read(() => findSession(hash, now));
-      return row && toSession(row, now);
-    },
-
-    touchSession: (hash) => write('touchSession', { hash: hash.toString('hex'), at: at() }),
-    endSession: (hash) => write('endSession', { hash: hash.toString('hex'), at: at() }),
-    endSessions: (session) => write('endSessions', { session: session.toString('hex'), at: at() }),
-
-    addLink: (hash, purpose, accountId) =>
-      write('addLink', { hash: hash.toString('hex'), purpose, accountId, at: at() }),
-
-    async findLink(hash) {
-      const now = at();
-      const row = await read(() => findLink(hash, now));
-      return row && isLinkValid(row.purpose, Number(row.expires_at), now) ? toLink(row) : undefined;
-    },
-
-    async countAttempt(attempts, when) {
-      const subjects = attempts.map(({ subject, max, windowMs = limits.attemptWindow }) => ({
-        subject: subject.toString('hex'),
-        max,
-        windowMs,
-      }));
-      const refusal = await write('countAttempt', { subjects, at: when?.getTime() ?? at() });
-      if (!refusal) return undefined;
-      const { subject, since, until } = refusal;
-      return { subject: Buffer.from(subject, 'hex'), since: new Date(since), until: new Date(until) };
-    },
-
-    forgetAttempts: (forgotten, when) => {
-      const subjects = forgotten.map(({ subject, all }) => ({ subject: subject.toString('hex'), all }));
-      return write('forgetAttempts', { subjects, at: when?.getTime() ?? at() });
-    },
-  };
-}
-
-/** `maxMessages`: of an account. */
-export function openMessages({ write }: Engine, maxMessages = limits.messages): Messages {
-  return {
-    add: (message, by) =>
-      write(
-        'addMessage',
-        { ...message, keyId: by?.keyId, maxMessages },
-        { characters: message.message.length, holder: by?.holder ?? operator },
-      ),
-  };
-}
-
-/** `at` returns the current time in milliseconds. */
-export function openTrail({ read, write }: Engine, at: () => number): Trail {
-  return {
-    add: (event) => write('addEvent', { ...event, at: at() }),
-    // A write only if there is something to take: servers ask every few seconds.
-    take: async () => ((await read(hasEvents, true)) ? (await write('takeEvents', {})).map(toEvent) : []),
   };
 }

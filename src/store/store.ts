@@ -1,6 +1,7 @@
 /** The store interface that every database engine implements, with its options and errors. */
 import type { Accounts } from '../core/accounts.ts';
 import { ApiError } from '../core/errors.ts';
+import type { StoreMeasures } from '../core/measures.ts';
 import type { Messages } from '../core/messages.ts';
 import type { People, Trail } from '../core/people.ts';
 import type { Pets } from '../core/pets.ts';
@@ -17,39 +18,6 @@ export interface Store {
   measure(): StoreMeasures;
   /** Resolves when all accepted writes are on disk and every handle is closed. */
   close(): Promise<void>;
-}
-
-/** Connections to the database. */
-export interface PoolMeasures {
-  /** The most that may be open. */
-  limit: number;
-  /** Those that run a job, or that the server has not let go yet. */
-  busy: number;
-  /** Jobs that wait for a connection. */
-  waiting: number;
-  /** Connections given up because a statement passed its deadline: those that the server has not let go yet, and all since the start. */
-  abandoned: number;
-  abandonedTotal: number;
-  /** Errors of the database and of connections to it, by class; also those after which a job ran again. */
-  errors: Readonly<Record<string, number>>;
-}
-
-export interface StoreMeasures {
-  /** Writes that were accepted but have not finished. */
-  waitingWrites: number;
-  /** Size of the write-ahead log (WAL) in bytes; undefined if the engine does not report it. */
-  walBytes: number | undefined;
-  /**
-   * Writes that the store could not commit since it was opened, by reason. Only of the kinds whose commits `onCommit` reports:
-   * lastFailedWriteAt is compared with the time of the last commit.
-   */
-  failedWrites: Readonly<Record<string, number>>;
-  /** When the last write failed, in milliseconds since 1970; 0 if none has. */
-  lastFailedWriteAt: number;
-  /** The file system of the store, in bytes; undefined if the engine's files are elsewhere. */
-  disk?: { size: number; available: number } | undefined;
-  /** Undefined if the engine has no connections. */
-  pool?: PoolMeasures | undefined;
 }
 
 /** The store cannot be opened; the message is one sentence for the operator. */

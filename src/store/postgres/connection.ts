@@ -72,55 +72,53 @@ async function cancel(client: pg.Client, { host, port }: Host, ssl: pg.ClientCon
   await within(cancelTimeoutMs, answered, 'no answer to a cancel request').finally(() => wire.stream.destroy());
 }
 
+/** Ends the running statement and then the connection. Rejects if the server does not answer a cancel request. */
+async function endStatement(client: pg.Client, host: Host, ssl: pg.ClientConfig['ssl']): Promise<void> {
+  let ended = false;
+  const end = new Promise<void>((resolve) => {
+    client.once('end', () => {
+      ended = true;
+      resolve();
+    });
+  });
+  client.once('drain', () => void client.end());
+  while (!ended) {
+    await cancel(client, host, ssl);
+    await Promise.race([end, sleep(cancelEveryMs)]);
+  }
+}
+
+/** Rejects if the host is a standby. */
+async function setUpSession(client: pg.Client, { prepare }: Target, onClose: () => void): Promise<Sql> {
+  await client.connect();
+  // The socket closes some turns of the event loop later, and a statement written in between would have an unknown outcome.
+  client.connection.stream.once('end', onClose);
+  const sql = createSql(client, prepare);
+  const [state] = await sql.unsafe(setUp);
+  if (state?.standby) throw new Error('it is a standby');
+  return sql;
+}
+
 /** Connects to `host`. `onClose` is called at least once when the connection ends, for any reason. */
 async function connectTo(
-  { host, port }: Host,
+  host: Host,
   target: Target,
   ssl: pg.ClientConfig['ssl'],
   options: string,
   onClose: () => void,
 ): Promise<Connection> {
-  const { database, user, password } = target;
+  const { database, user, password, hosts } = target;
   const client = new pg.Client({
-    ...{ host, port, database, user, password, ssl, options },
+    ...{ ...host, database, user, password, ssl, options },
     ...{ application_name: 'animal-store', keepAlive: true, keepAliveInitialDelayMillis: 60_000 },
   });
   client.on('error', onClose).on('end', onClose);
   const destroy = () => void client.connection.stream.destroy();
-
-  async function open(): Promise<Sql> {
-    await client.connect();
-    // The socket closes some turns of the event loop later, and a statement written in between would have an unknown outcome.
-    client.connection.stream.once('end', onClose);
-    const sql = createSql(client, target.prepare);
-    const [state] = await sql.unsafe(setUp);
-    if (state?.standby) throw new Error('it is a standby');
-    return sql;
-  }
-
-  async function abandon(): Promise<void> {
-    let ended = false;
-    const end = new Promise<void>((resolve) => {
-      client.once('end', () => {
-        ended = true;
-        resolve();
-      });
-    });
-    client.once('drain', () => void client.end());
-    try {
-      while (!ended) {
-        await cancel(client, { host, port }, ssl);
-        await Promise.race([end, sleep(cancelEveryMs)]);
-      }
-    } finally {
-      destroy();
-    }
-  }
-
   try {
-    const withinMs = connectTimeoutMs[target.hosts.length > 1 ? 'several' : 'one'];
-    const sql = await within(withinMs, open(), `${host}:${port} does not answer`);
-    return { sql, abandon: () => abandon().catch(ignore), destroy };
+    const withinMs = connectTimeoutMs[hosts.length > 1 ? 'several' : 'one'];
+    const late = `${host.host}:${host.port} does not answer`;
+    const sql = await within(withinMs, setUpSession(client, target, onClose), late);
+    return { sql, abandon: () => endStatement(client, host, ssl).catch(ignore).finally(destroy), destroy };
   } catch (error) {
     destroy();
     throw error;

@@ -1,7 +1,15 @@
 /** Imports pets in batches. Each batch and the import's progress are saved by one call of the function import_pets. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf } from '../../core/errors.ts';
-import { ConcurrentImportError, firstMark, type Import, LostBatchError, type Mark, type NewRow } from '../bulk.ts';
+import {
+  type Batch,
+  ConcurrentImportError,
+  firstMark,
+  type Import,
+  LostBatchError,
+  type Mark,
+  type NewRow,
+} from '../bulk.ts';
 import type { OpenOptions } from '../store.ts';
 import { endsConnection, translate, translated, wasRefused } from './errors.ts';
 import { openAlone } from './open.ts';
@@ -45,17 +53,14 @@ export async function openImport(
       });
     },
 
-    async add({ rows, lines, ended, whole }) {
+    async add(batch) {
+      const { rows, lines, ended } = batch;
       if (claiming) await translated(() => sql.unsafe('ROLLBACK'));
       claiming = false;
       const at = options.now().getTime();
-      const call = () => sql<[Outcome]>`
-        SELECT outcome, refused FROM import_pets(
-          ${hash}, ${stored?.lines ?? null}, ${stored?.endedAt ?? null}, ${numberArray(rows.map(({ id }) => id))},
-          ${textArray(rows.map(({ name }) => name))}, ${numberArray(rows.map(({ categoryId }) => categoryId))},
-          ${textArray(rows.map(({ status }) => status))}, ${whole}, ${lines}, ${mark.animals}, ${at}, ${ended}
-        )`;
-      const [{ outcome, refused }] = await send(call);
+      const [{ outcome, refused }] = await send(() =>
+        addBatch(sql, { hash, stored, animals: mark.animals, at }, batch),
+      );
       if (outcome === 'concurrent') throw new ConcurrentImportError();
       const skipped = refused.flatMap((place) => rows[place - 1] ?? []);
       if (outcome === 'added') {
@@ -75,6 +80,25 @@ async function findMark(sql: Sql, hash: Buffer): Promise<Mark | undefined> {
   if (row === undefined) return undefined;
   const { lines, animals, ended_at } = row;
   return { lines: Number(lines), animals: Number(animals), endedAt: ended_at === null ? null : Number(ended_at) };
+}
+
+/** The import to which a batch belongs. */
+interface Progress {
+  hash: Buffer;
+  /** The mark that the database must still have. */
+  stored: Mark | undefined;
+  /** Pets added before. */
+  animals: number;
+  at: number;
+}
+
+function addBatch(sql: Sql, { hash, stored, animals, at }: Progress, { rows, lines, ended, whole }: Batch) {
+  return sql<[Outcome]>`
+    SELECT outcome, refused FROM import_pets(
+      ${hash}, ${stored?.lines ?? null}, ${stored?.endedAt ?? null}, ${numberArray(rows.map(({ id }) => id))},
+      ${textArray(rows.map(({ name }) => name))}, ${numberArray(rows.map(({ categoryId }) => categoryId))},
+      ${textArray(rows.map(({ status }) => status))}, ${whole}, ${lines}, ${animals}, ${at}, ${ended}
+    )`;
 }
 
 /** A temporary table can spill to disk. In one transaction, because a pooler may give the next one another session. */

@@ -1,5 +1,6 @@
 /** The jobs of a pool: the queues in which they wait for a connection, and the one answer that each of them gets. */
-import type { OpenOptions, StoreMeasures } from '../store.ts';
+import type { StoreMeasures } from '../../core/measures.ts';
+import type { OpenOptions } from '../store.ts';
 import type { Connection } from './connection.ts';
 import { countersOf, reasonOf, writeFailures } from './errors.ts';
 import type { Sql } from './sql.ts';

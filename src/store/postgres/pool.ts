@@ -1,6 +1,7 @@
 /** A connection pool with a bounded queue and a deadline for every job. */
 import { limits } from '../../core/limits.ts';
-import { type OpenOptions, type PoolMeasures, type StoreMeasures, unavailable } from '../store.ts';
+import type { PoolMeasures, StoreMeasures } from '../../core/measures.ts';
+import { type OpenOptions, unavailable } from '../store.ts';
 import type { Connection } from './connection.ts';
 import { createConnections, jitter } from './connections.ts';
 import {

@@ -35,26 +35,33 @@ function statementOf(texts: TemplateStringsArray, given: readonly unknown[]): { 
 /** PostgreSQL's function that waits for the synchronous standby. */
 const standbyWait = 'SyncRepWaitForLSN';
 
-export function createSql(client: pg.Client, prepare: boolean): Sql {
+type Run = <Rows>(query: pg.QueryConfig) => Promise<Rows>;
+
+/** Returns a function that runs one statement. It rejects with StandbyError if a commit did not wait for the standby. */
+function createRun(client: pg.Client): Run {
   let inDoubt = false;
-  // The only sign that a commit did not wait for the synchronous standby. Any other warning can have the same code, and the text depends on
-  // lc_messages: the routine tells them apart (src/backend/replication/syncrep.c). A pooler may omit it.
+  // The only sign of such a commit. Any other warning can have the same code, and the text depends on lc_messages: the routine tells them
+  // apart (src/backend/replication/syncrep.c). A pooler may omit it.
   client.on('notice', ({ code, routine = standbyWait }) => {
     if (code === '01000' && routine === standbyWait) inDoubt = true;
   });
 
-  // Why the connection ended between two statements: the driver says of the next one only that it cannot be sent.
+  // Why the connection ended between two statements: the driver's error for the next statement does not say it.
   let lost: Error | undefined;
   client.on('error', (error) => {
     lost ??= error;
   });
 
-  async function run<Rows>(query: pg.QueryConfig): Promise<Rows> {
+  return async <Rows>(query: pg.QueryConfig) => {
     inDoubt = false;
     const result = await client.query(query).catch((error: unknown) => Promise.reject(lost ?? error));
     if (inDoubt) throw new StandbyError('the database has committed, but perhaps not on its standby');
     return result.rows as Rows;
-  }
+  };
+}
+
+export function createSql(client: pg.Client, prepare: boolean): Sql {
+  const run = createRun(client);
 
   function tag<Rows>(texts: TemplateStringsArray, ...given: unknown[]): Promise<Rows> {
     const { name, text } = statementOf(texts, given);

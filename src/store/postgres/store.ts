@@ -1,9 +1,10 @@
 /** The shared store: a PostgreSQL database that several servers can use. */
 
 import { limits } from '../../core/limits.ts';
-import { openAccounts, openMessages, openPeople, openTrail } from '../accounts.ts';
+import { openAccounts } from '../accounts.ts';
 import { type CommandName, serializable, stepsOf } from '../commands.ts';
 import type { Engine } from '../engine.ts';
+import { openMessages, openPeople, openTrail } from '../people.ts';
 import { openPets } from '../pets.ts';
 import type { OpenOptions, Store } from '../store.ts';
 import { createConnector } from './connection.ts';

@@ -21,26 +21,15 @@ const batchesBetweenCheckpoints = 16;
 export function openImport(file: string, hash: Buffer, again: boolean, options: OpenOptions): Import {
   prepareStore(file, options);
   const connection = openConnection(file);
-  const { findMark, setMark, insert, findId, claim } = prepareStatements(connection);
-  const now = () => options.now().getTime();
+  const statements = prepareStatements(connection);
+  const { findMark, findId, claim } = statements;
   let stored = findMark.get(hash);
   let mark = firstMark(stored, again);
   let batches = 0;
 
-  const run = connection.transaction(({ rows, lines, ended, whole }: Batch) => {
-    const present = findMark.get(hash);
-    if (present?.lines !== stored?.lines || present?.endedAt !== stored?.endedAt) throw new ConcurrentImportError();
-    const refused = rows.filter(
-      ({ id, name, categoryId, status }) => insert.run(id ?? null, name, categoryId, status).changes === 0,
-    );
-    if (whole && refused.length > 0) throw new Conflict(refused);
-    const moved: Mark = {
-      lines,
-      animals: mark.animals + rows.length - refused.length,
-      endedAt: ended ? now() : null,
-    };
-    setMark.run({ hash, ...moved, at: now() });
-    return { refused, moved };
+  const run = connection.transaction((batch: Batch) => {
+    const at = options.now().getTime();
+    return addBatch(statements, { hash, stored, animals: mark.animals, at }, batch);
   });
 
   function firstUse(id: bigint, line: number): number | undefined {
@@ -98,4 +87,31 @@ function prepareStatements(connection: Database.Database) {
       'INSERT INTO given (id, line) VALUES (?, ?) ON CONFLICT DO UPDATE SET line = line RETURNING line',
     ).safeIntegers(false),
   };
+}
+
+/** The import to which a batch belongs. */
+interface Progress {
+  hash: Buffer;
+  /** The mark that the store must still have. */
+  stored: Mark | undefined;
+  /** Pets added before. */
+  animals: number;
+  at: number;
+}
+
+/** Needs a transaction, which it rolls back by throwing Conflict or ConcurrentImportError. */
+function addBatch(
+  { findMark, setMark, insert }: ReturnType<typeof prepareStatements>,
+  { hash, stored, animals, at }: Progress,
+  { rows, lines, ended, whole }: Batch,
+): { refused: NewRow[]; moved: Mark } {
+  const present = findMark.get(hash);
+  if (present?.lines !== stored?.lines || present?.endedAt !== stored?.endedAt) throw new ConcurrentImportError();
+  const refused = rows.filter(
+    ({ id, name, categoryId, status }) => insert.run(id ?? null, name, categoryId, status).changes === 0,
+  );
+  if (whole && refused.length > 0) throw new Conflict(refused);
+  const moved: Mark = { lines, animals: animals + rows.length - refused.length, endedAt: ended ? at : null };
+  setMark.run({ hash, ...moved, at });
+  return { refused, moved };
 }

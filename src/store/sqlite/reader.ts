@@ -13,7 +13,7 @@ export interface Reader {
   /** Ends the snapshot that the reads of one event loop turn share, so that the next read sees the latest commit. */
   refresh(): void;
   /** Runs a query of accounts and people. Each of its statements sees the latest commit. */
-  run<Result>(query: () => Steps<Result>): Result;
+  run<Result>(query: () => Steps<Result>): Promise<Result>;
   close(): void;
 }
 
@@ -144,7 +144,7 @@ function prepareReader(connection: Database.Database): Reader {
       snapshot.enter();
       return findPet.get(id);
     }),
-    run: (query) => {
+    async run(query) {
       try {
         return runSteps(query());
       } catch (error) {

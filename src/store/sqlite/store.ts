@@ -1,13 +1,14 @@
 /** The embedded store: one SQLite file in WAL mode. This thread reads it and a worker thread writes it, each on its own connection. */
 import { statfsSync, statSync } from 'node:fs';
 import { petJson } from '../../core/pets.ts';
-import { openAccounts, openMessages, openPeople, openTrail } from '../accounts.ts';
+import { openAccounts } from '../accounts.ts';
 import type { Engine, FastPets } from '../engine.ts';
+import { openMessages, openPeople, openTrail } from '../people.ts';
 import { openPets } from '../pets.ts';
 import type { OpenOptions, Store } from '../store.ts';
 import { startReader } from './reader.ts';
 import { prepareStore } from './store-file.ts';
-import { startWriter } from './writer.ts';
+import { startWriter, type Writer } from './writer.ts';
 
 /** Undefined if the file system does not report its size. */
 function measureDisk(file: string): { size: number; available: number } | undefined {
@@ -19,9 +20,18 @@ function measureDisk(file: string): { size: number; available: number } | undefi
   }
 }
 
+function createAdd(writer: Writer): FastPets['add'] {
+  return async ({ pet: { name, categoryId, status }, ...added }, holder) => {
+    const result = await writer.addPet({ name, categoryId: String(categoryId), status, ...added }, holder);
+    if (result.outcome !== 'added' && result.outcome !== 'replayed') return result;
+    const { id, outcome } = result;
+    const pet = outcome === 'replayed' ? result.pet : petJson(id, name, categoryId, status);
+    return { outcome, id: BigInt(id), pet };
+  };
+}
+
 /** Opens the store in `file`; creates or migrates it if needed. Throws OpenError. */
 export function openSqlite(file: string, options: OpenOptions): Store {
-  const { now } = options;
   prepareStore(file, options);
   const reader = startReader(file);
   const writer = startWriter(file, {
@@ -31,21 +41,12 @@ export function openSqlite(file: string, options: OpenOptions): Store {
       options.onCommit?.(writes);
     },
   });
-  const at = () => now().getTime();
-
-  const addPet: FastPets['add'] = async ({ pet: { name, categoryId, status }, ...added }, holder) => {
-    const result = await writer.addPet({ name, categoryId: String(categoryId), status, ...added }, holder);
-    if (result.outcome !== 'added' && result.outcome !== 'replayed') return result;
-    const { id, outcome } = result;
-    const pet = outcome === 'replayed' ? result.pet : petJson(id, name, categoryId, status);
-    return { outcome, id: BigInt(id), pet };
-  };
-
+  const at = () => options.now().getTime();
   const { listPets: list, findPet: find, state, refresh } = reader;
   const engine: Engine = {
     write: writer.write,
-    read: async (query) => reader.run(query),
-    pets: { list, add: addPet, find, state, refresh },
+    read: reader.run,
+    pets: { list, add: createAdd(writer), find, state, refresh },
   };
 
   return {

@@ -76,14 +76,39 @@ function createFailures(): Failures {
   };
 }
 
+interface Thread {
+  post: (request: Request) => void;
+  /** Resolves when the thread has exited, after `onEnd`. */
+  ended: Promise<void>;
+}
+
+/** `onEnd` is called when the thread has exited, with the error that ended it. */
+function startThread(file: string, onReply: (reply: Reply) => void, onEnd: (cause: Error) => void): Thread {
+  const worker = new Worker(new URL('./writer-thread.ts', import.meta.url), {
+    workerData: file,
+    resourceLimits: { maxYoungGenerationSizeMb },
+  });
+  let crash = new Error('the writer thread exited');
+  worker.on('message', (reply: Reply) => {
+    if (reply?.type === 'writer-reply') onReply(reply);
+  });
+  worker.on('error', (error: Error) => {
+    crash = error;
+  });
+  const ended = new Promise<void>((resolve) => {
+    worker.on('exit', () => {
+      onEnd(crash);
+      resolve();
+    });
+  });
+  return { post: (request) => worker.postMessage(request), ended };
+}
+
 const noText: Text = { characters: 0, holder: operator };
 
 /** Starts the writer thread on the store in `file`. */
 export function startWriter(file: string, { onFatal, onCheckpointFailure, onCommit }: OpenOptions): Writer {
-  const thread = new Worker(new URL('./writer-thread.ts', import.meta.url), {
-    workerData: file,
-    resourceLimits: { maxYoungGenerationSizeMb },
-  });
+  const thread = startThread(file, settle, giveUp);
   const waiting: Waiting[] = [];
   const waitingCharacters = createPlaces<Holder>(limits.waitingText);
   const failures = createFailures();
@@ -93,7 +118,7 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
   let lost: Error | undefined;
 
   function post(): void {
-    thread.postMessage(JSON.stringify(unsent) satisfies Request);
+    thread.post(JSON.stringify(unsent));
     unsent = [];
   }
 
@@ -141,20 +166,6 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     sendSoon();
   }
 
-  let crash = new Error('the writer thread exited');
-  thread.on('message', (reply: Reply) => {
-    if (reply?.type === 'writer-reply') settle(reply);
-  });
-  thread.on('error', (error: Error) => {
-    crash = error;
-  });
-  const ended = new Promise<void>((resolve) => {
-    thread.on('exit', () => {
-      giveUp(crash);
-      resolve();
-    });
-  });
-
   function enqueue<Output>(write: Write, characters: number, holder: Holder): Promise<Output> {
     if (broken) return Promise.reject(broken);
     if (waiting.length >= limits.waitingWrites || !waitingCharacters.take(holder, characters))
@@ -173,8 +184,8 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
       closing = true;
       broken = unavailable(new Error('the store is closed'));
       post();
-      thread.postMessage(null satisfies Request);
-      await ended;
+      thread.post(null);
+      await thread.ended;
       if (lost) throw lost;
     },
   };

@@ -1,0 +1,89 @@
+/** People, messages and the trail, over the commands and queries that both engines run. */
+import { limits } from '../core/limits.ts';
+import type { Messages } from '../core/messages.ts';
+import type { People, Trail } from '../core/people.ts';
+import { isLinkValid } from './commands/people.ts';
+import { type Engine, operator } from './engine.ts';
+import { findLink, findPerson, findSession, hasEvents } from './queries/people.ts';
+import { toAccount, toEvent, toLink, toSession } from './rows.ts';
+
+const hex = (hash: Buffer | undefined) => hash?.toString('hex');
+
+/** `at` returns the current time in milliseconds. */
+export function openPeople({ read, write }: Engine, at: () => number): People {
+  return {
+    async signUp(name, passwordHash, link, network) {
+      const person = { name, passwordHash, link: hex(link), network: hex(network), at: at() };
+      const added = await write('signUp', person);
+      return typeof added === 'string' ? added : toAccount(added);
+    },
+
+    async findPerson(name) {
+      const row = await read(() => findPerson(name));
+      return row && { account: toAccount(row), passwordHash: row.password_hash };
+    },
+
+    setPassword: (accountId, passwordHash, { link, session, previous } = {}) =>
+      write('setPassword', { accountId, passwordHash, link: hex(link), session: hex(session), previous, at: at() }),
+
+    addSession: (hash, accountId, passwordHash) =>
+      write('addSession', { hash: hash.toString('hex'), accountId, passwordHash, at: at() }),
+
+    async findSession(hash) {
+      const now = at();
+      const row = await read(() => findSession(hash, now));
+      return row && toSession(row, now);
+    },
+
+    touchSession: (hash) => write('touchSession', { hash: hash.toString('hex'), at: at() }),
+    endSession: (hash) => write('endSession', { hash: hash.toString('hex'), at: at() }),
+    endSessions: (session) => write('endSessions', { session: session.toString('hex'), at: at() }),
+
+    addLink: (hash, purpose, accountId) =>
+      write('addLink', { hash: hash.toString('hex'), purpose, accountId, at: at() }),
+
+    async findLink(hash) {
+      const now = at();
+      const row = await read(() => findLink(hash, now));
+      return row && isLinkValid(row.purpose, Number(row.expires_at), now) ? toLink(row) : undefined;
+    },
+
+    async countAttempt(attempts, when) {
+      const subjects = attempts.map(({ subject, max, windowMs = limits.attemptWindow }) => ({
+        subject: subject.toString('hex'),
+        max,
+        windowMs,
+      }));
+      const refusal = await write('countAttempt', { subjects, at: when?.getTime() ?? at() });
+      if (!refusal) return undefined;
+      const { subject, since, until } = refusal;
+      return { subject: Buffer.from(subject, 'hex'), since: new Date(since), until: new Date(until) };
+    },
+
+    forgetAttempts: (forgotten, when) => {
+      const subjects = forgotten.map(({ subject, all }) => ({ subject: subject.toString('hex'), all }));
+      return write('forgetAttempts', { subjects, at: when?.getTime() ?? at() });
+    },
+  };
+}
+
+/** `maxMessages`: of an account. */
+export function openMessages({ write }: Engine, maxMessages = limits.messages): Messages {
+  return {
+    add: (message, by) =>
+      write(
+        'addMessage',
+        { ...message, keyId: by?.keyId, maxMessages },
+        { characters: message.message.length, holder: by?.holder ?? operator },
+      ),
+  };
+}
+
+/** `at` returns the current time in milliseconds. */
+export function openTrail({ read, write }: Engine, at: () => number): Trail {
+  return {
+    add: (event) => write('addEvent', { ...event, at: at() }),
+    // A write only if there is something to take: servers ask every few seconds.
+    take: async () => ((await read(hasEvents, true)) ? (await write('takeEvents', {})).map(toEvent) : []),
+  };
+}
