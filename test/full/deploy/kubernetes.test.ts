@@ -68,7 +68,7 @@ describe('the Kubernetes manifests', () => {
       ] as const) {
         const { path: target, port } = container[probe].httpGet;
         expect(port).toBe('ops');
-        expect(await (await fetch(server.opsUrl() + target)).json()).toEqual({ status });
+        expect(await (await fetch(server.opsUrl() + target)).json()).toMatchObject({ status });
       }
     }
     const { jobLabel, selector, podMetricsEndpoints } = manifest('monitoring/pod-monitor.yaml').spec;
