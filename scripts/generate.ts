@@ -30,6 +30,7 @@ function namingVersion(): Record<string, string> {
   const job = 'deploy/kubernetes/postgres/migration-job.yaml';
   return {
     Dockerfile: withPart('Dockerfile', /(?<=image\.version=")[^"]*/, version),
+    '.github/SECURITY.md': withPart('.github/SECURITY.md', /\d+\.\d+(?=\.x now)/, version.replace(/\.\d+$/, '')),
     [job]: withPart(job, /(?<=^ {2}name: animal-store-migrate-)[\d-]+/m, version.replaceAll('.', '-')),
     ...Object.fromEntries(overlays.map((name) => [name, withPart(name, /(?<=^ +newTag: ).*/m, version)])),
   };

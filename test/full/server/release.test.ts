@@ -67,6 +67,7 @@ test.skipIf(noGit)(
     expect(git('log', '--format=%s')).toBe(`release: ${next}\none`);
     expect(git('status', '--porcelain')).toBe('');
     expect(git('diff', '--name-only', 'HEAD~1').split('\n')).toEqual([
+      '.github/SECURITY.md',
       'CHANGELOG.md',
       'Dockerfile',
       'deploy/kubernetes/postgres/migration-job.yaml',
