@@ -1,4 +1,4 @@
-/** Tests that the Dockerfile, compose.yaml, nginx.conf, the systemd unit and the workflow agree with the server and with each other. */
+/** Tests that the Dockerfile, compose.yaml, nginx.conf, the systemd unit, the workflow and GitHub's templates agree with the server and with each other. */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -105,6 +105,29 @@ describe('the workflow', () => {
     const uses = read('.github/workflows/ci.yml').match(/uses: .*/g) ?? [];
     expect(uses.length).toBeGreaterThan(3);
     for (const each of uses) expect(each).toMatch(/^uses: actions\/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/);
+  });
+});
+
+describe('the templates of GitHub', () => {
+  const commands = Object.keys(JSON.parse(read('package.json')).scripts);
+
+  test('ask for a bug in a form that GitHub accepts', () => {
+    const { name, description, body } = parse(read('.github/ISSUE_TEMPLATE/bug.yml'));
+    expect([typeof name, typeof description]).toEqual(['string', 'string']);
+    const fields = body.filter(({ type }: { type: string }) => type !== 'markdown');
+    const ids = fields.map(({ id }: { id: string }) => id);
+    expect(new Set(ids).size).toBe(body.length - 1);
+    for (const { type, attributes } of fields) {
+      expect(['input', 'textarea', 'dropdown']).toContain(type);
+      expect(attributes.label).toEqual(expect.any(String));
+    }
+  });
+
+  test('name only commands that exist', () => {
+    const text = read('.github/pull_request_template.md') + read('CONTRIBUTING.md');
+    const named = [...text.matchAll(/npm run ([a-z:]+)/g)].map(([, command]) => command);
+    expect(named.length).toBeGreaterThan(15);
+    expect(commands).toEqual(expect.arrayContaining(named));
   });
 });
 
