@@ -56,9 +56,10 @@ export function expectDocumented(method: string, path: string, answer: Answer): 
   for (const { name, prefix, document, ajv, validators } of documents) {
     if (!pathname.startsWith(`${prefix}/`)) continue;
     const rest = pathname.slice(prefix.length);
-    const template = Object.keys(document.paths).find((known) =>
-      new RegExp(`^${known.replace(/\{\w+\}/, '[^/]+')}$`).test(rest),
-    );
+    // A path without parameters comes before one with parameters (OpenAPI 3.1, section 4.8.8).
+    const template = Object.keys(document.paths)
+      .sort((one, other) => Number(one.includes('{')) - Number(other.includes('{')))
+      .find((known) => new RegExp(`^${known.replace(/\{\w+\}/g, '[^/]+')}$`).test(rest));
     const verb = method.toLowerCase();
     const operation = template === undefined ? undefined : document.paths[template]?.[verb];
     if (!operation) continue;

@@ -1,13 +1,21 @@
 /** Every combination of route, method, framing, type, credential, version and expectation, each with the status that it must get. */
+import { exampleOf, type Operation, readAllOperations } from './valid-requests.ts';
 
 const methods = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH'];
 const types = { none: '', json: 'application/json', form: 'application/x-www-form-urlencoded', text: 'text/plain' };
 type Type = keyof typeof types;
 
-const bodies: Record<string, string> = {
-  '/v1/pets': '{"name":"x","categoryId":7}',
-  '/quickstart/messages': '{"message":"x"}',
-};
+const operations = readAllOperations();
+/** The route of an operation, as the server registers it. */
+const routeOf = ({ path }: Operation) => path.replace(/\{(\w+)\}/g, ':$1');
+const bodies = Object.fromEntries(
+  operations.flatMap((each) => (each.body ? [[routeOf(each), JSON.stringify(each.bodyExample)]] : [])),
+);
+const documented = Object.fromEntries(
+  operations.flatMap(({ parameters }) =>
+    parameters.filter((each) => each.in === 'path').map((each) => [`:${each.name}`, String(exampleOf(each))]),
+  ),
+);
 const chunked = 'Transfer-Encoding: chunked\r\n\r\n';
 const chunksOf = (body: string) => `1\r\n${body[0]}\r\n${(body.length - 1).toString(16)}\r\n${body.slice(1)}\r\n0\r\n`;
 /** The end of the headers, and the body. */
@@ -49,21 +57,34 @@ const ownForm = (filled: number, empty: number): Route => ({
   post: (sent) => (sent.known ? form([303, 303], filled, empty).post(sent) : 303),
 });
 
-/** Route → its responses, from the interface and its decisions. A path that is missing here is unknown: 404 to every method. */
+/** A body without a type is not JSON. Only chunks may turn out to be none. */
+const jsonStatus = (success: number, unsupported: number) => (sent: Sent) => {
+  if (sent.type === 'none' && ['no length', 'length 0'].includes(sent.framing)) return 400;
+  if (sent.type !== 'json') return unsupported;
+  return hasBody(sent) ? success : 400;
+};
+
+/** The operations, in the order of the documents: requests for an animal find those that the requests before have added. */
+function operationRoutes(): Record<string, Route> {
+  const found: Record<string, Route> = {};
+  for (const operation of operations) {
+    const { method, statuses } = operation;
+    const name = routeOf(operation);
+    const route = found[name] ?? { needsKey: true };
+    found[name] = route;
+    const success = statuses.find((status) => status < 300) ?? 501;
+    if (method === 'GET') route.get = [success, 401];
+    if (method === 'POST') route.post = jsonStatus(success, statuses.includes(415) ? 415 : 400);
+  }
+  return found;
+}
+
+/**
+ * Route → its responses: of operations from the documents, of others from their decisions. A path that is missing here is unknown: 404 to every
+ * method.
+ */
 export const routes: Record<string, Route> = {
-  '/v1/pets': {
-    needsKey: true,
-    get: [200, 401],
-    post: (sent) => {
-      // A body without a type is not JSON. Only chunks may turn out to be none.
-      if (sent.type === 'none' && ['no length', 'length 0'].includes(sent.framing)) return 400;
-      return sent.type === 'json' ? (hasBody(sent) ? 201 : 400) : 415;
-    },
-  },
-  // The animal exists: the requests before have added it.
-  '/v1/pets/:petId': { needsKey: true, get: [200, 401] },
-  '/v1/store/orders': { needsKey: true, get: [501, 401] },
-  '/quickstart/messages': { needsKey: true, post: (sent) => (sent.type === 'json' && hasBody(sent) ? 202 : 400) },
+  ...operationRoutes(),
   '/quickstart/openapi.json': file,
   '/quickstart/openapi.yaml': file,
   '/openapi.json': file,
@@ -133,14 +154,14 @@ function* headings(): Generator<Heading> {
 
 /**
  * Yields all cases, in lists of those that differ only in their framing. `credentials` resolves to the headers of an API key and of a session;
- * `parameters`: the values of path parameters.
+ * `parameters`: the values of path parameters of other routes than operations.
  */
 export async function* cases(
   credentials: (route: string) => Promise<string>,
   parameters: Record<string, string>,
 ): AsyncGenerator<Case[]> {
   for (const { route, method, type, known, version, expectation } of headings()) {
-    const line = `${method} ${route.replace(/:\w+/, (name) => parameters[name] as string)} HTTP/${version}`;
+    const line = `${method} ${route.replace(/:\w+/, (name) => parameters[name] ?? (documented[name] as string))} HTTP/${version}`;
     const headers = `Host: localhost\r\nSec-Fetch-Site: same-origin\r\n${types[type] && `Content-Type: ${types[type]}\r\n`}`;
     const kept = version === '1.0' ? 'Connection: keep-alive\r\n' : '';
     const head = `${line}\r\n${headers}${known ? await credentials(route) : ''}${expectation}${kept}`;

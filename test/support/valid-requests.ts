@@ -22,7 +22,15 @@ export interface Parameter {
   in: 'path' | 'query' | 'header';
   required: boolean;
   schema: Schema;
+  example?: unknown;
+  examples?: Examples;
 }
+
+type Examples = Record<string, { value: unknown }>;
+
+/** The first example of a parameter or a body. */
+export const exampleOf = ({ example, examples = {} }: { example?: unknown; examples?: Examples }): unknown =>
+  example ?? Object.values(examples)[0]?.value;
 
 export interface Operation {
   operationId: string;
@@ -33,6 +41,9 @@ export interface Operation {
   methods: string[];
   parameters: Parameter[];
   body: Schema | undefined;
+  bodyExample: unknown;
+  /** The scope that the API key needs. */
+  scope: string | undefined;
   /** The documented statuses. */
   statuses: number[];
 }
@@ -71,20 +82,30 @@ export function resolved(document: Node, node: unknown): unknown {
   return { ...(resolved(document, found) as Node), ...own };
 }
 
+interface Part {
+  schema: Schema;
+  examples?: Examples;
+}
+
 /** The operations of a document in the repository; `prefix` is their base path on the server. */
-export function readOperations(name: string, prefix: string): Operation[] {
+function readOperations(name: string, prefix: string): Operation[] {
   const document: Node = parse(readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8'));
   const paths = resolved(document, document.paths) as Record<string, Record<string, Node>>;
   return Object.entries(paths).flatMap(([path, operations]) =>
     Object.entries(operations).map(([method, operation]) => {
-      const body = operation.requestBody as { content: Record<string, { schema: Schema }> } | undefined;
+      const body = (operation.requestBody as { content: Record<string, Part> } | undefined)?.content[
+        'application/json'
+      ];
+      const [{ apiKey }] = operation.security as [{ apiKey: string[] }];
       return {
         operationId: operation.operationId as string,
         method: method.toUpperCase(),
         path: prefix + path,
         methods: Object.keys(operations).map((other) => other.toUpperCase()),
         parameters: (operation.parameters ?? []) as Parameter[],
-        body: body?.content['application/json']?.schema,
+        body: body?.schema,
+        bodyExample: body && exampleOf(body),
+        scope: apiKey[0],
         statuses: Object.keys(operation.responses as Node)
           .map(Number)
           .filter(Number.isInteger),
@@ -92,6 +113,12 @@ export function readOperations(name: string, prefix: string): Operation[] {
     }),
   );
 }
+
+/** The operations of both documents. */
+export const readAllOperations = () => [
+  ...readOperations('openapi.yaml', '/v1'),
+  ...readOperations('openapi.quickstart.yaml', '/quickstart'),
+];
 
 const int64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n };
 

@@ -90,7 +90,6 @@ test('every request gets its status within 4 s, no place stays taken, and the se
   const begun = performance.now();
   let leavers = 0;
   const all = cases(async (route) => (route.includes('sign-out') ? enter(`leaver ${++leavers}`) : own), {
-    ':petId': '1',
     ':id': '1',
     ':token': invitation.token,
   });
