@@ -1,4 +1,4 @@
-/** Files that a command writes: complete under their name, or not there at all. */
+/** Files that a command writes: under its name, a file is complete or does not exist. */
 import { existsSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { getSystemErrorMessage } from 'node:util';

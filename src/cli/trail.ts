@@ -1,4 +1,4 @@
-/** Records in the trail what a command changes of accounts and keys. A running server writes it to its log. */
+/** Records in the trail which accounts, keys and links a command changes. A running server writes the events to its log. */
 import type { Account, ApiKey } from '../core/accounts.ts';
 import { messageOf } from '../core/errors.ts';
 import type { TrailEvent, TrailEventName } from '../core/people.ts';

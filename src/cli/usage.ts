@@ -1,4 +1,4 @@
-/** What the commands print about themselves: an example in every --help, and short errors for arguments that are not understood. */
+/** An example in every --help, and short errors for wrong arguments. */
 import type { Command } from 'commander';
 
 /** The example of each command, by its name without the program's. */

@@ -32,7 +32,7 @@ export class KeyLimitError extends Error {
   }
 }
 
-/** The session of the person who asks for a change has ended meanwhile; nothing was changed. */
+/** The session that asked for a change has ended meanwhile. Nothing was changed. */
 export class SessionEndedError extends Error {
   override readonly name = 'SessionEndedError';
 }

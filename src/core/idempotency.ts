@@ -1,4 +1,4 @@
-/** Retried creates. A separate file, because the writer thread needs nothing else of the domain. */
+/** Retried creates. A separate file: the writer thread needs it, and not the schemas of pets, which would take time and memory. */
 
 /** A create with an Idempotency-Key. The store keeps the key, per account, for `retryWindowMs`. */
 export interface Retry {

@@ -1,4 +1,4 @@
-/** Every limit on what a client can take: whom it counts against, where it holds, and its default. docs/limits.md is written from it. */
+/** Every limit on what a client can take: whom it counts against, where it holds, and its default. docs/limits.md is generated from it. */
 
 const kibibyte = 1024;
 const mebibyte = 1024 * kibibyte;
@@ -22,7 +22,7 @@ interface Limit {
   setting?: string;
 }
 
-/** Where the clocks of servers may differ, and by how much a clock may be set back without an effect. */
+/** By how much the clocks of servers may differ, or a clock may be set back, without an effect. */
 export const clockSkewMs = minuteMs;
 
 export const limitTable = {

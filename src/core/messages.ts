@@ -36,8 +36,8 @@ export type Message = Static<typeof Message>;
 
 export interface Messages {
   /**
-   * Resolves only when the message is on disk; or, if nothing was added, to the reason: the key has ended, or the account has its most messages
-   * (limits.ts) until `fullUntil`, in milliseconds. `by`: undefined if the operator adds it. Rejects with ApiError `service_unavailable` if it cannot be stored.
+   * Resolves only when the message is on disk; or, if nothing was added, to the reason: the key has ended, or the account has reached its limit of
+   * messages (limits.ts) until `fullUntil`, in milliseconds. `by`: undefined if the operator adds it. Rejects with ApiError `service_unavailable` if it cannot be stored.
    */
   add(message: Message & { accountId: number }, by?: Adder): Promise<KeyRejection | { fullUntil: number } | undefined>;
 }

@@ -35,12 +35,12 @@ export function newToken(): { token: string; hash: Buffer } {
   return { token, hash: hash('sha256', token, 'buffer') };
 }
 
-/** The hash of a token that a client sent; undefined if it is none. */
+/** The hash of a token that a client sent; undefined if the text is not a token. */
 export function hashToken(token: string): Buffer | undefined {
   return /^[A-Za-z0-9_-]{43}$/.test(token) ? hash('sha256', token, 'buffer') : undefined;
 }
 
-/** A one-time link or a session that allows to set a password. */
+/** What entitles a person to set a password: a one-time link, or a session and the previous password. */
 interface PasswordAuthority {
   link?: Buffer;
   session?: Buffer;
@@ -94,7 +94,7 @@ export interface People {
   forgetAttempts(subjects: { subject: Buffer; all: boolean }[], at?: Date): Promise<void>;
 }
 
-/** `subject` has its most attempts; the oldest of them is from `since`, and leaves the window at `until`. */
+/** `subject` has reached its limit. The oldest attempt that counts is from `since`, and leaves the window at `until`. */
 interface AttemptRefusal {
   subject: Buffer;
   since: Date;

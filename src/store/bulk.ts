@@ -14,7 +14,7 @@ export interface PetRow {
 export interface Export {
   /** The number of matching pets now. */
   count(): Promise<number> | number;
-  /** Pages in ascending order of id. Each page is its own read: one long read would hold back the cleaning up of the database. */
+  /** Pages in ascending order of id. Each page is its own read: one long read would keep the database from removing old row versions. */
   pages(): AsyncIterable<PetRow[]> | Iterable<PetRow[]>;
   close(): void;
 }

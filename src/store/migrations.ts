@@ -1,4 +1,4 @@
-/** Reads the files of migrations/, and tells which releases can run on the schema that they make. */
+/** Reads the files of migrations/, and which releases can run on their schema. */
 import fs from 'node:fs';
 
 /** The oldest release that can run on a schema. */
@@ -19,7 +19,7 @@ export interface Migration {
 
 const firstLine = /^-- Release (\d+\.\d+\.\d+) \(schema version (\d+)\) and later run on this schema\.\n/;
 
-/** The files of an engine, in order. Without its first line, a migration is one that no earlier release can run on. */
+/** The files of an engine, in order. If its first line names no release, no earlier release can run on the schema after it. */
 export function readMigrations(engine: 'sqlite' | 'postgres'): Migration[] {
   const folder = new URL(`../../migrations/${engine}/`, import.meta.url);
   const names = fs.readdirSync(folder).filter((name) => name.endsWith('.sql'));
@@ -41,7 +41,7 @@ export function oldestOn(migrations: Migration[]): OldestRelease {
 
 export const latestOf = (migrations: Migration[]) => migrations.at(-1)?.version ?? 0;
 
-/** What a store's schema says of itself. */
+/** The schema of a store. */
 export interface SchemaState {
   /** The latest version that was applied; 0 if none was. */
   version: number;

@@ -1,6 +1,6 @@
 /**
- * Changes and reads that are written once for both engines: generators that yield SQL statements and are given back their rows. What differs
- * between the engines is named here. Integers may come back as numbers, bigints or decimal text.
+ * Changes and reads that are written once for both engines: generators that yield SQL statements and receive their rows. This file names
+ * what differs between the engines. Integers may come back as numbers, bigints or decimal text.
  */
 
 /** A part of a statement whose text depends on the engine. */
@@ -18,14 +18,14 @@ export const raw = (text: string) => new Fragment(text);
 
 /** Locks a row until the commit, also against rows that refer to it. SQLite has one writer at a time. */
 export const forUpdate = new Fragment('', 'FOR UPDATE');
-/** For rows that a command deletes because they are out of date: another command may be deleting them already. */
+/** For outdated rows that a command deletes. Skips those that another command is deleting at the same time. */
 export const skipLocked = new Fragment('', 'FOR UPDATE SKIP LOCKED');
 
-/** Between these, a SELECT whose rows are found once: with IN, PostgreSQL may run it again for each row. */
+/** Enclose a SELECT that must run once: with IN, PostgreSQL may run it again for each row. */
 export const oneOf = new Fragment('IN (', '= ANY (ARRAY(');
 export const endOneOf = new Fragment(')', '))');
 
-/** Each statement is prepared once, by the place of its texts in the source. */
+/** A statement. The engines prepare each place in the source once. */
 interface Step {
   texts: TemplateStringsArray;
   given: readonly unknown[];

@@ -1,8 +1,8 @@
-/** Counts attempts, such as failed sign-ins, in rows of their own: nobody waits for a row that somebody else holds. */
+/** Counts attempts, such as failed sign-ins. Each is a row of its own, so that no attempt waits for another. */
 import { clockSkewMs } from '../../core/limits.ts';
 import { bytes, endOneOf, oneOf, type Steps, skipLocked, sql } from '../steps.ts';
 
-/** Each attempt that is counted also deletes a few that count no more: more than it adds. */
+/** Each attempt that is counted also deletes this many expired ones at most: more than it adds, so that they do not pile up. */
 const swept = 10;
 
 interface Subject {

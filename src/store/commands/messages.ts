@@ -5,13 +5,13 @@ import type { Message } from '../../core/messages.ts';
 import { endOneOf, oneOf, type Steps, skipLocked, sql } from '../steps.ts';
 import { rejectionOfKey } from './keys.ts';
 
-/** Each message that is added also deletes a few that are too old: more than it adds. */
+/** Each new message also deletes this many old ones at most: more than it adds, so that they do not pile up. */
 const swept = 10;
 
 /** `keyId`: the API key that adds it; undefined: the operator. */
 type NewMessage = Message & { accountId: number; keyId?: number | undefined; maxMessages: number };
 
-/** Adds nothing if the key may no longer do so, or if the account has its most messages; on PostgreSQL, simultaneous ones may be a few more. */
+/** Adds nothing if the key has ended, or if the account has `maxMessages`. On PostgreSQL, simultaneous messages may exceed that by a few. */
 export function* addMessage(input: NewMessage): Steps<KeyRejection | { fullUntil: number } | undefined> {
   const { id, accountId, keyId, message, status, createdAt, maxMessages } = input;
   const at = Date.parse(createdAt);

@@ -5,7 +5,7 @@ import { type AccountRow, accountColumns, type EventRow } from '../rows.ts';
 import { bytes, endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql } from '../steps.ts';
 import { accountOfSession } from './sessions.ts';
 
-/** Each link that is added also deletes a few that have expired: more than it adds. */
+/** Each new link also deletes this many expired ones at most: more than it adds, so that they do not pile up. */
 const swept = 10;
 
 interface NewPerson {
@@ -59,7 +59,7 @@ interface PasswordChange {
   at: number;
 }
 
-/** Ends all sessions and links of the account. Returns false, and changes nothing, if who asks may not change it by now. */
+/** Ends all sessions and links of the account. Returns false, and changes nothing, if the link, session or previous password is not valid. */
 export function* setPassword(change: PasswordChange): Steps<boolean> {
   const { accountId, passwordHash, link, session, previous, at } = change;
   const [account] = yield* sql<{ password_hash: string | null }>`

@@ -3,14 +3,14 @@ import { clockSkewMs, limits } from '../../core/limits.ts';
 import { type AccountRow, accountColumns } from '../rows.ts';
 import { bytes, endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql } from '../steps.ts';
 
-/** Each session that is added also deletes a few that have ended: more than it adds. */
+/** Each new session also deletes this many ended ones at most: more than it adds, so that they do not pile up. */
 const swept = 10;
 
-/** The account of a session that has not ended at `at`, with its row locked: whatever ends its sessions waits for this change, or is seen. */
+/** The account of a session that has not ended at `at`, with its row locked: a command that ends its sessions comes before or after. */
 export function* accountOfSession(session: string, at: number): Steps<AccountRow | undefined> {
   const hash = bytes(session);
   yield* sql`SELECT id FROM account WHERE id = (SELECT account_id FROM session WHERE hash = ${hash}) ${forUpdate}`;
-  // In a statement of its own: on PostgreSQL it sees what was committed before it began, which is after the lock.
+  // A second statement: on PostgreSQL, it also sees what was committed while the first one waited for the lock.
   const [account] = yield* sql<AccountRow>`
     SELECT ${raw(accountColumns)} FROM session JOIN account ON account.id = account_id
     WHERE hash = ${hash} AND session.created_at > ${at - limits.sessionLifetime} AND used_at > ${at - limits.sessionIdle}
@@ -41,7 +41,7 @@ export function* addSession({ hash, accountId, passwordHash, at }: NewSession): 
   return true;
 }
 
-/** Also deletes sessions that were used in the future: the clock was set back, and when it gets there again they would be too old. */
+/** Also deletes sessions that were used in the future: the clock was set back, and they would come back to life when it gets there again. */
 function* sweepSessions(at: number): Steps<void> {
   yield* sql`
     DELETE FROM session WHERE hash ${oneOf}

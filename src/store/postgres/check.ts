@@ -77,7 +77,7 @@ export async function checkDatabase(databaseUrl: string, options: OpenOptions): 
 
 async function checkAll(sql: Sql, report: DatabaseReport): Promise<void> {
   await sql.unsafe('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
-  // No limit of the role, which is meant for servers. An index or a constraint must not answer for the table that it is compared with.
+  // The limits of the role are meant for servers. The planner must read the rows, and not conclude from a constraint that there are none.
   await sql.unsafe(
     `SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '5s'; SET LOCAL constraint_exclusion = off`,
   );
@@ -95,7 +95,7 @@ async function checkAll(sql: Sql, report: DatabaseReport): Promise<void> {
   await attempt(sql, report, 'The last ids cannot be checked', () => checkIds(sql, report));
 }
 
-/** Runs one check. Returns false, and adds a problem, if the database reports an error: the transaction goes on with its snapshot. */
+/** Runs one check. Returns false, and adds a problem, if the database reports an error. The transaction and its snapshot stay usable. */
 async function attempt(
   sql: Sql,
   { problems }: DatabaseReport,
@@ -154,7 +154,7 @@ async function countRows(sql: Sql, { rows }: DatabaseReport, table: string): Pro
   rows[table] = Number(found?.rows);
 }
 
-/** Checks each constraint that the schema declares against the rows themselves: damage below SQL changes a row without them. */
+/** Checks that the rows meet each constraint: a damaged file can hold rows that PostgreSQL would have refused. */
 async function checkConstraints(sql: Sql, { problems }: DatabaseReport, table: string): Promise<void> {
   const columnsOf = (numbers: string, relation: string, alias: string) => `
     (SELECT string_agg(format('${alias}.%I', attname), ', ' ORDER BY place)
@@ -179,7 +179,7 @@ async function checkConstraints(sql: Sql, { problems }: DatabaseReport, table: s
   }
 }
 
-/** Compares each index with its table: the entries in order, and each entry with its row if amcheck is there. */
+/** Compares each index with its table: the number of entries, and with amcheck each entry with its row. */
 async function checkIndexes(
   sql: Sql,
   report: DatabaseReport,
@@ -213,7 +213,7 @@ async function checkIndexes(
   }
 }
 
-/** An id that was given must not be given again. */
+/** An id must not be given twice. */
 async function checkIds(sql: Sql, { rows, problems }: DatabaseReport): Promise<void> {
   if (rows.pet_id !== 1) problems.push(`pet_id has ${rows.pet_id} rows instead of 1, so no animal can be added.`);
   for (const table of withSequence) {

@@ -8,8 +8,8 @@ import type { Host, Target } from './url.ts';
 export interface Connection {
   sql: Sql;
   /**
-   * Ends the running statement and then the connection. Resolves when the server has let it go, or if the server does not even answer a
-   * cancel request.
+   * Ends the running statement and then the connection. Resolves when the server has closed it, or if the server does not answer a cancel
+   * request.
    */
   abandon: () => Promise<void>;
   /** Closes the connection immediately. The server may not notice while a statement runs. */
@@ -23,16 +23,16 @@ const cancelTimeoutMs = 1000;
 /** A cancel request has no effect if the server has not read the statement yet. */
 const cancelEveryMs = 250;
 
-/** A connection whose process was killed ends while its statement still waits. PostgreSQL 14 or later, not on every platform. */
+/** The server ends the waiting statement of a killed process. PostgreSQL 14 or later, not on every platform. */
 const noticeLoss = '-c client_connection_check_interval=1000';
 
-/** Only a session that took these options belongs to this connection alone; behind a pooler, the next transaction may use another. */
+/** Marks a session that belongs to this connection alone. A pooler drops the mark: there, the next transaction may use another session. */
 const own = '-c animal_store.session=own';
 
-/** A pooler's error for an unknown start-up option; a server's for an unknown setting, and for one that its platform lacks. */
+/** Errors of a pooler for an unknown start-up option, and of a server for a setting that it does not know or its platform lacks. */
 const refusedOption = ['08P01', '42704', '22023'];
 
-/** Waits for the disk, and for the standby if one is named. A weaker setting of the operator would lose acknowledged writes. */
+/** Makes commits wait for the disk, and for the standby if one is named: a weaker setting would lose acknowledged writes. */
 const setUp = `
   SELECT pg_is_in_recovery() AS standby, CASE WHEN current_setting('animal_store.session', true) = 'own' THEN set_config(
     'synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false
@@ -91,7 +91,7 @@ async function endStatement(client: pg.Client, host: Host, ssl: pg.ClientConfig[
 /** Rejects if the host is a standby. */
 async function setUpSession(client: pg.Client, { prepare }: Target, onClose: () => void): Promise<Sql> {
   await client.connect();
-  // The socket closes some turns of the event loop later, and a statement written in between would have an unknown outcome.
+  // At the server's FIN, not at the close of the socket some turns later: a statement sent in between would have an unknown outcome.
   client.connection.stream.once('end', onClose);
   const sql = createSql(client, prepare);
   const [state] = await sql.unsafe(setUp);
@@ -146,7 +146,7 @@ async function connectEitherWay(...[host, target, ssl, ...rest]: Parameters<type
 type Settings = Record<string, number>;
 
 /**
- * Of migrations and commands, whose statements may take hours. A stopped process would otherwise keep its locks, and servers wait behind them.
+ * For migrations and commands, whose statements may take hours. Without it, a stopped process would keep its locks and block servers.
  */
 const unpooledSettings: Settings = { idle_in_transaction_session_timeout: 60_000 };
 

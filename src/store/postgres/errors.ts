@@ -9,21 +9,21 @@ import { unavailable } from '../store.ts';
  */
 const rolledBack = ['40001', '40P01'];
 
-/** The server is read-only, starting or stopping. Nothing was committed; another host may accept the statement, or this one later. */
+/** The server is read-only, starting or stopping. Nothing was committed. A retry may reach another host, or this one when it is ready. */
 const notAccepting = ['25006', '57P03'];
 
-/** Where the server finds that a prepared statement does not exist, or that a migration has changed its table. Another connection prepares it anew. */
+/** PostgreSQL's functions that report a missing prepared statement, or one whose table has changed. A new connection prepares it again. */
 const outdated = ['FetchPreparedStatement', 'RevalidateCachedQuery'];
 
 const isOutdated = ({ routine }: pg.DatabaseError) => outdated.includes(String(routine));
 
 /**
  * Caused by the server, its disk or another session, not by a bug in this code. 25P03 and 25P04: the server has ended a transaction whose
- * client was stopped. 54000: the server assigns no transaction ids any more, until it is vacuumed.
+ * client did nothing for too long. 54000: transaction ids have run out until the next VACUUM.
  */
 const environmental = /^(08|25006|25P0[34]|40|53|54000|55P03|57|58|XX00[12])/;
 
-/** The database has committed, but the answer does not prove that the standby has the commit too. */
+/** The database has committed, but perhaps not on its standby. */
 export class StandbyError extends Error {
   override name = 'StandbyError';
 }
@@ -36,7 +36,7 @@ export class TimeoutError extends Error {
 /** SQLSTATE classes that are counted by themselves. Triggers and extensions can raise any other. */
 const sqlStateClasses = ['08', '22', '23', '25', '28', '3D', '40', '42', '53', '54', '55', '57', '58', 'XX'] as const;
 
-/** Besides SQLSTATE classes: the connection was lost or could not be opened; no answer in time; a commit without its standby. */
+/** `connection`: it was lost or could not be opened. `timeout`: no answer in time. `standby`: a commit that may not be on the standby. */
 export const errorClasses = [...sqlStateClasses, 'connection', 'timeout', 'standby', 'other'] as const;
 
 type ErrorClass = (typeof errorClasses)[number];
@@ -61,7 +61,7 @@ export const writeFailures = [
 ];
 type WriteFailure = (typeof writeFailures)[number];
 
-/** 57014 is the server's own statement_timeout; 25P03 and 25P04 are those of transactions. The other errors of class 57 end the session. */
+/** 57014: statement_timeout. 25P03 and 25P04: time-outs of transactions. The other errors of class 57 end the session. */
 const reasons: readonly [sqlStates: RegExp, WriteFailure][] = [
   [/^53100/, 'disk_full'],
   [/^(40|55P03)/, 'locked'],

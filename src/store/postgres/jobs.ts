@@ -1,4 +1,4 @@
-/** The jobs of a pool: the queues in which they wait for a connection, and the one answer that each of them gets. */
+/** The jobs of a pool: their queues, and how each one is answered exactly once. */
 import type { StoreMeasures } from '../../core/measures.ts';
 import type { OpenOptions } from '../store.ts';
 import type { Connection } from './connection.ts';
@@ -11,7 +11,7 @@ export interface Job {
   work: Work<unknown>;
   /** 0: it only reads, and may run again. */
   writes: number;
-  /** Whether no valid key asks for it. */
+  /** Whether it is for a request without a valid key. */
   stranger: boolean;
   /** Why its last attempt had no effect. It runs again. */
   refused: unknown;
@@ -34,7 +34,7 @@ interface JobQueue {
   take: () => Job | undefined;
   /** Call it when a job that `take` returned no longer uses its connection. */
   release: (job: Job) => void;
-  /** Forgets a job that is done as soon as it is the first: while no connection is free, nothing takes it. */
+  /** Removes done jobs from the front of this job's queue: while no connection is free, nothing else does. */
   forget: (job: Job) => void;
 }
 
@@ -50,7 +50,7 @@ function createQueue(maxStrangers: number): JobQueue {
     while (queue[0]?.done) queue.shift();
   }
 
-  /** The queue whose first job may start next; undefined if there is none. One stranger may always work, whoever else waits. */
+  /** The queue whose first job may start next; undefined if there is none. One stranger may always work, even if keys wait. */
   function nextQueue(): Job[] | undefined {
     dropDone(keys);
     dropDone(strangers);
@@ -86,7 +86,7 @@ export interface Jobs {
   resolve: (job: Job, result: unknown) => void;
   /** Rejects with `answer`, because of `error`. */
   reject: (job: Job, error: unknown, answer: unknown) => void;
-  /** Jobs that were accepted and do not run. */
+  /** Accepted jobs that do not run now. */
   waiting: () => number;
   failures: () => Pick<StoreMeasures, 'failedWrites' | 'lastFailedWriteAt'>;
   /** Resolves when every job is answered. Accept none after that call. */

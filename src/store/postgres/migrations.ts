@@ -5,7 +5,7 @@ import { latestOf, type Migration, obstacleOf, oldestOn, readMigrations, type Sc
 import { OpenError, type OpenOptions } from '../store.ts';
 import type { Sql } from './sql.ts';
 
-/** Serialization failure and deadlock: running servers lock the tables that a migration changes in another order. */
+/** Serialization failure and deadlock: running servers may lock the same tables in another order. */
 const rolledBack = ['40001', '40P01'];
 
 /**
@@ -22,8 +22,8 @@ const lockNotAvailable = '55P03';
 const insufficientPrivilege = '42501';
 
 /**
- * The table `migration` has the versions that releases compare with their own latest one, 1.0.0 among them; its row 0 names the oldest release
- * for people. What only adds is recorded in `additive_migration`, at which 1.0.0 does not look.
+ * Every release, 1.0.0 included, refuses a database whose table `migration` has a later version than its own. Row 0 names the oldest release
+ * that can run, for people. Migrations that only add are recorded in `additive_migration`, which 1.0.0 does not read.
  */
 async function readState(sql: Sql): Promise<SchemaState> {
   const [found] = await sql`
@@ -103,7 +103,7 @@ async function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<s
   return applied;
 }
 
-/** Also moves what versions between 1.0.0 and the release after it recorded in `migration`. */
+/** Also moves what development versions after 1.0.0 recorded in `migration`. */
 async function recordOldest(sql: Sql, migrations: Migration[]): Promise<void> {
   const { release, version } = oldestOn(migrations);
   await sql`UPDATE migration SET name = ${release} WHERE version = 0`;

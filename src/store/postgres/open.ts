@@ -54,12 +54,11 @@ async function connectFirst(
 const unsafeCommit = (setting: string) =>
   `acknowledges commits before they are safe: synchronous_commit is ${setting}; it must be on or remote_apply.`;
 
-/** What a loss of power can lose or damage, although the commit was acknowledged. */
 const unsafeOff = (setting: string) => `can lose or damage acknowledged data at a loss of power: ${setting} is off.`;
 
 /**
- * Requires UTF-8, so that names are returned unchanged, and commits that wait for the disk. A session of its own has set synchronous_commit;
- * one behind a pooler cannot. Throws OpenError.
+ * Requires UTF-8, so that names are returned unchanged, and commits that wait for the disk. A direct connection has set synchronous_commit
+ * itself; one through a pooler cannot. Throws OpenError.
  */
 async function checkSettings(sql: Sql, label: string, { strict, onWarning }: OpenOptions): Promise<void> {
   const [settings] = await sql`

@@ -1,4 +1,4 @@
-/** Reads pets as JSON text, and adds them in batches: those of one event loop turn, or that come while a batch is in flight, share a round trip. */
+/** Reads pets as JSON text. Adds them in batches: those that arrive in one event loop turn, or during a batch, share a round trip. */
 import { retryWindowMs } from '../../core/idempotency.ts';
 import { limits } from '../../core/limits.ts';
 import { type Addition, type PetJson, type PetPage, type PetQuery, petJson } from '../../core/pets.ts';
@@ -85,7 +85,7 @@ function takeBatch(waiting: Waiting[]): Waiting[] {
   let end = 0;
   let late: boolean | undefined;
   for (const { retry, until } of waiting) {
-    // Those that have no time left are rejected together, and not the others with them.
+    // A batch has the time that its first pet has left: late ones are rejected in a batch of their own.
     late ??= until <= now;
     if (end === maxBatch || until <= now !== late) break;
     const key = retry && `${retry.accountId} ${retry.key}`;

@@ -28,7 +28,7 @@ export interface PoolOptions extends Pick<OpenOptions, 'onCommit' | 'onQuery'> {
 interface WorkOptions {
   /** The deadline. Default: `deadlineMs`. */
   withinMs?: number;
-  /** Whether no valid key asks for it. All such work together uses a quarter of the connections at most. */
+  /** Whether it is for a request without a valid key. All such work together uses a quarter of the connections at most. */
   stranger?: boolean;
 }
 
@@ -50,7 +50,7 @@ export interface Pool {
  */
 const deadlineMs = limits.statement;
 
-/** Settings of each session, in milliseconds: what the server itself ends if this process cannot. */
+/** Time-outs of each session, in milliseconds: PostgreSQL ends what this process can no longer end. */
 export const sessionSettings = {
   lock_timeout: 2000,
   statement_timeout: deadlineMs + 200,
@@ -89,7 +89,7 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
     } catch (error) {
       failed = { error };
     }
-    // After its deadline: expire() has taken the connection. Only now is it known whether a commit waited for the standby.
+    // expire() has taken the connection at the deadline. The outcome counts all the same if the commit did not wait for the standby.
     if (job.connection === undefined) {
       if (failed?.error instanceof StandbyError) errors.standby += 1;
       return;
@@ -119,7 +119,7 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
   function expire(job: Job): void {
     const { connection } = job;
     const late = new TimeoutError(connection ? 'the database did not answer in time' : 'no connection is free');
-    // A refused job runs again until now: its last attempt may have just begun, so the refusal tells more.
+    // The last attempt may have just begun: why the one before had no effect says more than its time-out.
     const error = job.refused ?? (connection ? late : (connections.lastError() ?? late));
     jobs.reject(job, error, refusal(error));
     if (connection === undefined) return;

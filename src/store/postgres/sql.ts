@@ -15,7 +15,7 @@ export interface Sql {
   begin<Result>(work: (sql: Sql) => Promise<Result>, isolation?: 'READ COMMITTED' | 'SERIALIZABLE'): Promise<Result>;
 }
 
-/** By the place in the source. A statement has the same name on every connection, so that a pooler can share it. */
+/** The statement of each place in the source. It has the same name on every connection, so that a pooler can share it. */
 const statements = new Map<TemplateStringsArray, { name: string; text: string }>();
 
 function statementOf(texts: TemplateStringsArray, given: readonly unknown[]): { name: string; text: string } {
@@ -93,13 +93,13 @@ export async function runSteps<Result>(sql: Sql, steps: Steps<Result>): Promise<
   return step.value;
 }
 
-/** An array literal of texts, as a parameter (https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO). What is not given is NULL. */
+/** An array literal of texts, as a parameter (https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO). Undefined becomes NULL. */
 export function textArray(texts: (string | null | undefined)[]): string {
   const elements = texts.map((text) => (typeof text === 'string' ? `"${text.replaceAll(/["\\]/g, '\\$&')}"` : 'NULL'));
   return `{${elements.join()}}`;
 }
 
-/** An array literal of integers, as a parameter. What is not given is NULL. */
+/** An array literal of integers, as a parameter. Undefined becomes NULL. */
 export function numberArray(numbers: (bigint | number | undefined)[]): string {
   return `{${numbers.map((number) => number ?? 'NULL').join()}}`;
 }

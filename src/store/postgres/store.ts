@@ -17,10 +17,10 @@ import { readTarget } from './url.ts';
 /** Readiness timeout. */
 const checkWithinMs = 1000;
 
-/** Commands that requests with a key ask for, or the server itself. All others are those of strangers, or of people on the account pages. */
+/** Commands of the server itself and of requests with a key. All others come from strangers, or from people on the account pages. */
 const forKeys: ReadonlySet<CommandName> = new Set(['recordUses', 'addMessage', 'takeEvents']);
 
-/** If the connection is lost during COMMIT, the outcome of a command is unknown: it is not run again, and rejects. */
+/** A command rejects, and does not run again, if its outcome is unknown: the connection was lost during COMMIT, or the deadline passed. */
 export function createEngine(pool: Pool): Omit<Engine, 'pets'> {
   return {
     write: (name, input) =>

@@ -12,7 +12,7 @@ export const checksumFile = (file: string) => `${file}.sha256`;
 
 const chunkBytes = 1024 * 1024;
 
-/** Writes the file `to`, which is on disk when this resolves: the checksum of an open file whose name will be `name`. */
+/** Writes the checksum of an open file, which will be named `name`, to the file `to`. It is on disk when this resolves. */
 export async function writeChecksum(descriptor: number, name: string, to: string): Promise<void> {
   const line = lineOf(hashOf(descriptor), path.basename(name));
   await makeFile(to, 0o600, async (checksum) => fs.writeFileSync(checksum, line));
@@ -57,7 +57,7 @@ function hashOf(descriptor: number): string {
   return hash.digest('hex');
 }
 
-/** GNU sha256sum marks a line whose name has escapes with a backslash (coreutils manual, "cksum output modes"). */
+/** GNU sha256sum begins a line with a backslash if its name has escapes (coreutils manual, "cksum output modes"). */
 function lineOf(digest: string, name: string): string {
   const escaped = name.replaceAll('\\', '\\\\').replaceAll('\n', '\\n').replaceAll('\r', '\\r');
   return `${escaped === name ? '' : '\\'}${digest}  ${escaped}\n`;

@@ -28,7 +28,7 @@ export type Write =
   | [name: 'addPet', input: NewPetRow]
   | { [Name in CommandName]: [name: Name, input: Input<Name>] }[CommandName];
 
-/** Commands are prepared when they first run. A store that lacks one of their tables must not accept any write before that. */
+/** Commands are prepared when they first run. Their tables are checked before: a store that lacks one must not accept any write. */
 const tables = 'account account_event api_key counted_attempt message one_time_link rotated_key session'.split(' ');
 
 /** Prepares the writes on the writer's connection. They throw only SQLite errors. */

@@ -27,7 +27,7 @@ export function openExport(file: string, status: PetStatus | undefined, options:
   return {
     count: () => Number(read(() => count.get(given))),
     *pages() {
-      // Pets never change and ids only grow, so consecutive reads return the same rows as one snapshot. One long read would block
+      // Pets never change and ids only grow, so consecutive reads return the same rows as one snapshot. One long read would hold up
       // checkpoints, and the WAL would grow.
       for (let rows = pageAfter(0n); rows.length > 0; rows = pageAfter((rows.at(-1) as PetRow).id)) yield rows;
     },

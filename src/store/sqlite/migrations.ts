@@ -30,8 +30,8 @@ export function migrate(
 }
 
 /**
- * user_version is the number that releases compare with their own latest version when they open a store, 1.0.0 among them. Row 0 names the
- * same release for people.
+ * Every release, 1.0.0 included, refuses a store whose user_version is later than its own latest version. Row 0 names the oldest release that
+ * can run, for people.
  */
 function recordOldest(connection: Database.Database, applied: Migration[]): void {
   const { release, version } = oldestOn(applied);
@@ -41,7 +41,7 @@ function recordOldest(connection: Database.Database, applied: Migration[]): void
   connection.pragma(`user_version = ${version}`);
 }
 
-/** Versions between 1.0.0 and the release after it set user_version to the latest migration. A store that a later release migrated stays. */
+/** Development versions after 1.0.0 set user_version to the latest migration. Leaves a store alone that a later release has migrated. */
 function correctOldest(connection: Database.Database, migrations: Migration[]): void {
   const isWrong = () =>
     currentVersion(connection) === latestOf(migrations) && userVersion(connection) !== oldestOn(migrations).version;

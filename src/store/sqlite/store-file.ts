@@ -53,7 +53,7 @@ function retryWhileBusy(act: () => void): void {
 }
 
 /**
- * Inspects a file that may have a hot rollback journal: a process left it that was killed while it created the store, and a read-only
+ * Inspects a file that may have a hot rollback journal. A process that is killed while it creates the store leaves one, and a read-only
  * connection cannot roll it back (https://sqlite.org/rescode.html#readonly_rollback). Files of other applications stay as they are.
  */
 function inspectAfterCrash(file: string): void {

@@ -47,7 +47,7 @@ function runBatch(batch: Write[]): void {
   try {
     outputs = run.immediate(batch);
   } catch (error) {
-    // A fault of the disk concerns them all. A write that the schema forbids must not fail the others.
+    // A disk error concerns all of them. A write that breaks a constraint must not fail the others.
     const shared = translate(error) !== error;
     if (shared || batch.length === 1) replyError(batch.length, error);
     else for (const write of batch) runBatch([write]);

@@ -26,7 +26,7 @@ export async function openPostgresEnd(databaseUrl: string, create: boolean, opti
     async transaction(kind, work) {
       await run(kind === 'write' ? 'BEGIN' : 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
       try {
-        // It waits while the other end is written or compared, which may take long, and no server waits behind its locks.
+        // It is idle while the other end is written or compared, which may take long. No server waits for its locks.
         if (kind === 'snapshot') await run('SET LOCAL idle_in_transaction_session_timeout = 0');
         const result = await work();
         await run('COMMIT');

@@ -57,7 +57,7 @@ export function openSqliteEnd(file: string, create: boolean, options: OpenOption
         last = page.at(-1);
         if (last === undefined) return;
         yield page;
-        // Lets the other end's answers in.
+        // Lets the event loop handle the other end's answers.
         await setImmediate();
       }
     },

@@ -40,8 +40,8 @@ export const pets: Table = {
 };
 
 /**
- * Tables that are small, or whose rows change or are deleted. They are copied in full each time. A table that a release adds is the last: the
- * digests that earlier releases recorded are those of the tables before it.
+ * Tables that are small, or whose rows change or are deleted. They are copied in full each time. New tables go at the end: the digests that
+ * earlier releases recorded are those of the first ones.
  */
 export const others: Table[] = [
   {
@@ -99,7 +99,7 @@ export function pageOf(table: Table, next: boolean): string {
   return `SELECT ${names} FROM ${table.name} ${where} ORDER BY ${keys} LIMIT ${pageRows}`;
 }
 
-/** A nullable column that a later release adds at the end does not change the digest of a copy that an earlier one made. */
+/** Without the NULLs at its end, a row keeps its digest when a later release adds a nullable column. */
 function withoutLastNulls(row: Row): Row {
   return row.slice(0, row.findLastIndex((value) => value !== null) + 1);
 }
