@@ -60,5 +60,10 @@ function write(name: string, text: string): void {
 if (import.meta.main) {
   for (const [name, text] of Object.entries(await generateFiles())) write(name, text);
   const document = read('openapi.yaml');
-  if (!read(typesFile).startsWith(sourceLine(document))) write(typesFile, clientTypes(root, document));
+  try {
+    if (!read(typesFile).startsWith(sourceLine(document))) write(typesFile, clientTypes(root, document));
+  } catch (error) {
+    console.error(`${typesFile} is not up to date: run npm run generate with a network. ${(error as Error).message}`);
+    process.exitCode = 1;
+  }
 }

@@ -3,9 +3,9 @@ import type { Pets } from '../core/pets.ts';
 import { type Engine, operator } from './engine.ts';
 
 /** `at` returns the current time in milliseconds. */
-export function openPets({ pets: fast }: Engine, at: () => number): Pets {
+export function openPets(engine: Engine, at: () => number): Pets {
   return {
-    ...fast,
-    add: (pet, retry, by) => fast.add({ pet, retry, keyId: by?.keyId, at: at() }, by?.holder ?? operator),
+    ...engine.pets,
+    add: (pet, retry, by) => engine.pets.add({ pet, retry, keyId: by?.keyId, at: at() }, by?.holder ?? operator),
   };
 }

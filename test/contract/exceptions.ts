@@ -4,7 +4,7 @@ import { parse } from 'yaml';
 
 interface Place {
   rule: string;
-  /** JSON pointers, as URI fragments. */
+  /** JSON pointers, as URI fragments. `*`: any text without a slash. */
   at: string[];
   because: string;
 }
@@ -26,6 +26,9 @@ export interface Finding {
   pointer: string;
 }
 
+const patternOf = (place: string) =>
+  new RegExp(`^${place.replace(/[$.{}*]/g, (mark) => (mark === '*' ? '[^/]*' : `\\${mark}`))}(/|$)`);
+
 /** Findings without an exception, and exceptions without a finding; none is right. */
 export function differences(places: Place[], findings: Finding[]): string[] {
   const left = new Set(places.flatMap(({ rule, at }) => at.map((place) => `${rule} ${place}: no such finding`)));
@@ -33,7 +36,7 @@ export function differences(places: Place[], findings: Finding[]): string[] {
     const covering = places
       .filter((place) => place.rule === rule)
       .flatMap(({ at }) => at)
-      .filter((place) => `${pointer}/`.startsWith(`${place}/`));
+      .filter((place) => patternOf(place).test(pointer));
     for (const place of covering) left.delete(`${rule} ${place}: no such finding`);
     return covering.length === 0;
   });

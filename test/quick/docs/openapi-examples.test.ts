@@ -241,6 +241,8 @@ function changeFor(code: string, operation: Found, servers: Servers): Change & {
   const { keys, broken, full, limited, hasty, late } = servers;
   const { path, security, parameters = [] } = operation;
   if (parameters.some(({ examples = {} }) => code in examples)) return { target: pathOf(operation, code) };
+  const { [code]: bad } = json(operation.requestBody)?.examples ?? {};
+  if (bad) return { body: JSON.stringify(bad.value) };
   const changes: Record<string, Change & { again?: Change }> = {
     bad_request: { headers: ['not a header'] },
     invalid_url: { target: path.replace(/\{\w+\}/g, '%zz') },

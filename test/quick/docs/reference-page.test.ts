@@ -9,6 +9,12 @@ import { startServer } from '../../support/process.ts';
 const file = (name: string) => readFileSync(new URL(`../../../src/pages/${name}`, import.meta.url));
 const browser = { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
 
+interface Described {
+  operationId: string;
+  tags: [string];
+  deprecated?: boolean;
+}
+
 /** The addresses of all links of a page, as the page gives them. */
 const linksOf = (html: string) => [...html.matchAll(/ (?:href|src)="([^"]*)"/g)].map(([, link]) => link as string);
 
@@ -160,7 +166,13 @@ describe('the pages', () => {
     const announcing = html
       .split('<section class="operation" id="')
       .filter((part) => /Headers<\/a>:.*Sunset/.test(part));
-    expect(announcing.map((part) => part.replace(/".*/s, ''))).toEqual(['animal-store/tag/pets/getPet']);
+    const paths = Object.values(parse(documents.animalStore).paths as Record<string, Record<string, Described>>);
+    const deprecated = paths
+      .flatMap(({ head, options, ...operations }) => Object.values(operations))
+      .filter((operation) => operation.deprecated)
+      .map(({ tags, operationId }) => `animal-store/tag/${tags[0].toLowerCase()}/${operationId}`);
+    expect(deprecated).toContain('animal-store/tag/pets/getPet');
+    expect(announcing.map((part) => part.replace(/".*/s, '')).sort()).toEqual(deprecated.sort());
   });
 
   test('have no entries for HEAD and OPTIONS', () => {
