@@ -123,7 +123,7 @@ export function copyPet(app: App, url: string, { pets, exchanges, base }: PetsOp
       },
     },
     async (request, reply) => {
-      const by = { keyId: (request.apiKey as ApiKey).id, holder: request.exchange.holder };
+      const by = { keyId: (keyOf(request)).id, holder: request.exchange.holder };
       const addition = await exchanges.work(request.exchange, async () => {
         const found = await pets.find((request.body as { petId: bigint }).petId);
         if (found === undefined) throw new ApiError('pet_not_found');
