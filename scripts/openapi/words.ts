@@ -16,6 +16,13 @@ const text = { type: 'string' };
 const announcement = deprecationHeaders(exampleServer, 'getPet');
 const digits = { type: 'string', pattern: '^[0-9]+$' };
 
+/** A header with one value. */
+const constant = (description: string, value: string, required: { required?: true } = {}) => {
+  return { description, ...required, schema: { ...text, const: value }, example: value };
+};
+const number = (description: string, example: string) => ({ description, schema: digits, example });
+const always = { required: true } as const;
+
 export const headers = {
   'X-Request-Id': {
     description: 'Identifies this request in the log of the server. Always sent.',
@@ -23,35 +30,24 @@ export const headers = {
     schema: { ...text, format: 'uuid' },
     example: '5f0c2d1e-8a7b-4c3d-9e6f-1a2b3c4d5e6f',
   },
-  'X-Content-Type-Options': {
-    description: 'Always nosniff.',
-    required: true,
-    schema: { ...text, const: 'nosniff' },
-    example: 'nosniff',
-  },
-  'Content-Security-Policy': {
-    description: 'Always the same: responses are data, not pages.',
-    required: true,
-    schema: { ...text, const: standingHeaders['content-security-policy'] },
-    example: standingHeaders['content-security-policy'],
-  },
+  'X-Content-Type-Options': constant('Always nosniff.', standingHeaders['x-content-type-options'], always),
+  'Content-Security-Policy': constant(
+    'Always the same: responses are data, not pages.',
+    standingHeaders['content-security-policy'],
+    always,
+  ),
   'Cache-Control': {
     description: 'private, no-cache if the response has an ETag; otherwise no-store.',
     required: true,
     schema: { ...text, enum: ['private, no-cache', 'no-store'] },
     example: 'no-store',
   },
-  'RateLimit-Limit': {
-    description: 'Requests per minute that the API key allows. Sent only if the deployment has a limit.',
-    schema: digits,
-    example: '600',
-  },
-  'RateLimit-Remaining': { description: 'Requests left in the current minute.', schema: digits, example: '599' },
-  'RateLimit-Reset': {
-    description: 'Seconds until the full limit is available again.',
-    schema: digits,
-    example: '60',
-  },
+  'RateLimit-Limit': number(
+    'Requests per minute that the API key allows. Sent only if the deployment has a limit.',
+    '600',
+  ),
+  'RateLimit-Remaining': number('Requests left in the current minute.', '599'),
+  'RateLimit-Reset': number('Seconds until the full limit is available again.', '60'),
   ETag: {
     description:
       'Strong validator (RFC 9110, section 8.8.3). Send it in If-None-Match to get 304 if nothing has changed.',
@@ -75,11 +71,10 @@ export const headers = {
     schema: { ...text, format: 'uri-reference' },
     example: `${exampleServer}/pets/1`,
   },
-  'Idempotent-Replayed': {
-    description: 'true if this repeats the response to an earlier request with the same Idempotency-Key.',
-    schema: { ...text, const: 'true' },
-    example: 'true',
-  },
+  'Idempotent-Replayed': constant(
+    'true if this repeats the response to an earlier request with the same Idempotency-Key.',
+    'true',
+  ),
   Deprecation: {
     description:
       'When the operation was deprecated (RFC 9745), in seconds since 1970. Only a deprecated operation sends it.',
@@ -97,11 +92,7 @@ export const headers = {
     schema: text,
     example: 'Bearer realm="animal-store", error="invalid_token"',
   },
-  'Retry-After': {
-    description: 'Seconds to wait before trying again. Always sent with 429 and 503.',
-    schema: digits,
-    example: '1',
-  },
+  'Retry-After': number('Seconds to wait before trying again. Always sent with 429 and 503.', '1'),
   Allow: {
     description: 'The methods that the path supports (RFC 9110, section 10.2.1).',
     required: true,

@@ -4,6 +4,7 @@ import { type ErrorCode, errorMessages } from '../../src/core/errors.ts';
 import {
   type Body,
   type Document,
+  type Example,
   examplesOf,
   type Header,
   type Media,
@@ -15,75 +16,15 @@ import {
   type Schema,
   toJson,
 } from './document.ts';
-import { type Describe, type Field, fieldsOf, type Place } from './fields.ts';
-import { type Sample, samplesOf } from './samples.ts';
+import { type Describe, fieldsOf, type Place } from './fields.ts';
+import { samplesOf } from './samples.ts';
 import { toHtml, toInlineHtml } from './text.ts';
-
-interface Shown {
-  summary: string | undefined;
-  json: string;
-}
-
-interface ParameterView extends Field {
-  /** `petId`, as part of the ids of the page. */
-  id: string;
-  in: Parameter['in'];
-  example: string | undefined;
-  choices: string[];
-}
-
-interface Success {
-  status: string;
-  /** HTML. */
-  text: string;
-  /** HTML; undefined if there is no body. */
-  type: string | undefined;
-  headers: string[];
-  examples: Shown[];
-  /** HTML of the operations that can follow. */
-  links: string[];
-}
-
-interface ErrorResponse {
-  status: string;
-  codes: string[];
-  headers: string[];
-  /** Examples whose messages are not in the table of errors: they name what is wrong. */
-  examples: Shown[];
-}
-
-export interface OperationView {
-  id: string;
-  method: string;
-  path: string;
-  title: string;
-  operationId: string;
-  deprecated: boolean;
-  stability: string | undefined;
-  /** Date of the removal, as YYYY-MM-DD. */
-  sunset: string | undefined;
-  /** The same in words. */
-  removal: string | undefined;
-  scopes: string[];
-  /** HTML. */
-  text: string;
-  parameters: Map<string, ParameterView[]>;
-  body: { text: string; fields: Field[]; examples: Shown[] } | undefined;
-  responses: Success[];
-  errors: ErrorResponse[];
-  hasCommonErrors: boolean;
-  samples: Sample[];
-  /** The examples of all responses. */
-  answers: { title: string; json: string }[];
-  /** Whether the page has a panel for it. */
-  canTry: boolean;
-}
 
 export interface Group {
   name: string;
   /** HTML. */
   text: string;
-  operations: OperationView[];
+  operations: ReturnType<typeof operationView>[];
 }
 
 // The introduction says what HEAD and OPTIONS do: they have no entries.
@@ -113,16 +54,22 @@ interface Context extends Describe {
   commonErrors: Set<string>;
 }
 
-const show = ({ document }: Context, media: Media | undefined): Shown[] =>
-  media ? examplesOf(document, media).map(({ summary, value }) => ({ summary, json: toJson(value, 2) })) : [];
+const show = ({ summary, value }: Example) => ({ summary, json: toJson(value, 2) });
 
-function parameterView(context: Context, operation: Operation, parameter: Parameter): ParameterView {
+const isError = (status: string) => /^[45]/.test(status);
+
+const responsesOf = (document: Document, { responses }: Operation) =>
+  Object.entries(responses).map(([status, given]) => ({ status, response: resolve<Response>(document, given) }));
+
+/** The texts and types of these views are HTML. */
+function parameterView(context: Context, operation: Operation, parameter: Parameter) {
   const { document, slug, describe, tell } = context;
   const place = { id: operationId(slug, operation), title: operation.summary };
   const { name, required = false, description, schema } = parameter;
   const { enum: choices = [] } = resolve(document, schema) as Schema;
   const [example] = examplesOf(document, parameter);
   return {
+    // As part of the ids of the page.
     id: `${operation.operationId}-${name}`,
     name,
     in: parameter.in,
@@ -134,7 +81,7 @@ function parameterView(context: Context, operation: Operation, parameter: Parame
   };
 }
 
-function successView(context: Context, status: string, response: Response): Success {
+function successView(context: Context, status: string, response: Response) {
   const { document, slug, describe, commonHeaders } = context;
   const media = jsonMedia(response.content);
   const links = Object.values(response.links ?? {}).map((given) => {
@@ -148,7 +95,7 @@ function successView(context: Context, status: string, response: Response): Succ
     text: toInlineHtml(response.description),
     type: media && toInlineHtml(describe(media.schema)),
     headers: headersOf(response, commonHeaders),
-    examples: show(context, media),
+    examples: media ? examplesOf(document, media).map(show) : [],
     links,
   };
 }
@@ -163,22 +110,23 @@ function errorBodies(document: Document, response: Response): ErrorExample[] {
   return media ? examplesOf(document, media).map(({ value }) => value as ErrorExample) : [];
 }
 
-function errorView(context: Context, status: string, response: Response, known: Set<string>): ErrorResponse {
+function errorView(context: Context, status: string, response: Response, known: Set<string>) {
   const { commonHeaders, commonErrors } = context;
   const bodies = errorBodies(context.document, response);
   return {
     status,
     codes: bodies.map(({ code }) => code).filter((code) => !commonErrors.has(code)),
     headers: headersOf(response, new Set([...commonHeaders, ...known])),
+    // Those whose messages are not in the table of errors: they name what is wrong.
     examples: bodies
       .filter(({ code, message }) => errorMessages[code] !== message)
-      .map((body) => ({ summary: body.code, json: toJson(body, 2) })),
+      .map((body) => show({ summary: body.code, value: body })),
   };
 }
 
 type Found = ReturnType<typeof operationsOf>[number];
 
-export function operationView(context: Context, { path, item, method, operation }: Found): OperationView {
+export function operationView(context: Context, { path, item, method, operation }: Found) {
   const { document, slug, server } = context;
   const sunset = operation['x-deprecated-sunset'];
   const place: Place = { id: operationId(slug, operation), title: operation.summary };
@@ -187,22 +135,19 @@ export function operationView(context: Context, { path, item, method, operation 
     .map((parameter) => parameterView(context, operation, parameter));
   const body = operation.requestBody && resolve<Body>(document, operation.requestBody);
   const media = jsonMedia(body?.content);
-  const examples = show(context, media);
-  if (media && examples.length === 0)
-    examples.push({ summary: undefined, json: toJson(exampleOf(document, media.schema), 2) });
-  const responses = Object.entries(operation.responses).map(
-    ([status, response]) => [status, resolve<Response>(document, response)] as const,
-  );
+  const examples = media ? examplesOf(document, media) : [];
+  if (media && examples.length === 0) examples.push({ value: exampleOf(document, media.schema) });
   const [first] = examples;
+  const responses = responsesOf(document, operation);
   const successes = responses
-    .filter(([status]) => !/^[45]/.test(status))
-    .map(([status, response]) => successView(context, status, response));
+    .filter(({ status }) => !isError(status))
+    .map(({ status, response }) => successView(context, status, response));
   const known = new Set(successes.flatMap(({ headers }) => headers));
   // Operations share responses with a deprecated one, which alone sends these headers.
   if (!operation.deprecated) for (const name of ['Deprecation', 'Sunset', 'Link']) known.add(name);
   const errors = responses
-    .filter(([status]) => /^[45]/.test(status))
-    .map(([status, response]) => errorView(context, status, response, known))
+    .filter(({ status }) => isError(status))
+    .map(({ status, response }) => errorView(context, status, response, known))
     .filter(({ codes }) => codes.length > 0);
   const url =
     server + path.replace(/\{(\w+)\}/g, (_, name) => parameters.find((given) => given.name === name)?.example ?? name);
@@ -219,25 +164,20 @@ export function operationView(context: Context, { path, item, method, operation 
     scopes: (operation.security ?? []).flatMap((scheme) => Object.values(scheme).flat()),
     text: toHtml(operation.description),
     parameters: Map.groupBy(parameters, (parameter) => places[parameter.in]),
-    body: media && { text: toHtml(body?.description), fields: fieldsOf(context, media.schema, place), examples },
+    body: media && {
+      text: toHtml(body?.description),
+      fields: fieldsOf(context, media.schema, place),
+      examples: examples.map(show),
+    },
     responses: successes,
     errors,
     hasCommonErrors: context.commonErrors.size > 0,
     answers: [...successes, ...errors].flatMap(({ status, examples: shown }) =>
       shown.map(({ summary, json }) => ({ title: summary ? `${status}: ${summary}` : status, json })),
     ),
-    samples: samplesOf({
-      method: method.toUpperCase(),
-      url,
-      body: first && toJson(JSON.parse(first.json, keepDigits)),
-    }),
+    samples: samplesOf({ method: method.toUpperCase(), url, body: first && toJson(first.value) }),
     canTry: operation['x-hideTryItPanel'] !== true,
   };
-}
-
-/** A reviver for JSON.parse: integers become bigints. */
-function keepDigits(_: string, value: unknown, { source }: { source?: string } = {}): unknown {
-  return typeof value === 'number' && source && /^-?\d+$/.test(source) ? BigInt(source) : value;
 }
 
 /** An example of a schema, made from the examples of its fields. */
@@ -251,8 +191,8 @@ function exampleOf(document: Document, schema: Schema): unknown {
 /** The error codes of the operations. `common`: those of every operation, if there are several. */
 export function codesOf(document: Document): { all: ErrorCode[]; common: Set<ErrorCode> } {
   const lists = operationsOf(document).map(({ operation }) => {
-    const responses = Object.entries(operation.responses).filter(([status]) => /^[45]/.test(status));
-    return responses.flatMap(([, given]) => errorBodies(document, resolve(document, given)).map(({ code }) => code));
+    const responses = responsesOf(document, operation).filter(({ status }) => isError(status));
+    return responses.flatMap(({ response }) => errorBodies(document, response).map(({ code }) => code));
   });
   const [first = [], ...others] = lists;
   const common = others.length === 0 ? [] : first.filter((code) => others.every((codes) => codes.includes(code)));
@@ -261,17 +201,12 @@ export function codesOf(document: Document): { all: ErrorCode[]; common: Set<Err
 
 /** The headers that every success has, and the others. */
 export function responseHeaders(document: Document): { common: [string, Header][]; others: [string, Header][] } {
-  const responses = operationsOf(document)
-    .flatMap(({ operation }) => Object.entries(operation.responses))
-    .map(([status, given]) => ({ status, headers: resolve<Response>(document, given).headers ?? {} }));
+  const responses = operationsOf(document).flatMap(({ operation }) => responsesOf(document, operation));
   const successes = responses.filter(({ status }) => status.startsWith('2'));
-  const all = new Map(
-    responses
-      .flatMap(({ headers }) => Object.entries(headers))
-      .map(([name, given]) => [name, resolve<Header>(document, given)]),
-  );
+  const headers = responses.flatMap(({ response }) => Object.entries(response.headers ?? {}));
+  const all = new Map(headers.map(([name, given]) => [name, resolve<Header>(document, given)]));
   const { common = [], others = [] } = Object.groupBy(all, ([name]) =>
-    successes.every(({ headers }) => name in headers) ? 'common' : 'others',
+    successes.every(({ response }) => name in (response.headers ?? {})) ? 'common' : 'others',
   );
   return { common, others };
 }
