@@ -31,14 +31,17 @@ function copyProject(): string {
 }
 
 /** Runs in `folder` the tests that must catch a bug; resolves to the names of those that ran and of those that failed. */
-async function run(folder: string, [file, name]: PlantedBug['caughtBy']): Promise<{ ran: string[]; failed: string[] }> {
+async function run(
+  folder: string,
+  { caughtBy: [file, name], onPostgres = false }: PlantedBug,
+): Promise<{ ran: string[]; failed: string[] }> {
   const report = path.join(folder, 'report.json');
   const named = ['-t', `^${escaped(name)}`];
   const args = [
     'run',
     file,
-    '--project=sqlite',
-    '--project=full',
+    `--project=quick${onPostgres ? '-postgres' : ''}`,
+    `--project=full${onPostgres ? '-postgres' : ''}`,
     ...named,
     '--reporter=json',
     `--outputFile=${report}`,
@@ -73,11 +76,11 @@ describe('the tests', () => {
 
   test.each(plantedBugs.map((bug) => [bug.name, bug] as const))('detect: %s', async (name, bug) => {
     const folder = copyProject();
-    const sound = await run(folder, bug.caughtBy);
+    const sound = await run(folder, bug);
     expect(sound.ran.length, 'tests of that name').toBeGreaterThan(0);
     expect(sound.failed, 'without the bug').toEqual([]);
     plantIn(folder, bug);
-    const { failed } = await run(folder, bug.caughtBy);
+    const { failed } = await run(folder, bug);
     expect(failed.length, 'with the bug').toBeGreaterThan(0);
     rows.push([name, bug.caughtBy[0], failed[0] as string]);
   });

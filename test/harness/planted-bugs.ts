@@ -7,6 +7,8 @@ export interface PlantedBug {
   to: string;
   /** The test's file, and the beginning of its name, for `vitest -t`. */
   caughtBy: [file: string, test: string];
+  /** Whether the test detects it on PostgreSQL only. */
+  onPostgres?: boolean;
 }
 
 export const plantedBugs: PlantedBug[] = [
@@ -44,6 +46,16 @@ export const plantedBugs: PlantedBug[] = [
     from: 'for (const { reject } of answered) reject(failure);',
     to: "for (const { resolve } of answered) resolve({ outcome: 'added', id: 1 } as never);",
     caughtBy: ['test/quick/sqlite/storage.test.ts', 'writing > a failed write gets 503 service_unavailable'],
+  },
+  {
+    name: 'a command does not lock the account that it changes',
+    file: 'src/store/commands/accounts.ts',
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
+    from: 'WHERE name = ${owner.account} ${forUpdate}',
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
+    to: 'WHERE name = ${owner.account}',
+    caughtBy: ['test/quick/behaviour/races.test.ts', 'any two commands at once'],
+    onPostgres: true,
   },
   {
     name: 'any well-formed API key is accepted',
