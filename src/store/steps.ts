@@ -4,7 +4,7 @@
  */
 
 /** A part of a statement whose text depends on the engine. */
-export class Fragment {
+class Fragment {
   readonly sqlite: string;
   readonly postgres: string;
   constructor(sqlite: string, postgres: string = sqlite) {
@@ -41,3 +41,18 @@ export function* sql<Row>(texts: TemplateStringsArray, ...given: unknown[]): Ste
 
 /** Bytes from their hexadecimal form, in which they cross to the writer's thread. */
 export const bytes = (hex: string) => Buffer.from(hex, 'hex');
+
+/** The text of a statement. SQLite's placeholders are `?`, those of PostgreSQL `$1`, `$2`, … */
+export function textFor(engine: 'sqlite' | 'postgres', texts: TemplateStringsArray, given: readonly unknown[]): string {
+  let [text = ''] = texts;
+  let values = 0;
+  for (const [index, value] of given.entries()) {
+    if (value instanceof Fragment) text += value[engine];
+    else text += engine === 'sqlite' ? '?' : `$${++values}`;
+    text += texts[index + 1];
+  }
+  return text;
+}
+
+/** The parameters of a statement. */
+export const valuesOf = (given: readonly unknown[]) => given.filter((value) => !(value instanceof Fragment));

@@ -1,6 +1,6 @@
 /** Runs SQL on one connection: a tag whose values become parameters, never text. */
 import type pg from 'pg';
-import { Fragment, type Steps } from '../steps.ts';
+import { type Steps, textFor, valuesOf } from '../steps.ts';
 import { StandbyError } from './errors.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: the columns depend on the statement.
@@ -21,12 +21,7 @@ const statements = new Map<TemplateStringsArray, { name: string; text: string }>
 function statementOf(texts: TemplateStringsArray, given: readonly unknown[]): { name: string; text: string } {
   const known = statements.get(texts);
   if (known) return known;
-  let [text = ''] = texts;
-  let values = 0;
-  for (const [index, value] of given.entries()) {
-    text += value instanceof Fragment ? value.postgres : `$${++values}`;
-    text += texts[index + 1];
-  }
+  const text = textFor('postgres', texts, given);
   const statement = { name: `s${statements.size}`, text };
   statements.set(texts, statement);
   return statement;
@@ -65,7 +60,7 @@ export function createSql(client: pg.Client, prepare: boolean): Sql {
 
   function tag<Rows>(texts: TemplateStringsArray, ...given: unknown[]): Promise<Rows> {
     const { name, text } = statementOf(texts, given);
-    return run({ text, values: given.filter((value) => !(value instanceof Fragment)), ...(prepare && { name }) });
+    return run({ text, values: valuesOf(given), ...(prepare && { name }) });
   }
 
   const sql: Sql = Object.assign(tag, {

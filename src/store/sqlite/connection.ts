@@ -1,7 +1,7 @@
 /** Connections to an SQLite file: their settings, the statements of commands and queries on them, and their errors. */
 import Database from 'better-sqlite3';
 import { codeOf } from '../../core/errors.ts';
-import { Fragment, type Steps } from '../steps.ts';
+import { type Steps, textFor, valuesOf } from '../steps.ts';
 import { unavailable } from '../store.ts';
 
 /** How long a write waits for another process's write before SQLITE_BUSY. */
@@ -48,12 +48,8 @@ export function createRunner(connection: Database.Database): <Result>(steps: Ste
   const prepared = new Map<TemplateStringsArray, Statement>();
 
   function prepare(texts: TemplateStringsArray, given: readonly unknown[]): Statement {
-    const text = given.reduce<string>(
-      (before, value, at) => `${before}${value instanceof Fragment ? value.sqlite : '?'}${texts[at + 1]}`,
-      texts[0] ?? '',
-    );
     // Every integer of these tables is below 2^53.
-    const statement = connection.prepare<unknown[], unknown>(text).safeIntegers(false);
+    const statement = connection.prepare<unknown[], unknown>(textFor('sqlite', texts, given)).safeIntegers(false);
     prepared.set(texts, statement);
     return statement;
   }
@@ -63,7 +59,7 @@ export function createRunner(connection: Database.Database): <Result>(steps: Ste
     while (!step.done) {
       const { texts, given } = step.value;
       const statement = prepared.get(texts) ?? prepare(texts, given);
-      const values = given.filter((value) => !(value instanceof Fragment));
+      const values = valuesOf(given);
       if (statement.reader) step = steps.next(statement.all(...values));
       else {
         statement.run(...values);
