@@ -28,7 +28,8 @@ import {
   type NotFound,
   type SendError,
 } from './http/errors.ts';
-import { type Exchanges, tooMany } from './http/exchange.ts';
+import type { Exchanges } from './http/exchange.ts';
+import { tooMany } from './http/exchange-places.ts';
 import type { ServesHost } from './http/hosts.ts';
 import { createKeyUsage, type KeyUsage } from './http/key-usage.ts';
 import { createAccountLimit, createRefusals, installRateLimits, type Limits, watchEventLoop } from './http/limits.ts';

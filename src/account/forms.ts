@@ -46,7 +46,7 @@ export function formReader<Schema extends TObject>(schema: Schema): (request: Fa
     if (!isObject(body)) throw new ApiError('invalid_body', typeof body === 'string' ? body : notValid);
     const fields: Values = { ...body };
     for (const [name, { type }] of Object.entries(schema.properties)) {
-      // One ticked box is sent like a single value, and none is not sent at all.
+      // A browser sends one ticked box as a single value, and no field if none is ticked.
       if (type === 'array') fields[name] = [fields[name] ?? []].flat();
       else if (name === 'name' && typeof fields[name] === 'string')
         fields[name] = toNfc(fields[name].trim(), maxNameCharacters);

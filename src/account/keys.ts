@@ -66,7 +66,7 @@ export function keys(app: App, scope: AccountScope): void {
 
   const show: Show = async (request, reply, error) => {
     const { account } = sessionOf(request);
-    // One more than is shown tells whether there are more.
+    // One more than the page shows, to know whether there are more.
     const { active, ended } = await accounts.listOwnKeys(account.id, maxEnded + 1);
     return pages.show(request, reply, 'keys', {
       title: 'API keys',
@@ -160,7 +160,7 @@ function baseOf({ headers: { host = '' }, protocol }: FastifyRequest): string {
   return /^[A-Za-z0-9._:[\]-]+$/.test(host) ? `${protocol}://${host}/v1` : '/v1';
 }
 
-/** Undefined stands for a key that does not exist, has ended, or belongs to someone else: the response is the same. */
+/** Throws ApiError `route_not_found` if `key` is undefined. It does not tell whether the key never existed, has ended, or is someone else's. */
 function found(key: ApiKey | undefined): ApiKey {
   if (!key) throw new ApiError('route_not_found', 'You have no such key.');
   return key;

@@ -21,7 +21,7 @@ const templates = [
 ] as const;
 type Template = Exclude<(typeof templates)[number], 'layout' | 'new-password'>;
 
-/** The pages that a redirect can lead to, with the notice that they show. The address is never a client's. */
+/** Where a redirect can lead: a page, and the notice that it shows. The type excludes text from a request, which could lead to another site. */
 type Page = '' | '/sign-in' | '/settings' | `${'' | '/sign-in' | '/settings'}?done=${string}`;
 
 /** Values for a template. Eta escapes each one for HTML. Every template also has `form`, the route of the form that was sent. */
@@ -73,7 +73,7 @@ const files = {
   'account.js': { type: 'text/javascript; charset=utf-8', parts: ['copy.js', 'account.js'] },
 };
 
-/** Whether the client is a browser that shows pages. Others get errors in the API's shape. */
+/** Whether the client is a browser that shows pages. Other clients get errors as JSON. */
 const wantsPage = ({ headers }: FastifyRequest) => headers.accept?.includes('text/html') ?? false;
 
 export function createPages(app: App, options: PagesOptions): Pages {
@@ -89,7 +89,7 @@ export function createPages(app: App, options: PagesOptions): Pages {
     return eta;
   }
 
-  // After the hook of every response, whose policy allows nothing.
+  // This hook runs after that of http/responses.ts, and replaces its policy, which allows nothing.
   app.addHook('onSend', async (request, reply) => {
     reply.headers({ ...security, 'referrer-policy': referrerPolicy(request), 'cache-control': 'no-store' });
   });
@@ -111,7 +111,7 @@ export function createPages(app: App, options: PagesOptions): Pages {
     logError(error, request);
     reply.code(status).headers(headersOf(error));
     const { showAgain } = request.routeOptions.config;
-    // Without a body the form was rejected before it was read: it may come from another site. After a 500 the page itself may fail, too.
+    // A form without a body was rejected before it was read: it may come from another site. After a 500, the page itself may fail, too.
     const showError = () => show(request, reply, 'error', { title: titleOf(status), error: error.message });
     if (showAgain && request.body && status !== 500) return showAgain(request, reply, error.message).catch(showError);
     return showError();

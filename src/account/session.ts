@@ -56,8 +56,8 @@ export function createSessions(app: FastifyInstance, { people, now, secure }: Se
   }
 
   /**
-   * Records that the session was used now. A store that can be read but not written to, as on a full disk, still shows pages: unrecorded use
-   * can only let the session end earlier.
+   * Records that the session was used now. On a full disk the store can be read but not written to, and pages are still shown: if the use is not
+   * recorded, the session only ends earlier.
    */
   async function touch(given: Buffer): Promise<void> {
     try {

@@ -47,7 +47,7 @@ export async function checkPassword(
   sentence: string,
 ): Promise<Person> {
   let person: Awaited<ReturnType<People['findPerson']>>;
-  // After too many attempts the store is not asked for the account.
+  // For the trail, after too many attempts: the store is then not asked for the account.
   const own = request.session?.account.name === name ? request.session : undefined;
   try {
     const right = await attempts.signIn(request, name, async (hasher) => {

@@ -20,7 +20,7 @@ export function createEventLog(
   logger: FastifyBaseLogger,
   metrics: Metrics,
 ): (event: TrailEvent, more?: object) => void {
-  // Written whatever LOG_LEVEL is: whoever turns off the lines of requests still needs to know who made a key.
+  // Written at every LOG_LEVEL: an operator who turns off the request lines still needs to know who made a key.
   const always = logger.child({}, { level: 'info' });
   return ({ event, account, key }, more) => {
     metrics.accountEvent(event);

@@ -3,8 +3,8 @@ import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
 import type { FastifyRequest } from 'fastify';
 
 /**
- * The client's IP address; undefined if it has disconnected. A trusted proxy may append a port in X-Forwarded-For. It may also pass on any
- * text: then its own address is the best that is known.
+ * The client's IP address; undefined if it has disconnected. A trusted proxy may append a port in X-Forwarded-For. It may also pass on text that is
+ * no address: the proxy's own address is then used.
  */
 export function addressOf({ ip, socket }: FastifyRequest): string | undefined {
   const { remoteAddress } = socket;

@@ -46,12 +46,12 @@ export interface AuthOptions {
   sendError: SendError;
 }
 
-/** Recently verified API keys, indexed by the Authorization header in its usual form: a key has one entry, however its header is written. */
+/** Recently verified API keys, indexed by the Authorization header in its usual form, so that each key has one entry. */
 export interface KeyCache {
   recall(authorization: string): KnownKey | undefined;
   remember(authorization: string, key: KnownKey): void;
   markValid(authorization: string): void;
-  /** Whether the key was valid when it was last looked up: whoever sends it is not a stranger that guesses keys. */
+  /** Whether the key was valid when it was last looked up. If so, its sender is not guessing keys. */
   wasValid(authorization: string): boolean;
   forget(authorization: string): void;
 }

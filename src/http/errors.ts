@@ -87,7 +87,7 @@ const frameworkCodes: Record<string, ErrorCode> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'bad_request',
 };
 
-/** The error as it is sent: Fastify's own by their codes, and what is unknown as `internal_error`, with the original as its cause. */
+/** Turns any thrown value into an ApiError: by Fastify's code if `frameworkCodes` has it, otherwise `internal_error`. `cause` is the original. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   const code = frameworkCodes[String((error as Partial<FastifyError>).code)] ?? 'internal_error';
@@ -127,7 +127,7 @@ export function renderError(error: ApiError): RenderedError {
 /** Sends the error response for any thrown value. */
 export type SendError = (error: unknown, request: FastifyRequest, reply: FastifyReply) => void;
 
-/** Notes the code of a 5xx error for the request's log line, and logs its cause, which the client never sees. */
+/** Logs the cause of a 5xx error, which the client never sees. The request's own log line gets the error code. */
 export type LogError = (error: ApiError, request: Pick<FastifyRequest, 'exchange' | 'id'>) => void;
 
 /** Logs a bug with its stack trace and an outage as one line. Requests rejected for overload have only their request line. */

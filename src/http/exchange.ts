@@ -1,17 +1,15 @@
 /**
- * Takes the places that a request needs, and gives them back. The record of one request is its exchange. It begins
- * when the request headers have arrived. It ends, once, when Node closes the response, after the last byte or after a reset; at the latest when
- * the socket is closed.
+ * The record of one request and its response: an exchange. It begins when the request headers have arrived. It ends, once, when Node closes the
+ * response, after the last byte or after a reset; at the latest when the socket is closed. It then gives back the places that it still has.
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { type Claimant, createPlaces, createSeparatePlaces } from '../core/places.ts';
-import { addressOf, networkOf } from './addresses.ts';
+import { addressOf } from './addresses.ts';
 import type { CorsHeaders } from './cors.ts';
-import { HttpError } from './errors.ts';
+import { createExchangePlaces, type ExchangePlaces, type PlaceName, type PlaceTaker } from './exchange-places.ts';
 import { type EndedExchange, type OnEnd, traceIdOf } from './request-log.ts';
 
 declare module 'fastify' {
@@ -24,57 +22,23 @@ declare module 'fastify' {
   }
 }
 
-/** The record of one request and its response. It counts against the account of the API key, or of the session; without either, against the network of the client's address. */
-export interface Exchange extends EndedExchange, Claimant {
+/** Its places count against the account of the API key, or of the session; without either, against the network of the client's address. */
+export interface Exchange extends EndedExchange, PlaceTaker {
   routeHeaders: readonly string[];
   /** Whether a plugin or a hook sets headers on the reply. */
   headersSet: boolean;
   /** performance.now() when the exchange began. */
   begun: number;
-  /** The socket's bytesRead when the request body began to arrive; undefined if no body is awaited. */
-  bodyFrom: number | undefined;
-  /** A large response body that the client may not have read yet. */
-  unread: UnreadBody | undefined;
-  ended: boolean;
 }
 
-/** A large response body in flight. All responses that send the same buffer share it. */
-interface UnreadBody {
-  body: Buffer;
-  /** How many responses send it. */
-  responses: number;
-  /** The first requester, against whom it counts. */
-  claimant: Claimant;
-}
-
-export interface Exchanges {
+export interface Exchanges extends ExchangePlaces {
   /** Begins the exchange of a request. Call it once per request, before anything else. */
   begin(request: FastifyRequest, reply: FastifyReply): Exchange;
-  /** Starts to await a request body. Throws ApiError `service_unavailable` if the client may not send another body now. */
-  awaitBody(exchange: Exchange, socket: Socket): void;
   /** The socket is closed: ends its exchange, whatever Node or Fastify believe of the request. */
   endOf(socket: Socket): void;
-  /** The request body has arrived, or is no longer needed. */
-  endBody(exchange: Exchange): void;
-  /**
-   * Runs `act`, which may take more than this turn of the event loop, as one of a limited number of requests in progress. Throws ApiError
-   * `service_unavailable` if there are too many.
-   */
-  work<Result>(exchange: Exchange, act: () => Result): Result;
-  /**
-   * Looks a session up, or a key that was not valid lately: before that, the client has no place. Networks share a small number of look-ups.
-   * Throws ApiError `service_unavailable` if there are too many.
-   */
-  lookUp<Result>(network: string, act: () => Promise<Result>): Promise<Result>;
-  /** Reserves memory for a large response body. Throws ApiError `service_unavailable` if too many bytes are still unread by clients. */
-  reserveBytes(request: FastifyRequest, body: Buffer): void;
   /** How many places of each kind are taken now. */
   taken(): Record<PlaceName, number>;
 }
-
-/** The kinds of places. That of a request itself has no limit; an unread byte counts as a place. */
-export const placeNames = ['requests', 'work', 'bodies', 'unread_bytes'] as const;
-export type PlaceName = (typeof placeNames)[number];
 
 export interface ExchangeOptions {
   /** Limit of the requests in progress, and separately of the request bodies awaited. */
@@ -105,12 +69,6 @@ export function exchangeOf({ exchange }: ServerResponse & { exchange?: Exchange 
 /** The client disconnected before its response began. Not in RFC 9110: nginx introduced this status, and other servers adopted it. */
 const clientClosed = 499;
 
-/** Smaller bodies fit into the kernel's send buffer, or nearly so. */
-const largeBytes = 64 * 1024;
-
-export const tooMany = new ApiError('service_unavailable');
-const tooManyBodies = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
-
 const sweepMs = 500;
 
 /**
@@ -120,42 +78,47 @@ export const late = new ApiError('service_unavailable', undefined, {
   cause: new Error(`no response within ${limits.response / 1000} s`),
 });
 
+function newExchange(request: FastifyRequest, headersSet: boolean): Exchange {
+  const { url = null, config } = request.routeOptions;
+  return {
+    reqId: request.id,
+    method: request.method,
+    route: url,
+    routeHeaders: config?.headers ?? noHeaders,
+    headersSet,
+    begun: performance.now(),
+    traceId: traceIdOf(request.headers.traceparent),
+    address: addressOf(request),
+    key: undefined,
+    holder: '',
+    stranger: true,
+    code: undefined,
+    status: 0,
+    ms: 0,
+    aborted: false,
+    bodyFrom: undefined,
+    unread: undefined,
+    ended: false,
+  };
+}
+
+/** Whether a body arrives more slowly than the limits allow. */
+function isSlow({ begun, bodyFrom }: Exchange, socket: Socket, now: number): boolean {
+  if (bodyFrom === undefined) return false;
+  return now - begun >= limits.bodyGrace + (1000 * (socket.bytesRead - bodyFrom)) / limits.bodyRate;
+}
+
 export function createExchanges(
   app: FastifyInstance,
   { maxInFlight, pluginHeaders, corsHeaders, onEnd, onRefused, refuseLate }: ExchangeOptions,
 ): Exchanges {
-  const workPlaces = createSeparatePlaces(maxInFlight);
-  const bodyPlaces = createSeparatePlaces(maxInFlight);
-  const lookUpPlaces = createPlaces<string>(limits.lookUps);
-  const unreadBytes = createSeparatePlaces(limits.unreadBytes);
-  const unreadBodies = new Map<Buffer, UnreadBody>();
+  const places = createExchangePlaces(maxInFlight, onRefused);
   /**
    * Open connections that have carried a request. Each has one under way at most (connection/pipelining.ts), which it holds itself: of a map with
    * an entry for each request, V8 keeps old tables, and with them their requests, until it collects the old space.
    */
   const sockets = new Set<WithResponse>();
   let requests = 0;
-
-  function refuse(error: ApiError): never {
-    onRefused();
-    throw error;
-  }
-
-  function endBody(exchange: Exchange): void {
-    if (exchange.bodyFrom === undefined) return;
-    exchange.bodyFrom = undefined;
-    bodyPlaces.give(exchange);
-  }
-
-  function endUnread(exchange: Exchange): void {
-    const { unread } = exchange;
-    if (unread === undefined) return;
-    exchange.unread = undefined;
-    unread.responses -= 1;
-    if (unread.responses > 0) return;
-    unreadBodies.delete(unread.body);
-    unreadBytes.give(unread.claimant, unread.body.length);
-  }
 
   function end(response: WithExchange): void {
     const { exchange } = response;
@@ -165,8 +128,8 @@ export function createExchanges(
     const socket: WithResponse = response.req.socket;
     // The socket may carry the next request already.
     if (socket[responseKey] === response) socket[responseKey] = undefined;
-    endBody(exchange);
-    endUnread(exchange);
+    places.endBody(exchange);
+    places.endUnread(exchange);
     exchange.status = response.headersSent ? response.statusCode : clientClosed;
     exchange.ms = performance.now() - exchange.begun;
     exchange.aborted = !response.writableFinished;
@@ -175,11 +138,6 @@ export function createExchanges(
 
   function onClose(this: WithExchange): void {
     end(this);
-  }
-
-  function isSlow({ begun, bodyFrom }: Exchange, socket: Socket, now: number): boolean {
-    if (bodyFrom === undefined) return false;
-    return now - begun >= limits.bodyGrace + (1000 * (socket.bytesRead - bodyFrom)) / limits.bodyRate;
   }
 
   const sweep = setInterval(() => {
@@ -200,30 +158,12 @@ export function createExchanges(
   app.decorateRequest('exchange');
 
   return {
+    ...places,
+
     begin(request, reply) {
-      const { url = null, config } = request.routeOptions;
       const cors = corsHeaders(request.headers.origin);
       for (let at = 0; at < cors.length; at += 2) reply.header(cors[at] as string, cors[at + 1]);
-      const exchange: Exchange = {
-        reqId: request.id,
-        method: request.method,
-        route: url,
-        routeHeaders: config?.headers ?? noHeaders,
-        headersSet: pluginHeaders || cors.length > 0,
-        begun: performance.now(),
-        traceId: traceIdOf(request.headers.traceparent),
-        address: addressOf(request),
-        key: undefined,
-        holder: '',
-        stranger: true,
-        code: undefined,
-        status: 0,
-        ms: 0,
-        aborted: false,
-        bodyFrom: undefined,
-        unread: undefined,
-        ended: false,
-      };
+      const exchange = newExchange(request, pluginHeaders || cors.length > 0);
       request.exchange = exchange;
       const response = reply.raw as WithExchange;
       response.exchange = exchange;
@@ -242,58 +182,6 @@ export function createExchanges(
       sockets.delete(socket);
     },
 
-    awaitBody(exchange, socket) {
-      // The client disconnected before its API key was looked up.
-      if (exchange.ended) return;
-      if (!bodyPlaces.take(exchange)) refuse(tooManyBodies);
-      exchange.bodyFrom = socket.bytesRead;
-    },
-
-    endBody,
-
-    work(exchange, act) {
-      if (!workPlaces.take(exchange)) refuse(tooMany);
-      let pending = false;
-      try {
-        const result = act();
-        if (result instanceof Promise) {
-          pending = true;
-          const giveBack = () => workPlaces.give(exchange);
-          result.then(giveBack, giveBack);
-        }
-        return result;
-      } finally {
-        if (!pending) workPlaces.give(exchange);
-      }
-    },
-
-    async lookUp(network, act) {
-      if (!lookUpPlaces.take(network)) refuse(tooMany);
-      try {
-        return await act();
-      } finally {
-        lookUpPlaces.give(network);
-      }
-    },
-
-    reserveBytes({ exchange }, body) {
-      if (body.length < largeBytes || exchange.ended) return;
-      exchange.holder ||= networkOf(exchange.address);
-      let unread = unreadBodies.get(body);
-      if (!unread) {
-        if (!unreadBytes.take(exchange, body.length)) refuse(tooMany);
-        unread = { body, responses: 0, claimant: exchange };
-        unreadBodies.set(body, unread);
-      }
-      unread.responses += 1;
-      exchange.unread = unread;
-    },
-
-    taken: () => ({
-      requests,
-      work: workPlaces.taken(),
-      bodies: bodyPlaces.taken(),
-      unread_bytes: unreadBytes.taken(),
-    }),
+    taken: () => ({ requests, ...places.taken() }),
   };
 }

@@ -1,6 +1,6 @@
 /**
- * The hosts that requests may name. A page can let its own host name lead to this machine (DNS rebinding): for its browser the server is then
- * the page's own site, whatever CORS says. But the browser sends that name.
+ * The hosts that requests may name. An attacker can let the host name of a web page lead to this machine (DNS rebinding). The browser then takes
+ * the server for the page's own site, and CORS does not apply. But it sends the page's host name, which this check rejects.
  */
 import type { IncomingMessage } from 'node:http';
 import { isIPv4 } from 'node:net';

@@ -11,10 +11,10 @@ export interface KeyUsage {
 
 const flushEveryMs = 60_000;
 
-/** Keys of one transaction, so that other writes do not wait long for it. */
+/** How many keys one transaction updates. More would let other writes wait. */
 const batchSize = 200;
 
-/** Parts of `batchSize`, with a turn of the event loop between them. */
+/** Yields `batchSize` items at a time, with a turn of the event loop between them. */
 async function* inBatches<Item>(items: Item[]): AsyncGenerator<Item[]> {
   for (let from = 0; from < items.length; from += batchSize) {
     if (from > 0) await setImmediate();
@@ -33,7 +33,7 @@ export interface KeyUsageOptions {
 export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger, now }: KeyUsageOptions): KeyUsage {
   let uses = new Map<number, KeyUse>();
 
-  /** Keys that have ended call nothing any more: without this, each key that was ever used would keep its series. */
+  /** Forgets keys that have ended. Otherwise each key that was ever used would keep its series in the metrics. */
   async function dropEnded(): Promise<void> {
     for await (const ids of inBatches(metrics.deprecatedKeys())) metrics.dropDeprecated(await accounts.findEnded(ids));
   }

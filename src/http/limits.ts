@@ -58,7 +58,7 @@ function deleteOldest(map: Map<string, unknown>): void {
   }
 }
 
-/** Counts per time window for the rate-limit plugin, whose own store would go wrong for as long as the clock is set back. */
+/** Counts per time window, for the rate-limit plugin. Its own store reads the wall clock, and counts wrongly after the clock is set back. */
 class Windows {
   readonly #windows = new Map<string, { current: number; endsAt: number }>();
 
@@ -101,8 +101,8 @@ export interface Refusals {
   /** Counts a rejected API key against the client's network. Resolves to the error to send if there were too many, otherwise to undefined. */
   count(request: FastifyRequest): Promise<ApiError | undefined>;
   /**
-   * Runs `lookUp`, which asks the store for a key that was not valid lately. Of a network with too many rejected keys, one look-up runs at a
-   * time; others reject with HttpError `rate_limited`, from memory.
+   * Runs `lookUp`, which asks the store for a key that was not valid lately. If the network has too many rejected keys, only one of its look-ups
+   * runs at a time; the others reject with HttpError `rate_limited`.
    */
   slowDown<Result>(network: string, lookUp: () => Promise<Result>): Promise<Result>;
 }
@@ -113,7 +113,7 @@ export function createRefusals(app: FastifyInstance, { refusalsPerMinute }: Limi
     timeWindow: minuteMs,
     keyGenerator: ({ exchange }) => networkOf(exchange.address),
   });
-  /** Networks with too many, until when (performance.now()), and whether a key of theirs is being looked up. */
+  /** Networks with too many rejected keys: until when (performance.now()), and whether one of their keys is being looked up. */
   const over = new Map<string, { until: number; busy: boolean }>();
 
   function tooMany(seconds: number): HttpError {

@@ -1,7 +1,7 @@
 /** Metrics that are read from the state of the server at each scrape. */
 import { type Aggregator, Counter, Gauge, type Registry } from 'prom-client';
 import type { PoolMeasures, StoreMeasures } from '../core/measures.ts';
-import { type PlaceName, placeNames } from './exchange.ts';
+import { type PlaceName, placeNames } from './exchange-places.ts';
 
 /** How often a cache had the response. */
 export interface CacheUse {

@@ -6,7 +6,7 @@ import { Message, type Messages, NewMessage } from '../core/messages.ts';
 import { keyOf, rejectedKey } from '../http/auth.ts';
 import { HttpError, type SendError, toApiError } from '../http/errors.ts';
 import type { Exchanges } from '../http/exchange.ts';
-import { type App, bodyErrors } from '../http/operation.ts';
+import { type App, bodyErrors, type Operation } from '../http/operation.ts';
 import { sendOutcome } from '../http/responses.ts';
 
 export interface MessagesOptions {
@@ -15,6 +15,28 @@ export interface MessagesOptions {
   sendError: SendError;
   now: () => Date;
 }
+
+const sending: Operation = {
+  operationId: 'sendMessage',
+  tags: ['Messages'],
+  summary: 'Send a message',
+  description:
+    'The message is on disk before the response is sent. Its status is queued. A body that is not `application/json` in UTF-8 returns 400 `invalid_body`.',
+  success: { status: 202, schema: Message, description: 'The message was received.' },
+  errors: bodyErrors,
+  examples: {
+    hello: {
+      summary: 'A message',
+      body: { message: 'Hello' },
+      answer: {
+        id: 'msg_5f0c2d1e8a7b4c3d9e6f1a2b3c4d5e6f',
+        message: 'Hello',
+        status: 'queued',
+        createdAt: '2026-11-21T09:30:00.000Z',
+      },
+    },
+  },
+};
 
 /** Adds POST at `url`. */
 export function sendMessage(app: App, url: string, { messages, exchanges, sendError, now }: MessagesOptions): void {
@@ -38,29 +60,7 @@ export function sendMessage(app: App, url: string, { messages, exchanges, sendEr
     url,
     {
       schema: { body: NewMessage },
-      config: {
-        operation: {
-          operationId: 'sendMessage',
-          tags: ['Messages'],
-          summary: 'Send a message',
-          description:
-            'The message is on disk before the response is sent. Its status is queued. A body that is not `application/json` in UTF-8 returns 400 `invalid_body`.',
-          success: { status: 202, schema: Message, description: 'The message was received.' },
-          errors: bodyErrors,
-          examples: {
-            hello: {
-              summary: 'A message',
-              body: { message: 'Hello' },
-              answer: {
-                id: 'msg_5f0c2d1e8a7b4c3d9e6f1a2b3c4d5e6f',
-                message: 'Hello',
-                status: 'queued',
-                createdAt: '2026-11-21T09:30:00.000Z',
-              },
-            },
-          },
-        },
-      },
+      config: { operation: sending },
     },
     async (request, reply) => {
       const { accountId, id: keyId } = keyOf(request);

@@ -9,7 +9,7 @@ import { requirement } from '../core/schema.ts';
 import { keyOf, rejectedKey, requireScope } from '../http/auth.ts';
 import type { Exchanges } from '../http/exchange.ts';
 import type { KeyUsage } from '../http/key-usage.ts';
-import { type App, bodyErrors } from '../http/operation.ts';
+import { type App, bodyErrors, type Operation } from '../http/operation.ts';
 import { type Rendered, sendOutcome, sendRendered } from '../http/responses.ts';
 import { deprecationHeaders, refuseAfterSunset } from './deprecation.ts';
 import { IdempotencyHeaders, retryOf } from './idempotency.ts';
@@ -60,6 +60,27 @@ const crumb = { id: 2, name: 'Crumb', categoryId: 7, status: 'sold' };
 /** The first even number beyond 2^53: tools that read the document with JavaScript's numbers show it unchanged. */
 const moth = { id: 3, name: 'Moth', categoryId: 9007199254740994, status: 'available' };
 
+const listing: Operation = {
+  operationId: 'listPets',
+  tags: ['Pets'],
+  summary: 'List all animals',
+  description:
+    'Returns animals in ascending order of id, one page at a time. Follow the Link header with rel="next" until it is absent. The pages contain each animal exactly once; animals added meanwhile come last.',
+  scope: 'pets:read',
+  success: { status: 200, schema: Pets, description: 'A page of animals.', headers: ['Link'] },
+  errors: ['invalid_cursor'],
+  examples: {
+    'first-page': { summary: 'The first page', parameters: { limit: 2 }, answer: [biscuit, crumb] },
+    'next-page': {
+      summary: 'The page that rel="next" of the first one names',
+      parameters: { limit: 2, cursor: 'YWZ0ZXI6Mg' },
+      answer: [moth],
+    },
+    sold: { summary: 'Sold animals', parameters: { limit: 100, status: 'sold' }, answer: [crumb] },
+    none: { summary: 'No animal has the status', parameters: { status: 'pending' }, answer: [] },
+  },
+};
+
 /** Adds GET at `url`. */
 export function listPets(app: App, url: string, options: PetsOptions): void {
   const { responses } = options;
@@ -68,28 +89,7 @@ export function listPets(app: App, url: string, options: PetsOptions): void {
     {
       onRequest: requireScope('pets:read'),
       schema: { querystring: ListQuery },
-      config: {
-        operation: {
-          operationId: 'listPets',
-          tags: ['Pets'],
-          summary: 'List all animals',
-          description:
-            'Returns animals in ascending order of id, one page at a time. Follow the Link header with rel="next" until it is absent. The pages contain each animal exactly once; animals added meanwhile come last.',
-          scope: 'pets:read',
-          success: { status: 200, schema: Pets, description: 'A page of animals.', headers: ['Link'] },
-          errors: ['invalid_cursor'],
-          examples: {
-            'first-page': { summary: 'The first page', parameters: { limit: 2 }, answer: [biscuit, crumb] },
-            'next-page': {
-              summary: 'The page that rel="next" of the first one names',
-              parameters: { limit: 2, cursor: 'YWZ0ZXI6Mg' },
-              answer: [moth],
-            },
-            sold: { summary: 'Sold animals', parameters: { limit: 100, status: 'sold' }, answer: [crumb] },
-            none: { summary: 'No animal has the status', parameters: { status: 'pending' }, answer: [] },
-          },
-        },
-      },
+      config: { operation: listing },
     },
     (request, reply) => {
       const { limit, status, cursor: after = 0n } = request.query;
@@ -98,6 +98,48 @@ export function listPets(app: App, url: string, options: PetsOptions): void {
   );
 }
 
+const creation: Operation = {
+  operationId: 'createPet',
+  tags: ['Pets'],
+  summary: 'Add an animal',
+  description:
+    'The animal is on disk before the response is sent. After a 5xx status, a time-out or a lost connection, the outcome is unknown: send the request again with the same Idempotency-Key.',
+  scope: 'pets:write',
+  success: {
+    status: 201,
+    schema: Pet,
+    description: 'The animal was added.',
+    headers: ['Location', 'Idempotent-Replayed'],
+    links: {
+      listPets: {
+        operationId: 'listPets',
+        description: 'Lists the animals with the status of the new one.',
+        parameters: { status: '$response.body#/status' },
+      },
+      getPet: {
+        operationId: 'getPet',
+        description: `Fetches the new animal, until ${dateText(sunset)}.`,
+        parameters: { petId: '$response.body#/id' },
+      },
+    },
+  },
+  errors: [...bodyErrors, 'unsupported_media_type', 'idempotency_key_reused'],
+  examples: {
+    smallest: { summary: 'Required fields only', body: { name: 'Biscuit', categoryId: 7 }, answer: biscuit },
+    full: {
+      summary: 'All fields, and safe to retry',
+      parameters: { 'Idempotency-Key': '7d9f0d3a-1f0b-4c56-9f8e-2f1c7c1f0e55' },
+      body: { name: 'Crumb', categoryId: 7, status: 'sold' },
+      answer: crumb,
+    },
+    'beyond-2-53': {
+      summary: 'A categoryId beyond 2^53',
+      body: { name: 'Moth', categoryId: moth.categoryId },
+      answer: moth,
+    },
+  },
+};
+
 /** Adds POST at `url`. */
 export function createPet(app: App, url: string, { pets, exchanges, base, removed }: PetsOptions): void {
   app.post(
@@ -105,49 +147,7 @@ export function createPet(app: App, url: string, { pets, exchanges, base, remove
     {
       onRequest: requireScope('pets:write'),
       schema: { headers: IdempotencyHeaders, body: NewPet },
-      config: {
-        operation: {
-          operationId: 'createPet',
-          tags: ['Pets'],
-          summary: 'Add an animal',
-          description:
-            'The animal is on disk before the response is sent. After a 5xx status, a time-out or a lost connection, the outcome is unknown: send the request again with the same Idempotency-Key.',
-          scope: 'pets:write',
-          success: {
-            status: 201,
-            schema: Pet,
-            description: 'The animal was added.',
-            headers: ['Location', 'Idempotent-Replayed'],
-            links: {
-              listPets: {
-                operationId: 'listPets',
-                description: 'Lists the animals with the status of the new one.',
-                parameters: { status: '$response.body#/status' },
-              },
-              getPet: {
-                operationId: 'getPet',
-                description: `Fetches the new animal, until ${dateText(sunset)}.`,
-                parameters: { petId: '$response.body#/id' },
-              },
-            },
-          },
-          errors: [...bodyErrors, 'unsupported_media_type', 'idempotency_key_reused'],
-          examples: {
-            smallest: { summary: 'Required fields only', body: { name: 'Biscuit', categoryId: 7 }, answer: biscuit },
-            full: {
-              summary: 'All fields, and safe to retry',
-              parameters: { 'Idempotency-Key': '7d9f0d3a-1f0b-4c56-9f8e-2f1c7c1f0e55' },
-              body: { name: 'Crumb', categoryId: 7, status: 'sold' },
-              answer: crumb,
-            },
-            'beyond-2-53': {
-              summary: 'A categoryId beyond 2^53',
-              body: { name: 'Moth', categoryId: moth.categoryId },
-              answer: moth,
-            },
-          },
-        },
-      },
+      config: { operation: creation },
     },
     async (request, reply) => {
       const by = { keyId: keyOf(request).id, holder: request.exchange.holder };
@@ -163,6 +163,21 @@ export function createPet(app: App, url: string, { pets, exchanges, base, remove
   );
 }
 
+const fetching: Operation = {
+  operationId: 'getPet',
+  tags: ['Pets'],
+  summary: 'Get an animal',
+  description: `From ${dateText(sunset)} on, it returns 410. Use GET /pets with the status filter instead.\n\nThat filter cannot name an animal. To find one by its id, follow the pages of its status until the id appears or a greater one does: one request per ${maxPage} animals (examples/find.js in the repository does this). If you need animals often, read all pages once and keep them by id.\n\nEvery response, errors included, has the headers Deprecation, Sunset and Link; only an error that comes before the server has read the path lacks them.`,
+  scope: 'pets:read',
+  sunset,
+  success: { status: 200, schema: Pet, description: 'The animal.' },
+  errors: ['invalid_url', 'pet_not_found', 'operation_removed'],
+  examples: {
+    found: { summary: 'An animal', parameters: { petId: 1 }, answer: biscuit },
+    pet_not_found: { summary: 'No animal has this id', parameters: { petId: 404 } },
+  },
+};
+
 /** Adds GET at `url`, which ends in `:petId`. Every response there carries the deprecation headers. */
 export function getPet(app: App, url: string, options: PetsOptions): void {
   const { responses, usage, base, removed } = options;
@@ -176,23 +191,7 @@ export function getPet(app: App, url: string, options: PetsOptions): void {
     {
       onRequest: [countCall, refuseAfterSunset(removed), requireScope('pets:read')],
       schema: { params: PetParams },
-      config: {
-        headers,
-        operation: {
-          operationId: 'getPet',
-          tags: ['Pets'],
-          summary: 'Get an animal',
-          description: `From ${dateText(sunset)} on, it returns 410. Use GET /pets with the status filter instead.\n\nThat filter cannot name an animal. To find one by its id, follow the pages of its status until the id appears or a greater one does: one request per ${maxPage} animals (examples/find.js in the repository does this). If you need animals often, read all pages once and keep them by id.\n\nEvery response, errors included, has the headers Deprecation, Sunset and Link; only an error that comes before the server has read the path lacks them.`,
-          scope: 'pets:read',
-          sunset,
-          success: { status: 200, schema: Pet, description: 'The animal.' },
-          errors: ['invalid_url', 'pet_not_found', 'operation_removed'],
-          examples: {
-            found: { summary: 'An animal', parameters: { petId: 1 }, answer: biscuit },
-            pet_not_found: { summary: 'No animal has this id', parameters: { petId: 404 } },
-          },
-        },
-      },
+      config: { headers, operation: fetching },
     },
     (request, reply) => sendRead(options, reply, () => responses.pet(request.params.petId)),
   );

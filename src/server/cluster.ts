@@ -16,12 +16,12 @@ const restartDelayMs = 500;
 /** Longer than the workers' own deadline. */
 const stopDeadlineMs = 13_000;
 
-/** Longer than a store takes to find out that its database does not respond. */
+/** Longer than a store needs to notice that its database does not respond. */
 const readyWithinMs = 1500;
 
 /**
- * What the primary asks a worker, which answers with a Readiness. It sends a signal's name to stop one. Both ignore all other messages: prom-client
- * sends its own, and with --watch Node posts some to the parent process.
+ * The primary process sends this to a worker, which replies with a Readiness. To stop a worker, it sends the name of a signal. Both ignore all other
+ * messages: prom-client sends its own, and with --watch Node posts some to the parent process.
  */
 const askReady = 'ready';
 interface Readiness {
@@ -31,21 +31,21 @@ interface Readiness {
 /** Resolves if the worker serves requests and its store responds; rejects if not, or if it does not answer. */
 async function expectReady(worker: Worker): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const hear = (message: Readiness | null) => {
+  const onMessage = (message: Readiness | null) => {
     if (message?.ready === true) resolve();
     else if (message?.ready === false) reject();
   };
   const timer = setTimeout(reject, readyWithinMs);
-  worker.on('message', hear);
+  worker.on('message', onMessage);
   worker.send(askReady, (error) => error && reject(error));
   await promise.finally(() => {
     clearTimeout(timer);
-    worker.off('message', hear);
+    worker.off('message', onMessage);
   });
 }
 
-/** In a worker: does what the primary asks. `ready`: whether this worker serves requests and its store responds. */
-export function heedPrimary(stop: (reason: string) => void, ready: () => Promise<boolean>): void {
+/** In a worker: answers and stops when the primary process asks for it. `ready`: whether this worker serves requests and its store responds. */
+export function listenToPrimary(stop: (reason: string) => void, ready: () => Promise<boolean>): void {
   process.on('message', async (message) => {
     if (message === askReady)
       process.send?.({ ready: await ready() } satisfies Readiness, undefined, undefined, () => undefined);
@@ -90,7 +90,7 @@ export async function supervise(count: number, config: Config, logger: Logger): 
     if (stopping) return;
     stopping = true;
     if (alive.size === 0) process.exit(0);
-    // The callback hears that a worker has just ended.
+    // Without the callback, a worker that has just ended would emit an error event, which nobody handles.
     for (const worker of alive) worker.send(signal, () => undefined);
     setTimeout(abort, config.LAME_DUCK_MS + stopDeadlineMs).unref();
   }

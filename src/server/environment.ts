@@ -18,7 +18,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv, folder: string): Config 
   return readConfig({ ...env, ...found }, Object.keys(found));
 }
 
-/** They stay out of `env`, which child processes inherit. */
+/** The values of the secrets that files hold. They stay out of `env`, which child processes inherit. */
 function readSecrets(env: NodeJS.ProcessEnv, folder: string): NodeJS.Dict<string> {
   const found: NodeJS.Dict<string> = {};
   for (const name of secrets) {

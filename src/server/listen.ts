@@ -29,8 +29,9 @@ export function localUrl(host: string, port: number | string): string {
 }
 
 /**
- * Resolves to the hosts that requests to a server at `host` may name: on a loopback address those that lead there, and those of the settings.
- * On another address every host (undefined), unless ALLOWED_HOSTS is set; then also addresses, to which no browser is led by DNS.
+ * Resolves to the hosts that requests to a server at `host` may name. On a loopback address: those that lead to this machine, and those of the
+ * settings. On another address: every host (undefined). If ALLOWED_HOSTS is set: those of the settings, and every IP address, because DNS
+ * rebinding needs a name.
  */
 export async function hostsOf(
   host: string,

@@ -17,7 +17,7 @@ import { createMetrics, type Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../ops/routes.ts';
 import { openStore } from '../store/open.ts';
 import type { OpenError, OpenOptions, Store } from '../store/store.ts';
-import { heedPrimary, shareMetrics, supervise } from './cluster.ts';
+import { listenToPrimary, shareMetrics, supervise } from './cluster.ts';
 import { readEnvironment, refuseToStart } from './environment.ts';
 import { hostsOf, listen, listenOps } from './listen.ts';
 import { type Log, openLog } from './log.ts';
@@ -82,7 +82,7 @@ async function serve(config: Config, log: Log): Promise<void> {
   }
 
   if (cluster.isWorker) {
-    heedPrimary(stop, ready);
+    listenToPrimary(stop, ready);
     // A terminal signals all processes at once. Workers ignore it: the primary sends them a message, or kills them.
     onEndSignal(ignore, ignore);
   } else onEndSignal(stop, () => process.exit(1));

@@ -42,7 +42,6 @@ interface WithPlace extends Socket {
   [placeKey]?: Place;
 }
 
-/** Limits the connections, divides them fairly, and closes those whose client reads nothing. */
 export function installConnections(
   server: Server,
   { maxConnections, isProxy, refuse, onClose }: ConnectionOptions,
@@ -70,7 +69,24 @@ export function installConnections(
     accept.call(server, socket);
   });
 
-  // server.timeout would also count the time that the store takes to respond, and set a timer for every request.
+  closeStalled(server, sockets);
+  return {
+    count: () => sockets.size,
+    charge(socket: WithPlace, holder) {
+      const place = socket[placeKey];
+      // The client was gone before its key was looked up: its place is given back already.
+      if (socket.destroyed) return;
+      if (!place?.stranger || !place.counted || !withKey.take(holder)) return;
+      strangers.remove(socket, String(place.holder));
+      place.holder = holder;
+      place.stranger = false;
+    },
+    claimantOf: (socket: WithPlace) => socket[placeKey] as Place,
+  };
+}
+
+/** Closes connections whose client reads nothing. server.timeout would also count the time of the store, and set a timer for every request. */
+function closeStalled(server: Server, sockets: Set<Socket>): void {
   const sweep = setInterval(() => {
     for (const socket of sockets) {
       const unread = socket.writableLength > 0;
@@ -86,19 +102,6 @@ export function installConnections(
     // The socket was idle for keepAliveTimeout. Node leaves closing it to the listener of this event.
     else socket.destroy();
   });
-  return {
-    count: () => sockets.size,
-    charge(socket: WithPlace, holder) {
-      const place = socket[placeKey];
-      // The client was gone before its key was looked up: its place is given back already.
-      if (socket.destroyed) return;
-      if (!place?.stranger || !place.counted || !withKey.take(holder)) return;
-      strangers.remove(socket, String(place.holder));
-      place.holder = holder;
-      place.stranger = false;
-    },
-    claimantOf: (socket: WithPlace) => socket[placeKey] as Place,
-  };
 }
 
 /** Connections that have carried no valid API key. */

@@ -1,10 +1,12 @@
 /** Tests of requests that never end by themselves: what they hold is released with their connection, and after a time they get 503. */
-import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import { EventEmitter, once } from 'node:events';
+import { connect, Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
+import fastify from 'fastify';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { AppOptions } from '../../../src/app.ts';
 import { newToken } from '../../../src/core/people.ts';
+import { createExchanges } from '../../../src/http/exchange.ts';
 import { createMetrics } from '../../../src/http/metrics.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 
@@ -104,3 +106,30 @@ test.each([
     expect(lines.filter((line) => line.reqId === reqId && line.msg === 'request')).toMatchObject([{ status: 503 }]);
   },
 );
+
+test('a response that closes late does not hide the next request of its connection', async () => {
+  const app = fastify();
+  const onEnd = vi.fn();
+  const exchanges = createExchanges(app, {
+    maxInFlight: 1,
+    pluginHeaders: false,
+    corsHeaders: () => [],
+    onEnd,
+    onRefused: () => undefined,
+    refuseLate: () => undefined,
+  });
+  const socket = new Socket();
+  const begin = () => {
+    const raw = Object.assign(new EventEmitter(), { req: { socket } });
+    exchanges.begin({ raw: { socket }, headers: {}, socket, routeOptions: {} } as never, { raw } as never);
+    return raw;
+  };
+  const first = begin();
+  begin();
+  first.emit('close');
+  expect(exchanges.taken().requests).toBe(1);
+  exchanges.endOf(socket);
+  expect(exchanges.taken().requests).toBe(0);
+  expect(onEnd).toHaveBeenCalledTimes(2);
+  await app.close();
+});
