@@ -9,7 +9,8 @@ import { checkOf, isObject, isStorable, joinFaults, kind, toNfc, type Values } f
 import type { Exchanges } from '../http/exchange.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
-import { passwordFault } from './passwords.ts';
+import { commonFault, passwordFault } from './password-rules.ts';
+import type { Hasher } from './passwords.ts';
 
 /** The values of a field that is sent once, or of one that is sent several times. */
 type Fields = Record<string, string | string[]>;
@@ -69,10 +70,19 @@ export const Password = kind<string>('Password', (value) => typeof value === 'st
   type: 'string',
 });
 
-/** Throws ApiError `invalid_body` if a new password is refused. */
+function refuse(fault: string | undefined): void {
+  if (fault !== undefined) throw new ApiError('invalid_body', `The password ${fault}.`);
+}
+
+/** Throws ApiError `invalid_body` if a new password is refused at once. */
 export function checkNewPassword(password: string, name: string): void {
-  const fault = passwordFault(password, name);
-  if (fault) throw new ApiError('invalid_body', `The password ${fault}.`);
+  refuse(passwordFault(password, name));
+}
+
+/** Rejects with ApiError `invalid_body` if a new password is too common. This costs as much as the hash, so both need the same turn. */
+export async function hashNew({ hash }: Hasher, password: string, name: string): Promise<string> {
+  refuse(await commonFault(password, name));
+  return hash(password);
 }
 
 /**

@@ -7,7 +7,7 @@ import { ApiError } from '../core/errors.ts';
 import { hashToken, type OneTimeLink, type Person } from '../core/people.ts';
 import { networkOf } from '../http/addresses.ts';
 import type { App } from '../http/operation.ts';
-import { checkNewPassword, formReader, formRoute, Name, Password, type Show, typedName } from './forms.ts';
+import { checkNewPassword, formReader, formRoute, hashNew, Name, Password, type Show, typedName } from './forms.ts';
 import type { Hasher } from './passwords.ts';
 import type { AccountScope } from './scope.ts';
 
@@ -63,7 +63,7 @@ async function createAccount(
   const nameTaken = new ApiError('invalid_body', 'This name is taken: choose another.');
   // A hash costs a hundred times as much.
   if (await people.findPerson(name)) throw nameTaken;
-  const passwordHash = await hasher.hash(password);
+  const passwordHash = await hashNew(hasher, password, name);
   const account = await people.signUp(name, passwordHash, link, network);
   if (account === 'link_used') throw linkUsed;
   if (account === 'name_taken') throw nameTaken;
@@ -121,7 +121,7 @@ async function choosePassword(
 ): Promise<Person> {
   const { password } = readPassword(request);
   checkNewPassword(password, account.name);
-  const passwordHash = await attempts.signUp(request, (hasher) => hasher.hash(password), link);
+  const passwordHash = await attempts.signUp(request, (hasher) => hashNew(hasher, password, account.name), link);
   if (!(await people.setPassword(account.id, passwordHash, { link }))) throw linkUsed;
   record('password_changed', request, { account: account.id });
   return { account, passwordHash };

@@ -289,7 +289,7 @@ export const limitTable = {
     beyond: '429',
   },
   signUps: {
-    what: 'forms that create an account in 24 hours, or ask whether a name is taken',
+    what: 'forms that create an account in 24 hours, ask whether a name is taken, or have a common password',
     value: 50,
     holder: 'network',
     scope: 'store',
@@ -322,6 +322,14 @@ export const limitTable = {
     holder: 'network',
     scope: 'worker',
     beyond: '503',
+  },
+  passwordEstimate: {
+    what: 'time to estimate how many guesses find a new password',
+    value: 5 * secondMs,
+    unit: 'ms',
+    holder: 'request',
+    scope: 'worker',
+    beyond: '400',
   },
   sessions: { what: 'sessions', value: 50, holder: 'account', scope: 'store', beyond: 'the oldest end' },
   sessionLifetime: {

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { passwordFault } from '../../../src/account/passwords.ts';
+import { commonFault, passwordFault } from '../../../src/account/password-rules.ts';
 import { openQuoteOf, readCsv } from '../../../src/core/csv.ts';
 import { type PagesApp, startPages } from '../../support/account-pages.ts';
 import { temporaryFolder } from '../../support/app.ts';
@@ -292,6 +292,18 @@ const parsers: Record<string, Parser> = {
       marks: fill(marks, 'kW7#qZ2!'),
       'letters that grow': fill('İıŞﬃ', 'kW7#qZ2!'),
       'the name of the account': fill('ada', '', 'kW7#qZ2!'),
+    },
+  },
+  // Of this thread: the estimate of the guesses runs in another, and has a limit of its own.
+  'the check for common passwords': {
+    limit: 256,
+    open: () => (text) => commonFault(text, 'ada'),
+    inputs: {
+      letters: fill('kW7#qZ2!vR9$xT4%', '', 'é'),
+      words: fill('supercalifragilisticexpialidocious', '', 'kW7#qZ2!'),
+      'what looks like letters': fill('4@8({[</369&#!1/|0$5+7%2/'),
+      emoji: (length) => fill('🦊🐙🦉🐝🦄🐢', 'kW7#qZ2!')(length * 2),
+      marks: fill(marks, 'kW7#qZ2!'),
     },
   },
   'a record of CSV': {
