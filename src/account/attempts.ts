@@ -1,6 +1,7 @@
 /** Limits failed attempts to sign in, of an account and of a network, in all processes that share the store. */
 import { hash } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
+import { LRUCache } from 'lru-cache';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import type { Attempt, People } from '../core/people.ts';
@@ -47,25 +48,18 @@ interface Remembered {
 
 const subjectOf = (kind: string, value: string) => hash('sha256', `${kind}:${value}`, 'buffer');
 
-/** Keeps the entries that were set last. */
-function remember<Value>(map: Map<string, Value>, key: string, value: Value): void {
-  map.delete(key);
-  map.set(key, value);
-  const [oldest] = map.keys();
-  if (map.size > limits.rememberedAttempts) map.delete(oldest as string);
-}
-
 export function createAttempts(people: People, passwords: Passwords, now: () => Date): Attempts {
-  const refusals = new Map<string, Remembered>();
+  // The entries that were set last: peek() does not renew them.
+  const refusals = new LRUCache<string, Remembered>({ max: limits.rememberedAttempts });
   /** When attempts of a subject failed in this process, in milliseconds: the last ones. */
-  const failures = new Map<string, number[]>();
+  const failures = new LRUCache<string, number[]>({ max: limits.rememberedAttempts });
 
   const keyOf = ({ subject }: Pick<Attempt, 'subject'>) => subject.toString('hex');
 
-  const failuresSince = (key: string, from: number) => (failures.get(key) ?? []).filter((at) => at > from);
+  const failuresSince = (key: string, from: number) => (failures.peek(key) ?? []).filter((at) => at > from);
 
   function refuse(key: string, until: Date): void {
-    remember(refusals, key, { until, askAt: performance.now() + askAgainMs });
+    refusals.set(key, { until, askAt: performance.now() + askAgainMs });
   }
 
   function noteFailure(attempt: Attempt, at: number): void {
@@ -73,14 +67,14 @@ export function createAttempts(people: People, passwords: Passwords, now: () => 
     // Not those of the future: the clock was set back.
     const before = failuresSince(key, at - limits.attemptWindow).filter((time) => time <= at);
     const times = [...before, at].slice(-attempt.max);
-    remember(failures, key, times);
+    failures.set(key, times);
     if (times.length === attempt.max) refuse(key, new Date((times[0] as number) + limits.attemptWindow));
   }
 
   /** Costs neither a statement nor a hash. */
   function refuseFromMemory(attempts: Attempt[], what: string): void {
     for (const attempt of attempts) {
-      const known = refusals.get(keyOf(attempt));
+      const known = refusals.peek(keyOf(attempt));
       if (known && performance.now() < known.askAt && now() < known.until) throw tooMany(what, known.until);
     }
   }

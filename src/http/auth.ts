@@ -2,6 +2,7 @@
 import type { Socket } from 'node:net';
 import bearerAuth, { type verifyBearerAuth } from '@fastify/bearer-auth';
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify';
+import { LRUCache } from 'lru-cache';
 import {
   type Accounts,
   type ApiKey,
@@ -62,7 +63,7 @@ const knownForMs = 500;
 /** The cache is emptied twice a second, so a busy client costs two look-ups a second. The timer stops when `app` closes. */
 export function createKeyCache(app: FastifyInstance): KeyCache {
   const known = new Map<string, KnownKey>();
-  const valid = new Set<string>();
+  const valid = new LRUCache<string, true>({ max: limits.knownKeys });
   const timer = setInterval(() => known.clear(), knownForMs).unref();
   app.addHook('onClose', async () => clearInterval(timer));
   return {
@@ -71,14 +72,7 @@ export function createKeyCache(app: FastifyInstance): KeyCache {
       if (known.size >= limits.knownKeys) known.clear();
       known.set(authorization, key);
     },
-    markValid(authorization) {
-      valid.delete(authorization);
-      valid.add(authorization);
-      for (const oldest of valid) {
-        if (valid.size <= limits.knownKeys) break;
-        valid.delete(oldest);
-      }
-    },
+    markValid: (authorization) => void valid.set(authorization, true),
     wasValid: (authorization) => valid.has(authorization),
     forget: (authorization) => void valid.delete(authorization),
   };

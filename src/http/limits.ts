@@ -2,6 +2,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { LRUCache } from 'lru-cache';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { networkOf } from './addresses.ts';
@@ -50,26 +51,16 @@ export function watchEventLoop(app: FastifyInstance): () => boolean {
   return () => blocked;
 }
 
-/** Keeps the `limits.rateWindows` entries that were set last. */
-function deleteOldest(map: Map<string, unknown>): void {
-  for (const key of map.keys()) {
-    if (map.size <= limits.rateWindows) return;
-    map.delete(key);
-  }
-}
-
 /** Counts per time window, for the rate-limit plugin. Its own store reads the wall clock, and counts wrongly after the clock is set back. */
 class Windows {
-  readonly #windows = new Map<string, { current: number; endsAt: number }>();
+  readonly #windows = new LRUCache<string, { current: number; endsAt: number }>({ max: limits.rateWindows });
 
   incr(key: string, done: (error: null, result: { current: number; ttl: number }) => void, windowMs: number): void {
     const now = performance.now();
     const known = this.#windows.get(key);
     const window = known && known.endsAt > now ? known : { current: 0, endsAt: now + windowMs };
     window.current += 1;
-    this.#windows.delete(key);
     this.#windows.set(key, window);
-    deleteOldest(this.#windows);
     done(null, { current: window.current, ttl: window.endsAt - now });
   }
 
@@ -114,7 +105,7 @@ export function createRefusals(app: FastifyInstance, { refusalsPerMinute }: Limi
     keyGenerator: ({ exchange }) => networkOf(exchange.address),
   });
   /** Networks with too many rejected keys: until when (performance.now()), and whether one of their keys is being looked up. */
-  const over = new Map<string, { until: number; busy: boolean }>();
+  const over = new LRUCache<string, { until: number; busy: boolean }>({ max: limits.rateWindows });
 
   function tooMany(seconds: number): HttpError {
     metrics.limited('refusals');
@@ -127,15 +118,12 @@ export function createRefusals(app: FastifyInstance, { refusalsPerMinute }: Limi
       if (result.isAllowed || !result.isExceeded) return undefined;
       const network = networkOf(request.exchange.address);
       const until = performance.now() + result.ttl;
-      const known = over.get(network);
-      over.delete(network);
-      over.set(network, { until, busy: known?.busy ?? false });
-      deleteOldest(over);
+      over.set(network, { until, busy: over.peek(network)?.busy ?? false });
       return tooMany(result.ttlInSeconds);
     },
 
     async slowDown(network, lookUp) {
-      const known = over.get(network);
+      const known = over.peek(network);
       if (!known) return lookUp();
       const now = performance.now();
       if (known.busy) throw tooMany((known.until - now) / 1000);
