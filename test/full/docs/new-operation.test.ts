@@ -54,8 +54,8 @@ const blocksOf = (markdown: string) =>
     block.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
   );
 
-const readme = readFileSync(`${projectFolder}CONTRIBUTING.md`, 'utf8');
-const [, walkThrough = ''] = readme.split('## How to add an operation');
+const contributing = readFileSync(`${projectFolder}CONTRIBUTING.md`, 'utf8');
+const [, walkThrough = ''] = contributing.split('## How to add an operation');
 
 const testOf = (name: string, method: string, target: string, body: string, answer: string) => `
 \`\`\`ts
