@@ -40,17 +40,11 @@ interface Kind {
   takenBack: boolean;
 }
 
-interface Remembered {
-  /** Until when the store refuses, and when it must be asked again (performance.now()). */
-  until: Date;
-  askAt: number;
-}
-
 const subjectOf = (kind: string, value: string) => hash('sha256', `${kind}:${value}`, 'buffer');
 
 export function createAttempts(people: People, passwords: Passwords, now: () => Date): Attempts {
-  // The entries that were set last: peek() does not renew them.
-  const refusals = new LRUCache<string, Remembered>({ max: limits.rememberedAttempts });
+  /** Until when the store refuses. peek() does not renew the entries. */
+  const refusals = new LRUCache<string, Date>({ max: limits.rememberedAttempts, ttl: askAgainMs });
   /** When attempts of a subject failed in this process, in milliseconds: the last ones. */
   const failures = new LRUCache<string, number[]>({ max: limits.rememberedAttempts });
 
@@ -58,24 +52,20 @@ export function createAttempts(people: People, passwords: Passwords, now: () => 
 
   const failuresSince = (key: string, from: number) => (failures.peek(key) ?? []).filter((at) => at > from);
 
-  function refuse(key: string, until: Date): void {
-    refusals.set(key, { until, askAt: performance.now() + askAgainMs });
-  }
-
   function noteFailure(attempt: Attempt, at: number): void {
     const key = keyOf(attempt);
     // Not those of the future: the clock was set back.
     const before = failuresSince(key, at - limits.attemptWindow).filter((time) => time <= at);
     const times = [...before, at].slice(-attempt.max);
     failures.set(key, times);
-    if (times.length === attempt.max) refuse(key, new Date((times[0] as number) + limits.attemptWindow));
+    if (times.length === attempt.max) refusals.set(key, new Date((times[0] as number) + limits.attemptWindow));
   }
 
   /** Costs neither a statement nor a hash. */
   function refuseFromMemory(attempts: Attempt[], what: string): void {
     for (const attempt of attempts) {
-      const known = refusals.peek(keyOf(attempt));
-      if (known && performance.now() < known.askAt && now() < known.until) throw tooMany(what, known.until);
+      const until = refusals.peek(keyOf(attempt));
+      if (until && now() < until) throw tooMany(what, until);
     }
   }
 
@@ -97,7 +87,7 @@ export function createAttempts(people: People, passwords: Passwords, now: () => 
     // Other processes may be checking them now, and they may all be right.
     if (takenBack && since.getTime() > recent && failuresSince(keyOf({ subject }), recent).length < max)
       throw new ApiError('service_unavailable', 'Other attempts are being checked: try again in a second.');
-    refuse(keyOf({ subject }), until);
+    refusals.set(keyOf({ subject }), until);
     throw tooMany(what, until);
   }
 
