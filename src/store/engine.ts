@@ -18,9 +18,6 @@ export interface FastPets extends Pick<Pets, 'list' | 'find' | 'state' | 'refres
   add(added: AddedPet, holder: Holder): Promise<Addition>;
 }
 
-/** The operator holds a share like an account. */
-export const operator = 'operator';
-
 /** The length of text that waits to be written, and whose share it counts against. */
 export interface Text {
   characters: number;

@@ -2,8 +2,9 @@
 import { limits } from '../core/limits.ts';
 import type { Messages } from '../core/messages.ts';
 import type { People, Trail } from '../core/people.ts';
+import { operator } from '../core/places.ts';
 import { isLinkValid } from './commands/people.ts';
-import { type Engine, operator } from './engine.ts';
+import type { Engine } from './engine.ts';
 import { findLink, findPerson, findSession, hasEvents } from './queries/people.ts';
 import { toAccount, toEvent, toLink, toSession } from './rows.ts';
 

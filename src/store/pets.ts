@@ -1,6 +1,7 @@
 /** Pets: what the store offers of them. Reads and commands that both engines run are added here; `engine.pets` has those that must be fast. */
 import type { Pets } from '../core/pets.ts';
-import { type Engine, operator } from './engine.ts';
+import { operator } from '../core/places.ts';
+import type { Engine } from './engine.ts';
 
 /** `at` returns the current time in milliseconds. */
 export function openPets(engine: Engine, at: () => number): Pets {

@@ -2,9 +2,9 @@
 import { Worker } from 'node:worker_threads';
 import { type ApiError, codeOf } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
-import { createPlaces, type Holder } from '../../core/places.ts';
+import { createPlaces, type Holder, operator } from '../../core/places.ts';
 import type { CommandName, Input, Outcome } from '../commands.ts';
-import { operator, type Text } from '../engine.ts';
+import type { Text } from '../engine.ts';
 import { type OpenOptions, unavailable } from '../store.ts';
 import type { NewPetRow, PetOutcome, Write } from './commands.ts';
 import { translate } from './connection.ts';
