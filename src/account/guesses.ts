@@ -17,6 +17,9 @@ export interface Guesses {
 const resourceLimits = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 8 };
 const maxStartMs = 10_000;
 
+/** New passwords are rare, and the dictionaries take memory that the rest of the server needs. */
+const stopAfterMs = 60_000;
+
 /** Resolves to the power of the next reply, or to undefined if it takes longer. Rejects if the thread fails. */
 async function replyOf(thread: Worker, maxMs: number): Promise<number | undefined> {
   const signal = AbortSignal.timeout(maxMs);
@@ -31,10 +34,11 @@ async function replyOf(thread: Worker, maxMs: number): Promise<number | undefine
   }
 }
 
-/** The thread starts with the first estimate. `maxMs`: the time of an estimate. */
-export function createGuesses(maxMs = limits.passwordEstimate): Guesses {
+/** The thread starts with an estimate, and ends `idleMs` after the last one. `maxMs`: the time of an estimate. */
+export function createGuesses(maxMs = limits.passwordEstimate, idleMs = stopAfterMs): Guesses {
   let thread: Worker | undefined;
   let last: Promise<unknown> = Promise.resolve();
+  let idle: NodeJS.Timeout | undefined;
 
   function stop(): void {
     thread?.terminate();
@@ -50,6 +54,7 @@ export function createGuesses(maxMs = limits.passwordEstimate): Guesses {
   }
 
   async function estimate(request: Request): Promise<number | undefined> {
+    clearTimeout(idle);
     try {
       const started = thread ?? (await start());
       started.postMessage(request);
@@ -59,6 +64,8 @@ export function createGuesses(maxMs = limits.passwordEstimate): Guesses {
     } catch (cause) {
       stop();
       throw new ApiError('service_unavailable', undefined, { cause });
+    } finally {
+      idle = setTimeout(stop, idleMs).unref();
     }
   }
 

@@ -32,7 +32,7 @@ function isRepetition(text: string): boolean {
 /** Passwords that fewer than 10 to this power guesses find are too common. */
 const minPower = 12.5;
 
-/** All servers of a process share one thread: its dictionaries take 70 MB of memory. */
+/** All servers of a process share one thread: its dictionaries take 70 MB of memory while it runs. */
 const guesses = createGuesses();
 
 /** The same for a password without such a fault that is too common. Rejects with ApiError `service_unavailable` if that cannot be checked. */

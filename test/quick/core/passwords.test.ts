@@ -1,7 +1,8 @@
 /** Tests which passwords are accepted, and how they are hashed. */
 import { argon2Sync } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
-import { describe, expect, test } from 'vitest';
+import { Worker } from 'node:worker_threads';
+import { describe, expect, test, vi } from 'vitest';
 import { createGuesses } from '../../../src/account/guesses.ts';
 import { commonFault, passwordFault } from '../../../src/account/password-rules.ts';
 import { createPasswords, type Hasher } from '../../../src/account/passwords.ts';
@@ -375,6 +376,15 @@ describe('the estimate of the guesses', () => {
     const impatient = createGuesses(1);
     expect(await commonFault(slow[0] as string, 'ada', impatient)).toBe('takes too long to check: choose another');
     expect(await commonFault(slow[1] as string, 'ada', impatient)).toBe('takes too long to check: choose another');
+  });
+
+  test('ends its thread when it is idle, and the next one has a new thread', async () => {
+    const end = vi.spyOn(Worker.prototype, 'terminate');
+    const brief = createGuesses(60_000, 20);
+    expect(await commonFault(password, 'ada', brief)).toBeUndefined();
+    await vi.waitFor(() => expect(end).toHaveBeenCalledOnce());
+    expect(await commonFault(password, 'ada', brief)).toBeUndefined();
+    end.mockRestore();
   });
 });
 
