@@ -42,7 +42,7 @@ async function startBefore(listener: RequestListener, inHttp = ''): Promise<Ngin
 /** Starts slow clients in a thread of their own. Resolves when each has sent `head` once. */
 async function attack({ https: port }: Nginx, slow: Omit<SlowClients, 'port' | 'localAddress'>) {
   const workerData = { ...slow, port, localAddress: attacker } satisfies SlowClients;
-  const worker = new Worker(new URL('./support/slow-clients.ts', import.meta.url), { workerData });
+  const worker = new Worker(new URL('../../support/slow-clients.ts', import.meta.url), { workerData });
   onTestFinished(() => worker.terminate().then(() => undefined));
   await once(worker, 'message');
   /** Resolves to the number of responses by status when nginx has closed all connections. */
