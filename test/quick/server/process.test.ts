@@ -8,7 +8,7 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 import { request } from 'undici';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { commandErrorOf } from '../../support/commands.ts';
 import {
@@ -490,67 +490,4 @@ describe('the end', () => {
     const again = await startServer({ folder: server.folder });
     expect(await again.call(key, 'POST', '/v1/pets', tabby)).toMatchObject({ status: 201, json: { id: 3 } });
   });
-});
-
-describe('several processes on one port', () => {
-  const workersOf = (server: Server) =>
-    execFileSync('pgrep', ['-P', String(server.pid)], { encoding: 'utf8' })
-      .trim()
-      .split('\n')
-      .map(Number);
-
-  async function startTwo() {
-    const server = await startServer({ env: { WORKERS: '2' } });
-    const key = await server.firstKey();
-    await vi.waitFor(() => expect(server.stdout().match(/Server listening/g)).toHaveLength(2), { timeout: 10_000 });
-    return { server, key };
-  }
-
-  /** A call on a connection of its own, so that each process has its turn. */
-  const callAnew = ({ url }: Server, key: string, method: string, body?: object) => {
-    return request(`${url}/v1/pets${method === 'GET' ? '?limit=100' : ''}`, {
-      method: method as 'GET',
-      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', connection: 'close' },
-      body: body ? JSON.stringify(body) : null,
-    }).then(async ({ statusCode, body: answer }) => ({ status: statusCode, json: (await answer.json()) as object[] }));
-  };
-
-  test('each reads at once what the other has acknowledged', async () => {
-    const { server, key } = await startTwo();
-    for (let count = 1; count <= 20; count++) {
-      expect((await callAnew(server, key, 'POST', tabby)).status).toBe(201);
-      for (let reader = 0; reader < 4; reader++) expect((await callAnew(server, key, 'GET')).json).toHaveLength(count);
-    }
-    const served = () => new Set(server.stdout().match(/"pid":\d+(?=[^\n]*"msg":"request")/g));
-    await vi.waitFor(() => expect(served().size).toBe(2));
-    expect(await server.end('SIGTERM')).toMatchObject({ code: 0 });
-  }, 60_000);
-
-  test('one that is killed is replaced, and the others go on', async () => {
-    const { server, key } = await startTwo();
-    const [victim = 0] = workersOf(server);
-    process.kill(victim, 'SIGKILL');
-    await server.seen('stdout', /a worker exited; starting another/);
-    for (let count = 0; count < 10; count++) expect((await callAnew(server, key, 'GET')).status).toBe(200);
-    await vi.waitFor(() => expect(server.stdout().match(/Server listening/g)).toHaveLength(3), { timeout: 10_000 });
-    expect(workersOf(server)).not.toContain(victim);
-    expect(workersOf(server)).toHaveLength(2);
-    expect(await server.end('SIGINT')).toMatchObject({ code: 0 });
-  }, 60_000);
-
-  test('exit 1 with one sentence where the port is taken', async () => {
-    const other = await startServer();
-    const { code, stderr } = await launchServer({ env: { WORKERS: 'auto', PORT: String(other.port) } }).end();
-    expect([code, stderr.trim().split('\n')]).toEqual([1, [expect.stringContaining(`PORT ${other.port}`)]]);
-  });
-
-  test('exit 1 where one did not come to its end', async () => {
-    const server = await startServer({ env: { WORKERS: '2', LAME_DUCK_MS: '1000' } });
-    await vi.waitFor(() => expect(server.stdout().match(/Server listening/g)).toHaveLength(2), { timeout: 10_000 });
-    const [victim = 0] = workersOf(server);
-    const end = server.end('SIGTERM');
-    await server.seen('stdout', /"stopping"/);
-    process.kill(victim, 'SIGKILL');
-    expect(await end).toMatchObject({ code: 1 });
-  }, 60_000);
 });
