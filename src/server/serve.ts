@@ -12,6 +12,7 @@ import { buildApp } from '../app.ts';
 import { type Config, type ConfigError, signUpOf } from '../config.ts';
 import { newSecret, scopes } from '../core/accounts.ts';
 import { sunsetWarning } from '../core/deprecation.ts';
+import { codeOf, messageOf } from '../core/errors.ts';
 import type { ServesHost } from '../http/hosts.ts';
 import { createMetrics, type Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../ops/routes.ts';
@@ -101,7 +102,12 @@ async function serve(config: Config, log: Log): Promise<void> {
     refuseToStart((error as Error).message);
   }
   await giveFirstKey({ config, log, store, metrics }, url).catch((error) => {
-    if (!stopping) throw error;
+    if (stopping) return;
+    if (codeOf(error) !== 'service_unavailable') throw error;
+    logger.warn(
+      { reason: messageOf(error.cause) },
+      'the store does not answer: no first API key was looked for or made',
+    );
   });
 }
 

@@ -260,4 +260,18 @@ export const plantedBugs: PlantedBug[] = [
     to: '<%~ key.name %>',
     caughtBy: ['test/quick/account/account-attacks.test.ts', 'markup in a name (XSS) > is shown as text'],
   },
+  {
+    name: 'a server does not compare timelines',
+    file: 'src/store/postgres/lease.ts',
+    from: 'if (timeline !== undefined && timeline > (known?.timeline ?? 0)) hosts.found(host, timeline);',
+    to: '',
+    caughtBy: ['test/full/reliability/postgres-deposed.test.ts', 'servers move to the promoted standby'],
+  },
+  {
+    name: 'a read needs no evidence',
+    file: 'src/store/postgres/lease.ts',
+    from: "const holds = () =>\n    reads === 'primary' ||",
+    to: 'const holds = () =>\n    true ||',
+    caughtBy: ['test/full/reliability/postgres-deposed.test.ts', 'with reads=lease no answer is stale'],
+  },
 ];

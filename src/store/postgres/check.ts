@@ -39,7 +39,7 @@ const tables = [
     'import',
     'message',
   ],
-  ...['migration', 'one_time_link', 'pet', 'pet_id', 'rotated_key', 'session'],
+  ...['migration', 'one_time_link', 'pet', 'pet_id', 'rotated_key', 'session', 'timeline'],
 ];
 
 /** Tables whose ids a sequence gives. */

@@ -1,4 +1,4 @@
-/** Connects to the PostgreSQL primary, which may be any one of several hosts, and ends what runs there too long. */
+/** Connects to one PostgreSQL host, and ends what runs there too long. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { codeOf, messageOf } from '../../core/errors.ts';
@@ -7,6 +7,8 @@ import type { Host, Target } from './url.ts';
 
 export interface Connection {
   sql: Sql;
+  /** The timeline of a primary: each promotion begins the next one. Undefined for a standby. */
+  timeline: number | undefined;
   /**
    * Ends the running statement and then the connection. Resolves when the server has closed it, or if the server does not answer a cancel
    * request.
@@ -32,9 +34,27 @@ const own = '-c animal_store.session=own';
 /** Errors of a pooler for an unknown start-up option, and of a server for a setting that it does not know or its platform lacks. */
 const refusedOption = ['08P01', '42704', '22023'];
 
+/**
+ * The timeline of a primary in hexadecimal, NULL on a standby. The name of its current WAL file has it; pg_control_checkpoint() lags behind a
+ * promotion (https://www.postgresql.org/docs/18/functions-admin.html#FUNCTIONS-ADMIN-BACKUP-TABLE).
+ */
+const timelineNow = 'CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END';
+
+interface TimelineRow {
+  timeline: string | null;
+}
+
+const readTimeline = (row: TimelineRow | undefined) => (row?.timeline ? Number.parseInt(row.timeline, 16) : undefined);
+
+/** The timeline of the primary that `sql` is connected to; undefined if it is a standby. */
+export async function askTimeline(sql: Sql): Promise<number | undefined> {
+  const [row] = await sql.unsafe<TimelineRow[]>(`SELECT ${timelineNow} AS timeline`);
+  return readTimeline(row);
+}
+
 /** Makes commits wait for the disk, and for the standby if one is named: a weaker setting would lose acknowledged writes. */
 const setUp = `
-  SELECT pg_is_in_recovery() AS standby, CASE WHEN current_setting('animal_store.session', true) = 'own' THEN set_config(
+  SELECT ${timelineNow} AS timeline, CASE WHEN current_setting('animal_store.session', true) = 'own' THEN set_config(
     'synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false
   ) END`;
 
@@ -47,7 +67,7 @@ type Wire = pg.Connection & {
 
 const ignore = () => undefined;
 
-async function within<Result>(ms: number, work: Promise<Result>, late: string): Promise<Result> {
+export async function within<Result>(ms: number, work: Promise<Result>, late: string): Promise<Result> {
   const timer = new AbortController();
   const timeout = sleep(ms, undefined, timer).then(() => Promise.reject(new Error(late)));
   timeout.catch(ignore);
@@ -88,18 +108,19 @@ async function endStatement(client: pg.Client, host: Host, ssl: pg.ClientConfig[
   }
 }
 
-/** Rejects if the host is a standby. */
-async function setUpSession(client: pg.Client, { prepare }: Target, onClose: () => void): Promise<Sql> {
+async function setUpSession(
+  client: pg.Client,
+  { prepare }: Target,
+  onClose: () => void,
+): Promise<Pick<Connection, 'sql' | 'timeline'>> {
   await client.connect();
   // At the server's FIN, not at the close of the socket some turns later: a statement sent in between would have an unknown outcome.
   client.connection.stream.once('end', onClose);
   const sql = createSql(client, prepare);
-  const [state] = await sql.unsafe(setUp);
-  if (state?.standby) throw new Error('it is a standby');
-  return sql;
+  const [row] = await sql.unsafe<TimelineRow[]>(setUp);
+  return { sql, timeline: readTimeline(row) };
 }
 
-/** Connects to `host`. `onClose` is called at least once when the connection ends, for any reason. */
 async function connectTo(
   host: Host,
   target: Target,
@@ -117,8 +138,8 @@ async function connectTo(
   try {
     const withinMs = connectTimeoutMs[hosts.length > 1 ? 'several' : 'one'];
     const late = `${host.host}:${host.port} does not answer`;
-    const sql = await within(withinMs, setUpSession(client, target, onClose), late);
-    return { sql, abandon: () => endStatement(client, host, ssl).catch(ignore).finally(destroy), destroy };
+    const session = await within(withinMs, setUpSession(client, target, onClose), late);
+    return { ...session, abandon: () => endStatement(client, host, ssl).catch(ignore).finally(destroy), destroy };
   } catch (error) {
     destroy();
     throw error;
@@ -143,24 +164,15 @@ async function connectEitherWay(...[host, target, ssl, ...rest]: Parameters<type
 }
 
 /** Settings of a session in milliseconds, such as `statement_timeout`. */
-type Settings = Record<string, number>;
+export type Settings = Record<string, number>;
 
-/**
- * For migrations and commands, whose statements may take hours. Without it, a stopped process would keep its locks and block servers.
- */
-const unpooledSettings: Settings = { idle_in_transaction_session_timeout: 60_000 };
+/** Connects to a host, whether it is a primary or a standby. `onClose` is called at least once when the connection ends, for any reason. */
+export type Dial = (host: Host, settings: Settings, onClose: () => void) => Promise<Connection>;
 
-export type Connect = (onClose: () => void, settings?: Settings) => Promise<Connection>;
-
-/**
- * Returns a function that connects to the primary. It tries the last known primary first, and rejects with the first error if all hosts fail.
- * A pooler may refuse the settings; the connection then has none.
- */
-export function createConnector(target: Target): Connect {
-  let lastPrimary = 0;
+/** A pooler may refuse the settings; the connection then has none. */
+export function createDialer(target: Target): Dial {
   let refusals = 0;
-
-  async function connectWithOptions(host: Host, settings: Settings, onClose: () => void): Promise<Connection> {
+  return async (host, settings, onClose) => {
     const given = [own, ...Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`)];
     const choices = [[...given, noticeLoss], given, []];
     for (;;) {
@@ -172,21 +184,5 @@ export function createConnector(target: Target): Connect {
         refusals = Math.max(refusals, tried + 1);
       }
     }
-  }
-
-  return async (onClose, settings = unpooledSettings) => {
-    const { hosts } = target;
-    const failures: unknown[] = [];
-    for (let tried = 0; tried < hosts.length; tried++) {
-      const index = (lastPrimary + tried) % hosts.length;
-      try {
-        const connection = await connectWithOptions(hosts[index] as Host, settings, onClose);
-        lastPrimary = index;
-        return connection;
-      } catch (error) {
-        failures.push(error);
-      }
-    }
-    throw failures[0];
   };
 }

@@ -1,10 +1,10 @@
 /** The connections of a pool: at most `size`, opened one at a time while a job waits for one. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Connection } from './connection.ts';
 import { classOf, type ErrorCounts } from './errors.ts';
+import type { PrimaryConnection } from './hosts.ts';
 
 interface ConnectionsOptions {
-  connect: (onClose: () => void) => Promise<Connection>;
+  connect: (onClose: () => void) => Promise<PrimaryConnection>;
   size: number;
   /** Whether a job waits that could start. */
   isNeeded: () => boolean;
@@ -16,12 +16,14 @@ interface ConnectionsOptions {
 
 export interface Connections {
   /** An idle connection; undefined if there is none. */
-  take: () => Connection | undefined;
+  take: () => PrimaryConnection | undefined;
   /** Makes a connection idle that `take` returned, unless it was lost meanwhile. */
-  giveBack: (connection: Connection) => void;
+  giveBack: (connection: PrimaryConnection) => void;
   /** Opens connections until `size` are open or none is needed. Call it when one is needed. */
   openMore: () => Promise<void>;
-  drop: (connection: Connection) => void;
+  drop: (connection: PrimaryConnection) => void;
+  /** Drops the connections to primaries that one with this timeline has replaced. */
+  dropOlder: (timeline: number) => void;
   /** Drops all connections, and each one that is only just opening. */
   close: () => void;
   /** Connections that are open and not idle. */
@@ -36,13 +38,13 @@ const reconnectEveryMs = 50;
 export const jitter = (ms: number) => ms * (0.5 + Math.random());
 
 export function createConnections({ connect, size, isNeeded, onOpen, errors }: ConnectionsOptions): Connections {
-  const idle: Connection[] = [];
-  const open = new Set<Connection>();
+  const idle: PrimaryConnection[] = [];
+  const open = new Set<PrimaryConnection>();
   let opening = false;
   let closed = false;
   let lastError: unknown;
 
-  function drop(connection: Connection): void {
+  function drop(connection: PrimaryConnection): void {
     if (!open.delete(connection)) return;
     const index = idle.indexOf(connection);
     if (index >= 0) idle.splice(index, 1);
@@ -51,7 +53,7 @@ export function createConnections({ connect, size, isNeeded, onOpen, errors }: C
   }
 
   /** The server, or the network, has ended the connection. */
-  function lose(connection: Connection): void {
+  function lose(connection: PrimaryConnection): void {
     // If it is not idle, its job fails, which is counted there.
     if (idle.includes(connection)) errors.connection += 1;
     drop(connection);
@@ -63,7 +65,7 @@ export function createConnections({ connect, size, isNeeded, onOpen, errors }: C
     opening = true;
     while (open.size < size && isNeeded()) {
       try {
-        let connection: Connection | undefined;
+        let connection: PrimaryConnection | undefined;
         connection = await connect(() => connection && lose(connection));
         lastError = undefined;
         if (closed) {
@@ -89,6 +91,9 @@ export function createConnections({ connect, size, isNeeded, onOpen, errors }: C
     },
     openMore,
     drop,
+    dropOlder(timeline) {
+      for (const connection of [...open]) if (connection.timeline < timeline) drop(connection);
+    },
     close() {
       closed = true;
       for (const connection of [...open]) drop(connection);

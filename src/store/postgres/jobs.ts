@@ -1,8 +1,8 @@
 /** The jobs of a pool: their queues, and how each one is answered exactly once. */
 import type { StoreMeasures } from '../../core/measures.ts';
 import type { OpenOptions } from '../store.ts';
-import type { Connection } from './connection.ts';
 import { countersOf, reasonOf, writeFailures } from './errors.ts';
+import type { PrimaryConnection } from './hosts.ts';
 import type { Sql } from './sql.ts';
 
 export type Work<Result> = (sql: Sql) => Promise<Result>;
@@ -17,7 +17,7 @@ export interface Job {
   refused: unknown;
   begun: number;
   /** The connection that it runs on. */
-  connection: Connection | undefined;
+  connection: PrimaryConnection | undefined;
   /** Ends it at its deadline. */
   timer: NodeJS.Timeout | undefined;
   /** Whether it was answered. */
@@ -79,7 +79,7 @@ export interface Jobs {
   /** Call it once for each new job. */
   accept: () => void;
   /** The job that `take` returned begins on a connection. */
-  begin: (job: Job, connection: Connection) => void;
+  begin: (job: Job, connection: PrimaryConnection) => void;
   /** The job no longer uses its connection. */
   release: (job: Job) => void;
   /** These do nothing if the job was answered before. */

@@ -3,8 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { codeOf, messageOf } from '../../core/errors.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
-import { type Connection, createConnector } from './connection.ts';
+import type { Connection } from './connection.ts';
 import { translated } from './errors.ts';
+import { createHosts } from './hosts.ts';
+import { waitForOthers } from './lease.ts';
 import { prepareSchema } from './migrations.ts';
 import type { Sql } from './sql.ts';
 import { readTarget, type Target } from './url.ts';
@@ -127,8 +129,9 @@ export interface Alone extends Pick<Connection, 'sql' | 'destroy'> {
  */
 export async function openAlone(databaseUrl: string, options: OpenOptions): Promise<Alone> {
   const target = readTarget(databaseUrl);
-  const connect = createConnector(target);
+  const { connect } = createHosts(target);
   await prepareDatabase(target, () => connect(() => undefined), options);
-  const { sql, destroy } = await translated(() => connect(() => undefined));
+  const { sql, destroy, timeline } = await translated(() => connect(() => undefined));
+  if (target.reads === 'lease') await translated(() => waitForOthers(sql, timeline));
   return { sql, destroy, label: target.label };
 }

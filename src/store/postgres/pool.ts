@@ -2,7 +2,6 @@
 import { limits } from '../../core/limits.ts';
 import type { PoolMeasures, StoreMeasures } from '../../core/measures.ts';
 import { type OpenOptions, unavailable } from '../store.ts';
-import type { Connection } from './connection.ts';
 import { createConnections, jitter } from './connections.ts';
 import {
   classOf,
@@ -15,10 +14,14 @@ import {
   translate,
   wasRefused,
 } from './errors.ts';
+import type { PrimaryConnection } from './hosts.ts';
 import { createJobs, type Job, type Work } from './jobs.ts';
+import type { Lease } from './lease.ts';
 
 export interface PoolOptions extends Pick<OpenOptions, 'onCommit' | 'onQuery'> {
-  connect: (onClose: () => void) => Promise<Connection>;
+  connect: (onClose: () => void) => Promise<PrimaryConnection>;
+  /** What reads, and the acknowledgement of writes, wait for. */
+  lease: Lease;
   /** Maximum number of connections. */
   size: number;
   /** Maximum number of jobs that wait for a connection. */
@@ -41,6 +44,8 @@ export interface Pool {
    */
   write<Result>(work: Work<Result>, options?: WorkOptions & { writes?: number }): Promise<Result>;
   measure(): { pool: PoolMeasures } & Pick<StoreMeasures, 'failedWrites' | 'lastFailedWriteAt'>;
+  /** Drops the connections to primaries that one with this timeline has replaced. */
+  dropOlder(timeline: number): void;
   close(): Promise<void>;
 }
 
@@ -60,7 +65,7 @@ export const sessionSettings = {
 const retryAfterMs = 10;
 
 /** Opens no connection yet: each is opened when work waits for one. */
-export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: PoolOptions): Pool {
+export function createPool({ connect, lease, size, maxWaiting, onCommit, onQuery }: PoolOptions): Pool {
   const jobs = createJobs(Math.ceil(size / 4), { onCommit, onQuery });
   const errors = countersOf(errorClasses);
   const connections = createConnections({ connect, size, errors, isNeeded: jobs.queue.isReady, onOpen: pump });
@@ -81,11 +86,13 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
     void connections.openMore();
   }
 
-  async function start(job: Job, connection: Connection): Promise<void> {
+  async function start(job: Job, connection: PrimaryConnection): Promise<void> {
     jobs.begin(job, connection);
     let failed: { error: unknown } | undefined;
     try {
-      jobs.resolve(job, await job.work(connection.sql));
+      const result = await job.work(connection.sql);
+      if (job.writes > 0) await lease.acknowledgeable();
+      jobs.resolve(job, result);
     } catch (error) {
       failed = { error };
     }
@@ -109,10 +116,7 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
       return;
     }
     job.refused = error;
-    setTimeout(() => {
-      jobs.queue.push(job);
-      pump();
-    }, jitter(retryAfterMs));
+    setTimeout(enqueue, jitter(retryAfterMs), job);
   }
 
   /** Rejects a job at its deadline, and ends what it still runs. */
@@ -134,6 +138,11 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
     });
   }
 
+  function enqueue(job: Job): void {
+    jobs.queue.push(job);
+    pump();
+  }
+
   function run<Result>(work: Work<Result>, writes: number, options: WorkOptions = {}): Promise<Result> {
     const { withinMs = deadlineMs, stranger = false } = options;
     if (closing) return Promise.reject(unavailable(new Error('the store is closed')));
@@ -148,8 +157,8 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
       // A statement would be cancelled as soon as it is sent, and its outcome unknown.
       if (withinMs <= 0) return expire(job);
       job.timer = setTimeout(expire, withinMs, job);
-      jobs.queue.push(job);
-      pump();
+      if (writes > 0 || lease.holds()) enqueue(job);
+      else void lease.renewed().then(() => enqueue(job));
     });
   }
 
@@ -160,6 +169,7 @@ export function createPool({ connect, size, maxWaiting, onCommit, onQuery }: Poo
       const [busy, waiting] = [connections.busy(), jobs.waiting()];
       return { pool: { limit: size, busy, waiting, abandoned, abandonedTotal, errors }, ...jobs.failures() };
     },
+    dropOlder: connections.dropOlder,
     async close() {
       closing = true;
       await jobs.drain();

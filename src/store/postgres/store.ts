@@ -7,7 +7,8 @@ import type { Engine } from '../engine.ts';
 import { openMessages, openPeople, openTrail } from '../people.ts';
 import { openPets } from '../pets.ts';
 import type { OpenOptions, Store } from '../store.ts';
-import { createConnector } from './connection.ts';
+import { createHosts } from './hosts.ts';
+import { startLease } from './lease.ts';
 import { prepareDatabase } from './open.ts';
 import { findPet, listPets, startAdder } from './pets.ts';
 import { createPool, type Pool, sessionSettings } from './pool.ts';
@@ -39,15 +40,18 @@ export function createEngine(pool: Pool): Omit<Engine, 'pets'> {
 /** Opens the database; migrates it if `options.migrate` allows. Rejects with OpenError. */
 export async function openPostgres(databaseUrl: string, options: OpenOptions): Promise<Store> {
   const target = readTarget(databaseUrl);
-  const connect = createConnector(target);
-  await prepareDatabase(target, () => connect(() => undefined), options);
+  const hosts = createHosts(target);
+  await prepareDatabase(target, () => hosts.connect(() => undefined), options);
+  const lease = startLease(target, hosts);
   const pool = createPool({
-    connect: (onClose) => connect(onClose, sessionSettings),
+    connect: (onClose) => hosts.connect(onClose, sessionSettings),
+    lease,
     size: target.connections,
     maxWaiting: limits.waitingReads,
     onCommit: options.onCommit,
     onQuery: options.onQuery,
   });
+  hosts.onMove(({ timeline }) => pool.dropOlder(timeline));
   const adder = startAdder(pool);
   const engine: Engine = {
     ...createEngine(pool),
@@ -70,6 +74,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
     async close() {
       await adder.close();
       await pool.close();
+      lease.close();
     },
   };
 }

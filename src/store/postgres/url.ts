@@ -29,6 +29,8 @@ export interface Target {
   prepare: boolean;
   /** Maximum number of connections. */
   connections: number;
+  /** What a read needs: evidence that no other host has become the primary, or only the primary with the highest timeline that is known. */
+  reads: 'lease' | 'primary';
   /** The URL without user, password and parameters, for messages. */
   label: string;
 }
@@ -36,7 +38,7 @@ export interface Target {
 const format = /^postgres(?:ql)?:\/\/(?:([^:@/]*)(?::([^@/]*))?@)?([^/?@]+)\/([^/?@]+)(?:\?(.*))?$/;
 const hostFormat = /^(\[[0-9A-Fa-f:.]+\]|[^:[\]]+)(?::(.*))?$/;
 
-const parameters = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey', 'prepare', 'connections'];
+const parameters = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey', 'prepare', 'connections', 'reads'];
 const malformed =
   'the address must be postgres://user:password@host:port/database; in user and password, write / as %2F, @ as %40 and % as %25.';
 const defaultPort = 5432;
@@ -84,6 +86,16 @@ function readTls(given: URLSearchParams): Pick<Target, 'ssl' | 'plainAllowed'> {
   return { ssl: { ...trust, ...(cert && { cert }), ...(key && { key }) }, plainAllowed };
 }
 
+/** With two hosts, a standby that is down would stop all reads. */
+const leaseHosts = 3;
+
+function readReads(given: URLSearchParams, hosts: number): Target['reads'] {
+  const reads = given.get('reads') ?? (hosts >= leaseHosts ? 'lease' : 'primary');
+  if (reads !== 'lease' && reads !== 'primary') throw new OpenError('reads must be lease or primary.');
+  if (reads === 'lease' && hosts === 1) throw new OpenError('reads=lease needs all hosts of the cluster.');
+  return reads;
+}
+
 /** Parses DATABASE_URL. Throws OpenError, whose message never contains the password. */
 export function readTarget(databaseUrl: string): Target {
   const [, user, password, hosts = '', database = '', query = ''] = format.exec(databaseUrl) ?? [];
@@ -98,14 +110,16 @@ export function readTarget(databaseUrl: string): Target {
   if (!Number.isInteger(connections) || connections < 1 || connections > 1000) {
     throw new OpenError('connections must be a whole number from 1 to 1000.');
   }
+  const named = hosts.split(',').map(readHost);
   return {
-    hosts: hosts.split(',').map(readHost),
+    hosts: named,
     database: decode('database', database),
     user: user && decode('user', user),
     password: password && decode('password', password),
     ...readTls(given),
     prepare: given.get('prepare') !== 'false',
     connections,
+    reads: readReads(given, named.length),
     label: `postgres://${hosts}/${database}`,
   };
 }

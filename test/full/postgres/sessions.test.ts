@@ -5,7 +5,7 @@ import net from 'node:net';
 import path from 'node:path';
 import type postgres from 'postgres';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
-import { createConnector } from '../../../src/store/postgres/connection.ts';
+import { createHosts } from '../../../src/store/postgres/hosts.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
 import { startOwn } from '../../support/own-postgres.ts';
 import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
@@ -40,7 +40,7 @@ async function lockPets(databaseUrl: string): Promise<() => Promise<void>> {
 describe('a session', () => {
   /** What a new session of a store on the database has set. */
   async function settingsOf(databaseUrl: string, given?: Record<string, number>) {
-    const { sql, destroy } = await createConnector(readTarget(databaseUrl))(() => undefined, given);
+    const { sql, destroy } = await createHosts(readTarget(databaseUrl)).connect(() => undefined, given);
     const names = [
       ...['synchronous_commit', 'client_connection_check_interval', 'lock_timeout', 'statement_timeout'],
       'idle_in_transaction_session_timeout',

@@ -5,7 +5,8 @@ import { limits } from '../../../src/core/limits.ts';
 import { type CommandName, commands, type Input, type Outcome } from '../../../src/store/commands.ts';
 import type { Engine } from '../../../src/store/engine.ts';
 import { sqliteFile } from '../../../src/store/open.ts';
-import { createConnector } from '../../../src/store/postgres/connection.ts';
+import { createHosts } from '../../../src/store/postgres/hosts.ts';
+import { always } from '../../../src/store/postgres/lease.ts';
 import { createPool, sessionSettings } from '../../../src/store/postgres/pool.ts';
 import { createEngine } from '../../../src/store/postgres/store.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
@@ -153,10 +154,15 @@ async function openEngine(databaseUrl: string): Promise<Pick<Engine, 'write'>> {
     onTestFinished(() => writer.close());
     return writer;
   }
-  const connect = createConnector(readTarget(databaseUrl));
+  const { connect } = createHosts(readTarget(databaseUrl));
   // Commands of strangers use a quarter of the connections.
   const size = 4 * copies;
-  const pool = createPool({ connect: (onClose) => connect(onClose, sessionSettings), size, maxWaiting: 1000 });
+  const pool = createPool({
+    connect: (onClose) => connect(onClose, sessionSettings),
+    lease: always,
+    size,
+    maxWaiting: 1000,
+  });
   onTestFinished(() => pool.close());
   // Opens all connections before the races.
   await Promise.all(Array.from({ length: size }, () => pool.read((sql) => sql`SELECT pg_sleep(0.2)`)));

@@ -5,11 +5,13 @@ import { runInNewContext } from 'node:vm';
 import pg from 'pg';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { StandbyError, TimeoutError } from '../../../src/store/postgres/errors.ts';
+import { always } from '../../../src/store/postgres/lease.ts';
 import { createPool, type PoolOptions } from '../../../src/store/postgres/pool.ts';
 import type { Sql } from '../../../src/store/postgres/sql.ts';
 
 interface Fake {
   sql: Sql;
+  timeline: number;
   destroyed: number;
   destroy: () => void;
   /** How often the pool has abandoned the connection, and how the server then lets it go. */
@@ -26,7 +28,7 @@ function poolOf(options: Partial<PoolOptions> = {}) {
     connect: async (onClose) => {
       const { promise, resolve } = Promise.withResolvers<void>();
       const made: Fake = {
-        ...{ sql: {} as Sql, destroyed: 0, destroy: () => void made.destroyed++, end: onClose },
+        ...{ sql: {} as Sql, timeline: 1, destroyed: 0, destroy: () => void made.destroyed++, end: onClose },
         ...{ abandoned: 0, letGo: resolve },
         abandon() {
           made.abandoned++;
@@ -36,6 +38,7 @@ function poolOf(options: Partial<PoolOptions> = {}) {
       connections.push(made);
       return made;
     },
+    lease: always,
     size: 2,
     maxWaiting: 100,
     ...options,
@@ -75,7 +78,7 @@ describe('connections', () => {
       most.push(++opening);
       await turn();
       opening -= 1;
-      return { sql: {} as Sql, abandon: turn, destroy: () => undefined };
+      return { sql: {} as Sql, timeline: 1, abandon: turn, destroy: () => undefined };
     });
     const { pool } = poolOf({ connect, size: 3 });
     expect(await pool.read(async () => 1)).toBe(1);
@@ -143,7 +146,7 @@ describe('connections', () => {
       // The socket closes before the connection is established.
       onClose();
       if (times.length < 3) throw lost;
-      return { sql: {} as Sql, abandon: turn, destroy: () => undefined };
+      return { sql: {} as Sql, timeline: 1, abandon: turn, destroy: () => undefined };
     });
     const { pool } = poolOf({ connect });
     expect(await pool.read(async () => 1)).toBe(1);
@@ -389,7 +392,7 @@ describe('the measures', () => {
     let reachable = false;
     const connect = async () => {
       if (!reachable) throw lost;
-      return { sql: {} as Sql, abandon: turn, destroy: () => undefined };
+      return { sql: {} as Sql, timeline: 1, abandon: turn, destroy: () => undefined };
     };
     const { pool } = poolOf({ size: 1, connect });
     await expect(pool.write(held().work, { withinMs: 20 })).rejects.toMatchObject(unavailable(lost));
@@ -490,7 +493,7 @@ describe('close', () => {
     const opened = Promise.withResolvers<void>();
     const connect = async () => {
       await opened.promise;
-      return { sql: {} as Sql, destroy, abandon: async () => undefined };
+      return { sql: {} as Sql, timeline: 1, destroy, abandon: async () => undefined };
     };
     const { pool } = poolOf({ connect });
     await expect(pool.read(turn, { withinMs: 5 })).rejects.toMatchObject({ code: 'service_unavailable' });
@@ -504,5 +507,54 @@ describe('close', () => {
     const { pool, connections } = poolOf();
     await pool.close();
     expect(connections).toEqual([]);
+  });
+});
+
+describe('a lease', () => {
+  test('that does not hold keeps a read waiting until it is renewed, and lets a write start', async () => {
+    const renewal = Promise.withResolvers<void>();
+    const lease = { ...always, holds: () => false, renewed: () => renewal.promise };
+    const { pool } = poolOf({ lease });
+    const work = vi.fn(async () => 1);
+    const read = pool.read(work);
+    expect(await pool.write(async () => 2)).toBe(2);
+    expect(work).not.toHaveBeenCalled();
+    renewal.resolve();
+    expect(await read).toBe(1);
+  });
+
+  test('that is not renewed in time rejects the read', async () => {
+    const lease = { ...always, holds: () => false, renewed: () => new Promise<void>(() => undefined) };
+    const { pool } = poolOf({ lease });
+    await expect(pool.read(turn, { withinMs: 20 })).rejects.toMatchObject({ code: 'service_unavailable' });
+  });
+
+  test('of others may last: a commit is acknowledged only when it has ended', async () => {
+    const end = Promise.withResolvers<void>();
+    const { pool } = poolOf({ lease: { ...always, acknowledgeable: () => end.promise } });
+    const acknowledged = vi.fn();
+    const write = pool.write(async () => 1).then(acknowledged);
+    expect(await pool.read(async () => 2)).toBe(2);
+    expect(acknowledged).not.toHaveBeenCalled();
+    end.resolve();
+    await write;
+    expect(acknowledged).toHaveBeenCalledWith(1);
+  });
+});
+
+describe('dropOlder', () => {
+  test('ends the connections to primaries of an older timeline, and the work on them', async () => {
+    const { pool, connections } = poolOf({ size: 1 });
+    const { work, reject } = held();
+    const write = pool.write(work);
+    await vi.waitFor(() => expect(connections).toHaveLength(1));
+    pool.dropOlder(1);
+    expect(connections[0]?.destroyed).toBe(0);
+    pool.dropOlder(2);
+    expect(connections[0]?.destroyed).toBe(1);
+    reject(lost);
+    await expect(write).rejects.toMatchObject({ code: 'service_unavailable' });
+    expect(await pool.read(async () => 1)).toBe(1);
+    expect(connections).toHaveLength(2);
   });
 });

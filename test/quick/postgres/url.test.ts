@@ -19,6 +19,7 @@ test('omitted parts have defaults: port 5432, no TLS, named statements, ten conn
     plainAllowed: true,
     prepare: true,
     connections: 10,
+    reads: 'primary',
     label: 'postgres://db/animals',
   });
 });
@@ -39,12 +40,19 @@ test('every part is read, and the URL for messages has neither user nor password
     plainAllowed: true,
     prepare: false,
     connections: 1000,
+    reads: 'lease',
     label: `postgres://${hosts}/ani%20mals`,
   });
   expect(readTarget('postgres://app@db/animals?connections=1')).toMatchObject({
     ...{ user: 'app', password: undefined, connections: 1 },
   });
   expect(readTarget('postgres://app:@db/animals?prepare=true')).toMatchObject({ password: '', prepare: true });
+});
+
+test('reads need evidence if three hosts or more are named, or if the URL says so', () => {
+  const readsOf = (hosts: string, query = '') => readTarget(`postgres://${hosts}/animals${query}`).reads;
+  expect(['a', 'a,b', 'a,b,c'].map((hosts) => readsOf(hosts))).toEqual(['primary', 'primary', 'lease']);
+  expect([readsOf('a,b', '?reads=lease'), readsOf('a,b,c', '?reads=primary')]).toEqual(['lease', 'primary']);
 });
 
 test('a percent-encoded folder is that of a Unix socket', () => {
@@ -133,7 +141,12 @@ test.for([
   ['postgres://host/a?connections=1001', count],
   ['postgres://host/a?connections=1.5', count],
   ['postgres://host/a?connections=ten', count],
-  ['postgres://host/a?pool=5', 'pool is not one of sslmode, sslrootcert, sslcert, sslkey, prepare, connections.'],
+  ['postgres://host/a?reads=stale', 'reads must be lease or primary.'],
+  ['postgres://host/a?reads=lease', 'reads=lease needs all hosts of the cluster.'],
+  [
+    'postgres://host/a?pool=5',
+    'pool is not one of sslmode, sslrootcert, sslcert, sslkey, prepare, connections, reads.',
+  ],
 ] as const)('%s is rejected: %s', ([databaseUrl, sentence]) => {
   expect(() => readTarget(databaseUrl)).toThrow(new OpenError(sentence));
 });

@@ -1,0 +1,180 @@
+/**
+ * Evidence that no other host has become the primary, without which a read could be stale, and the wait after a promotion, without which others
+ * could still read the old primary. docs/decisions/postgres.md has the rule and its proof.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { askTimeline, type Connection, within } from './connection.ts';
+import type { Hosts, Primary } from './hosts.ts';
+import type { Sql } from './sql.ts';
+import type { Host, Target } from './url.ts';
+
+export interface Lease {
+  /** Whether the primary may answer a read now. */
+  holds: () => boolean;
+  /** Resolves when it may. */
+  renewed: () => Promise<void>;
+  /** Resolves when the commit of a write may be acknowledged; undefined: it may be at once. */
+  acknowledgeable: () => Promise<void> | undefined;
+  close: () => void;
+}
+
+/** How old evidence may be, from the sending of the question. */
+const leaseMs = 2000;
+
+/** How often the hosts are asked: for the lease, and only for a higher timeline. */
+const askEveryMs = { lease: 500, primary: 1000 };
+
+const answerWithinMs = 1000;
+
+/** The server ends what this process cannot. */
+const settings = { statement_timeout: answerWithinMs + 200, lock_timeout: answerWithinMs };
+
+/** Names of synchronous_standby_names, which may be quoted. */
+const standbyName = /"(?:[^"]|"")*"|[^\s,()"]+/g;
+
+/**
+ * Whether each standby that `synchronous_standby_names` lists confirms each commit. Only then does a commit show that none of them has been promoted
+ * (https://www.postgresql.org/docs/18/runtime-config-replication.html#GUC-SYNCHRONOUS-STANDBY-NAMES).
+ */
+export function everyStandbyConfirms(setting: string): boolean {
+  const [, first, listed] = /^\s*(?:first\s+)?(\d+)\s*\((.*)\)\s*$/i.exec(setting) ?? [];
+  const names: string[] = (listed ?? setting).match(standbyName) ?? [];
+  if (names.includes('*') || /^\s*any\b/i.test(setting)) return false;
+  return names.length > 0 && names.length === Number(first ?? 1);
+}
+
+interface Confirmation {
+  names: string;
+  commit: string;
+}
+
+const confirmation = `
+  SELECT current_setting('synchronous_standby_names') AS names, current_setting('synchronous_commit') AS commit,
+    pg_logical_emit_message(true, 'animal-store', '')`;
+
+/** Commits something tiny, and resolves to whether each node that could be promoted has confirmed it. */
+async function confirm(sql: Sql): Promise<boolean> {
+  const [given] = await sql.unsafe<Confirmation[]>(confirmation);
+  const [after] = await sql.unsafe<Confirmation[]>(`SELECT current_setting('synchronous_standby_names') AS names`);
+  if (!given || given.names !== after?.names) return false;
+  return ['on', 'remote_apply'].includes(given.commit) && everyStandbyConfirms(given.names);
+}
+
+/** Writes down when the timeline was first seen, and resolves to how long ago that was, in milliseconds. */
+async function ageOf(sql: Sql, timeline: number): Promise<number> {
+  await sql`INSERT INTO timeline (id) VALUES (${timeline}) ON CONFLICT (id) DO NOTHING`;
+  const [row] = await sql<{ age: number }[]>`
+    SELECT (extract(epoch FROM clock_timestamp() - first_seen_at) * 1000)::float8 AS age FROM timeline WHERE id = ${timeline}`;
+  return row?.age ?? 0;
+}
+
+/** Waits until no server can still read the primary that the one of this timeline has replaced. */
+export async function waitForOthers(sql: Sql, timeline: number): Promise<void> {
+  await sleep(Math.max(0, leaseMs - (await ageOf(sql, timeline))));
+}
+
+/** Of a single host, and of hosts that nothing is known to replace. */
+export const always: Lease = {
+  holds: () => true,
+  renewed: async () => undefined,
+  acknowledgeable: () => undefined,
+  close: () => undefined,
+};
+
+/** Asks the hosts again and again, and reports a primary with a higher timeline to `hosts`. */
+export function startLease({ hosts: all, reads }: Target, hosts: Hosts): Lease {
+  if (all.length === 1) return always;
+  const probes = new Map<Host, Promise<Connection>>();
+  let closed = false;
+  let evidence = { timeline: 0, at: -Infinity };
+  let seen = { timeline: 0, acknowledgeFrom: 0 };
+  let waiting: (() => void)[] = [];
+  let wake = new AbortController();
+
+  function drop(host: Host): void {
+    const probe = probes.get(host);
+    probes.delete(host);
+    // A commit that waits for a standby would go on waiting.
+    probe?.then(({ abandon }) => abandon()).catch(() => undefined);
+  }
+
+  async function ask<Answer>(host: Host, question: (sql: Sql) => Promise<Answer>): Promise<Answer> {
+    const probe = probes.get(host) ?? hosts.dial(host, settings, () => probes.delete(host));
+    probes.set(host, probe);
+    try {
+      const { sql } = await probe;
+      return await within(answerWithinMs, question(sql), 'no answer in time');
+    } catch (error) {
+      drop(host);
+      throw error;
+    }
+  }
+
+  /** Whether `host` is a standby; a primary with a higher timeline is reported. */
+  async function isStandby(host: Host, known: Primary | undefined): Promise<boolean> {
+    const timeline = await ask(host, askTimeline);
+    if (timeline !== undefined && timeline > (known?.timeline ?? 0)) hosts.found(host, timeline);
+    return timeline === undefined;
+  }
+
+  /** One question to each host. */
+  async function round(): Promise<void> {
+    const primary = hosts.primary();
+    const others = all.filter((host) => host !== primary?.host);
+    let at = performance.now();
+    const answers = await Promise.all(others.map((host) => isStandby(host, primary).catch(() => false)));
+    if (reads === 'primary' || !primary || hosts.primary()?.timeline !== primary.timeline) return;
+    const { host, timeline } = primary;
+    if (seen.timeline !== timeline) {
+      const age = await ask(host, (sql) => ageOf(sql, timeline));
+      seen = { timeline, acknowledgeFrom: performance.now() + leaseMs - age };
+    }
+    if (answers.includes(false)) {
+      at = performance.now();
+      const isSame = async (sql: Sql) => (await confirm(sql)) && (await askTimeline(sql)) === timeline;
+      if (!(await ask(host, isSame))) return;
+    }
+    evidence = { timeline, at };
+    const resolved = waiting;
+    waiting = [];
+    for (const resolve of resolved) resolve();
+  }
+
+  const holds = () =>
+    reads === 'primary' ||
+    (evidence.timeline === hosts.primary()?.timeline && performance.now() - evidence.at < leaseMs);
+
+  async function acknowledge(): Promise<void> {
+    for (;;) {
+      const waitMs = seen.timeline === hosts.primary()?.timeline ? seen.acknowledgeFrom - performance.now() : 10;
+      if (waitMs <= 0) return;
+      await sleep(waitMs);
+    }
+  }
+
+  async function keepAsking(): Promise<void> {
+    while (!closed) {
+      const begun = performance.now();
+      await round().catch(() => undefined);
+      const restMs = askEveryMs[reads] - (performance.now() - begun);
+      wake = new AbortController();
+      await sleep(Math.max(0, restMs), undefined, { signal: wake.signal }).catch(() => undefined);
+    }
+  }
+
+  hosts.onMove(() => wake.abort());
+  void keepAsking();
+  return {
+    holds,
+    renewed: () => (holds() ? Promise.resolve() : new Promise((resolve) => waiting.push(resolve))),
+    acknowledgeable() {
+      const isOld = seen.timeline === hosts.primary()?.timeline && seen.acknowledgeFrom <= performance.now();
+      return reads === 'primary' || isOld ? undefined : acknowledge();
+    },
+    close() {
+      closed = true;
+      wake.abort();
+      for (const host of all) drop(host);
+    },
+  };
+}

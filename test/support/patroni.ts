@@ -1,0 +1,261 @@
+/** Runs a cluster of three nodes of Patroni with etcd, each in a network namespace of its own, so that a test can cut any of them off. */
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import fs from 'node:fs';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import postgres from 'postgres';
+import { onTestFinished } from 'vitest';
+import { parse, stringify } from 'yaml';
+import { dataFolder } from './postgres.ts';
+import { projectFolder } from './project.ts';
+
+const programs = ['/usr/bin/patroni', '/usr/bin/etcd', '/usr/lib/postgresql/15/bin/postgres', '/usr/bin/setpriv'];
+
+/** Why the cluster cannot run here; undefined if it can. */
+export const missingPatroni = ((): string | undefined => {
+  const missing = programs.find((program) => !fs.existsSync(program));
+  if (missing) return `${missing} is not installed`;
+  if (process.getuid?.() !== 0) return 'network namespaces need root';
+  return spawnSync('ip', ['netns', 'list']).status === 0 ? undefined : 'ip netns does not work here';
+})();
+
+/** A machine of the test's network. */
+export interface Machine {
+  address: string;
+  /** A command line that runs in its network. */
+  under: string[];
+}
+
+export interface Node extends Machine {
+  name: string;
+  /** PostgreSQL, its manager, or both. */
+  signal: (what: 'manager' | 'postgres' | 'both', signal: NodeJS.Signals) => void;
+  /** Starts the manager again after a kill; it starts PostgreSQL. */
+  start: () => void;
+  /** Its timeline, which is 0 if it is a standby, and the connections of servers. Undefined if it does not answer. */
+  ask: () => Promise<{ timeline: number; backends: number } | undefined>;
+}
+
+export interface Cluster {
+  nodes: Node[];
+  etcd: Machine & { signal: (signal: NodeJS.Signals) => void };
+  /** Another machine of the network. */
+  addMachine: () => Machine;
+  /** Cuts two machines off from each other, in both directions; the function that it returns heals them. */
+  cut: (one: Machine, other: Machine) => () => void;
+  /** Runs patronictl. */
+  control: (...args: string[]) => string;
+  databaseUrl: (database: string) => string;
+}
+
+const password = 'secret';
+const quiet = { stdio: 'ignore' as const };
+
+/** Addresses are those of a network that nothing else uses. */
+function createNetwork() {
+  const id = process.pid.toString(36);
+  const bridge = `as${id}`;
+  const names: string[] = [];
+  const ip = (...args: string[]) => execFileSync('ip', args, quiet);
+  const prefix = `10.${77 + (process.pid % 100)}.0`;
+  ip('link', 'add', 'name', bridge, 'type', 'bridge');
+  ip('address', 'add', `${prefix}.1/24`, 'dev', bridge);
+  ip('link', 'set', bridge, 'up');
+
+  function addMachine(last: number): Machine & { namespace: string } {
+    const namespace = `${bridge}-${last}`;
+    const link = `${bridge}v${last}`;
+    names.push(namespace);
+    ip('netns', 'add', namespace);
+    ip('link', 'add', link, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', namespace);
+    ip('link', 'set', link, 'master', bridge, 'up');
+    const inside = (...args: string[]) => ip('netns', 'exec', namespace, 'ip', ...args);
+    inside('address', 'add', `${prefix}.${last}/24`, 'dev', 'eth0');
+    inside('link', 'set', 'lo', 'up');
+    inside('link', 'set', 'eth0', 'up');
+    return { address: `${prefix}.${last}`, under: ['ip', 'netns', 'exec', namespace], namespace };
+  }
+
+  function route(verb: 'add' | 'del', from: Machine, to: Machine): void {
+    const [file = '', ...args] = [...from.under, 'ip', 'route', verb, 'blackhole', to.address];
+    execFileSync(file, args, quiet);
+  }
+
+  return {
+    addMachine,
+    route,
+    remove() {
+      for (const name of names) spawnSync('ip', ['netns', 'delete', name]);
+      spawnSync('ip', ['link', 'delete', bridge]);
+    },
+  };
+}
+
+/** All processes below `pid`, itself included. */
+function treeOf(pid: number): number[] {
+  const children = spawnSync('pgrep', ['--parent', String(pid)], { encoding: 'utf8' })
+    .stdout.trim()
+    .split('\n');
+  return [pid, ...children.filter(Boolean).flatMap((child) => treeOf(Number(child)))];
+}
+
+function signalEach(pids: number[], signal: NodeJS.Signals): void {
+  for (const pid of pids) {
+    try {
+      process.kill(pid, signal);
+    } catch {
+      // It has already ended.
+    }
+  }
+}
+
+/** deploy/patroni/node1.yml with the addresses, folders and passwords of a node of the test. */
+function configurationOf(name: string, { address }: Machine, etcd: Machine, root: string): string {
+  const given = parse(fs.readFileSync(`${projectFolder}deploy/patroni/node1.yml`, 'utf8'));
+  const user = (username: string) => ({ username, password });
+  const network = `${address.replace(/\.\d+$/, '.0')}/24`;
+  return stringify({
+    ...given,
+    name,
+    etcd: { hosts: `${etcd.address}:2379` },
+    restapi: { listen: `${address}:8008`, connect_address: `${address}:8008` },
+    postgresql: {
+      ...given.postgresql,
+      ...{ listen: `${address}:5432`, connect_address: `${address}:5432` },
+      ...{ data_dir: `${root}/${name}`, pgpass: `${root}/${name}.pgpass` },
+      pg_hba: ['local all all trust', `host all all ${network} trust`, `host replication all ${network} trust`],
+      authentication: { superuser: user('postgres'), replication: user('replicator'), rewind: user('rewinder') },
+      parameters: { unix_socket_directories: '', fsync: 'off', shared_buffers: '32MB' },
+    },
+    // No machine of the test has one.
+    watchdog: { mode: 'off' },
+  });
+}
+
+/** Starts the cluster; resolves when it has a primary and a synchronous standby. It is removed when the test ends. */
+export async function startPatroni(): Promise<Cluster> {
+  const network = createNetwork();
+  const root = dataFolder({ inMemory: true });
+  const { uid, gid } = fs.statSync(root);
+  const running = new Set<ChildProcess>();
+  onTestFinished(async () => {
+    for (const child of running) signalEach(treeOf(child.pid as number), 'SIGKILL');
+    await Promise.all([...running].map((child) => child.exitCode ?? child.signalCode ?? once(child, 'exit')));
+    network.remove();
+    fs.rmSync(root, { recursive: true, force: true, maxRetries: 5 });
+  });
+
+  function run({ under }: Machine, log: string, ...command: string[]): ChildProcess {
+    const [file = '', ...args] = [
+      ...under,
+      'setpriv',
+      `--reuid=${uid}`,
+      `--regid=${gid}`,
+      '--clear-groups',
+      ...command,
+    ];
+    const output = fs.openSync(path.join(root, `${log}.log`), 'a');
+    const child = spawn(file, args, {
+      cwd: root,
+      env: { PATH: '/usr/bin:/bin', HOME: root, LC_ALL: 'C' },
+      stdio: ['ignore', output, output],
+    });
+    fs.closeSync(output);
+    running.add(child);
+    child.once('exit', () => running.delete(child));
+    return child;
+  }
+
+  const etcd = network.addMachine(10);
+  const client = `http://${etcd.address}:2379`;
+  const etcdProcess = run(
+    etcd,
+    'etcd',
+    ...['/usr/bin/etcd', '--enable-v2=true', `--data-dir=${root}/etcd`],
+    ...[`--listen-client-urls=${client}`, `--advertise-client-urls=${client}`],
+  );
+
+  const nodes = [11, 12, 13].map((last, index): Node => {
+    const machine = network.addMachine(last);
+    const name = `node${index + 1}`;
+    const file = path.join(root, `${name}.yml`);
+    fs.writeFileSync(file, configurationOf(name, machine, etcd, root));
+    let manager: ChildProcess | undefined;
+    const start = () => {
+      manager = run(machine, name, '/usr/bin/python3', '/usr/bin/patroni', file);
+    };
+    const postmaster = () => {
+      try {
+        return treeOf(Number.parseInt(fs.readFileSync(path.join(root, name, 'postmaster.pid'), 'utf8'), 10));
+      } catch {
+        return [];
+      }
+    };
+    start();
+    return {
+      ...machine,
+      name,
+      start,
+      signal(what, signal) {
+        const managers = what === 'postgres' ? [] : [manager?.pid as number];
+        signalEach([...managers, ...(what === 'manager' ? [] : postmaster())], signal);
+      },
+      async ask() {
+        const sql = postgres(`postgres://postgres@${machine.address}/postgres`, {
+          max: 1,
+          connect_timeout: 1,
+          onnotice: () => undefined,
+        });
+        try {
+          const [row] = await sql`
+            SELECT CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END AS timeline,
+              (SELECT count(*)::int FROM pg_stat_activity WHERE application_name = 'animal-store') AS backends`;
+          return { timeline: Number.parseInt(row?.timeline ?? '0', 16), backends: row?.backends };
+        } catch {
+          return undefined;
+        } finally {
+          await sql.end({ timeout: 0 });
+        }
+      },
+    };
+  });
+
+  let machines = 20;
+  const cluster: Cluster = {
+    nodes,
+    etcd: { ...etcd, signal: (signal) => signalEach([etcdProcess.pid as number], signal) },
+    addMachine: () => network.addMachine(machines++),
+    cut(one, other) {
+      network.route('add', one, other);
+      network.route('add', other, one);
+      return () => {
+        network.route('del', one, other);
+        network.route('del', other, one);
+      };
+    },
+    control: (...args) =>
+      execFileSync('/usr/bin/patronictl', ['-c', path.join(root, 'node1.yml'), ...args], { encoding: 'utf8' }),
+    databaseUrl: (database) =>
+      `postgres://postgres@${nodes.map(({ address }) => `${address}:5432`).join(',')}/${database}`,
+  };
+  await settled(cluster);
+  return cluster;
+}
+
+/** Resolves when one node is the primary, and the two others follow it and one of them synchronously. */
+export async function settled({ control }: Pick<Cluster, 'control'>, withinMs = 120_000): Promise<void> {
+  const end = performance.now() + withinMs;
+  for (;;) {
+    let members: { Role: string; State: string; 'Lag in MB'?: number | string }[] = [];
+    try {
+      members = JSON.parse(control('list', '--format', 'json'));
+    } catch {
+      // Not yet.
+    }
+    const roles = members.map(({ Role }) => Role).sort();
+    if (String(roles) === 'Leader,Replica,Sync Standby' && members.every(({ State }) => State === 'running')) return;
+    if (performance.now() > end) throw new Error(`the cluster did not settle:\n${JSON.stringify(members, null, 2)}`);
+    await sleep(500);
+  }
+}
