@@ -6,7 +6,7 @@ import type { Config } from '../config.ts';
 import { readEnvironment } from '../server/environment.ts';
 import { openStore, sqliteFile } from '../store/open.ts';
 import { readTarget } from '../store/postgres/url.ts';
-import type { Store } from '../store/store.ts';
+import type { OpenOptions, Store } from '../store/store.ts';
 import { createOutput, type Output, type TerminalStream } from './output.ts';
 import { recordChanges } from './trail.ts';
 
@@ -41,10 +41,9 @@ export interface Context extends Output {
   withStore: <Result>(use: (store: Store) => Promise<Result>, options?: StoreOptions) => Promise<Result>;
 }
 
-interface StoreOptions {
+interface StoreOptions extends Pick<OpenOptions, 'onMigration' | 'serverRole' | 'onGrant'> {
   /** Create the store if it is missing, and a PostgreSQL database's tables. Otherwise the command is refused. */
   create?: boolean;
-  onMigration?: (name: string) => void;
 }
 
 /** A refusal that the operator reads as one sentence a line. */
@@ -123,7 +122,7 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
       return sqliteFile(url);
     },
     onWait,
-    withStore: async (use, { create = false, onMigration } = {}) => {
+    withStore: async (use, { create = false, ...hooks } = {}) => {
       const url = settings().DATABASE_URL;
       const file = url.startsWith('sqlite:') ? resolve(sqliteFile(url)) : undefined;
       const name = file === undefined ? withoutPassword(url) : sqliteFile(url);
@@ -134,7 +133,7 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
         );
       }
       if (stderr.isTTY && !missing) output.note(`Store: ${name}`);
-      const options = { now, migrate: create, onMigration, onWait };
+      const options = { now, migrate: create, ...hooks, onWait };
       const store = await openStore(file === undefined ? url : `sqlite:${file}`, options);
       if (missing) output.note(`Created the store ${name}.`);
       return useAndClose(store, use);

@@ -23,14 +23,21 @@ export function maintenanceCommands(program: Command, context: Context): void {
   restoreCommand(program, context);
 }
 
-function migrateCommand(program: Command, { print, withStore }: Context): void {
+function migrateCommand(program: Command, { print, settings, withStore }: Context): void {
   program
     .command('migrate')
     .description('update the schema of the store to this release')
     .action(async () => {
       const applied: string[] = [];
-      await withStore(async () => undefined, { create: true, onMigration: (file) => applied.push(file) });
+      const granted: string[] = [];
+      await withStore(async () => undefined, {
+        create: true,
+        onMigration: (file) => applied.push(file),
+        serverRole: settings().DATABASE_SERVER_ROLE,
+        onGrant: (role) => granted.push(role),
+      });
       print(applied.length === 0 ? 'The store is up to date.' : `Applied ${applied.join(', ')}.`);
+      for (const role of granted) print(`The role ${role} has the rights of a server.`);
     });
 }
 

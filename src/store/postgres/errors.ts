@@ -1,6 +1,6 @@
 /** Classifies PostgreSQL and connection errors: retry, reconnect, or report to the client. */
 import pg from 'pg';
-import type { ApiError } from '../../core/errors.ts';
+import { type ApiError, codeOf, messageOf } from '../../core/errors.ts';
 import { unavailable } from '../store.ts';
 
 /**
@@ -102,6 +102,19 @@ function withoutRow(error: unknown): unknown {
 export function translate(error: unknown): unknown {
   if (!(error instanceof pg.DatabaseError) || environmental.test(String(error.code))) return refusal(error);
   return withoutRow(error);
+}
+
+/** The role lacks a right. The server's message names the table, and no row. */
+export const insufficientPrivilege = '42501';
+
+/** How the role of a server gets its rights. */
+export const howToGrant =
+  'run animal-store migrate as the role that owns the tables, with DATABASE_SERVER_ROLE (docs/operations.md)';
+
+/** The same for a server: rights that its role lacks are given by the operator. They are no bug. */
+export function translateForServer(error: unknown): unknown {
+  if (codeOf(error) !== insufficientPrivilege) return translate(error);
+  return unavailable(Object.assign(new Error(`${messageOf(error)}: ${howToGrant}`), { code: insufficientPrivilege }));
 }
 
 /** Rejects with ApiError `service_unavailable` if the database or the connection is the cause. */

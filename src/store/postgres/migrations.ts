@@ -1,8 +1,10 @@
 /** Applies each SQL file of migrations/postgres once, in order, even if several servers start concurrently. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { codeOf } from '../../core/errors.ts';
+import { codeOf, messageOf } from '../../core/errors.ts';
 import { latestOf, type Migration, obstacleOf, oldestOn, readMigrations, type SchemaState } from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
+import { insufficientPrivilege } from './errors.ts';
+import { grantTo } from './grants.ts';
 import type { Sql } from './sql.ts';
 
 /** Serialization failure and deadlock: running servers may lock the same tables in another order. */
@@ -19,7 +21,6 @@ const lockTimeoutMs = 1500;
 
 /** https://www.postgresql.org/docs/18/errcodes-appendix.html */
 const lockNotAvailable = '55P03';
-const insufficientPrivilege = '42501';
 
 /**
  * Every release, 1.0.0 included, refuses a database whose table `migration` has a later version than its own. Row 0 names the oldest release
@@ -77,8 +78,27 @@ function isDone({ version, oldest }: SchemaState, migrations: Migration[]): bool
   return version > latest || (version === latest && oldest.version === oldestOn(migrations).version);
 }
 
-/** Resolves to the names of the migrations that it applied. Rejects with OpenError if a table stays locked. */
-async function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<string[]> {
+/** Resolves to the names of the migrations that it applied. */
+async function migrate(
+  sql: Sql,
+  { version: from }: SchemaState,
+  migrations: Migration[],
+  now: Date,
+): Promise<string[]> {
+  const due = migrations.filter(({ version }) => version > from);
+  for (const { version, name, sql: text } of due) {
+    await sql.unsafe(text);
+    await sql`INSERT INTO migration VALUES (${version}, ${name}, ${now.getTime()})`;
+  }
+  await recordOldest(sql, migrations);
+  return due.map(({ name }) => name);
+}
+
+/**
+ * Migrates and grants in one transaction: servers can use what is new from its commit on. Resolves to the names of the migrations that it applied.
+ * Rejects with OpenError if a table stays locked.
+ */
+async function applyAll(sql: Sql, migrations: Migration[], now: Date, serverRole?: string): Promise<string[]> {
   const applied: string[] = [];
   try {
     await sql.begin(async (transaction) => {
@@ -86,13 +106,8 @@ async function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<s
       // While ALTER TABLE waits for a long transaction, such as a dump, all statements of running servers on that table wait behind it.
       await transaction.unsafe(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
       const state = await readState(transaction);
-      if (isDone(state, migrations)) return;
-      for (const { version, name, sql: text } of migrations.filter((migration) => migration.version > state.version)) {
-        await transaction.unsafe(text);
-        await transaction`INSERT INTO migration VALUES (${version}, ${name}, ${now.getTime()})`;
-        applied.push(name);
-      }
-      await recordOldest(transaction, migrations);
+      if (!isDone(state, migrations)) applied.push(...(await migrate(transaction, state, migrations, now)));
+      if (serverRole !== undefined) await grantTo(transaction, serverRole);
     });
   } catch (error) {
     if (codeOf(error) !== lockNotAvailable) throw error;
@@ -116,27 +131,42 @@ async function recordOldest(sql: Sql, migrations: Migration[]): Promise<void> {
 const outdated = (version: number, latest: number, role = '') =>
   `has schema version ${version}, and this release needs ${latest}: run animal-store migrate${role}.`;
 
+/** Why the role may not migrate, or only not grant. */
+function denialOf(error: unknown, version: number, latest: number): string {
+  const role = 'as the role that owns the tables';
+  return version < latest
+    ? outdated(version, latest, ` ${role}`)
+    : `cannot be changed: ${messageOf(error)}: run animal-store migrate ${role}.`;
+}
+
 /**
- * Migrates the database to this release's schema. Throws OpenError if the schema needs a later release, if it is older and `migrate` is false
- * or the role may not change it, if the tables belong to another application, or if a table stays locked.
+ * Migrates the database to this release's schema, and grants `serverRole` its rights there. Throws OpenError if the schema needs a later release, if
+ * it is older and `migrate` is false or the role may not change it, if the tables belong to another application, or if a table stays locked.
  */
-export async function prepareSchema(sql: Sql, { now, migrate = true, onMigration }: OpenOptions): Promise<void> {
+export async function prepareSchema(
+  sql: Sql,
+  { now, migrate: mayMigrate = true, serverRole, onMigration, onGrant }: OpenOptions,
+): Promise<void> {
   const migrations = readMigrations('postgres');
   const latest = latestOf(migrations);
   const state = await readState(sql);
-  if (isDone(state, migrations)) return;
+  const done = isDone(state, migrations);
   const { version } = state;
-  if (!migrate) {
+  // The tables of a later release need other rights, which that release grants.
+  const grantee = version > latest ? undefined : serverRole;
+  if (done && grantee === undefined) return;
+  if (!mayMigrate) {
     if (version >= latest) return;
     throw new OpenError(outdated(version, latest));
   }
   if (version === 0) await refuseOthers(sql);
   try {
-    await retryAfter(concurrentCreation, () => createRecord(sql));
-    const applied = await retryAfter(rolledBack, () => applyAll(sql, migrations, now()));
+    if (!done) await retryAfter(concurrentCreation, () => createRecord(sql));
+    const applied = await retryAfter(rolledBack, () => applyAll(sql, migrations, now(), grantee));
     for (const name of applied) onMigration?.(name);
+    if (grantee !== undefined) onGrant?.(grantee);
   } catch (error) {
     if (codeOf(error) !== insufficientPrivilege) throw error;
-    throw new OpenError(outdated(version, latest, ' as the role that owns the tables'), { cause: error });
+    throw new OpenError(denialOf(error, version, latest), { cause: error });
   }
 }

@@ -4,7 +4,7 @@ import pg from 'pg';
 import { codeOf, messageOf } from '../../core/errors.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import type { Connection } from './connection.ts';
-import { translated } from './errors.ts';
+import { howToGrant, insufficientPrivilege, translated } from './errors.ts';
 import { createHosts } from './hosts.ts';
 import { waitForOthers } from './lease.ts';
 import { prepareSchema } from './migrations.ts';
@@ -23,9 +23,6 @@ const reportBusyAfterMs = 5000;
  * (https://nodejs.org/docs/latest-v24.x/api/tls.html#x509-certificate-error-codes): a retry would fail in the same way.
  */
 const permanent = /^(28|3D|42501|NO_TLS|UNABLE_TO|SASL)|CERT/;
-
-/** The role lacks a right, for example because the tables are new. */
-const insufficientPrivilege = '42501';
 
 /** Tries until it connects, at least for `openTimeoutMs`. Tells `onWait` what it waits for. */
 async function connectFirst(
@@ -95,7 +92,7 @@ async function examine({ sql, destroy }: Connection, label: string, options: Ope
 function sentenceOf(label: string, error: unknown): string {
   if (error instanceof OpenError) return `${label} ${error.message}`;
   const code = codeOf(error);
-  const advice = code === insufficientPrivilege ? ': run the GRANTs of docs/operations.md' : '';
+  const advice = code === insufficientPrivilege ? `: ${howToGrant}` : '';
   return `${label} cannot be opened: ${messageOf(error) || code}${advice}.`;
 }
 

@@ -11,7 +11,7 @@ import {
   refusal,
   StandbyError,
   TimeoutError,
-  translate,
+  translateForServer,
   wasRefused,
 } from './errors.ts';
 import type { PrimaryConnection } from './hosts.ts';
@@ -112,7 +112,7 @@ export function createPool({ connect, lease, size, maxWaiting, onCommit, onQuery
   function retryOrReject(job: Job, error: unknown): void {
     const lost = job.writes === 0 && endsConnection(error);
     if (!lost && !wasRefused(error)) {
-      jobs.reject(job, error, translate(error));
+      jobs.reject(job, error, translateForServer(error));
       return;
     }
     job.refused = error;

@@ -165,9 +165,10 @@ describe('the Kubernetes manifests', () => {
         secret.items.map(({ key, path: file }) => [file, contentOf(secret.name)[key]]),
     );
     const { secret } = deployment.spec.template.spec.volumes[0];
-    for (const [{ spec }, files, mode] of [
+    const serverRole = { name: 'DATABASE_SERVER_ROLE', value: 'animal_store' };
+    for (const [{ spec }, files, mode, ...more] of [
       [deployment, contentOf(secret.secretName), secret.defaultMode],
-      [migrationJob, Object.fromEntries(inJob), job.defaultMode],
+      [migrationJob, Object.fromEntries(inJob), job.defaultMode, serverRole],
     ] as const) {
       const [{ volumeMounts, env }] = spec.template.spec.containers;
       const at = (file: string) => `${volumeMounts[0].mountPath}/${file}`;
@@ -175,6 +176,7 @@ describe('the Kubernetes manifests', () => {
         // Otherwise the image's.
         { name: 'DATABASE_URL', value: '' },
         { name: 'DATABASE_URL_FILE', value: at('url') },
+        ...more,
       ]);
       expect(Object.keys(settings.properties)).toContain('DATABASE_URL_FILE');
       expect(Object.keys(files).sort()).toEqual(['ca.crt', 'url']);
@@ -182,7 +184,7 @@ describe('the Kubernetes manifests', () => {
       expect(mode).toBe(0o440);
     }
     expect(contentOf('animal-store-migration').url).toContain('animal_store_owner');
-    expect(contentOf(secret.secretName).url).not.toContain('animal_store_owner');
+    expect(contentOf(secret.secretName).url).toContain(`//${serverRole.value}:`);
   });
 
   test('migrate with a command that exists, in a job of this release', async () => {

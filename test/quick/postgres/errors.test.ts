@@ -4,10 +4,12 @@ import { expect, test } from 'vitest';
 import {
   classOf,
   endsConnection,
+  howToGrant,
   reasonOf,
   StandbyError,
   TimeoutError,
   translate,
+  translateForServer,
   wasRefused,
 } from '../../../src/store/postgres/errors.ts';
 import { unavailable } from '../../../src/store/store.ts';
@@ -48,6 +50,15 @@ test.for([
   expect(JSON.stringify(found)).not.toContain('a row');
   expect(endsConnection(error)).toBe(expected.includes('ends the connection'));
   expect(wasRefused(error)).toBe(expected.includes('was refused'));
+});
+
+test("a right that the role of a server lacks is the operator's to give; other errors are translated as always", () => {
+  const reason = `told: ${howToGrant}`;
+  expect(translateForServer(refused('42501'))).toEqual(
+    unavailable(Object.assign(new Error(reason), { code: '42501' })),
+  );
+  for (const code of ['42P01', '40001', '42502'])
+    expect(translateForServer(refused(code))).toEqual(translate(refused(code)));
 });
 
 test.for(['40001', 'EPIPE', undefined])(
