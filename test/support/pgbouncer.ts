@@ -14,8 +14,12 @@ export const missingPgbouncer = error && 'pgbouncer is not installed';
 /** Turns off prepared statements. Releases before 1.21 support none and reject the setting. */
 const keepNothing = /^PgBouncer 1\.(1\d|20)\./.test(stdout) ? '' : 'max_prepared_statements = 0';
 
-/** Starts PgBouncer in transaction mode, without prepared statements, for the server of `databaseUrl`. Returns the URL through it. */
-export async function startPgbouncer(databaseUrl: string, connections: number): Promise<string> {
+/** Starts PgBouncer, in transaction mode without prepared statements, for the server of `databaseUrl`. Returns the URL through it. */
+export async function startPgbouncer(
+  databaseUrl: string,
+  connections: number,
+  mode: 'transaction' | 'session' = 'transaction',
+): Promise<string> {
   const { hostname, port, username } = new URL(databaseUrl);
   const folder = dataFolder();
   const { uid, gid } = fs.statSync(folder);
@@ -24,7 +28,7 @@ export async function startPgbouncer(databaseUrl: string, connections: number): 
   const settings = [
     ...['[databases]', `* = host=${hostname} port=${port} user=${username}`, '[pgbouncer]'],
     ...['listen_addr = 127.0.0.1', `listen_port = ${own}`, 'unix_socket_dir =', 'auth_type = any'],
-    ...['pool_mode = transaction', `default_pool_size = ${connections}`, keepNothing],
+    ...[`pool_mode = ${mode}`, `default_pool_size = ${connections}`, keepNothing],
   ];
   fs.writeFileSync(file, `${settings.join('\n')}\n`);
   const child = spawn('pgbouncer', [file], { uid, gid, stdio: ['ignore', 'ignore', 'pipe'] });

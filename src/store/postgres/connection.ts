@@ -9,6 +9,8 @@ export interface Connection {
   sql: Sql;
   /** The timeline of a primary: each promotion begins the next one. Undefined for a standby. */
   timeline: number | undefined;
+  /** Whether the session is known to belong to this connection alone; false behind a pooler. */
+  own: boolean;
   /**
    * Ends the running statement and then the connection. Resolves when the server has closed it, or if the server does not answer a cancel
    * request.
@@ -44,6 +46,10 @@ interface TimelineRow {
   timeline: string | null;
 }
 
+interface SessionRow extends TimelineRow {
+  own: boolean;
+}
+
 const readTimeline = (row: TimelineRow | undefined) => (row?.timeline ? Number.parseInt(row.timeline, 16) : undefined);
 
 /** The timeline of the primary that `sql` is connected to; undefined if it is a standby. */
@@ -54,7 +60,8 @@ export async function askTimeline(sql: Sql): Promise<number | undefined> {
 
 /** Makes commits wait for the disk, and for the standby if one is named: a weaker setting would lose acknowledged writes. */
 const setUp = `
-  SELECT ${timelineNow} AS timeline, CASE WHEN current_setting('animal_store.session', true) = 'own' THEN set_config(
+  SELECT ${timelineNow} AS timeline, coalesce(current_setting('animal_store.session', true) = 'own', false) AS own,
+  CASE WHEN current_setting('animal_store.session', true) = 'own' THEN set_config(
     'synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false
   ) END`;
 
@@ -112,13 +119,13 @@ async function setUpSession(
   client: pg.Client,
   { prepare }: Target,
   onClose: () => void,
-): Promise<Pick<Connection, 'sql' | 'timeline'>> {
+): Promise<Pick<Connection, 'sql' | 'timeline' | 'own'>> {
   await client.connect();
   // At the server's FIN, not at the close of the socket some turns later: a statement sent in between would have an unknown outcome.
   client.connection.stream.once('end', onClose);
   const sql = createSql(client, prepare);
-  const [row] = await sql.unsafe<TimelineRow[]>(setUp);
-  return { sql, timeline: readTimeline(row) };
+  const [row] = await sql.unsafe<SessionRow[]>(setUp);
+  return { sql, timeline: readTimeline(row), own: row?.own === true };
 }
 
 async function connectTo(

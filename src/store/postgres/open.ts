@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { codeOf, messageOf } from '../../core/errors.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
-import type { Connection } from './connection.ts';
+import { type Connection, within } from './connection.ts';
 import { howToGrant, insufficientPrivilege, translated } from './errors.ts';
 import { createHosts } from './hosts.ts';
 import { waitForOthers } from './lease.ts';
@@ -72,10 +72,58 @@ async function checkSettings(sql: Sql, label: string, { strict, onWarning }: Ope
   }
 }
 
+/** Errors for a prepared statement that the session does not have, and for one that it has from another client. */
+const otherSession = ['26000', '42P05'];
+
+const noPrepared =
+  'is behind a pooler that loses prepared statements: add prepare=false to DATABASE_URL, or use PgBouncer 1.21 or later with max_prepared_statements.';
+
+const probeTimes = 3;
+/** A pooler with a single session answers only when the transaction has ended. */
+const probeWithinMs = 500;
+
+/**
+ * Rejects with one of `otherSession` if a pooler gives a transaction another session and does not take the client's prepared statements there. `sql`
+ * gets the session that `other` has just used; while it keeps that, `other` gets another one. Other clients of the pooler may take either, so `other`
+ * tries more than once.
+ */
+async function probePooler(sql: Sql, other: Sql): Promise<void> {
+  const ask = (each: Sql) => each`SELECT 1`;
+  await ask(other);
+  await sql.begin(async (transaction) => {
+    await ask(transaction);
+    for (let time = 0; time < probeTimes; time++) {
+      await within(probeWithinMs, ask(other), 'late').catch((error) => {
+        if (otherSession.includes(codeOf(error))) throw error;
+      });
+    }
+  });
+}
+
+/** A session of its own keeps its prepared statements. */
+async function checkPooler({ sql, own }: Connection, { prepare }: Target, connect: () => Promise<Connection>) {
+  if (own || !prepare) return;
+  // A pooler may have no second session to give.
+  const other = await connect().catch(() => undefined);
+  try {
+    if (other) await probePooler(sql, other.sql);
+  } finally {
+    other?.destroy();
+  }
+}
+
 /** Times out if the server hangs. The migration itself has no timeout, because it may take hours. */
-async function examine({ sql, destroy }: Connection, label: string, options: OpenOptions): Promise<void> {
+async function examine(
+  connection: Connection,
+  target: Target,
+  connect: () => Promise<Connection>,
+  options: OpenOptions,
+): Promise<void> {
+  const { sql, destroy } = connection;
+  const { label } = target;
   const timer = setTimeout(destroy, openTimeoutMs);
   try {
+    await checkPooler(connection, target, connect);
     await checkSettings(sql, label, options);
   } finally {
     clearTimeout(timer);
@@ -92,22 +140,23 @@ async function examine({ sql, destroy }: Connection, label: string, options: Ope
 function sentenceOf(label: string, error: unknown): string {
   if (error instanceof OpenError) return `${label} ${error.message}`;
   const code = codeOf(error);
+  if (otherSession.includes(code)) return `${label} ${noPrepared}`;
   const advice = code === insufficientPrivilege ? `: ${howToGrant}` : '';
   return `${label} cannot be opened: ${messageOf(error) || code}${advice}.`;
 }
 
 /** Connects, checks the settings and migrates the schema. Rejects with OpenError. */
 export async function prepareDatabase(
-  { label }: Target,
+  target: Target,
   connect: () => Promise<Connection>,
   options: OpenOptions,
 ): Promise<void> {
   let connection: Connection | undefined;
   try {
-    connection = await connectFirst(label, connect, options);
-    await examine(connection, label, options);
+    connection = await connectFirst(target.label, connect, options);
+    await examine(connection, target, connect, options);
   } catch (error) {
-    throw new OpenError(sentenceOf(label, error), {
+    throw new OpenError(sentenceOf(target.label, error), {
       cause: error instanceof pg.DatabaseError ? error : undefined,
     });
   } finally {

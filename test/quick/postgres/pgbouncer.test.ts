@@ -2,8 +2,9 @@
 import type postgres from 'postgres';
 import { beforeEach, expect, test } from 'vitest';
 import { newSecret, scopes } from '../../../src/core/accounts.ts';
+import { commandErrorOf } from '../../support/commands.ts';
 import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
-import { launchCli, startServer } from '../../support/process.ts';
+import { launchCli, launchServer, runCli, startServer } from '../../support/process.ts';
 import { clientOf, newDatabase, open, textRows } from '../../support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
@@ -42,6 +43,25 @@ test('PgBouncer gives a client another connection while a second client uses its
     expect(await session(transaction)).toBe(first);
     expect(await session(one)).not.toBe(first);
   });
+});
+
+test.for([1, 2, 10])(
+  'without prepare=false, a server and a command say so and do not start: %i connections',
+  async (connections) => {
+    const through = await startPgbouncer(await newDatabase({ template: 'template_animals' }), connections);
+    const sentence = `DATABASE_URL: ${through.replace(/\/\/.*@/, '//')} is behind a pooler that loses prepared statements: add prepare=false to DATABASE_URL, or use PgBouncer 1.21 or later with max_prepared_statements.`;
+    const env = { DATABASE_URL: through };
+    // A second start meets what the first has left in the pooler's sessions.
+    for (let time = 0; time < 2; time++)
+      expect(await launchServer({ env }).end()).toMatchObject({ code: 1, stderr: `animal-store: ${sentence}\n` });
+    expect(commandErrorOf(await runCli(['key', 'list'], { env }))).toBe(sentence);
+  },
+);
+
+test.for([1, 5])('a pooler in session mode needs no prepare=false: %i connections', async (connections) => {
+  const through = await startPgbouncer(await newDatabase({ template: 'template_animals' }), connections, 'session');
+  const store = await open(through);
+  expect(await store.pets.list({ limit: 1, after: 0n })).toMatchObject({ pets: [] });
 });
 
 test('migrate creates the schema, the store works, and the server serves', async () => {

@@ -12,6 +12,7 @@ import type { Sql } from '../../../src/store/postgres/sql.ts';
 interface Fake {
   sql: Sql;
   timeline: number;
+  own: boolean;
   destroyed: number;
   destroy: () => void;
   /** How often the pool has abandoned the connection, and how the server then lets it go. */
@@ -28,7 +29,7 @@ function poolOf(options: Partial<PoolOptions> = {}) {
     connect: async (onClose) => {
       const { promise, resolve } = Promise.withResolvers<void>();
       const made: Fake = {
-        ...{ sql: {} as Sql, timeline: 1, destroyed: 0, destroy: () => void made.destroyed++, end: onClose },
+        ...{ sql: {} as Sql, timeline: 1, own: true, destroyed: 0, destroy: () => void made.destroyed++, end: onClose },
         ...{ abandoned: 0, letGo: resolve },
         abandon() {
           made.abandoned++;
@@ -78,7 +79,7 @@ describe('connections', () => {
       most.push(++opening);
       await turn();
       opening -= 1;
-      return { sql: {} as Sql, timeline: 1, abandon: turn, destroy: () => undefined };
+      return { sql: {} as Sql, timeline: 1, own: true, abandon: turn, destroy: () => undefined };
     });
     const { pool } = poolOf({ connect, size: 3 });
     expect(await pool.read(async () => 1)).toBe(1);
@@ -146,7 +147,7 @@ describe('connections', () => {
       // The socket closes before the connection is established.
       onClose();
       if (times.length < 3) throw lost;
-      return { sql: {} as Sql, timeline: 1, abandon: turn, destroy: () => undefined };
+      return { sql: {} as Sql, timeline: 1, own: true, abandon: turn, destroy: () => undefined };
     });
     const { pool } = poolOf({ connect });
     expect(await pool.read(async () => 1)).toBe(1);
@@ -392,7 +393,7 @@ describe('the measures', () => {
     let reachable = false;
     const connect = async () => {
       if (!reachable) throw lost;
-      return { sql: {} as Sql, timeline: 1, abandon: turn, destroy: () => undefined };
+      return { sql: {} as Sql, timeline: 1, own: true, abandon: turn, destroy: () => undefined };
     };
     const { pool } = poolOf({ size: 1, connect });
     await expect(pool.write(held().work, { withinMs: 20 })).rejects.toMatchObject(unavailable(lost));
@@ -493,7 +494,7 @@ describe('close', () => {
     const opened = Promise.withResolvers<void>();
     const connect = async () => {
       await opened.promise;
-      return { sql: {} as Sql, timeline: 1, destroy, abandon: async () => undefined };
+      return { sql: {} as Sql, timeline: 1, own: true, destroy, abandon: async () => undefined };
     };
     const { pool } = poolOf({ connect });
     await expect(pool.read(turn, { withinMs: 5 })).rejects.toMatchObject({ code: 'service_unavailable' });
