@@ -341,10 +341,13 @@ test('the documented move from one role to two, and each migrate, fail no reques
     await administrator.unsafe(`DROP DATABASE ${name} WITH (FORCE)`);
     await administrator`DROP ROLE mover, mover_owner`;
   });
+  const inOneSession = async (statements: string[]) => {
+    for (const statement of statements) await superuser.unsafe(statement);
+  };
   // As documented: after a deadlock or a time-out it is run again.
   const inOneTransaction = async (statements: string[]): Promise<void> => {
     try {
-      for (const statement of statements) await superuser.unsafe(statement);
+      await inOneSession(statements);
     } catch (error) {
       if (!['40P01', '57014'].includes(codeOf(error))) throw error;
       await superuser.unsafe('ROLLBACK');
@@ -355,6 +358,14 @@ test('the documented move from one role to two, and each migrate, fail no reques
   const env = { DATABASE_URL: urlOf('mover'), OPS_PORT: 'off' };
   const servers = [await startServer({ env }), await startServer({ env })] as const;
   const load = startLoad([...servers], await servers[0].firstKey());
+  await sleep(300);
+  for (const table of ['pet', 'message']) {
+    const dump = connect(database);
+    await dump.unsafe(`BEGIN; LOCK TABLE ${table} IN ACCESS SHARE MODE`);
+    await expect(inOneSession(documented)).rejects.toMatchObject({ code: '57014' });
+    await superuser.unsafe('ROLLBACK');
+    await dump.end();
+  }
   for (let time = 0; time < tier(3, 30); time++) {
     await sleep(300);
     await inOneTransaction(documented);
