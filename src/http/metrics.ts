@@ -11,6 +11,8 @@ import {
   watchCache,
   watchPlaces,
   watchPool,
+  watchPrimary,
+  watchProcess,
   watchStore,
 } from './state-metrics.ts';
 
@@ -31,8 +33,11 @@ export interface Metrics extends DeprecatedCalls {
 
 const limits = ['key', 'refusals', 'in_flight', 'connections', 'event_loop'] as const;
 
-/** `version` and `revision`: the running release and its commit. `lostLines`: returns how many log lines were lost. */
-export function createMetrics(version: string, lostLines = () => 0, revision = ''): Metrics {
+/**
+ * `version` and `revision`: the running release and its commit. `lostLines`: returns how many log lines were lost. `memoryLimit`: in bytes; 0 if there
+ * is none.
+ */
+export function createMetrics(version: string, lostLines = () => 0, revision = '', memoryLimit = 0): Metrics {
   const registry = new Registry();
   const meters = metersOf(registry);
   collectDefaultMetrics({ register: registry });
@@ -62,6 +67,7 @@ export function createMetrics(version: string, lostLines = () => 0, revision = '
   });
   build.set({ version, revision }, 1);
   meters.counter('animal_store_log_lines_lost_total', 'Log lines that could not be written.', lostLines);
+  watchProcess(meters, memoryLimit);
   const queries = createQueryDurations();
 
   return {
@@ -77,6 +83,7 @@ export function createMetrics(version: string, lostLines = () => 0, revision = '
       watchStore(meters, store);
       if (store().pool !== undefined) {
         watchPool(meters, store);
+        watchPrimary(meters, store);
         queries.register(registry);
       }
       watchCache(meters, pages);

@@ -1,6 +1,6 @@
 /** Metrics that are read from the state of the server at each scrape. */
 import { type Aggregator, Counter, Gauge, type Registry } from 'prom-client';
-import type { PoolMeasures, StoreMeasures } from '../core/measures.ts';
+import type { PoolMeasures, PrimaryMeasures, StoreMeasures } from '../core/measures.ts';
 import { type PlaceName, placeNames } from './exchange-places.ts';
 
 /** How often a cache had the response. */
@@ -126,6 +126,36 @@ export function watchPool({ gauge, counter, counters }: Meters, store: Sources['
     'class',
     () => store().pool?.errors ?? {},
   );
+}
+
+export function watchPrimary({ gauge }: Meters, store: Sources['store']): void {
+  const read = (what: keyof PrimaryMeasures) => store().primary?.[what] ?? 0;
+  gauge('animal_store_database_timeline', 'Timeline of the primary.', () => read('timeline'), 'min');
+  gauge(
+    'animal_store_database_evidence_age_seconds',
+    'Time since it was last shown that no other host had become the primary; 0 if reads do not need that.',
+    () => read('evidenceAgeMs') / 1000,
+    'max',
+  );
+  gauge(
+    'animal_store_database_certificate_expiry_timestamp_seconds',
+    'When the first certificate of DATABASE_URL expires, in seconds since 1970; 0 if it has none.',
+    () => read('certificatesExpireAt') / 1000,
+    'min',
+  );
+}
+
+/** `memoryLimit`: in bytes; 0 if there is none. */
+export function watchProcess({ gauge }: Meters, memoryLimit: number): void {
+  // The metric of prom-client is left out when the metrics of several workers become one.
+  const startedAt = performance.timeOrigin / 1000;
+  gauge(
+    'animal_store_start_time_seconds',
+    'When the process started, with several workers the newest, in seconds since 1970.',
+    () => startedAt,
+    'max',
+  );
+  gauge('animal_store_memory_limit_bytes', 'Limit of the memory; 0 if there is none.', () => memoryLimit, 'max');
 }
 
 export function watchCache({ counter }: Meters, pages: Sources['pages']): void {

@@ -15,6 +15,8 @@ export interface Lease {
   renewed: () => Promise<void>;
   /** Resolves when the commit of a write may be acknowledged; undefined: it may be at once. */
   acknowledgeable: () => Promise<void> | undefined;
+  /** How old the evidence is; before the first, the age of the lease. 0 if reads need none. */
+  evidenceAgeMs: () => number;
   close: () => void;
 }
 
@@ -78,6 +80,7 @@ export const always: Lease = {
   holds: () => true,
   renewed: async () => undefined,
   acknowledgeable: () => undefined,
+  evidenceAgeMs: () => 0,
   close: () => undefined,
 };
 
@@ -86,6 +89,7 @@ export function startLease({ hosts: all, reads }: Target, hosts: Hosts): Lease {
   if (all.length === 1) return always;
   const probes = new Map<Host, Promise<Connection>>();
   let closed = false;
+  const startedAt = performance.now();
   let evidence = { timeline: 0, at: -Infinity };
   let seen = { timeline: 0, acknowledgeFrom: 0 };
   let waiting: (() => void)[] = [];
@@ -171,6 +175,7 @@ export function startLease({ hosts: all, reads }: Target, hosts: Hosts): Lease {
       const isOld = seen.timeline === hosts.primary()?.timeline && seen.acknowledgeFrom <= performance.now();
       return reads === 'primary' || isOld ? undefined : acknowledge();
     },
+    evidenceAgeMs: () => (reads === 'primary' ? 0 : performance.now() - Math.max(startedAt, evidence.at)),
     close() {
       closed = true;
       wake.abort();

@@ -7,6 +7,7 @@ import type { Engine } from '../engine.ts';
 import { openMessages, openPeople, openTrail } from '../people.ts';
 import { openPets } from '../pets.ts';
 import type { OpenOptions, Store } from '../store.ts';
+import { certificatesExpireAt } from './certificates.ts';
 import { createHosts } from './hosts.ts';
 import { startLease } from './lease.ts';
 import { prepareDatabase } from './open.ts';
@@ -59,6 +60,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
     pets: { list: (query) => listPets(pool, query), find: (id) => findPet(pool, id), add: adder.add },
   };
   const at = () => options.now().getTime();
+  const expiry = certificatesExpireAt(target.ssl);
 
   return {
     pets: openPets(engine, at),
@@ -69,7 +71,16 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
 
     check: async () => void (await pool.read((sql) => sql`SELECT 1`, { withinMs: checkWithinMs })),
 
-    measure: () => ({ waitingWrites: adder.waiting(), walBytes: undefined, ...pool.measure() }),
+    measure: () => ({
+      waitingWrites: adder.waiting(),
+      walBytes: undefined,
+      ...pool.measure(),
+      primary: {
+        timeline: hosts.primary()?.timeline ?? 0,
+        evidenceAgeMs: lease.evidenceAgeMs(),
+        certificatesExpireAt: expiry,
+      },
+    }),
 
     async close() {
       await adder.close();

@@ -44,8 +44,8 @@ const ruleTests = ['alerts.test.yml', 'removal.test.yml'];
 const namesIn = (expr: string) =>
   [...expr.matchAll(/(?<![\w:])(?:http|animal_store|nodejs|process)_[a-z0-9_]+/g)].map(([name]) => name);
 
-/** Metrics of Prometheus itself and of kube-state-metrics. */
-const ofOthers = /\b(?:up|kube_cronjob_\w+)\b/;
+/** Metrics of Prometheus itself, and of the exporters of Kubernetes, probes and PostgreSQL. */
+const ofOthers = /\b(?:up|kube_cronjob_\w+|probe_success|pg_stat_archiver_\w+)\b/;
 
 const asked = [
   ...rules.map(({ alert, record, expr }) => [alert ?? record, expr] as const),
@@ -135,6 +135,18 @@ test('promtool accepts the scrape configuration for Kubernetes, except how it fi
     text.replace(discovery, 'static_configs: [{ targets: [a] }]\n').replace('- alerts.yml', `- ${rulesFile}`),
   );
   const { status, stdout, stderr } = spawnSync('promtool', ['check', 'config', file], { encoding: 'utf8' });
+  expect(status, stdout + stderr).toBe(0);
+});
+
+test('promtool accepts the probes, whose job the alerts name', ({ skip }) => {
+  if (noPromtool) skip(noPromtool);
+  const file = 'deploy/prometheus/probes.yml';
+  const probes = parse(read(file)) as { scrape_configs: { job_name: string }[] };
+  const named = new Set(read('deploy/prometheus/alerts.yml').match(/(?<=\bjob=~")[^"]*/g));
+  expect([...named]).toEqual(probes.scrape_configs.map(({ job_name }) => job_name));
+  const { status, stdout, stderr } = spawnSync('promtool', ['check', 'config', projectFolder + file], {
+    encoding: 'utf8',
+  });
   expect(status, stdout + stderr).toBe(0);
 });
 
@@ -337,7 +349,7 @@ describe.skipIf(noPromtool)('the metrics of a real server, with each scrape as o
       for (let minute = 0; minute < 20; minute++) await minuteOf(client, recorder, 20);
       const text = await (await fetch(`${server.opsUrl()}/metrics`)).text();
       const names = asked.flatMap(([, expr]) => namesIn(expr)).filter((name) => ofPostgres.test(name));
-      expect(new Set(names).size).toBe(7);
+      expect(new Set(names).size).toBe(10);
       for (const name of names) expect(text).toContain(`# TYPE ${name.replace(/_bucket$/, '')} `);
       const lockedAt = recorder.count();
       const other = postgres(url('postgres'), { max: 1 });

@@ -1,6 +1,6 @@
 /** Tests of what a store on a real PostgreSQL measures: failed writes by reason, errors by class, abandoned connections, query times. */
-import { beforeEach, expect, test } from 'vitest';
-import { missingPostgres } from '../../support/postgres.ts';
+import { beforeEach, expect, onTestFinished, test } from 'vitest';
+import { missingPostgres, startPair } from '../../support/postgres.ts';
 import { startServer } from '../../support/process.ts';
 import { clientOf, newDatabase, open } from '../../support/store.ts';
 
@@ -95,4 +95,21 @@ test('the metrics have each class and reason from the start, and the time of eac
     'animal_store_database_connections_abandoned_total',
   ])
     expect(after).toContain(`\n${name} 0\n`);
+});
+
+test('the age of the evidence that reads need grows when a host does not answer, and stays 0 if reads need none', async () => {
+  const { primary, standby, end } = await startPair();
+  onTestFinished(end);
+  const both = `postgres://app@127.0.0.1:${primary.port},127.0.0.1:${standby.port}/postgres`;
+  const leased = await open(`${both}?reads=lease`);
+  const plain = await open(both);
+  const age = (store: typeof leased) => store.measure().primary?.evidenceAgeMs;
+  await leased.pets.find(1n);
+  await plain.pets.find(1n);
+  expect(leased.measure().primary).toMatchObject({ timeline: 1, certificatesExpireAt: 0 });
+  expect(age(leased)).toBeLessThan(2000);
+  await standby.kill();
+  // Commits wait for the standby, too.
+  await expect.poll(() => age(leased), { timeout: 10_000 }).toBeGreaterThan(2000);
+  expect(age(plain)).toBe(0);
 });
