@@ -21,18 +21,22 @@ function withPart(name: string, pattern: RegExp, part: string): string {
   return text.replace(pattern, () => part);
 }
 
+/** The tag and the digest of the image. The digest of another version would be pulled in its place: zeros are refused. */
+function imageOf(version: string, text: string): string {
+  const [, tag = '', digest = ''] = /newTag: (.*)\n +digest: sha256:([0-9a-f]{64})\n$/.exec(text) ?? [];
+  return `${version}\n    digest: sha256:${tag === version ? digest : '0'.repeat(64)}\n`;
+}
+
 /** The files that name the version of package.json. */
 function namingVersion(): Record<string, string> {
   const { version } = JSON.parse(read('package.json')) as { version: string };
-  const overlays = ['production', 'production-postgres', 'staging'].map(
-    (overlay) => `deploy/kubernetes/${overlay}/kustomization.yaml`,
-  );
+  const image = 'deploy/kubernetes/image/kustomization.yaml';
   const job = 'deploy/kubernetes/postgres/migration-job.yaml';
   return {
     Dockerfile: withPart('Dockerfile', /(?<=image\.version=")[^"]*/, version),
     '.github/SECURITY.md': withPart('.github/SECURITY.md', /\d+\.\d+(?=\.x now)/, version.replace(/\.\d+$/, '')),
     [job]: withPart(job, /(?<=^ {2}name: animal-store-migrate-)[\d-]+/m, version.replaceAll('.', '-')),
-    ...Object.fromEntries(overlays.map((name) => [name, withPart(name, /(?<=^ +newTag: ).*/m, version)])),
+    [image]: withPart(image, /(?<=^ +newTag: )[\s\S]*/m, imageOf(version, read(image))),
   };
 }
 

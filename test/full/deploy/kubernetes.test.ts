@@ -45,6 +45,7 @@ const deployment = manifest('postgres/deployment.yaml');
 const backupJob = manifest('sqlite/backup-job.yaml');
 const migrationJob = manifest('postgres/migration-job.yaml');
 const servers = [statefulSet, deployment];
+const [image] = manifest('image/kustomization.yaml').images;
 
 /** The connections that a PostgreSQL with default settings has: max_connections without superuser_reserved_connections. */
 const usable = 100 - 3;
@@ -81,6 +82,16 @@ describe('the Kubernetes manifests', () => {
       expect([...jobs]).toEqual([`job="${labels[jobLabel]}"`]);
     }
     expect(manifest('base/service.yaml').spec.ports).toEqual([{ name: 'http', port: 80, targetPort: 'http' }]);
+  });
+
+  test('keep pods in the Service during a failover of the database, and let a hung one go before long', () => {
+    const [, ttl] = /^ +ttl: (\d+)$/m.exec(read('deploy/patroni/node1.yml')) ?? [];
+    for (const { spec } of servers) {
+      const { periodSeconds, failureThreshold } = spec.template.spec.containers[0].readinessProbe;
+      // The promotion takes some 5 s from the end of the lock.
+      expect(periodSeconds * failureThreshold).toBeGreaterThan(1.5 * (Number(ttl) + 5));
+      expect(periodSeconds * failureThreshold).toBeLessThanOrEqual(60);
+    }
   });
 
   test('give servers enough time to stop', () => {
@@ -263,6 +274,8 @@ describe('the Kubernetes manifests', () => {
         capabilities: { drop: ['ALL'] },
       });
       expect(resources.requests.memory).toBe(resources.limits.memory);
+      expect(Object.keys(resources.requests)).toEqual(['cpu', 'memory', 'ephemeral-storage']);
+      expect(Object.keys(resources.limits)).toEqual(Object.keys(resources.requests));
     }
     for (const { spec } of servers) expect(spec.template.spec.containers[0].resources.limits.memory).toBe('256Mi');
   });
@@ -291,7 +304,7 @@ describe('the Kubernetes manifests', () => {
 
   test('list every file in a kustomization.yaml, and are valid YAML', () => {
     for (const kustomization of globSync(`${folder}/*/kustomization.yaml`, { cwd: projectFolder })) {
-      const { resources } = parse(read(kustomization)) as { resources: string[] };
+      const { resources = [] } = parse(read(kustomization)) as { resources?: string[] };
       const files = readdirSync(path.join(projectFolder, path.dirname(kustomization)));
       const listed = resources.filter((resource) => !resource.startsWith('../'));
       const present = files.filter((file) => file !== 'kustomization.yaml' && !file.endsWith('.example.yaml'));
@@ -304,12 +317,15 @@ describe('the Kubernetes manifests', () => {
   test.for(overlays)(
     '$name: has only known settings, the current release, and trusts no more than the pod network',
     (overlay) => {
-      const { namespace, images, configMapGenerator, resources } = manifest(`${overlay.name}/kustomization.yaml`);
+      const { namespace, images, components, configMapGenerator, resources } = manifest(
+        `${overlay.name}/kustomization.yaml`,
+      );
       const [{ name, literals }] = configMapGenerator;
       expect(namespace).toBe(`animal-store-${overlay.deployment}`);
       expect(resources).toEqual([`../${overlay.store}`]);
       const [container] = statefulSet.spec.template.spec.containers;
-      expect(images).toMatchObject([{ name: container.image, newTag: version }]);
+      expect([images, components]).toEqual([undefined, ['../image', '../monitoring']]);
+      expect(image).toMatchObject({ name: container.image, newTag: version });
       expect(name).toBe(container.envFrom[0].configMapRef.name);
       const env: Record<string, string> = Object.fromEntries(literals.map((each: string) => each.split(/=(.*)/s)));
       expect(Object.keys(settings.properties)).toEqual(expect.arrayContaining(Object.keys(env)));
@@ -332,7 +348,7 @@ describe('the Kubernetes manifests', () => {
     const { labels } = server.spec.template.metadata;
     const [container] = server.spec.template.spec.containers;
     expect(isSelected(labels, server.spec.selector.matchLabels)).toBe(true);
-    expect(container.image).toBe(`registry.example.com/animal-store:${version}`);
+    expect(container.image).toBe(`${image.newName}:${version}@${image.digest}`);
     expect(container.envFrom[0].configMapRef.name).toBe(named(objects, 'ConfigMap').metadata.name);
     expect(named(objects, 'ConfigMap').data.DEPLOYMENT).toBe(overlay.deployment);
     if (overlay.store === 'sqlite') expect(server.spec.serviceName).toBe(named(objects, 'Service').metadata.name);

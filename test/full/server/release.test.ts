@@ -12,6 +12,7 @@ import { projectFolder } from '../../support/project.ts';
 const { version: current } = JSON.parse(readFileSync(path.join(projectFolder, 'package.json'), 'utf8'));
 const [major] = current.split('.').map(Number);
 const next = `${major}.1000.0`;
+const imageFile = 'deploy/kubernetes/image/kustomization.yaml';
 
 /** A repository with one commit, which lists one change as unreleased. */
 function copyProject() {
@@ -28,6 +29,7 @@ function copyProject() {
   const read = (name: string) => readFileSync(path.join(folder, name), 'utf8');
   const write = (name: string, text: string) => writeFileSync(path.join(folder, name), text);
   write('CHANGELOG.md', read('CHANGELOG.md').replace(/(?<=## \[Unreleased\]\n)/, '\n### Added\n\n- A change.\n'));
+  write(imageFile, read(imageFile).replace(/(?<=sha256:).*/, 'a'.repeat(64)));
   const git = gitIn(folder);
   git('init', '--quiet');
   git('add', '--all');
@@ -56,7 +58,7 @@ function copyProject() {
 test.skipIf(noGit)(
   'commits the version, the changelog, the documents and what is derived from the version',
   () => {
-    const { read, git, run } = copyProject();
+    const { read, write, git, run } = copyProject();
     const before = read('CHANGELOG.md');
     const { status, stdout, stderr } = run('npm', 'run', '--silent', 'release', '--', next);
     expect([status, stderr, stdout.split('\n').at(-2)]).toEqual([
@@ -70,10 +72,8 @@ test.skipIf(noGit)(
       '.github/SECURITY.md',
       'CHANGELOG.md',
       'Dockerfile',
+      'deploy/kubernetes/image/kustomization.yaml',
       'deploy/kubernetes/postgres/migration-job.yaml',
-      'deploy/kubernetes/production-postgres/kustomization.yaml',
-      'deploy/kubernetes/production/kustomization.yaml',
-      'deploy/kubernetes/staging/kustomization.yaml',
       `docs/releases/${next}/openapi.quickstart.yaml`,
       `docs/releases/${next}/openapi.yaml`,
       'package-lock.json',
@@ -93,6 +93,12 @@ test.skipIf(noGit)(
       expect(parse(read(name)).info.version).toBe('1.0.0');
     }
     expect(read('Dockerfile')).toContain(`image.version="${next}"`);
+    // Not the digest of the last release.
+    const image = (digest: string) => `    newTag: ${next}\n    digest: sha256:${digest.repeat(64)}\n`;
+    expect(read(imageFile)).toContain(image('0'));
+    write(imageFile, read(imageFile).replace(image('0'), image('b')));
+    expect(run('node', 'scripts/generate.ts').stdout).toBe('');
+    git('checkout', imageFile);
     expect(run('node', 'scripts/generate.ts')).toEqual({ status: 0, stdout: '', stderr: '' });
     expect(run('node', 'src/cli.ts', '--version').stdout).toBe(`${next} (${git('rev-parse', 'HEAD').slice(0, 7)})\n`);
     // The next comparison is with this release, and the next release needs a change of its own.

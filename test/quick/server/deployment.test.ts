@@ -203,8 +203,10 @@ describe('nginx', () => {
 
   test('forwards to the ports of Compose', () => {
     for (const name of deployments) {
-      const [, server] = new RegExp(`upstream animal_store_${name} {[^}]* server (\\S+) max_conns=`).exec(files) ?? [];
+      const upstream = new RegExp(`upstream animal_store_${name} {[^}]* server (\\S+) max_conns=(\\d+);`);
+      const [, server, most] = upstream.exec(files) ?? [];
       expect(`${server}:3000`).toBe(compose.services[name].ports[0]);
+      expect(Number(most)).toBe(directive('max_conns'));
     }
   });
 });
