@@ -72,7 +72,7 @@ describe('the systemd unit', () => {
     expect(`${values('MemoryMax')[0]}`.toLowerCase()).toBe(compose.services.production.mem_limit);
   });
 
-  test.skipIf(!hasSystemd)('is understood by systemd, and exposes little', () => {
+  test.skipIf(!hasSystemd)('and those of the backup are understood by systemd, and expose little', () => {
     const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-'));
     onTestFinished(() => rmSync(folder, { recursive: true }));
     const file = path.join(folder, 'animal-store.service');
@@ -84,6 +84,11 @@ describe('the systemd unit', () => {
     expect(analyze('verify')).toMatchObject({ status: 0, stderr: '' });
     const exposure = /exposure level for .+: ([\d.]+) OK/.exec(analyze('security', '--offline=true').stdout);
     expect(Number(exposure?.[1])).toBeLessThan(2);
+    for (const backup of ['service', 'timer'].map((kind) => `deploy/systemd/animal-store-backup.${kind}`))
+      expect(spawnSync('systemd-analyze', ['verify', path.join(projectFolder, backup)])).toMatchObject({ status: 0 });
+    const backup = path.join(projectFolder, 'deploy/systemd/animal-store-backup.service');
+    const { stdout } = spawnSync('systemd-analyze', ['security', '--offline=true', backup], { encoding: 'utf8' });
+    expect(Number(/exposure level for .+: ([\d.]+) /.exec(stdout)?.[1])).toBeLessThan(2);
     writeFileSync(file, here.replace('RestartSec=1', 'RestartSec=soon'));
     expect(analyze('verify').stderr).toContain('Failed to parse');
   });
