@@ -1,0 +1,123 @@
+/**
+ * Tests that the manifests for CloudNativePG agree with each other and with what the server reads. The operator's own schemas are in no package of npm:
+ * what it would refuse is not found here.
+ */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import path from 'node:path';
+import { expect, test } from 'vitest';
+import { parse, parseAllDocuments } from 'yaml';
+import { everyStandbyConfirms } from '../../../src/store/postgres/lease.ts';
+import { readTarget } from '../../../src/store/postgres/url.ts';
+import { read } from '../../support/deployment.ts';
+import { type KubernetesObject, loadSchemas } from '../../support/kubernetes-schemas.ts';
+import { projectFolder } from '../../support/project.ts';
+import { patientMs } from '../../support/tier.ts';
+
+const folder = 'deploy/cloudnativepg';
+const documents = (text: string) => parseAllDocuments(text).map((document) => document.toJS() as KubernetesObject);
+const { namespace, resources } = parse(read(`${folder}/kustomization.yaml`)) as Record<string, string[] & string>;
+const objects = (resources ?? []).flatMap((file) => documents(read(`${folder}/${file}`)));
+const secrets = documents(read(`${folder}/secrets.example.yaml`));
+const ofKind = (kind: string) => objects.filter((object) => object.kind === kind);
+const [cluster] = ofKind('Cluster') as [KubernetesObject];
+const { name } = cluster.metadata;
+const readme = read(`${folder}/README.md`);
+
+const noKubectl = spawnSync('kubectl', ['kustomize', '--help']).status !== 0 && 'kubectl is not installed';
+
+/** The names of the instances: the operator counts from 1. */
+const instances = Array.from({ length: cluster.spec.instances }, (_, index) => `${name}-${index + 1}`);
+
+test('each instance has a Service and a name in the certificate, and the address of the servers names all', () => {
+  const services = ofKind('Service');
+  expect(services.map(({ metadata }) => metadata.name)).toEqual(instances);
+  for (const { metadata, spec } of services) {
+    expect(spec.selector).toEqual({ 'cnpg.io/cluster': name, 'cnpg.io/instanceName': metadata.name });
+    expect([spec.publishNotReadyAddresses, spec.ports[0].port]).toEqual([true, 5432]);
+  }
+  const hosts = instances.map((instance) => `${instance}.${namespace}.svc`);
+  expect(cluster.spec.certificates.serverAltDNSNames).toEqual(hosts);
+  const [url = ''] = /postgres:\/\/\S+/.exec(readme) ?? [];
+  // The file is not there.
+  const target = readTarget(url.replace(/&sslrootcert=[^&]*/, ''));
+  expect(target).toMatchObject({ reads: 'lease', database: cluster.spec.bootstrap.initdb.database });
+  expect(target.hosts.map(({ host }) => host)).toEqual(hosts);
+  const policy = read('deploy/kubernetes/postgres/network-policy.yaml');
+  expect(policy).toContain(`kubernetes.io/metadata.name: ${namespace}\n`);
+});
+
+test('each acknowledged commit is on a standby, and is evidence for reads', () => {
+  const { method, number, maxStandbyNamesFromCluster, ...rest } = cluster.spec.postgresql.synchronous;
+  expect(rest).toEqual({ dataDurability: 'required', failoverQuorum: true });
+  // What the operator makes of it: the healthy standbys first.
+  const named = instances.slice(1, 1 + maxStandbyNamesFromCluster).map((instance) => `"${instance}"`);
+  expect(everyStandbyConfirms(`${method} ${number} (${named})`)).toBe(true);
+});
+
+test('the roles, the connections and the Secrets are those of the servers', () => {
+  const { owner, secret, postInitApplicationSQL } = cluster.spec.bootstrap.initdb;
+  const [role] = cluster.spec.managed.roles;
+  const forServers = read('deploy/kubernetes/postgres/secrets.example.yaml');
+  const operations = read('docs/operations.md');
+  for (const [user, file] of [
+    [owner, secret.name],
+    [role.name, role.passwordSecret.name],
+  ]) {
+    expect(forServers).toContain(`postgres://${user}:`);
+    expect(operations).toContain(`CREATE ROLE ${user} LOGIN;`);
+    const given = secrets.find(({ metadata }) => metadata.name === file);
+    expect([given?.type, given?.stringData.username]).toEqual(['kubernetes.io/basic-auth', user]);
+  }
+  for (const statement of postInitApplicationSQL) expect(operations).toContain(`${statement};`);
+  const [, most] = /: (\d+) of PostgreSQL's default of 100/.exec(forServers) ?? [];
+  expect(Number(cluster.spec.postgresql.parameters.max_connections)).toBeGreaterThan(Number(most) + 3);
+});
+
+test('the archive and the nightly base backup have their place, outside of the cluster', () => {
+  const [[store], [backup]] = [ofKind('ObjectStore'), ofKind('ScheduledBackup')];
+  const [plugin] = cluster.spec.plugins;
+  expect(plugin).toMatchObject({ isWALArchiver: true, parameters: { barmanObjectName: store?.metadata.name } });
+  expect(backup?.spec).toMatchObject({
+    cluster: { name },
+    method: 'plugin',
+    pluginConfiguration: { name: plugin.name },
+    schedule: expect.stringMatching(/^0 \d+ \d+ \* \* \*$/),
+  });
+  const { endpointURL, s3Credentials } = store?.spec.configuration ?? {};
+  expect(new URL(endpointURL).hostname).toMatch(/\.example\.com$/);
+  for (const { name: file, key } of Object.values(s3Credentials) as { name: string; key: string }[])
+    expect(secrets.find(({ metadata }) => metadata.name === file)?.stringData).toHaveProperty(key);
+});
+
+test('the commands for fencing name instances that exist', () => {
+  const [, list = ''] = /cnpg\.io\/fencedInstances='(\[.*\])'/.exec(readme) ?? [];
+  expect(instances).toEqual(expect.arrayContaining(JSON.parse(list)));
+});
+
+test('every file is listed, and kustomize builds all', ({ skip }) => {
+  const files = readdirSync(path.join(projectFolder, folder)).filter(
+    (file) => !/^(kustomiz|README|.*example)/.test(file),
+  );
+  expect(files.sort()).toEqual([...(resources ?? [])].sort());
+  if (noKubectl) skip(noKubectl);
+  const text = execFileSync('kubectl', ['kustomize', path.join(projectFolder, folder)], { encoding: 'utf8' });
+  const built = documents(text);
+  expect(built.length).toBe(objects.length);
+  for (const { metadata } of built) expect(metadata.namespace).toBe(namespace);
+});
+
+test(
+  'the objects of Kubernetes and of the Prometheus Operator are valid by their schemas',
+  ({ skip }) => {
+    let schemas: ReturnType<typeof loadSchemas>;
+    try {
+      schemas = loadSchemas();
+    } catch (error) {
+      if (process.env.CI) throw error;
+      return skip('npm cannot download the schemas');
+    }
+    expect(schemas.problems([...ofKind('Service'), ...ofKind('PodMonitor'), ...secrets])).toEqual([]);
+  },
+  patientMs,
+);
