@@ -5,6 +5,7 @@ import { type TrailEventName, trailEvents } from '../core/people.ts';
 import { addDuration, createDurations, type Series } from './durations.ts';
 import type { OnEnd } from './request-log.ts';
 import {
+  type Memory,
   type Meters,
   metersOf,
   type Sources,
@@ -33,11 +34,8 @@ export interface Metrics extends DeprecatedCalls {
 
 const limits = ['key', 'refusals', 'in_flight', 'connections', 'event_loop'] as const;
 
-/**
- * `version` and `revision`: the running release and its commit. `lostLines`: returns how many log lines were lost. `memoryLimit`: in bytes; 0 if there
- * is none.
- */
-export function createMetrics(version: string, lostLines = () => 0, revision = '', memoryLimit = 0): Metrics {
+/** `version` and `revision`: the running release and its commit. `lostLines`: returns how many log lines were lost. */
+export function createMetrics(version: string, lostLines = () => 0, revision = '', memory?: Memory): Metrics {
   const registry = new Registry();
   const meters = metersOf(registry);
   collectDefaultMetrics({ register: registry });
@@ -67,7 +65,7 @@ export function createMetrics(version: string, lostLines = () => 0, revision = '
   });
   build.set({ version, revision }, 1);
   meters.counter('animal_store_log_lines_lost_total', 'Log lines that could not be written.', lostLines);
-  watchProcess(meters, memoryLimit);
+  watchProcess(meters, memory);
   const queries = createQueryDurations();
 
   return {

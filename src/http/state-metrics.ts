@@ -145,8 +145,13 @@ export function watchPrimary({ gauge }: Meters, store: Sources['store']): void {
   );
 }
 
-/** `memoryLimit`: in bytes; 0 if there is none. */
-export function watchProcess({ gauge }: Meters, memoryLimit: number): void {
+/** In bytes. `limit`: 0 if there is none. */
+export interface Memory {
+  used: () => number;
+  limit: number;
+}
+
+export function watchProcess({ gauge }: Meters, memory: Memory = { used: () => 0, limit: 0 }): void {
   // The metric of prom-client is left out when the metrics of several workers become one.
   const startedAt = performance.timeOrigin / 1000;
   gauge(
@@ -155,7 +160,8 @@ export function watchProcess({ gauge }: Meters, memoryLimit: number): void {
     () => startedAt,
     'max',
   );
-  gauge('animal_store_memory_limit_bytes', 'Limit of the memory; 0 if there is none.', () => memoryLimit, 'max');
+  gauge('animal_store_memory_bytes', 'Memory that the kernel cannot take back.', memory.used, 'sum');
+  gauge('animal_store_memory_limit_bytes', 'Limit of the memory; 0 if there is none.', () => memory.limit, 'max');
 }
 
 export function watchCache({ counter }: Meters, pages: Sources['pages']): void {

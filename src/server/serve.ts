@@ -3,7 +3,7 @@ import cluster from 'node:cluster';
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { Socket } from 'node:net';
-import { availableParallelism, totalmem } from 'node:os';
+import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
@@ -22,6 +22,7 @@ import { listenToPrimary, shareMetrics, supervise } from './cluster.ts';
 import { readEnvironment, refuseToStart } from './environment.ts';
 import { hostsOf, listen, listenOps } from './listen.ts';
 import { type Log, openLog } from './log.ts';
+import { memoryLimit, usedMemory } from './memory.ts';
 import { release } from './release.ts';
 import { onEndSignal } from './start.ts';
 
@@ -52,16 +53,13 @@ function loadConfig(): Config {
   }
 }
 
-/** The limit of the process's control group in bytes; 0 if there is none, for which Node returns more than the machine has. */
-function memoryLimit(): number {
-  const limit = process.constrainedMemory();
-  return limit < totalmem() ? limit : 0;
-}
-
 /** Serves until a signal, or in a worker until a message from the primary process. */
 async function serve(config: Config, log: Log): Promise<void> {
   const { logger } = log;
-  const metrics = createMetrics(release.version, log.lostLines, release.revision, memoryLimit());
+  const metrics = createMetrics(release.version, log.lostLines, release.revision, {
+    used: usedMemory,
+    limit: memoryLimit(),
+  });
   const store = await openConfigured(config, logger, { onCommit: metrics.commit, onQuery: metrics.query });
   let stopping = false;
   const servesHost = await hostsOf(config.HOST, config);
