@@ -118,6 +118,14 @@ export const settings = Type.Object({
     description:
       'The lowest level of log lines to write. Each request is one line at info. Changes to accounts and keys are written at any level.',
   }),
+  LOG_SAMPLE: Type.Integer({
+    title: 'a whole number from 1 to 1000000',
+    minimum: 1,
+    maximum: 1_000_000,
+    default: 1,
+    description:
+      'Writes the lines of one in so many requests, chosen at random. Those of 5xx responses (except 501) and of requests slower than half a second are always written.',
+  }),
   WORKERS: Type.String({
     title: 'auto or a whole number from 1 to 99',
     pattern: '^(auto|[1-9][0-9]?)$',

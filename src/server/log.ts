@@ -5,7 +5,7 @@ import { hostname } from 'node:os';
 import { isatty } from 'node:tty';
 import { type Logger, pino } from 'pino';
 import type { Config } from '../config.ts';
-import { createRequestLog, type OnEnd } from '../http/request-log.ts';
+import { createSampledRequestLog, type OnEnd } from '../http/request-log.ts';
 import { terminalFormat } from './terminal-log.ts';
 
 /** The file descriptor: process.stdout would open its own stream. */
@@ -13,7 +13,7 @@ const stdout = 1;
 
 export interface Log {
   logger: Logger;
-  /** Writes a request's log line if the log level includes info. */
+  /** Writes a request's log line if the log level includes info, and LOG_SAMPLE does not leave it out. */
   logRequest: OnEnd;
   /** Number of lines lost because they could not be written or the buffer was full. */
   lostLines: () => number;
@@ -203,7 +203,7 @@ export async function openLog(config: Config): Promise<Log> {
   const { write, flushSync, lost, end } = destination;
   const stream = { write, flushSync, flush: flushSync };
   const logger = pino({ level: config.LOG_LEVEL, base }, stream);
-  const logRequest = createRequestLog(write, JSON.stringify(base).slice(1, -1));
+  const logRequest = createSampledRequestLog(write, JSON.stringify(base).slice(1, -1), config.LOG_SAMPLE);
   process.on('exit', flushSync);
   // If stderr's reader is gone, the error cannot be reported anywhere.
   process.stderr.on('error', () => undefined);

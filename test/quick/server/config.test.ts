@@ -11,6 +11,7 @@ const defaults: Config = {
   PORT: 3000,
   DATABASE_URL: 'sqlite:./data/animal-store.db',
   LOG_LEVEL: 'info',
+  LOG_SAMPLE: 1,
   QUICKSTART_BASE_PATH: '/quickstart',
   ACCOUNT_PAGES: 'on',
   SUNSET_ENFORCE: 'true',
