@@ -93,6 +93,7 @@ describe('readConfig', () => {
   test.for<[name: keyof Config, least: number, most: number]>([
     ['PORT', 0, 65_535],
     ['LAME_DUCK_MS', 0, 600_000],
+    ['LOG_SAMPLE', 1, 1_000_000],
     ['MAX_IN_FLIGHT', 1, 100_000],
     ['RATE_LIMIT', 1, 1_000_000],
     ['REFUSAL_LIMIT', 1, 1_000_000],
