@@ -53,12 +53,14 @@ const password = 'secret';
 const quiet = { stdio: 'ignore' as const };
 
 /** Addresses are those of a network that nothing else uses. */
+let networks = 0;
+
 function createNetwork() {
-  const id = process.pid.toString(36);
+  const id = `${process.pid.toString(36)}${networks++}`;
   const bridge = `as${id}`;
   const names: string[] = [];
   const ip = (...args: string[]) => execFileSync('ip', args, quiet);
-  const prefix = `10.${77 + (process.pid % 100)}.0`;
+  const prefix = `10.${77 + (process.pid % 100)}.${networks}`;
   ip('link', 'add', 'name', bridge, 'type', 'bridge');
   ip('address', 'add', `${prefix}.1/24`, 'dev', bridge);
   ip('link', 'set', bridge, 'up');

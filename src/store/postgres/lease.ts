@@ -21,12 +21,16 @@ export interface Lease {
 }
 
 /** How old evidence may be, from the sending of the question. */
-const leaseMs = 2000;
+const leaseMs = 1500;
 
 /** How often the hosts are asked: for the lease, and only for a higher timeline. */
 const askEveryMs = { lease: 500, primary: 1000 };
 
 const answerWithinMs = 1000;
+
+const ignore = () => undefined;
+
+const unproven = new Error('another host may have become the primary');
 
 /** The server ends what this process cannot. */
 const settings = { statement_timeout: answerWithinMs + 200, lock_timeout: answerWithinMs };
@@ -93,7 +97,11 @@ export function startLease({ hosts: all, reads }: Target, hosts: Hosts): Lease {
   let evidence = { timeline: 0, at: -Infinity };
   let seen = { timeline: 0, acknowledgeFrom: 0 };
   let waiting: (() => void)[] = [];
-  let wake = new AbortController();
+  let wake: () => void = ignore;
+  /** Whether the last evidence was not that every other host is a standby. */
+  let hostMissing = false;
+  /** Hosts that owe an answer. */
+  const asked = new Set<Host>();
 
   function drop(host: Host): void {
     const probe = probes.get(host);
@@ -114,30 +122,56 @@ export function startLease({ hosts: all, reads }: Target, hosts: Hosts): Lease {
     }
   }
 
-  /** Whether `host` is a standby; a primary with a higher timeline is reported. */
+  /** Whether `host` answers that it is a standby; a primary with a higher timeline is reported. False while it owes an earlier answer. */
   async function isStandby(host: Host, known: Primary | undefined): Promise<boolean> {
-    const timeline = await ask(host, askTimeline);
-    if (timeline !== undefined && timeline > (known?.timeline ?? 0)) hosts.found(host, timeline);
-    return timeline === undefined;
+    if (asked.has(host)) return false;
+    asked.add(host);
+    try {
+      const timeline = await ask(host, askTimeline);
+      if (timeline !== undefined && timeline > (known?.timeline ?? 0)) hosts.found(host, timeline);
+      return timeline === undefined;
+    } catch {
+      return false;
+    } finally {
+      asked.delete(host);
+    }
   }
 
-  /** One question to each host. */
+  /** Resolves to when the question was sent, if every other host is a standby. */
+  async function proveByStandbys(primary: Primary | undefined): Promise<number> {
+    const at = performance.now();
+    const others = all.filter((host) => host !== primary?.host);
+    const answers = await Promise.all(others.map((host) => isStandby(host, primary)));
+    if (answers.includes(false)) throw unproven;
+    return at;
+  }
+
+  /** Resolves to when the commit was begun, if each node that could be promoted has confirmed it. */
+  async function proveByCommit({ host, timeline }: Primary): Promise<number> {
+    const at = performance.now();
+    const isSame = async (sql: Sql) => (await confirm(sql)) && (await askTimeline(sql)) === timeline;
+    if (!(await ask(host, isSame))) throw unproven;
+    return at;
+  }
+
+  /** At once, and not only with evidence: the wait begins when the timeline is first seen. */
+  async function note({ host, timeline }: Primary): Promise<void> {
+    const age = await ask(host, (sql) => ageOf(sql, timeline));
+    seen = { timeline, acknowledgeFrom: performance.now() + leaseMs - age };
+  }
+
+  /** Asks for evidence. A host that is down answers late, so from then on the commit does not wait for it. */
   async function round(): Promise<void> {
     const primary = hosts.primary();
-    const others = all.filter((host) => host !== primary?.host);
-    let at = performance.now();
-    const answers = await Promise.all(others.map((host) => isStandby(host, primary).catch(() => false)));
-    if (reads === 'primary' || !primary || hosts.primary()?.timeline !== primary.timeline) return;
-    const { host, timeline } = primary;
-    if (seen.timeline !== timeline) {
-      const age = await ask(host, (sql) => ageOf(sql, timeline));
-      seen = { timeline, acknowledgeFrom: performance.now() + leaseMs - age };
-    }
-    if (answers.includes(false)) {
-      at = performance.now();
-      const isSame = async (sql: Sql) => (await confirm(sql)) && (await askTimeline(sql)) === timeline;
-      if (!(await ask(host, isSame))) return;
-    }
+    const standbys = proveByStandbys(primary);
+    if (reads === 'primary' || !primary) return void (await standbys);
+    const { timeline } = primary;
+    if (seen.timeline !== timeline) note(primary).catch(ignore);
+    const byStandbys = standbys.then((at) => ({ at, missing: false }));
+    const byCommit = () => proveByCommit(primary).then((at) => ({ at, missing: true }));
+    const { at, missing } = await (hostMissing ? Promise.any([byStandbys, byCommit()]) : byStandbys.catch(byCommit));
+    hostMissing = missing;
+    if (hosts.primary()?.timeline !== timeline) return;
     evidence = { timeline, at };
     const resolved = waiting;
     waiting = [];
@@ -158,15 +192,16 @@ export function startLease({ hosts: all, reads }: Target, hosts: Hosts): Lease {
 
   async function keepAsking(): Promise<void> {
     while (!closed) {
-      const begun = performance.now();
-      await round().catch(() => undefined);
-      const restMs = askEveryMs[reads] - (performance.now() - begun);
-      wake = new AbortController();
-      await sleep(Math.max(0, restMs), undefined, { signal: wake.signal }).catch(() => undefined);
+      const woken = new Promise<void>((resolve) => (wake = resolve));
+      const rest = sleep(askEveryMs[reads], undefined, { ref: false });
+      await Promise.race([woken, Promise.all([rest, round().catch(ignore)])]);
     }
   }
 
-  hosts.onMove(() => wake.abort());
+  hosts.onMove(() => {
+    hostMissing = true;
+    wake();
+  });
   void keepAsking();
   return {
     holds,
@@ -178,7 +213,7 @@ export function startLease({ hosts: all, reads }: Target, hosts: Hosts): Lease {
     evidenceAgeMs: () => (reads === 'primary' ? 0 : performance.now() - Math.max(startedAt, evidence.at)),
     close() {
       closed = true;
-      wake.abort();
+      wake();
       for (const host of all) drop(host);
     },
   };
