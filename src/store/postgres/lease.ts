@@ -110,9 +110,17 @@ export function startLease({ hosts: all, reads }: Target, hosts: Hosts): Lease {
     probe?.then(({ abandon }) => abandon()).catch(() => undefined);
   }
 
-  async function ask<Answer>(host: Host, question: (sql: Sql) => Promise<Answer>): Promise<Answer> {
-    const probe = probes.get(host) ?? hosts.dial(host, settings, () => probes.delete(host));
+  function open(host: Host): Promise<Connection> {
+    const probe = hosts.dial(host, settings, () => {
+      // Another may have taken its place, and would never be closed.
+      if (probes.get(host) === probe) probes.delete(host);
+    });
     probes.set(host, probe);
+    return probe;
+  }
+
+  async function ask<Answer>(host: Host, question: (sql: Sql) => Promise<Answer>): Promise<Answer> {
+    const probe = probes.get(host) ?? open(host);
     try {
       const { sql } = await probe;
       return await within(answerWithinMs, question(sql), 'no answer in time');
