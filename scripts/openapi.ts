@@ -1,5 +1,4 @@
 /** Generates the OpenAPI documents from the routes: their schemas, their operations and the table of error codes. */
-import { writeFileSync } from 'node:fs';
 import { pino } from 'pino';
 import { Document, isCollection, isPair, isScalar, visit } from 'yaml';
 import { buildApp } from '../src/app.ts';
@@ -135,9 +134,4 @@ export async function generateDocuments(): Promise<Record<DocumentName, string>>
   const routes = await readRoutes();
   const generate = (name: DocumentName) => write(describeDocument(name, routes));
   return { 'openapi.yaml': generate('openapi.yaml'), 'openapi.quickstart.yaml': generate('openapi.quickstart.yaml') };
-}
-
-if (import.meta.main) {
-  for (const [name, document] of Object.entries(await generateDocuments()))
-    writeFileSync(new URL(`../${name}`, import.meta.url), document);
 }

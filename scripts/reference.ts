@@ -1,5 +1,5 @@
 /** Makes the reference pages from the OpenAPI documents and the templates in src/pages/reference/. */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { Eta } from 'eta';
 import { describeKeys, documents, type Introduction, limitTable } from './openapi/introduction.ts';
 import { type Document, parseDocument, resolve, type Schema, serverOf } from './reference/document.ts';
@@ -128,5 +128,3 @@ export function renderPage(name: PageName, yaml = read(pages[name].source)): str
 }
 
 export const pageNames = Object.keys(pages) as PageName[];
-
-if (import.meta.main) for (const name of pageNames) writeFileSync(at(`src/pages/reference/${name}`), renderPage(name));
