@@ -109,6 +109,8 @@ async function endStatement(client: pg.Client, host: Host, ssl: pg.ClientConfig[
     });
   });
   client.once('drain', () => void client.end());
+  // An idle client is drained only after another statement.
+  client.query('SELECT 1').catch(ignore);
   while (!ended) {
     await cancel(client, host, ssl);
     await Promise.race([end, sleep(cancelEveryMs)]);

@@ -107,7 +107,7 @@ export function startLease({ hosts: all, reads }: Target, hosts: Hosts): Lease {
     const probe = probes.get(host);
     probes.delete(host);
     // A commit that waits for a standby would go on waiting.
-    probe?.then(({ abandon }) => abandon()).catch(() => undefined);
+    probe?.then(({ abandon }) => abandon()).catch(ignore);
   }
 
   function open(host: Host): Promise<Connection> {
@@ -120,6 +120,8 @@ export function startLease({ hosts: all, reads }: Target, hosts: Hosts): Lease {
   }
 
   async function ask<Answer>(host: Host, question: (sql: Sql) => Promise<Answer>): Promise<Answer> {
+    // A question that is asked during the close would open a connection that nothing closes.
+    if (closed) throw unproven;
     const probe = probes.get(host) ?? open(host);
     try {
       const { sql } = await probe;

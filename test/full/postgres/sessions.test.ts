@@ -50,6 +50,13 @@ describe('a session', () => {
     return Object.values(row ?? {});
   }
 
+  test('that is idle ends when it is abandoned', async () => {
+    const closed = Promise.withResolvers<void>();
+    const { abandon } = await createHosts(readTarget(await newDatabase())).connect(closed.resolve);
+    await abandon();
+    await closed.promise;
+  });
+
   test('has the settings that it is given, and notices a lost client', async () => {
     const databaseUrl = await newDatabase();
     expect(await settingsOf(databaseUrl)).toEqual(['on', '1s', '0', '0', '1min']);

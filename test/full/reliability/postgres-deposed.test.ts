@@ -5,7 +5,7 @@ import postgres from 'postgres';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { longestGap, type Reply, startLoad } from '../../support/newest-load.ts';
 import { missingPostgres, type Server as Postgres, startPair } from '../../support/postgres.ts';
-import { startServer } from '../../support/process.ts';
+import { launchCli, startServer } from '../../support/process.ts';
 import { figure, patientMs } from '../../support/tier.ts';
 
 beforeEach(({ skip }) => {
@@ -22,14 +22,14 @@ async function startOn(primary: Postgres, standby: Postgres, query: string) {
   const databaseUrl = `postgres://app@${hosts}/${database}${query}`;
   const start = () => startServer({ env: { DATABASE_URL: databaseUrl, OPS_PORT: 'off' } });
   const servers = [await start(), await start()] as const;
-  return { start, servers, key: await servers[0].firstKey(), database };
+  return { start, databaseUrl, servers, key: await servers[0].firstKey(), database };
 }
 
 /** Promotes the standby under load, while the primary lives on. */
 async function depose(query: string) {
   const { primary, standby, end } = await startPair();
   onTestFinished(end);
-  const { start, servers, key, database } = await startOn(primary, standby, query);
+  const { start, databaseUrl, servers, key, database } = await startOn(primary, standby, query);
   const load = startLoad([...servers], key);
   await sleep(3000);
   await standby.promote();
@@ -37,6 +37,7 @@ async function depose(query: string) {
   await sleep(6000);
   const late = await start();
   const lateStart = await late.call(key, 'GET', '/v1/pets?limit=1');
+  const command = await launchCli(['account', 'list'], { env: { DATABASE_URL: databaseUrl } }).end();
   await load.stop();
   const stopped = performance.now();
   const { replies, acknowledged, stale } = load;
@@ -57,6 +58,7 @@ async function depose(query: string) {
     );
   return {
     lateStart,
+    command: command.code,
     stale,
     lost: acknowledged.filter((name) => !stored.has(name)).length,
     doubled: rows.length - stored.size,
@@ -78,6 +80,8 @@ test('servers move to the promoted standby, and one that starts later does not c
   expect(found.withoutReads).toBeLessThan(3000);
   expect(found.slowest).toBeLessThan(5000);
   expect(found.lateStart.status).toBe(200);
+  // A command, too, asks both hosts.
+  expect(found.command).toBe(0);
 });
 
 test('with reads=lease no answer is stale: without evidence, requests get 503', {
