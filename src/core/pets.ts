@@ -83,6 +83,13 @@ export interface PetPage {
   pets: PetJson[];
   /** The last pet's id if more matching pets follow; otherwise undefined. */
   next: bigint | undefined;
+  state: StoreState;
+}
+
+export interface FoundPet {
+  /** Undefined: there is none with this id. */
+  pet: PetJson | undefined;
+  state: StoreState;
 }
 
 /**
@@ -93,25 +100,27 @@ export type Addition =
   | { outcome: 'added' | 'replayed'; id: bigint; pet: PetJson }
   | { outcome: 'reused' | KeyRejection };
 
-/** The store's version numbers, to decide whether cached data is still valid. The object stays the same while both numbers do. */
+/** What the store was when it was read, to decide whether cached data is still valid. Both are only compared. */
 export interface StoreState {
-  /** Changes whenever this process or another may have written. */
-  version: number;
+  /** Changes whenever a pet may have been added. */
+  version: number | string;
   /** Changes only when a pet is changed, removed, or added below the highest id. */
-  revision: number;
+  revision: number | string;
 }
 
 /**
- * Every method rejects or throws ApiError `service_unavailable` if the store is unavailable. Reads return promises only if they need a
- * round trip.
+ * Every method rejects or throws ApiError `service_unavailable` if the store is unavailable.
  */
 export interface Pets {
-  list(query: PetQuery): Promise<PetPage> | PetPage;
+  /** `begun`: when the request began to read (performance.now()). A deadline counts from then. Default: now. */
+  list(query: PetQuery, begun?: number): Promise<PetPage> | PetPage;
   /** Resolves only when the pet is on disk. `by`: the API key that adds it; undefined: the operator. */
   add(pet: NewPet, retry?: Retry, by?: Adder): Promise<Addition>;
-  find(id: bigint): Promise<PetJson | undefined> | PetJson | undefined;
-  /** Absent if it would need a round trip; then responses are not cached. */
-  state?: () => StoreState;
+  find(id: bigint, begun?: number): Promise<FoundPet> | FoundPet;
+  /** The state now: every write is in it that was acknowledged before the call. */
+  state(): Promise<StoreState> | StoreState;
+  /** Whether reads need a round trip. They then return promises. */
+  remote: boolean;
   /** Makes the next read see every commit so far. Absent if every read does. */
   refresh?: () => void;
 }
@@ -124,4 +133,9 @@ export function petJson(
   status: string,
 ): PetJson {
   return `{"id":${id},"name":${JSON.stringify(name)},"categoryId":${categoryId},"status":"${status}"}`;
+}
+
+/** A pet's JSON starts with its id. Ids are below 2^53, so parsing as a number is exact. */
+export function idOf(pet: PetJson): bigint {
+  return BigInt(Number.parseInt(pet.slice('{"id":'.length), 10));
 }

@@ -1,7 +1,7 @@
 /** Caches the rendered responses to reads of pets for as long as the data in the store has not changed. */
 import type { FastifyInstance } from 'fastify';
 import { ApiError } from '../core/errors.ts';
-import type { PetPage, PetQuery, Pets, StoreState } from '../core/pets.ts';
+import type { FoundPet, PetPage, PetQuery, Pets, StoreState } from '../core/pets.ts';
 import { type Rendered, render } from '../http/responses.ts';
 import type { CacheUse } from '../http/state-metrics.ts';
 import { pageLinks } from './paging.ts';
@@ -23,11 +23,14 @@ export interface PetResponses {
   use(): CacheUse;
 }
 
+/** `begun`: when the request began to read, if it has read before. */
+type Make = (begun?: number) => Made | Promise<Made>;
+
 interface Cache {
   /** Hits and misses since the start. */
   use(): CacheUse;
   /** The response for `key`, from the cache or from `make`. */
-  get(key: string, make: () => Made | Promise<Made>): Rendered | Promise<Rendered>;
+  get(key: string, make: Make): Rendered | Promise<Rendered>;
   /** Forgets the keys that were requested once. If the cache was full, also drops the entries not used since the last sweep. */
   sweep(): void;
 }
@@ -36,15 +39,14 @@ interface Made {
   rendered: Rendered;
   /** Whether it stays valid until a pet is changed or removed, or added below the highest id. */
   settled: boolean;
+  /** What the store was when it was read for this response. */
+  state: StoreState;
 }
 
-interface Entry {
-  rendered: Rendered;
+interface Entry extends Made {
   bytes: number;
   /** Whether it was requested since the last sweep. */
   used: boolean;
-  /** The state in which it is valid. If undefined, it is valid in every state of the current revision. */
-  state: StoreState | undefined;
 }
 
 function then<From, To>(value: From | Promise<From>, next: (value: From) => To): To | Promise<To> {
@@ -53,24 +55,23 @@ function then<From, To>(value: From | Promise<From>, next: (value: From) => To):
 
 /** `base`: the start of the URLs in responses. */
 export function createPetResponses(app: FastifyInstance, pets: Pets, base: string): PetResponses {
-  const state = pets.state?.bind(pets);
-  const pages = createCache(state);
-  const singlePets = createCache(state);
+  const pages = createCache(pets.state);
+  const singlePets = createCache(pets.state);
   const timer = setInterval(() => {
     pages.sweep();
     singlePets.sweep();
   }, sweepMs).unref();
   app.addHook('onClose', async () => clearInterval(timer));
 
-  function makePage(query: PetQuery, { pets: found, next }: PetPage): Made {
+  function makePage(query: PetQuery, { pets: found, next, state }: PetPage): Made {
     const rendered = render(`[${found.join()}]`, { link: pageLinks(base, query, next) });
     // Ids are assigned in commit order: no pet can be added to a page that has a next page.
-    return { rendered, settled: next !== undefined };
+    return { rendered, settled: next !== undefined, state };
   }
 
-  function makePet(found: string | undefined): Made {
-    if (found === undefined) throw new ApiError('pet_not_found');
-    return { rendered: render(found), settled: true };
+  function makePet({ pet, state }: FoundPet): Made {
+    if (pet === undefined) throw new ApiError('pet_not_found');
+    return { rendered: render(pet), settled: true, state };
   }
 
   return {
@@ -80,10 +81,10 @@ export function createPetResponses(app: FastifyInstance, pets: Pets, base: strin
       return { hits: hits + petHits, misses: misses + petMisses };
     },
     page: (query) =>
-      pages.get(`${query.limit} ${query.status} ${query.after}`, () =>
-        then(pets.list(query), (page) => makePage(query, page)),
+      pages.get(`${query.limit} ${query.status} ${query.after}`, (begun) =>
+        then(pets.list(query, begun), (page) => makePage(query, page)),
       ),
-    pet: (id) => singlePets.get(String(id), () => then(pets.find(id), makePet)),
+    pet: (id) => singlePets.get(String(id), (begun) => then(pets.find(id, begun), makePet)),
   };
 }
 
@@ -94,22 +95,24 @@ const sweepMs = 5000;
  * Caches a response when it is requested for the second time, while there is room. When the cache is full, a sweep drops the entries that
  * are no longer requested. An LRU cache would replace the oldest entry by the newest: if clients read through more pages than fit, it would
  * insert every page and never have a hit.
- * `state` is read before the store is, so a response may be newer than the state it is stored under, but never older. Without `state`,
- * nothing is cached.
+ * `state` returns what the store is now. An entry is valid if that does not differ from what it was when the entry was made.
  */
-export function createCache(state: (() => StoreState) | undefined): Cache {
+export function createCache(state: () => StoreState | Promise<StoreState>): Cache {
   const entries = new Map<string, Entry>();
   const seenOnce = new Set<string>();
   let bytes = 0;
-  let current: StoreState | undefined;
+  /** Of all entries. */
+  let revision: StoreState['revision'] | undefined;
   let hits = 0;
   let misses = 0;
   /** Whether an entry did not fit since the last sweep. */
   let full = false;
 
-  function drop(key: string, { bytes: size }: Entry): void {
+  function drop(key: string, entry: Entry): void {
+    // Another request may have replaced it meanwhile.
+    if (entries.get(key) !== entry) return;
     entries.delete(key);
-    bytes -= size;
+    bytes -= entry.bytes;
   }
 
   function clear(): void {
@@ -118,9 +121,11 @@ export function createCache(state: (() => StoreState) | undefined): Cache {
     bytes = 0;
   }
 
-  function keep(key: string, { rendered, settled }: Made, read: StoreState): Rendered {
-    // Another request may have seen a newer state meanwhile.
-    if (read !== current) return rendered;
+  function keep(key: string, made: Made): Rendered {
+    const { rendered } = made;
+    if (made.state.revision !== revision) clear();
+    revision = made.state.revision;
+    if (entries.has(key)) return rendered;
     if (!seenOnce.delete(key)) {
       if (seenOnce.size < maxSeenOnce) seenOnce.add(key);
       return rendered;
@@ -130,36 +135,38 @@ export function createCache(state: (() => StoreState) | undefined): Cache {
       full = true;
       return rendered;
     }
-    entries.set(key, { rendered, bytes: size, used: true, state: settled ? undefined : read });
+    entries.set(key, { ...made, bytes: size, used: true });
     bytes += size;
     return rendered;
+  }
+
+  function miss(key: string, make: Make, begun?: number): Rendered | Promise<Rendered> {
+    misses += 1;
+    return then(make(begun), (made) => keep(key, made));
+  }
+
+  function check(key: string, entry: Entry, now: StoreState, make: Make, begun?: number): Rendered | Promise<Rendered> {
+    const { state: read, settled } = entry;
+    if (read.revision === now.revision && (settled || read.version === now.version)) {
+      hits += 1;
+      entry.used = true;
+      return entry.rendered;
+    }
+    // It was requested before, so cache its replacement immediately.
+    drop(key, entry);
+    seenOnce.add(key);
+    return miss(key, make, begun);
   }
 
   return {
     use: () => ({ hits, misses }),
     get(key, make) {
-      if (!state) {
-        misses += 1;
-        return then(make(), ({ rendered }) => rendered);
-      }
-      const read = state();
-      if (read !== current) {
-        if (read.revision !== current?.revision) clear();
-        current = read;
-      }
       const entry = entries.get(key);
-      if (entry) {
-        if (entry.state === undefined || entry.state === read) {
-          hits += 1;
-          entry.used = true;
-          return entry.rendered;
-        }
-        // It was requested before, so cache its replacement immediately.
-        drop(key, entry);
-        seenOnce.add(key);
-      }
-      misses += 1;
-      return then(make(), (made) => keep(key, made, read));
+      if (!entry) return miss(key, make);
+      const now = state();
+      if (!(now instanceof Promise)) return check(key, entry, now, make);
+      const begun = performance.now();
+      return now.then((later) => check(key, entry, later, make, begun));
     },
     sweep() {
       seenOnce.clear();

@@ -48,7 +48,7 @@ function sendRead(
   read: () => Rendered | Promise<Rendered>,
 ): undefined | Promise<void> {
   // Reads of the embedded store end within this turn of the event loop.
-  const rendered = pets.state === undefined ? exchanges.work(reply.request.exchange, read) : read();
+  const rendered = pets.remote ? exchanges.work(reply.request.exchange, read) : read();
   if (rendered instanceof Promise) return rendered.then((later) => sendRendered(exchanges, reply, later));
   sendRendered(exchanges, reply, rendered);
   return undefined;

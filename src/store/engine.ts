@@ -14,7 +14,7 @@ export interface AddedPet {
 }
 
 /** What most requests need: each engine has its own way, because it must be fast. */
-export interface FastPets extends Pick<Pets, 'list' | 'find' | 'state' | 'refresh'> {
+export interface FastPets extends Pick<Pets, 'list' | 'find' | 'state' | 'remote' | 'refresh'> {
   add(added: AddedPet, holder: Holder): Promise<Addition>;
 }
 

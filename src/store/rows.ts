@@ -30,7 +30,8 @@ export interface PersonRow extends AccountRow {
 }
 
 export interface SessionRow extends AccountRow {
-  network: Uint8Array | null;
+  /** In hexadecimal. */
+  network: string | null;
   used_at: StoredInteger;
 }
 
@@ -63,7 +64,8 @@ export interface ApiKeyRow {
 }
 
 export interface KnownKeyRow extends ApiKeyRow {
-  network: Uint8Array | null;
+  /** In hexadecimal. */
+  network: string | null;
   account_created_at: StoredInteger;
 }
 
@@ -82,9 +84,9 @@ export function toSession(row: SessionRow, now: number): Session {
 }
 
 /** The network as which an account counts while it is new. */
-function newFrom(network: Uint8Array | null, createdAt: StoredInteger, now: number): string | undefined {
+function newFrom(network: string | null, createdAt: StoredInteger, now: number): string | undefined {
   if (network === null || Number(createdAt) <= now - limits.newAccount) return undefined;
-  return Buffer.from(network).toString('base64url');
+  return Buffer.from(network, 'hex').toString('base64url');
 }
 
 export function toLink(row: LinkRow): OneTimeLink {

@@ -39,7 +39,7 @@ const tables = [
     'import',
     'message',
   ],
-  ...['migration', 'one_time_link', 'pet', 'pet_id', 'rotated_key', 'session', 'timeline'],
+  ...['migration', 'one_time_link', 'pet', 'pet_id', 'pet_revision', 'rotated_key', 'session', 'timeline'],
 ];
 
 /** Tables whose ids a sequence gives. */
@@ -215,6 +215,8 @@ async function checkIndexes(
 
 /** An id must not be given twice. */
 async function checkIds(sql: Sql, { rows, problems }: DatabaseReport): Promise<void> {
+  if (rows.pet_revision !== 1)
+    problems.push(`pet_revision has ${rows.pet_revision} rows instead of 1, so no response is cached.`);
   if (rows.pet_id !== 1) problems.push(`pet_id has ${rows.pet_id} rows instead of 1, so no animal can be added.`);
   for (const table of withSequence) {
     const [found] = await sql.unsafe(

@@ -13,6 +13,7 @@ const rights: Record<string, string> = {
   timeline: 'SELECT, INSERT',
   pet: 'SELECT, INSERT',
   pet_id: 'SELECT, UPDATE',
+  pet_revision: 'SELECT',
   message: 'SELECT (id, account_id, created_at), INSERT, UPDATE (created_at), DELETE',
   idempotency: 'SELECT, INSERT, UPDATE, DELETE',
   counted_attempt: 'SELECT, INSERT, UPDATE (expires_at), DELETE',

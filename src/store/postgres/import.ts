@@ -13,7 +13,7 @@ import {
 import type { OpenOptions } from '../store.ts';
 import { endsConnection, translate, translated, wasRefused } from './errors.ts';
 import { openAlone } from './open.ts';
-import { numberArray, type Sql, textArray } from './sql.ts';
+import { arrayOf, type Sql } from './sql.ts';
 
 interface Outcome {
   outcome: 'added' | 'conflict' | 'concurrent';
@@ -95,9 +95,9 @@ interface Progress {
 function addBatch(sql: Sql, { hash, stored, animals, at }: Progress, { rows, lines, ended, whole }: Batch) {
   return sql<[Outcome]>`
     SELECT outcome, refused FROM import_pets(
-      ${hash}, ${stored?.lines ?? null}, ${stored?.endedAt ?? null}, ${numberArray(rows.map(({ id }) => id))},
-      ${textArray(rows.map(({ name }) => name))}, ${numberArray(rows.map(({ categoryId }) => categoryId))},
-      ${textArray(rows.map(({ status }) => status))}, ${whole}, ${lines}, ${animals}, ${at}, ${ended}
+      ${hash}, ${stored?.lines ?? null}, ${stored?.endedAt ?? null}, ${arrayOf(rows.map(({ id }) => id))},
+      ${arrayOf(rows.map(({ name }) => name))}, ${arrayOf(rows.map(({ categoryId }) => categoryId))},
+      ${arrayOf(rows.map(({ status }) => status))}, ${whole}, ${lines}, ${animals}, ${at}, ${ended}
     )`;
 }
 
@@ -108,7 +108,7 @@ async function beginClaims(sql: Sql): Promise<void> {
 }
 
 async function claimIds(sql: Sql, rows: NewRow[]): ReturnType<Import['claimIds']> {
-  const values = [numberArray(rows.map(({ id }) => id)), numberArray(rows.map(({ line }) => line))];
+  const values = [arrayOf(rows.map(({ id }) => id)), arrayOf(rows.map(({ line }) => line))];
   const batch = 'unnest($1::bigint[], $2::bigint[]) AS batch (id, line)';
   await sql.unsafe(
     `INSERT INTO given SELECT id, line FROM ${batch} WHERE NOT EXISTS (SELECT FROM pet WHERE pet.id = batch.id)

@@ -1,40 +1,59 @@
 /** Reads pets as JSON text. Adds them in batches: those that arrive in one event loop turn, or during a batch, share a round trip. */
 import { retryWindowMs } from '../../core/idempotency.ts';
 import { limits } from '../../core/limits.ts';
-import { type Addition, type PetJson, type PetPage, type PetQuery, petJson } from '../../core/pets.ts';
+import {
+  type Addition,
+  type FoundPet,
+  idOf,
+  maxPage,
+  type PetJson,
+  type PetPage,
+  type PetQuery,
+  petJson,
+} from '../../core/pets.ts';
 import type { AddedPet } from '../engine.ts';
+import { raw } from '../steps.ts';
 import { unavailable } from '../store.ts';
 import type { Pool } from './pool.ts';
-import { numberArray, textArray } from './sql.ts';
+import type { Reads } from './reads.ts';
+import { arrayOf } from './sql.ts';
 
-/** The driver returns bigint columns as decimal text. */
-interface PetRow {
-  id: string;
-  name: string;
-  category_id: string;
-  status: string;
-}
+/** The same text as `petJson`: to_json escapes what JSON.stringify escapes. */
+const json = raw(
+  `format('{"id":%s,"name":%s,"categoryId":%s,"status":"%s"}', id, to_json(name), category_id, status) AS json`,
+);
 
-const toJson = ({ id, name, category_id, status }: PetRow) => petJson(id, name, category_id, status);
+/** The planner does not know the LIMIT of a read, so another one tells it that a page is short. */
+const longest = raw(`LIMIT ${maxPage + 1}`);
 
-export async function listPets(pool: Pool, { limit, status, after }: PetQuery): Promise<PetPage> {
+/** A line for each animal: JSON has line breaks only between its tokens, and format() adds none. */
+const joined = raw(`string_agg(json, E'\\n')`);
+
+export async function listPets(reads: Reads, { limit, status, after }: PetQuery, begun?: number): Promise<PetPage> {
   // One extra row shows whether a next page exists.
-  const rows = await pool.read<PetRow[]>((sql) =>
-    status
-      ? // With status = …, the planner may scan the primary key and filter by status; for a rare status that reads the whole table.
-        sql`SELECT id, name, category_id, status FROM pet WHERE (status, id) > (${status}, ${String(after)}) AND status <= ${status} ORDER BY status, id LIMIT ${limit + 1}`
-      : sql`SELECT id, name, category_id, status FROM pet WHERE id > ${String(after)} ORDER BY id LIMIT ${limit + 1}`,
-  );
-  if (rows.length <= limit) return { pets: rows.map(toJson), next: undefined };
-  rows.pop();
-  return { pets: rows.map(toJson), next: BigInt((rows.at(-1) as PetRow).id) };
+  const rows = limit + 1;
+  const find = reads.find(begun);
+  const { text, state } = await (status
+    ? // With status = …, the planner may scan the primary key and filter by status; for a rare status that reads the whole table.
+      find`
+        SELECT ${joined} FROM (
+          SELECT json FROM (
+            SELECT ${json} FROM pet WHERE (status, id) > (${status}, ${after}) AND status <= ${status} ORDER BY status, id ${longest}
+          ) AS longest LIMIT ${rows}
+        ) AS page`
+    : find`
+        SELECT ${joined} FROM (
+          SELECT json FROM (SELECT ${json} FROM pet WHERE id > ${after} ORDER BY id ${longest}) AS longest LIMIT ${rows}
+        ) AS page`);
+  const pets = text === '' ? [] : text.split('\n');
+  if (pets.length < rows) return { pets, next: undefined, state };
+  pets.pop();
+  return { pets, next: idOf(pets.at(-1) as PetJson), state };
 }
 
-export async function findPet(pool: Pool, id: bigint): Promise<PetJson | undefined> {
-  const [row] = await pool.read<PetRow[]>(
-    (sql) => sql`SELECT id, name, category_id, status FROM pet WHERE id = ${String(id)}`,
-  );
-  return row && toJson(row);
+export async function findPet(reads: Reads, id: bigint, begun?: number): Promise<FoundPet> {
+  const { text, state } = await reads.find(begun)`SELECT ${json} FROM pet WHERE id = ${id}`;
+  return { pet: text === '' ? undefined : text, state };
 }
 
 interface Waiting extends AddedPet {
@@ -61,13 +80,13 @@ interface AdditionRow {
 }
 
 function addPets(pool: Pool, batch: Waiting[], withinMs: number): Promise<AdditionRow[]> {
-  const names = textArray(batch.map(({ pet }) => pet.name));
-  const categoryIds = numberArray(batch.map(({ pet }) => pet.categoryId));
-  const statuses = textArray(batch.map(({ pet }) => pet.status));
-  const accountIds = numberArray(batch.map(({ retry }) => retry?.accountId));
-  const keys = textArray(batch.map(({ retry }) => retry?.key));
-  const times = numberArray(batch.map(({ at }) => at));
-  const keyIds = numberArray(batch.map(({ keyId }) => keyId));
+  const names = arrayOf(batch.map(({ pet }) => pet.name));
+  const categoryIds = arrayOf(batch.map(({ pet }) => pet.categoryId));
+  const statuses = arrayOf(batch.map(({ pet }) => pet.status));
+  const accountIds = arrayOf(batch.map(({ retry }) => retry?.accountId));
+  const keys = arrayOf(batch.map(({ retry }) => retry?.key));
+  const times = arrayOf(batch.map(({ at }) => at));
+  const keyIds = arrayOf(batch.map(({ keyId }) => keyId));
   return pool.write(
     (sql) => sql`
       SELECT outcome, id FROM add_pets(${names}, ${categoryIds}, ${statuses}, ${accountIds}, ${keys}, ${times}, ${retryWindowMs}, ${keyIds})`,

@@ -6,11 +6,22 @@ import { StandbyError } from './errors.ts';
 // biome-ignore lint/suspicious/noExplicitAny: the columns depend on the statement.
 type AnyRow = Record<string, any>;
 
+/** A statement that several places in the source make together. Without a name it is not prepared. */
+export interface Prepared {
+  name?: string;
+  text: string;
+}
+
+/** A row of a statement of `shapes.ts`: the place of the shape, the read's own place among those of the shape from 1, and its text. */
+type TextRow = [shape: number, n: number, text: string | null];
+
 export interface Sql {
   /** A prepared statement, if the connection allows those. */
   <Rows extends object[] = AnyRow[]>(texts: TemplateStringsArray, ...values: unknown[]): Promise<Rows>;
   /** Without values, `text` may hold several statements. */
   unsafe<Rows extends object[] = AnyRow[]>(text: string, values?: unknown[]): Promise<Rows>;
+  /** Runs a statement whose rows are `TextRow`. */
+  texts(statement: Prepared, values: string[]): Promise<TextRow[]>;
   /** Runs `work` in a transaction; rolls it back if `work` rejects. Default: READ COMMITTED, whatever the database sets. */
   begin<Result>(work: (sql: Sql) => Promise<Result>, isolation?: 'READ COMMITTED' | 'SERIALIZABLE'): Promise<Result>;
 }
@@ -30,7 +41,7 @@ function statementOf(texts: TemplateStringsArray, given: readonly unknown[]): { 
 /** PostgreSQL's function that waits for the synchronous standby. */
 const standbyWait = 'SyncRepWaitForLSN';
 
-type Run = <Rows>(query: pg.QueryConfig) => Promise<Rows>;
+type Run = <Rows>(query: pg.QueryConfig & { rowMode?: 'array' }) => Promise<Rows>;
 
 /** Returns a function that runs one statement. It rejects with StandbyError if a commit did not wait for the standby. */
 function createRun(client: pg.Client): Run {
@@ -47,7 +58,7 @@ function createRun(client: pg.Client): Run {
     lost ??= error;
   });
 
-  return async <Rows>(query: pg.QueryConfig) => {
+  return async <Rows>(query: pg.QueryConfig & { rowMode?: 'array' }) => {
     inDoubt = false;
     const result = await client.query(query).catch((error: unknown) => Promise.reject(lost ?? error));
     if (inDoubt) throw new StandbyError('the database has committed, but perhaps not on its standby');
@@ -64,6 +75,8 @@ export function createSql(client: pg.Client, prepare: boolean): Sql {
   }
 
   const sql: Sql = Object.assign(tag, {
+    texts: ({ name, text }: Prepared, values: string[]) =>
+      run<TextRow[]>({ text, values, rowMode: 'array', ...(prepare && name && { name }) }),
     unsafe: <Rows>(text: string, values?: unknown[]) => run<Rows>({ text, ...(values && { values }) }),
     async begin<Result>(work: (sql: Sql) => Promise<Result>, isolation = 'READ COMMITTED') {
       await run({ text: `BEGIN ISOLATION LEVEL ${isolation}` });
@@ -88,13 +101,12 @@ export async function runSteps<Result>(sql: Sql, steps: Steps<Result>): Promise<
   return step.value;
 }
 
-/** An array literal of texts, as a parameter (https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO). Undefined becomes NULL. */
-export function textArray(texts: (string | null | undefined)[]): string {
-  const elements = texts.map((text) => (typeof text === 'string' ? `"${text.replaceAll(/["\\]/g, '\\$&')}"` : 'NULL'));
-  return `{${elements.join()}}`;
+/** An element of an array literal (https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO). Undefined becomes NULL. */
+export function elementOf(value: unknown): string {
+  if (value === null || value === undefined) return 'NULL';
+  if (Buffer.isBuffer(value)) return `"\\\\x${value.toString('hex')}"`;
+  return typeof value === 'string' ? `"${value.replaceAll(/["\\]/g, '\\$&')}"` : String(value);
 }
 
-/** An array literal of integers, as a parameter. Undefined becomes NULL. */
-export function numberArray(numbers: (bigint | number | undefined)[]): string {
-  return `{${numbers.map((number) => number ?? 'NULL').join()}}`;
-}
+/** An array literal, as a parameter. */
+export const arrayOf = (values: unknown[]) => `{${values.map(elementOf).join()}}`;

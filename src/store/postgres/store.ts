@@ -13,6 +13,7 @@ import { startLease } from './lease.ts';
 import { prepareDatabase } from './open.ts';
 import { findPet, listPets, startAdder } from './pets.ts';
 import { createPool, type Pool, sessionSettings } from './pool.ts';
+import { createReads, type Reads } from './reads.ts';
 import { runSteps } from './sql.ts';
 import { readTarget } from './url.ts';
 
@@ -23,8 +24,12 @@ const checkWithinMs = 1000;
 const forKeys: ReadonlySet<CommandName> = new Set(['recordUses', 'addMessage', 'takeEvents']);
 
 /** A command rejects, and does not run again, if its outcome is unknown: the connection was lost during COMMIT, or the deadline passed. */
-export function createEngine(pool: Pool): Omit<Engine, 'pets'> {
+export function createEngine(pool: Pool): Omit<Engine, 'pets'> & { reads: Reads; close: () => Promise<unknown> } {
+  const reads = createReads(pool, false);
+  const readsOfStrangers = createReads(pool, true);
   return {
+    reads,
+    close: () => Promise.all([reads.close(), readsOfStrangers.close()]),
     write: (name, input) =>
       pool.write(
         (sql) =>
@@ -34,7 +39,7 @@ export function createEngine(pool: Pool): Omit<Engine, 'pets'> {
           ),
         { stranger: !forKeys.has(name) },
       ),
-    read: (query, forKey = false) => pool.read((sql) => runSteps(sql, query()), { stranger: !forKey }),
+    read: (query, forKey = false) => (forKey ? reads : readsOfStrangers).run(query),
   };
 }
 
@@ -54,10 +59,16 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
   });
   hosts.onMove(({ timeline }) => pool.dropOlder(timeline));
   const adder = startAdder(pool);
+  const { reads, close: closeReads, ...both } = createEngine(pool);
   const engine: Engine = {
-    ...createEngine(pool),
-    // No state(): it would need a round trip, as much as reading the page itself.
-    pets: { list: (query) => listPets(pool, query), find: (id) => findPet(pool, id), add: adder.add },
+    ...both,
+    pets: {
+      list: (query, begun) => listPets(reads, query, begun),
+      find: (id, begun) => findPet(reads, id, begun),
+      state: reads.state,
+      remote: true,
+      add: adder.add,
+    },
   };
   const at = () => options.now().getTime();
   const expiry = certificatesExpireAt(target.ssl);
@@ -84,6 +95,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
 
     async close() {
       await adder.close();
+      await closeReads();
       await pool.close();
       lease.close();
     },

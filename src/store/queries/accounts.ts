@@ -1,6 +1,6 @@
 /** Reads of accounts and API keys. */
 import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns, isActive, type KnownKeyRow } from '../rows.ts';
-import { raw, type Steps, sql } from '../steps.ts';
+import { hex, raw, type Steps, sql } from '../steps.ts';
 
 export function listAccounts(): Steps<AccountRow[]> {
   return sql<AccountRow>`SELECT ${raw(accountColumns)} FROM account ORDER BY id`;
@@ -28,7 +28,7 @@ export function* listOwnKeys(
 /** `hash`: SHA-256 of the key. */
 export function* findKey(hash: Buffer): Steps<KnownKeyRow | undefined> {
   const [key] = yield* sql<KnownKeyRow>`
-    SELECT account.network, account.created_at AS account_created_at, ${raw(apiKeyColumns)} WHERE hash = ${hash}`;
+    SELECT ${hex('account.network')} AS network, account.created_at AS account_created_at, ${raw(apiKeyColumns)} WHERE hash = ${hash}`;
   return key;
 }
 

@@ -1,6 +1,6 @@
 /** All reads from the SQLite store, through a read-only connection. */
 import type Database from 'better-sqlite3';
-import type { PetJson, PetPage, PetQuery, StoreState } from '../../core/pets.ts';
+import { type FoundPet, idOf, type PetJson, type PetPage, type PetQuery, type StoreState } from '../../core/pets.ts';
 import type { Steps } from '../steps.ts';
 import { createRunner, openReader, translate } from './connection.ts';
 import { openError } from './store-file.ts';
@@ -8,7 +8,7 @@ import { openError } from './store-file.ts';
 /** Reads are short and synchronous. They throw ApiError `service_unavailable` if the store cannot be read. */
 export interface Reader {
   listPets(query: PetQuery): PetPage;
-  findPet(id: bigint): PetJson | undefined;
+  findPet(id: bigint): FoundPet;
   state(): StoreState;
   /** Ends the snapshot that the reads of one event loop turn share, so that the next read sees the latest commit. */
   refresh(): void;
@@ -34,11 +34,6 @@ export function startReader(file: string): Reader {
  * it may handle requests that arrived after the snapshot began.
  */
 const maxSnapshotMs = 1;
-
-/** A pet's JSON starts with its id. Ids are below 2^53, so parsing as a number is exact. */
-function idOf(pet: PetJson): bigint {
-  return BigInt(Number.parseInt(pet.slice('{"id":'.length), 10));
-}
 
 /** Runs a read; its errors become those of the store. */
 function guarded<Input extends unknown[], Output>(read: (...input: Input) => Output): (...input: Input) => Output {
@@ -136,13 +131,14 @@ function prepareReader(connection: Database.Database): Reader {
       snapshot.enter();
       // One extra row shows whether a next page exists.
       const pets = status ? listByStatus.all(status, after, limit + 1) : listAll.all(after, limit + 1);
-      if (pets.length <= limit) return { pets, next: undefined };
+      const state = snapshot.state();
+      if (pets.length <= limit) return { pets, next: undefined, state };
       pets.pop();
-      return { pets, next: idOf(pets.at(-1) as PetJson) };
+      return { pets, next: idOf(pets.at(-1) as PetJson), state };
     }),
     findPet: guarded((id) => {
       snapshot.enter();
-      return findPet.get(id);
+      return { pet: findPet.get(id), state: snapshot.state() };
     }),
     async run(query) {
       try {

@@ -46,7 +46,7 @@ export function openSqlite(file: string, options: OpenOptions): Store {
   const engine: Engine = {
     write: writer.write,
     read: reader.run,
-    pets: { list, add: createAdd(writer), find, state, refresh },
+    pets: { list, add: createAdd(writer), find, state, remote: false, refresh },
   };
 
   return {

@@ -1,6 +1,6 @@
 /** A PostgreSQL database as the source or the target of a copy. */
 import { openAlone } from '../postgres/open.ts';
-import { textArray } from '../postgres/sql.ts';
+import { arrayOf } from '../postgres/sql.ts';
 import type { OpenOptions } from '../store.ts';
 import { type End, pageOf, type Row, textOf } from './tables.ts';
 
@@ -50,7 +50,7 @@ export async function openPostgresEnd(databaseUrl: string, create: boolean, opti
     async insert({ name, columns }, rows) {
       const names = Object.keys(columns);
       const arrays = Object.values(columns).map((type, index) => `$${index + 1}::${type}[]`);
-      const values = names.map((_, index) => textArray(rows.map((row) => row[index])));
+      const values = names.map((_, index) => arrayOf(rows.map((row) => row[index])));
       await run(`INSERT INTO ${name} (${names}) SELECT * FROM unnest(${arrays})`, values);
     },
 

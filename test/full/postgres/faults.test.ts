@@ -204,8 +204,9 @@ describe('requests beyond the capacity of the database', () => {
     await release`LOCK TABLE pet`;
     const refusedAtOnce: string[] = [];
     let answered = false;
-    const lists = Array.from({ length: 10_100 }, () =>
-      Promise.resolve(store.pets.list(everything)).catch((error: Error) => {
+    // All different: equal reads of a turn count once.
+    const lists = Array.from({ length: 10_100 }, (_, after) =>
+      Promise.resolve(store.pets.list({ limit: 1, after: BigInt(after) })).catch((error: Error) => {
         if (!answered) refusedAtOnce.push(String(error.cause));
       }),
     );

@@ -1,15 +1,14 @@
 /** Tests of the response cache: what it keeps, and that no response is older than an acknowledged write. */
-import Database from 'better-sqlite3';
 import { Pool } from 'undici';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { newSecret, scopes } from '../../../src/core/accounts.ts';
 import { createMetrics } from '../../../src/http/metrics.ts';
 import { render } from '../../../src/http/responses.ts';
 import { createCache } from '../../../src/pets/response-cache.ts';
-import { openStore, sqliteFile } from '../../../src/store/open.ts';
+import { openStore } from '../../../src/store/open.ts';
 import { startApp } from '../../support/app.ts';
 import { startServer } from '../../support/process.ts';
-import { engine } from '../../support/store.ts';
-import { makeStore } from '../../support/store-file.ts';
+import { emptyStore, engine, runSql } from '../../support/store.ts';
 import { figure, tier } from '../../support/tier.ts';
 
 describe('the response cache', () => {
@@ -19,7 +18,7 @@ describe('the response cache', () => {
     let made = 0;
     const cache = createCache(() => state);
     const get = async (key: string, settled = false) => {
-      const { body } = await cache.get(key, () => ({ rendered: render(`${key}${++made}`), settled }));
+      const { body } = await cache.get(key, () => ({ rendered: render(`${key}${++made}`), settled, state }));
       return String(body);
     };
     const write = () => {
@@ -28,7 +27,7 @@ describe('the response cache', () => {
     const change = () => {
       state = { version: state.version + 1, revision: state.revision + 1 };
     };
-    return { cache, get, write, change };
+    return { cache, get, write, change, now: () => state };
   }
 
   test('keeps a response that is requested a second time in the same state', async () => {
@@ -49,23 +48,15 @@ describe('the response cache', () => {
     expect([await get('a', true), await get('a', true), await get('a', true)]).toEqual(['a3', 'a4', 'a4']);
   });
 
-  test('keeps nothing if the store reports no state', async () => {
-    const cache = createCache(undefined);
-    for (const expected of ['1', '2', '3']) {
-      const made = cache.get('a', async () => ({ rendered: render(expected), settled: true }));
-      expect((await made).body).toBe(expected);
-    }
-    expect(cache.use()).toEqual({ hits: 0, misses: 3 });
-  });
-
   test('does not keep a response if the store changed while it was made', async () => {
-    const { cache, get, write } = open();
+    const { cache, get, write, now } = open();
     await get('a');
     const slow = cache.get('a', async () => {
+      const state = now();
       await Promise.resolve();
       write();
       await get('b');
-      return { rendered: render('old'), settled: false };
+      return { rendered: render('old'), settled: false, state };
     });
     expect((await slow).body).toBe('old');
     expect(await get('a')).toBe('a3');
@@ -88,7 +79,7 @@ describe('the response cache', () => {
     const get = (key: number) =>
       cache.get(String(key), () => {
         made += 1;
-        return { rendered: render('x'.repeat(512 * 1024)), settled: true };
+        return { rendered: render('x'.repeat(512 * 1024)), settled: true, state };
       });
     for (const _time of ['first', 'second', 'third']) for (let key = 0; key < 20; key++) get(key);
     // There is room for 15.
@@ -165,97 +156,111 @@ describe('no reader sees a page older than an acknowledged write', () => {
   });
 });
 
-// On PostgreSQL nothing is kept.
-if (engine === 'SQLite') {
-  describe('a response kept across writes', () => {
-    /** A server whose cache holds the first page and the third pet, and another connection to its file. */
-    async function start() {
-      const metrics = createMetrics('test');
-      const { add, call, databaseUrl } = await startApp({ metrics });
-      for (let id = 1; id <= 6; id++) await add({ name: `pet ${id}`, categoryId: 1 });
-      const sql = new Database(sqliteFile(databaseUrl));
-      onTestFinished(() => void sql.close());
-      const page = async () => (await call('GET', '/v1/pets?limit=3')).json.map(({ name }: { name: string }) => name);
-      const third = async () => (await call('GET', '/v1/pets/3')).status;
-      const hits = async () =>
-        (await metrics.registry.getSingleMetric('animal_store_cache_hits_total')?.get())?.values[0]?.value;
-      for (let times = 0; times < 3; times++) await Promise.all([page(), third()]);
-      return { add, sql, page, third, hits };
+const replaced = (id: number) => `INTO pet (id, name, category_id, status) VALUES (${id}, 'replaced', 1, 'sold')`;
+
+/** A statement that puts another pet in the place of the one with this id. */
+const replace = (id: number) =>
+  engine === 'SQLite'
+    ? `INSERT OR REPLACE ${replaced(id)}`
+    : `INSERT ${replaced(id)} ON CONFLICT (id) DO UPDATE SET name = excluded.name`;
+
+describe('a response kept across writes', () => {
+  /** A server whose cache holds the first page and the third pet, and another connection to its file. */
+  async function start() {
+    const metrics = createMetrics('test');
+    const { add, call, databaseUrl } = await startApp({ metrics });
+    for (let id = 1; id <= 6; id++) await add({ name: `pet ${id}`, categoryId: 1 });
+    const sql = (text: string) => runSql(databaseUrl, text);
+    const page = async () => (await call('GET', '/v1/pets?limit=3')).json.map(({ name }: { name: string }) => name);
+    const third = async () => (await call('GET', '/v1/pets/3')).status;
+    const hits = async () =>
+      (await metrics.registry.getSingleMetric('animal_store_cache_hits_total')?.get())?.values[0]?.value;
+    for (let times = 0; times < 3; times++) await Promise.all([page(), third()]);
+    return { add, sql, page, third, hits };
+  }
+
+  test('stays kept, if it is a full page or a pet, when a pet is added', async () => {
+    const { add, page, third, hits } = await start();
+    const before = (await hits()) as number;
+    for (let times = 1; times <= 5; times++) {
+      await add({ name: 'another', categoryId: 1 });
+      expect(await page()).toEqual(['pet 1', 'pet 2', 'pet 3']);
+      expect(await third()).toBe(200);
     }
-
-    test('stays kept, if it is a full page or a pet, when a pet is added', async () => {
-      const { add, page, third, hits } = await start();
-      const before = (await hits()) as number;
-      for (let times = 1; times <= 5; times++) {
-        await add({ name: 'another', categoryId: 1 });
-        expect(await page()).toEqual(['pet 1', 'pet 2', 'pet 3']);
-        expect(await third()).toBe(200);
-      }
-      expect(await hits()).toBe(before + 10);
-    });
-
-    test.for([
-      ['an update', "UPDATE pet SET name = 'renamed' WHERE id = 2", ['pet 1', 'renamed', 'pet 3'], 200],
-      ['a deletion', 'DELETE FROM pet WHERE id = 3', ['pet 1', 'pet 2', 'pet 4'], 404],
-      [
-        'a replacement',
-        "INSERT OR REPLACE INTO pet (id, name, category_id, status) VALUES (1, 'replaced', 1, 'sold')",
-        ['replaced', 'pet 2', 'pet 3'],
-        200,
-      ],
-      ['a deletion after the page', 'DELETE FROM pet WHERE id > 3', ['pet 1', 'pet 2', 'pet 3'], 200],
-    ] as const)('shows %s from outside at once', async ([, change, names, status]) => {
-      const { sql, page, third } = await start();
-      sql.exec(change);
-      expect(await page()).toEqual(names);
-      expect(await third()).toBe(status);
-    });
-
-    test('shows at once a pet added below the highest id, as import --keep-ids does', async () => {
-      const { sql, page } = await start();
-      sql.exec('DELETE FROM pet WHERE id = 2');
-      for (let times = 0; times < 3; times++) expect(await page()).toEqual(['pet 1', 'pet 3', 'pet 4']);
-      sql.exec("INSERT INTO pet (id, name, category_id, status) VALUES (2, 'back', 1, 'sold')");
-      expect(await page()).toEqual(['pet 1', 'back', 'pet 3']);
-    });
-
-    test('shows at once that the pet with the highest id was replaced', async () => {
-      const { sql, page } = await start();
-      sql.exec('DELETE FROM pet WHERE id > 4');
-      for (let times = 0; times < 3; times++) await page();
-      sql.exec("INSERT OR REPLACE INTO pet (id, name, category_id, status) VALUES (4, 'replaced', 1, 'sold')");
-      sql.exec('DELETE FROM pet WHERE id = 1');
-      expect(await page()).toEqual(['pet 2', 'pet 3', 'replaced']);
-    });
+    expect(await hits()).toBe(before + 10);
   });
 
-  test('two processes on one file each see what the other has acknowledged', async () => {
-    const { env, key } = await makeStore();
-    const [writer, reader] = await Promise.all([startServer({ env }), startServer({ env })]);
-    // Keeps the event loop busy, so that several reads share a snapshot.
-    const pool = new Pool(reader.url, { connections: 20, pipelining: 4 });
-    onTestFinished(() => pool.destroy());
-    const headers = { authorization: `Bearer ${key}` };
-    let done = false;
-    const load = Array.from({ length: 40 }, async () => {
-      while (!done)
-        await pool.request({ method: 'GET', path: '/v1/pets?limit=5', headers }).then(({ body }) => body.dump());
-    });
-    const rounds = tier(150, 3000);
-    await Promise.all(
-      Array.from({ length: 4 }, async () => {
-        for (let round = 0; round < rounds; round++) {
-          const added = await writer.call(key, 'POST', '/v1/pets', { name: 'x', categoryId: 1 });
-          const { id } = added.json;
-          expect((await reader.call(key, 'GET', `/v1/pets/${id}`)).status).toBe(200);
-          const cursor = Buffer.from(`after:${id - 1}`).toString('base64url');
-          const after = id === 1 ? '' : `&cursor=${cursor}`;
-          expect((await reader.call(key, 'GET', `/v1/pets?limit=1${after}`)).json).toMatchObject([{ id }]);
-        }
-      }),
-    );
-    done = true;
-    await Promise.all(load);
-    figure(`${4 * rounds} animals added through one process, each visible at once through another that is busy`);
+  test.for([
+    ['an update', "UPDATE pet SET name = 'renamed' WHERE id = 2", ['pet 1', 'renamed', 'pet 3'], 200],
+    ['a deletion', 'DELETE FROM pet WHERE id = 3', ['pet 1', 'pet 2', 'pet 4'], 404],
+    ['a replacement', replace(1), ['replaced', 'pet 2', 'pet 3'], 200],
+    ['a deletion after the page', 'DELETE FROM pet WHERE id > 3', ['pet 1', 'pet 2', 'pet 3'], 200],
+  ] as const)('shows %s from outside at once', async ([, change, names, status]) => {
+    const { sql, page, third } = await start();
+    await sql(change);
+    expect(await page()).toEqual(names);
+    expect(await third()).toBe(status);
   });
+
+  test('shows at once a pet added below the highest id, as import --keep-ids does', async () => {
+    const { sql, page } = await start();
+    await sql('DELETE FROM pet WHERE id = 2');
+    for (let times = 0; times < 3; times++) expect(await page()).toEqual(['pet 1', 'pet 3', 'pet 4']);
+    await sql("INSERT INTO pet (id, name, category_id, status) VALUES (2, 'back', 1, 'sold')");
+    expect(await page()).toEqual(['pet 1', 'back', 'pet 3']);
+  });
+
+  test('shows at once that the pet with the highest id was replaced', async () => {
+    const { sql, page } = await start();
+    await sql('DELETE FROM pet WHERE id > 4');
+    for (let times = 0; times < 3; times++) await page();
+    await sql(replace(4));
+    await sql('DELETE FROM pet WHERE id = 1');
+    expect(await page()).toEqual(['pet 2', 'pet 3', 'replaced']);
+  });
+});
+
+/** Two servers on one store. */
+async function startTwo() {
+  const databaseUrl = await emptyStore();
+  const store = await openStore(databaseUrl, { now: () => new Date() });
+  const secret = newSecret(false);
+  await store.accounts.addAccount('tests');
+  await store.accounts.addKey({ account: 'tests', name: 'test', scopes: [...scopes], lifetimeMs: null, secret });
+  await store.close();
+  const env = { DATABASE_URL: databaseUrl };
+  const [writer, reader] = await Promise.all([startServer({ env }), startServer({ env })]);
+  return { writer, reader, key: secret.key };
 }
+
+test('two servers on one store each see what the other has acknowledged', async () => {
+  const { writer, reader, key } = await startTwo();
+  // Keeps the event loop busy, so that several reads share a snapshot.
+  const pool = new Pool(reader.url, { connections: 20, pipelining: 4 });
+  onTestFinished(() => pool.destroy());
+  const headers = { authorization: `Bearer ${key}` };
+  const after = (id: number) => (id === 0 ? '' : `&cursor=${Buffer.from(`after:${id}`).toString('base64url')}`);
+  let begin = 0;
+  /** The last page: all read it again and again, so it is kept, and each addition changes it. */
+  const lastPage = () => `/v1/pets?limit=100${after(begin)}`;
+  let done = false;
+  const load = Array.from({ length: 40 }, async () => {
+    while (!done) await pool.request({ method: 'GET', path: lastPage(), headers }).then(({ body }) => body.dump());
+  });
+  const rounds = tier(150, 3000);
+  await Promise.all(
+    Array.from({ length: 4 }, async () => {
+      for (let round = 0; round < rounds; round++) {
+        const added = await writer.call(key, 'POST', '/v1/pets', { name: 'x', categoryId: 1 });
+        const { id } = added.json;
+        expect((await reader.call(key, 'GET', lastPage())).json).toContainEqual(added.json);
+        expect((await reader.call(key, 'GET', `/v1/pets/${id}`)).status).toBe(200);
+        expect((await reader.call(key, 'GET', `/v1/pets?limit=1${after(id - 1)}`)).json).toMatchObject([{ id }]);
+        if (id - begin > 50) begin = id - 20;
+      }
+    }),
+  );
+  done = true;
+  await Promise.all(load);
+  figure(`${4 * rounds} animals added through one server, each visible at once through another that is busy`);
+});

@@ -1,5 +1,5 @@
 /** Tests of the PostgreSQL store alone, and of both engines side by side. */
-import fs from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import type postgres from 'postgres';
 import { describe, expect, test } from 'vitest';
@@ -8,8 +8,10 @@ import { limits } from '../../../src/core/limits.ts';
 import { newToken } from '../../../src/core/people.ts';
 import { openStore } from '../../../src/store/open.ts';
 import { TimeoutError } from '../../../src/store/postgres/errors.ts';
+import { findPet, listPets } from '../../../src/store/postgres/pets.ts';
+import { createReads } from '../../../src/store/postgres/reads.ts';
+import type { Prepared } from '../../../src/store/postgres/sql.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { projectFolder } from '../../support/project.ts';
 import { clientOf, emptyStore, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
@@ -38,11 +40,12 @@ test('both engines return the same bytes for any pet', async () => {
       );
       expect(ours).toEqual(theirs);
       const query = { limit: 100, after };
-      const page = await onPostgres.pets.list(query);
-      expect(page).toEqual(await onSqlite.pets.list(query));
-      expect(page.pets).toHaveLength(animals.length);
-      const id = after + 1n;
-      expect(await onPostgres.pets.find(id)).toBe(await onSqlite.pets.find(id));
+      const { pets, next } = await onPostgres.pets.list(query);
+      expect(await onSqlite.pets.list(query)).toMatchObject({ pets, next });
+      expect(pets).toHaveLength(animals.length);
+      const { pet } = await onPostgres.pets.find(after + 1n);
+      expect(await onSqlite.pets.find(after + 1n)).toMatchObject({ pet });
+      expect(pet).toBe(pets[0]);
       after += BigInt(animals.length);
     }),
     { numRuns: 60, examples: [[[example]]] },
@@ -317,21 +320,43 @@ test('every list walks an index and sorts nothing, so that it costs no more in a
   const sql = clientOf(databaseUrl);
   await sql`INSERT INTO pet SELECT n, 'x', n, ('{available,pending,sold}'::text[])[1 + n % 3] FROM generate_series(1, 20000) AS n`;
   await sql`ANALYZE pet`;
-  const source = fs.readFileSync(`${projectFolder}src/store/postgres/pets.ts`, 'utf8');
-  const statements = [...source.matchAll(/sql`(SELECT [^`]*)`/g)].map(([, text = '']) => {
-    let count = 0;
-    return text.replaceAll(/\$\{[^}]*\}/g, () => `$${++count}`);
-  });
+  const statements: string[] = [];
+  const record = {
+    async texts({ text }: Prepared) {
+      statements.push(text);
+      return [];
+    },
+  };
+  const reads = createReads({ read: (work) => work(record as never) }, false);
+  for (const read of [
+    () => listPets(reads, { limit: 20, after: 0n, status: 'sold' }),
+    () => listPets(reads, { limit: 20, after: 0n }),
+    () => findPet(reads, 1n),
+  ]) {
+    void read();
+    await sleep(20);
+  }
   const plans = await Promise.all(
     statements.map(async (text) =>
       (await sql.unsafe(`EXPLAIN (GENERIC_PLAN, COSTS OFF) ${text}`)).map((row) => row['QUERY PLAN']),
     ),
   );
   expect(
-    plans.map((plan) => plan.filter((line) => /Scan|Sort/.test(line)).map((line) => line.trim().replace('->  ', ''))),
-  ).toEqual([
-    ['Index Scan using pet_status_id on pet'],
-    ['Index Scan using pet_pkey on pet'],
-    ['Index Scan using pet_pkey on pet'],
-  ]);
+    plans.map((plan) =>
+      plan
+        .filter((line) => /Scan.* on pet\b|Sort/.test(line))
+        .map((line) =>
+          line
+            .trim()
+            .replace('->  ', '')
+            .replace(/ pet_\d$/, ''),
+        ),
+    ),
+  ).toEqual(
+    ['pet_status_id', 'pet_pkey', 'pet_pkey'].map((index) => [
+      // The highest id, which is part of the state.
+      'Index Only Scan Backward using pet_pkey on pet',
+      `Index Scan using ${index} on pet`,
+    ]),
+  );
 });

@@ -351,8 +351,8 @@ test('writes beyond the queue limit get 503 service_unavailable, and those in th
   const outcomes = await Promise.allSettled(Array.from({ length: 10_020 }, () => store.pets.add(biscuit)));
   const refused = outcomes.filter((outcome) => outcome.status === 'rejected');
   expect(refused.map(({ reason }) => reason.code)).toEqual(Array.from({ length: 20 }, () => 'service_unavailable'));
-  expect(await store.pets.find(10_000n)).toBeDefined();
-  expect(await store.pets.find(10_001n)).toBeUndefined();
+  expect((await store.pets.find(10_000n)).pet).toBeDefined();
+  expect((await store.pets.find(10_001n)).pet).toBeUndefined();
   expect((await store.pets.add(biscuit)).outcome).toBe('added');
 });
 
@@ -403,7 +403,7 @@ describe('a store with a missing table', () => {
     onTestFinished(() => store.close());
     await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
     await vi.waitFor(() => expect(fatal.map(({ message }) => message)).toEqual(['no such table: message']));
-    expect(await store.pets.list({ limit: 20, after: 0n })).toEqual({ pets: [], next: undefined });
+    expect(await store.pets.list({ limit: 20, after: 0n })).toMatchObject({ pets: [], next: undefined });
   });
 
   test('accepts no write without onFatal either', async () => {
