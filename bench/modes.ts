@@ -97,21 +97,26 @@ function processes({ rows, workers }: Choice, copySeed: CopySeed): Mode {
   };
 }
 
+const databaseGoals: Record<string, number> = { list: 4, random: 2, get: 3, create: 4, none: 1 };
+
+/** Plain Fastify has a database of its own: its ids come from a sequence, those of the animal store do not. */
 function databases({ rows, workers }: Choice, copySeed: CopySeed): Mode {
   const several = workers !== '1';
   const core = several ? undefined : 0;
   return {
     record: `postgres${several ? `-${workers}` : ''}`,
-    workloads: withGoal(1, workloads(rows)),
+    workloads: workloads(rows).map((workload) => ({ ...workload, goal: databaseGoals[workload.name] ?? 1 })),
     pinned: !several,
     async start(folder) {
       const { file, key } = await copySeed(rows, path.join(folder, 'store.db'));
-      const database = await startPostgres(file);
+      const database = await startPostgres(file, ['animals', 'plain']);
+      const [own = '', plain = ''] = database.urls;
+      const onPlain = await startPlain(file, port + 2, 'off', plain);
       const onSqlite = await startStore(file, port, core, { WORKERS: workers });
-      const environment = { WORKERS: workers, DATABASE_URL: database.databaseUrl };
-      const onPostgres = await startStore(file, port + 1, core, environment);
+      const onPostgres = await startStore(file, port + 1, core, { WORKERS: workers, DATABASE_URL: own });
       const stop = () => onPostgres.stop().then(database.stop);
       return [
+        { name: 'plain, with pg', key, server: onPlain },
         { name: 'on SQLite', key, server: onSqlite },
         { name: 'on PostgreSQL', key, server: { ...onPostgres, stop } },
       ];

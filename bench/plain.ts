@@ -1,15 +1,15 @@
 /**
  * The second baseline: the same operations with Fastify, written as in its documentation. No cache, ETag or metrics. argv: the port, the
- * store's file, and whether to log (on or off).
+ * store's file or the URL of its PostgreSQL database, and whether to log (on or off).
  */
 import { hash } from 'node:crypto';
 import bearerAuth from '@fastify/bearer-auth';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
-import { type Static, Type } from '@sinclair/typebox';
-import Database from 'better-sqlite3';
+import { Type } from '@sinclair/typebox';
 import fastify from 'fastify';
+import { openPostgres, openSqlite } from './plain-stores.ts';
 
-const [, , port, file, logger] = process.argv;
+const [, , port, databaseUrl = '', logger] = process.argv;
 
 const Status = Type.Unsafe<string>({ type: 'string', enum: ['available', 'pending', 'sold'] });
 const NewPet = Type.Object(
@@ -21,7 +21,6 @@ const NewPet = Type.Object(
   { additionalProperties: false },
 );
 const Pet = Type.Object({ id: Type.Integer(), name: Type.String(), categoryId: Type.Integer(), status: Status });
-type Pet = Static<typeof Pet>;
 const Page = Type.Object({
   limit: Type.Integer({ minimum: 1, maximum: 100, default: 20 }),
   status: Type.Optional(Status),
@@ -29,34 +28,19 @@ const Page = Type.Object({
 });
 const PetId = Type.Object({ petId: Type.Integer({ minimum: 1 }) });
 
-const database = new Database(file);
-database.pragma('journal_mode = WAL');
-// better-sqlite3 is compiled to use NORMAL in WAL mode by default.
-database.pragma('synchronous = FULL');
-const columns = 'id, name, category_id AS categoryId, status';
-const findKey = database.prepare<[Buffer, number]>(
-  'SELECT 1 FROM api_key WHERE hash = ? AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)',
-);
-const list = database.prepare<[number, number], Pet>(`SELECT ${columns} FROM pet WHERE id > ? ORDER BY id LIMIT ?`);
-const listByStatus = database.prepare<[string, number, number], Pet>(
-  `SELECT ${columns} FROM pet WHERE status = ? AND id > ? ORDER BY id LIMIT ?`,
-);
-const find = database.prepare<[number], Pet>(`SELECT ${columns} FROM pet WHERE id = ?`);
-const insert = database.prepare<[Static<typeof NewPet>], Pet>(
-  `INSERT INTO pet (name, category_id, status) VALUES (:name, :categoryId, :status) RETURNING ${columns}`,
-);
+const store = databaseUrl.startsWith('postgres:') ? openPostgres(databaseUrl) : openSqlite(databaseUrl);
 
 const app = fastify({ logger: logger === 'on' }).withTypeProvider<TypeBoxTypeProvider>();
 await app.register(bearerAuth, {
   keys: [],
-  auth: (key) => findKey.get(hash('sha256', key, 'buffer'), Date.now()) !== undefined,
+  auth: (key) => store.hasKey(hash('sha256', key, 'buffer')),
 });
 
 app.get('/v1/pets', { schema: { querystring: Page, response: { 200: Type.Array(Pet) } } }, async (request, reply) => {
   const { limit, status, cursor } = request.query;
   const after = cursor === undefined ? 0 : Number(Buffer.from(cursor, 'base64url').toString().slice('after:'.length));
   // One extra row shows whether a next page exists.
-  const pets = status === undefined ? list.all(after, limit + 1) : listByStatus.all(status, after, limit + 1);
+  const pets = await store.list(after, limit + 1, status);
   const first = `/v1/pets?limit=${limit}${status === undefined ? '' : `&status=${status}`}`;
   const links = [`<${first}>; rel="first"`];
   if (pets.length > limit) {
@@ -69,12 +53,12 @@ app.get('/v1/pets', { schema: { querystring: Page, response: { 200: Type.Array(P
 });
 
 app.get('/v1/pets/:petId', { schema: { params: PetId, response: { 200: Pet } } }, async (request, reply) => {
-  return find.get(request.params.petId) ?? reply.callNotFound();
+  return (await store.find(request.params.petId)) ?? reply.callNotFound();
 });
 
 app.post('/v1/pets', { schema: { body: NewPet, response: { 201: Pet } } }, async (request, reply) => {
-  // A statement outside BEGIN and COMMIT is its own transaction.
-  const pet = insert.get(request.body) as Pet;
+  const { name, categoryId, status = 'available' } = request.body;
+  const pet = await store.add(name, categoryId, status);
   reply.code(201).header('location', `/v1/pets/${pet.id}`);
   return pet;
 });

@@ -4,8 +4,11 @@ import postgres from 'postgres';
 import { copyStore } from '../src/store/transfer/transfer.ts';
 import { dataFolder, initialize, start } from '../test/support/postgres.ts';
 
-/** Starts PostgreSQL with a copy of the store in `file`. */
-export async function startPostgres(file: string): Promise<{ databaseUrl: string; stop: () => Promise<void> }> {
+/** Starts PostgreSQL with databases that are copies of the store in `file`. */
+export async function startPostgres(
+  file: string,
+  names: string[],
+): Promise<{ urls: string[]; stop: () => Promise<void> }> {
   const data = dataFolder();
   initialize(data, []);
   const server = await start(data);
@@ -16,12 +19,15 @@ export async function startPostgres(file: string): Promise<{ databaseUrl: string
   // Stop it even if the run fails.
   process.once('exit', stop);
   const administrator = postgres(server.url('postgres'), { max: 1 });
-  await administrator`CREATE DATABASE animals`;
+  const urls: string[] = [];
+  for (const name of names) {
+    await administrator`CREATE DATABASE ${administrator(name)}`;
+    urls.push(server.url(name));
+    await copyStore(`sqlite:${file}`, server.url(name), {
+      now: () => new Date(),
+      watch: (_what, work) => work(() => undefined),
+    });
+  }
   await administrator.end();
-  const databaseUrl = server.url('animals');
-  await copyStore(`sqlite:${file}`, databaseUrl, {
-    now: () => new Date(),
-    watch: (_what, work) => work(() => undefined),
-  });
-  return { databaseUrl, stop };
+  return { urls, stop };
 }

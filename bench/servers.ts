@@ -131,10 +131,10 @@ export function startStore(
   });
 }
 
-/** Plain Fastify on the store in `file`; it logs to a file next to the store. */
-export function startPlain(file: string, port: number, logger: 'on' | 'off'): Promise<Running> {
-  const args = [fileURLToPath(import.meta.resolve('./plain.ts')), String(port), file, logger];
-  return start(args, { port, core: 0, log: `${file}.log` });
+/** Plain Fastify on the store in `file`, or on its PostgreSQL database; it logs to a file next to the store. */
+export function startPlain(file: string, port: number, logger: 'on' | 'off', databaseUrl = file): Promise<Running> {
+  const args = [fileURLToPath(import.meta.resolve('./plain.ts')), String(port), databaseUrl, logger];
+  return start(args, { port, core: 0, log: `${file}.plain.log` });
 }
 
 const hopByHop = ['date', 'connection', 'keep-alive', 'transfer-encoding'];
