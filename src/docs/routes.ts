@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parse } from 'yaml';
 import type { NotFound } from '../http/errors.ts';
 import type { Exchanges } from '../http/exchange.ts';
+import { linesOf } from '../http/head.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
 import { respond, sendRendered, standing, standingHeaders } from '../http/responses.ts';
@@ -92,7 +93,7 @@ export function referencePageRoutes(
   refuseOtherMethods(app);
 
   const location = `${root}/docs`;
-  const redirect = [
+  const redirect = linesOf([
     ...standing,
     'location',
     location,
@@ -102,7 +103,7 @@ export function referencePageRoutes(
     'no-store',
     'content-length',
     '0',
-  ];
+  ]);
   // Only browsers are redirected to the reference page: for all others, and for other methods, there is nothing. Therefore a scope of its own.
   app.register(async (scope) => {
     scope.get('/', (request: FastifyRequest, reply: FastifyReply) => {

@@ -2,6 +2,7 @@
 import { type Static, Type } from '@sinclair/typebox';
 import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, type ErrorCode } from '../core/errors.ts';
+import { linesOf } from './head.ts';
 import { respond, standing } from './responses.ts';
 
 /** The HTTP status of each code (RFC 9110, section 15; RFC 6585). */
@@ -99,6 +100,8 @@ export interface RenderedError {
   status: number;
   /** Alternating names and values. */
   headers: readonly string[];
+  /** The same, as lines. */
+  lines: string;
   /** One character per byte (latin1). */
   body: string;
 }
@@ -113,10 +116,12 @@ export function renderError(error: ApiError): RenderedError {
     const status = statuses[code];
     const body = Buffer.from(JSON.stringify({ code, message, status } satisfies ErrorBody));
     // Error responses must not be stored: the next response may differ (RFC 9111, section 5.2.2.5).
-    const headers = { 'content-type': 'application/json', 'cache-control': 'no-store', ...headersOf(error) };
+    const own = { 'content-type': 'application/json', 'cache-control': 'no-store', ...headersOf(error) };
+    const headers = [...standing, ...Object.entries(own).flat(), 'content-length', String(body.length)];
     rendered = {
       status,
-      headers: [...standing, ...Object.entries(headers).flat(), 'content-length', String(body.length)],
+      headers,
+      lines: linesOf(headers),
       body: body.toString('latin1'),
     };
     known.set(error, rendered);
@@ -147,9 +152,9 @@ export function createErrorSender(logError: LogError): SendError {
   return (thrown, request, reply) => {
     // The client disconnected while sending its body. Nobody reads this response.
     const error = request.raw.errored ? new ApiError('bad_request', undefined, { cause: thrown }) : toApiError(thrown);
-    const { status, headers, body } = renderError(error);
+    const { status, lines, body } = renderError(error);
     if (status >= 500) logError(error, request);
-    respond(reply, status, headers, body);
+    respond(reply, status, lines, body);
   };
 }
 

@@ -17,14 +17,14 @@ declare module 'fastify' {
     exchange: Exchange;
   }
   interface FastifyContextConfig {
-    /** Headers of each response of the route, whatever its status, as alternating names and values. */
-    headers?: readonly string[];
+    /** The lines of the headers of each response of the route, whatever its status. */
+    headers?: string;
   }
 }
 
 /** Its places count against the account of the API key, or of the session; without either, against the network of the client's address. */
 export interface Exchange extends EndedExchange, PlaceTaker {
-  routeHeaders: readonly string[];
+  routeHeaders: string;
   /** Whether a plugin or a hook sets headers on the reply. */
   headersSet: boolean;
   /** performance.now() when the exchange began. */
@@ -52,8 +52,6 @@ export interface ExchangeOptions {
   /** Called for a request without a response after `limits.response` milliseconds. Must answer it and close its connection. */
   refuseLate: (response: ServerResponse, exchange: Exchange) => void;
 }
-
-const noHeaders: readonly string[] = [];
 
 /** The exchange is also stored on Node's response, for events that Fastify does not see. */
 type WithExchange = ServerResponse & { exchange: Exchange };
@@ -84,7 +82,7 @@ function newExchange(request: FastifyRequest, headersSet: boolean): Exchange {
     reqId: request.id,
     method: request.method,
     route: url,
-    routeHeaders: config?.headers ?? noHeaders,
+    routeHeaders: config?.headers ?? '',
     headersSet,
     begun: performance.now(),
     traceId: traceIdOf(request.headers.traceparent),

@@ -2,6 +2,7 @@
 import { METHODS } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
 import { HttpError } from './errors.ts';
+import { linesOf } from './head.ts';
 import { respond, standing } from './responses.ts';
 
 /** The routes of each scope, by their paths without the prefix of the scope. */
@@ -28,14 +29,14 @@ export function refuseOtherMethods(scope: FastifyInstance): void {
   }
 }
 
-function sharedHeaders(routes: RouteOptions[]): readonly string[] {
+function sharedHeaders(routes: RouteOptions[]): string {
   const [first, ...others] = routes.map(({ config }) => config?.headers);
-  return (others.every((headers) => headers === first) && first) || [];
+  return (others.every((headers) => headers === first) && first) || '';
 }
 
-function refuseAt(app: FastifyInstance, url: string, served: string[], headers: readonly string[]): void {
+function refuseAt(app: FastifyInstance, url: string, served: string[], headers: string): void {
   const allow = [...served, 'OPTIONS'].join(', ');
-  const allowed = [...standing, 'allow', allow];
+  const allowed = linesOf([...standing, 'allow', allow]);
   const config = { headers };
   // Both responses are sent before the body is read: its content does not matter.
   const answerOptions = (_request: FastifyRequest, reply: FastifyReply) => respond(reply, 204, allowed, '');

@@ -1,6 +1,7 @@
-/** Sends every response: the headers as one flat list, and a small body in the same write. */
+/** Sends every response: the headers as lines, and a small body in the same write. */
 import { hash } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { headersOf, linesOf, staysOpen, writeHead } from './head.ts';
 
 /**
  * Headers of every response, whatever its status. Responses are data: browsers must not guess their type, render them as pages or frame them
@@ -20,10 +21,10 @@ export interface Rendered {
   /** A small body is a string with one character per byte (latin1). */
   body: string | Buffer;
   etag: string;
-  /** The headers of a 304 response, including ETag, as alternating names and values. */
-  headers: readonly string[];
+  /** The lines of the headers of a 304 response, including ETag. */
+  headers: string;
   /** The same, plus those that describe the body, such as Content-Type and Content-Length. */
-  bodyHeaders: readonly string[];
+  bodyHeaders: string;
 }
 
 /** Node writes a string of up to 16 KiB without allocating memory for it. A larger body is a buffer, which is shared and not copied. */
@@ -46,11 +47,12 @@ export function render(
   const length = Buffer.byteLength(content);
   // A strong validator: two ETags are equal if and only if the bytes are equal (RFC 9110, section 8.8.3).
   const etag = `"${hash('sha256', content, 'base64url').slice(0, 27)}"`;
-  const headers = [...security, 'etag', etag, 'cache-control', 'private, no-cache', 'vary', vary ?? 'Authorization'];
-  if (link !== undefined) headers.push('link', link);
-  const bodyHeaders = [...headers, 'content-type', type, 'content-length', String(length)];
-  if (encoding !== undefined) bodyHeaders.push('content-encoding', encoding);
-  return { body: bodyOf(content, length), etag, headers, bodyHeaders };
+  const all = [...security, 'etag', etag, 'cache-control', 'private, no-cache', 'vary', vary ?? 'Authorization'];
+  if (link !== undefined) all.push('link', link);
+  const headers = linesOf(all);
+  const ofBody = ['content-type', type, 'content-length', String(length)];
+  if (encoding !== undefined) ofBody.push('content-encoding', encoding);
+  return { body: bodyOf(content, length), etag, headers, bodyHeaders: headers + linesOf(ofBody) };
 }
 
 function bodyOf(content: string | Buffer, length: number): string | Buffer {
@@ -88,16 +90,20 @@ function addSet(headers: string[], set: ReturnType<FastifyReply['getHeaders']>):
 }
 
 /**
- * Sends a response. `headers`: alternating names and values, including those of `standing`. `body`: a buffer, or a string with one character
- * per byte, which is sent in the same write as the headers. Headers set by reply.header() are sent only if `headersSet` of the exchange is
- * true: reading them costs a tenth of a read.
+ * Sends a response. `headers`: their lines, including those of `standing` and Content-Length, unless the status has no body. `body`: a buffer,
+ * or a string with one character per byte, which is sent in the same write as the headers. Headers set by reply.header() are sent only if
+ * `headersSet` of the exchange is true: reading them costs a tenth of a read.
  */
-export function respond(reply: FastifyReply, status: number, headers: readonly string[], body: string | Buffer): void {
+export function respond(reply: FastifyReply, status: number, headers: string, body: string | Buffer): void {
   const response = reply.raw;
   const { reqId, routeHeaders, headersSet } = reply.request.exchange;
-  const all = ['x-request-id', reqId].concat(headers, routeHeaders);
-  if (headersSet) addSet(all, reply.getHeaders());
-  response.writeHead(status, all);
+  const lines = `x-request-id: ${reqId}\r\n${headers}${routeHeaders}`;
+  if (!headersSet && staysOpen(response, status)) writeHead(response, status, lines);
+  else {
+    const all = headersOf(lines);
+    if (headersSet) addSet(all, reply.getHeaders());
+    response.writeHead(status, all);
+  }
   if (typeof body === 'string') response.end(body, 'latin1');
   else if (body.length <= sliceBytes || reply.request.method === 'HEAD') response.end(body);
   else sendSlices(reply, body);
@@ -125,14 +131,14 @@ export function sendRendered({ reserveBytes }: ByteLimit, reply: FastifyReply, r
   }
 }
 
-const outcome = [...standing, 'cache-control', 'no-store', 'content-type', 'application/json', 'content-length'];
+const outcome = linesOf([...standing, 'cache-control', 'no-store', 'content-type', 'application/json']);
 
-/** Sends the response to a POST. `headers`: additional headers, as alternating names and values. */
-export function sendOutcome(reply: FastifyReply, status: number, json: string, headers: readonly string[] = []): void {
+/** Sends the response to a POST. `headers`: the lines of additional headers. */
+export function sendOutcome(reply: FastifyReply, status: number, json: string, headers = ''): void {
   const length = Buffer.byteLength(json);
   // The numbers of characters and bytes are equal only for ASCII.
   const body = length === json.length ? json : Buffer.from(json).toString('latin1');
-  respond(reply, status, outcome.concat(String(length), headers), body);
+  respond(reply, status, `${outcome}content-length: ${length}\r\n${headers}`, body);
 }
 
 /** Adds the standard headers to responses that plugins send by themselves, such as those to CORS preflight requests. */

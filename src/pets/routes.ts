@@ -8,6 +8,7 @@ import { maxPage, NewPet, Pet, PetStatus, Pets } from '../core/pets.ts';
 import { requirement } from '../core/schema.ts';
 import { keyOf, rejectedKey, requireScope } from '../http/auth.ts';
 import type { Exchanges } from '../http/exchange.ts';
+import { linesOf } from '../http/head.ts';
 import type { KeyUsage } from '../http/key-usage.ts';
 import { type App, bodyErrors, type Operation } from '../http/operation.ts';
 import { type Rendered, sendOutcome, sendRendered } from '../http/responses.ts';
@@ -142,6 +143,7 @@ const creation: Operation = {
 
 /** Adds POST at `url`. */
 export function createPet(app: App, url: string, { pets, exchanges, base, removed }: PetsOptions): void {
+  const locationStart = linesOf(['location', `${base}/pets/`]).trimEnd();
   app.post(
     url,
     {
@@ -156,9 +158,8 @@ export function createPet(app: App, url: string, { pets, exchanges, base, remove
       if (addition.outcome === 'reused') throw new ApiError('idempotency_key_reused');
       if (addition.outcome !== 'added' && addition.outcome !== 'replayed') throw rejectedKey(addition.outcome);
       const { id, pet, outcome } = addition;
-      const headers = outcome === 'replayed' ? ['idempotent-replayed', 'true'] : [];
-      if (!removed()) headers.push('location', `${base}/pets/${id}`);
-      sendOutcome(reply, 201, pet, headers);
+      const location = removed() ? '' : `${locationStart}${id}\r\n`;
+      sendOutcome(reply, 201, pet, outcome === 'replayed' ? `idempotent-replayed: true\r\n${location}` : location);
     },
   );
 }
@@ -181,7 +182,7 @@ const fetching: Operation = {
 /** Adds GET at `url`, which ends in `:petId`. Every response there carries the deprecation headers. */
 export function getPet(app: App, url: string, options: PetsOptions): void {
   const { responses, usage, base, removed } = options;
-  const headers = Object.entries(deprecationHeaders(base, 'getPet')).flat();
+  const headers = linesOf(Object.entries(deprecationHeaders(base, 'getPet')).flat());
   const countCall: onRequestHookHandler = (request, _reply, done) => {
     usage.countDeprecated(keyOf(request));
     done();
