@@ -26,7 +26,7 @@ export const plantedBugs: PlantedBug[] = [
     to: `connection.exec('BEGIN IMMEDIATE');
     reply(
       batch.length,
-      batch.map(commands.run),
+      runCommands(batch),
     );
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50);
     connection.exec('COMMIT');
@@ -44,7 +44,7 @@ export const plantedBugs: PlantedBug[] = [
     name: 'a failed write is acknowledged',
     file: 'src/store/sqlite/writer.ts',
     from: 'for (const { reject } of answered) reject(failure);',
-    to: "for (const { resolve } of answered) resolve({ outcome: 'added', id: 1 } as never);",
+    to: 'for (const { resolve } of answered) resolve(1 as never);',
     caughtBy: ['test/quick/sqlite/storage.test.ts', 'writing > a failed write gets 503 service_unavailable'],
   },
   {

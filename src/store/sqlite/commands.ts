@@ -18,8 +18,9 @@ export interface NewPetRow {
   at: number;
 }
 
+/** The id of the added pet, or why none was added. */
 export type PetOutcome =
-  | { outcome: 'added'; id: number }
+  | number
   | { outcome: 'replayed'; id: number; pet: PetJson }
   | { outcome: 'reused' | KeyRejection };
 
@@ -31,15 +32,23 @@ export type Write =
 /** Commands are prepared when they first run. Their tables are checked before: a store that lacks one must not accept any write. */
 const tables = 'account account_event api_key counted_attempt message one_time_link rotated_key session'.split(' ');
 
-/** Prepares the writes on the writer's connection. They throw only SQLite errors. */
-export function prepareCommands(connection: Database.Database): { run: (write: Write) => unknown; begin: () => void } {
+/** Pets that one statement inserts at most: SQLite holds their text in memory several times. */
+const maxInserted = 100;
+
+/**
+ * Prepares the writes on the writer's connection. Returns a function that runs those of a transaction in their order; one statement inserts the
+ * pets that follow each other. It throws only SQLite errors.
+ */
+export function prepareCommands(connection: Database.Database): (batch: readonly Write[]) => unknown[] {
   for (const table of tables) connection.prepare(`SELECT 1 FROM ${table}`);
-  const addPet = prepareAddPet(connection);
+  const insertPets = prepareInsert(connection);
+  const addOnce = prepareAddOnce(connection, insertPets);
   const runSteps = createRunner(connection);
   /** What rejectionOfKey has returned in this transaction, by the ids of keys and their time. */
   const checked = new Map<number, { at: number; rejection: KeyRejection | undefined }>();
 
-  function checkKey(keyId: number, at: number): KeyRejection | undefined {
+  function checkKey({ keyId, at }: NewPetRow): KeyRejection | undefined {
+    if (keyId === undefined) return undefined;
     const known = checked.get(keyId);
     if (known?.at === at) return known.rejection;
     const rejection = runSteps(rejectionOfKey(keyId, at));
@@ -47,55 +56,99 @@ export function prepareCommands(connection: Database.Database): { run: (write: W
     return rejection;
   }
 
-  return {
-    /** Call it when a transaction begins. */
-    begin: () => checked.clear(),
+  return (batch) => {
+    checked.clear();
+    const outputs: unknown[] = [];
+    let pets: NewPetRow[] = [];
 
-    run([name, input]) {
-      if (name === 'addPet') {
-        const rejection = input.keyId === undefined ? undefined : checkKey(input.keyId, input.at);
-        return rejection ? { outcome: rejection } : addPet(input);
+    function insertCollected(): void {
+      if (pets.length === 0) return;
+      const first = insertPets(pets);
+      for (const index of pets.keys()) outputs.push(first + index);
+      pets = [];
+    }
+
+    function add(pet: NewPetRow): void {
+      const rejection = checkKey(pet);
+      if (rejection || pet.retry || pets.length === maxInserted) insertCollected();
+      if (rejection) outputs.push({ outcome: rejection });
+      else if (pet.retry) outputs.push(addOnce(pet, pet.retry));
+      else pets.push(pet);
+    }
+
+    for (const [name, input] of batch) {
+      if (name === 'addPet') add(input);
+      else {
+        insertCollected();
+        checked.clear();
+        outputs.push(runSteps(stepsOf(name, input)));
       }
-      checked.clear();
-      return runSteps(stepsOf(name, input));
-    },
+    }
+    insertCollected();
+    return outputs;
   };
 }
 
-function prepareAddPet(connection: Database.Database): (pet: NewPetRow) => PetOutcome {
-  // Every integer read here is below 2^53.
-  const sql = <Parameters extends unknown[], Row = unknown>(text: string) =>
-    connection.prepare<Parameters, Row>(text).safeIntegers(false);
+// Every integer read here is below 2^53.
+function prepare<Parameters extends unknown[], Row = unknown>(connection: Database.Database, text: string) {
+  return connection.prepare<Parameters, Row>(text).safeIntegers(false);
+}
 
-  const insertPet = sql<[string, bigint, string]>('INSERT INTO pet (name, category_id, status) VALUES (?, ?, ?)');
-  const findRetry = sql<[string, bigint, string, number, string, number], { id: number; pet: PetJson; same: number }>(
+/** Inserts pets with ids that follow each other, and returns the first. */
+type InsertPets = (pets: readonly NewPetRow[]) => number;
+
+function prepareInsert(connection: Database.Database): InsertPets {
+  // What AUTOINCREMENT would choose (https://sqlite.org/autoinc.html). It does not promise ids without gaps, nor their order in a statement.
+  const nextId = prepare<[], number>(
+    connection,
+    `SELECT 1 + max(coalesce((SELECT max(id) FROM pet), 0),
+       coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'pet'), 0))`,
+  ).pluck();
+  // For each single statement, SQLite builds the list of statuses that its CHECK needs.
+  const insert = prepare<[number, string]>(
+    connection,
+    `INSERT INTO pet (id, name, category_id, status)
+     SELECT ? + key, value ->> 'name', value ->> 'categoryId', value ->> 'status' FROM json_each(?)`,
+  );
+  return (pets) => {
+    const first = nextId.get() as number;
+    insert.run(first, JSON.stringify(pets));
+    return first;
+  };
+}
+
+/** Adds a pet unless an earlier request with its Idempotency-Key did. */
+function prepareAddOnce(connection: Database.Database, insertPets: InsertPets) {
+  const findRetry = prepare<
+    [string, bigint, string, number, string, number],
+    { id: number; pet: PetJson; same: number }
+  >(
+    connection,
     `SELECT pet.id, json AS pet, name = ? AND category_id = ? AND status = ? AS same
      FROM idempotency JOIN pet ON pet.id = pet_id
      WHERE account_id = ? AND operation = 'createPet' AND key = ? AND created_at > ?`,
   );
-  const upsertRetry = sql<[number, string, number, number]>(
+  const upsertRetry = prepare<[number, string, number, number]>(
+    connection,
     `INSERT INTO idempotency (account_id, operation, key, pet_id, created_at) VALUES (?, 'createPet', ?, ?, ?)
      ON CONFLICT DO UPDATE SET pet_id = excluded.pet_id, created_at = excluded.created_at`,
   );
-  const forgetRetries = sql<[number]>(
+  const forgetRetries = prepare<[number]>(
+    connection,
     `DELETE FROM idempotency WHERE (account_id, operation, key) IN
        (SELECT account_id, operation, key FROM idempotency WHERE created_at <= ? ORDER BY created_at LIMIT 10)`,
   );
 
-  return ({ name, categoryId, status, retry, at }) => {
-    const category = BigInt(categoryId);
+  return (pet: NewPetRow, { accountId, key }: Retry): PetOutcome => {
+    const { name, categoryId, status, at } = pet;
     // An idempotency key first used at or before this time counts as new.
     const forgottenAt = at - retryWindowMs;
-    if (retry) {
-      // No operation changes a pet, so its row still equals the first request's body.
-      const known = findRetry.get(name, category, status, retry.accountId, retry.key, forgottenAt);
-      if (known) return known.same ? { outcome: 'replayed', id: known.id, pet: known.pet } : { outcome: 'reused' };
-    }
-    const id = Number(insertPet.run(name, category, status).lastInsertRowid);
-    if (retry) {
-      forgetRetries.run(forgottenAt);
-      upsertRetry.run(retry.accountId, retry.key, id, at);
-    }
-    return { outcome: 'added', id };
+    // No operation changes a pet, so its row still equals the first request's body.
+    const known = findRetry.get(name, BigInt(categoryId), status, accountId, key, forgottenAt);
+    if (known) return known.same ? { outcome: 'replayed', id: known.id, pet: known.pet } : { outcome: 'reused' };
+    const id = insertPets([pet]);
+    forgetRetries.run(forgottenAt);
+    upsertRetry.run(accountId, key, id, at);
+    return id;
   };
 }

@@ -23,10 +23,9 @@ function measureDisk(file: string): { size: number; available: number } | undefi
 function createAdd(writer: Writer): FastPets['add'] {
   return async ({ pet: { name, categoryId, status }, ...added }, holder) => {
     const result = await writer.addPet({ name, categoryId: String(categoryId), status, ...added }, holder);
-    if (result.outcome !== 'added' && result.outcome !== 'replayed') return result;
-    const { id, outcome } = result;
-    const pet = outcome === 'replayed' ? result.pet : petJson(id, name, categoryId, status);
-    return { outcome, id: BigInt(id), pet };
+    if (typeof result === 'number')
+      return { outcome: 'added', id: BigInt(result), pet: petJson(result, name, categoryId, status) };
+    return result.outcome === 'replayed' ? { ...result, id: BigInt(result.id) } : result;
   };
 }
 

@@ -25,11 +25,8 @@ const checkpointEvery = 1000;
 const port = parentPort as MessagePort;
 const file: string = workerData;
 const connection = openConnection(file);
-const commands = prepareCommands(connection);
-const run = connection.transaction((batch: Write[]) => {
-  commands.begin();
-  return batch.map(commands.run);
-});
+const runCommands = prepareCommands(connection);
+const run = connection.transaction(runCommands);
 
 let uncheckpointed = 0;
 

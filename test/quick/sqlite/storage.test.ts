@@ -6,6 +6,7 @@ import Database from 'better-sqlite3';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { hashKey, newSecret, scopes } from '../../../src/core/accounts.ts';
 import { ApiError } from '../../../src/core/errors.ts';
+import { type PetStatus, statuses } from '../../../src/core/pets.ts';
 import { makeFile } from '../../../src/store/files.ts';
 import { openStore, sqliteFile } from '../../../src/store/open.ts';
 import { openConnection, openReader, translate } from '../../../src/store/sqlite/connection.ts';
@@ -229,6 +230,45 @@ describe('writing', () => {
     const { store } = await openSqlite();
     await store.close();
     await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
+  });
+
+  test('each pet of a batch gets the id that is answered, with its exact row, whatever stands between them', async () => {
+    const { store, file } = await openSqlite();
+    const secret = newSecret(false);
+    await store.accounts.addAccount('owner');
+    await store.accounts.addKey({ account: 'owner', name: 'k', scopes: [...scopes], lifetimeMs: null, secret });
+    const names = ['"\\\n\u0001\u2028', 'é😀', '[1]', '{"name":"a"}', 'null', ' 7 ', '0x10'];
+    const ids = [0n, 7n, -(2n ** 63n), 2n ** 63n - 1n, 2n ** 53n + 1n, -1n];
+    const petAt = (index: number) => ({
+      name: `${names[index % names.length]}${index % 11 === 0 ? '' : index}`,
+      categoryId: ids[index % ids.length] as bigint,
+      status: statuses[index % 3] as PetStatus,
+    });
+    const adding = Array.from({ length: 700 }, (_, index) => {
+      const by = { keyId: 1, holder: 1 };
+      if (index === 500) void store.accounts.revokeKey(1);
+      return index % 50 === 7
+        ? store.pets.add(petAt(index % 100), { accountId: 1, key: `${index % 100}` })
+        : store.pets.add(petAt(index), undefined, index % 40 === 3 ? by : undefined);
+    });
+    const outcomes = (await Promise.all(adding)).map((addition, index) => ({ ...addition, index }));
+    const rows = openOther(file).prepare('SELECT id, json, name, category_id, status FROM pet').safeIntegers().all();
+    const added = outcomes.flatMap((addition) => {
+      if (addition.outcome !== 'added') return [];
+      const { name, categoryId, status } = petAt(addition.index);
+      return { id: addition.id, json: addition.pet, name, category_id: categoryId, status };
+    });
+    expect(rows).toEqual(added);
+    expect(rows.map((row) => (row as { id: bigint }).id)).toEqual(rows.map((_, index) => BigInt(index + 1)));
+    const count = (outcome: string) => outcomes.filter((addition) => addition.outcome === outcome).length;
+    expect([count('added'), count('replayed'), count('revoked_api_key')]).toEqual([683, 12, 5]);
+  });
+
+  test('an id is above all others, also if another program has changed one', async () => {
+    const { store, file } = await openSqlite();
+    for (let i = 0; i < 3; i++) await store.pets.add(biscuit);
+    openOther(file).exec('UPDATE pet SET id = 50 WHERE id = 2');
+    expect(await store.pets.add(biscuit)).toMatchObject({ id: 51n });
   });
 
   test('an id is never reused, even if its row is deleted', async () => {
