@@ -61,7 +61,12 @@ export function writeHead(response: Response, status: number, lines: string): vo
 /** Statuses whose responses have no body. */
 const bodiless = new Set([204, 304]);
 
-/** Whether the connection stays open, and the response has a body. Node closes a connection if the client expects 100 Continue and did not get it. */
+/**
+ * Whether the connection stays open, the response has a body, and nobody has set a header: Fastify does while it closes. Node closes a connection
+ * if the client expects 100 Continue and did not get it.
+ */
 export function staysOpen(response: ServerResponse, status: number): boolean {
-  return response.shouldKeepAlive && response.req.headers.expect === undefined && !bodiless.has(status);
+  const { shouldKeepAlive, req } = response;
+  const isPlain = req.headers.expect === undefined && response.getHeaderNames().length === 0;
+  return shouldKeepAlive && isPlain && !bodiless.has(status);
 }

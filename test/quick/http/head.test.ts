@@ -17,8 +17,10 @@ async function serve(statuses: number[], write: (response: ServerResponse, statu
     request.resume();
     const at = served++;
     // The responses are complete in another order than their requests.
+    const { set } = request.headers;
     setTimeout(
       () => {
+        if (set !== undefined) response.setHeader('Connection', set);
         write(response, statuses[at % statuses.length] as number);
         response.end(sent, 'latin1');
       },
@@ -66,6 +68,7 @@ test.for<[name: string, statuses: number[], text: string]>([
   ['POST whose body is missing', [413], request('POST / HTTP/1.1', 'Content-Length: 2\r\n')],
   ['an expectation', [413], request('POST / HTTP/1.1', 'Expect: 100-continue\r\nContent-Length: 2\r\n')],
   ['Connection: close', [200], request('GET / HTTP/1.1', 'Connection: close\r\n')],
+  ['a header that the framework has set', [200], request('GET / HTTP/1.1', 'Set: close\r\n')],
   ['HTTP/1.0', [200], request('GET / HTTP/1.0')],
   ['HTTP/1.0 on a connection that stays', [200], request('GET / HTTP/1.0', 'Connection: keep-alive\r\n')],
   ['204', [204], request('OPTIONS / HTTP/1.1')],
