@@ -44,20 +44,20 @@ export function prepareCommands(connection: Database.Database): (batch: readonly
   const insertPets = prepareInsert(connection);
   const addOnce = prepareAddOnce(connection, insertPets);
   const runSteps = createRunner(connection);
-  /** What rejectionOfKey has returned in this transaction, by the ids of keys and their time. */
-  const checked = new Map<number, { at: number; rejection: KeyRejection | undefined }>();
+  /** Until when each key is known to be valid in this transaction: it then was before, too. */
+  const validUntil = new Map<number, number>();
 
-  function checkKey({ keyId, at }: NewPetRow): KeyRejection | undefined {
-    if (keyId === undefined) return undefined;
-    const known = checked.get(keyId);
-    if (known?.at === at) return known.rejection;
-    const rejection = runSteps(rejectionOfKey(keyId, at));
-    checked.set(keyId, { at, rejection });
-    return rejection;
+  /** `latest`: the time of the transaction's last pet. */
+  function checkKey({ keyId, at }: NewPetRow, latest: number): KeyRejection | undefined {
+    if (keyId === undefined || at <= (validUntil.get(keyId) ?? Number.NEGATIVE_INFINITY)) return undefined;
+    if (runSteps(rejectionOfKey(keyId, latest))) return runSteps(rejectionOfKey(keyId, at));
+    validUntil.set(keyId, latest);
+    return undefined;
   }
 
   return (batch) => {
-    checked.clear();
+    validUntil.clear();
+    const latest = Math.max(...batch.map(([name, input]) => (name === 'addPet' ? input.at : 0)));
     const outputs: unknown[] = [];
     let pets: NewPetRow[] = [];
 
@@ -69,7 +69,7 @@ export function prepareCommands(connection: Database.Database): (batch: readonly
     }
 
     function add(pet: NewPetRow): void {
-      const rejection = checkKey(pet);
+      const rejection = checkKey(pet, latest);
       if (rejection || pet.retry || pets.length === maxInserted) insertCollected();
       if (rejection) outputs.push({ outcome: rejection });
       else if (pet.retry) outputs.push(addOnce(pet, pet.retry));
@@ -80,7 +80,7 @@ export function prepareCommands(connection: Database.Database): (batch: readonly
       if (name === 'addPet') add(input);
       else {
         insertCollected();
-        checked.clear();
+        validUntil.clear();
         outputs.push(runSteps(stepsOf(name, input)));
       }
     }

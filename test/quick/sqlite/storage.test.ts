@@ -264,6 +264,25 @@ describe('writing', () => {
     expect([count('added'), count('replayed'), count('revoked_api_key')]).toEqual([683, 12, 5]);
   });
 
+  test('each pet of a batch is added if its key was valid at its own time', async () => {
+    let time = 1000;
+    const { store } = await openSqlite({ now: () => new Date(time) });
+    await store.accounts.addAccount('owner');
+    for (const lifetimeMs of [1000, null]) {
+      const secret = newSecret(false);
+      await store.accounts.addKey({ account: 'owner', name: 'k', scopes: [...scopes], lifetimeMs, secret });
+    }
+    const outcomes = [1998, 2001, 1999, 2000, 1990, 2002].map((at) => {
+      time = at;
+      const add = (keyId: number) => store.pets.add(biscuit, undefined, { keyId, holder: 1 });
+      return Promise.all([add(1), add(2)]);
+    });
+    const [valid, expired] = ['added', 'expired_api_key'];
+    expect((await Promise.all(outcomes)).flat().map(({ outcome }) => outcome)).toEqual(
+      [valid, expired, valid, expired, valid, expired].flatMap((outcome) => [outcome, valid]),
+    );
+  });
+
   test('an id is above all others, also if another program has changed one', async () => {
     const { store, file } = await openSqlite();
     for (let i = 0; i < 3; i++) await store.pets.add(biscuit);
