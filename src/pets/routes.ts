@@ -4,7 +4,7 @@ import type { FastifyReply, onRequestHookHandler } from 'fastify';
 import { dateText, sunset } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { Int64 } from '../core/int64.ts';
-import { maxPage, NewPet, Pet, PetStatus, Pets } from '../core/pets.ts';
+import { type Addition, maxPage, NewPet, Pet, PetStatus, Pets } from '../core/pets.ts';
 import { requirement } from '../core/schema.ts';
 import { keyOf, rejectedKey, requireScope } from '../http/auth.ts';
 import type { Exchanges } from '../http/exchange.ts';
@@ -144,6 +144,15 @@ const creation: Operation = {
 /** Adds POST at `url`. */
 export function createPet(app: App, url: string, { pets, exchanges, base, removed }: PetsOptions): void {
   const locationStart = linesOf(['location', `${base}/pets/`]).trimEnd();
+
+  function answer(reply: FastifyReply, addition: Addition): void {
+    if (addition.outcome === 'reused') throw new ApiError('idempotency_key_reused');
+    if (addition.outcome !== 'added' && addition.outcome !== 'replayed') throw rejectedKey(addition.outcome);
+    const { id, pet, outcome } = addition;
+    const location = removed() ? '' : `${locationStart}${id}\r\n`;
+    sendOutcome(reply, 201, pet, outcome === 'replayed' ? `idempotent-replayed: true\r\n${location}` : location);
+  }
+
   app.post(
     url,
     {
@@ -151,15 +160,10 @@ export function createPet(app: App, url: string, { pets, exchanges, base, remove
       schema: { headers: IdempotencyHeaders, body: NewPet },
       config: { operation: creation },
     },
-    async (request, reply) => {
+    (request, reply) => {
       const by = { keyId: keyOf(request).id, holder: request.exchange.holder };
       const add = () => pets.add(request.body as NewPet, retryOf(request), by);
-      const addition = await exchanges.work(request.exchange, add);
-      if (addition.outcome === 'reused') throw new ApiError('idempotency_key_reused');
-      if (addition.outcome !== 'added' && addition.outcome !== 'replayed') throw rejectedKey(addition.outcome);
-      const { id, pet, outcome } = addition;
-      const location = removed() ? '' : `${locationStart}${id}\r\n`;
-      sendOutcome(reply, 201, pet, outcome === 'replayed' ? `idempotent-replayed: true\r\n${location}` : location);
+      return exchanges.work(request.exchange, add).then((addition) => answer(reply, addition));
     },
   );
 }

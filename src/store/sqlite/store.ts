@@ -21,11 +21,13 @@ function measureDisk(file: string): { size: number; available: number } | undefi
 }
 
 function createAdd(writer: Writer): FastPets['add'] {
-  return async ({ pet: { name, categoryId, status }, ...added }, holder) => {
-    const result = await writer.addPet({ name, categoryId: String(categoryId), status, ...added }, holder);
-    if (typeof result === 'number')
-      return { outcome: 'added', id: BigInt(result), pet: petJson(result, name, categoryId, status) };
-    return result.outcome === 'replayed' ? { ...result, id: BigInt(result.id) } : result;
+  return ({ pet: { name, categoryId, status }, retry, keyId, at }, holder) => {
+    const category = String(categoryId);
+    return writer.addPet({ name, categoryId: category, status, retry, keyId, at }, holder, (outcome) => {
+      if (typeof outcome === 'number')
+        return { outcome: 'added', id: BigInt(outcome), pet: petJson(outcome, name, category, status) };
+      return outcome.outcome === 'replayed' ? { ...outcome, id: BigInt(outcome.id) } : outcome;
+    });
   };
 }
 

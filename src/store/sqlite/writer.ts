@@ -23,8 +23,8 @@ interface Waiting {
  * failed, the write may still be on disk.
  */
 export interface Writer {
-  /** `holder`: whose share the waiting text counts against. */
-  addPet(pet: NewPetRow, holder: Holder): Promise<PetOutcome>;
+  /** `holder`: whose share the waiting text counts against. `read` makes the result from the outcome, without a promise of its own. */
+  addPet<Result>(pet: NewPetRow, holder: Holder, read: (outcome: PetOutcome) => Result): Promise<Result>;
   write<Name extends CommandName>(name: Name, input: Input<Name>, text?: Text): Promise<Outcome<Name>>;
   /** The number of pending writes. */
   waiting(): number;
@@ -166,18 +166,25 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     sendSoon();
   }
 
-  function enqueue<Output>(write: Write, characters: number, holder: Holder): Promise<Output> {
+  function enqueue<Output, Result>(
+    write: Write,
+    { characters, holder }: Text,
+    read: (output: Output) => Result,
+  ): Promise<Result> {
     if (broken) return Promise.reject(broken);
     if (waiting.length >= limits.waitingWrites || !waitingCharacters.take(holder, characters))
       return Promise.reject(unavailable(new Error('too many writes are waiting')));
     if (unsent.length === 0) setImmediate(send);
     unsent.push(write);
-    return new Promise((resolve, reject) => waiting.push({ resolve, reject, characters, holder }));
+    return new Promise((resolve, reject) => {
+      waiting.push({ resolve: (output) => resolve(read(output as Output)), reject, characters, holder });
+    });
   }
 
   return {
-    addPet: (pet, holder) => enqueue(['addPet', pet], pet.name.length, holder),
-    write: (name, input, { characters, holder } = noText) => enqueue([name, input] as Write, characters, holder),
+    addPet: (pet, holder, read) => enqueue(['addPet', pet], { characters: pet.name.length, holder }, read),
+    write: (name, input, text = noText) =>
+      enqueue([name, input] as Write, text, (output: Outcome<typeof name>) => output),
     waiting: () => waiting.length,
     failures: failures.measure,
     async close() {

@@ -50,7 +50,7 @@ function startOn(options: Partial<OpenOptions> = {}) {
   const writer = startWriter('store.db', { now: () => new Date(), ...options });
   const pet = { categoryId: '7', status: 'sold', at: 0 } as const;
   const write = (name: string, characters = name.length, holder: Holder = 1) =>
-    writer.addPet({ ...pet, name: name.padEnd(characters) }, holder);
+    writer.addPet({ ...pet, name: name.padEnd(characters) }, holder, (outcome) => outcome);
   return { writer, write, thread: Thread.last };
 }
 
