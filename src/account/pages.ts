@@ -4,6 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { SessionEndedError } from '../core/accounts.ts';
 import { headersOf, type LogError, type SendError, statuses, toApiError } from '../http/errors.ts';
 import type { Exchanges } from '../http/exchange.ts';
+import { linesOf } from '../http/head.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
 import { type Rendered, render, sendRendered, standingHeaders } from '../http/responses.ts';
@@ -134,7 +135,7 @@ export function accountFileRoutes(
     let rendered: Rendered | undefined;
     app.get(url, async (_request, reply) => {
       rendered ??= render(Buffer.concat(await Promise.all(parts.map(readFile))), {
-        security: Object.entries(security).flat(),
+        security: linesOf(Object.entries(security).flat()),
         type,
       });
       sendRendered(exchanges, reply, rendered);

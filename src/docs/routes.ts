@@ -33,12 +33,14 @@ const policy = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-const security = Object.entries({
-  ...standingHeaders,
-  'content-security-policy': policy,
-  'referrer-policy': 'no-referrer',
-  'cross-origin-opener-policy': 'same-origin',
-}).flat();
+const security = linesOf(
+  Object.entries({
+    ...standingHeaders,
+    'content-security-policy': policy,
+    'referrer-policy': 'no-referrer',
+    'cross-origin-opener-policy': 'same-origin',
+  }).flat(),
+);
 
 const pages = { '/docs': 'animal-store.html', '/docs/quickstart': 'quickstart.html' };
 const files = {

@@ -5,17 +5,18 @@ import { limits } from '../core/limits.ts';
 const lineEnd = '\r\n';
 const separator = ': ';
 
+/** The line of a header. Throws if it is not valid. */
+export function lineOf(name: string, value: string): string {
+  validateHeaderName(name);
+  validateHeaderValue(name, value);
+  return name + separator + value + lineEnd;
+}
+
 /** The lines of headers, which are alternating names and values. Throws if one of them is not valid. */
 export function linesOf(headers: readonly string[]): string {
-  const lines: string[] = [];
-  for (let at = 0; at < headers.length; at += 2) {
-    const name = headers[at] as string;
-    const value = headers[at + 1] as string;
-    validateHeaderName(name);
-    validateHeaderValue(name, value);
-    lines.push(name, separator, value, lineEnd);
-  }
-  return lines.join('');
+  let lines = '';
+  for (let at = 0; at < headers.length; at += 2) lines += lineOf(headers[at] as string, headers[at + 1] as string);
+  return lines;
 }
 
 /** The headers of lines, as alternating names and values. */

@@ -1,7 +1,7 @@
 /** Sends every response: the headers as lines, and a small body in the same write. */
 import { hash } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { headersOf, linesOf, staysOpen, writeHead } from './head.ts';
+import { headersOf, lineOf, linesOf, staysOpen, writeHead } from './head.ts';
 
 /**
  * Headers of every response, whatever its status. Responses are data: browsers must not guess their type, render them as pages or frame them
@@ -15,6 +15,7 @@ export const standingHeaders = {
 
 /** The same headers, as alternating names and values. */
 export const standing: readonly string[] = Object.entries(standingHeaders).flat();
+const standingLines = linesOf(standing);
 
 /** A 200 response to GET, ready to send. */
 export interface Rendered {
@@ -31,8 +32,8 @@ export interface Rendered {
 const maxStringBytes = 16 * 1024 - 1024;
 
 export interface Kind {
-  /** Replaces the headers of `standing`. */
-  security?: readonly string[];
+  /** The lines of headers that replace those of `standing`. */
+  security?: string;
   link?: string;
   type?: string;
   vary?: string;
@@ -42,17 +43,16 @@ export interface Kind {
 /** Renders a response from text or bytes. Shared caches must not store it, and other caches must revalidate it (RFC 9111, section 5.2.2). */
 export function render(
   content: string | Buffer,
-  { security = standing, link, type = 'application/json', vary, encoding }: Kind = {},
+  { security = standingLines, link, type = 'application/json', vary = 'Authorization', encoding }: Kind = {},
 ): Rendered {
   const length = Buffer.byteLength(content);
   // A strong validator: two ETags are equal if and only if the bytes are equal (RFC 9110, section 8.8.3).
   const etag = `"${hash('sha256', content, 'base64url').slice(0, 27)}"`;
-  const all = [...security, 'etag', etag, 'cache-control', 'private, no-cache', 'vary', vary ?? 'Authorization'];
-  if (link !== undefined) all.push('link', link);
-  const headers = linesOf(all);
-  const ofBody = ['content-type', type, 'content-length', String(length)];
-  if (encoding !== undefined) ofBody.push('content-encoding', encoding);
-  return { body: bodyOf(content, length), etag, headers, bodyHeaders: headers + linesOf(ofBody) };
+  const more = link === undefined ? '' : lineOf('link', link);
+  const headers = `${security}etag: ${etag}\r\ncache-control: private, no-cache\r\nvary: ${vary}\r\n${more}`;
+  const coding = encoding === undefined ? '' : `content-encoding: ${encoding}\r\n`;
+  const bodyHeaders = `${headers}content-type: ${type}\r\ncontent-length: ${length}\r\n${coding}`;
+  return { body: bodyOf(content, length), etag, headers, bodyHeaders };
 }
 
 function bodyOf(content: string | Buffer, length: number): string | Buffer {
