@@ -1,12 +1,13 @@
 /** Serves one port with several worker processes: starts them, replaces a worker that exits, and stops them together. */
 import cluster, { type Worker } from 'node:cluster';
-import type { Logger } from 'pino';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { AggregatorRegistry } from 'prom-client';
 import type { Config } from '../config.ts';
 import type { Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../ops/routes.ts';
 import { refuseToStart } from './environment.ts';
 import { hostsOf, listenOps } from './listen.ts';
+import type { Log } from './log.ts';
 import { release } from './release.ts';
 import { isEndSignal, onEndSignal } from './start.ts';
 
@@ -15,6 +16,9 @@ const restartDelayMs = 500;
 
 /** Longer than the workers' own deadline. */
 const stopDeadlineMs = 13_000;
+
+/** How long the log of a worker that has exited may take to be written. */
+const logWithinMs = 1000;
 
 /** Longer than a store needs to notice that its database does not respond. */
 const readyWithinMs = 1500;
@@ -54,21 +58,39 @@ export function listenToPrimary(stop: (reason: string) => void, ready: () => Pro
 }
 
 /** Starts `count` workers. Exits the process when all workers have stopped, or if the first one cannot start. */
-export async function supervise(count: number, config: Config, logger: Logger): Promise<void> {
+export async function supervise(count: number, config: Config, log: Log): Promise<void> {
+  const { logger } = log;
   const alive = new Set<Worker>();
   let listening = false;
   let stopping = false;
   let exitCode = 0;
+  const forwarding = new Set<Promise<void>>();
+  if (log.mixes) cluster.setupPrimary({ stdio: ['inherit', 'pipe', 'inherit', 'ipc'] });
+
+  function forwardLog({ process: { stdout } }: Worker): void {
+    if (!stdout) return;
+    const forwarded = log
+      .forward(stdout)
+      .catch((error) => logger.error({ err: error }, 'the log of a worker cannot be read'))
+      .finally(() => forwarding.delete(forwarded));
+    forwarding.add(forwarded);
+  }
+
+  /** Exits when the lines of the workers, which have exited, are written. */
+  async function exit(code: number): Promise<void> {
+    await Promise.race([Promise.all(forwarding), sleep(logWithinMs)]);
+    process.exit(code);
+  }
 
   function ended(worker: Worker, code: number | null, signal: string | null): void {
     alive.delete(worker);
     // A worker killed by a signal has no exit code. One that starts does not handle these yet, and has accepted nothing.
     const failure = code ?? (isEndSignal(signal) ? 0 : 1);
     // The first worker has already reported why it cannot start.
-    if (!listening) process.exit(failure);
-    if (stopping) {
+    if (!listening) void exit(failure);
+    else if (stopping) {
       exitCode ||= failure;
-      if (alive.size === 0) process.exit(exitCode);
+      if (alive.size === 0) void exit(exitCode);
     } else {
       logger.error({ worker: worker.process.pid, code, signal }, 'a worker exited; starting another');
       setTimeout(start, restartDelayMs);
@@ -79,6 +101,7 @@ export async function supervise(count: number, config: Config, logger: Logger): 
     if (stopping) return;
     const worker = cluster.fork();
     alive.add(worker);
+    forwardLog(worker);
     worker.once('exit', (code, signal) => ended(worker, code, signal));
     worker.once('listening', () => {
       if (!listening) for (let others = count - 1; others > 0; others--) setImmediate(start);
@@ -89,7 +112,7 @@ export async function supervise(count: number, config: Config, logger: Logger): 
   function stop(signal: NodeJS.Signals): void {
     if (stopping) return;
     stopping = true;
-    if (alive.size === 0) process.exit(0);
+    if (alive.size === 0) void exit(0);
     // Without the callback, a worker that has just ended would emit an error event, which nobody handles.
     for (const worker of alive) worker.send(signal, () => undefined);
     setTimeout(abort, config.LAME_DUCK_MS + stopDeadlineMs).unref();

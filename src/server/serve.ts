@@ -42,7 +42,7 @@ export async function run(): Promise<void> {
   if (workers === 1 || cluster.isWorker) return serve(config, log);
   // Open it once before the workers start: errors are reported once, and migrations run once.
   await (await openConfigured(config, log.logger)).close();
-  return supervise(workers, config, log.logger);
+  return supervise(workers, config, log);
 }
 
 function loadConfig(): Config {

@@ -1,9 +1,10 @@
 /** Tests of the log's destination: if it is full, closed or not read, the server keeps serving and exits in time. */
 import fs from 'node:fs';
 import path from 'node:path';
+import { PassThrough } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
-import { openDestination } from '../../../src/server/log.ts';
+import { openDestination } from '../../../src/server/log-destination.ts';
 import { temporaryFolder } from '../../support/app.ts';
 import { openClient } from '../../support/client.ts';
 import { findPort } from '../../support/known-port.ts';
@@ -31,16 +32,18 @@ async function startWith(redirection: string, more: Record<string, string> = {})
   return { end, client, metric, folder };
 }
 
-test.for([
+const destinations = [
   ['full', '> /dev/full', true],
   ['closed after two lines', '> >(head -n 2 > /dev/null)', true],
   ['a pipe that nobody reads', '> >(exec sleep 60 > /dev/null 2>&1)', true],
   ['a file', '> log', false],
-] as const)(
-  'with a log that is %s, requests are served, lost lines are counted, and SIGTERM ends the process',
+] as const;
+
+test.for(['1', '2'].flatMap((WORKERS) => destinations.map((destination) => [WORKERS, ...destination] as const)))(
+  'with WORKERS %s and a log that is %s, requests are served, lost lines are counted, and SIGTERM ends the process',
   { timeout: 60_000 },
-  async ([, redirection, loses]) => {
-    const { end, client, metric } = await startWith(redirection);
+  async ([WORKERS, , redirection, loses]) => {
+    const { end, client, metric } = await startWith(redirection, { WORKERS });
     // More lines than the pipe and the queue hold together.
     for (let round = 0; round < 30; round++) {
       const answers = await Promise.all(Array.from({ length: 1000 }, () => client.get('/v1/pets')));
@@ -68,6 +71,37 @@ test('requests are not logged if LOG_LEVEL is above info', async () => {
   await end('SIGTERM');
   expect(fs.readFileSync(path.join(folder, 'log'), 'utf8')).toBe('');
 });
+
+/** Reads 8 MB a second at most, in pieces, so that a pipe fills up. */
+const slowReader = `
+  const fs = require('node:fs');
+  const bytes = Buffer.alloc(16 * 1024);
+  for (let length; (length = fs.readSync(0, bytes)) > 0; Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2))
+    fs.writeSync(1, bytes, 0, length);`;
+
+test.for([
+  ['a file', '> log'],
+  ['a pipe', `> >(exec "$1" -e "${slowReader}" > log)`],
+] as const)(
+  'two workers write each line complete to %s, and none is lost',
+  { timeout: 60_000 },
+  async ([, redirection]) => {
+    const { end, client, metric, folder } = await startWith(redirection, { WORKERS: '2' });
+    const lines = () => fs.readFileSync(path.join(folder, 'log'), 'utf8').split('\n').slice(0, -1);
+    const twice = (text: string) => expect(lines().filter((found) => found.includes(text))).toHaveLength(2);
+    await vi.waitFor(() => twice('Server listening'), { timeout: 10_000 });
+    for (let round = 0; round < 20; round++)
+      await Promise.all(Array.from({ length: 1000 }, () => client.get('/v1/pets?limit=1')));
+    expect(await metric('animal_store_log_lines_lost_total')).toBe(0);
+    await client.close();
+    expect((await end('SIGTERM')).code).toBe(0);
+    await vi.waitFor(() => twice('"stopped"'));
+    const parsed = lines().map((text) => JSON.parse(text));
+    const pids = parsed.filter(({ msg, status }) => msg === 'request' && status === 200).map(({ pid }) => pid);
+    expect(pids).toHaveLength(20_001);
+    expect(new Set(pids).size).toBe(2);
+  },
+);
 
 const line = (text: string) => `{"msg":"${text}"}\n`;
 
@@ -129,4 +163,38 @@ test('at most 4 MiB of lines are queued', async () => {
   await destination.end();
   expect(fs.readFileSync(file, 'utf8')).toBe(text.repeat(written - lost));
   fs.closeSync(descriptor);
+});
+
+/** Sends lines through a destination as from another process. */
+function startForwarding(file: string, flags: string) {
+  const descriptor = fs.openSync(file, flags);
+  const destination = openDestination(descriptor);
+  const other = new PassThrough();
+  return { descriptor, destination, other, forwarded: destination.forward(other) };
+}
+
+test('only whole lines of another process are forwarded', async () => {
+  const file = path.join(temporaryFolder(), 'log');
+  const { descriptor, destination, other, forwarded } = startForwarding(file, 'w');
+  const bytes = Buffer.from(line('é'));
+  for (let at = 0; at < bytes.length; at++) {
+    other.write(bytes.subarray(at, at + 1));
+    await sleep(1);
+  }
+  other.write(`${line('second')}${line('third')}{"msg":"half of a`);
+  await vi.waitFor(() => expect(fs.readFileSync(file, 'utf8')).toContain('third'));
+  destination.write(line('own'));
+  other.end();
+  await forwarded;
+  await destination.end();
+  expect(fs.readFileSync(file, 'utf8')).toBe(['é', 'second', 'third', 'own'].map(line).join(''));
+  fs.closeSync(descriptor);
+});
+
+test('the stream of another process is closed if the destination is closed', async () => {
+  const { descriptor, other, forwarded } = startForwarding(path.join(temporaryFolder(), 'log'), 'w');
+  fs.closeSync(descriptor);
+  other.write(line('lost'));
+  await forwarded;
+  expect(other.destroyed).toBe(true);
 });

@@ -51,6 +51,17 @@ test('one that is killed is replaced, and the others go on', async () => {
   expect(await server.end('SIGINT')).toMatchObject({ code: 0 });
 }, 60_000);
 
+test('the last lines of one that crashes are written', async () => {
+  const script = "process.on('SIGUSR2', () => { throw new Error('planted'); })";
+  const preload = `--import=data:text/javascript,${encodeURIComponent(script)}`;
+  const server = await startServer({ env: { WORKERS: '2', NODE_OPTIONS: preload } });
+  const [victim = 0] = workersOf(server);
+  process.kill(victim, 'SIGUSR2');
+  await server.seen('stdout', new RegExp(`"pid":${victim}[^\\n]*planted[^\\n]*"uncaught"`));
+  await server.seen('stdout', /a worker exited; starting another/);
+  expect(await server.end('SIGTERM')).toMatchObject({ code: 0 });
+}, 60_000);
+
 test('exit 1 with one sentence where the port is taken', async () => {
   const other = await startServer();
   const { code, stderr } = await launchServer({ env: { WORKERS: 'auto', PORT: String(other.port) } }).end();
