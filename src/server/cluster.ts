@@ -65,6 +65,8 @@ export async function supervise(count: number, config: Config, log: Log): Promis
   let stopping = false;
   let exitCode = 0;
   const forwarding = new Set<Promise<void>>();
+  // The workers share one listening socket. Round robin would pass each connection on, and never close one whose worker was killed meanwhile.
+  cluster.schedulingPolicy = cluster.SCHED_NONE;
   if (log.mixes) cluster.setupPrimary({ stdio: ['inherit', 'pipe', 'inherit', 'ipc'] });
 
   function forwardLog({ process: { stdout } }: Worker): void {

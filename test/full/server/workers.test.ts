@@ -1,5 +1,6 @@
 /** Tests several processes on one port: they share the store, one that dies is replaced, and they end together. */
 import { execFileSync } from 'node:child_process';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { request } from 'undici';
 import { expect, test, vi } from 'vitest';
 import { launchServer, type Server, startServer } from '../../support/process.ts';
@@ -62,9 +63,25 @@ test('the last lines of one that crashes are written', async () => {
   expect(await server.end('SIGTERM')).toMatchObject({ code: 0 });
 }, 60_000);
 
-test('exit 1 with one sentence where the port is taken', async () => {
-  const other = await startServer();
-  const { code, stderr } = await launchServer({ env: { WORKERS: 'auto', PORT: String(other.port) } }).end();
+test('one that hangs and is killed takes no new connection with it', async () => {
+  const { server, key } = await startTwo();
+  const [victim = 0] = workersOf(server);
+  process.kill(victim, 'SIGSTOP');
+  const calls = Array.from({ length: 40 }, () => callAnew(server, key, 'GET'));
+  await Promise.race([Promise.all(calls), sleep(1000)]);
+  process.kill(victim, 'SIGKILL');
+  for (const { status } of await Promise.all(calls)) expect(status).toBe(200);
+  await server.seen('stdout', /a worker exited; starting another/);
+  expect(await server.end('SIGTERM')).toMatchObject({ code: 0 });
+}, 60_000);
+
+test.for([
+  ['1', '2'],
+  ['2', '1'],
+  ['2', '2'],
+])('exit 1 with one sentence where the port is taken, WORKERS %s and %s', async ([first, second]) => {
+  const other = await startServer({ env: { WORKERS: first } });
+  const { code, stderr } = await launchServer({ env: { WORKERS: second, PORT: String(other.port) } }).end();
   expect([code, stderr.trim().split('\n')]).toEqual([1, [expect.stringContaining(`PORT ${other.port}`)]]);
 });
 
