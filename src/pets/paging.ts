@@ -10,10 +10,9 @@ function writeCursor(after: bigint): string {
 
 /** The id in a cursor; undefined if `cursor` is not exactly what `writeCursor` returns for that id. */
 export function readCursor(cursor: string): bigint | undefined {
-  const id = position.exec(Buffer.from(cursor, 'base64url').toString('latin1'))?.[1];
-  if (id === undefined) return undefined;
-  const after = BigInt(id);
-  return writeCursor(after) === cursor ? after : undefined;
+  const bytes = Buffer.from(cursor, 'base64url');
+  const id = position.exec(bytes.toString('latin1'))?.[1];
+  return id !== undefined && bytes.toString('base64url') === cursor ? BigInt(id) : undefined;
 }
 
 /** Opaque to clients. It encodes the id of the last pet on the previous page. */
@@ -38,7 +37,6 @@ interface PageQuery {
 /** The Link header of a page (RFC 8288): rel="first" always; rel="next" if more pets follow the one with the id `next`. */
 export function pageLinks(base: string, { limit, status }: PageQuery, next: bigint | undefined): string {
   const first = `${base}/pets?limit=${limit}${status ? `&status=${status}` : ''}`;
-  const links = [`<${first}>; rel="first"`];
-  if (next !== undefined) links.unshift(`<${first}&cursor=${writeCursor(next)}>; rel="next"`);
-  return links.join(', ');
+  const links = `<${first}>; rel="first"`;
+  return next === undefined ? links : `<${first}&cursor=${writeCursor(next)}>; rel="next", ${links}`;
 }
