@@ -1,6 +1,6 @@
 /** Builds the HTTP server: what every connection and every request meets, then the table of routes. */
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
-import { keys } from './account/keys.ts';
+import { keys as accountKeys } from './account/keys.ts';
 import { accountFileRoutes } from './account/pages.ts';
 import { createAccountScope, noPage, requireSession, type SignUp } from './account/scope.ts';
 import { settings } from './account/settings.ts';
@@ -14,11 +14,13 @@ import type { People, Trail } from './core/people.ts';
 import type { Pets } from './core/pets.ts';
 import { documentRoutes, referencePageRoutes } from './docs/routes.ts';
 import { proxiesOf } from './http/addresses.ts';
-import { createKeyCache, installAuth } from './http/auth.ts';
+import { createKeyCache, holderOfKey, installAuth, type KeyCache } from './http/auth.ts';
 import { installBody } from './http/body.ts';
+import { createAdmission } from './http/connection/admission.ts';
 import { installClientErrors, type Sending, writeError } from './http/connection/client-errors.ts';
 import { type Connections, installConnections } from './http/connection/connections.ts';
 import { servePipelined } from './http/connection/pipelining.ts';
+import { installRefusals } from './http/connection/refusals.ts';
 import { createCorsHeaders, installPreflight } from './http/cors.ts';
 import {
   createErrorLog,
@@ -101,6 +103,7 @@ interface Parts extends AppOptions {
   usage: KeyUsage;
   responses: PetResponses;
   exchanges: Exchanges;
+  keys: KeyCache;
 }
 
 /** Builds the server. It does not listen yet. */
@@ -133,6 +136,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     logError,
     sendError,
     exchanges,
+    keys: createKeyCache(app),
     notFound: createNotFound(base),
     record: createTrail(app, { trail: store.trail, logger, metrics }),
     usage: createKeyUsage(app, { accounts: store.accounts, metrics, logger, now }),
@@ -146,7 +150,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
 
 /** What every connection meets. Returns the function that charges a connection to an account. */
 function limitConnections(app: App, parts: Parts, isProxy: (address: string) => boolean): Connections['charge'] {
-  const { exchanges, limits: given, metrics, responses, sending, store } = parts;
+  const { draining, exchanges, keys, limits: given, metrics, responses, sending, store } = parts;
   const connections = installConnections(app.server, {
     maxConnections: given.maxConnections,
     isProxy,
@@ -155,6 +159,18 @@ function limitConnections(app: App, parts: Parts, isProxy: (address: string) => 
       writeError(socket, tooMany, sending);
     },
     onClose: exchanges.endOf,
+  });
+  installRefusals(app.server, {
+    admission: createAdmission(),
+    isBlocked: watchEventLoop(app),
+    holderOf(authorization = '') {
+      const key = keys.lastValid(authorization);
+      return key && holderOfKey(key);
+    },
+    draining,
+    onRefused: () => metrics.limited('event_loop'),
+    error: tooMany,
+    sending,
   });
   const pipelined = servePipelined(app.server, connections.claimantOf, () => store.pets.refresh?.());
   installClientErrors(app.server, sending);
@@ -168,9 +184,8 @@ function limitConnections(app: App, parts: Parts, isProxy: (address: string) => 
 
 /** What every request meets, in this order. */
 async function installHooks(app: App, parts: Parts): Promise<void> {
-  const { corsOrigins, draining, exchanges, metrics, notFound, sendError, servesHost } = parts;
+  const { corsOrigins, draining, exchanges, notFound, sendError, servesHost } = parts;
   installMethods(app);
-  const isBlocked = watchEventLoop(app);
   const check = createCheck(servesHost);
   app.addHook('onRequest', (request, reply, done) => {
     const exchange = exchanges.begin(request, reply);
@@ -178,9 +193,7 @@ async function installHooks(app: App, parts: Parts): Promise<void> {
       reply.header('connection', 'close');
       exchange.headersSet = true;
     }
-    if (!isBlocked()) return done(check(request.raw));
-    metrics.limited('event_loop');
-    done(tooMany);
+    done(check(request.raw));
   });
   // Before the plugins: their routes use the error handler that is set when they are added.
   installErrors(app, sendError, notFound);
@@ -198,7 +211,7 @@ async function installHooks(app: App, parts: Parts): Promise<void> {
 type RequireKey = (scope: App) => Promise<void>;
 
 function createKeyRequirement(app: App, parts: Parts, charge: Connections['charge']): RequireKey {
-  const { exchanges, limits: given, live, metrics, now, sendError, store, usage } = parts;
+  const { exchanges, keys, limits: given, live, metrics, now, sendError, store, usage } = parts;
   const limitAccounts = createAccountLimit(app, given, metrics);
   const auth = {
     accounts: store.accounts,
@@ -208,7 +221,7 @@ function createKeyRequirement(app: App, parts: Parts, charge: Connections['charg
     exchanges,
     charge,
     sendError,
-    cache: createKeyCache(app),
+    cache: keys,
     refusals: createRefusals(app, given, metrics),
   };
   return async (scope) => {
@@ -266,7 +279,7 @@ async function addAccountRoutes(app: App, parts: Parts, whoSignsUp: SignUp): Pro
   refuseEmptyParameter(app, '/links/', noPage);
   await app.register(async (own: App) => {
     requireSession(own, scope);
-    keys(own, scope);
+    accountKeys(own, scope);
     settings(own, scope);
   });
 }

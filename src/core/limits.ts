@@ -151,6 +151,14 @@ export const limitTable = {
     scope: 'worker',
     beyond: '503',
   },
+  turn: {
+    what: 'time for which one turn of the event loop serves requests, while all turns take longer; without a valid key, a quarter of that',
+    value: 20,
+    unit: 'ms',
+    holder: 'account',
+    scope: 'worker',
+    beyond: '503. An account below its equal share is served',
+  },
   // RFC 9112, section 3, asks for at least 8,000 octets.
   url: { what: 'length of a URL', value: 8192, unit: 'bytes', holder: 'request', scope: 'worker', beyond: '414' },
   headerBytes: {

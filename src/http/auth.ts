@@ -51,10 +51,15 @@ export interface AuthOptions {
 export interface KeyCache {
   recall(authorization: string): KnownKey | undefined;
   remember(authorization: string, key: KnownKey): void;
-  markValid(authorization: string): void;
-  /** Whether the key was valid when it was last looked up. If so, its sender is not guessing keys. */
-  wasValid(authorization: string): boolean;
+  markValid(authorization: string, key: KnownKey): void;
+  /** The key, if it was valid when it was last looked up. Its sender is then not guessing keys. */
+  lastValid(authorization: string): KnownKey | undefined;
   forget(authorization: string): void;
+}
+
+/** Against whom the requests of a key count. */
+export function holderOfKey({ newFrom, accountId }: KnownKey): Holder {
+  return newFrom ?? accountId;
 }
 
 /** A revocation must take effect within a second, in every process. */
@@ -63,7 +68,7 @@ const knownForMs = 500;
 /** The cache is emptied twice a second, so a busy client costs two look-ups a second. The timer stops when `app` closes. */
 export function createKeyCache(app: FastifyInstance): KeyCache {
   const known = new Map<string, KnownKey>();
-  const valid = new LRUCache<string, true>({ max: limits.knownKeys });
+  const valid = new LRUCache<string, KnownKey>({ max: limits.knownKeys });
   const timer = setInterval(() => known.clear(), knownForMs).unref();
   app.addHook('onClose', async () => clearInterval(timer));
   return {
@@ -72,8 +77,8 @@ export function createKeyCache(app: FastifyInstance): KeyCache {
       if (known.size >= limits.knownKeys) known.clear();
       known.set(authorization, key);
     },
-    markValid: (authorization) => void valid.set(authorization, true),
-    wasValid: (authorization) => valid.has(authorization),
+    markValid: (authorization, key) => void valid.set(authorization, key),
+    lastValid: (authorization) => valid.peek(authorization),
     forget: (authorization) => void valid.delete(authorization),
   };
 }
@@ -96,7 +101,7 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
     request.apiKey = found;
     const { exchange } = request;
     exchange.key = found.id;
-    exchange.holder = found.newFrom ?? found.accountId;
+    exchange.holder = holderOfKey(found);
     exchange.stranger = false;
     charge(request.raw.socket, exchange.holder);
     usage.count(found, at);
@@ -109,12 +114,12 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
     const authorization = `Bearer ${key}`;
     const known = cache.recall(authorization);
     if (known) return checkKey(known, request);
-    const wasValid = cache.wasValid(authorization);
+    const wasValid = cache.lastValid(authorization) !== undefined;
     const find = async () => {
       const begun = performance.now();
       const found = await accounts.findKey(hashKey(key), wasValid);
       const isValid = checkKey(found, request);
-      if (isValid) cache.markValid(authorization);
+      if (isValid && found) cache.markValid(authorization, found);
       else cache.forget(authorization);
       // Do not cache the result of a slow look-up: the key may have been revoked meanwhile.
       if (isValid && found && performance.now() - begun < knownForMs) cache.remember(authorization, found);

@@ -44,7 +44,7 @@ export function createMetrics(version: string, lostLines = () => 0, revision = '
   const limited = countEvents(
     registry,
     'animal_store_limited_requests_total',
-    'Requests rejected because of a limit: requests per account (key), rejected API keys per address (refusals), requests in flight (in_flight), connections (connections), a blocked event loop (event_loop).',
+    'Requests rejected because of a limit: requests per account (key), rejected API keys per address (refusals), requests in flight (in_flight), connections (connections), an overloaded event loop (event_loop).',
     'limit',
     limits,
   );

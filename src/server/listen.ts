@@ -1,6 +1,8 @@
 /** Opens the ports, and explains a failure to the operator in one sentence. */
+import cluster from 'node:cluster';
 import { lookup } from 'node:dns/promises';
-import type { AddressInfo } from 'node:net';
+import { once } from 'node:events';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import type { Config } from '../config.ts';
@@ -46,12 +48,48 @@ export async function hostsOf(
   return createHosts({ names, addresses: !isLocal });
 }
 
+/**
+ * libuv accepts one connection per listening socket and turn of the event loop. Of 2,000 new connections, with turns of 30 ms, the last one would
+ * wait for a minute. The kernel divides new connections among the sockets of a port.
+ */
+const listeners = 128;
+
+/** Rejects if another process uses the port: it could share its port, too, and would then get a part of the connections. */
+async function probe(host: string, port: number): Promise<void> {
+  const server = createServer().listen({ host, port });
+  await once(server, 'listening');
+  server.close();
+  await once(server, 'close');
+}
+
+/** Creates the other listening sockets of `app`, which close with it. */
+function createListeners(app: FastifyInstance): Server[] {
+  const accept = (socket: Socket) => void app.server.emit('connection', socket);
+  // The options of Node's HTTP server.
+  const create = () => createServer({ allowHalfOpen: true, noDelay: true }, accept);
+  const servers = Array.from({ length: listeners - 1 }, create);
+  let closed: Promise<unknown> = Promise.resolve();
+  app.addHook('preClose', async () => {
+    const close = (server: Server) => new Promise((resolve) => server.close(resolve));
+    closed = Promise.all(servers.map(close));
+  });
+  app.addHook('onClose', () => closed);
+  return servers;
+}
+
 /** Resolves to the URL for clients on this machine. Rejects with an Error whose message names the invalid setting. */
 export async function listen(app: FastifyInstance, binding: Binding): Promise<string> {
   try {
     // Resolve a name to one address. For localhost, Fastify would open a second server that the graceful shutdown does not cover.
-    await app.listen({ host: (await lookup(binding.host)).address, port: binding.port });
+    const host = (await lookup(binding.host)).address;
+    const sharesPort = binding.prefix === '' && process.platform === 'linux' && !cluster.isWorker;
+    if (sharesPort) await probe(host, binding.port);
+    const more = sharesPort ? createListeners(app) : [];
+    // Fastify's types lack reusePort.
+    const options = { host, port: binding.port, reusePort: sharesPort };
+    await app.listen(options);
     const { address, port } = app.server.address() as AddressInfo;
+    for (const listener of more) await once(listener.listen({ host, port, reusePort: true }), 'listening');
     return localUrl(address, port);
   } catch (error) {
     throw new Error(sentenceOf(binding, error as NodeJS.ErrnoException), { cause: error });

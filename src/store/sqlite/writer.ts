@@ -104,6 +104,9 @@ function startThread(file: string, onReply: (reply: Reply) => void, onEnd: (caus
   return { post: (request) => worker.postMessage(request), ended };
 }
 
+/** Of an event loop that is not overloaded, a turn is shorter. */
+const longTurnMs = limits.turn;
+
 const noText: Text = { characters: 0, holder: operator };
 
 /** Starts the writer thread on the store in `file`. */
@@ -113,6 +116,7 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
   const waitingCharacters = createPlaces<Holder>(limits.waitingText);
   const failures = createFailures();
   let unsent: Write[] = [];
+  let unsentSince = 0;
   let broken: ApiError | undefined;
   let closing = false;
   let lost: Error | undefined;
@@ -127,9 +131,15 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     if (unsent.length > 0 && unsent.length >= waiting.length) post();
   }
 
+  /** Sends writes that have waited for so long that the turn of the event loop must be long: its end may be far. */
+  function sendLate(): void {
+    if (performance.now() - unsentSince > longTurnMs) send();
+  }
+
   /** Waits two turns of the event loop: clients that just got a response may send their next request and share the commit. */
   function sendSoon(): void {
     setImmediate(() => setImmediate(send));
+    sendLate();
   }
 
   function giveUp(cause: Error): void {
@@ -174,11 +184,16 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     if (broken) return Promise.reject(broken);
     if (waiting.length >= limits.waitingWrites || !waitingCharacters.take(holder, characters))
       return Promise.reject(unavailable(new Error('too many writes are waiting')));
-    if (unsent.length === 0) setImmediate(send);
+    if (unsent.length === 0) {
+      unsentSince = performance.now();
+      setImmediate(send);
+    }
     unsent.push(write);
-    return new Promise((resolve, reject) => {
+    const settled = new Promise<Result>((resolve, reject) => {
       waiting.push({ resolve: (output) => resolve(read(output as Output)), reject, characters, holder });
     });
+    sendLate();
+    return settled;
   }
 
   return {

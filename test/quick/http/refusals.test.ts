@@ -1,0 +1,170 @@
+/** Tests requests that are refused for overload: whatever their method and framing, the connection stays usable and in order. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import type { Admission } from '../../../src/http/connection/admission.ts';
+import { createMetrics } from '../../../src/http/metrics.ts';
+import { startApp } from '../../support/app.ts';
+import { readAnswer, summaryOf } from '../../support/raw.ts';
+
+const overload = vi.hoisted(() => ({ on: false }));
+vi.mock('../../../src/http/connection/admission.ts', () => ({
+  createAdmission: (): Admission => ({
+    admitsAll: () => !overload.on,
+    admits: () => !overload.on,
+    count: () => undefined,
+    rest: () => undefined,
+  }),
+}));
+beforeEach(() => {
+  overload.on = false;
+});
+
+const origin = 'https://app.example.com';
+const refused = '503 service_unavailable';
+
+/** A connection. `ask` sends bytes and resolves to the next responses, as many as `answers`. */
+async function open(port: number) {
+  const socket: Socket = connect({ port, host: '127.0.0.1', noDelay: true });
+  onTestFinished(() => void socket.destroy());
+  await once(socket, 'connect');
+  let bytes: Buffer = Buffer.alloc(0);
+  let closed = false;
+  socket.on('data', (part: Buffer) => {
+    bytes = Buffer.concat([bytes, part]);
+  });
+  socket.on('close', () => {
+    closed = true;
+  });
+  async function ask(parts: string[], { answers = 1, toHead = false } = {}) {
+    for (const part of parts) {
+      socket.write(part);
+      if (parts.length > 1) await sleep(20);
+    }
+    const found: string[] = [];
+    while (found.length < answers) {
+      const next = readAnswer(bytes, toHead);
+      if (next) {
+        found.push(next.answer.text === '' ? String(next.answer.status) : summaryOf(next.answer));
+        bytes = next.rest;
+      } else if (closed) found.push('closed');
+      else await sleep(5);
+    }
+    return found;
+  }
+  return { ask, socket, unread: () => bytes, isClosed: () => closed };
+}
+
+async function start() {
+  const metrics = createMetrics('test');
+  const app = await startApp({ metrics, corsOrigins: [origin] });
+  const fields = `Host: a\r\nAuthorization: Bearer ${app.key}\r\n`;
+  const limited = async () => {
+    const { values = [] } =
+      (await metrics.registry.getSingleMetric('animal_store_limited_requests_total')?.get()) ?? {};
+    return values.find(({ labels }) => labels.limit === 'event_loop')?.value;
+  };
+  return { ...app, fields, limited, get: (more = '') => `GET /v1/pets?limit=1 HTTP/1.1\r\n${fields}${more}\r\n` };
+}
+
+const body = '{"name":"Biscuit","categoryId":7}';
+const length = `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n`;
+const chunked = 'Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n';
+const chunks = `a\r\n${body.slice(0, 10)}\r\n${(body.length - 10).toString(16)}\r\n${body.slice(10)}\r\n0\r\n\r\n`;
+/** A body that looks like a request. */
+const decoy = 'GET /v1/pets/1 HTTP/1.1\r\nHost: a\r\n\r\n';
+const decoyLength = `Content-Type: application/json\r\nContent-Length: ${decoy.length}\r\n`;
+
+test.for<[string, (fields: string) => string[], object?]>([
+  ['GET', (fields) => [`GET /v1/pets HTTP/1.1\r\n${fields}\r\n`]],
+  ['GET with Connection: keep-alive', (fields) => [`GET /v1/pets HTTP/1.1\r\n${fields}Connection: keep-alive\r\n\r\n`]],
+  ['GET in two packets', (fields) => ['GET /v1/pets HTTP/1.1\r\n', `${fields}\r\n`]],
+  ['GET whose headers contain a request', (fields) => ['GET / HTTP/1.1\r\nX: ', `GET / HTTP/1.1\r\n${fields}\r\n`]],
+  ['GET with a body', (fields) => [`GET /v1/pets HTTP/1.1\r\n${fields}${length}\r\n${body}`]],
+  ['HEAD', (fields) => [`HEAD /v1/pets HTTP/1.1\r\n${fields}\r\n`], { toHead: true }],
+  ['OPTIONS', (fields) => [`OPTIONS /v1/pets HTTP/1.1\r\n${fields}\r\n`]],
+  ['POST with its body', (fields) => [`POST /v1/pets HTTP/1.1\r\n${fields}${length}\r\n${body}`]],
+  ['POST whose body comes later', (fields) => [`POST /v1/pets HTTP/1.1\r\n${fields}${length}\r\n`, body]],
+  [
+    'POST whose body is cut',
+    (fields) => [`POST /v1/pets HTTP/1.1\r\n${fields}${length}\r\n${body.slice(0, 5)}`, body.slice(5)],
+  ],
+  ['POST whose body is a request', (fields) => [`POST /v1/pets HTTP/1.1\r\n${fields}${decoyLength}\r\n`, decoy]],
+  ['POST in chunks', (fields) => [`POST /v1/pets HTTP/1.1\r\n${fields}${chunked}\r\n${chunks}`]],
+  ['POST whose chunks come later', (fields) => [`POST /v1/pets HTTP/1.1\r\n${fields}${chunked}\r\n`, chunks]],
+  ['POST without a length', (fields) => [`POST /v1/pets HTTP/1.1\r\n${fields}\r\n`]],
+  ['two pipelined GETs', (fields) => [`GET /v1/pets HTTP/1.1\r\n${fields}\r\n`.repeat(2)], { answers: 2 }],
+  [
+    'GET behind a POST',
+    (fields) => [`POST /v1/pets HTTP/1.1\r\n${fields}${length}\r\n${body}GET / HTTP/1.1\r\n${fields}\r\n`],
+    { answers: 2 },
+  ],
+  ['unknown method', (fields) => [`PROPFIND /v1/pets HTTP/1.1\r\n${fields}\r\n`]],
+])(
+  '%s: refused first, second and later on a connection, which then serves the next request',
+  async ([, parts, more]) => {
+    const { port, fields, get, store } = await start();
+    for (const before of [0, 1, 2, 5]) {
+      const { ask, unread } = await open(port);
+      overload.on = true;
+      for (let n = 0; n < before; n++) expect(await ask([get()])).toEqual([refused]);
+      const answers = await ask(parts(fields), more);
+      expect(answers).toEqual(answers.map(() => (parts(fields)[0]?.startsWith('HEAD') ? '503' : refused)));
+      expect(await ask([get()])).toEqual([refused]);
+      overload.on = false;
+      expect(await ask([get()])).toEqual(['200']);
+      expect(unread()).toHaveLength(0);
+    }
+    expect((await store.pets.list({ limit: 1, after: 0n })).pets).toEqual([]);
+  },
+);
+
+test.for<[string, (fields: string) => string[]]>([
+  ['Connection: close', (fields) => [`GET /v1/pets HTTP/1.1\r\n${fields}Connection: close\r\n\r\n`]],
+  ['HTTP/1.0', (fields) => [`GET /v1/pets HTTP/1.0\r\n${fields}\r\n`]],
+  // The client may still send the body, or not.
+  ['Expect: 100-continue', (fields) => [`POST /v1/pets HTTP/1.1\r\n${fields}${length}Expect: 100-continue\r\n\r\n`]],
+])('%s: the connection closes after a refusal', async ([, parts]) => {
+  const { port, fields, get } = await start();
+  for (const before of [0, 1, 2, 5]) {
+    const { ask } = await open(port);
+    overload.on = true;
+    for (let n = 0; n < before; n++) expect(await ask([get()])).toEqual([refused]);
+    expect(await ask(parts(fields), { answers: 2 })).toEqual([refused, 'closed']);
+  }
+});
+
+test('every refusal has the same bytes, but for its id and date, a log line, and a count', async () => {
+  const { port, get, log, limited } = await start();
+  const { socket, unread } = await open(port);
+  overload.on = true;
+  const traceparent = 'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n';
+  const answers = [];
+  for (let n = 0; n < 5; n++) {
+    const seen = unread().length;
+    socket.write(get(`Origin: ${origin}\r\n${traceparent}`));
+    while (!readAnswer(unread().subarray(seen))) await sleep(5);
+    answers.push(unread().subarray(seen).toString('latin1'));
+  }
+  const plain = (text: string) => text.replace(/(x-request-id|Date): [^\r]+/g, '$1');
+  expect(new Set(answers.map(plain)).size).toBe(1);
+  const { headers } = readAnswer(Buffer.from(answers[4] as string))?.answer ?? {};
+  expect(headers).toMatchObject({ 'retry-after': '1', vary: 'Origin', 'access-control-allow-origin': origin });
+  const ids = answers.map((text) => /x-request-id: ([^\r]+)/.exec(text)?.[1]);
+  const lines = log()
+    .split('\n')
+    .filter((line) => line.includes('"status":503'));
+  expect(lines.map((line) => JSON.parse(line))).toMatchObject(
+    ids.map((reqId) => ({
+      reqId,
+      method: 'GET',
+      status: 503,
+      address: '127.0.0.1',
+      code: 'service_unavailable',
+      traceId: '0af7651916cd43dd8448eb211c80319c',
+      msg: 'request',
+    })),
+  );
+  expect(await limited()).toBe(5);
+});
