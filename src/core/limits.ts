@@ -152,8 +152,8 @@ export const limitTable = {
     beyond: '503',
   },
   turn: {
-    what: 'time for which one turn of the event loop serves requests, while all turns take longer; without a valid key, a quarter of that',
-    value: 20,
+    what: 'time for which a turn of the event loop serves requests, when all turns take longer; without a valid key, a quarter of that',
+    value: 200,
     unit: 'ms',
     holder: 'account',
     scope: 'worker',

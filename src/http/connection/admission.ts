@@ -16,12 +16,6 @@ const intervalTurns = 3;
  */
 const restFrom = 512;
 
-/** A refusal costs a part of a read. If a turn has thousands of them, this part of its time still goes to requests that are served, … */
-const servedShare = 0.75;
-
-/** … but not more milliseconds than this: what is served must not be late. */
-const maxServedMs = 300;
-
 /**
  * Node's own. `reading` is false if the stream is paused. Node resumes a paused stream after each response; it does not know of a handle that was
  * stopped.
@@ -43,14 +37,14 @@ export interface Admission {
 
 export function createAdmission(): Admission {
   let begunAt = 0;
-  let idleBefore = 0;
-  let budgetMs = limits.turn;
+  let idleBefore = performance.eventLoopUtilization().idle;
   /** Whether all turns of the last interval were long. */
   let long = false;
   let interval = { since: 0, turns: 0, shortest: Number.POSITIVE_INFINITY };
   let served = 0;
-  const servedBy = new Map<Holder, number>();
-
+  /** How many of them were served although the time was over. */
+  let servedLate = 0;
+  const servedBy = new Map<Holder | undefined, number>();
   let requests = 0;
   let resting: Readable[] = [];
 
@@ -61,8 +55,8 @@ export function createAdmission(): Admission {
     const endedAt = performance.now();
     const turn = endedAt - begunAt;
     begunAt = 0;
-    budgetMs = Math.min(maxServedMs, Math.max(limits.turn, servedShare * turn));
     served = 0;
+    servedLate = 0;
     if (servedBy.size > 0) servedBy.clear();
     interval.shortest = Math.min(interval.shortest, turn);
     interval.turns += 1;
@@ -87,12 +81,14 @@ export function createAdmission(): Admission {
     admits(holder) {
       if (!long) return true;
       const elapsed = performance.now() - begunAt;
-      if (holder === undefined) return elapsed < budgetMs / 4;
-      if (elapsed < budgetMs) return true;
-      if (elapsed > 2 * budgetMs) return false;
+      if (elapsed < (holder === undefined ? limits.turn / 4 : limits.turn)) return true;
+      // Many accounts with one request each must not double the time again.
+      if (holder === undefined || servedLate > served / 2) return false;
       // An account alone has all that was served.
-      const others = servedBy.has(holder) ? servedBy.size : servedBy.size + 1;
-      return (servedBy.get(holder) ?? 0) < served / others;
+      const holders = servedBy.has(holder) ? servedBy.size : servedBy.size + 1;
+      if ((servedBy.get(holder) ?? 0) >= served / holders) return false;
+      servedLate += 1;
+      return true;
     },
     rest(socket: Readable) {
       requests += 1;
@@ -101,7 +97,7 @@ export function createAdmission(): Admission {
       resting.push(socket);
     },
     count(holder) {
-      if (!long || holder === undefined) return;
+      if (!long) return;
       served += 1;
       servedBy.set(holder, (servedBy.get(holder) ?? 0) + 1);
     },

@@ -27,8 +27,8 @@ async function serve(turns: number, requests: number, ms: number, holderOf: (at:
   return admitted;
 }
 
-test('turns of 10 ms refuse nothing', async () => {
-  expect(await serve(40, 10, 1, () => 1)).toHaveLength(10);
+test('turns of 40 ms refuse nothing', async () => {
+  expect(await serve(12, 10, 4, () => 1)).toHaveLength(10);
 });
 
 test('one pause of half a second refuses nothing', async () => {
@@ -39,20 +39,20 @@ test('one pause of half a second refuses nothing', async () => {
   expect(admission.admitsAll()).toBe(true);
 });
 
-test('when turns of 60 ms follow each other, what one turn finds after its budget is refused', async () => {
-  const admitted = await serve(16, 60, 1, () => 1);
+test('when turns of 360 ms follow each other, what one turn finds after its budget is refused', async () => {
+  const admitted = await serve(5, 60, 6, () => 1);
   expect(admitted.length).toBeGreaterThan(0);
   expect(admitted.length).toBeLessThan(55);
 });
 
 test('requests without a valid key are refused first', async () => {
-  const admitted = await serve(16, 60, 1, (at) => (at % 2 === 0 ? 1 : undefined));
+  const admitted = await serve(5, 60, 6, (at) => (at % 2 === 0 ? 1 : undefined));
   const strangers = admitted.filter((holder) => holder === undefined).length;
   expect(strangers).toBeLessThan((admitted.length - strangers) / 2);
 });
 
 test('an account with a few requests at the end of a turn is served, however many another one has before it', async () => {
-  const admitted = await serve(16, 63, 1, (at) => (at < 60 ? 1 : 2));
+  const admitted = await serve(5, 63, 6, (at) => (at < 60 ? 1 : 2));
   expect(admitted.filter((holder) => holder === 2)).toHaveLength(3);
   expect(admitted.filter((holder) => holder === 1).length).toBeLessThan(55);
 });
