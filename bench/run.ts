@@ -5,6 +5,7 @@ import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { chooseTool, load, type Tool, type Workload } from './load.ts';
 import { baseRows, type Contender, chooseMode } from './modes.ts';
+import { measureOverload } from './overload.ts';
 import { chart, type Finding, median, ratios, table } from './report.ts';
 import { createSeeds } from './servers.ts';
 
@@ -18,6 +19,7 @@ const usage = `npm run bench -- [options]
   --workers N   compares N processes against one; nothing is pinned to a core
   --engine E    postgres: compares the store on PostgreSQL against plain Fastify with pg, and the store on SQLite
   --only A,B    workloads: list, random, get, create, none; without --rows, --workers and --engine, also pages-beside-writes
+  --overload    instead: a client of constant rate, at 0.9 to 4 times the capacity, with 400 to 4,500 connections
   --tool NAME   wrk or autocannon (default: wrk if it is installed)
 
 Prints a table, and writes the results as JSON and as an SVG chart to bench/results.
@@ -32,6 +34,7 @@ const { values } = parseArgs({
     workers: { type: 'string', default: '1' },
     engine: { type: 'string', default: 'sqlite' },
     only: { type: 'string' },
+    overload: { type: 'boolean', default: false },
     tool: { type: 'string', default: chooseTool() },
     help: { type: 'boolean', default: false },
   },
@@ -50,6 +53,11 @@ const only = values.only?.split(',') ?? (rows > baseRows ? ['list', 'random', 'g
 const progress = (text: string) => process.stderr.write(`${text}\n`);
 
 const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-bench-'));
+if (values.overload) {
+  const print = (line: string) => void process.stdout.write(`${line}\n`);
+  await measureOverload(folder, createSeeds(folder), seconds, print).finally(() => rmSync(folder, { recursive: true }));
+  process.exit(0);
+}
 const mode = chooseMode({ rows, workers: values.workers, engine: values.engine }, createSeeds(folder));
 const { pinned } = mode;
 const chosen = mode.workloads.filter(({ name }) => only?.includes(name) ?? true);

@@ -21,6 +21,7 @@ export function onCore(core: number | undefined, command: string[]): [string, st
 
 export interface Running {
   url: string;
+  pid: number;
   /** Time from the start of the process to its first response, in milliseconds. */
   startMs: number;
   /** Memory of the process now, in MiB. */
@@ -103,6 +104,7 @@ async function start(args: string[], { port, core, log, environment }: Start): P
   }
   return {
     url,
+    pid: child.pid as number,
     startMs: performance.now() - begun,
     memoryMiB: () =>
       Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1] ?? Number.NaN) / 1024,

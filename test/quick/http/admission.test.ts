@@ -56,3 +56,23 @@ test('an account with a few requests at the end of a turn is served, however man
   expect(admitted.filter((holder) => holder === 2)).toHaveLength(3);
   expect(admitted.filter((holder) => holder === 1).length).toBeLessThan(55);
 });
+
+test('from the 512th request of a turn on, a connection is not read from until the next turn', async () => {
+  const admission = createAdmission();
+  const calls: string[] = [];
+  const connection = (name: string, reading: boolean) => ({
+    _handle: {
+      reading,
+      readStop: () => calls.push(`${name} stops`),
+      readStart: () => calls.push(`${name} starts`),
+    },
+  });
+  admission.admitsAll();
+  for (let request = 1; request < 512; request++) admission.rest(connection('early', true));
+  admission.rest(connection('late', true));
+  admission.rest(connection('paused', false));
+  admission.rest({ _handle: null });
+  expect(calls).toEqual(['late stops', 'paused stops']);
+  await nextTurn();
+  expect(calls).toEqual(['late stops', 'paused stops', 'late starts']);
+});

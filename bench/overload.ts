@@ -1,0 +1,100 @@
+/** npm run bench -- --overload: what the servers answer in time at several times their capacity. */
+import { execFile } from 'node:child_process';
+import { existsSync, mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { baseRows, type Contender } from './modes.ts';
+import type { Answers, OpenLoop } from './openloop.ts';
+import { type CopySeed, onCore, startPlain, startStore } from './servers.ts';
+
+const works = ['random', 'create'] as const;
+const connectionCounts = [400, 2000, 4500];
+const factors = [0.9, 2, 3, 4];
+const port = 4101;
+
+/** The server's share of a core, so that the client on the other core is never late. */
+const periodUs = 10_000;
+const quotaUs = 3000;
+
+/** Limits the process to its share by a cgroup of version 1 or 2. Returns a function that removes the limit; undefined: there is no such cgroup. */
+function limitShare(pid: number): (() => void) | undefined {
+  const root = '/sys/fs/cgroup';
+  const first = existsSync(`${root}/cpu`);
+  const parent = first ? `${root}/cpu` : root;
+  const group = path.join(parent, `animal-bench-${pid}`);
+  try {
+    mkdirSync(group);
+    if (first) {
+      writeFileSync(`${group}/cpu.cfs_period_us`, String(periodUs));
+      writeFileSync(`${group}/cpu.cfs_quota_us`, String(quotaUs));
+    } else writeFileSync(`${group}/cpu.max`, `${quotaUs} ${periodUs}`);
+    writeFileSync(`${group}/cgroup.procs`, String(pid));
+  } catch {
+    return undefined;
+  }
+  return () => {
+    writeFileSync(`${parent}/cgroup.procs`, String(pid));
+    rmdirSync(group);
+  };
+}
+
+async function run(task: OpenLoop): Promise<Answers> {
+  const client = fileURLToPath(import.meta.resolve('./openloop.ts'));
+  const { stdout } = await promisify(execFile)(...onCore(1, [process.execPath, client, JSON.stringify(task)]));
+  return JSON.parse(stdout);
+}
+
+const percent = (part: number, whole: number) => `${Math.round((100 * part) / whole)} %`.padStart(6);
+
+function line(name: string, task: OpenLoop, factor: number, capacity: number, found: Answers): string {
+  const { fromSending, fromSchedule, p99, refused, lost, late } = found;
+  const load = `${task.work.padEnd(7)} ${String(task.connections).padStart(5)}  ${String(factor).padStart(4)} ×`;
+  const times = `${percent(fromSending, capacity)} ${percent(fromSchedule, capacity)}  ${String(p99 ?? '∞').padStart(6)} ms`;
+  return `${load}  ${name.padEnd(14)} ${times}  ${refused}/s refused, ${lost} lost${late > 0 ? `, client late ${late} times` : ''}`;
+}
+
+/** Loads each server in turn, and passes a line for each load to `print`. */
+export async function measureOverload(
+  folder: string,
+  copySeed: CopySeed,
+  seconds: number,
+  print: (line: string) => void,
+): Promise<void> {
+  const own = await copySeed(baseRows, path.join(folder, 'own.db'));
+  const plain = await copySeed(baseRows, path.join(folder, 'plain.db'));
+  const contenders: Contender[] = [
+    { name: 'plain Fastify', key: plain.key, server: await startPlain(plain.file, port, 'on') },
+    { name: 'animal store', key: own.key, server: await startStore(own.file, port + 1, 0) },
+  ];
+  const undo: (() => void)[] = [];
+  try {
+    const taskOf = ({ server, key }: Contender, task: Pick<OpenLoop, 'work' | 'rate' | 'connections'>): OpenLoop => {
+      return { port: Number(new URL(server.url).port), key, rows: baseRows, seconds, ...task };
+    };
+    for (const contender of contenders) {
+      for (const work of works) await run(taskOf(contender, { work, rate: 0, connections: 32 }));
+      const end = limitShare(contender.server.pid);
+      if (end) undo.push(end);
+      else
+        print(
+          'There is no cgroup that this user can change: the servers have a whole core, and the client may be late.',
+        );
+    }
+    print(
+      '2xx within 500 ms of sending and of the schedule, as a share of the capacity; 99th percentile of all answers',
+    );
+    for (const work of works)
+      for (const connections of connectionCounts)
+        for (const contender of contenders) {
+          const { good } = await run(taskOf(contender, { work, rate: 0, connections }));
+          for (const factor of factors) {
+            const task = taskOf(contender, { work, rate: Math.round(factor * good), connections });
+            print(line(contender.name, task, factor, good, await run(task)));
+          }
+        }
+  } finally {
+    for (const end of undo) end();
+    await Promise.all(contenders.map(({ server }) => server.stop()));
+  }
+}
