@@ -16,11 +16,11 @@ import { documentRoutes, referencePageRoutes } from './docs/routes.ts';
 import { proxiesOf } from './http/addresses.ts';
 import { createKeyCache, holderOfKey, installAuth, type KeyCache } from './http/auth.ts';
 import { installBody } from './http/body.ts';
-import { createAdmission } from './http/connection/admission.ts';
+import { createAdmission, type HolderOf } from './http/connection/admission.ts';
 import { installClientErrors, type Sending, writeError } from './http/connection/client-errors.ts';
 import { type Connections, installConnections } from './http/connection/connections.ts';
+import { installOverload } from './http/connection/overload.ts';
 import { servePipelined } from './http/connection/pipelining.ts';
-import { installRefusals } from './http/connection/refusals.ts';
 import { createCorsHeaders, installPreflight } from './http/cors.ts';
 import {
   createErrorLog,
@@ -160,19 +160,18 @@ function limitConnections(app: App, parts: Parts, isProxy: (address: string) => 
     },
     onClose: exchanges.endOf,
   });
-  installRefusals(app.server, {
-    admission: createAdmission(),
+  const onTurn = () => store.pets.refresh?.();
+  const holderOf: HolderOf = (authorization = '') => {
+    const key = keys.lastValid(authorization);
+    return key && holderOfKey(key);
+  };
+  installOverload(app.server, {
+    admission: createAdmission(holderOf),
     isBlocked: watchEventLoop(app),
-    holderOf(authorization = '') {
-      const key = keys.lastValid(authorization);
-      return key && holderOfKey(key);
-    },
-    draining,
+    ...{ holderOf, draining, onTurn, sending, error: tooMany },
     onRefused: () => metrics.limited('event_loop'),
-    error: tooMany,
-    sending,
   });
-  const pipelined = servePipelined(app.server, connections.claimantOf, () => store.pets.refresh?.());
+  const pipelined = servePipelined(app.server, connections.claimantOf, onTurn);
   installClientErrors(app.server, sending);
   metrics.watch({
     store: () => store.measure(),

@@ -152,12 +152,20 @@ export const limitTable = {
     beyond: '503',
   },
   turn: {
-    what: 'time for which a turn of the event loop serves requests, when all turns take longer; without a valid key, a quarter of that',
-    value: 200,
+    what: 'time for which one turn of the event loop serves requests; without a valid key, a quarter of that',
+    value: 25,
     unit: 'ms',
     holder: 'account',
     scope: 'worker',
-    beyond: '503. An account below its equal share is served',
+    beyond: 'they wait for the next turn. An account below its equal share is served',
+  },
+  held: {
+    what: 'time for which requests wait for a turn of the event loop that serves them',
+    value: 700,
+    unit: 'ms',
+    holder: 'request',
+    scope: 'worker',
+    beyond: '503',
   },
   // RFC 9112, section 3, asks for at least 8,000 octets.
   url: { what: 'length of a URL', value: 8192, unit: 'bytes', holder: 'request', scope: 'worker', beyond: '414' },

@@ -1,18 +1,13 @@
 /**
- * Decides which requests are refused while more arrive than the event loop can serve, so that the others are served soon. One turn of the event
- * loop reads from every connection that has sent something: as long as a turn takes, the requests of the next one have waited.
+ * Decides which requests one turn of the event loop serves. A turn reads from every connection that has sent something: as long as it takes, the
+ * requests of the next one have waited, and timers and the replies of the writer wait for its end.
  */
 import { limits } from '../../core/limits.ts';
 import type { Holder } from '../../core/places.ts';
 
-/** Turns are compared with their limit over an interval of this time, and of this number of turns at least: one pause of the process is no overload. */
-const intervalMs = 250;
-const intervalTurns = 3;
-
 /**
- * libuv repeats the poll phase, up to 48 times, while 1,024 events are found at once. With more connections than that it would take seconds, and
- * timers, new writes and their replies wait for its end. From this number of requests on, a connection is therefore not read from again until
- * the next turn.
+ * libuv repeats the poll phase, up to 48 times, while 1,024 events are found at once. From this number of requests on, a connection is therefore
+ * not read from again until the next turn.
  */
 const restFrom = 512;
 
@@ -24,82 +19,79 @@ interface Readable {
   _handle?: { reading: boolean; readStop(): void; readStart(): void } | null;
 }
 
+/** Requests of an account that a turn serves although its time is over: so others cannot use up the whole turn. */
+const maxLate = 4;
+
+/** The account of a key that was valid when it was last looked up; undefined if there is none. */
+export type HolderOf = (authorization: string | undefined) => Holder | undefined;
+
 export interface Admission {
-  /** Whether a request that arrives now may be served. `holder`: the account of its valid key; undefined if it has none. */
-  admits(holder: Holder | undefined): boolean;
-  /** Counts a request that is served. */
-  count(holder: Holder | undefined): void;
-  /** Whether every request is admitted now. Call it for each request before anything else. */
-  admitsAll(): boolean;
-  /** Call it for each request: limits the number of requests in one turn. */
+  /** Whether this turn may serve a request, which it then counts. */
+  admits(authorization: string | undefined): boolean;
+  /** Whether the turn has time left for requests that an earlier one has not served. */
+  hasTime(): boolean;
+  /** Call it for each request that arrives: limits their number in one turn. */
   rest(socket: object): void;
+  /** Begins the next turn. */
+  end(): void;
 }
 
-export function createAdmission(): Admission {
-  let begunAt = 0;
-  let idleBefore = performance.eventLoopUtilization().idle;
-  /** Whether all turns of the last interval were long. */
-  let long = false;
-  let interval = { since: 0, turns: 0, shortest: Number.POSITIVE_INFINITY };
+export function createAdmission(holderOf: HolderOf): Admission {
+  /** Undefined until the first request of the turn. */
+  let begunAt: number | undefined;
   let served = 0;
-  /** How many of them were served although the time was over. */
-  let servedLate = 0;
-  const servedBy = new Map<Holder | undefined, number>();
+  /** Requests that were served although the time was over. */
+  let late = 0;
+  const lateOf = new Map<Holder, number>();
   let requests = 0;
   let resting: Readable[] = [];
 
-  function end(): void {
-    requests = 0;
-    for (const { _handle: handle } of resting) if (handle?.reading) handle.readStart();
-    resting = [];
-    const endedAt = performance.now();
-    const turn = endedAt - begunAt;
-    begunAt = 0;
-    served = 0;
-    servedLate = 0;
-    if (servedBy.size > 0) servedBy.clear();
-    interval.shortest = Math.min(interval.shortest, turn);
-    interval.turns += 1;
-    if (interval.turns < intervalTurns || endedAt - interval.since < intervalMs) return;
-    long = interval.shortest > limits.turn;
-    interval = { since: endedAt, turns: 0, shortest: Number.POSITIVE_INFINITY };
+  function elapsed(): number {
+    const now = performance.now();
+    begunAt ??= now;
+    return now - begunAt;
   }
 
-  function begin(): void {
-    begunAt = performance.now();
-    const { idle } = performance.eventLoopUtilization();
-    if (idle - idleBefore > limits.turn) interval.shortest = 0;
-    idleBefore = idle;
-    setImmediate(end);
+  /** Many accounts together must not double the time. */
+  function mayBeLate(holder: Holder): boolean {
+    const own = lateOf.get(holder) ?? 0;
+    if (own === maxLate || late > served / 3) return false;
+    lateOf.set(holder, own + 1);
+    late += 1;
+    return true;
+  }
+
+  function isAdmitted(authorization: string | undefined): boolean {
+    const passed = elapsed();
+    if (passed < limits.turn / 4) return true;
+    const holder = holderOf(authorization);
+    if (holder === undefined) return false;
+    return passed < limits.turn || mayBeLate(holder);
   }
 
   return {
-    admitsAll() {
-      if (begunAt === 0) begin();
-      return !long;
+    admits(authorization) {
+      const admitted = isAdmitted(authorization);
+      if (admitted) served += 1;
+      return admitted;
     },
-    admits(holder) {
-      if (!long) return true;
-      const elapsed = performance.now() - begunAt;
-      if (elapsed < (holder === undefined ? limits.turn / 4 : limits.turn)) return true;
-      // Many accounts with one request each must not double the time again.
-      if (holder === undefined || servedLate > served / 2) return false;
-      // An account alone has all that was served.
-      const holders = servedBy.has(holder) ? servedBy.size : servedBy.size + 1;
-      if ((servedBy.get(holder) ?? 0) >= served / holders) return false;
-      servedLate += 1;
-      return true;
-    },
+    hasTime: () => elapsed() < limits.turn,
     rest(socket: Readable) {
       requests += 1;
       if (requests < restFrom) return;
       socket._handle?.readStop();
       resting.push(socket);
     },
-    count(holder) {
-      if (!long) return;
-      served += 1;
-      servedBy.set(holder, (servedBy.get(holder) ?? 0) + 1);
+    end() {
+      if (resting.length > 0) {
+        for (const { _handle: handle } of resting) if (handle?.reading) handle.readStart();
+        resting = [];
+      }
+      requests = 0;
+      begunAt = undefined;
+      served = 0;
+      late = 0;
+      if (lateOf.size > 0) lateOf.clear();
     },
   };
 }

@@ -1,64 +1,67 @@
-/** Tests which requests are admitted, with turns of the event loop that are kept busy. */
+/** Tests which requests a turn of the event loop serves. */
 import { expect, test } from 'vitest';
-import { createAdmission } from '../../../src/http/connection/admission.ts';
+import { limits } from '../../../src/core/limits.ts';
+import { type Admission, createAdmission } from '../../../src/http/connection/admission.ts';
 
 function work(ms: number): void {
   for (const end = performance.now() + ms; performance.now() < end; );
 }
 
-const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+const keys = ['ada', 'ben'];
+/** Keys are the names of their accounts; all others are unknown. */
+const holderOf = (key = '') => (keys.includes(key) || key.startsWith('many ') ? key : undefined);
 
-/** Turns of `requests` requests of `ms` milliseconds each, from `holderOf` in turn. Returns who was admitted in the last turn. */
-async function serve(turns: number, requests: number, ms: number, holderOf: (at: number) => number | undefined) {
-  const admission = createAdmission();
-  let admitted: (number | undefined)[] = [];
-  for (let turn = 0; turn < turns; turn++) {
-    admitted = [];
-    for (let at = 0; at < requests; at++) {
-      const holder = holderOf(at);
-      const all = admission.admitsAll();
-      if (!all && !admission.admits(holder)) continue;
-      if (!all) admission.count(holder);
-      admitted.push(holder);
-      work(ms);
-    }
-    await nextTurn();
+/** One turn of requests that take 1 ms each, with these keys. Returns the keys of those that are admitted. */
+async function turn(admission: Admission, given: (string | undefined)[]) {
+  const admitted: (string | undefined)[] = [];
+  for (const key of given) {
+    admission.rest({});
+    if (!admission.admits(key)) continue;
+    admitted.push(key);
+    work(1);
   }
   return admitted;
 }
 
-test('turns of 40 ms refuse nothing', async () => {
-  expect(await serve(12, 10, 4, () => 1)).toHaveLength(10);
+const times = (count: number, key?: string) => Array<string | undefined>(count).fill(key);
+const countOf = (admitted: unknown[], key: unknown) => admitted.filter((each) => each === key).length;
+
+test('a turn serves requests for its time, and the next one has as much', async () => {
+  const admission = createAdmission(holderOf);
+  for (const _turn of ['first', 'second']) {
+    const admitted = await turn(admission, times(60, 'ada'));
+    expect(admitted.length).toBeGreaterThan(10);
+    expect(admitted.length).toBeLessThanOrEqual(limits.turn + 5);
+    expect(admission.hasTime()).toBe(false);
+    admission.end();
+    expect(admission.hasTime()).toBe(true);
+    admission.end();
+  }
 });
 
-test('one pause of half a second refuses nothing', async () => {
-  const admission = createAdmission();
-  expect(admission.admitsAll()).toBe(true);
-  work(500);
-  await nextTurn();
-  expect(admission.admitsAll()).toBe(true);
-});
-
-test('when turns of 360 ms follow each other, what one turn finds after its budget is refused', async () => {
-  const admitted = await serve(5, 60, 6, () => 1);
-  expect(admitted.length).toBeGreaterThan(0);
-  expect(admitted.length).toBeLessThan(55);
-});
-
-test('requests without a valid key are refused first', async () => {
-  const admitted = await serve(5, 60, 6, (at) => (at % 2 === 0 ? 1 : undefined));
-  const strangers = admitted.filter((holder) => holder === undefined).length;
-  expect(strangers).toBeLessThan((admitted.length - strangers) / 2);
+test('requests without a known key have a quarter of the time', async () => {
+  const admission = createAdmission(holderOf);
+  const admitted = await turn(admission, [...times(30), ...times(10, 'ada'), ...times(10, 'unknown')]);
+  expect(countOf(admitted, undefined)).toBeLessThanOrEqual(limits.turn / 4 + 1);
+  expect(countOf(admitted, 'ada')).toBeGreaterThan(4);
+  expect(countOf(admitted, 'unknown')).toBe(0);
 });
 
 test('an account with a few requests at the end of a turn is served, however many another one has before it', async () => {
-  const admitted = await serve(5, 63, 6, (at) => (at < 60 ? 1 : 2));
-  expect(admitted.filter((holder) => holder === 2)).toHaveLength(3);
-  expect(admitted.filter((holder) => holder === 1).length).toBeLessThan(55);
+  const admission = createAdmission(holderOf);
+  const admitted = await turn(admission, [...times(100, 'ada'), ...times(3, 'ben')]);
+  expect(countOf(admitted, 'ben')).toBe(3);
+  expect(countOf(admitted, 'ada')).toBeLessThan(40);
+});
+
+test('many accounts with a few requests each do not double the time of a turn', async () => {
+  const admission = createAdmission(holderOf);
+  const many = Array.from({ length: 200 }, (_, at) => `many ${at}`);
+  expect((await turn(admission, [...times(60, 'ada'), ...many])).length).toBeLessThan(2 * limits.turn);
 });
 
 test('from the 512th request of a turn on, a connection is not read from until the next turn', async () => {
-  const admission = createAdmission();
+  const admission = createAdmission(holderOf);
   const calls: string[] = [];
   const connection = (name: string, reading: boolean) => ({
     _handle: {
@@ -67,12 +70,11 @@ test('from the 512th request of a turn on, a connection is not read from until t
       readStart: () => calls.push(`${name} starts`),
     },
   });
-  admission.admitsAll();
   for (let request = 1; request < 512; request++) admission.rest(connection('early', true));
   admission.rest(connection('late', true));
   admission.rest(connection('paused', false));
   admission.rest({ _handle: null });
   expect(calls).toEqual(['late stops', 'paused stops']);
-  await nextTurn();
+  admission.end();
   expect(calls).toEqual(['late stops', 'paused stops', 'late starts']);
 });

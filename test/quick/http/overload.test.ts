@@ -1,4 +1,4 @@
-/** Tests requests that are refused for overload: whatever their method and framing, the connection stays usable and in order. */
+/** Tests requests that are held for overload, then served or refused: whatever their method and framing, the connection stays usable and in order. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -8,17 +8,22 @@ import { createMetrics } from '../../../src/http/metrics.ts';
 import { startApp } from '../../support/app.ts';
 import { readAnswer, summaryOf } from '../../support/raw.ts';
 
-const overload = vi.hoisted(() => ({ on: false }));
+/** `on`: no turn has time for a request. `held`: that limit. */
+const overload = vi.hoisted(() => ({ on: false, held: 0 }));
 vi.mock('../../../src/http/connection/admission.ts', () => ({
   createAdmission: (): Admission => ({
-    admitsAll: () => !overload.on,
     admits: () => !overload.on,
-    count: () => undefined,
+    hasTime: () => !overload.on,
     rest: () => undefined,
+    end: () => undefined,
   }),
 }));
+vi.mock('../../../src/core/limits.ts', async (original) => {
+  const { limits, ...others } = await original<typeof import('../../../src/core/limits.ts')>();
+  return { ...others, limits: Object.defineProperty({ ...limits }, 'held', { get: () => overload.held }) };
+});
 beforeEach(() => {
-  overload.on = false;
+  Object.assign(overload, { on: false, held: 0 });
 });
 
 const origin = 'https://app.example.com';
@@ -167,4 +172,43 @@ test('every refusal has the same bytes, but for its id and date, a log line, and
     })),
   );
   expect(await limited()).toBe(5);
+});
+
+test('a held request is served when a turn has time, and sees every write that was acknowledged before', async () => {
+  const { port, key, add, call } = await startApp();
+  const fields = `Host: a\r\nAuthorization: Bearer ${key}\r\n`;
+  overload.held = 60_000;
+  const { ask } = await open(port);
+  const last = () => ask([`GET /v1/pets?limit=100 HTTP/1.1\r\n${fields}\r\n`]);
+  for (let count = 1; count <= 20; count++) {
+    overload.on = true;
+    const held = last();
+    await sleep(10);
+    overload.on = false;
+    // Read in the poll phase after the held one was served.
+    const others = Promise.all([call('GET', '/v1/pets'), call('GET', '/v1/pets')]);
+    expect(await held).toEqual(['200']);
+    await others;
+    await add({ name: `pet ${count}`, categoryId: 1 });
+    expect((await call('GET', '/v1/pets?limit=100')).json).toHaveLength(count);
+  }
+});
+
+test('held requests of clients that have left are not served, and each has its log line', async () => {
+  const { port, fields, log, store } = await start();
+  Object.assign(overload, { on: true, held: 60_000 });
+  const clients = await Promise.all(Array.from({ length: 5 }, () => open(port)));
+  for (const { socket } of clients) socket.write(`POST /v1/pets HTTP/1.1\r\n${fields}${length}\r\n${body}`);
+  await sleep(100);
+  for (const { socket } of clients) socket.resetAndDestroy();
+  await sleep(100);
+  overload.on = false;
+  await vi.waitFor(() =>
+    expect(
+      log()
+        .split('\n')
+        .filter((line) => line.includes('"status":499')),
+    ).toHaveLength(5),
+  );
+  expect((await store.pets.list({ limit: 1, after: 0n })).pets).toEqual([]);
 });

@@ -1,0 +1,129 @@
+/**
+ * While more requests arrive than the event loop can serve: holds those for which a turn has no time. Later turns serve the newest of them with the
+ * time that they have left, and refuse the oldest. docs/decisions/overload.md has the reasons.
+ */
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
+import type { ApiError } from '../../core/errors.ts';
+import { limits } from '../../core/limits.ts';
+import { renderError } from '../errors.ts';
+import { headersOf, linesOf, staysOpen, writeHead } from '../head.ts';
+import { traceIdOf } from '../request-log.ts';
+import type { Admission, HolderOf } from './admission.ts';
+import type { Sending } from './client-errors.ts';
+
+export interface OverloadOptions {
+  admission: Admission;
+  holderOf: HolderOf;
+  /** Whether the event loop was blocked for a second. */
+  isBlocked: () => boolean;
+  /** True while the process is about to stop: responses then carry Connection: close. */
+  draining: () => boolean;
+  onRefused: () => void;
+  /** Called after requests were served outside of the poll phase: the next ones must not share their snapshot of the store. */
+  onTurn: () => void;
+  error: ApiError;
+  sending: Sending;
+}
+
+interface Held {
+  request: IncomingMessage;
+  response: ServerResponse;
+  heldAt: number;
+}
+
+/** The part of a turn's time in which held requests are refused at most: each refusal costs a part of a read, and the client sends again. */
+const refusingShare = 0.2;
+
+/** Not in RFC 9110: the client disconnected before its response began. */
+const clientClosed = 499;
+
+/** Call it before anything else replaces the listener of requests. */
+export function installOverload(server: Server, options: OverloadOptions): void {
+  const { admission, holderOf, isBlocked, draining, onRefused, onTurn, error, sending } = options;
+  const { status, lines, body } = renderError(error);
+  const [handle] = server.listeners('request') as [RequestListener];
+  server.removeAllListeners('request');
+  /** The oldest first. Those without a valid key are served last, and refused first. */
+  const keyed: Held[] = [];
+  const strangers: Held[] = [];
+  let scheduled = false;
+
+  function record({ request, heldAt }: Held, reqId: string, answered: boolean): void {
+    const { headers, method = '', socket } = request;
+    sending.onEnd({
+      ...{ reqId, method, ms: performance.now() - heldAt, address: socket.remoteAddress },
+      ...{ status: answered ? status : clientClosed, traceId: traceIdOf(headers.traceparent) },
+      ...(answered ? { code: error.code } : { aborted: true }),
+    });
+  }
+
+  function refuse(held: Held): void {
+    const { request, response } = held;
+    const reqId = randomUUID();
+    const all = `x-request-id: ${reqId}\r\n${lines}${linesOf(sending.corsHeaders(request.headers.origin))}`;
+    if (!draining() && staysOpen(response, status)) writeHead(response, status, all);
+    else response.writeHead(status, [...headersOf(all), ...(draining() ? ['connection', 'close'] : [])]);
+    response.end(body, 'latin1');
+    onRefused();
+    record(held, reqId, true);
+  }
+
+  /** Whether the client still waits. */
+  function waits(held: Held): boolean {
+    if (!held.response.destroyed && !held.request.socket.destroyed) return true;
+    record(held, randomUUID(), false);
+    return false;
+  }
+
+  function serveHeld(): void {
+    let any = false;
+    while (admission.hasTime()) {
+      const held = keyed.pop() ?? strangers.pop();
+      if (!held) break;
+      if (!waits(held)) continue;
+      any = true;
+      handle(held.request, held.response);
+    }
+    if (any) onTurn();
+  }
+
+  /** `queue`: its oldest are refused if they have waited for too long. Returns the time when it ended. */
+  function refuseHeld(queue: Held[], until: number): number {
+    let now = performance.now();
+    let count = 0;
+    for (const held of queue) {
+      if (now > until || now - held.heldAt < limits.held) break;
+      count += 1;
+      if (waits(held)) refuse(held);
+      now = performance.now();
+    }
+    queue.splice(0, count);
+    return now;
+  }
+
+  function endTurn(): void {
+    scheduled = false;
+    serveHeld();
+    const until = performance.now() + refusingShare * limits.turn;
+    refuseHeld(strangers, until);
+    refuseHeld(keyed, until);
+    admission.end();
+    if (keyed.length + strangers.length > 0) schedule();
+  }
+
+  function schedule(): void {
+    if (!scheduled) setImmediate(endTurn);
+    scheduled = true;
+  }
+
+  server.on('request', (request, response) => {
+    schedule();
+    admission.rest(request.socket);
+    const { authorization } = request.headers;
+    if (!isBlocked() && admission.admits(authorization)) return handle(request, response);
+    const held: Held = { request, response, heldAt: performance.now() };
+    if (isBlocked()) refuse(held);
+    else (holderOf(authorization) === undefined ? strangers : keyed).push(held);
+  });
+}
