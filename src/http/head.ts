@@ -63,11 +63,13 @@ export function writeHead(response: Response, status: number, lines: string): vo
 const bodiless = new Set([204, 304]);
 
 /**
- * Whether the connection stays open, the response has a body, and nobody has set a header: Fastify does while it closes. Node closes a connection
- * if the client expects 100 Continue and did not get it.
+ * Whether the connection stays open after a response with these lines, the response has a body, and nobody has set a header: Fastify does while it
+ * closes. Node closes a connection if the client expects 100 Continue and did not get it.
  */
-export function staysOpen(response: ServerResponse, status: number): boolean {
-  const { shouldKeepAlive, req } = response;
+export function staysOpen(response: ServerResponse, status: number, lines: string): boolean {
+  const { headersSent, shouldKeepAlive, req } = response;
+  // Node's writeHead() throws, as it should.
+  if (headersSent) return false;
   const isPlain = req.headers.expect === undefined && response.getHeaderNames().length === 0;
-  return shouldKeepAlive && isPlain && !bodiless.has(status);
+  return shouldKeepAlive && isPlain && !bodiless.has(status) && !lines.includes('connection: ');
 }

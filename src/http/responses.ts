@@ -98,7 +98,7 @@ export function respond(reply: FastifyReply, status: number, headers: string, bo
   const response = reply.raw;
   const { reqId, routeHeaders, headersSet } = reply.request.exchange;
   const lines = `x-request-id: ${reqId}\r\n${headers}${routeHeaders}`;
-  if (!headersSet && staysOpen(response, status)) writeHead(response, status, lines);
+  if (!headersSet && staysOpen(response, status, lines)) writeHead(response, status, lines);
   else {
     const all = headersOf(lines);
     if (headersSet) addSet(all, reply.getHeaders());

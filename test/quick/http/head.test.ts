@@ -56,7 +56,7 @@ async function serve(statuses: number[], write: (response: ServerResponse, statu
 
 const byNode = (response: ServerResponse, status: number) => void response.writeHead(status, headersOf(lines));
 const byUs = (response: ServerResponse, status: number) =>
-  staysOpen(response, status) ? writeHead(response, status, lines) : byNode(response, status);
+  staysOpen(response, status, lines) ? writeHead(response, status, lines) : byNode(response, status);
 
 const request = (line: string, more = '') => `${line}\r\nHost: a\r\n${more}\r\n`;
 
@@ -83,10 +83,17 @@ test.for<[name: string, statuses: number[], text: string]>([
   expect(found.received).toMatch(/^HTTP\/1\.1 \d{3} /);
 });
 
+test('a response that closes its connection is left to Node', () => {
+  const response = new ServerResponse(new IncomingMessage(new net.Socket()));
+  response.shouldKeepAlive = true;
+  expect(staysOpen(response, 400, lines)).toBe(true);
+  expect(staysOpen(response, 400, linesOf([...headers, 'connection', 'close']))).toBe(false);
+});
+
 test('a response without a fault is written here, not by Node', async () => {
   const written: boolean[] = [];
   const ask = await serve([200], (response, status) => {
-    written.push(staysOpen(response, status));
+    written.push(staysOpen(response, status, lines));
     byUs(response, status);
   });
   expect((await ask(request('GET / HTTP/1.1'))).open).toBe(true);
