@@ -162,7 +162,7 @@ function limitConnections(app: App, parts: Parts, isProxy: (address: string) => 
   });
   const onTurn = () => store.pets.refresh?.();
   const holderOf: HolderOf = (authorization = '') => {
-    const key = keys.lastValid(authorization);
+    const key = keys.lastValid(authorization) ?? keys.lastValid(authorization.replace(/^bearer +/i, 'Bearer '));
     return key && holderOfKey(key);
   };
   installOverload(app.server, {

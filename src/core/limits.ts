@@ -81,7 +81,7 @@ export const limitTable = {
     beyond: '503',
   },
   waitingReads: {
-    what: 'statements that wait for a connection to PostgreSQL; those without a valid key use a quarter of the connections',
+    what: 'different reads that wait for PostgreSQL, and again those without a valid key, which use a quarter of the connections',
     value: 10_000,
     holder: 'everybody',
     scope: 'worker',

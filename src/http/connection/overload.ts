@@ -20,7 +20,7 @@ export interface OverloadOptions {
   /** True while the process is about to stop: responses then carry Connection: close. */
   draining: () => boolean;
   onRefused: () => void;
-  /** Called after requests were served outside of the poll phase: the next ones must not share their snapshot of the store. */
+  /** Called before the first request of a turn, if requests were served after the poll phase: it must not share their snapshot of the store. */
   onTurn: () => void;
   error: ApiError;
   sending: Sending;
@@ -38,6 +38,9 @@ const refusingShare = 0.2;
 /** Not in RFC 9110: the client disconnected before its response began. */
 const clientClosed = 499;
 
+const hasBody = ({ headers }: IncomingMessage) =>
+  headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
+
 /** Call it before anything else replaces the listener of requests. */
 export function installOverload(server: Server, options: OverloadOptions): void {
   const { admission, holderOf, isBlocked, draining, onRefused, onTurn, error, sending } = options;
@@ -47,6 +50,9 @@ export function installOverload(server: Server, options: OverloadOptions): void 
   /** The oldest first. Those without a valid key are served last, and refused first. */
   const keyed: Held[] = [];
   const strangers: Held[] = [];
+  /** Held requests with a body: Node buffers up to 64 KiB of each. */
+  let bodies = 0;
+  let servedHeld = false;
   let scheduled = false;
 
   function record({ request, heldAt }: Held, reqId: string, answered: boolean): void {
@@ -62,52 +68,53 @@ export function installOverload(server: Server, options: OverloadOptions): void 
     const { request, response } = held;
     const reqId = randomUUID();
     const all = `x-request-id: ${reqId}\r\n${lines}${linesOf(sending.corsHeaders(request.headers.origin))}`;
-    if (!draining() && staysOpen(response, status)) writeHead(response, status, all);
+    if (!draining() && staysOpen(response, status, all)) writeHead(response, status, all);
     else response.writeHead(status, [...headersOf(all), ...(draining() ? ['connection', 'close'] : [])]);
     response.end(body, 'latin1');
     onRefused();
     record(held, reqId, true);
   }
 
-  /** Whether the client still waits. */
+  /** Whether the client still waits. Call it once, when the request is no longer held. */
   function waits(held: Held): boolean {
+    if (hasBody(held.request)) bodies -= 1;
+    // client-errors.ts has rejected its body.
+    if (held.response.headersSent) return false;
     if (!held.response.destroyed && !held.request.socket.destroyed) return true;
     record(held, randomUUID(), false);
     return false;
   }
 
   function serveHeld(): void {
-    let any = false;
     while (admission.hasTime()) {
       const held = keyed.pop() ?? strangers.pop();
       if (!held) break;
       if (!waits(held)) continue;
-      any = true;
+      servedHeld = true;
       handle(held.request, held.response);
     }
-    if (any) onTurn();
   }
 
-  /** `queue`: its oldest are refused if they have waited for too long. Returns the time when it ended. */
-  function refuseHeld(queue: Held[], until: number): number {
+  /** Refuses the oldest of a queue that have waited for too long. */
+  function refuseHeld(queue: Held[]): void {
     let now = performance.now();
+    const until = now + (refusingShare * limits.turn) / 2;
     let count = 0;
     for (const held of queue) {
-      if (now > until || now - held.heldAt < limits.held) break;
+      const waited = now - held.heldAt;
+      if (waited < limits.held || (now > until && waited < 3 * limits.held)) break;
       count += 1;
       if (waits(held)) refuse(held);
       now = performance.now();
     }
     queue.splice(0, count);
-    return now;
   }
 
   function endTurn(): void {
     scheduled = false;
     serveHeld();
-    const until = performance.now() + refusingShare * limits.turn;
-    refuseHeld(strangers, until);
-    refuseHeld(keyed, until);
+    refuseHeld(strangers);
+    refuseHeld(keyed);
     admission.end();
     if (keyed.length + strangers.length > 0) schedule();
   }
@@ -118,12 +125,16 @@ export function installOverload(server: Server, options: OverloadOptions): void 
   }
 
   server.on('request', (request, response) => {
+    if (servedHeld) onTurn();
+    servedHeld = false;
     schedule();
     admission.rest(request.socket);
     const { authorization } = request.headers;
     if (!isBlocked() && admission.admits(authorization)) return handle(request, response);
     const held: Held = { request, response, heldAt: performance.now() };
-    if (isBlocked()) refuse(held);
-    else (holderOf(authorization) === undefined ? strangers : keyed).push(held);
+    if (hasBody(request)) bodies += 1;
+    if (isBlocked() || bodies > limits.bodiesInFlight) {
+      if (waits(held)) refuse(held);
+    } else (holderOf(authorization) === undefined ? strangers : keyed).push(held);
   });
 }
