@@ -6,6 +6,8 @@
 -- version of it each, and with an open snapshot read them all.
 CREATE TABLE pet_revision (revision bigint NOT NULL);
 INSERT INTO pet_revision VALUES (0);
+-- A second row, as from a restored dump of data, would fail every read.
+CREATE UNIQUE INDEX pet_revision_one ON pet_revision ((true));
 
 CREATE FUNCTION revise_pets() RETURNS trigger
 LANGUAGE plpgsql
@@ -18,12 +20,16 @@ $$;
 
 CREATE TRIGGER pet_changed AFTER UPDATE OR DELETE OR TRUNCATE ON pet FOR EACH STATEMENT EXECUTE FUNCTION revise_pets();
 
--- Above all others, unless there are more from the lowest one on than were added.
+-- Above all others, unless there are more from the lowest one on than were added. LIMIT: an import may be far below.
 CREATE FUNCTION revise_unless_last() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
 BEGIN
-  IF (SELECT count(*) FROM pet WHERE id >= (SELECT min(id) FROM added)) > (SELECT count(*) FROM added) THEN
+  IF (SELECT count(*) FROM added) < (
+    SELECT count(*) FROM (
+      SELECT FROM pet WHERE id >= (SELECT min(id) FROM added) ORDER BY id LIMIT (SELECT count(*) + 1 FROM added)
+    ) AS last
+  ) THEN
     UPDATE pet_revision SET revision = revision + 1;
   END IF;
   RETURN NULL;

@@ -32,7 +32,7 @@ const joined = raw(`string_agg(json, E'\\n')`);
 export async function listPets(reads: Reads, { limit, status, after }: PetQuery, begun?: number): Promise<PetPage> {
   // One extra row shows whether a next page exists.
   const rows = limit + 1;
-  const find = reads.find(begun);
+  const find = reads.find(rows, begun);
   const { text, state } = await (status
     ? // With status = …, the planner may scan the primary key and filter by status; for a rare status that reads the whole table.
       find`
@@ -52,7 +52,7 @@ export async function listPets(reads: Reads, { limit, status, after }: PetQuery,
 }
 
 export async function findPet(reads: Reads, id: bigint, begun?: number): Promise<FoundPet> {
-  const { text, state } = await reads.find(begun)`SELECT ${json} FROM pet WHERE id = ${id}`;
+  const { text, state } = await reads.find(1, begun)`SELECT ${json} FROM pet WHERE id = ${id}`;
   return { pet: text === '' ? undefined : text, state };
 }
 

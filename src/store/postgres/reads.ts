@@ -19,8 +19,10 @@ interface Found {
 export interface Reads {
   /** Runs a query. Each of its statements sees every commit that was acknowledged before it was asked for. */
   run<Result>(query: () => Steps<Result>): Promise<Result>;
-  /** A tag that runs a SELECT of one text. `begun`: when its time began to run (performance.now()); default: now. */
-  find(begun?: number): (texts: TemplateStringsArray, ...given: unknown[]) => Promise<Found>;
+  /**
+   * A tag that runs a SELECT of one text. `rows`: how many it reads at most. `begun`: when its time began to run (performance.now()); default: now.
+   */
+  find(rows: number, begun?: number): (texts: TemplateStringsArray, ...given: unknown[]) => Promise<Found>;
   /** The state of the store now. */
   state(): Promise<StoreState>;
   /** Resolves when every read is answered. Ask for none after that call. */
@@ -31,6 +33,7 @@ interface Asked {
   shape: Shape;
   /** An element of an array literal for each of its values. */
   elements: string[];
+  rows: number;
   begun: number;
   promise: Promise<Found>;
   resolve: (found: Found) => void;
@@ -41,8 +44,12 @@ interface Asked {
 const maxFlying = 2;
 const lateMs = 5;
 
-/** Reads of one statement. */
+/** Of one statement. */
 const maxReads = 100;
+const maxRows = 1000;
+
+/** A read that began before has less time than others, and is not sent with them. */
+const apartMs = 100;
 
 /** The reads of each shape in the order of their rows. */
 function groupsOf(batch: Asked[]): [Shape, Asked[]][] {
@@ -67,16 +74,20 @@ export function createReads(pool: Pick<Pool, 'read'>, stranger: boolean): Reads 
   let timer: NodeJS.Timeout | undefined;
   let drained: (() => void) | undefined;
 
-  function ask(shape: Shape, elements: string[], begun = performance.now()): Promise<Found> {
+  function ask(shape: Shape, elements: string[], rows = 1, begun = performance.now()): Promise<Found> {
     const key = `${shape.number} ${elements.join()}`;
+    const isApart = performance.now() - begun > apartMs;
     const same = waiting.get(key);
-    if (same) return same.promise;
+    if (same && !isApart) return same.promise;
     if (unanswered >= limits.waitingReads)
       return Promise.reject(unavailable(new Error('too many requests are waiting for the database')));
     unanswered += 1;
-    const asked: Asked = { shape, elements, begun, ...Promise.withResolvers<Found>() };
-    waiting.set(key, asked);
-    schedule();
+    const asked: Asked = { shape, elements, rows, begun, ...Promise.withResolvers<Found>() };
+    if (isApart) void send([asked]);
+    else {
+      waiting.set(key, asked);
+      schedule();
+    }
     return asked.promise;
   }
 
@@ -92,9 +103,15 @@ export function createReads(pool: Pick<Pool, 'read'>, stranger: boolean): Reads 
   }
 
   function takeWaiting(): Asked[] {
-    const batch = [...waiting].slice(0, maxReads);
-    for (const [key] of batch) waiting.delete(key);
-    return batch.map(([, asked]) => asked);
+    const batch: Asked[] = [];
+    let rows = 0;
+    for (const [key, asked] of waiting) {
+      rows += asked.rows;
+      if (batch.length === maxReads || (batch.length > 0 && rows > maxRows)) break;
+      batch.push(asked);
+      waiting.delete(key);
+    }
+    return batch;
   }
 
   function sendWaiting(): void {
@@ -167,10 +184,10 @@ export function createReads(pool: Pick<Pool, 'read'>, stranger: boolean): Reads 
       return step.value;
     },
     find:
-      (begun) =>
+      (rows, begun) =>
       (texts, ...given) => {
         const values = valuesOf(given);
-        return ask(shapeOf(texts, given, values, false), values.map(elementOf), begun);
+        return ask(shapeOf(texts, given, values, false), values.map(elementOf), rows, begun);
       },
     state: async () => (await ask(stateShape, [])).state,
     async close() {

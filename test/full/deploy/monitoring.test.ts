@@ -358,8 +358,10 @@ describe.skipIf(noPromtool)('the metrics of a real server, with each scrape as o
       await locked`BEGIN`;
       await locked`LOCK TABLE pet`;
       const reading = new AbortController();
-      const readers = Array.from({ length: 8 }, async () => {
-        while (!reading.signal.aborted) await client.get('/v1/pets?limit=5');
+      // Reads that arrive together share a connection.
+      const readers = Array.from({ length: 8 }, async (_, index) => {
+        await sleep(20 * index);
+        while (!reading.signal.aborted) await client.get(`/v1/pets?limit=${index + 1}`);
       });
       for (let minute = 0; minute < 12; minute++) {
         await sleep(250);

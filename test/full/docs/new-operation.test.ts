@@ -125,14 +125,14 @@ export function copyPet(app: App, url: string, { pets, exchanges, base }: PetsOp
     async (request, reply) => {
       const by = { keyId: (keyOf(request)).id, holder: request.exchange.holder };
       const addition = await exchanges.work(request.exchange, async () => {
-        const found = await pets.find((request.body as { petId: bigint }).petId);
+        const { pet: found } = await pets.find((request.body as { petId: bigint }).petId);
         if (found === undefined) throw new ApiError('pet_not_found');
         const { id: _, ...pet } = readJson(Buffer.from(found)) as NewPet & { id: bigint };
         return pets.add(pet, undefined, by);
       });
       if (addition.outcome === 'reused') throw new ApiError('idempotency_key_reused');
       if (addition.outcome !== 'added' && addition.outcome !== 'replayed') throw rejectedKey(addition.outcome);
-      sendOutcome(reply, 201, addition.pet, ['location', \`\${base}/pets/\${addition.id}\`]);
+      sendOutcome(reply, 201, addition.pet, linesOf(['location', \`\${base}/pets/\${addition.id}\`]));
     },
   );
 }
@@ -160,7 +160,7 @@ export function oldestPets(app: App, url: string, options: PetsOptions): void {
       onRequest: [refuseAfterSunset(removed), requireScope('pets:read')],
       schema: { params: OldestParams },
       config: {
-        headers: Object.entries(deprecationHeaders(base, 'oldestPets')).flat(),
+        headers: linesOf(Object.entries(deprecationHeaders(base, 'oldestPets')).flat()),
         operation: {
           operationId: 'oldestPets',
           tags: ['Pets'],
