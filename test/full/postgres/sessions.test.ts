@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { createHosts } from '../../../src/store/postgres/hosts.ts';
@@ -171,7 +172,11 @@ describe('a statement past its deadline', () => {
     const key = await server.firstKey();
     await server.call(key, 'GET', '/v1/pets');
     const unlock = await lockPets(databaseUrl);
-    const lists = Array.from({ length: 3 }, () => server.call(key, 'GET', '/v1/pets').catch(() => undefined));
+    // Those that arrive together would share a statement.
+    const lists = [1, 2, 3].map(async (limit) => {
+      await sleep(50 * limit);
+      return server.call(key, 'GET', `/v1/pets?limit=${limit}`).catch(() => undefined);
+    });
     const hanging = async () => (await sessionsOf(sql)).filter(({ state }) => state === 'active').length;
     await expect.poll(hanging, { interval: 10 }).toBe(3);
     await server.end('SIGKILL');

@@ -35,9 +35,13 @@ async function sendOnly(port: number, requests: string): Promise<Socket> {
 /** Both ends of these clients' connections in /proc/net/tcp (proc(5)). `unread`: bytes received but not read, in hexadecimal. */
 function connectionsOf(clients: Socket[]): { local: number; remote: number; unread: string }[] {
   const ports = new Set(clients.map(({ localPort }) => localPort as number));
-  const row = /^ *\d+: \w{8}:(\w{4}) \w{8}:(\w{4}) \w\w \w{8}:(\w{8}) /gm;
-  return [...readFileSync('/proc/net/tcp', 'utf8').matchAll(row)]
-    .map(([, local, remote, unread]) => ({
+  const row = /^ *\d+: (\w{8}:(\w{4}) \w{8}:(\w{4})) \w\w \w{8}:(\w{8}) /gm;
+  // The kernel repeats a connection if another one comes or goes while it writes the table.
+  const connections = new Map(
+    [...readFileSync('/proc/net/tcp', 'utf8').matchAll(row)].map((found) => [found[1], found]),
+  );
+  return [...connections.values()]
+    .map(([, , local, remote, unread]) => ({
       local: Number.parseInt(`${local}`, 16),
       remote: Number.parseInt(`${remote}`, 16),
       unread: `${unread}`,
