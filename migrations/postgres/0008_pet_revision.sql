@@ -7,7 +7,7 @@
 CREATE TABLE pet_revision (revision bigint NOT NULL);
 INSERT INTO pet_revision VALUES (0);
 -- A second row, as from a restored dump of data, would fail every read.
-CREATE UNIQUE INDEX pet_revision_one ON pet_revision ((true));
+CREATE UNIQUE INDEX pet_revision_one ON pet_revision ((revision IS NOT NULL));
 
 CREATE FUNCTION revise_pets() RETURNS trigger
 LANGUAGE plpgsql
