@@ -10,7 +10,7 @@ import { limits } from '../core/limits.ts';
 import { addressOf } from './addresses.ts';
 import type { CorsHeaders } from './cors.ts';
 import { createExchangePlaces, type ExchangePlaces, type PlaceName, type PlaceTaker } from './exchange-places.ts';
-import { type EndedExchange, type OnEnd, traceIdOf } from './request-log.ts';
+import { clientClosed, type EndedExchange, type OnEnd, traceIdOf } from './request-log.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -63,9 +63,6 @@ type WithResponse = Socket & { [responseKey]?: WithExchange | undefined };
 export function exchangeOf({ exchange }: ServerResponse & { exchange?: Exchange | undefined }): Exchange | undefined {
   return exchange;
 }
-
-/** The client disconnected before its response began. Not in RFC 9110: nginx introduced this status, and other servers adopted it. */
-const clientClosed = 499;
 
 const sweepMs = 500;
 

@@ -73,3 +73,9 @@ export function staysOpen(response: ServerResponse, status: number, lines: strin
   const isPlain = req.headers.expect === undefined && response.getHeaderNames().length === 0;
   return shouldKeepAlive && isPlain && !bodiless.has(status) && !lines.includes('connection: ');
 }
+
+/** Writes the head of a response, here if that is enough. */
+export function sendHead(response: ServerResponse, status: number, lines: string): void {
+  if (staysOpen(response, status, lines)) writeHead(response, status, lines);
+  else response.writeHead(status, headersOf(lines));
+}

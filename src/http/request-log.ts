@@ -21,6 +21,9 @@ export interface EndedExchange {
   aborted?: boolean;
 }
 
+/** The client disconnected before its response began. Not in RFC 9110: nginx introduced this status, and other servers adopted it. */
+export const clientClosed = 499;
+
 /** Called once for every response. */
 export type OnEnd = (exchange: EndedExchange) => void;
 

@@ -1,7 +1,7 @@
 /** Sends every response: the headers as lines, and a small body in the same write. */
 import { hash } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { headersOf, lineOf, linesOf, staysOpen, writeHead } from './head.ts';
+import { headersOf, lineOf, linesOf, sendHead } from './head.ts';
 
 /**
  * Headers of every response, whatever its status. Responses are data: browsers must not guess their type, render them as pages or frame them
@@ -98,12 +98,11 @@ export function respond(reply: FastifyReply, status: number, headers: string, bo
   const response = reply.raw;
   const { reqId, routeHeaders, headersSet } = reply.request.exchange;
   const lines = `x-request-id: ${reqId}\r\n${headers}${routeHeaders}`;
-  if (!headersSet && staysOpen(response, status, lines)) writeHead(response, status, lines);
-  else {
+  if (headersSet) {
     const all = headersOf(lines);
-    if (headersSet) addSet(all, reply.getHeaders());
+    addSet(all, reply.getHeaders());
     response.writeHead(status, all);
-  }
+  } else sendHead(response, status, lines);
   if (typeof body === 'string') response.end(body, 'latin1');
   else if (body.length <= sliceBytes || reply.request.method === 'HEAD') response.end(body);
   else sendSlices(reply, body);

@@ -7,8 +7,8 @@ import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'n
 import type { ApiError } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
 import { renderError } from '../errors.ts';
-import { headersOf, linesOf, staysOpen, writeHead } from '../head.ts';
-import { traceIdOf } from '../request-log.ts';
+import { linesOf, sendHead } from '../head.ts';
+import { clientClosed, traceIdOf } from '../request-log.ts';
 import type { Admission, HolderOf } from './admission.ts';
 import type { Sending } from './client-errors.ts';
 
@@ -34,9 +34,6 @@ interface Held {
 
 /** The part of a turn's time in which held requests are refused at most: each refusal costs a part of a read, and the client sends again. */
 const refusingShare = 0.2;
-
-/** Not in RFC 9110: the client disconnected before its response began. */
-const clientClosed = 499;
 
 const hasBody = ({ headers }: IncomingMessage) =>
   headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
@@ -67,9 +64,9 @@ export function installOverload(server: Server, options: OverloadOptions): void 
   function refuse(held: Held): void {
     const { request, response } = held;
     const reqId = randomUUID();
-    const all = `x-request-id: ${reqId}\r\n${lines}${linesOf(sending.corsHeaders(request.headers.origin))}`;
-    if (!draining() && staysOpen(response, status, all)) writeHead(response, status, all);
-    else response.writeHead(status, [...headersOf(all), ...(draining() ? ['connection', 'close'] : [])]);
+    const cors = linesOf(sending.corsHeaders(request.headers.origin));
+    const close = draining() ? 'connection: close\r\n' : '';
+    sendHead(response, status, `x-request-id: ${reqId}\r\n${lines}${cors}${close}`);
     response.end(body, 'latin1');
     onRefused();
     record(held, reqId, true);

@@ -8,7 +8,7 @@ import { type Steps, valuesOf } from '../steps.ts';
 import { unavailable } from '../store.ts';
 import type { Pool } from './pool.ts';
 import { rowsOf, type Shape, shapeOf, statementOf, stateOf, stateShape } from './shapes.ts';
-import { elementOf } from './sql.ts';
+import { elementOf, runSteps } from './sql.ts';
 
 /** A text, and the state of the store that it was read in. The text is empty if the database returned NULL, or no row. */
 interface Found {
@@ -89,6 +89,12 @@ export function createReads(pool: Pick<Pool, 'read'>, stranger: boolean): Reads 
       schedule();
     }
     return asked.promise;
+  }
+
+  async function askRows(texts: TemplateStringsArray, ...given: unknown[]): Promise<unknown[]> {
+    const values = valuesOf(given);
+    const { text } = await ask(shapeOf(texts, given, values, true), values.map(elementOf));
+    return rowsOf(text);
   }
 
   function countAnswer(): void {
@@ -172,17 +178,7 @@ export function createReads(pool: Pick<Pool, 'read'>, stranger: boolean): Reads 
   }
 
   return {
-    async run(query) {
-      const steps = query();
-      let step = steps.next();
-      while (!step.done) {
-        const { texts, given } = step.value;
-        const values = valuesOf(given);
-        const { text } = await ask(shapeOf(texts, given, values, true), values.map(elementOf));
-        step = steps.next(rowsOf(text));
-      }
-      return step.value;
-    },
+    run: (query) => runSteps(askRows, query()),
     find:
       (rows, begun) =>
       (texts, ...given) => {

@@ -94,8 +94,11 @@ export function createSql(client: pg.Client, prepare: boolean): Sql {
   return sql;
 }
 
-/** Runs the statements of a command or a query, one after the other. */
-export async function runSteps<Result>(sql: Sql, steps: Steps<Result>): Promise<Result> {
+/** Runs the statements of a command or a query, one after the other, each with the tag `sql`. */
+export async function runSteps<Result>(
+  sql: (texts: TemplateStringsArray, ...given: unknown[]) => Promise<unknown[]>,
+  steps: Steps<Result>,
+): Promise<Result> {
   let step = steps.next();
   while (!step.done) step = steps.next(await sql(step.value.texts, ...step.value.given));
   return step.value;
