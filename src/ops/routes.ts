@@ -1,7 +1,7 @@
 /** The ops port: liveness, readiness and metrics. It needs no API key. */
-import fastify, { type FastifyInstance } from 'fastify';
+import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
-import { renderError, toApiError } from '../http/errors.ts';
+import { HttpError, renderError, toApiError } from '../http/errors.ts';
 import type { ServesHost } from '../http/hosts.ts';
 import { createCheck } from '../http/request-checks.ts';
 
@@ -17,20 +17,28 @@ export interface OpsOptions {
   servesHost: ServesHost | undefined;
 }
 
+const notAllowed = new HttpError('method_not_allowed', { allow: 'GET, HEAD' });
+
+/** The error for a request that has no route. */
+function unserved(ops: FastifyInstance, { url }: FastifyRequest): ApiError {
+  const [path = ''] = url.split('?', 1);
+  return ops.hasRoute({ method: 'GET', url: path }) ? notAllowed : new ApiError('route_not_found');
+}
+
 /** Builds the server of the ops port. It does not listen yet. */
 export function buildOpsServer({ release, ready, metrics, metricsType, servesHost }: OpsOptions): FastifyInstance {
   // The check rejects a missing or repeated Host header, so that the response has the standard error body.
   const http = { requireHostHeader: false, joinDuplicateHeaders: true };
   const ops = fastify({ logger: false, forceCloseConnections: true, http });
   const check = createCheck(servesHost);
-  ops.addHook('onRequest', (request, _reply, done) => done(check(request.raw)));
+  // Before a body is read: its content does not matter.
+  ops.addHook('onRequest', (request, _reply, done) =>
+    done(check(request.raw) ?? (request.is404 ? unserved(ops, request) : undefined)),
+  );
   ops.setErrorHandler((error, _request, reply) => {
     const { status, headers, body } = renderError(toApiError(error));
     for (let at = 0; at < headers.length; at += 2) reply.header(headers[at] as string, headers[at + 1]);
     return reply.code(status).send(Buffer.from(body, 'latin1'));
-  });
-  ops.setNotFoundHandler(() => {
-    throw new ApiError('route_not_found');
   });
   ops.addHook(
     'onSend',
