@@ -5,6 +5,13 @@ import { HttpError } from './errors.ts';
 import { linesOf } from './head.ts';
 import { respond, standing } from './responses.ts';
 
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Whether the route has been removed: its methods then leave Allow. */
+    removed?: () => boolean;
+  }
+}
+
 /** The routes of each scope, by their paths without the prefix of the scope. */
 const registered = new WeakMap<FastifyInstance, Map<string, RouteOptions[]>>();
 
@@ -23,26 +30,36 @@ export function installMethods(app: FastifyInstance): void {
  */
 export function refuseOtherMethods(scope: FastifyInstance): void {
   for (const [url, routes] of [...(registered.get(scope) ?? [])]) {
-    const served = METHODS.filter((method) => routes.some((route) => [route.method].flat().includes(method)));
     // A wildcard matches unknown paths, which support no method.
-    if (!url.endsWith('*') && !served.includes('OPTIONS')) refuseAt(scope, url, served, sharedHeaders(routes));
+    if (!url.endsWith('*') && !methodsOf(routes).includes('OPTIONS')) refuseAt(scope, url, routes);
   }
 }
+
+const methodsOf = (routes: RouteOptions[]) =>
+  METHODS.filter((method) => routes.some((route) => [route.method].flat().includes(method)));
 
 function sharedHeaders(routes: RouteOptions[]): string {
   const [first, ...others] = routes.map(({ config }) => config?.headers);
   return (others.every((headers) => headers === first) && first) || '';
 }
 
-function refuseAt(app: FastifyInstance, url: string, served: string[], headers: string): void {
-  const allow = [...served, 'OPTIONS'].join(', ');
-  const allowed = linesOf([...standing, 'allow', allow]);
-  const config = { headers };
+/** The lines of the response to OPTIONS, and the error for other methods. */
+function answersOf(routes: RouteOptions[]): { allowed: string; refusal: HttpError } {
+  const allow = [...methodsOf(routes), 'OPTIONS'].join(', ');
+  return { allowed: linesOf([...standing, 'allow', allow]), refusal: new HttpError('method_not_allowed', { allow }) };
+}
+
+function refuseAt(app: FastifyInstance, url: string, routes: RouteOptions[]): void {
+  const served = methodsOf(routes);
+  const all = answersOf(routes);
+  const left = answersOf(routes.filter(({ config }) => !config?.removed));
+  const answers = () => (routes.some(({ config }) => config?.removed?.()) ? left : all);
+  const config = { headers: sharedHeaders(routes) };
   // Both responses are sent before the body is read: its content does not matter.
-  const answerOptions = (_request: FastifyRequest, reply: FastifyReply) => respond(reply, 204, allowed, '');
+  const answerOptions = (_request: FastifyRequest, reply: FastifyReply) => respond(reply, 204, answers().allowed, '');
   app.options(url, { config, onRequest: answerOptions }, answerOptions);
   const refuse = () => {
-    throw new HttpError('method_not_allowed', { allow });
+    throw answers().refusal;
   };
   app.route({
     method: METHODS.filter((method) => method !== 'OPTIONS' && !served.includes(method)),

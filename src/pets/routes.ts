@@ -196,7 +196,7 @@ export function getPet(app: App, url: string, options: PetsOptions): void {
     {
       onRequest: [countCall, refuseAfterSunset(removed), requireScope('pets:read')],
       schema: { params: PetParams },
-      config: { headers, operation: fetching },
+      config: { headers, removed, operation: fetching },
     },
     (request, reply) => sendRead(options, reply, () => responses.pet(request.params.petId)),
   );

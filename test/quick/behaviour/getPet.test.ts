@@ -118,6 +118,11 @@ describe('GET /v1/pets/{petId}', () => {
     });
     expectDeprecated(answer);
     expect((await call('GET', '/v1/pets/x')).status).toBe(410);
+    const others = [await call('OPTIONS', '/v1/pets/1'), await call('PUT', '/v1/pets/1')];
+    expect(others.map(({ status, headers }) => [status, headers.allow])).toEqual([
+      [204, 'OPTIONS'],
+      [405, 'OPTIONS'],
+    ]);
     expect((await call('GET', '/v1/pets/1', { key: null })).status).toBe(401);
     expect((await add({ name: 'Crumb', categoryId: 7 })).headers.location).toBeUndefined();
   });
