@@ -8,18 +8,24 @@ import { isIPv4 } from 'node:net';
 /** uri-host [":" port] (RFC 9110, section 7.2). Node joins repeated Host headers with a comma and a space, which no valid host contains. */
 export const hostSyntax = /^(?:\[[0-9A-Za-z.:_~-]+\]|(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::\d*)?$/;
 
-/** The authority of a target in absolute form. */
-const absoluteForm = /^[a-z][a-z\d+.-]*:\/\/([^/?#]*)/i;
+/** A target in absolute form. */
+const absoluteForm = /^([a-z][a-z\d+.-]*):\/\/([^/?#]*)/i;
 
 /** A name that browsers resolve to this machine (RFC 6761, section 6.3), or one of its addresses, as `hostnameOf` returns them. */
 const loopback = /^(?:(?:.+\.)?localhost|127\.\d+\.\d+\.\d+|\[::1\]|\[::ffff:7f[\da-f]{2}:[\da-f]+\])$/;
 
 const slash = '/'.charCodeAt(0);
 
+/** The scheme, in lower case, and the authority of a target in absolute form. Undefined in any other form. */
+export function absoluteFormOf(url: string): { scheme: string; authority: string } | undefined {
+  if (url.charCodeAt(0) === slash) return undefined;
+  const [, scheme, authority = ''] = absoluteForm.exec(url) ?? [];
+  return scheme === undefined ? undefined : { scheme: scheme.toLowerCase(), authority };
+}
+
 /** The host and port that a request names: those of a target in absolute form replace the Host header (RFC 9112, section 3.2.2). */
 export function hostOf({ url = '', headers }: IncomingMessage): string | undefined {
-  if (url.charCodeAt(0) === slash) return headers.host;
-  return absoluteForm.exec(url)?.[1] ?? headers.host;
+  return absoluteFormOf(url)?.authority ?? headers.host;
 }
 
 /** The host of `text`, without its port and in the form of URLs: a name in lower case, an IPv6 address in brackets. Undefined if invalid. */

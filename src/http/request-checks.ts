@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { HttpError } from './errors.ts';
-import { hostOf, hostSyntax, type ServesHost } from './hosts.ts';
+import { absoluteFormOf, hostOf, hostSyntax, type ServesHost } from './hosts.ts';
 
 const close = { connection: 'close' };
 
@@ -28,6 +28,22 @@ export function fault({ httpVersion, headers }: IncomingMessage): string | undef
   return undefined;
 }
 
+const fragment = new ApiError('invalid_url', 'The URL of a request has no fragment: send a # in it as %23.');
+
+const otherScheme = new HttpError('bad_request', close, 'This port serves http:// only: the URL names another scheme.');
+
+/** Why the form of the target is rejected (RFC 9112, section 3.2; RFC 9110, section 7.4), or undefined. */
+function targetFault({ url = '', headers: { host } }: IncomingMessage, servesHost?: ServesHost): ApiError | undefined {
+  if (url.includes('#')) return fragment;
+  const target = absoluteFormOf(url);
+  if (!target) return undefined;
+  if (target.scheme !== 'http') return otherScheme;
+  if (servesHost) return undefined;
+  // Without a list of hosts, only Host tells which one is meant. The router rejects an authority that is not valid.
+  const isValid = target.authority !== '' && hostSyntax.test(target.authority);
+  return isValid && host !== undefined && target.authority.toLowerCase() !== host.toLowerCase() ? otherHost : undefined;
+}
+
 /** Returns a function: why a request is rejected regardless of its route, or undefined. If `servesHost` is undefined, every host is served. */
 export function createCheck(servesHost: ServesHost | undefined): (request: IncomingMessage) => ApiError | undefined {
   return (request) => {
@@ -35,6 +51,8 @@ export function createCheck(servesHost: ServesHost | undefined): (request: Incom
     if (url.length > limits.url) return new ApiError('uri_too_long');
     const wrong = fault(request);
     if (wrong !== undefined) return new HttpError('bad_request', close, wrong);
+    const target = targetFault(request, servesHost);
+    if (target) return target;
     if (servesHost && !servesHost(hostOf(request))) return otherHost;
     const { expect } = request.headers;
     if (expect === undefined || request.httpVersion === '1.0' || /^100-continue$/i.test(expect)) return undefined;

@@ -92,9 +92,9 @@ describe('the message of a 404', () => {
   test('names the slash at the end of the path of an absolute URL, but not that of the root', async () => {
     const app = await startApp();
     const messageOf = async (target: string) => JSON.parse((await send(app, 'GET', target)).text).message;
-    for (const target of ['http://a/', 'HTTP://a/', 'http://a', 'https://a/?b/', '/?b/', '/'])
+    for (const target of ['http://a/', 'HTTP://a/', 'http://a', 'http://a/?b/', '/?b/', '/'])
       expect(await messageOf(target), target).toBe(`${nothing} ${api}`);
-    for (const target of ['http://a/docs/', 'https://a//', 'http://a/v1/pets/?limit=1', '/docs/'])
+    for (const target of ['http://a/docs/', 'http://a//', 'http://a/v1/pets/?limit=1', '/docs/'])
       expect(await messageOf(target), target).toBe(`${nothing} No path ends in a slash. ${api}`);
   });
 });
