@@ -41,17 +41,34 @@ export interface ServerOptions {
   sendError: SendError;
 }
 
+/** Returns the lines of the headers that all responses of a path carry, also if a part of it cannot be decoded, so that it has no route. */
+function watchHeaders(app: App): (url: string) => string {
+  const known: { path: RegExp; headers: string }[] = [];
+  app.addHook('onRoute', ({ url, config }) => {
+    if (!config?.headers) return;
+    const parts = url.split(/:\w+/).map((part) => RegExp.escape(part));
+    known.push({
+      path: new RegExp(`^(?:http://[^/?]+)?${parts.join('[^/?]+')}(?:\\?|$)`, 'i'),
+      headers: config.headers,
+    });
+  });
+  return (url) => known.find(({ path }) => path.test(url))?.headers ?? '';
+}
+
 export function createServer(options: ServerOptions): { app: App; exchanges: Exchanges } {
   const { limits: given, metrics, trustProxy, sending, logError, sendError } = options;
   const app: App = fastify({
     ...serverOptions,
     ...(trustProxy && { trustProxy }),
     frameworkErrors(error, request, reply) {
-      exchanges.begin(request, reply).code = toApiError(error).code;
+      const exchange = exchanges.begin(request, reply);
+      exchange.code = toApiError(error).code;
+      exchange.routeHeaders = headersOfPath(request.url);
       sendError(error, request, reply);
     },
     clientErrorHandler: (error, socket) => refuseConnection(error, socket, sending),
   });
+  const headersOfPath = watchHeaders(app);
   const exchanges = createExchanges(app, {
     ...sending,
     maxInFlight: given.maxInFlight,
