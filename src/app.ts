@@ -39,6 +39,7 @@ import { installMethods, refuseOtherMethods } from './http/methods.ts';
 import type { Metrics } from './http/metrics.ts';
 import { createNotFound, refuseEmptyParameter, refuseUnknownOptions } from './http/not-found.ts';
 import type { App } from './http/operation.ts';
+import { installPreconditions } from './http/preconditions.ts';
 import { createCheck } from './http/request-checks.ts';
 import type { OnEnd } from './http/request-log.ts';
 import { installResponses } from './http/responses.ts';
@@ -204,6 +205,7 @@ async function installHooks(app: App, parts: Parts): Promise<void> {
   installResponses(app);
   installBody(app, exchanges, notFound);
   installValidation(app);
+  installPreconditions(app);
 }
 
 /** Makes a scope require an API key. */

@@ -29,7 +29,9 @@ const general =
 
 const requests = `Every path supports \`OPTIONS\` (204 with \`Allow\`), and \`HEAD\` if it supports \`GET\`. Any other method returns 405 with \`Allow\`. On a path that exists, the API key is checked before the method, the parameters and the body; only \`invalid_url\`, \`uri_too_long\` and \`expectation_failed\` come before it. \`CONNECT\` always returns 405. A method that HTTP does not know (\`FOO\`, or \`get\` in lower case) returns 400 \`bad_request\`, whatever the key and the path. A path with a slash at its end does not exist. \`OPTIONS *\` needs no API key, and returns 204 with the methods of the whole server in \`Allow\`.
 
-Unknown and repeated query parameters and body fields are errors. The server ignores \`Accept\`, \`If-Match\`, \`If-Modified-Since\`, \`If-Unmodified-Since\` and \`Range\`, and the body of any method but POST.
+Unknown and repeated query parameters and body fields are errors. The server ignores \`Accept\`, \`If-Modified-Since\`, \`If-Unmodified-Since\` and \`Range\`, and the body of any method but POST.
+
+A request whose \`If-Match\` does not hold returns 412 \`precondition_failed\` and changes nothing. An ETag is that of one page or animal: in \`If-Match\` on POST it never holds, and \`If-None-Match: *\` returns 412 on a POST to a path that supports GET. A request that fails for another reason returns that error instead.
 
 Web pages of other origins can call the service only if its operator allows their origin. Then every response has \`Origin\` in \`Vary\`, and responses to those origins also have \`Access-Control-Allow-Origin\` and \`Access-Control-Expose-Headers\`. A CORS preflight needs no API key.`;
 

@@ -112,8 +112,10 @@ function responsesOf(route: Route, components: Components): Json {
 }
 
 /** The codes that an operation can return, in the order of their table. */
-export function errorsOf({ errors, scope }: Operation): ErrorCode[] {
-  const codes = [...commonErrors, 'invalid_parameter', ...errors, ...(scope ? ['insufficient_scope'] : [])];
+export function errorsOf({ errors, scope, success }: Operation): ErrorCode[] {
+  const conditional: ErrorCode[] = success ? ['precondition_failed'] : [];
+  const scoped: ErrorCode[] = scope ? ['insufficient_scope'] : [];
+  const codes = [...commonErrors, 'invalid_parameter', ...errors, ...conditional, ...scoped];
   return (Object.keys(errorMessages) as ErrorCode[]).filter((code) => codes.includes(code));
 }
 

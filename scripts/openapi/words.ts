@@ -93,6 +93,7 @@ export const headers = {
     example: 'Bearer realm="animal-store", error="invalid_token"',
   },
   'Retry-After': number('Seconds to wait before trying again. Always sent with 429 and 503.', '1'),
+  'Accept-Encoding': constant('Sent if the body has a content coding: bodies must have none.', 'identity'),
   Allow: {
     description: 'The methods that the path supports (RFC 9110, section 10.2.1).',
     required: true,
@@ -136,6 +137,7 @@ export const meanings: Record<number, Meaning> = {
   404: { name: 'NotFound', text: 'The animal does not exist' },
   408: { name: 'RequestTimeout', text: 'The headers or the body did not arrive in time', before: 'path' },
   410: { name: 'Gone', text: 'The operation has been removed' },
+  412: { name: 'PreconditionFailed', text: 'If-Match or If-None-Match does not hold' },
   413: { name: 'ContentTooLarge', text: `The body is larger than ${inDigits(limits.bodyBytes)} bytes` },
   414: {
     name: 'UriTooLong',
@@ -145,6 +147,7 @@ export const meanings: Record<number, Meaning> = {
   415: {
     name: 'UnsupportedMediaType',
     text: 'The body is not `application/json` in UTF-8, or has a content coding',
+    headers: ['Accept-Encoding'],
   },
   417: { name: 'ExpectationFailed', text: 'Expect has another value than 100-continue', before: 'key' },
   422: {

@@ -19,6 +19,7 @@ export const errorMessages = {
   method_not_allowed: 'This path does not support this method; the Allow header lists those it supports.',
   request_timeout: 'The request did not arrive in time.',
   operation_removed: 'This operation has been removed; list animals with GET /pets and its status filter.',
+  precondition_failed: 'A precondition (If-Match or If-None-Match) does not hold, so nothing was changed.',
   payload_too_large: 'The body is too large.',
   uri_too_long: 'The URL is too long.',
   unsupported_media_type: 'The body must be application/json in UTF-8, without a content coding.',

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import { readJson } from '../core/int64.ts';
-import type { NotFound } from './errors.ts';
+import { HttpError, type NotFound } from './errors.ts';
 import type { Exchanges } from './exchange.ts';
 
 const token = "[!#$%&'*+.^_`|~0-9a-z-]+";
@@ -22,6 +22,9 @@ declare module 'fastify' {
   }
 }
 
+/** RFC 9110, section 15.5.16. */
+const isEncoded = new HttpError('unsupported_media_type', { 'accept-encoding': 'identity' });
+
 const notForm = new ApiError('unsupported_media_type', 'The body must be application/x-www-form-urlencoded.');
 
 /** Why the headers alone reject a body, or undefined. */
@@ -29,7 +32,7 @@ function bodyFault({ headers, routeOptions }: FastifyRequest): ApiError | undefi
   const { 'content-type': type, 'content-encoding': coding, 'content-length': length } = headers;
   if (routeOptions.config.form ? !form.test(type ?? '') : type !== undefined && !json.test(type))
     return routeOptions.config.form ? notForm : new ApiError('unsupported_media_type');
-  if (coding !== undefined && !/^identity$/i.test(coding)) return new ApiError('unsupported_media_type');
+  if (coding !== undefined && !/^identity$/i.test(coding)) return isEncoded;
   if (length !== undefined && Number(length) > routeOptions.bodyLimit) return new ApiError('payload_too_large');
   return undefined;
 }

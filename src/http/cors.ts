@@ -5,6 +5,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 const dayS = 24 * 60 * 60;
 
 const exposedHeaders = [
+  'Accept-Encoding',
   'Allow',
   'Deprecation',
   'ETag',
@@ -16,6 +17,7 @@ const exposedHeaders = [
   'RateLimit-Reset',
   'Retry-After',
   'Sunset',
+  'WWW-Authenticate',
   'X-Request-Id',
 ].join(', ');
 
@@ -43,7 +45,7 @@ export async function installPreflight(app: FastifyInstance, origins: string[]):
   const options = {
     origin: origins,
     methods: ['GET', 'HEAD', 'POST'],
-    allowedHeaders: ['Authorization', 'Content-Type', 'Idempotency-Key', 'If-None-Match'],
+    allowedHeaders: ['Authorization', 'Content-Type', 'Idempotency-Key', 'If-Match', 'If-None-Match'],
     maxAge: dayS,
   };
   const noPreflight = { origin: false };

@@ -2,6 +2,7 @@
 import { hash } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { headersOf, lineOf, linesOf, sendHead } from './head.ts';
+import { isCurrent } from './preconditions.ts';
 
 /**
  * Headers of every response, whatever its status. Responses are data: browsers must not guess their type, render them as pages or frame them
@@ -36,20 +37,29 @@ export interface Kind {
   security?: string;
   link?: string;
   type?: string;
+  /** Whether it is the same for everybody. Otherwise it depends on the API key. */
+  isPublic?: boolean;
   vary?: string;
   encoding?: string;
 }
 
-/** Renders a response from text or bytes. Shared caches must not store it, and other caches must revalidate it (RFC 9111, section 5.2.2). */
+/** Renders a response from text or bytes. All caches must revalidate it, and shared ones must not store a private one (RFC 9111, section 5.2.2). */
 export function render(
   content: string | Buffer,
-  { security = standingLines, link, type = 'application/json', vary = 'Authorization', encoding }: Kind = {},
+  {
+    security = standingLines,
+    link,
+    type = 'application/json',
+    isPublic = false,
+    vary = 'Authorization',
+    encoding,
+  }: Kind = {},
 ): Rendered {
   const length = Buffer.byteLength(content);
   // A strong validator: two ETags are equal if and only if the bytes are equal (RFC 9110, section 8.8.3).
   const etag = `"${hash('sha256', content, 'base64url').slice(0, 27)}"`;
   const more = link === undefined ? '' : lineOf('link', link);
-  const headers = `${security}etag: ${etag}\r\ncache-control: private, no-cache\r\nvary: ${vary}\r\n${more}`;
+  const headers = `${security}etag: ${etag}\r\ncache-control: ${isPublic ? 'public' : 'private'}, no-cache\r\nvary: ${vary}\r\n${more}`;
   const coding = encoding === undefined ? '' : `content-encoding: ${encoding}\r\n`;
   const bodyHeaders = `${headers}content-type: ${type}\r\ncontent-length: ${length}\r\n${coding}`;
   return { body: bodyOf(content, length), etag, headers, bodyHeaders };
@@ -108,22 +118,18 @@ export function respond(reply: FastifyReply, status: number, headers: string, bo
   else sendSlices(reply, body);
 }
 
-/** Whether If-None-Match, a list or `*`, contains `etag` by weak comparison (RFC 9110, section 13.1.2). */
-function matches(ifNoneMatch: string, etag: string): boolean {
-  if (ifNoneMatch === '*') return true;
-  return ifNoneMatch.match(/"[\x21\x23-\x7e\x80-\xff]*"/g)?.some((tag) => tag === etag) ?? false;
-}
-
 interface ByteLimit {
   /** Counts the bytes of a large body until the client has read them. Throws ApiError `service_unavailable` if too many are unread. */
   reserveBytes(request: FastifyRequest, body: Buffer): void;
 }
 
-/** Sends the response to a GET, or 304 if the client already has it. Throws ApiError `service_unavailable` if too many bytes are unread. */
+/**
+ * Sends the response to a GET, or 304 if the client already has it. Throws ApiError `precondition_failed` if If-Match does not hold, and
+ * `service_unavailable` if too many bytes are unread.
+ */
 export function sendRendered({ reserveBytes }: ByteLimit, reply: FastifyReply, rendered: Rendered): void {
   const { body, etag, headers, bodyHeaders } = rendered;
-  const condition = reply.request.headers['if-none-match'];
-  if (condition !== undefined && matches(condition, etag)) respond(reply, 304, headers, '');
+  if (isCurrent(reply.request.headers, etag)) respond(reply, 304, headers, '');
   else {
     if (typeof body !== 'string') reserveBytes(reply.request, body);
     respond(reply, 200, bodyHeaders, body);
@@ -143,6 +149,8 @@ export function sendOutcome(reply: FastifyReply, status: number, json: string, h
 /** Adds the standard headers to responses that plugins send by themselves, such as those to CORS preflight requests. */
 export function installResponses(app: FastifyInstance): void {
   app.addHook('onSend', (request, reply, _payload, done) => {
+    // RFC 9110, section 8.6: no Content-Length with 204.
+    if (reply.statusCode === 204) reply.removeHeader('content-length');
     reply.header('x-request-id', request.id).headers(standingHeaders);
     done();
   });

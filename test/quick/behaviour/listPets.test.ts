@@ -110,7 +110,16 @@ describe('GET /v1/pets', () => {
       expect(answer, condition).toMatchObject({ status: 304, text: '' });
       expect(answer.headers).toMatchObject({ etag, link: headers.link, 'cache-control': 'private, no-cache' });
     }
-    for (const condition of ['"other"', etag.slice(1, -1), 'W/"other"', '']) {
+    for (const condition of [
+      '"other"',
+      etag.slice(1, -1),
+      'W/"other"',
+      '',
+      `w/${etag}`,
+      `x${etag}`,
+      `${etag}x`,
+      `*, ${'"a"'}`,
+    ]) {
       const answer = await app.call('GET', '/v1/pets?limit=2', { headers: { 'if-none-match': condition } });
       expect(answer.status, condition).toBe(200);
     }

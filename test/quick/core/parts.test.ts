@@ -33,6 +33,7 @@ describe('the table of error codes', () => {
     405: ['method_not_allowed'],
     408: ['request_timeout'],
     410: ['operation_removed'],
+    412: ['precondition_failed'],
     413: ['payload_too_large'],
     414: ['uri_too_long'],
     415: ['unsupported_media_type'],

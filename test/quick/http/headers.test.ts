@@ -19,7 +19,7 @@ const revalidated = {
   vary: 'Authorization',
   etag: expect.stringMatching(/^"[\w-]{27}"$/),
 };
-const inCodings = { ...revalidated, vary: 'Authorization, Accept-Encoding' };
+const inCodings = { ...revalidated, 'cache-control': 'public, no-cache', vary: 'Accept-Encoding' };
 const notStored = { 'cache-control': 'no-store' };
 const jsonNotStored = { ...json, ...notStored };
 const deprecated = { deprecation: '@1795132800', sunset: 'Thu, 05 Dec 2030 00:00:00 GMT' };
@@ -80,7 +80,8 @@ const table: Record<string, Row> = {
     get('/', `${host}Accept: text/html\r\n`),
   ],
   'a bad parameter': [400, jsonNotStored, get('/v1/pets?limit=0')],
-  'a bad URL': [400, jsonNotStored, get('/v1/pets/%zz')],
+  'a bad URL': [400, jsonNotStored, get('/v1/%zz')],
+  'a bad URL of a pet': [400, { ...jsonNotStored, ...links, ...deprecated }, get('/v1/pets/%zz')],
   'a bad body': [400, jsonNotStored, post('{}')],
   'not HTTP': [400, jsonNotStored, 'hello\r\n\r\n'],
   'no Host': [400, jsonNotStored, get('/v1/pets', '')],
@@ -113,6 +114,12 @@ const table: Record<string, Row> = {
   'a body that is too large': [413, jsonNotStored, post(pet.padEnd(70_000))],
   'a URL that is too long': [414, jsonNotStored, get(`/v1/pets?cursor=${'a'.repeat(9000)}`)],
   'an unsupported media type': [415, jsonNotStored, post(pet, '', '/v1/pets', 'text/plain')],
+  'a content coding': [
+    415,
+    { ...jsonNotStored, 'accept-encoding': 'identity' },
+    post(pet, 'Content-Encoding: gzip\r\n'),
+  ],
+  'a precondition that does not hold': [412, jsonNotStored, post(pet, 'If-None-Match: *\r\n')],
   'an unsupported expectation': [417, jsonNotStored, get('/v1/pets', `${open}Expect: a-pony\r\n`)],
   'an Idempotency-Key reused for another body': [
     422,
