@@ -248,12 +248,16 @@ test('two servers on one store each see what the other has acknowledged', async 
     while (!done) await pool.request({ method: 'GET', path: lastPage(), headers }).then(({ body }) => body.dump());
   });
   const rounds = tier(150, 3000);
+  // A busy machine must not turn it into a time-out.
+  const until = performance.now() + tier(10_000, 600_000);
+  let added = 0;
   await Promise.all(
     Array.from({ length: 4 }, async () => {
-      for (let round = 0; round < rounds; round++) {
-        const added = await writer.call(key, 'POST', '/v1/pets', { name: 'x', categoryId: 1 });
-        const { id } = added.json;
-        expect((await reader.call(key, 'GET', lastPage())).json).toContainEqual(added.json);
+      for (let round = 0; round < rounds && performance.now() < until; round++) {
+        const { json } = await writer.call(key, 'POST', '/v1/pets', { name: 'x', categoryId: 1 });
+        const { id } = json;
+        added += 1;
+        expect((await reader.call(key, 'GET', lastPage())).json).toContainEqual(json);
         expect((await reader.call(key, 'GET', `/v1/pets/${id}`)).status).toBe(200);
         expect((await reader.call(key, 'GET', `/v1/pets?limit=1${after(id - 1)}`)).json).toMatchObject([{ id }]);
         if (id - begin > 50) begin = id - 20;
@@ -262,5 +266,6 @@ test('two servers on one store each see what the other has acknowledged', async 
   );
   done = true;
   await Promise.all(load);
-  figure(`${4 * rounds} animals added through one server, each visible at once through another that is busy`);
+  expect(added).toBeGreaterThan(40);
+  figure(`${added} animals added through one server, each visible at once through another that is busy`);
 });
