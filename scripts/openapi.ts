@@ -2,56 +2,41 @@
 import { pino } from 'pino';
 import { Document, isCollection, isPair, isScalar, visit } from 'yaml';
 import { buildApp } from '../src/app.ts';
+import type { ErrorCode } from '../src/core/errors.ts';
 import { ErrorBody } from '../src/http/errors.ts';
 import { createMetrics } from '../src/http/metrics.ts';
-import { type Components, type Json, schemaOf } from './openapi/components.ts';
+import type { Components, Json } from './openapi/components.ts';
 import { bearerFormat, describeKeys, documents, toMarkdown } from './openapi/introduction.ts';
-import {
-  createIds,
-  describeHead,
-  describeOperation,
-  describeOptions,
-  errorsOf,
-  type Route,
-} from './openapi/operations.ts';
+import { describeOperation, errorsOf, type Route } from './openapi/operations.ts';
 import { shareAll } from './openapi/share.ts';
-import { headers } from './openapi/words.ts';
 
 type DocumentName = keyof typeof documents;
 
-/** The methods of one path. HEAD follows GET, and OPTIONS is the last. */
-function describePath(path: string, routes: Route[], components: Components, idOf: ReturnType<typeof createIds>): Json {
-  const methods = routes.flatMap((route): [string, Json][] => {
-    const described = describeOperation(route, components);
-    if (route.method !== 'GET') return [[route.method.toLowerCase(), described]];
-    return [
-      ['get', described],
-      ['head', describeHead(idOf('head', route.operation), described, route, components)],
-    ];
-  });
-  const { operation } = routes[0] as Route;
-  const options = describeOptions(idOf('options', operation), path, routes, components);
-  return { ...Object.fromEntries(methods), options };
+/**
+ * The schema of error bodies. Generators make a closed type of an `enum`, which would reject a new code, and plain text of `anyOf` with a string.
+ * `x-extensible-enum` lists the codes for programs, and changes no generated type.
+ */
+function describeErrors(codes: ErrorCode[]): Json {
+  const { code, ...others } = ErrorBody.properties;
+  const properties = { code: { ...code, 'x-extensible-enum': codes }, ...others };
+  const { title: _, ...schema } = ErrorBody;
+  return JSON.parse(JSON.stringify({ ...schema, properties }));
 }
 
 /** One document, as a value. */
-function describeDocument(name: DocumentName, routes: Omit<Route, 'deprecated'>[]): Json {
-  const { prefix, title, introduce, servers, tags } = documents[name];
+function describeDocument(name: DocumentName, routes: Route[]): Json {
+  const { prefix, title, introduce, headers, servers, tags } = documents[name];
   const components: Components = { parameters: {}, headers: {}, responses: {}, schemas: {}, examples: {} };
-  schemaOf(ErrorBody, components);
   const inDocument = routes.filter(({ url }) => url.startsWith(`${prefix}/`));
   const operations = inDocument.map(({ operation }) => operation);
-  const deprecated = operations.filter(({ sunset }) => sunset !== undefined);
-  const idOf = createIds(operations);
-  const byPath = Map.groupBy(
-    inDocument.map((route) => ({ ...route, deprecated })),
-    ({ url }) => url.slice(prefix.length).replace(/:(\w+)/g, '{$1}'),
-  );
-  const paths = Object.fromEntries([...byPath].map(([path, own]) => [path, describePath(path, own, components, idOf)]));
-  shareAll(
-    Object.values(paths).flatMap((item) => Object.values(item as Record<string, Json>)),
-    components,
-  );
+  const introduction = introduce(operations.flatMap(errorsOf));
+  components.schemas.Error = describeErrors(introduction.errors.rows.map(({ code }) => code));
+  const paths: Record<string, Record<string, Json>> = {};
+  for (const route of inDocument) {
+    const path = route.url.slice(prefix.length).replace(/:(\w+)/g, '{$1}');
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: describeOperation(route, components) };
+  }
+  shareAll(Object.values(paths).flatMap(Object.values), components);
   const written = JSON.stringify({ paths, responses: components.responses });
   components.headers = Object.fromEntries(
     Object.entries(headers).filter(([header]) => written.includes(`"#/components/headers/${header}"`)),
@@ -61,7 +46,7 @@ function describeDocument(name: DocumentName, routes: Omit<Route, 'deprecated'>[
     openapi: '3.1.0',
     info: {
       title,
-      description: toMarkdown(introduce(operations.flatMap(errorsOf))),
+      description: toMarkdown(introduction),
       version: '1.0.0',
       contact: { name: 'Animal Store', url: 'https://api.example.com' },
       license: { name: 'MIT', identifier: 'MIT' },
@@ -80,8 +65,8 @@ function describeDocument(name: DocumentName, routes: Omit<Route, 'deprecated'>[
 }
 
 /** The operations of the server, in the order of their routes. */
-async function readRoutes(): Promise<Omit<Route, 'deprecated'>[]> {
-  const routes: Omit<Route, 'deprecated'>[] = [];
+async function readRoutes(): Promise<Route[]> {
+  const routes: Route[] = [];
   const app = await buildApp({
     store: { pets: {}, measure: () => ({ waitingWrites: 0, walBytes: undefined }) } as never,
     logger: pino({ level: 'silent' }),
@@ -111,19 +96,22 @@ async function readRoutes(): Promise<Omit<Route, 'deprecated'>[]> {
   return routes;
 }
 
-/** Collections without inner collections are written on one line, if it is no longer than this. */
+/** A collection is written on one line if it is no longer than this, and has no inner collection or no other item. */
 const maxLine = 120;
+
+function isOneLine(node: unknown): boolean {
+  if (isScalar(node)) return !/\n/.test(String(node.value));
+  if (!isCollection(node) || JSON.stringify(node).length > maxLine) return false;
+  const children = node.items.map((item) => (isPair(item) ? item.value : item));
+  return children.every((child) => isOneLine(child) && (children.length === 1 || !isCollection(child)));
+}
 
 /** As YAML that parsers of versions 1.1 and 1.2 read alike: 1.1 would take an unquoted date for more than text. */
 function write(value: Json): string {
   const document = new Document(value, { aliasDuplicateObjects: false, compat: 'yaml-1.1' });
   visit(document, {
     Collection(_key, node) {
-      const children = node.items.map((item) => (isPair(item) ? item.value : item));
-      const isLeaf = !children.some(
-        (child) => isCollection(child) || (isScalar(child) && /\n/.test(String(child.value))),
-      );
-      node.flow = isLeaf && JSON.stringify(node).length <= maxLine;
+      node.flow = isOneLine(node);
     },
   });
   return document.toString({ lineWidth: 0 });

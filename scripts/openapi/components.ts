@@ -6,8 +6,6 @@ export type Json = Record<string, unknown>;
 /** Components of the document that is being generated, by section and name. */
 export type Components = Record<'parameters' | 'headers' | 'responses' | 'schemas' | 'examples', Json>;
 
-export const capitalize = (name: string) => name.replace(/^[a-z]/, (letter) => letter.toUpperCase());
-
 export const ref = (section: keyof Components, name: string) => ({ $ref: `#/components/${section}/${name}` });
 
 /** A plain copy of a schema, with each titled schema moved to components. Copying through JSON drops TypeBox's symbols. */

@@ -7,7 +7,7 @@ import { maxPage } from '../../src/core/pets.ts';
 import { maxNamed } from '../../src/core/schema.ts';
 import { statuses } from '../../src/http/errors.ts';
 import { IdempotencyHeaders } from '../../src/pets/idempotency.ts';
-import { exampleServer, hours, inDigits, kibibytes } from './words.ts';
+import { exampleServer, headers, headersOfQuickstart, hours, inDigits, kibibytes } from './words.ts';
 
 export interface Introduction {
   lead: string;
@@ -27,7 +27,18 @@ type Row = [what: string, limit: string, beyond: string];
 const general =
   'All requests and responses are `application/json`. Send your API key as `Authorization: Bearer <API_KEY>`.';
 
-const requests = `Every path supports \`OPTIONS\` (204 with \`Allow\`), and \`HEAD\` if it supports \`GET\`. Any other method returns 405 with \`Allow\`. On a path that exists, the API key is checked before the method, the parameters and the body; only \`invalid_url\`, \`uri_too_long\` and \`expectation_failed\` come before it. \`CONNECT\` always returns 405. A method that HTTP does not know (\`FOO\`, or \`get\` in lower case) returns 400 \`bad_request\`, whatever the key and the path. A path with a slash at its end does not exist. \`OPTIONS *\` needs no API key, and returns 204 with the methods of the whole server in \`Allow\`.
+/** Which methods there are, in a document whose paths support `GET`. None but those of the interface is an operation of a document. */
+const methodsOfStore = `Every path supports \`OPTIONS\`, and \`HEAD\` if it supports \`GET\`. They are not listed as operations:
+
+- \`HEAD\` returns the status and the headers of \`GET\`, without a body. It needs the same scope.
+- \`OPTIONS\` returns 204 with the methods of the path in \`Allow\`. It needs an API key, but no scope, and ignores the query and the body.`;
+
+const methodsOfQuickstart = `Every path supports \`POST\` and \`OPTIONS\`. \`OPTIONS\` is not listed as an operation: it returns 204 with the methods of the path in \`Allow\`, needs an API key, and ignores the query and the body.`;
+
+/** `lowerCase`: a method that is none in lower case. */
+const requestsWith = (methods: string, lowerCase: string) => `${methods}
+
+Any other method returns 405 with \`Allow\`. On a path that exists, the API key is checked before the method, the parameters and the body; only \`invalid_url\`, \`uri_too_long\` and \`expectation_failed\` come before it. \`CONNECT\` always returns 405. A method that HTTP does not know (\`FOO\`, or \`${lowerCase}\` in lower case) returns 400 \`bad_request\`, whatever the key and the path. A path with a slash at its end does not exist. \`OPTIONS *\` needs no API key, and returns 204 with the methods of the whole server in \`Allow\`.
 
 Unknown and repeated query parameters and body fields are errors. The server ignores \`Accept\`, \`If-Modified-Since\`, \`If-Unmodified-Since\` and \`Range\`, and the body of any method but POST.
 
@@ -66,8 +77,9 @@ const petLimits: Row[] = [
   ],
 ];
 
-const aboutErrors =
-  'Every error response has the body `{code, message, status}`; a response to HEAD has only the status. The message names each invalid parameter and field. Do not parse it: it may change, the code does not. The list of codes may grow; no code is ever reused. Four errors can come before the server has read the path and the API key: `bad_request`, `request_timeout`, `headers_too_large`, and `service_unavailable` if there are too many connections. They close the connection, and carry no header of the operation.';
+/** `exception`: the responses that have no body. */
+const aboutErrors = (exception = '') =>
+  `Every error response has the body \`{code, message, status}\`${exception}. The message names each invalid parameter and field. Do not parse it: it may change, the code does not. The list of codes may grow; no code is ever reused. Four errors can come before the server has read the path and the API key: \`bad_request\`, \`request_timeout\`, \`headers_too_large\`, and \`service_unavailable\` if there are too many connections. They close the connection, and carry no header of the operation.`;
 
 /** All codes in the order of their table, except `forbidden`, which only the account pages send. */
 const apiErrors = (Object.keys(errorMessages) as ErrorCode[]).filter((code) => code !== 'forbidden');
@@ -75,17 +87,17 @@ const apiErrors = (Object.keys(errorMessages) as ErrorCode[]).filter((code) => c
 /** The errors of unknown paths and unsupported methods, which belong to no operation. */
 const outsideErrors: ErrorCode[] = ['invalid_url', 'route_not_found', 'method_not_allowed'];
 
-const errorsWith = (codes: ErrorCode[]): Introduction['errors'] => ({
-  text: aboutErrors,
+const errorsWith = (codes: ErrorCode[], text: string): Introduction['errors'] => ({
+  text,
   rows: codes.map((code) => ({ status: statuses[code], code, message: errorMessages[code] })),
 });
 
 /** The links are relative to the document, and to the reference page: both are next to the account pages. */
 const store = {
   general,
-  requests,
+  requests: requestsWith(methodsOfStore, 'get'),
   limits: [...commonLimits, ...petLimits],
-  errors: errorsWith(apiErrors),
+  errors: errorsWith(apiErrors, aboutErrors('; a response to `HEAD` has only the status')),
   lead: 'A store of animals.',
   steps: `Three steps lead to your first call:
 
@@ -104,9 +116,12 @@ const store = {
 const introduceQuickstart = (codes: ErrorCode[]): Introduction => ({
   lead: 'A first request to try: send a message. The quickstart is not part of the animal store, but accepts the same API keys.',
   general,
-  requests,
+  requests: requestsWith(methodsOfQuickstart, 'post'),
   limits: commonLimits,
-  errors: errorsWith(apiErrors.filter((code) => [...codes, ...outsideErrors].includes(code))),
+  errors: errorsWith(
+    apiErrors.filter((code) => [...codes, ...outsideErrors].includes(code)),
+    aboutErrors(),
+  ),
 });
 
 const table = (head: string[], rows: (string | number)[][]) =>
@@ -127,7 +142,7 @@ export function toMarkdown({ lead, steps, actions, general, requests, limits, er
     general,
     `## Requests\n\n${requests}`,
     `## Limits\n\n${limitTable(limits)}`,
-    `## Errors\n\n${errors.text}`,
+    `## Errors\n\n${errors.text} The schema Error lists the codes for programs, in \`x-extensible-enum\`.`,
     table(['status', 'code', 'message'], rows),
     numbers && `## Numbers\n\n${numbers}`,
   ];
@@ -144,6 +159,7 @@ export const documents = {
     prefix: '/v1',
     title: 'Animal Store',
     introduce: (_codes: ErrorCode[]): Introduction => store,
+    headers,
     servers: [
       { url: 'https://{host}/v1', ...hostOf('Production', 'api.example.com') },
       { url: 'https://{host}/v1', ...hostOf('Staging', 'staging.example.com') },
@@ -157,6 +173,7 @@ export const documents = {
     prefix: '/quickstart',
     title: 'Messages quickstart',
     introduce: introduceQuickstart,
+    headers: headersOfQuickstart,
     servers: [{ url: 'https://{host}/quickstart', ...hostOf('Production', 'api.example.com') }],
     tags: [{ name: 'Messages', description: 'Operations on messages.' }],
   },

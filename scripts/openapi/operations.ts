@@ -1,11 +1,11 @@
-/** Describes the operations of a document: those of the routes, and HEAD and OPTIONS of their paths. */
+/** Describes the operations of a document. HEAD and OPTIONS are not among them: the introduction says what they return. */
 import type { TObject, TSchema } from '@sinclair/typebox';
 import { type ErrorCode, errorMessages } from '../../src/core/errors.ts';
 import { readJson } from '../../src/core/int64.ts';
 import { checkOf, joinFaults, requirementOf } from '../../src/core/schema.ts';
 import { statuses } from '../../src/http/errors.ts';
 import type { Operation } from '../../src/http/operation.ts';
-import { type Components, capitalize, type Json, ref, schemaOf } from './components.ts';
+import { type Components, type Json, ref, schemaOf } from './components.ts';
 import { alwaysSent, commonErrors, type HeaderName, headers, meanings, rateHeaders } from './words.ts';
 
 export interface Route {
@@ -13,8 +13,6 @@ export interface Route {
   url: string;
   schema: { params?: TObject; querystring?: TObject; headers?: TObject; body?: TObject };
   operation: Operation;
-  /** The deprecated operations of its document. */
-  deprecated: Operation[];
 }
 
 /** The examples of an operation that have the part that `pick` returns, by name. */
@@ -72,17 +70,9 @@ function headerRefs(names: readonly HeaderName[]): Json {
 
 const announced: HeaderName[] = ['Deprecation', 'Sunset', 'Link'];
 
-/** Operations share these responses, also with a deprecated one, and therefore list its headers; each scope has a 403 of its own. */
-export const sharedStatuses = new Set(
-  [403, ...commonErrors.map((code) => statuses[code])].filter((status) => status !== 400),
-);
-
 function errorResponse(status: number, codes: ErrorCode[], route: Route): Json {
   const { text, headers: own = [], before } = meanings[status] as (typeof meanings)[number];
-  const { deprecated, operation } = route;
-  const isAnnounced = sharedStatuses.has(status)
-    ? before !== 'path' && deprecated.some(({ scope }) => status !== 403 || scope === operation.scope)
-    : operation.sunset !== undefined;
+  const isAnnounced = route.operation.sunset !== undefined && before !== 'path';
   const values = codes.map((code) => [code, { value: { code, message: messageOf(code, route), status } }]);
   return {
     description: `${text}: ${codes.map((code) => `\`${code}\``).join(', ')}.`,
@@ -152,74 +142,5 @@ export function describeOperation(route: Route, components: Components): Json {
     ...(parameters.length > 0 && { parameters }),
     ...(body && { requestBody: body }),
     responses: responsesOf(route, components),
-  };
-}
-
-/** Makes the operationIds of HEAD and OPTIONS: listPets → headPets, or headListPets if another operation is headPets. */
-export function createIds(operations: Operation[]): (method: string, operation: Operation) => string {
-  const taken = new Set(operations.map(({ operationId }) => operationId));
-  return (method, { operationId }) => {
-    const short = operationId.replace(/^[a-z]+/, method);
-    const id = taken.has(short) ? method + capitalize(operationId) : short;
-    taken.add(id);
-    return id;
-  };
-}
-
-export const withoutBody: Json = {
-  description: 'The status and headers of the response to GET, without its body.',
-  headers: headerRefs([...alwaysSent, ...rateHeaders, 'WWW-Authenticate', 'Retry-After', ...announced]),
-};
-
-/** Without the examples of errors: they have no body to pair them with, so that a tool would expect a success. */
-function withoutErrors({ operation, ...route }: Route): Route {
-  const answered = Object.entries(operation.examples ?? {}).filter(([, { answer }]) => answer !== undefined);
-  return { ...route, operation: { ...operation, examples: Object.fromEntries(answered) } };
-}
-
-/** HEAD: the statuses and headers of GET, without a body. */
-export function describeHead(operationId: string, get: Json, route: Route, components: Components): Json {
-  const { summary, success } = route.operation;
-  const parameters = parametersOf(withoutErrors(route), components);
-  if (success) parameters.push({ ...ifNoneMatch });
-  const responses = Object.entries(get.responses as Record<string, Json>).map(([status, { description, headers }]) => [
-    status,
-    Number(status) < 400 ? { description, headers } : withoutBody,
-  ]);
-  return {
-    ...structuredClone(get),
-    operationId,
-    summary: `${summary}: headers only`,
-    description: 'The same as GET, without the body of the response.',
-    ...(parameters.length > 0 && { parameters }),
-    responses: structuredClone(Object.fromEntries(responses)),
-  };
-}
-
-/** `routes`: those of the path. Its methods are deprecated only if all of these are. */
-export function describeOptions(operationId: string, path: string, routes: Route[], components: Components): Json {
-  const [route] = routes as [Route];
-  const { schema } = route;
-  const { sunset, ...current } = route.operation;
-  const operation = routes.every((other) => other.operation.sunset) ? route.operation : current;
-  const { text, headers: own = [] } = meanings[204] as (typeof meanings)[number];
-  const sent = [...alwaysSent.filter((name) => name !== 'Cache-Control'), ...rateHeaders, ...own];
-  const unchecked = { description: 'Any text: it is not checked.', schema: { type: 'string' }, example: '1' };
-  const parameters = parametersOf(route, components)
-    .filter((parameter) => parameter.in === 'path')
-    .map(({ examples: _, ...parameter }) => ({ ...parameter, ...unchecked }));
-  const codes = [...(schema.params ? (['invalid_url'] as const) : []), ...commonErrors];
-  return {
-    operationId,
-    tags: operation.tags,
-    summary: `List the methods of ${path}`,
-    description: 'Needs an API key, but no scope. The query and the body are ignored.',
-    ...marksOf(operation),
-    security: [{ apiKey: [] }],
-    ...(parameters.length > 0 && { parameters }),
-    responses: {
-      204: { description: text, headers: headerRefs([...sent, ...('sunset' in operation ? announced : [])]) },
-      ...errorResponses(codes, { ...route, operation }),
-    },
   };
 }

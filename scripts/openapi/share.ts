@@ -1,6 +1,5 @@
 /** Moves the parts of a document that occur more than once to its components. */
 import { type Components, type Json, ref } from './components.ts';
-import { sharedStatuses, withoutBody } from './operations.ts';
 import { meanings } from './words.ts';
 
 interface Use {
@@ -31,15 +30,13 @@ const usesIn = (holder: unknown, nameOf: (part: Json, key: string) => string): U
 
 /** Moves repeated parameters, responses and examples of `operations`. Responses first: their examples then occur once. */
 export function shareAll(operations: Json[], components: Components): void {
-  const responseName = (status: string, { description }: Json, deprecated: unknown) => {
-    if (description === withoutBody.description) return 'ErrorWithoutBody';
-    const own = deprecated && !sharedStatuses.has(Number(status));
-    return `${meanings[Number(status)]?.name ?? status}${own ? 'Deprecated' : ''}`;
-  };
   const parameters = operations.flatMap((operation) => usesIn(operation.parameters, ({ name }) => String(name)));
   share('parameters', parameters, components);
-  const responses = operations.flatMap(({ responses, deprecated }) =>
-    usesIn(responses, (response, status) => responseName(status, response, deprecated)),
+  const responses = operations.flatMap(({ responses }) =>
+    usesIn(responses, ({ headers }, status) => {
+      const isDeprecated = Object.hasOwn(headers as Json, 'Deprecation');
+      return `${meanings[Number(status)]?.name ?? status}${isDeprecated ? 'Deprecated' : ''}`;
+    }),
   );
   share('responses', responses, components);
   const bodies = [...responses.map(({ holder, key }) => holder[key]), ...Object.values(components.responses)] as {

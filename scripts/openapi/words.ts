@@ -103,6 +103,16 @@ export const headers = {
 } as const;
 export type HeaderName = keyof typeof headers;
 
+/** No response of the quickstart has an ETag, and none is a 403. */
+export const headersOfQuickstart = {
+  ...headers,
+  'Cache-Control': constant('Always no-store.', 'no-store', always),
+  'WWW-Authenticate': {
+    ...headers['WWW-Authenticate'],
+    description: 'How to authenticate (RFC 6750, section 3). Always sent with 401.',
+  },
+};
+
 /** Headers of every response, except that a 204 has no Cache-Control. */
 export const alwaysSent: HeaderName[] = [
   'X-Request-Id',

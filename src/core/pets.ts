@@ -55,7 +55,12 @@ export const Pet = Type.Object(
     ...NewPet.properties,
     status: Type.Optional(PetStatus),
   },
-  { title: 'Pet', description: 'An animal in the store. More fields may be added.' },
+  {
+    title: 'Pet',
+    // The interface does not require status, so the schema cannot.
+    description:
+      'An animal in the store. Every response has its status, although the schema does not require it. More fields may be added.',
+  },
 );
 
 /** Pets of a page. */

@@ -1,7 +1,6 @@
 /** Generates valid requests from the parameters, bodies and schemas of an OpenAPI document. */
-import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
-import { parse } from 'yaml';
+import { prefixes, readDocument } from './described.ts';
 
 export interface Schema {
   type?: string;
@@ -37,7 +36,7 @@ export interface Operation {
   method: string;
   /** The path template, with the server's base path. */
   path: string;
-  /** All documented methods of the path. */
+  /** All methods of the path. */
   methods: string[];
   parameters: Parameter[];
   body: Schema | undefined;
@@ -87,9 +86,9 @@ interface Part {
   examples?: Examples;
 }
 
-/** The operations of a document in the repository; `prefix` is their base path on the server. */
-function readOperations(name: string, prefix: string): Operation[] {
-  const document: Node = parse(readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8'));
+/** The operations of a document in the repository. */
+function readOperations(name: keyof typeof prefixes): Operation[] {
+  const document = { ...readDocument(name) };
   const paths = resolved(document, document.paths) as Record<string, Record<string, Node>>;
   return Object.entries(paths).flatMap(([path, operations]) =>
     Object.entries(operations).map(([method, operation]) => {
@@ -100,7 +99,7 @@ function readOperations(name: string, prefix: string): Operation[] {
       return {
         operationId: operation.operationId as string,
         method: method.toUpperCase(),
-        path: prefix + path,
+        path: prefixes[name] + path,
         methods: Object.keys(operations).map((other) => other.toUpperCase()),
         parameters: (operation.parameters ?? []) as Parameter[],
         body: body?.schema,
@@ -116,8 +115,8 @@ function readOperations(name: string, prefix: string): Operation[] {
 
 /** The operations of both documents. */
 export const readAllOperations = () => [
-  ...readOperations('openapi.yaml', '/v1'),
-  ...readOperations('openapi.quickstart.yaml', '/quickstart'),
+  ...readOperations('openapi.yaml'),
+  ...readOperations('openapi.quickstart.yaml'),
 ];
 
 const int64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n };

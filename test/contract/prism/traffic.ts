@@ -9,9 +9,9 @@ import { projectFolder } from '../../support/project.ts';
 
 /** Test files that call the server through test/support/app.ts, and those that send generated requests to a real process. */
 function filesWithTraffic(): string[] {
-  const own = readdirSync(`${projectFolder}test`)
-    .map((name) => `test/${name}`)
-    .filter((name) => name.endsWith('.test.ts') && !name.startsWith('test/postgres'))
+  const own = readdirSync(`${projectFolder}test/quick`, { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.test.ts') && !name.startsWith('postgres'))
+    .map((name) => `test/quick/${name}`)
     .filter((name) => readFileSync(projectFolder + name, 'utf8').includes('startApp('));
   return [...own, 'test/full/reliability/generated-requests.test.ts', 'test/full/reliability/model.test.ts'];
 }
@@ -21,7 +21,7 @@ export async function recordTraffic(): Promise<Exchange[]> {
   const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-'));
   try {
     const file = path.join(folder, 'exchanges');
-    const args = ['run', '--project=sqlite', '--project=full', ...filesWithTraffic()];
+    const args = ['run', '--project=quick', '--project=full', ...filesWithTraffic()];
     const env = { ...process.env, EXCHANGES: file };
     const vitest = path.join(projectFolder, 'node_modules/.bin/vitest');
     const child = spawn(vitest, args, { cwd: projectFolder, env, stdio: ['ignore', 'ignore', 'inherit'] });

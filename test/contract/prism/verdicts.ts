@@ -13,10 +13,10 @@ export interface Findings {
 
 export const accepted = ({ answer: { status } }: Exchange) => status < 300 || status === 304;
 
-/** Prism replaces every 501 with its own example, and fails to forward a response to HEAD that has a Content-Length. */
-export const isUnforwarded = ({ method, answer }: Exchange) => answer.status === 501 || method === 'HEAD';
+/** Prism replaces every 501 with its own example. */
+export const isUnforwarded = ({ answer }: Exchange) => answer.status === 501;
 
-/** Prism does not forward a GET or OPTIONS with a body; the server ignores the body. */
+/** Prism does not forward a GET with a body; the server ignores the body. */
 const hasIgnoredBody = ({ method, body }: Exchange) => method !== 'POST' && body !== null;
 
 /** Prism found no operation, and validated nothing. */
@@ -69,7 +69,7 @@ export async function validate(prism: Prism, exchange: Exchange): Promise<Findin
   let sent = exchange;
   if (!accepted(exchange)) sent = toPlainRequest(exchange);
   if (accepted(exchange) && hasIgnoredBody(exchange)) {
-    allowances.push('GET and OPTIONS with a body, validated without it');
+    allowances.push('GET with a body, validated without it');
     const { 'content-type': _, ...headers } = exchange.headers;
     sent = { ...exchange, headers, body: null };
   }

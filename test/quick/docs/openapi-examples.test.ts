@@ -5,6 +5,7 @@ import { connect } from 'node:net';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { parse } from 'yaml';
 import { startApp, type TestApp } from '../../support/app.ts';
+import { prefixes, readDocument } from '../../support/described.ts';
 import { converse, type RawAnswer } from '../../support/raw.ts';
 import { figure } from '../../support/tier.ts';
 import { resolved } from '../../support/valid-requests.ts';
@@ -34,14 +35,12 @@ interface Found extends Operation {
   path: string;
 }
 
-const names = { 'openapi.yaml': '/v1', 'openapi.quickstart.yaml': '/quickstart' };
-
-const all: Found[] = Object.entries(names).flatMap(([name, prefix]) => {
-  const document = parse(readFileSync(new URL(`../../../${name}`, import.meta.url), 'utf8'));
+const all: Found[] = (['openapi.yaml', 'openapi.quickstart.yaml'] as const).flatMap((name) => {
+  const document = { ...readDocument(name) };
   const paths = resolved(document, document.paths) as Record<string, Record<string, Operation>>;
   return Object.entries(paths).flatMap(([path, item]) =>
     Object.entries(item).map(([method, operation]) => {
-      return { ...operation, method: method.toUpperCase(), path: prefix + path };
+      return { ...operation, method: method.toUpperCase(), path: prefixes[name] + path };
     }),
   );
 });
@@ -284,16 +283,6 @@ describe('the errors', () => {
       .flatMap(([, response]) => Object.values(json(response)?.examples ?? {}))
       .map(({ value }) => value as { code: string; status: number });
 
-  test('of HEAD have the statuses of those of GET, without a body', () => {
-    const heads = all.filter(({ method }) => method === 'HEAD');
-    expect(heads).toHaveLength(all.filter(({ method }) => method === 'GET').length);
-    for (const { path, responses } of heads) {
-      const get = all.find((other) => other.method === 'GET' && other.path === path) as Found;
-      expect(Object.keys(responses)).toEqual(Object.keys(get.responses));
-      expect(Object.values(responses).flatMap((response) => response.content ?? [])).toEqual([]);
-    }
-  });
-
   test('that an operation lists can all be provoked, and each has exactly the documented body', async () => {
     const servers = await startServers();
     await servers.app.add({ name: 'Biscuit', categoryId: 7 });
@@ -376,6 +365,32 @@ describe('what the introduction says', () => {
 
     const [headerSeconds] = stated('time for the request line and headers');
     expect([app.server.headersTimeout, app.server.requestTimeout]).toEqual([headerSeconds * 1000, 9000]);
+  });
+
+  test('about HEAD and OPTIONS', async () => {
+    const { add, call, newKey } = await startApp();
+    await add({ name: 'Biscuit', categoryId: 7 });
+    const scopeless = { GET: await newKey({ scopes: ['pets:write'] }), POST: await newKey({ scopes: ['pets:read'] }) };
+    for (const { method, path } of all.filter(({ method }) => ['GET', 'POST'].includes(method))) {
+      const target = `${path.replace(/\{\w+\}/g, '1')}?limit=0`;
+      const { key } = scopeless[method as 'GET' | 'POST'];
+      const options = await call('OPTIONS', target, { key, body: '{', type: 'text/plain' });
+      expect([path, options.status, options.text]).toEqual([path, 204, '']);
+      expect(String(options.headers.allow).split(', ')).toContain(method);
+      expect((await call('OPTIONS', target, { key: null })).json.code).toBe('missing_api_key');
+      if (method === 'POST') continue;
+      for (const [url, options] of [
+        [target.replace('?limit=0', ''), {}],
+        [target, {}],
+        [target, { key }],
+      ] as const) {
+        const [get, head] = [await call('GET', url, options), await call('HEAD', url, options)];
+        // The others are of this request, or of its connection.
+        const own = ['x-request-id', 'date', 'connection', 'keep-alive'];
+        const comparable = ({ headers }: typeof get) => Object.entries(headers).filter(([name]) => !own.includes(name));
+        expect([url, head.status, head.text, comparable(head)]).toEqual([url, get.status, '', comparable(get)]);
+      }
+    }
   });
 
   test('about methods: unknown ones return 400 whatever the key and the path, other ones 405', async () => {

@@ -7,6 +7,7 @@ import { isKeyOf, newSecret, type Scope } from '../../../src/core/accounts.ts';
 import { errorMessages } from '../../../src/core/errors.ts';
 import { statuses } from '../../../src/http/errors.ts';
 import { startApp } from '../../support/app.ts';
+import { type Document, prefixes, type Response, readDocument, readFile, responseOf } from '../../support/described.ts';
 import { resolved } from '../../support/valid-requests.ts';
 
 const root = path.resolve(import.meta.dirname, '../../..');
@@ -14,16 +15,8 @@ const committed = (name: string) => readFileSync(path.join(root, name), 'utf8');
 const names = ['openapi.yaml', 'openapi.quickstart.yaml'] as const;
 const openapi = parse(committed('openapi.yaml'));
 
-interface Secured {
-  operationId: string;
-  security: object[];
-}
-
 interface Described {
-  operationId: string;
-  deprecated?: boolean;
   requestBody?: { content: Record<'application/json', { schema: { $ref?: string } }> };
-  responses: Record<string, { $ref?: string; headers?: object }>;
 }
 
 describe('the OpenAPI documents', () => {
@@ -50,12 +43,17 @@ describe('the OpenAPI documents', () => {
     }
   });
 
-  test('list the headers of a deprecated operation only where it sends them, or shares a response', () => {
-    const listed = (response: { $ref?: string; headers?: object }) => 'Sunset' in (response.headers ?? {});
-    const own = Object.values(openapi.paths as Record<string, Record<string, Described>>).flatMap((item) =>
-      Object.values(item).filter(({ deprecated, responses }) => !deprecated && Object.values(responses).some(listed)),
-    );
-    expect(own.map(({ operationId }) => operationId)).toEqual([]);
+  test('list the headers of a deprecated operation where it sends them, and nowhere else', () => {
+    const isListed = ({ headers = {} }: Response) => 'Deprecation' in headers && 'Sunset' in headers;
+    const document = readFile('openapi.yaml');
+    for (const { operationId, deprecated, responses } of Object.values(document.paths).flatMap(Object.values)) {
+      const listing = Object.keys(responses).filter((status) =>
+        isListed(responseOf(document, responses[status] as Response)),
+      );
+      // These come before the path is read.
+      const sending = Object.keys(responses).filter((status) => !['408', '431'].includes(status));
+      expect([operationId, listing]).toEqual([operationId, deprecated ? sending : []]);
+    }
   });
 
   test('describe exactly the routes that are operations', async () => {
@@ -70,14 +68,15 @@ describe('the OpenAPI documents', () => {
         });
       },
     });
-    const documented = names.flatMap((name) => {
-      const prefix = name === 'openapi.yaml' ? '/v1' : '/quickstart';
-      const paths = Object.entries<object>(parse(committed(name)).paths);
-      return paths.flatMap(([url, methods]) =>
-        Object.keys(methods).map((method) => `${method.toUpperCase()} ${prefix}${url}`),
+    const methodsOf = ({ paths }: Document, prefix: string) =>
+      Object.entries(paths).flatMap(([url, item]) =>
+        Object.keys(item).map((method) => `${method.toUpperCase()} ${prefix}${url}`),
       );
-    });
-    expect([...routes].sort()).toEqual(documented.sort());
+    const described = names.flatMap((name) => methodsOf(readDocument(name), prefixes[name]));
+    expect([...routes].sort()).toEqual(described.sort());
+    // The introduction describes the others.
+    const listed = names.flatMap((name) => methodsOf(readFile(name), prefixes[name]));
+    expect([...routes].filter((route) => !/^(HEAD|OPTIONS) /.test(route)).sort()).toEqual(listed.sort());
   });
 
   test('and the reference and account pages are the only other routes', async () => {
@@ -201,11 +200,9 @@ describe('the OpenAPI documents', () => {
     };
     const needed: Record<string, string[]> = { 'pets:read': [], 'pets:write': [], none: [] };
     for (const name of names) {
-      const prefix = name === 'openapi.yaml' ? '/v1' : '/quickstart';
-      const paths = Object.entries<Record<string, Secured>>(parse(committed(name)).paths);
-      for (const [url, methods] of paths)
+      for (const [url, methods] of Object.entries(readDocument(name).paths))
         for (const [method, { operationId, security }] of Object.entries(methods)) {
-          const target = prefix + url.replace(/\{\w+\}/g, '1');
+          const target = prefixes[name] + url.replace(/\{\w+\}/g, '1');
           const statusWith = async (scope: Scope) =>
             (await call(method.toUpperCase(), target, { key: keys[scope].key })).status;
           const [reader, writer] = [await statusWith('pets:read'), await statusWith('pets:write')];
@@ -229,6 +226,27 @@ describe('the OpenAPI documents', () => {
         .flatMap(([, ids]) => (ids as string).split(/, | and /))
         .sort(),
     );
+  });
+
+  test('list the error codes for programs, open to more', () => {
+    for (const name of names) {
+      const { info, components } = parse(committed(name));
+      const { code } = components.schemas.Error.properties;
+      const rows: string[] = info.description.match(/(?<=^\| \d+ \| `)\w+/gm);
+      expect(code).toMatchObject({ type: 'string', 'x-extensible-enum': rows });
+      expect(code).not.toHaveProperty('enum');
+      for (const known of rows) expect(known).toMatch(new RegExp(code.pattern));
+    }
+  });
+
+  test('say that every animal has its status, which the schema does not require', () => {
+    const { required, description } = openapi.components.schemas.Pet;
+    expect(required).not.toContain('status');
+    expect(description).toContain('Every response has its status, although the schema does not require it.');
+  });
+
+  test('describe nothing of the quickstart that it lacks', () => {
+    expect(committed('openapi.quickstart.yaml')).not.toMatch(/GET|HEAD|ETag|403|304|insufficient_scope/);
   });
 
   test.each(names)('%s reads alike in YAML 1.1 and 1.2', (name) => {
