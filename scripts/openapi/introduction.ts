@@ -35,14 +35,20 @@ const methodsOfStore = `Every path supports \`OPTIONS\`, and \`HEAD\` if it supp
 
 const methodsOfQuickstart = `Every path supports \`POST\` and \`OPTIONS\`. \`OPTIONS\` is not listed as an operation: it returns 204 with the methods of the path in \`Allow\`, needs an API key, and ignores the query and the body.`;
 
+const preconditionsOfStore =
+  'A request whose `If-Match` does not hold returns 412 `precondition_failed` and changes nothing. An ETag is that of one page or animal: in `If-Match` on POST it never holds, and `If-None-Match: *` returns 412 on a POST to a path that supports GET. A request that fails for another reason returns that error instead.';
+
+const preconditionsOfQuickstart =
+  'A request with `If-Match` returns 412 `precondition_failed`: there is nothing that it could match.';
+
 /** `lowerCase`: a method that is none in lower case. */
-const requestsWith = (methods: string, lowerCase: string) => `${methods}
+const requestsWith = (methods: string, preconditions: string, lowerCase: string) => `${methods}
 
 Any other method returns 405 with \`Allow\`. On a path that exists, the API key is checked before the method, the parameters and the body; only \`invalid_url\`, \`uri_too_long\` and \`expectation_failed\` come before it. \`CONNECT\` always returns 405. A method that HTTP does not know (\`FOO\`, or \`${lowerCase}\` in lower case) returns 400 \`bad_request\`, whatever the key and the path. A path with a slash at its end does not exist. \`OPTIONS *\` needs no API key, and returns 204 with the methods of the whole server in \`Allow\`.
 
 Unknown and repeated query parameters and body fields are errors. The server ignores \`Accept\`, \`If-Modified-Since\`, \`If-Unmodified-Since\` and \`Range\`, and the body of any method but POST.
 
-A request whose \`If-Match\` does not hold returns 412 \`precondition_failed\` and changes nothing. An ETag is that of one page or animal: in \`If-Match\` on POST it never holds, and \`If-None-Match: *\` returns 412 on a POST to a path that supports GET. A request that fails for another reason returns that error instead.
+${preconditions}
 
 Web pages of other origins can call the service only if its operator allows their origin. Then every response has \`Origin\` in \`Vary\`, and responses to those origins also have \`Access-Control-Allow-Origin\` and \`Access-Control-Expose-Headers\`. A CORS preflight needs no API key.`;
 
@@ -95,7 +101,7 @@ const errorsWith = (codes: ErrorCode[], text: string): Introduction['errors'] =>
 /** The links are relative to the document, and to the reference page: both are next to the account pages. */
 const store = {
   general,
-  requests: requestsWith(methodsOfStore, 'get'),
+  requests: requestsWith(methodsOfStore, preconditionsOfStore, 'get'),
   limits: [...commonLimits, ...petLimits],
   errors: errorsWith(apiErrors, aboutErrors('; a response to `HEAD` has only the status')),
   lead: 'A store of animals.',
@@ -116,7 +122,7 @@ const store = {
 const introduceQuickstart = (codes: ErrorCode[]): Introduction => ({
   lead: 'A first request to try: send a message. The quickstart is not part of the animal store, but accepts the same API keys.',
   general,
-  requests: requestsWith(methodsOfQuickstart, 'post'),
+  requests: requestsWith(methodsOfQuickstart, preconditionsOfQuickstart, 'post'),
   limits: commonLimits,
   errors: errorsWith(
     apiErrors.filter((code) => [...codes, ...outsideErrors].includes(code)),

@@ -8,8 +8,8 @@ import { createMetrics } from '../../../src/http/metrics.ts';
 import { startApp } from '../../support/app.ts';
 import { readAnswer, summaryOf } from '../../support/raw.ts';
 
-/** `on`: no turn has time for a request. `held`: that limit. */
-const overload = vi.hoisted(() => ({ on: false, held: 0 }));
+/** `on`: no turn has time for a request. `held` and `bodies`: those limits. */
+const overload = vi.hoisted(() => ({ on: false, held: 0, bodies: 1000 }));
 vi.mock('../../../src/http/connection/admission.ts', () => ({
   createAdmission: (): Admission => ({
     admits: () => !overload.on,
@@ -20,10 +20,11 @@ vi.mock('../../../src/http/connection/admission.ts', () => ({
 }));
 vi.mock('../../../src/core/limits.ts', async (original) => {
   const { limits, ...others } = await original<typeof import('../../../src/core/limits.ts')>();
-  return { ...others, limits: Object.defineProperty({ ...limits }, 'held', { get: () => overload.held }) };
+  const changed = { held: { get: () => overload.held }, bodiesInFlight: { get: () => overload.bodies } };
+  return { ...others, limits: Object.defineProperties({ ...limits }, changed) };
 });
 beforeEach(() => {
-  Object.assign(overload, { on: false, held: 0 });
+  Object.assign(overload, { on: false, held: 0, bodies: 1000 });
 });
 
 const origin = 'https://app.example.com';
@@ -61,9 +62,9 @@ async function open(port: number) {
   return { ask, socket, unread: () => bytes, isClosed: () => closed };
 }
 
-async function start() {
+async function start(options: Parameters<typeof startApp>[0] = {}) {
   const metrics = createMetrics('test');
-  const app = await startApp({ metrics, corsOrigins: [origin] });
+  const app = await startApp({ metrics, corsOrigins: [origin], ...options });
   const fields = `Host: a\r\nAuthorization: Bearer ${app.key}\r\n`;
   const limited = async () => {
     const { values = [] } =
@@ -211,4 +212,50 @@ test('held requests of clients that have left are not served, and each has its l
     ).toHaveLength(5),
   );
   expect((await store.pets.list({ limit: 1, after: 0n })).pets).toEqual([]);
+});
+
+test('held requests of clients that have left are not refused either, but logged', async () => {
+  const { port, get, log, limited } = await start();
+  Object.assign(overload, { on: true, held: 200 });
+  const { socket } = await open(port);
+  socket.write(get());
+  await sleep(50);
+  socket.resetAndDestroy();
+  await vi.waitFor(() => expect(log()).toContain('"status":499'));
+  expect(await limited()).toBe(0);
+});
+
+test('a held request whose body turns out to be broken gets one response', async () => {
+  const { port, fields, add } = await start({ corsOrigins: undefined });
+  Object.assign(overload, { on: true, held: 60_000 });
+  const { ask, unread } = await open(port);
+  const answers = ask([`POST /v1/pets HTTP/1.1\r\n${fields}${chunked}\r\n`, 'no chunk\r\n'], { answers: 2 });
+  expect(await answers).toEqual(['400 bad_request', 'closed']);
+  overload.on = false;
+  // Served in a later turn than the held one.
+  expect((await add({ name: 'Biscuit', categoryId: 7 })).json.id).toBe(1);
+  expect(unread()).toHaveLength(0);
+});
+
+test('a bounded number of requests with a body is held: the next one is refused at once', async () => {
+  const { port, fields, get } = await start();
+  Object.assign(overload, { on: true, held: 60_000, bodies: 2 });
+  const clients = await Promise.all(Array.from({ length: 3 }, () => open(port)));
+  const post = `POST /v1/pets HTTP/1.1\r\n${fields}${length}\r\n${body}`;
+  const held = clients.slice(0, 2).map(({ ask }) => ask([post]));
+  await sleep(100);
+  expect(await clients[2]?.ask([post])).toEqual([refused]);
+  const { ask } = await open(port);
+  const without = ask([get()]);
+  await sleep(50);
+  overload.on = false;
+  expect(await Promise.all(held)).toEqual([['201'], ['201']]);
+  expect(await without).toEqual(['200']);
+});
+
+test('a refusal while the process is about to stop closes the connection', async () => {
+  const { port, get } = await start({ draining: () => true });
+  overload.on = true;
+  const { ask } = await open(port);
+  expect(await ask([get()], { answers: 2 })).toEqual([refused, 'closed']);
 });
