@@ -19,6 +19,9 @@ if (!KEY || !/^-?\d+$/.test(categoryId) || more.length > 0) end(usage, 2);
 /** Whether to retry: the outcome is unknown, or the server asks the client to try later. */
 const isUnsettled = ({ status }) => status >= 500 || status === 429 || status === 408;
 
+/** Errors of a request whose connection was never made. */
+const notSent = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'UND_ERR_CONNECT_TIMEOUT'];
+
 /** Sends the same body with the same Idempotency-Key until the outcome is known. */
 async function add(body) {
   const headers = {
@@ -26,6 +29,7 @@ async function add(body) {
     'content-type': 'application/json',
     'idempotency-key': randomUUID(),
   };
+  let isUnknown = false;
   for (let attempt = 1; ; attempt += 1) {
     let waitMs = 100 * 2 ** attempt * (0.5 + Math.random() / 2);
     try {
@@ -36,13 +40,23 @@ async function add(body) {
         signal: AbortSignal.timeout(10_000),
       });
       if (!isUnsettled(response) || attempt === attempts) return response;
+      if (response.status >= 500) isUnknown = true;
       waitMs = Math.max(waitMs, 1000 * Number(response.headers.get('retry-after') ?? 0));
+      console.error(`Attempt ${attempt}: the response is ${response.status}.`);
     } catch (error) {
-      // Disconnected or timed out: the animal may have been added.
+      const reason = error.cause?.code ?? error.cause?.message ?? error.message;
+      // Disconnected or timed out: the animal may have been added. Without a connection, nothing was sent.
+      if (!notSent.includes(reason)) isUnknown = true;
+      console.error(
+        `Attempt ${attempt}: ${notSent.includes(reason) ? 'nothing was sent' : 'the outcome is unknown'} (${reason}).`,
+      );
       if (attempt === attempts)
-        end(`${BASE_URL} does not answer: ${error.cause?.code ?? error.cause?.message ?? error.message}.`, 1);
+        end(
+          `${BASE_URL} does not answer: ${reason}. ${isUnknown ? 'The animal may have been added.' : 'Nothing was added.'}`,
+          1,
+        );
     }
-    console.error(`Attempt ${attempt}: the outcome is unknown. Next attempt in ${Math.round(waitMs)} ms.`);
+    console.error(`Next attempt in ${Math.round(waitMs)} ms.`);
     await sleep(waitMs);
   }
 }

@@ -1,8 +1,7 @@
-/** A typed client: the compiler checks paths, parameters, bodies and responses against openapi.yaml. */
+/** A typed client: the compiler checks paths, parameters, bodies and responses against openapi.yaml. Older Nodes cannot read this: typed.js starts it. */
 import createClient from 'openapi-fetch';
 import type { components, paths } from './animal-store.d.ts';
-
-type Pet = components['schemas']['Pet'];
+import { clientFetch, nextCursor } from './clients/client-fetch.ts';
 
 const { KEY, BASE_URL = 'http://127.0.0.1:3000/v1' } = process.env;
 
@@ -11,37 +10,37 @@ function end(sentence: string, exitCode: number): never {
   process.exit(exitCode);
 }
 
-if (!KEY) end('Usage: KEY=YOUR_API_KEY npx node examples/typed.ts', 2);
+if (!KEY) end('Usage: KEY=YOUR_API_KEY npx node examples/typed.js', 2);
 
-const client = createClient<paths>({
+/** The generated types say `number` for an int64, which rounds beyond 2^53. clientFetch reads and writes a bigint, too. */
+type Exact<Type> = Type extends object
+  ? { [Name in keyof Type]: Name extends 'categoryId' ? number | bigint : Exact<Type[Name]> }
+  : Type;
+
+const client = createClient<Exact<paths>>({
   baseUrl: BASE_URL,
   headers: { authorization: `Bearer ${KEY}` },
+  fetch: clientFetch,
 });
 
-/**
- * Parses JSON without rounding integers beyond 2^53, such as a large categoryId: they become BigInt. The generated types say `number` for
- * an int64, so take the response as text and parse it with this function.
- */
-function exactly<Value>(text: string): Value {
-  const revive = (_name: string, value: unknown, { source }: { source: string }) =>
-    Number.isInteger(value) && !Number.isSafeInteger(value) ? BigInt(source) : value;
-  // TypeScript's library does not declare the third argument yet.
-  return JSON.parse(text, revive as (name: string, value: unknown) => unknown);
-}
+type Failure = components['schemas']['Error'];
+const refusal = ({ code, message }: Failure) => new Error(`${code}: ${message}`);
 
 async function addAndList(): Promise<void> {
-  const added = await client.POST('/pets', {
-    params: { header: { 'Idempotency-Key': crypto.randomUUID() } },
-    body: { name: 'Biscuit', categoryId: 7 },
+  const { data: pet, error } = await client.POST('/pets', {
+    body: { name: 'Biscuit', categoryId: 9007199254740993n, status: 'available' },
   });
-  if (added.error) throw new Error(`${added.error.code}: ${added.error.message}`);
-  const { id, status }: Pet = added.data;
-  console.log(`Added animal ${id}, which is ${status}.`);
+  if (error) throw refusal(error);
+  console.log(`Added animal ${pet.id}, which is ${pet.status}.`);
 
-  const listed = await client.GET('/pets', { params: { query: { status: 'available', limit: 100 } }, parseAs: 'text' });
-  if (listed.error) throw new Error(`${listed.error.code}: ${listed.error.message}`);
-  type Exact = Omit<Pet, 'categoryId'> & { categoryId: number | bigint };
-  for (const { name, categoryId } of exactly<Exact[]>(listed.data)) console.log(`${name}: ${categoryId}`);
+  let cursor: string | undefined;
+  do {
+    const query = { status: 'available' as const, limit: 100, ...(cursor && { cursor }) };
+    const { data: page, error, response } = await client.GET('/pets', { params: { query } });
+    if (error) throw refusal(error);
+    for (const { name, categoryId } of page) console.log(`${name}: ${categoryId}`);
+    cursor = nextCursor(response.headers);
+  } while (cursor);
 }
 
 await addAndList().catch(({ cause, message }: { cause?: { code?: string; message: string }; message: string }) =>

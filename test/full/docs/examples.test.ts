@@ -1,7 +1,11 @@
 /** Runs the examples unchanged against a real server. */
 import { spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
-import { expect, test } from 'vitest';
+import { cpSync, readdirSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import path from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { temporaryFolder } from '../../support/app.ts';
+import { findPort } from '../../support/known-port.ts';
 import { launch, type Server, startServer } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
 import { startProxy } from '../../support/proxy.ts';
@@ -69,19 +73,36 @@ test('find.js finds an animal in the list, also on its last page and in that of 
   expect(badStatus).toEqual([1, '400 invalid_parameter: status must be one of available, pending, sold.\n']);
 });
 
+test('retry.js knows that a refused connection was not sent, and tries again until the server is there', async () => {
+  const port = await findPort();
+  const { KEY } = (await start()).env;
+  const env = { KEY, BASE_URL: `http://127.0.0.1:${port}/v1` };
+  const trying = launch(node, [`${projectFolder}examples/retry.js`, 'Biscuit', '7'], { env });
+  await trying.seen('stderr', /^Attempt 1: nothing was sent \(ECONNREFUSED\)\.\nNext attempt in \d+ ms\.$/m);
+  const late = createServer((_request, response) => void response.writeHead(201).end('{}'));
+  late.listen(port, '127.0.0.1');
+  onTestFinished(() => void late.close());
+  expect(await trying.end()).toMatchObject({ code: 0, stdout: '201: {}\n' });
+});
+
 test('retry.js adds once although the first response is lost', async () => {
   const { server, env } = await start();
   const proxy = await startProxy(`${server.url}/`);
   proxy.cutNextAnswer();
   const through = { ...env, BASE_URL: proxy.through(env.BASE_URL) };
-  expect(await run(through, node, 'retry.js', 'Biscuit', '9007199254740993')).toMatch(
+  const { stdout, stderr } = await launch(node, [`${projectFolder}examples/retry.js`, 'Biscuit', '9007199254740993'], {
+    env: through,
+  }).end();
+  expect(stdout).toMatch(
     /^201 \(the response to an earlier attempt\): \{"id":1,"name":"Biscuit","categoryId":9007199254740993,/,
   );
+  expect(stderr).toMatch(/^Attempt 1: the outcome is unknown \(.+\)\.\nNext attempt in \d+ ms\.\n$/);
   expect(proxy.seen().match(/POST /g)).toHaveLength(2);
   expect(await run(env, node, 'walk.js')).toBe(line);
 });
 
-const examples = readdirSync(`${projectFolder}examples`).filter((file) => /(?<!\.d)\.(js|ts|py|sh)$/.test(file));
+/** Without typed.ts, which typed.js starts. */
+const examples = readdirSync(`${projectFolder}examples`).filter((file) => /\.(js|py|sh)$/.test(file));
 const commandOf = (file: string) => (file.endsWith('.py') ? 'python3' : file.endsWith('.sh') ? 'bash' : 'node');
 const isMissing = (file: string) => spawnSync(commandOf(file), ['--version']).error !== undefined;
 
@@ -100,11 +121,14 @@ test.for(examples)(
     const names = usage.exec(stderr)?.[1]?.trim().split(' ').filter(Boolean) ?? [];
     const args = names.map((name) => (name === 'NAME' ? 'Biscuit' : '7'));
     if (args.length > 0) expect(await start(args.slice(1), env)).toEqual({ code: 2, stdout: '', stderr });
-    // It retries for seconds before it gives up.
-    if (file === 'retry.js') return;
     const failed = await start(args, env);
     expect([failed.code === 0, failed.stdout]).toEqual([false, '']);
-    expect(failed.stderr).toMatch(/^(\S+:2\/v1 does not answer: .*(ECONNREFUSED|refused)\.|curl: \(7\) .+)\n$/);
+    const attempts = /^(Attempt \d: nothing was sent \(ECONNREFUSED\)\.\n(Next attempt in \d+ ms\.\n)?){6}/;
+    const [told] = attempts.exec(failed.stderr) ?? [''];
+    expect(told === '').toBe(file !== 'retry.js');
+    expect(failed.stderr.slice(told.length)).toMatch(
+      /^(\S+:2\/v1 does not answer: .*(ECONNREFUSED|refused)\.( Nothing was added\.)?|curl: \(7\) .+)\n$/,
+    );
   },
 );
 
@@ -143,4 +167,27 @@ test('with an older Node, the scripts say which they need', async ({ skip }) => 
         `^This example needs Node 24 or later, and this is ${version.trimEnd()}\\.\nUsage: .+\n$`,
       ),
     });
+});
+
+test('with an older Node, npm start and npx animal-store say in one sentence which they need', async ({ skip }) => {
+  const { stdout: version } = spawnSync('node', ['--version'], { env: { PATH: machinePath }, encoding: 'utf8' });
+  if (!version || Number.parseInt(version.slice(1), 10) >= 24) skip(`the machine's node is ${version || 'missing'}`);
+  // Without node_modules, where npm would find a newer Node.
+  const folder = temporaryFolder();
+  for (const name of ['package.json', 'src'])
+    cpSync(projectFolder + name, path.join(folder, name), { recursive: true });
+  const env = { PATH: machinePath, HOME: process.env.HOME ?? '', npm_config_loglevel: 'error', npm_config_yes: 'true' };
+  for (const [command, ...args] of [
+    ['npm', 'start', '--silent'],
+    ['npm', 'run', 'cli', '--silent', '--', '--version'],
+    ['npx', 'animal-store', '--version'],
+  ] as [string, ...string[]][])
+    expect([args, await launch(command, args, { folder, env }).end()]).toEqual([
+      args,
+      {
+        code: 1,
+        stdout: '',
+        stderr: `animal-store: Node 24 or later is needed, and this is ${version.trimEnd()}: install it, or run npm ci, which brings it on most platforms.\n`,
+      },
+    ]);
 });

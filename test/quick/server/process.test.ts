@@ -286,6 +286,15 @@ describe('exit 1, with one sentence and no stack', () => {
     );
   });
 
+  test.for(['1', '2'])('PORT and OPS_PORT in use are both named at once, WORKERS %s', async (WORKERS) => {
+    const other = await startServer();
+    const { port } = new URL(other.opsUrl());
+    expect(await refusal({ PORT: String(other.port), OPS_PORT: port, WORKERS })).toBe(
+      `PORT ${other.port} on 127.0.0.1 is already in use: set PORT to a free port, or stop the process that uses it.\n` +
+        `OPS_PORT ${port} on 127.0.0.1 is already in use: set OPS_PORT to a free port or to off, or stop the process that uses it.`,
+    );
+  });
+
   test("HOST that is not this machine's names the setting", async () => {
     expect(await refusal({ HOST: '192.0.2.1' })).toMatch(/^HOST 192\.0\.2\.1 cannot be used to listen on: .+\.$/);
   });
