@@ -1,9 +1,9 @@
-/** HTML forms: where they may come from, how they are parsed, and how their fields are checked. */
+/** HTML forms: where they may come from, how they are parsed, how their fields are checked, and what is shown at a field that is refused. */
 import formbody from '@fastify/formbody';
 import type { Static, TObject } from '@sinclair/typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isName, maxNameCharacters } from '../core/accounts.ts';
-import { ApiError } from '../core/errors.ts';
+import { ApiError, type ErrorCode } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { checkOf, isObject, isStorable, joinFaults, kind, toNfc, type Values } from '../core/schema.ts';
 import type { Exchanges } from '../http/exchange.ts';
@@ -36,11 +36,58 @@ function parse(text: string): Fields | string {
   return fields;
 }
 
+export interface Fault {
+  /** Undefined: no field of the form is at fault. */
+  field?: string | undefined;
+  /** A sentence. */
+  text: string;
+}
+
+/** A form that is refused because of what some of its fields contain. */
+export class FormError extends ApiError {
+  readonly faults: readonly Fault[];
+
+  constructor(faults: readonly Fault[], code: ErrorCode = 'invalid_body') {
+    super(code, faults.map(({ text }) => text).join(' '));
+    this.faults = faults;
+  }
+}
+
+/** What a page shows of a refused form. */
+export interface Refusal {
+  /** Each sentence, and the id of the control that it links to. */
+  summary: { text: string; at?: string | undefined }[];
+  /** The sentence at each refused control, by the control's id. */
+  faults: Record<string, string>;
+}
+
+/** `idOf` returns the id of the control of a field. */
+export function refusalOf(error: ApiError, idOf = (field: string): string => field): Refusal {
+  if (!(error instanceof FormError)) return { summary: [{ text: error.message }], faults: {} };
+  const summary = error.faults.map(({ field, text }) => ({ text, at: field && idOf(field) }));
+  return {
+    summary,
+    faults: Object.fromEntries(summary.flatMap(({ text, at }) => (at === undefined ? [] : [[at, text]]))),
+  };
+}
+
 export async function installForms(app: App): Promise<void> {
   await app.register(formbody, { parser: (text) => parse(text) as Fields, bodyLimit: limits.formBytes });
 }
 
-/** Returns a function that reads a form. It throws ApiError `invalid_body`, whose message names each invalid field. */
+/** The faults of fields that the form has, each by itself, and those of other fields in one sentence. */
+function faultsOf({ properties }: TObject, texts: readonly string[]): Fault[] {
+  const faults: Fault[] = [];
+  const others: string[] = [];
+  for (const text of texts) {
+    const [field = ''] = text.split(' ', 1);
+    if (Object.hasOwn(properties, field)) faults.push({ field, text: `${text}.` });
+    else others.push(text);
+  }
+  return others.length > 0 ? [...faults, { text: `${joinFaults(others)}.` }] : faults;
+}
+
+/** Returns a function that reads a form. It throws FormError, which names each invalid field, or ApiError `invalid_body` if it is no form. */
 export function formReader<Schema extends TObject>(schema: Schema): (request: FastifyRequest) => Static<Schema> {
   const check = checkOf({ ...schema, additionalProperties: false });
   return ({ body }) => {
@@ -52,8 +99,8 @@ export function formReader<Schema extends TObject>(schema: Schema): (request: Fa
       else if (name === 'name' && typeof fields[name] === 'string')
         fields[name] = toNfc(fields[name].trim(), maxNameCharacters);
     }
-    const faults = check(fields);
-    if (faults.length > 0) throw new ApiError('invalid_body', `${joinFaults(faults)}.`);
+    const texts = check(fields);
+    if (texts.length > 0) throw new FormError(faultsOf(schema, texts));
     return fields as Static<Schema>;
   };
 }
@@ -71,15 +118,15 @@ export const Password = kind<string>('Password', (value) => typeof value === 'st
 });
 
 function refuse(fault: string | undefined): void {
-  if (fault !== undefined) throw new ApiError('invalid_body', `The password ${fault}.`);
+  if (fault !== undefined) throw new FormError([{ field: 'password', text: `The password ${fault}.` }]);
 }
 
-/** Throws ApiError `invalid_body` if a new password is refused at once. */
+/** Throws FormError if a new password is refused at once. */
 export function checkNewPassword(password: string, name: string): void {
   refuse(passwordFault(password, name));
 }
 
-/** Rejects with ApiError `invalid_body` if a new password is too common. This costs as much as the hash, so both need the same turn. */
+/** Rejects with FormError if a new password is too common. This costs as much as the hash, so both need the same turn. */
 export async function hashNew({ hash }: Hasher, password: string, name: string): Promise<string> {
   refuse(await commonFault(password, name));
   return hash(password);
@@ -96,16 +143,16 @@ export function isSameOrigin({ headers }: FastifyRequest, origin: string): boole
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Shows the page again, with the message of the error that its form caused. */
-    showAgain?: (request: FastifyRequest, reply: FastifyReply, error: string) => Promise<FastifyReply>;
+    /** Shows the page again, with the error that its form caused. */
+    showAgain?: (request: FastifyRequest, reply: FastifyReply, error: ApiError) => Promise<FastifyReply>;
   }
 }
 
-/** Shows a page. `error`: what was wrong with the form that the request sent. */
+/** Shows a page. `refusal`: what was wrong with the form that the request sent. */
 export type Show = (
   request: FastifyRequest,
   reply: FastifyReply,
-  error?: string,
+  refusal?: Refusal,
 ) => FastifyReply | Promise<FastifyReply>;
 
 /** Does what a form asks for. An ApiError that it throws is shown on the page of the form. */
@@ -118,6 +165,8 @@ interface FormRoute {
   /** Shows the page of the form. */
   show: Show;
   post: Act;
+  /** The id of the control of a field. Default: the name of the field. */
+  idOf?: (request: FastifyRequest, field: string) => string;
 }
 
 /** Adds GET at `url`. */
@@ -127,8 +176,9 @@ export function pageRoute(app: App, url: string, { exchanges, show }: Pick<FormR
 }
 
 /** Adds GET and POST at `url`. */
-export function formRoute(app: App, url: string, { exchanges, show, get = show, post }: FormRoute): void {
-  const showAgain = async (request: FastifyRequest, reply: FastifyReply, error: string) => show(request, reply, error);
+export function formRoute(app: App, url: string, { exchanges, show, get = show, post, idOf }: FormRoute): void {
+  const showAgain = async (request: FastifyRequest, reply: FastifyReply, error: ApiError) =>
+    show(request, reply, refusalOf(error, idOf && ((field) => idOf(request, field))));
   app.get(url, (request, reply) => exchanges.work(request.exchange, () => get(request, reply)));
   app.post(url, { bodyLimit: limits.formBytes, config: { form: true, showAgain } }, (request, reply) =>
     exchanges.work(request.exchange, () => post(request, reply)),

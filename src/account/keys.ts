@@ -1,45 +1,17 @@
-/** The account page of API keys: list them, make one, rotate one, revoke one. */
+/** The account page of API keys: list them, and the forms that make one, rotate one and revoke one. */
 import { Type } from '@sinclair/typebox';
-import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type ApiKey, KeyLimitError, newSecret, type Scope, type Secret, scopes } from '../core/accounts.ts';
+import type { FastifyRequest } from 'fastify';
+import { type OwnKey, scopes } from '../core/accounts.ts';
 import { dateText, sunset } from '../core/deprecation.ts';
-import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { kind } from '../core/schema.ts';
-import { HttpError } from '../http/errors.ts';
 import type { App } from '../http/operation.ts';
-import { type Act, formReader, formRoute, Name, noticeOf, pageRoute, type Show, typedName } from './forms.ts';
+import { newFormToken } from './form-token.ts';
+import { type Act, formReader, formRoute, noticeOf, pageRoute, type Show, typedName } from './forms.ts';
+import { found, idOf, makeKey, rotateKey, timeOf } from './new-key.ts';
 import type { AccountScope } from './scope.ts';
 import { sessionOf } from './session.ts';
 
-const hourMs = 60 * 60 * 1000;
-const dayMs = 24 * hourMs;
-
-/** Choices of the forms: the value of each option, and its time in milliseconds. */
-const lifetimes = { never: null, '30d': 30 * dayMs, '90d': 90 * dayMs, '365d': 365 * dayMs };
-const overlaps = { none: 0, '1h': hourMs, '24h': dayMs, '7d': 7 * dayMs };
-
-const choice = <Choices extends object>(name: string, choices: Choices) =>
-  kind<keyof Choices & string>(
-    name,
-    (value) => typeof value === 'string' && Object.hasOwn(choices, value),
-    `be one of ${Object.keys(choices).join(', ')}`,
-    { type: 'string' },
-  );
-
-const Scopes = kind<Scope[]>(
-  'Scopes',
-  (value) => {
-    const given = value as string[];
-    return (
-      given.length > 0 &&
-      new Set(given).size === given.length &&
-      given.every((scope) => scopes.some((known) => known === scope))
-    );
-  },
-  `be at least one of ${scopes.join(', ')}`,
-  { type: 'array' },
-);
+const dayMs = 24 * 60 * 60 * 1000;
 
 interface Choices {
   name: string;
@@ -57,26 +29,44 @@ function choicesOf(request: FastifyRequest): Choices {
   return { name: typedName(request) ?? '', scopes: [granted ?? []].flat(), expires: String(expires) };
 }
 
+const notices = {
+  revoked: 'The key is revoked. Requests with it are refused from now on.',
+  made: 'This form was sent before, and made its key then. A key is shown only once. If you did not copy it, rotate it with 0 hours: you get another one in its place.',
+};
+
 /** Ended keys that the page shows. */
 const maxEnded = 20;
 
+/** The end of a key is announced for this long before it. */
+const announcedMs = 14 * dayMs;
+
+/** In how many days an active key ends, as text; undefined if that is not to be announced. */
+function endOf({ expiresAt }: OwnKey, now: Date): string | undefined {
+  const leftMs = expiresAt === null ? Number.POSITIVE_INFINITY : expiresAt.getTime() - now.getTime();
+  if (leftMs > announcedMs) return undefined;
+  const days = Math.floor(leftMs / dayMs);
+  if (days === 0) return 'in less than a day';
+  return days === 1 ? 'in 1 day' : `in ${days} days`;
+}
+
 /** GET at `/account`, and POST for each of its forms. They need a session. */
 export function keys(app: App, scope: AccountScope): void {
-  const { accounts, exchanges, pages } = scope;
+  const { accounts, exchanges, now, pages } = scope;
 
-  const show: Show = async (request, reply, error) => {
+  const show: Show = async (request, reply, refusal) => {
     const { account } = sessionOf(request);
     // One more than the page shows, to know whether there are more.
     const { active, ended } = await accounts.listOwnKeys(account.id, maxEnded + 1);
     return pages.show(request, reply, 'keys', {
       title: 'API keys',
-      notice: noticeOf(request, { revoked: 'The key is revoked. Requests with it are refused from now on.' }),
-      error,
-      active,
+      notice: noticeOf(request, notices),
+      refusal,
+      active: active.map((key) => ({ ...key, end: endOf(key, now()) })),
       ended: ended.slice(0, maxEnded),
       moreEnded: ended.length > maxEnded,
       maxActiveKeys: limits.activeKeys,
-      given: error === undefined ? noChoices : choicesOf(request),
+      given: refusal === undefined ? noChoices : choicesOf(request),
+      newToken: () => newFormToken(now()),
       sunset: dateText(sunset),
       time: timeOf,
     });
@@ -85,40 +75,10 @@ export function keys(app: App, scope: AccountScope): void {
 
   pageRoute(app, '', { exchanges, show });
   formRoute(app, '/keys', { exchanges, show, get, post: makeKey(scope) });
-  formRoute(app, '/keys/:id/rotate', { exchanges, show, get, post: rotateKey(scope) });
+  // Each key of the page has a field of this form.
+  const idOfField = (request: FastifyRequest, field: string) => `${field}-${idOf(request)}`;
+  formRoute(app, '/keys/:id/rotate', { exchanges, show, get, post: rotateKey(scope), idOf: idOfField });
   formRoute(app, '/keys/:id/revoke', { exchanges, show, get, post: revokeKey(scope) });
-}
-
-function makeKey(scope: AccountScope): Act {
-  const { accounts, record, live } = scope;
-  const read = formReader(Type.Object({ name: Name, scopes: Scopes, expires: choice('Lifetime', lifetimes) }));
-  return async (request, reply) => {
-    const { account, hash: session } = sessionOf(request);
-    const { name, scopes: granted, expires } = read(request);
-    const secret = newSecret(live);
-    const newKey = { account: { session }, name, scopes: granted, lifetimeMs: lifetimes[expires], secret };
-    const key = found(await accounts.addKey(newKey).catch(explainLimit));
-    record('key_created', request, { account: account.id, key: key.id });
-    return showSecret(scope, request, reply, { key, secret });
-  };
-}
-
-function rotateKey(scope: AccountScope): Act {
-  const { accounts, record, now, live } = scope;
-  const read = formReader(Type.Object({ overlap: choice('Overlap', overlaps) }));
-  return async (request, reply) => {
-    const { account, hash: session } = sessionOf(request);
-    const { overlap } = read(request);
-    const secret = newSecret(live);
-    const overlapEnd = new Date(now().getTime() + overlaps[overlap]);
-    const id = idOf(request);
-    const { active } = await accounts.listOwnKeys(account.id, 0);
-    const { expiresAt: ownExpiry } = found(active.find((key) => key.id === id));
-    const key = found(await accounts.rotateKey(id, overlapEnd, secret, session).catch(explainLimit));
-    record('key_rotated', request, { account: account.id, key: key.id });
-    const oldExpiresAt = ownExpiry && ownExpiry < overlapEnd ? ownExpiry : overlapEnd;
-    return showSecret(scope, request, reply, { key, secret, oldExpiresAt });
-  };
 }
 
 function revokeKey({ accounts, pages, record }: AccountScope): Act {
@@ -130,63 +90,4 @@ function revokeKey({ accounts, pages, record }: AccountScope): Act {
     record('key_revoked', request, { account: account.id, key: id });
     return pages.redirect(reply, '?done=revoked');
   };
-}
-
-interface MadeKey {
-  key: ApiKey;
-  secret: Secret;
-  /** When the key that was rotated expires. */
-  oldExpiresAt?: Date;
-}
-
-/** Shows the key once, in the response to the form itself: it is never stored, and never part of an address. */
-function showSecret(
-  { pages, baseUrl }: AccountScope,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  { key, secret, oldExpiresAt }: MadeKey,
-): Promise<FastifyReply> {
-  const address = `'${baseUrl ?? baseOf(request)}/pets'`;
-  const header = `-H 'Authorization: Bearer ${secret.key}'`;
-  const curl = key.scopes.includes('pets:read')
-    ? `curl ${header} ${address}`
-    : `curl ${header} -H 'Content-Type: application/json' -d '{"name": "Biscuit", "categoryId": 7}' ${address}`;
-  const data = { title: 'Your new API key', key, secret: secret.key, curl, oldExpiresAt, time: timeOf };
-  return pages.show(request, reply, 'new-key', data);
-}
-
-/** The address that the browser used. It is only shown, to the person who typed it, and only if no shell treats it specially. */
-function baseOf({ headers: { host = '' }, protocol }: FastifyRequest): string {
-  return /^[A-Za-z0-9._:[\]-]+$/.test(host) ? `${protocol}://${host}/v1` : '/v1';
-}
-
-/** Throws ApiError `route_not_found` if `key` is undefined. It does not tell whether the key never existed, has ended, or is someone else's. */
-function found(key: ApiKey | undefined): ApiKey {
-  if (!key) throw new ApiError('route_not_found', 'You have no such key.');
-  return key;
-}
-
-/** 0, which no key has, if the path has no valid id. */
-function idOf({ params }: FastifyRequest): number {
-  const { id } = params as { id: string };
-  return /^[1-9]\d{0,14}$/.test(id) ? Number(id) : 0;
-}
-
-function explainLimit(error: unknown): never {
-  if (!(error instanceof KeyLimitError)) throw error;
-  if (error.reason === 'day')
-    throw new HttpError(
-      'rate_limited',
-      { 'retry-after': String(hourMs / 1000) },
-      `You have made ${limits.keysPerDay} keys in 24 hours, the most that an account can make: try again later.`,
-    );
-  throw new ApiError(
-    'invalid_body',
-    `You have ${limits.activeKeys} active keys, the most that an account can have: revoke one first.`,
-  );
-}
-
-/** A time in UTC, to the minute. */
-function timeOf(date: Date): string {
-  return `${date.toISOString().slice(0, 16).replace('T', ' ')} UTC`;
 }

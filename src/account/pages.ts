@@ -1,16 +1,18 @@
 /** Renders the account pages from their templates, and sends them. */
 import { Eta } from 'eta';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { SessionEndedError } from '../core/accounts.ts';
+import { FormSentError, SessionEndedError } from '../core/accounts.ts';
 import { headersOf, type LogError, type SendError, statuses, toApiError } from '../http/errors.ts';
 import type { Exchanges } from '../http/exchange.ts';
 import { linesOf } from '../http/head.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
 import { type Rendered, render, sendRendered, standingHeaders } from '../http/responses.ts';
+import { type Refusal, refusalOf } from './forms.ts';
 
 const templates = [
   'layout',
+  'fault',
   'new-password',
   'sign-in',
   'sign-up',
@@ -20,13 +22,28 @@ const templates = [
   'settings',
   'error',
 ] as const;
-type Template = Exclude<(typeof templates)[number], 'layout' | 'new-password'>;
+type Template = Exclude<(typeof templates)[number], 'layout' | 'fault' | 'new-password'>;
 
 /** Where a redirect can lead: a page, and the notice that it shows. The type excludes text from a request, which could lead to another site. */
 type Page = '' | '/sign-in' | '/settings' | `${'' | '/sign-in' | '/settings'}?done=${string}`;
 
-/** Values for a template. Eta escapes each one for HTML. Every template also has `form`, the route of the form that was sent. */
-type PageData = Record<string, unknown>;
+/**
+ * Values for a template. Eta escapes each one for HTML. Every template also has `form`, the route of the form that was sent, the members of
+ * `refusal`, and `marks`.
+ */
+interface PageData extends Record<string, unknown> {
+  title: string;
+  refusal?: Refusal | undefined;
+}
+
+/** The attributes by which a control refers to its hint and to its fault, if it has them. */
+function marksOf(faults: Refusal['faults']): (id: string, hint?: string) => string {
+  return (id, hint) => {
+    const fault = faults[id] === undefined ? undefined : `${id}-fault`;
+    const described = [hint, fault].filter((one) => one !== undefined).join(' ');
+    return `${described && ` aria-describedby="${described}"`}${fault ? ' aria-invalid="true"' : ''}`;
+  };
+}
 
 export interface Pages {
   /** The path of a page, below the path of the public address. */
@@ -99,13 +116,16 @@ export function createPages(app: App, options: PagesOptions): Pages {
     loaded ??= await load();
     const account = request.session?.account.name;
     const form = request.method === 'POST' ? request.routeOptions.url : undefined;
-    const html = Buffer.from(loaded.render(`@${template}`, { account, path, rootPath, form, ...data }));
+    const { summary, faults } = data.refusal ?? { summary: [], faults: {} };
+    const shared = { account, path, rootPath, form, summary, faults, marks: marksOf(faults) };
+    const html = Buffer.from(loaded.render(`@${template}`, { ...shared, ...data }));
     exchanges.reserveBytes(request, html);
     return reply.type('text/html; charset=utf-8').send(html);
   }
 
   app.setErrorHandler(async (thrown, request, reply) => {
     if (thrown instanceof SessionEndedError) return redirect(reply, '/sign-in?done=ended');
+    if (thrown instanceof FormSentError) return redirect(reply, '?done=made');
     if (!wantsPage(request) || request.raw.errored) return sendError(thrown, request, reply);
     const error = toApiError(thrown);
     const status = statuses[error.code];
@@ -113,8 +133,8 @@ export function createPages(app: App, options: PagesOptions): Pages {
     reply.code(status).headers(headersOf(error));
     const { showAgain } = request.routeOptions.config;
     // A form without a body was rejected before it was read: it may come from another site. After a 500, the page itself may fail, too.
-    const showError = () => show(request, reply, 'error', { title: titleOf(status), error: error.message });
-    if (showAgain && request.body && status !== 500) return showAgain(request, reply, error.message).catch(showError);
+    const showError = () => show(request, reply, 'error', { title: titleOf(status), refusal: refusalOf(error) });
+    if (showAgain && request.body && status !== 500) return showAgain(request, reply, error).catch(showError);
     return showError();
   });
 

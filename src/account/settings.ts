@@ -24,17 +24,18 @@ const notices = { password: 'Your password is changed, and all other sessions ha
 /** GET at `/settings`, and POST for each of its forms. They need a session. */
 export function settings(app: App, scope: AccountScope): void {
   const { exchanges, pages } = scope;
-  const show: Show = (request, reply, error) =>
-    pages.show(request, reply, 'settings', { title: 'Settings', notice: noticeOf(request, notices), error });
+  const show: Show = (request, reply, refusal) =>
+    pages.show(request, reply, 'settings', { title: 'Settings', notice: noticeOf(request, notices), refusal });
   const get: Show = (_request, reply) => pages.redirect(reply, '/settings');
 
   pageRoute(app, '/settings', { exchanges, show });
   formRoute(app, '/password', { exchanges, show, get, post: changePassword(scope) });
   formRoute(app, '/sign-out-everywhere', { exchanges, show, get, post: signOutEverywhere(scope) });
-  formRoute(app, '/delete', { exchanges, show, get, post: deleteAccount(scope) });
+  // The page has another field for the current password.
+  formRoute(app, '/delete', { exchanges, show, get, post: deleteAccount(scope), idOf: () => 'confirm' });
 }
 
-const wrong = 'The current password is wrong.';
+const wrong = { field: 'current', text: 'The current password is wrong.' };
 
 function changePassword(scope: AccountScope): Act {
   const { pages, passwords, people, record, sessions } = scope;

@@ -4,7 +4,17 @@ import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import type { People, Person } from '../core/people.ts';
 import type { App } from '../http/operation.ts';
-import { formReader, formRoute, Name, noticeOf, Password, type Show, typedName } from './forms.ts';
+import {
+  type Fault,
+  FormError,
+  formReader,
+  formRoute,
+  Name,
+  noticeOf,
+  Password,
+  type Show,
+  typedName,
+} from './forms.ts';
 import type { AccountScope } from './scope.ts';
 
 const notices = {
@@ -13,15 +23,18 @@ const notices = {
   'signed-out': 'You are signed out.',
 };
 
+/** At the password, which is more often wrong than the name. */
+const wrong = { field: 'password', text: 'The name or the password is wrong.' };
+
 /** GET and POST at `url`. */
 export function signIn(app: App, url: string, scope: AccountScope): void {
   const { exchanges, pages, sessions, record } = scope;
   const read = formReader(Type.Object({ name: Name, password: Password }));
 
-  const show: Show = (request, reply, error) => {
-    if (request.session && error === undefined) return pages.redirect(reply, '');
+  const show: Show = (request, reply, refusal) => {
+    if (request.session && refusal === undefined) return pages.redirect(reply, '');
     const notice = noticeOf(request, notices);
-    const data = { title: 'Sign in', name: typedName(request), signUp: scope.signUp, notice, error };
+    const data = { title: 'Sign in', name: typedName(request), signUp: scope.signUp, notice, refusal };
     return pages.show(request, reply, 'sign-in', data);
   };
 
@@ -30,7 +43,7 @@ export function signIn(app: App, url: string, scope: AccountScope): void {
     show,
     async post(request, reply) {
       const { name, password } = read(request);
-      const person = await checkPassword(scope, request, name, password, 'The name or the password is wrong.');
+      const person = await checkPassword(scope, request, name, password, wrong);
       await sessions.begin(request, reply, person);
       record('signed_in', request, { account: person.account.id });
       return pages.redirect(reply, '');
@@ -38,13 +51,13 @@ export function signIn(app: App, url: string, scope: AccountScope): void {
   });
 }
 
-/** Rejects with ApiError `forbidden` and `sentence` if the password is wrong, after the same time if the account does not exist. */
+/** Rejects with FormError `forbidden` and `fault` if the password is wrong, after the same time if the account does not exist. */
 export async function checkPassword(
   { attempts, people, record }: AccountScope,
   request: FastifyRequest,
   name: string,
   password: string,
-  sentence: string,
+  fault: Fault,
 ): Promise<Person> {
   let person: Awaited<ReturnType<People['findPerson']>>;
   // For the trail, after too many attempts: the store is then not asked for the account.
@@ -55,7 +68,7 @@ export async function checkPassword(
       return hasher.verify(password, person?.passwordHash);
     });
     if (right) return person as Person;
-    throw new ApiError('forbidden', sentence);
+    throw new FormError([fault], 'forbidden');
   } catch (error) {
     if (error instanceof ApiError && error.code !== 'service_unavailable')
       record('sign_in_refused', request, { account: (person ?? own)?.account.id });

@@ -7,7 +7,17 @@ import { ApiError } from '../core/errors.ts';
 import { hashToken, type OneTimeLink, type Person } from '../core/people.ts';
 import { networkOf } from '../http/addresses.ts';
 import type { App } from '../http/operation.ts';
-import { checkNewPassword, formReader, formRoute, hashNew, Name, Password, type Show, typedName } from './forms.ts';
+import {
+  checkNewPassword,
+  FormError,
+  formReader,
+  formRoute,
+  hashNew,
+  Name,
+  Password,
+  type Show,
+  typedName,
+} from './forms.ts';
 import type { Hasher } from './passwords.ts';
 import type { AccountScope } from './scope.ts';
 
@@ -21,11 +31,11 @@ const readNew = formReader(Type.Object({ name: Name, password: Password }));
 /** GET and POST at `url`. */
 export function signUp(app: App, url: string, scope: AccountScope): void {
   const { attempts, exchanges, pages, sessions } = scope;
-  const refusal = scope.signUp === 'open' ? undefined : closed[scope.signUp];
+  const reason = scope.signUp === 'open' ? undefined : closed[scope.signUp];
 
-  const show: Show = (request, reply, error) => {
-    if (request.session && error === undefined) return pages.redirect(reply, '');
-    const data = { title: 'Create an account', name: typedName(request), refusal, error };
+  const show: Show = (request, reply, refusal) => {
+    if (request.session && refusal === undefined) return pages.redirect(reply, '');
+    const data = { title: 'Create an account', name: typedName(request), closed: reason, refusal };
     return pages.show(request, reply, 'sign-up', data);
   };
 
@@ -34,7 +44,7 @@ export function signUp(app: App, url: string, scope: AccountScope): void {
     show,
     async post(request, reply) {
       const { name, password } = readNew(request);
-      if (refusal) throw new ApiError('forbidden', refusal);
+      if (reason) throw new ApiError('forbidden', reason);
       checkNewPassword(password, name);
       const network = hashOf('sha256', networkOf(request.exchange.address), 'buffer');
       const create = (hasher: Hasher) => createAccount(scope, hasher, request, { name, password, network });
@@ -53,14 +63,14 @@ interface NewPerson {
   network?: Buffer;
 }
 
-/** Rejects with ApiError `invalid_body` if the name is taken. */
+/** Rejects with FormError if the name is taken. */
 async function createAccount(
   { people, record }: AccountScope,
   hasher: Hasher,
   request: FastifyRequest,
   { name, password, link, network }: NewPerson,
 ): Promise<Person> {
-  const nameTaken = new ApiError('invalid_body', 'This name is taken: choose another.');
+  const nameTaken = new FormError([{ field: 'name', text: 'This name is taken: choose another.' }]);
   // A hash costs a hundred times as much.
   if (await people.findPerson(name)) throw nameTaken;
   const passwordHash = await hashNew(hasher, password, name);
@@ -80,10 +90,10 @@ const linkUsed = new ApiError(
 export function oneTimeLink(app: App, url: string, scope: AccountScope): void {
   const { exchanges, pages, sessions } = scope;
 
-  const show: Show = async (request, reply, error) => {
+  const show: Show = async (request, reply, refusal) => {
     const { link } = await findLink(scope, request);
     const title = link.account ? 'Choose a password' : 'Create an account';
-    return pages.show(request, reply, 'link', { title, link, name: typedName(request), error });
+    return pages.show(request, reply, 'link', { title, link, name: typedName(request), refusal });
   };
 
   formRoute(app, url, {

@@ -32,6 +32,11 @@ export class KeyLimitError extends Error {
   }
 }
 
+/** The form that asks for a key has made one before. Nothing was changed. */
+export class FormSentError extends Error {
+  override readonly name = 'FormSentError';
+}
+
 /** The session that asked for a change has ended meanwhile. Nothing was changed. */
 export class SessionEndedError extends Error {
   override readonly name = 'SessionEndedError';
@@ -52,6 +57,14 @@ export interface ApiKey {
   lastUsedAt: Date | null;
   /** Number of calls to deprecated operations with this key. */
   deprecatedCalls: number;
+}
+
+/** A key as its account sees it. */
+export interface OwnKey extends ApiKey {
+  /** The hint of the key that it replaces; null if it was not made by a rotation, or if that key is no longer stored. */
+  replaces: string | null;
+  /** The hint of the key that replaces it. */
+  replacedBy: string | null;
 }
 
 /** A new key with its hash and hint. Only its holder sees the key. */
@@ -84,6 +97,8 @@ interface NewApiKey {
   /** From creation to expiry; null: valid until revoked. */
   lifetimeMs: number | null;
   secret: Secret;
+  /** The hash of the token of a person's form, with its account. A second key with it is refused: FormSentError. */
+  form?: Buffer;
 }
 
 export interface KeyUse {
@@ -102,11 +117,11 @@ export interface Accounts {
   listAccounts(): Promise<Account[]>;
   /** Removes the account and all its keys; undefined if it does not exist or, with `passwordHash`, has another password by now. */
   removeAccount(owner: Owner, passwordHash?: string): Promise<Account | undefined>;
-  /** Undefined if the account does not exist. Rejects with KeyLimitError. */
+  /** Undefined if the account does not exist. Rejects with KeyLimitError, or with FormSentError if `form` made a key before. */
   addKey(key: NewApiKey): Promise<ApiKey | undefined>;
   listKeys(account?: string): Promise<ApiKey[]>;
   /** The keys of an account, newest first: all active ones, and the last `maxEnded` that were revoked or have expired. */
-  listOwnKeys(accountId: number, maxEnded: number): Promise<{ active: ApiKey[]; ended: ApiKey[] }>;
+  listOwnKeys(accountId: number, maxEnded: number): Promise<{ active: OwnKey[]; ended: OwnKey[] }>;
   /** `wasValid`: the key was valid lately, so that its look-up does not wait behind those of strangers. */
   findKey(hash: Buffer, wasValid?: boolean): Promise<KnownKey | undefined>;
   /** Which of these keys do not exist, or have ended. */
@@ -115,9 +130,15 @@ export interface Accounts {
   revokeKey(id: number, session?: Buffer): Promise<ApiKey | undefined>;
   /**
    * Creates a key with the old key's account, name, scopes and lifetime. The old key expires at `oldExpiresAt`, or at its own expiry if
-   * that is earlier. Undefined if the key does not exist, has ended or was rotated before. Rejects with KeyLimitError.
+   * that is earlier. Undefined if the key does not exist, has ended or was rotated before. Rejects with KeyLimitError. `form`: as in addKey.
    */
-  rotateKey(id: number, oldExpiresAt: Date, secret: Secret, session?: Buffer): Promise<ApiKey | undefined>;
+  rotateKey(
+    id: number,
+    oldExpiresAt: Date,
+    secret: Secret,
+    session?: Buffer,
+    form?: Buffer,
+  ): Promise<ApiKey | undefined>;
   recordUses(uses: KeyUse[]): Promise<void>;
 }
 

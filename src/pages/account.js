@@ -1,4 +1,15 @@
-/** Adds copy buttons and a way to see passwords, and keeps a form from being sent twice. The pages work without it. */
+/** Adds copy buttons and a way to see passwords, keeps a form from being sent twice, and a new key from being lost. The pages work without it. */
+
+// A person who has neither copied the new key nor confirmed that it is stored would lose it.
+let lost = document.querySelector('#key') !== null;
+const keep = () => {
+  lost = false;
+};
+addEventListener('copy', keep);
+document.querySelector('a.button')?.addEventListener('click', keep);
+addEventListener('beforeunload', (event) => {
+  if (lost) event.preventDefault();
+});
 
 for (const box of document.querySelectorAll('.copy')) {
   const code = box.querySelector('code');
@@ -9,7 +20,9 @@ for (const box of document.querySelectorAll('.copy')) {
   // Announces the result to a screen reader.
   button.ariaLive = 'polite';
   button.addEventListener('click', async () => {
-    button.textContent = (await copy(code)) ? 'Copied' : 'Copy the selection';
+    const copied = await copy(code);
+    if (copied) keep();
+    button.textContent = copied ? 'Copied' : 'Copy the selection';
     setTimeout(() => {
       button.textContent = what;
     }, 2000);
@@ -20,6 +33,11 @@ for (const box of document.querySelectorAll('.copy')) {
 // Back must not show the key again: the browser may have kept the page.
 addEventListener('pagehide', () => {
   for (const code of document.querySelectorAll('.copy code')) code.textContent = 'It was shown once.';
+});
+// The forms of a kept page may have made their keys, and its list lacks them.
+addEventListener('pageshow', ({ persisted }) => {
+  if (persisted && document.querySelector('[name="token"], #key'))
+    location.replace(document.querySelector('.brand').href);
 });
 
 for (const form of document.forms) {

@@ -2,6 +2,7 @@
 import {
   type Accounts,
   type ApiKey,
+  FormSentError,
   KeyLimitError,
   type Owner,
   type Secret,
@@ -10,7 +11,7 @@ import {
 import { type KeyRefusal, sweptKeys } from './commands/keys.ts';
 import type { Engine } from './engine.ts';
 import { findEnded, findKey, listAccounts, listKeys, listOwnKeys } from './queries/accounts.ts';
-import { type AccountRow, type ApiKeyRow, toAccount, toApiKey, toKnownKey } from './rows.ts';
+import { type AccountRow, type ApiKeyRow, toAccount, toApiKey, toKnownKey, toOwnKey } from './rows.ts';
 
 const secretOf = ({ hint, hash }: Secret) => ({ hint, hash: hash.toString('hex') });
 const accountOf = (row: AccountRow | undefined) => row && toAccount(row);
@@ -21,6 +22,7 @@ const ownerOf = (owner: Owner) =>
 function keyOf(result: ApiKeyRow | KeyRefusal): ApiKey | undefined {
   if (typeof result === 'object') return toApiKey(result);
   if (result === 'session_ended') throw new SessionEndedError();
+  if (result === 'form_sent') throw new FormSentError();
   if (result === 'too_many') throw new KeyLimitError('active');
   if (result === 'too_many_today') throw new KeyLimitError('day');
   return undefined;
@@ -41,8 +43,8 @@ export function openAccounts({ read, write }: Engine, at: () => number): Account
       return accountOf(row);
     },
 
-    async addKey({ account, secret, name, scopes, lifetimeMs }) {
-      const key = { name, scopes: scopes.join(' '), lifetimeMs, ...secretOf(secret) };
+    async addKey({ account, secret, name, scopes, lifetimeMs, form }) {
+      const key = { name, scopes: scopes.join(' '), lifetimeMs, form: form?.toString('hex'), ...secretOf(secret) };
       return keyOf(await write('addKey', { ...ownerOf(account), ...key, at: at() }));
     },
 
@@ -51,7 +53,7 @@ export function openAccounts({ read, write }: Engine, at: () => number): Account
     async listOwnKeys(accountId, maxEnded) {
       const now = at();
       const { active, ended } = await read(() => listOwnKeys(accountId, maxEnded, now));
-      return { active: active.map(toApiKey), ended: ended.map(toApiKey) };
+      return { active: active.map(toOwnKey), ended: ended.map(toOwnKey) };
     },
 
     async findKey(hash, wasValid) {
@@ -67,10 +69,11 @@ export function openAccounts({ read, write }: Engine, at: () => number): Account
     revokeKey: async (id, session) =>
       keyOf(await write('revokeKey', { id, session: session?.toString('hex'), at: at() })),
 
-    async rotateKey(id, oldExpiresAt, secret, session) {
+    async rotateKey(id, oldExpiresAt, secret, session, form) {
       const rotation = {
         id,
         session: session?.toString('hex'),
+        form: form?.toString('hex'),
         oldExpiresAt: oldExpiresAt.getTime(),
         ...secretOf(secret),
         at: at(),

@@ -1,5 +1,5 @@
 /** The columns that both engines select for accounts and API keys, and the conversion of their rows. */
-import type { Account, ApiKey, KnownKey, Scope } from '../core/accounts.ts';
+import type { Account, ApiKey, KnownKey, OwnKey, Scope } from '../core/accounts.ts';
 import { limits } from '../core/limits.ts';
 import type { LinkPurpose, OneTimeLink, Session, TrailEvent, TrailEventName } from '../core/people.ts';
 
@@ -10,6 +10,11 @@ const keyColumns = [
   ...['last_used_at', 'deprecated_calls'],
 ].map((column) => `api_key.${column}`);
 export const apiKeyColumns = `${keyColumns}, account.name AS account FROM api_key JOIN account ON account.id = account_id`;
+
+export const ownKeyColumns = `
+  (SELECT hint FROM rotated_key JOIN api_key AS old ON old.id = key_id WHERE successor_id = api_key.id) AS replaces,
+  (SELECT hint FROM rotated_key JOIN api_key AS new ON new.id = successor_id WHERE key_id = api_key.id) AS replaced_by,
+  ${apiKeyColumns}`;
 
 /** An active key has not ended at the time that follows this condition. The index api_key_active has the same expression. */
 export const isActive = 'revoked_at IS NULL AND coalesce(expires_at, 9223372036854775807) >';
@@ -61,6 +66,11 @@ export interface ApiKeyRow {
   revoked_at: StoredInteger | null;
   last_used_at: StoredInteger | null;
   deprecated_calls: StoredInteger;
+}
+
+export interface OwnKeyRow extends ApiKeyRow {
+  replaces: string | null;
+  replaced_by: string | null;
 }
 
 export interface KnownKeyRow extends ApiKeyRow {
@@ -116,6 +126,10 @@ export function toApiKey(row: ApiKeyRow): ApiKey {
     lastUsedAt: row.last_used_at === null ? null : toDate(row.last_used_at),
     deprecatedCalls: Number(row.deprecated_calls),
   };
+}
+
+export function toOwnKey(row: OwnKeyRow): OwnKey {
+  return { ...toApiKey(row), replaces: row.replaces, replacedBy: row.replaced_by };
 }
 
 /** `now`: in milliseconds. */

@@ -59,7 +59,7 @@ async function tour(account: AccountPage, names: Names, look: (state: State) => 
 
   const { key: old } = await makeKey(names.key);
   await stop('new-key', 'Your new API key');
-  await follow('your keys');
+  await follow('I have stored the key');
   await openForm(old, 'Rotate');
   await stop('keys-rotating', 'API keys');
   await press('Rotate key');
@@ -167,7 +167,7 @@ describeInBrowser('the account pages', () => {
       expect(await page.title(), name).toBe(`${refused ? 'Error: ' : ''}${heading} · Animal Store`);
       expect(await page.locator('h1').allInnerTexts(), name).toEqual([heading]);
       const labels = await page.evaluate(
-        `[...document.querySelectorAll('input:not([hidden]), select')].map(({ labels }) => labels.length)`,
+        `[...document.querySelectorAll('input:not([hidden], [type="hidden"]), select')].map(({ labels }) => labels.length)`,
       );
       expect(new Set(labels as number[]), name).toEqual(
         new Set(name === 'not-found' || /^new-key/.test(name) ? [] : [1]),
@@ -232,7 +232,7 @@ describeInBrowser('the account pages', () => {
 
     const signedIn = ['Skip to the content', 'Animal Store', 'API keys', 'Settings', 'Reference', 'Sign out'];
     const make = ['Name', 'pets:read list animals, fetch one', 'pets:write add animals', 'Expires', 'Make key'];
-    expect(await tabStops(page)).toEqual([...signedIn, ...make]);
+    expect(await tabStops(page)).toEqual([...signedIn, 'Make one below', ...make]);
     await tabTo('Name');
     await keyboard.type('website');
     await tabTo('pets:write');
@@ -249,11 +249,12 @@ describeInBrowser('the account pages', () => {
     expect((await server.call(key, 'GET', '/v1/pets')).status).toBe(200);
     expect((await server.call(key, 'POST', '/v1/pets', { name: 'Crumb', categoryId: 7 })).status).toBe(403);
 
-    await tabTo('your keys');
+    await tabTo('I have stored the key');
     await keyboard.press('Enter');
     await shown('API keys');
     await page.getByText('Active until').waitFor();
-    expect(await tabStops(page)).toEqual([...signedIn, ...make, 'Rotate website…', 'Revoke website…']);
+    const card = ['Rotate website…', 'Revoke website…'];
+    expect(await tabStops(page)).toEqual([...signedIn, 'Make another key', ...card, ...make]);
     await tabTo('Revoke website');
     await keyboard.press('Enter');
     await tabTo('Revoke key');
@@ -274,7 +275,7 @@ describeInBrowser('the account pages', () => {
       expect(await page.evaluate('document.activeElement.id')).toBe('error');
       const field = page.getByLabel('Password', { exact: true });
       expect(await field.getAttribute('aria-invalid')).toBe('true');
-      expect(await field.getAttribute('aria-describedby')).toBe('password-hint error');
+      expect(await field.getAttribute('aria-describedby')).toBe('password-hint password-fault');
       expect(await page.getByLabel('Name').getAttribute('aria-invalid')).toBeNull();
       await page.keyboard.press('Tab');
       expect(await page.evaluate('document.activeElement.id')).toBe('name');
@@ -292,7 +293,7 @@ describeInBrowser('the account pages', () => {
     expect(await page.getByLabel('Name').inputValue()).toBe('website');
     expect(await page.getByRole('checkbox', { checked: true }).count()).toBe(0);
     expect(await page.getByLabel('Expires').inputValue()).toBe('90d');
-    expect(await page.getByRole('group', { name: 'Scopes' }).getAttribute('aria-describedby')).toBe('error');
+    expect(await page.getByRole('group', { name: 'Scopes' }).getAttribute('aria-describedby')).toBe('scopes-fault');
 
     await follow('Settings');
     await page.getByText('Delete the account…').click();

@@ -36,7 +36,7 @@ describeInBrowser('the account pages', () => {
     const first = await makeKey('website');
     expect(await page.getByRole('button', { name: 'Copy key' }).count()).toBe(javaScriptEnabled ? 1 : 0);
     expect(await runShown(first.curl)).toEqual({ status: 200, body: '[]' });
-    await follow('your keys');
+    await follow('I have stored the key');
     await card(first.key).getByRole('heading', { name: 'website Active', exact: true }).waitFor();
 
     await card(first.key).locator('summary').filter({ hasText: 'Rotate' }).click();
@@ -111,6 +111,41 @@ describeInBrowser('the account pages', () => {
       await page.getByRole('button', { name: button }).waitFor();
     }
     expect(faults()).toEqual([]);
+  });
+
+  test('warn before a new key is left that was neither copied nor confirmed, and only then', async () => {
+    const server = await startServer();
+    const { page, signUp, makeKey, press, follow, shown, visit } = await openAccount(server, clipboard);
+    let warnings = 0;
+    page.on('dialog', () => void warnings++);
+    await signUp('robin');
+    const ways: [string, number, () => Promise<unknown>][] = [
+      ['copied with the button', 0, async () => press('Copy key').then(() => page.getByText('Copied').waitFor())],
+      [
+        'copied by hand',
+        0,
+        async () =>
+          page
+            .locator('#curl')
+            .selectText()
+            .then(() => page.keyboard.press('Control+C')),
+      ],
+      ['neither', 1, async () => undefined],
+    ];
+    for (const [way, expected, act] of ways) {
+      warnings = 0;
+      await makeKey('website');
+      await act();
+      await follow('Settings');
+      await shown('Settings');
+      expect(warnings, way).toBe(expected);
+    }
+    warnings = 0;
+    await makeKey('website');
+    await follow('I have stored the key');
+    await shown('API keys');
+    await visit('/settings');
+    expect(warnings).toBe(0);
   });
 
   test('work over plain http from another machine, where the browser sends no Sec-Fetch-Site and has no clipboard object', async () => {
@@ -323,6 +358,60 @@ for (const [cache, ignoreDefaultArgs] of caches) {
       expect(content).not.toContain(key);
     });
 
+    test.each([true, false])(
+      'reload, Back and Forward make no second key, and show none (JavaScript: %s)',
+      async (javaScriptEnabled) => {
+        const server = await startServer();
+        const { page, signUp, makeKey, card, press, readKey, visit, shown } = await openAccount(server, {
+          javaScriptEnabled,
+        });
+        const { accounts } = await storeOf(server);
+        await signUp('robin');
+        const { key: first } = await makeKey('website');
+        await visit('');
+        await card(first).locator('summary').filter({ hasText: 'Rotate' }).click();
+        await press('Rotate key');
+        const { key } = await readKey();
+
+        const before = await accounts.listKeys('robin');
+        const told = () => page.getByText('This form was sent before, and made its key then.').waitFor();
+        /** What a page, or the browser's own error page in its place, shows after a step of the history. */
+        async function expectNoKey(step: 'goBack' | 'goForward'): Promise<void> {
+          const moved = page.waitForEvent('framenavigated');
+          await page[step]({ waitUntil: 'commit' }).catch((error) => expect(String(error)).toContain('ERR_CACHE_MISS'));
+          await moved;
+          let content: string | undefined;
+          while (content === undefined) content = await page.content().catch(() => undefined);
+          for (const secret of [key, first]) expect(content).not.toContain(secret);
+        }
+        await visit('/settings');
+        await expectNoKey('goBack');
+        await page.reload();
+        await told();
+        await shown('API keys');
+        await visit('/settings');
+        await expectNoKey('goBack');
+        await expectNoKey('goForward');
+        expect(await page.content()).not.toContain(key);
+        expect(await accounts.listKeys('robin')).toEqual(before);
+      },
+    );
+
+    test('a reload of the page of a new key leads to the list', async () => {
+      const server = await startServer();
+      const { page, signUp, makeKey, shown } = await openAccount(server);
+      const { accounts } = await storeOf(server);
+      await signUp('robin');
+      const { key } = await makeKey('website');
+      for (let reload = 0; reload < 2; reload++) {
+        await page.reload();
+        await shown('API keys');
+        expect(page.url()).toMatch(/\/account\?done=made$/);
+        expect(await page.content()).not.toContain(key);
+      }
+      expect(await accounts.listKeys('robin')).toHaveLength(1);
+    });
+
     test('a second click, while the first is on its way, makes no second key; after the back button, it does', async () => {
       const server = await startServer();
       const { page, signUp, shown } = await openAccount(server);
@@ -330,8 +419,9 @@ for (const [cache, ignoreDefaultArgs] of caches) {
       await signUp('robin');
       for (const expected of [1, 2]) {
         await page.getByLabel('Name').fill('website');
-        const button = await page.getByRole('button', { name: 'Make key' }).boundingBox();
-        const { x, y } = button as { x: number; y: number };
+        const button = page.getByRole('button', { name: 'Make key' });
+        await button.scrollIntoViewIfNeeded();
+        const { x, y } = (await button.boundingBox()) as { x: number; y: number };
         process.kill(server.pid, 'SIGSTOP');
         for (let click = 0; click < 2; click++) {
           await page.mouse.click(x + 10, y + 10);

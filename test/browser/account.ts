@@ -89,7 +89,10 @@ export async function openAccount(
       await press('Make key');
       return readKey();
     },
-    card: (key) => page.getByRole('listitem').filter({ hasText: `${key.slice(0, 13)}…` }),
+    card: (key) => {
+      const own = page.locator('dl > div:first-child').filter({ hasText: `${key.slice(0, 13)}…` });
+      return page.getByRole('listitem').filter({ has: own });
+    },
   };
 }
 

@@ -63,6 +63,8 @@ export async function openPage(origin: string, options: BrowserContextOptions = 
   });
   page.on('console', (message) => void faults.push(`console: ${message.text()}`));
   page.on('dialog', (dialog) => {
+    // A warning before the page of a new key is left.
+    if (dialog.type() === 'beforeunload') return void dialog.accept();
     faults.push(`dialog: ${dialog.message()}`);
     void dialog.dismiss();
   });

@@ -104,7 +104,13 @@ const textIn = (pattern: RegExp, { text }: Page) => {
 /** The text of a page without its tags, in one line. */
 export const plainText = ({ text }: Page) => decodeEntities(text.replace(/<[^>]*>/g, ' ').replace(/\s+/g, ' '));
 /** What the page says is wrong. */
-export const alertOf = (page: Page) => textIn(/<p [^>]*role="alert"[^>]*>([^<]*)<\/p>/, page);
+export const alertOf = (page: Page) => {
+  const [alert] = /<div [^>]*role="alert"[\s\S]*?<\/div>/.exec(page.text) ?? [];
+  return alert === undefined ? undefined : plainText({ ...page, text: alert }).trim();
+};
+/** The sentence at the field whose control has this id. */
+export const faultAt = (page: Page, id: string) =>
+  textIn(new RegExp(`<span class="fault" id="${id}-fault">([^<]*)</span>`), page);
 /** What the page says was done. */
 export const noticeOf = (page: Page) => textIn(/<p [^>]*role="status"[^>]*>([^<]*)<\/p>/, page);
 /** The API key that the page shows. */
@@ -115,8 +121,24 @@ export const curlOf = (page: Page) => textIn(/<code id="curl">([^<]*)<\/code>/, 
 /** A response that leads to another page. */
 export const redirect = (location: string) => ({ status: 303, headers: { location } });
 
+/** The token of a form for a new key. Every form of the page has one of its own, and accepts that of another form. */
+export async function formToken(client: FormClient): Promise<string> {
+  const page = await client.get('/account');
+  return textIn(/name="token" value="([^"]*)"/, page) ?? '';
+}
+
 /** Makes an API key on the page. Resolves to the page that shows it. */
-export const makeKey = (
+export async function makeKey(
   client: FormClient,
-  form: Partial<Record<'name' | 'scopes' | 'expires', string | string[]>> = {},
-) => client.post('/account/keys', { name: 'website', scopes: ['pets:read', 'pets:write'], expires: 'never', ...form });
+  form: Partial<Record<'name' | 'scopes' | 'expires' | 'token', string | string[]>> = {},
+  headers: Record<string, string> = {},
+): Promise<Page> {
+  const token = form.token ?? (await formToken(client));
+  const filled = { name: 'website', scopes: ['pets:read', 'pets:write'], expires: 'never', ...form, token };
+  return client.post('/account/keys', filled, headers);
+}
+
+/** Rotates an API key on the page. Resolves to the page that shows its successor. */
+export async function rotateKey(client: FormClient, id: number, overlap: string): Promise<Page> {
+  return client.post(`/account/keys/${id}/rotate`, { overlap, token: await formToken(client) });
+}

@@ -35,6 +35,7 @@ const tables = [
     'api_key',
     'attempt',
     'counted_attempt',
+    'form_token',
     'idempotency',
     'import',
     'message',

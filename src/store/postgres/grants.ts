@@ -20,6 +20,7 @@ const rights: Record<string, string> = {
   account: 'SELECT, INSERT, UPDATE (password_hash), DELETE',
   api_key: 'SELECT, INSERT, UPDATE (expires_at, revoked_at, last_used_at, deprecated_calls), DELETE',
   rotated_key: 'SELECT, INSERT',
+  form_token: 'SELECT, INSERT',
   session: 'SELECT, INSERT, UPDATE (used_at), DELETE',
   one_time_link: 'SELECT, INSERT, UPDATE (expires_at), DELETE',
   account_event: 'SELECT, INSERT, DELETE',

@@ -1,5 +1,14 @@
 /** Reads of accounts and API keys. */
-import { type AccountRow, type ApiKeyRow, accountColumns, apiKeyColumns, isActive, type KnownKeyRow } from '../rows.ts';
+import {
+  type AccountRow,
+  type ApiKeyRow,
+  accountColumns,
+  apiKeyColumns,
+  isActive,
+  type KnownKeyRow,
+  type OwnKeyRow,
+  ownKeyColumns,
+} from '../rows.ts';
 import { hex, raw, type Steps, sql } from '../steps.ts';
 
 export function listAccounts(): Steps<AccountRow[]> {
@@ -15,12 +24,12 @@ export function* listOwnKeys(
   accountId: number,
   maxEnded: number,
   at: number,
-): Steps<{ active: ApiKeyRow[]; ended: ApiKeyRow[] }> {
+): Steps<{ active: OwnKeyRow[]; ended: OwnKeyRow[] }> {
   // +: SQLite then uses the index of active keys, and sorts them.
-  const active = yield* sql<ApiKeyRow>`
-    SELECT ${raw(apiKeyColumns)} WHERE account_id = ${accountId} AND ${raw(isActive)} ${at} ORDER BY +api_key.id DESC`;
-  const ended = yield* sql<ApiKeyRow>`
-    SELECT ${raw(apiKeyColumns)}
+  const active = yield* sql<OwnKeyRow>`
+    SELECT ${raw(ownKeyColumns)} WHERE account_id = ${accountId} AND ${raw(isActive)} ${at} ORDER BY +api_key.id DESC`;
+  const ended = yield* sql<OwnKeyRow>`
+    SELECT ${raw(ownKeyColumns)}
     WHERE account_id = ${accountId} AND NOT (${raw(isActive)} ${at}) ORDER BY api_key.id DESC LIMIT ${maxEnded}`;
   return { active, ended };
 }

@@ -74,6 +74,7 @@ export const others: Table[] = [
     keys: 1,
   },
   { name: 'rotated_key', columns: { key_id: 'bigint', successor_id: 'bigint' }, keys: 1 },
+  { name: 'form_token', columns: { key_id: 'bigint', hash: 'bytea' }, keys: 1 },
 ];
 
 /** Short-lived rows are not copied: after a copy people sign in again, and unused links must be made again. */

@@ -16,7 +16,7 @@ import { createHosts } from '../../../src/store/postgres/hosts.ts';
 import { waitForOthers } from '../../../src/store/postgres/lease.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { keyOf, makeKey, password, redirect } from '../../support/account-pages.ts';
+import { keyOf, makeKey, password, redirect, rotateKey } from '../../support/account-pages.ts';
 import { commandErrorOf } from '../../support/commands.ts';
 import { openFormClient } from '../../support/form-client.ts';
 import { startLoad } from '../../support/newest-load.ts';
@@ -101,7 +101,7 @@ test('with the grants of migrate, the server, the account pages and the commands
   const own = keyOf(await makeKey(ada));
   expect((await running.call(own, 'GET', '/v1/pets')).status).toBe(200);
   const [{ id }] = JSON.parse(await command('key', 'list', '--account', 'ada', '--json'));
-  expect((await ada.post(`/account/keys/${id}/rotate`, { overlap: '1h' })).status).toBe(200);
+  expect((await rotateKey(ada, id, '1h')).status).toBe(200);
   expect((await ada.post(`/account/keys/${id}/revoke`)).status).toBe(303);
   expect((await ada.post('/account/sign-out')).status).toBe(303);
   expect((await ada.post('/account/sign-in', { name: 'ada', password: 'not this one, but another' })).status).toBe(403);

@@ -7,12 +7,14 @@ import { newToken } from '../../../src/core/people.ts';
 import {
   alertOf,
   curlOf,
+  formToken,
   keyOf,
   makeKey,
   type PagesApp,
   password,
   plainText,
   redirect,
+  rotateKey,
   startPages,
 } from '../../support/account-pages.ts';
 import type { FormClient, Page } from '../../support/form-client.ts';
@@ -325,7 +327,7 @@ describe('markup in a name (XSS)', () => {
     const made = await makeKey(ada, { name });
     await app.store.accounts.recordUses([{ id: 2, lastUsedAt: new Date('2027-01-01'), deprecatedCalls: 3 }]);
     const keys = await ada.get('/account');
-    const rotated = await ada.post('/account/keys/2/rotate', { overlap: '1h' });
+    const rotated = await rotateKey(ada, 2, '1h');
     await ada.post('/account/keys/3/revoke');
     return [
       made,
@@ -523,7 +525,7 @@ describe('a Host header', () => {
   });
 
   const makeKeyWith = (client: FormClient, headers: Record<string, string>) =>
-    client.post('/account/keys', { name: 'website', scopes: 'pets:read', expires: 'never' }, headers);
+    makeKey(client, { scopes: 'pets:read' }, headers);
 });
 
 const tooMany = /^Too many failed attempts in 15 minutes: try again in (\d+ minutes|a minute)\.$/;
@@ -982,12 +984,14 @@ describe("someone else's key", () => {
       '*',
     );
     const texts = new Set<string>();
+    const token = await formToken(eve);
     for (const given of ids) {
       for (const [action, form] of [
         ['rotate', { overlap: 'none' }],
         ['revoke', {}],
       ] as const) {
-        const page = await eve.post(`/account/keys/${encodeURI(String(given)).replaceAll('%25', '%')}/${action}`, form);
+        const path = `/account/keys/${encodeURI(String(given)).replaceAll('%25', '%')}/${action}`;
+        const page = await eve.post(path, { ...form, ...(action === 'rotate' && { token }) });
         expect(page.status, `${given} ${action}`).toBe(404);
         texts.add(String(alertOf(page)));
       }
@@ -1012,6 +1016,7 @@ describe("someone else's key", () => {
       scopes: 'pets:read',
       expires: 'never',
       account: 'ada',
+      token: await formToken(eve),
     });
     expect(forged.status).toBe(400);
     expect(await app.store.accounts.listKeys('ada')).toHaveLength(1);
@@ -1068,7 +1073,7 @@ describe('a malformed form', () => {
       'name=evil&expires=never&toString=x',
       {},
       400,
-      'scopes must be at least one of pets:read, pets:write; "toString" is not a known field.',
+      'scopes must be at least one of pets:read, pets:write. "toString" is not a known field.',
     ],
     ['with a field without a name', `${fields}&=x`, {}, 400, '"" is not a known field.'],
     ['with NUL in a value', 'name=ev%00il&scopes=pets%3Aread&expires=never', {}, 400, notValid],
@@ -1143,7 +1148,8 @@ describe('a malformed form', () => {
   ])('is not one with %s', async (_what, body, contentType) => {
     const app = await startPages();
     const ada = await app.enterAs('ada');
-    expect((await ada.post('/account/keys', body, { 'content-type': contentType })).status).toBe(200);
+    const form = `${body}&token=${await formToken(ada)}`;
+    expect((await ada.post('/account/keys', form, { 'content-type': contentType })).status).toBe(200);
     expect((await app.store.accounts.listKeys('ada'))[0]?.name).toBe(body.startsWith('name=100') ? '100% %zz' : 'evil');
   });
 

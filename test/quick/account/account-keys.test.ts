@@ -8,14 +8,17 @@ import { limits } from '../../../src/core/limits.ts';
 import {
   alertOf,
   curlOf,
+  faultAt,
+  formToken,
   keyOf,
   makeKey,
   noticeOf,
   plainText,
   redirect,
+  rotateKey,
   startPages,
 } from '../../support/account-pages.ts';
-import type { Page } from '../../support/form-client.ts';
+import type { FormClient, Page } from '../../support/form-client.ts';
 import { textRows } from '../../support/store.ts';
 
 const start = new Date('2027-03-01T10:00:00Z');
@@ -72,7 +75,7 @@ describe('API keys', () => {
     const app = await startPages();
     const ada = await app.enterAs('ada');
     const made = await makeKey(ada);
-    const rotated = await ada.post('/account/keys/2/rotate', { overlap: '1h' });
+    const rotated = await rotateKey(ada, 2, '1h');
     await ada.post('/account/keys/3/revoke');
     const secrets = [keyOf(made), keyOf(rotated)];
     for (const [page, key] of [made, rotated].map((page, at) => [page, secrets[at] as string] as const)) {
@@ -122,8 +125,7 @@ describe('API keys', () => {
     const app = await startPages();
     const ada = await app.enterAs('ada');
     for (const host of ['animal_store:4616', 'animals.example.com', '[::1]:3000', '192.0.2.7:80']) {
-      const form = { name: 'website', scopes: 'pets:read', expires: 'never' };
-      const line = curlOf(await ada.post('/account/keys', form, { host }));
+      const line = curlOf(await makeKey(ada, { scopes: 'pets:read' }, { host }));
       expect(line.endsWith(` 'http://${host}/v1/pets'`), line).toBe(true);
     }
   });
@@ -139,7 +141,7 @@ describe('API keys', () => {
     const ada = await app.enterAs('ada');
     const old = keyOf(await makeKey(ada, { scopes: 'pets:read', expires: '90d' }));
     app.setTime(later(hourMs / 2));
-    const page = await ada.post('/account/keys/2/rotate', { overlap });
+    const page = await rotateKey(ada, 2, overlap);
     expect(page.status).toBe(200);
     const until = later(hourMs / 2 + overlapMs);
     const shown = `works until ${until.toISOString().slice(0, 16).replace('T', ' ')} UTC`;
@@ -177,7 +179,7 @@ describe('API keys', () => {
     const [before] = await app.store.accounts.listKeys('ada');
     await ada.post('/account/keys/2/revoke');
     expect(await app.store.accounts.listKeys('ada')).toEqual([before]);
-    const rotation = await ada.post('/account/keys/2/rotate', { overlap: 'none' });
+    const rotation = await rotateKey(ada, 2, 'none');
     expect([rotation.status, alertOf(rotation)]).toEqual([404, 'You have no such key.']);
   });
 
@@ -188,11 +190,11 @@ describe('API keys', () => {
     await makeKey(ada, { expires: '30d' });
     app.setTime(later(30 * dayMs - 1));
     const again = await app.enter((await app.store.people.findPerson('ada'))?.account as Account);
-    expect((await again.post('/account/keys/2/rotate', { overlap: '24h' })).status).toBe(200);
+    expect((await rotateKey(again, 2, '24h')).status).toBe(200);
     app.setTime(later(30 * dayMs));
     const before = await app.store.accounts.listKeys('ada');
     for (const overlap of ['24h', 'none']) {
-      const refused = await again.post('/account/keys/2/rotate', { overlap });
+      const refused = await rotateKey(again, 2, overlap);
       expect([refused.status, alertOf(refused)]).toEqual([404, 'You have no such key.']);
     }
     expect(await app.store.accounts.listKeys('ada')).toEqual(before);
@@ -208,11 +210,11 @@ describe('API keys', () => {
     expect(refused.text).toContain('value="one more"');
     expect(plainText(refused)).toContain('Active keys 50 of 50');
     const { id } = (await app.store.accounts.listKeys('ada'))[0] as { id: number };
-    const rotation = await ada.post(`/account/keys/${id}/rotate`, { overlap: '24h' });
+    const rotation = await rotateKey(ada, id, '24h');
     expect([rotation.status, alertOf(rotation)]).toEqual([400, sentence]);
     const all = await app.store.accounts.listKeys('ada');
     expect(all.filter(({ expiresAt, revokedAt }) => expiresAt === null && revokedAt === null)).toHaveLength(50);
-    expect((await ada.post(`/account/keys/${id}/rotate`, { overlap: 'none' })).status).toBe(200);
+    expect((await rotateKey(ada, id, 'none')).status).toBe(200);
     await ada.post(`/account/keys/${id + 1}/revoke`);
     expect((await makeKey(ada)).status).toBe(200);
     expect((await makeKey(ada)).status).toBe(400);
@@ -248,8 +250,11 @@ describe('API keys', () => {
     const ada = await app.enterAs('ada');
     await makeKey(ada);
     const before = await app.store.accounts.listKeys('ada');
-    for (const form of [{}, { overlap: '1000d' }, { overlap: 'valueOf' }, { overlap: ['1h', '1h'] }])
-      expect((await ada.post('/account/keys/2/rotate', form as Record<string, string>)).status).toBe(400);
+    const token = await formToken(ada);
+    for (const form of [{}, { overlap: '1000d' }, { overlap: 'valueOf' }, { overlap: ['1h', '1h'] }]) {
+      const refused = await ada.post('/account/keys/2/rotate', { ...form, token } as Record<string, string>);
+      expect([refused.status, alertOf(refused)]).toEqual([400, faultAt(refused, 'overlap-2')]);
+    }
     expect(await app.store.accounts.listKeys('ada')).toEqual(before);
   });
 
@@ -293,6 +298,62 @@ describe('API keys', () => {
     ]);
   });
 
+  test('say which key they replace, and which key replaces them, which cannot be rotated again', async () => {
+    const app = await startPages();
+    app.setTime(start);
+    const ada = await app.enterAs('ada');
+    const hint = (page: Page) => `${keyOf(page).slice(0, 13)}…`;
+    const old = await makeKey(ada);
+    const made = await rotateKey(ada, 2, '24h');
+    expect(plainText(made)).toContain(`The old key ${hint(old)} works until 2027-03-02 10:00 UTC`);
+    const page = await ada.get('/account');
+    expect(plainText(page)).toContain(`Expires never Replaces ${hint(old)} Deprecated calls`);
+    expect(plainText(page)).toContain(`Expires 2027-03-02 10:00 UTC Replaced by ${hint(made)} Deprecated calls`);
+    expect(page.text).toContain('action="/account/keys/3/rotate"');
+    expect(page.text).not.toContain('action="/account/keys/2/rotate"');
+    const at0 = await rotateKey(ada, 3, 'none');
+    expect(plainText(at0)).toContain(`The old key no longer works. Replace ${hint(made)} in your program.`);
+  });
+
+  test('that may be known to others are rotated with 0 hours, unless another time is chosen', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    await makeKey(ada);
+    const page = await ada.get('/account');
+    const [, select = ''] = /<select id="overlap-2"[^>]*>([\s\S]*?)<\/select>/.exec(page.text) ?? [];
+    expect([...select.matchAll(/value="(\w+)"/g)].map(([, value]) => value)).toEqual(['none', '1h', '24h', '7d']);
+    expect(select).not.toContain('selected');
+  });
+
+  test.each([
+    [14 * dayMs + 1, undefined],
+    [14 * dayMs, 'in 14 days'],
+    [9.5 * dayMs, 'in 9 days'],
+    [dayMs, 'in 1 day'],
+    [dayMs - 1, 'in less than a day'],
+  ])('announce their end in their last two weeks: %d ms before it', async (leftMs, when) => {
+    const app = await startPages();
+    app.setTime(start);
+    const account = await app.addPerson('ada');
+    await makeKey(await app.enter(account), { expires: '30d' });
+    app.setTime(later(30 * dayMs - leftMs));
+    const text = plainText(await (await app.enter(account)).get('/account'));
+    if (when === undefined) expect(text).not.toMatch(/Ending soon|Ends in/);
+    else {
+      expect(text).toContain(`Ending soon: website ${when}.`);
+      expect(text).toContain(`Ends ${when}. Rotate it before then, and put the new key into its program.`);
+    }
+  });
+
+  test('that another one replaces announce their end with that one', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    await makeKey(ada);
+    const successor = keyOf(await rotateKey(ada, 2, '7d'));
+    const text = plainText(await ada.get('/account'));
+    expect(text).toContain(`Put the key ${successor.slice(0, 13)}… into its program before then.`);
+  });
+
   test('that have ended are listed apart, the latest 20', async () => {
     const app = await startPages();
     const ada = await app.enterAs('ada');
@@ -303,5 +364,105 @@ describe('API keys', () => {
     const page = await ada.get('/account');
     expect(plainText(page)).toContain('The latest 20 are shown.');
     expect(page.text.match(/<dt>Revoked<\/dt>/g)).toHaveLength(20);
+  });
+});
+
+describe('a form that makes a key', () => {
+  const made =
+    'This form was sent before, and made its key then. A key is shown only once. If you did not copy it, rotate it with 0 hours: you get another one in its place.';
+  const forms = [
+    ['/account/keys', { name: 'website', scopes: 'pets:read', expires: 'never' }],
+    ['/account/keys/2/rotate', { overlap: 'none' }],
+    ['/account/keys/2/rotate', { overlap: '24h' }],
+  ] as const;
+
+  test.each(forms)('%s %j makes one: a reload leads to the list, and shows nothing', async (path, form) => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    await makeKey(ada);
+    const sent = { ...form, token: await formToken(ada) };
+    const key = keyOf(await ada.post(path, sent));
+    const before = await textRows(app.databaseUrl, 'SELECT * FROM api_key ORDER BY id');
+    const events = app.events();
+    // The second one as from a form that Back has shown, and that was filled in again.
+    for (const again of [sent, { ...sent, ...('name' in sent ? { name: 'other' } : { overlap: '7d' }) }]) {
+      const reload = await ada.post(path, again);
+      expect(reload).toMatchObject({ ...redirect('/account?done=made'), text: '', cookies: [] });
+    }
+    // Also in another session of the same person, and when the key has ended.
+    await ada.post('/account/keys/3/revoke');
+    const other = await app.enter((await app.store.people.findPerson('ada'))?.account as Account);
+    expect(await other.post(path, sent)).toMatchObject(redirect('/account?done=made'));
+    const list = await ada.get('/account?done=made');
+    expect(noticeOf(list)).toBe(made);
+    expect(list.text).not.toContain(key);
+    const after = await textRows(app.databaseUrl, 'SELECT * FROM api_key ORDER BY id');
+    const withoutEnd = (rows: object[]) => rows.map((row) => ({ ...row, revoked_at: null }));
+    expect(withoutEnd(after)).toEqual(withoutEnd(before));
+    expect(app.events().slice(events.length)).toMatchObject([{ event: 'key_revoked' }]);
+  });
+
+  test('makes one, also if two tabs send it to two servers at once', async () => {
+    const app = await startPages();
+    const other = await startPages({ store: app.store });
+    const tabs = [await app.enterAs('ada'), other.open()];
+    (tabs[1] as FormClient).jar.set('session', tabs[0]?.jar.get('session') as string);
+    await makeKey(tabs[0] as FormClient);
+    for (const [path, form] of forms.slice(0, 2)) {
+      const sent = { ...form, token: await formToken(tabs[0] as FormClient) };
+      const before = (await app.store.accounts.listKeys('ada')).length;
+      const pages = await Promise.all([...tabs, ...tabs, ...tabs].map((tab) => tab.post(path, sent)));
+      expect(pages.map(({ status }) => status).sort()).toEqual([200, 303, 303, 303, 303, 303]);
+      expect((await app.store.accounts.listKeys('ada')).length).toBe(before + 1);
+    }
+  });
+
+  test('says so, rather than that there are too many keys, if it made the last one', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    for (let count = 1; count < limits.activeKeys; count++) await app.newKey({ account: 'ada' });
+    const token = await formToken(ada);
+    expect((await makeKey(ada, { token })).status).toBe(200);
+    expect(await makeKey(ada, { token })).toMatchObject(redirect('/account?done=made'));
+  });
+
+  test('can be sent again after it was refused, or after another account has sent its token', async () => {
+    const app = await startPages();
+    const [ada, eve] = [await app.enterAs('ada'), await app.enterAs('eve')];
+    const token = await formToken(ada);
+    expect((await makeKey(ada, { name: '', token })).status).toBe(400);
+    expect((await makeKey(eve, { token })).status).toBe(200);
+    expect((await makeKey(ada, { token })).status).toBe(200);
+  });
+
+  const random = 'a'.repeat(43);
+  test.each<[string, (at: number) => string]>([
+    ['no token', () => ''],
+    ['a token without a time', () => random],
+    ['a token without random bits', (at) => String(at)],
+    ['a token that is older than any session', (at) => `${at - limits.sessionLifetime}-${random}`],
+    ['a token of the future', (at) => `${at + hourMs}-${random}`],
+  ])('makes none with %s, and is shown again with what was typed', async (_what, tokenAt) => {
+    const app = await startPages();
+    app.setTime(start);
+    const ada = await app.enterAs('ada');
+    const refused = await makeKey(ada, { name: 'typed', token: tokenAt(start.getTime()) });
+    const sentence = 'No key was made: the page was too old. Send the form again.';
+    expect([refused.status, alertOf(refused)]).toEqual([400, sentence]);
+    expect(refused.text).toContain('value="typed"');
+    expect(await app.store.accounts.listKeys('ada')).toEqual([]);
+    const [, token] = /name="token" value="([^"]*)"/.exec(refused.text) ?? [];
+    expect((await makeKey(ada, { token: token as string })).status).toBe(200);
+  });
+
+  test('has a token of its own', async () => {
+    const app = await startPages();
+    const ada = await app.enterAs('ada');
+    await makeKey(ada);
+    const { text } = await ada.get('/account');
+    const tokens = [...text.matchAll(/name="token" value="([^"]*)"/g)].map(([, token]) => token);
+    expect(new Set(tokens).size).toBe(2);
+    const [stored] = await textRows(app.databaseUrl, 'SELECT * FROM form_token');
+    expect(JSON.stringify(stored)).not.toContain(tokens[0]);
   });
 });

@@ -8,6 +8,7 @@ import type { TrailEvent } from '../../../src/core/people.ts';
 import {
   alertOf,
   curlOf,
+  faultAt,
   keyOf,
   makeKey,
   noticeOf,
@@ -15,6 +16,7 @@ import {
   password,
   plainText,
   redirect,
+  rotateKey,
   startPages,
 } from '../../support/account-pages.ts';
 import type { FormClient, Page } from '../../support/form-client.ts';
@@ -768,8 +770,59 @@ function expectPageHeaders({ headers, status, text }: Page, where: string, refer
   if (status === 303) return;
   expect(headers['content-type'], where).toBe('text/html; charset=utf-8');
   // Nothing that the policy would block, and nothing of another host.
-  expect(text, where).not.toMatch(/<style|<script>|\sstyle=|\son\w+=|javascript:|(?:href|src|action)="(?!\/|#main")/i);
+  expect(text, where).not.toMatch(
+    /<style|<script>|\sstyle=|\son\w+=|javascript:|(?:href|src|action)="(?!\/|#[a-z0-9-]+")/i,
+  );
 }
+
+describe('a refused form', () => {
+  const wrongName = 'name must have 1 to 100 printable characters.';
+  const short = 'The password must have 15 to 256 characters; it has 5.';
+  const wrongPassword = 'The current password is wrong.';
+  const next = 'forty herons walk by the canal';
+  const lifetime = 'expires must be one of never, 30d, 90d, 365d.';
+  const overlap = 'overlap must be one of none, 1h, 24h, 7d.';
+  const noScope = 'scopes must be at least one of pets:read, pets:write.';
+
+  test.each<[string, Record<string, string>, Record<string, string>]>([
+    ['/account/sign-in', { name: 'ada', password: 'wrong' }, { password: 'The name or the password is wrong.' }],
+    ['/account/sign-in', { name: '', password }, { name: wrongName }],
+    ['/account/sign-up', { name: '', password }, { name: wrongName }],
+    ['/account/sign-up', { name: 'ada', password }, { name: 'This name is taken: choose another.' }],
+    ['/account/sign-up', { name: 'ben', password: 'short' }, { password: short }],
+    ['INVITATION', { name: 'ada', password }, { name: 'This name is taken: choose another.' }],
+    ['INVITATION', { name: 'ben', password: 'short' }, { password: short }],
+    ['RESET', { password: 'short' }, { password: short }],
+    ['/account/keys', { name: '', expires: 'never' }, { name: wrongName, scopes: noScope }],
+    ['/account/keys', { name: 'x', scopes: 'pets:read', expires: 'soon' }, { expires: lifetime }],
+    ['/account/keys/2/rotate', { overlap: 'long' }, { 'overlap-2': overlap }],
+    ['/account/password', { current: 'wrong', password: next }, { current: wrongPassword }],
+    ['/account/password', { current: password, password: 'short' }, { password: short }],
+    ['/account/delete', { current: 'wrong' }, { confirm: wrongPassword }],
+  ])('has each fault at its field, and in a summary that links to it: %s %j', async (path, form, faults) => {
+    const app = await startPages();
+    const account = await app.addPerson('ada');
+    const isOwn = /keys|password|delete/.test(path);
+    const client = isOwn ? await app.enter(account) : app.open();
+    if (isOwn) await makeKey(client);
+    const links = { INVITATION: 'invitation', RESET: 'reset' } as const;
+    const link = path in links ? links[path as keyof typeof links] : undefined;
+    const page = await client.post(link ? await app.addLink(link, link === 'reset' ? account : undefined) : path, form);
+    for (const [id, text] of Object.entries(faults)) {
+      expect(faultAt(page, id)).toBe(text);
+      const [control] = new RegExp(`<[^>]* id="${id}"[^>]*>`).exec(page.text) ?? [];
+      const described = id === 'scopes' ? `<fieldset aria-describedby="scopes-fault">` : control;
+      expect(described).toMatch(new RegExp(`aria-describedby="([a-z0-9-]+-hint )?${id}-fault"`));
+      if (id !== 'scopes') expect(control).toContain('aria-invalid="true"');
+    }
+    expect(page.text.match(/class="fault"/g)).toHaveLength(Object.keys(faults).length);
+    const [alert = ''] =
+      /<div class="error" role="alert" id="error" tabindex="-1" autofocus>[\s\S]*?<\/div>/.exec(page.text) ?? [];
+    const linked = [...alert.matchAll(/<a href="#([^"]*)">([^<]*)<\/a>/g)].map(([, id, text]) => [id, text]);
+    expect(linked).toEqual(Object.entries(faults));
+    expect(page.text).toContain('<title>Error: ');
+  });
+});
 
 describe('the headers', () => {
   test('of every page and every error page keep it out of caches, frames and other sites', async () => {
@@ -853,7 +906,7 @@ describe('the trail', () => {
     await ada.post('/account/sign-in', { name: 'ada', password: 'wrong' });
     await ada.post('/account/sign-in', { name: 'nobody', password: 'wrong' });
     await makeKey(ada);
-    await ada.post('/account/keys/2/rotate', { overlap: '1h' });
+    await rotateKey(ada, 2, '1h');
     await ada.post('/account/keys/2/revoke');
     await ada.post('/account/password', { current: password, password: next });
     await ada.post('/account/password', { current: 'wrong', password: next });
@@ -958,7 +1011,7 @@ describe('the trail', () => {
     await ada.post('/account/sign-in', { name: secrets.name, password: secrets.password });
     remember();
     const made = await makeKey(ada, { name: secrets.key });
-    const rotated = await ada.post('/account/keys/2/rotate', { overlap: '1h' });
+    const rotated = await rotateKey(ada, 2, '1h');
     for (const page of [made, rotated]) {
       words.push(keyOf(page), keyOf(page).slice(0, 13));
       await app.call('GET', '/v1/pets', { key: keyOf(page) });
@@ -1072,7 +1125,7 @@ test('below a path of the public address, links, forms and redirects begin with 
     await nobody.get('/account/links/x'),
     await ada.get('/account'),
     await ada.get('/account/settings'),
-    await post(ada, '/account/keys', { name: 'website', scopes: 'pets:read', expires: 'never' }),
+    await makeKey(ada, { scopes: 'pets:read' }, origin),
     await ada.get('/account'),
     await post(ada, '/account/keys/2/revoke', {}),
     await ada.get('/account/keys'),
@@ -1085,5 +1138,7 @@ test('below a path of the public address, links, forms and redirects begin with 
     ...(headers.location ? [headers.location as string] : []),
   ]);
   expect(addresses.length).toBeGreaterThan(60);
-  expect(addresses.filter((address) => !/^(\/store\/(account|docs)(\/|$|\?)|#main$)/.test(address))).toEqual([]);
+  expect(addresses.filter((address) => !/^(\/store\/(account|docs)(\/|$|\?|#)|#[a-z0-9-]+$)/.test(address))).toEqual(
+    [],
+  );
 });
