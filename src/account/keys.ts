@@ -40,12 +40,12 @@ const maxEnded = 20;
 /** The end of a key is announced for this long before it. */
 const announcedMs = 14 * dayMs;
 
-/** In how many days an active key ends, as text; undefined if that is not to be announced. */
+/** When an active key ends, as text; undefined if that is not announced yet. */
 function endOf({ expiresAt }: OwnKey, now: Date): string | undefined {
   const leftMs = expiresAt === null ? Number.POSITIVE_INFINITY : expiresAt.getTime() - now.getTime();
   if (leftMs > announcedMs) return undefined;
-  const days = Math.floor(leftMs / dayMs);
-  if (days === 0) return 'in less than a day';
+  if (leftMs < dayMs) return 'in less than a day';
+  const days = Math.round(leftMs / dayMs);
   return days === 1 ? 'in 1 day' : `in ${days} days`;
 }
 

@@ -328,7 +328,8 @@ describe('API keys', () => {
   test.each([
     [14 * dayMs + 1, undefined],
     [14 * dayMs, 'in 14 days'],
-    [9.5 * dayMs, 'in 9 days'],
+    [9.4 * dayMs, 'in 9 days'],
+    [9 * dayMs - 1, 'in 9 days'],
     [dayMs, 'in 1 day'],
     [dayMs - 1, 'in less than a day'],
   ])('announce their end in their last two weeks: %d ms before it', async (leftMs, when) => {
