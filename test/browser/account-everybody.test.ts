@@ -277,8 +277,10 @@ describeInBrowser('the account pages', () => {
       expect(await field.getAttribute('aria-invalid')).toBe('true');
       expect(await field.getAttribute('aria-describedby')).toBe('password-hint password-fault');
       expect(await page.getByLabel('Name').getAttribute('aria-invalid')).toBeNull();
+      // The first stop is the link to the field.
       await page.keyboard.press('Tab');
-      expect(await page.evaluate('document.activeElement.id')).toBe('name');
+      await page.keyboard.press('Enter');
+      await expect.poll(() => page.evaluate('document.activeElement.id')).toBe('password');
     },
   );
 
@@ -289,7 +291,7 @@ describeInBrowser('the account pages', () => {
     for (const scope of await page.getByRole('checkbox').all()) await scope.uncheck();
     await page.getByLabel('Expires').selectOption('after 90 days');
     await press('Make key');
-    await page.getByText('Scopes must be').waitFor();
+    await page.getByRole('alert').getByText('Scopes must be').waitFor();
     expect(await page.getByLabel('Name').inputValue()).toBe('website');
     expect(await page.getByRole('checkbox', { checked: true }).count()).toBe(0);
     expect(await page.getByLabel('Expires').inputValue()).toBe('90d');
@@ -341,7 +343,7 @@ describeInBrowser('the account pages', () => {
     // A name of a field, which the message repeats.
     await visit('');
     await page.getByLabel('Name').fill('website');
-    await page.evaluate(`document.querySelector('form.stack').append(
+    await page.evaluate(`document.querySelector('form[action$="/keys"]').append(
       Object.assign(document.createElement('input'), { name: ${JSON.stringify(nasty)}, hidden: true }))`);
     await press('Make key');
     expect(await page.getByRole('alert').textContent()).toContain(JSON.stringify(nasty));

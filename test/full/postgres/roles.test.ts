@@ -158,7 +158,7 @@ async function useEach({ pets, accounts, messages, people, trail, check }: Store
   await people.forgetAttempts([{ subject: session, all: true }]);
 
   await accounts.addAccount(`${name} of the command line`);
-  const key = { account: name, name: 'k', scopes: [...scopes], lifetimeMs: null };
+  const key = { account: name, name: 'k', scopes: [...scopes], lifetimeMs: null, form: newToken().hash };
   const added = await accounts.addKey({ ...key, secret: newSecret(true) });
   if (!added) throw new Error('no key');
   await accounts.listKeys();
