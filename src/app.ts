@@ -119,6 +119,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     onEnd(exchange) {
       options.logRequest(exchange);
       metrics.request(exchange);
+      usage.count(exchange);
     },
   };
   const { app, exchanges } = createServer({
@@ -130,6 +131,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     trustProxy: options.trustProxy && isProxy,
   });
   await options.watch?.(app);
+  const usage = createKeyUsage(app, { accounts: store.accounts, metrics, logger, now });
   const parts: Parts = {
     ...options,
     base,
@@ -140,7 +142,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     keys: createKeyCache(app),
     notFound: createNotFound(base),
     record: createTrail(app, { trail: store.trail, logger, metrics }),
-    usage: createKeyUsage(app, { accounts: store.accounts, metrics, logger, now }),
+    usage,
     responses: createPetResponses(app, store.pets, base),
   };
   const charge = limitConnections(app, parts, isProxy);
@@ -162,14 +164,16 @@ function limitConnections(app: App, parts: Parts, isProxy: (address: string) => 
     onClose: exchanges.endOf,
   });
   const onTurn = () => store.pets.refresh?.();
-  const holderOf: HolderOf = (authorization = '') => {
-    const key = keys.lastValid(authorization) ?? keys.lastValid(authorization.replace(/^bearer +/i, 'Bearer '));
+  const keyOf = (authorization = '') =>
+    keys.lastValid(authorization) ?? keys.lastValid(authorization.replace(/^bearer +/i, 'Bearer '));
+  const holderOf: HolderOf = (authorization) => {
+    const key = keyOf(authorization);
     return key && holderOfKey(key);
   };
   installOverload(app.server, {
     admission: createAdmission(holderOf),
     isBlocked: watchEventLoop(app),
-    ...{ holderOf, draining, onTurn, sending, error: tooMany },
+    ...{ keyOf, draining, onTurn, sending, error: tooMany },
     onRefused: () => metrics.limited('event_loop'),
   });
   const pipelined = servePipelined(app.server, connections.claimantOf, onTurn);
@@ -212,13 +216,12 @@ async function installHooks(app: App, parts: Parts): Promise<void> {
 type RequireKey = (scope: App) => Promise<void>;
 
 function createKeyRequirement(app: App, parts: Parts, charge: Connections['charge']): RequireKey {
-  const { exchanges, keys, limits: given, live, metrics, now, sendError, store, usage } = parts;
+  const { exchanges, keys, limits: given, live, metrics, now, sendError, store } = parts;
   const limitAccounts = createAccountLimit(app, given, metrics);
   const auth = {
     accounts: store.accounts,
     live,
     now,
-    usage,
     exchanges,
     charge,
     sendError,

@@ -5,6 +5,7 @@ import { limits } from '../core/limits.ts';
 import { storedName } from './accounts.ts';
 import { duration, keyId, name, scopeList } from './arguments.ts';
 import { CommandError, type Context, found, now } from './context.ts';
+import { keyUsageCommand } from './key-usage.ts';
 
 export function keyCommands(program: Command, context: Context): void {
   const key = program.command('key').description('manage API keys').helpCommand(false);
@@ -12,6 +13,7 @@ export function keyCommands(program: Command, context: Context): void {
   listKeysCommand(key, context);
   revokeKeyCommand(key, context);
   rotateKeyCommand(key, context);
+  keyUsageCommand(key, context);
 }
 
 function createKeyCommand(key: Command, context: Context): void {

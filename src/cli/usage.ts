@@ -15,6 +15,7 @@ const examples: Record<string, string> = {
   'key list': 'key list --account website',
   'key revoke': 'key revoke 1',
   'key rotate': 'key rotate 1 --overlap 24h',
+  'key usage': 'key usage 1',
   migrate: 'migrate',
   check: 'check data/backup.db',
   backup: 'backup data/backup.db',

@@ -2,6 +2,7 @@
 import { hash, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { Holder } from './places.ts';
+import type { DayOfUse, KeyUse } from './usage.ts';
 
 export const scopes = ['pets:read', 'pets:write'] as const;
 export type Scope = (typeof scopes)[number];
@@ -101,12 +102,6 @@ interface NewApiKey {
   form?: Buffer;
 }
 
-export interface KeyUse {
-  id: number;
-  lastUsedAt: Date;
-  deprecatedCalls: number;
-}
-
 /**
  * Every method rejects with ApiError `service_unavailable` if the store is unavailable, and every change with SessionEndedError if its
  * `session` has ended. A session changes only its own account.
@@ -139,7 +134,12 @@ export interface Accounts {
     session?: Buffer,
     form?: Buffer,
   ): Promise<ApiKey | undefined>;
+  /** Adds to what is stored. Uses of a key that no longer exists are ignored. */
   recordUses(uses: KeyUse[]): Promise<void>;
+  /** The days of the last `days` on which a key was used, in order. */
+  listUsage(id: number, days: number): Promise<DayOfUse[]>;
+  /** The same for each active key of an account, by its id. */
+  listOwnUsage(accountId: number, days: number): Promise<Map<number, DayOfUse[]>>;
 }
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';

@@ -251,6 +251,14 @@ export const limitTable = {
     scope: 'store',
     beyond: 'the oldest are deleted',
   },
+  usageAge: {
+    what: 'time for which the requests of an API key are kept, one row a day',
+    value: 90 * dayMs,
+    unit: 'ms',
+    holder: 'account',
+    scope: 'store',
+    beyond: 'they are deleted',
+  },
   passwordCharacters: {
     what: 'length of a password',
     value: 256,

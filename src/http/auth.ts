@@ -18,7 +18,6 @@ import type { Holder } from '../core/places.ts';
 import { networkOf } from './addresses.ts';
 import { HttpError, type SendError } from './errors.ts';
 import type { Exchanges } from './exchange.ts';
-import type { KeyUsage } from './key-usage.ts';
 import type { Refusals } from './limits.ts';
 
 declare module 'fastify' {
@@ -38,7 +37,6 @@ export interface AuthOptions {
   /** True in production, whose API keys start with `ast_live_`. */
   live: boolean;
   now: () => Date;
-  usage: KeyUsage;
   exchanges: Exchanges;
   cache: KeyCache;
   refusals: Refusals;
@@ -90,13 +88,12 @@ const bearer = /^bearer +[\x21-\x7e]+$/i;
 
 /** Requires an API key for every route in the scope of `app`. A 401 is sent before the request body is read. */
 export async function installAuth(app: FastifyInstance, options: AuthOptions): Promise<void> {
-  const { accounts, live, now, usage, exchanges, cache, refusals, charge, sendError } = options;
+  const { accounts, live, now, exchanges, cache, refusals, charge, sendError } = options;
   app.decorateRequest('apiKey', null);
   app.decorateRequest('keyRefusal', null);
 
   function checkKey(found: KnownKey | undefined, request: FastifyRequest): boolean {
-    const at = now();
-    request.keyRefusal = found ? (rejectionReason(found, at) ?? null) : 'invalid_api_key';
+    request.keyRefusal = found ? (rejectionReason(found, now()) ?? null) : 'invalid_api_key';
     if (!found || request.keyRefusal) return false;
     request.apiKey = found;
     const { exchange } = request;
@@ -104,7 +101,6 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
     exchange.holder = holderOfKey(found);
     exchange.stranger = false;
     charge(request.raw.socket, exchange.holder);
-    usage.count(found, at);
     return true;
   }
 

@@ -155,6 +155,7 @@ export function createErrorSender(logError: LogError): SendError {
     const error = request.raw.errored ? new ApiError('bad_request', undefined, { cause: thrown }) : toApiError(thrown);
     const { status, lines, body } = renderError(error);
     if (status >= 500) logError(error, request);
+    request.exchange.sentCode = error.code;
     respond(reply, status, lines, body);
   };
 }

@@ -88,6 +88,8 @@ function newExchange(request: FastifyRequest, headersSet: boolean): Exchange {
     holder: '',
     stranger: true,
     code: undefined,
+    sentCode: undefined,
+    isDeprecated: false,
     status: 0,
     ms: 0,
     aborted: false,

@@ -1,18 +1,22 @@
-/** Records when each API key was last used, and how often for deprecated calls. Kept in memory and written once a minute. */
+/** Counts the requests of each API key by outcome and day, in memory, and writes the counts once a minute. docs/decisions/key-usage.md */
 import { setImmediate } from 'node:timers/promises';
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
-import type { Accounts, ApiKey, KeyUse } from '../core/accounts.ts';
+import type { Accounts, ApiKey } from '../core/accounts.ts';
+import type { ErrorCode } from '../core/errors.ts';
+import { type Counts, dayOf, type KeyUse, outcomeOf, outcomes } from '../core/usage.ts';
 import type { Metrics } from './metrics.ts';
+import type { EndedExchange, OnEnd } from './request-log.ts';
 
 export interface KeyUsage {
-  count(key: ApiKey, at: Date): void;
-  countDeprecated(key: ApiKey): void;
+  /** Counts a request by its response, if it had a valid key. Call it when the exchange has ended. */
+  count: OnEnd;
+  countDeprecated(key: ApiKey, exchange: Pick<EndedExchange, 'isDeprecated'>): void;
 }
 
 const flushEveryMs = 60_000;
 
 /** How many keys one transaction updates. More would let other writes wait. */
-const batchSize = 200;
+const batchSize = 100;
 
 /** Yields `batchSize` items at a time, with a turn of the event loop between them. */
 async function* inBatches<Item>(items: Item[]): AsyncGenerator<Item[]> {
@@ -29,9 +33,73 @@ export interface KeyUsageOptions {
   now: () => Date;
 }
 
+/** What was counted of a key on one day. Times are in milliseconds. */
+interface Use extends Counts {
+  id: number;
+  lastUsedAt: number;
+  deprecatedCalls: number;
+  errorCode: ErrorCode | undefined;
+  errorAt: number;
+}
+
+function newUse(id: number): Use {
+  const counts = { succeeded: 0, clientErrors: 0, rateLimited: 0, serverErrors: 0, deprecatedCalls: 0 };
+  return { id, lastUsedAt: 0, ...counts, errorCode: undefined, errorAt: 0 };
+}
+
+function addTo(use: Use, other: Use): void {
+  for (const outcome of outcomes) use[outcome] += other[outcome];
+  use.deprecatedCalls += other.deprecatedCalls;
+  use.lastUsedAt = Math.max(use.lastUsedAt, other.lastUsedAt);
+  if (other.errorAt <= use.errorAt) return;
+  use.errorCode = other.errorCode;
+  use.errorAt = other.errorAt;
+}
+
+function toKeyUse({ lastUsedAt, errorCode: code, errorAt, ...counts }: Use): KeyUse {
+  const lastError = code && { code, at: new Date(errorAt) };
+  return { ...counts, lastUsedAt: new Date(lastUsedAt), lastError };
+}
+
+type UsesOfDay = Map<number, Use>;
+
+/** The uses that are not yet written: by day, because a request counts for the day of its response. */
+function createUses() {
+  let days = new Map<number, UsesOfDay>();
+  let currentDay = Number.NaN;
+  let current: UsesOfDay = new Map();
+
+  function useOf(id: number, at: number): Use {
+    const day = dayOf(at);
+    if (day !== currentDay) {
+      currentDay = day;
+      current = days.get(day) ?? new Map();
+      days.set(day, current);
+    }
+    const known = current.get(id);
+    if (known) return known;
+    const use = newUse(id);
+    current.set(id, use);
+    return use;
+  }
+
+  return {
+    useOf,
+    take(): Use[] {
+      const all = [...days.values()].flatMap((uses) => [...uses.values()]);
+      days = new Map();
+      currentDay = Number.NaN;
+      return all;
+    },
+    giveBack(uses: Use[]): void {
+      for (const use of uses) addTo(useOf(use.id, use.lastUsedAt), use);
+    },
+  };
+}
+
 /** Flushes every minute and when `app` closes. No request waits for it. */
 export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger, now }: KeyUsageOptions): KeyUsage {
-  let uses = new Map<number, KeyUse>();
+  const uses = createUses();
 
   /** Forgets keys that have ended. Otherwise each key that was ever used would keep its series in the metrics. */
   async function dropEnded(): Promise<void> {
@@ -39,19 +107,13 @@ export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger
   }
 
   async function flush(): Promise<void> {
-    const all = [...uses.values()];
-    uses = new Map();
-    for await (const batch of inBatches(all)) {
+    for await (const batch of inBatches(uses.take())) {
       try {
-        await accounts.recordUses(batch);
+        await accounts.recordUses(batch.map(toKeyUse));
       } catch (error) {
         logger.warn({ err: error }, 'could not record the use of API keys; the next attempt is in a minute');
-        // The commit may have succeeded. Counting its calls twice is better than losing them.
-        for (const { id, lastUsedAt, deprecatedCalls } of batch) {
-          const use = uses.get(id) ?? { id, lastUsedAt, deprecatedCalls: 0 };
-          use.deprecatedCalls += deprecatedCalls;
-          uses.set(id, use);
-        }
+        // The commit may have succeeded. Counting its requests twice is better than losing them.
+        uses.giveBack(batch);
       }
     }
   }
@@ -65,21 +127,20 @@ export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger
     await flush();
   });
 
-  function useOf(id: number): KeyUse {
-    let use = uses.get(id);
-    if (!use) {
-      use = { id, lastUsedAt: now(), deprecatedCalls: 0 };
-      uses.set(id, use);
-    }
-    return use;
-  }
-
   return {
-    count: ({ id }, at) => {
-      useOf(id).lastUsedAt = at;
+    count({ key, status, isDeprecated, sentCode, code = sentCode }) {
+      if (key === undefined) return;
+      const at = now().getTime();
+      const use = uses.useOf(key, at);
+      use.lastUsedAt = at;
+      use[outcomeOf(status)] += 1;
+      if (isDeprecated) use.deprecatedCalls += 1;
+      if (code === undefined) return;
+      use.errorCode = code;
+      use.errorAt = at;
     },
-    countDeprecated: (key) => {
-      useOf(key.id).deprecatedCalls += 1;
+    countDeprecated(key, exchange) {
+      exchange.isDeprecated = true;
       metrics.deprecatedCall(key);
     },
   };

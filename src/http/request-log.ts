@@ -17,6 +17,10 @@ export interface EndedExchange {
   traceId?: string | undefined;
   /** The error code of a request that never reached a route, or of a 5xx response. */
   code?: ErrorCode | undefined;
+  /** The error code of the response, whatever its status. Not logged. */
+  sentCode?: ErrorCode | undefined;
+  /** Whether the request called a deprecated operation. Not logged. */
+  isDeprecated?: boolean;
   /** Whether the client disconnected before the whole response was handed to the kernel. */
   aborted?: boolean;
 }

@@ -188,7 +188,7 @@ export function getPet(app: App, url: string, options: PetsOptions): void {
   const { responses, usage, base, removed } = options;
   const headers = linesOf(Object.entries(deprecationHeaders(base, 'getPet')).flat());
   const countCall: onRequestHookHandler = (request, _reply, done) => {
-    usage.countDeprecated(keyOf(request));
+    usage.countDeprecated(keyOf(request), request.exchange);
     done();
   };
   app.get(

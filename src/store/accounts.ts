@@ -8,13 +8,21 @@ import {
   type Secret,
   SessionEndedError,
 } from '../core/accounts.ts';
+import { dayOf, type KeyUse } from '../core/usage.ts';
 import { type KeyRefusal, sweptKeys } from './commands/keys.ts';
 import type { Engine } from './engine.ts';
 import { findEnded, findKey, listAccounts, listKeys, listOwnKeys } from './queries/accounts.ts';
-import { type AccountRow, type ApiKeyRow, toAccount, toApiKey, toKnownKey, toOwnKey } from './rows.ts';
+import { listOwnUsage, listUsage } from './queries/usage.ts';
+import { type AccountRow, type ApiKeyRow, toAccount, toApiKey, toDayOfUse, toKnownKey, toOwnKey } from './rows.ts';
 
 const secretOf = ({ hint, hash }: Secret) => ({ hint, hash: hash.toString('hex') });
 const accountOf = (row: AccountRow | undefined) => row && toAccount(row);
+const countsOf = ({ lastUsedAt, lastError, ...counts }: KeyUse) => ({
+  ...{ succeeded: 0, clientErrors: 0, rateLimited: 0, serverErrors: 0, ...counts },
+  lastUsedAt: lastUsedAt.getTime(),
+  error: lastError?.code ?? null,
+  errorAt: lastError?.at.getTime() ?? null,
+});
 const ownerOf = (owner: Owner) =>
   typeof owner === 'string' ? { account: owner } : { session: owner.session.toString('hex') };
 
@@ -82,9 +90,19 @@ export function openAccounts({ read, write }: Engine, at: () => number): Account
     },
 
     async recordUses(uses) {
-      await write('recordUses', {
-        uses: uses.map(({ lastUsedAt, ...use }) => ({ ...use, lastUsedAt: lastUsedAt.getTime() })),
-      });
+      await write('recordUses', { uses: uses.map(countsOf), at: at() });
+    },
+
+    async listUsage(id, days) {
+      const since = dayOf(at()) - days;
+      return (await read(() => listUsage(id, since))).map(toDayOfUse);
+    },
+
+    async listOwnUsage(accountId, days) {
+      const now = at();
+      const rows = await read(() => listOwnUsage(accountId, dayOf(now) - days, now));
+      const byKey = Map.groupBy(rows, ({ key_id }) => Number(key_id));
+      return new Map([...byKey].map(([id, ofKey]) => [id, ofKey.map(toDayOfUse)]));
     },
   };
 }

@@ -5,10 +5,11 @@ import * as keys from './commands/keys.ts';
 import * as messages from './commands/messages.ts';
 import * as people from './commands/people.ts';
 import * as sessions from './commands/sessions.ts';
+import { recordUses } from './commands/usage.ts';
 import type { Steps } from './steps.ts';
 
 const { addAccount, removeAccount } = accounts;
-const { sweepKeys, addKey, revokeKey, rotateKey, recordUses } = keys;
+const { sweepKeys, addKey, revokeKey, rotateKey } = keys;
 const { countAttempt, forgetAttempts } = attempts;
 const { signUp, setPassword, addLink, addEvent, takeEvents } = people;
 const { addSession, touchSession, endSession, endSessions } = sessions;

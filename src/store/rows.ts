@@ -2,6 +2,7 @@
 import type { Account, ApiKey, KnownKey, OwnKey, Scope } from '../core/accounts.ts';
 import { limits } from '../core/limits.ts';
 import type { LinkPurpose, OneTimeLink, Session, TrailEvent, TrailEventName } from '../core/people.ts';
+import { type DayOfUse, dateOf } from '../core/usage.ts';
 
 export const accountColumns =
   'account.id, account.name, account.created_at, account.password_hash IS NOT NULL AS has_password';
@@ -79,6 +80,18 @@ export interface KnownKeyRow extends ApiKeyRow {
   account_created_at: StoredInteger;
 }
 
+export interface UsageRow {
+  key_id: StoredInteger;
+  day: StoredInteger;
+  succeeded: StoredInteger;
+  client_errors: StoredInteger;
+  rate_limited: StoredInteger;
+  server_errors: StoredInteger;
+  deprecated_calls: StoredInteger;
+  error_code: string | null;
+  error_at: StoredInteger | null;
+}
+
 export function toAccount(row: AccountRow): Account {
   return {
     id: Number(row.id),
@@ -135,6 +148,19 @@ export function toOwnKey(row: OwnKeyRow): OwnKey {
 /** `now`: in milliseconds. */
 export function toKnownKey(row: KnownKeyRow, now: number): KnownKey {
   return { ...toApiKey(row), newFrom: newFrom(row.network, row.account_created_at, now) };
+}
+
+export function toDayOfUse(row: UsageRow): DayOfUse {
+  const { error_code: code, error_at: at } = row;
+  return {
+    day: dateOf(Number(row.day)),
+    succeeded: Number(row.succeeded),
+    clientErrors: Number(row.client_errors),
+    rateLimited: Number(row.rate_limited),
+    serverErrors: Number(row.server_errors),
+    deprecatedCalls: Number(row.deprecated_calls),
+    lastError: code === null || at === null ? null : { code, at: toDate(at) },
+  };
 }
 
 function toDate(ms: StoredInteger): Date {

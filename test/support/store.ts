@@ -33,7 +33,7 @@ export async function newDatabase(options: { template?: string; encoding?: strin
 }
 
 const tables = [
-  ...['pet', 'account', 'rotated_key', 'form_token', 'api_key', 'idempotency', 'message'],
+  ...['pet', 'account', 'rotated_key', 'form_token', 'api_key_usage', 'api_key', 'idempotency', 'message'],
   ...['session', 'one_time_link', 'attempt', 'counted_attempt', 'account_event'],
 ];
 

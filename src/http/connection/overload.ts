@@ -4,17 +4,19 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
+import type { ApiKey } from '../../core/accounts.ts';
 import type { ApiError } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
 import { renderError } from '../errors.ts';
 import { linesOf, sendHead } from '../head.ts';
 import { clientClosed, traceIdOf } from '../request-log.ts';
-import type { Admission, HolderOf } from './admission.ts';
+import type { Admission } from './admission.ts';
 import type { Sending } from './client-errors.ts';
 
 export interface OverloadOptions {
   admission: Admission;
-  holderOf: HolderOf;
+  /** The key, if it was valid when it was last looked up. */
+  keyOf: (authorization: string | undefined) => Pick<ApiKey, 'id'> | undefined;
   /** Whether the event loop was blocked for a second. */
   isBlocked: () => boolean;
   /** True while the process is about to stop: responses then carry Connection: close. */
@@ -40,7 +42,7 @@ const hasBody = ({ headers }: IncomingMessage) =>
 
 /** Call it before anything else replaces the listener of requests. */
 export function installOverload(server: Server, options: OverloadOptions): void {
-  const { admission, holderOf, isBlocked, draining, onRefused, onTurn, error, sending } = options;
+  const { admission, keyOf, isBlocked, draining, onRefused, onTurn, error, sending } = options;
   const { status, lines, body } = renderError(error);
   const [handle] = server.listeners('request') as [RequestListener];
   server.removeAllListeners('request');
@@ -56,6 +58,7 @@ export function installOverload(server: Server, options: OverloadOptions): void 
     const { headers, method = '', socket } = request;
     sending.onEnd({
       ...{ reqId, method, ms: performance.now() - heldAt, address: socket.remoteAddress },
+      key: keyOf(headers.authorization)?.id,
       ...{ status: answered ? status : clientClosed, traceId: traceIdOf(headers.traceparent) },
       ...(answered ? { code: error.code } : { aborted: true }),
     });
@@ -132,6 +135,6 @@ export function installOverload(server: Server, options: OverloadOptions): void 
     if (hasBody(request)) bodies += 1;
     if (isBlocked() || bodies > limits.bodiesInFlight) {
       if (waits(held)) refuse(held);
-    } else (holderOf(authorization) === undefined ? strangers : keyed).push(held);
+    } else (keyOf(authorization) === undefined ? strangers : keyed).push(held);
   });
 }

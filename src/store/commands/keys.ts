@@ -1,4 +1,4 @@
-/** Changes of API keys. All but recordUses lock the account's row first, so that their later statements see what was committed before. */
+/** Changes of API keys. They lock the account's row first, so that their later statements see what was committed before. */
 import type { KeyRejection } from '../../core/accounts.ts';
 import { limits } from '../../core/limits.ts';
 import { type ApiKeyRow, apiKeyColumns, isActive } from '../rows.ts';
@@ -148,21 +148,6 @@ export function* rotateKey(input: Rotation): Steps<ApiKeyRow | KeyRefusal> {
   yield* sql`INSERT INTO rotated_key (key_id, successor_id) VALUES (${id}, ${Number(key.id)})`;
   yield* sql`UPDATE api_key SET expires_at = ${endsAt} WHERE id = ${id}`;
   return key;
-}
-
-interface UsedKey {
-  id: number;
-  lastUsedAt: number;
-  deprecatedCalls: number;
-}
-
-/** In ascending order of id, so that two servers do not wait for each other. */
-export function* recordUses({ uses }: { uses: UsedKey[] }): Steps<void> {
-  for (const { id, lastUsedAt, deprecatedCalls } of uses.toSorted((a, b) => a.id - b.id))
-    yield* sql`
-    UPDATE api_key SET deprecated_calls = deprecated_calls + ${deprecatedCalls},
-      last_used_at = CASE WHEN last_used_at > ${lastUsedAt} THEN last_used_at ELSE ${lastUsedAt} END
-    WHERE id = ${id}`;
 }
 
 /** Why the key that asks for a change is rejected in its transaction; undefined if it is active at `at`, in milliseconds. Takes no lock. */

@@ -33,6 +33,7 @@ const tables = [
     'account_event',
     'additive_migration',
     'api_key',
+    'api_key_usage',
     'attempt',
     'counted_attempt',
     'form_token',

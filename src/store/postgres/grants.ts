@@ -19,6 +19,8 @@ const rights: Record<string, string> = {
   counted_attempt: 'SELECT, INSERT, UPDATE (expires_at), DELETE',
   account: 'SELECT, INSERT, UPDATE (password_hash), DELETE',
   api_key: 'SELECT, INSERT, UPDATE (expires_at, revoked_at, last_used_at, deprecated_calls), DELETE',
+  api_key_usage:
+    'SELECT, INSERT, UPDATE (succeeded, client_errors, rate_limited, server_errors, deprecated_calls, error_code, error_at), DELETE',
   rotated_key: 'SELECT, INSERT',
   form_token: 'SELECT, INSERT',
   session: 'SELECT, INSERT, UPDATE (used_at), DELETE',

@@ -43,7 +43,7 @@ async function refuseOthers(sql: Sql): Promise<void> {
     SELECT string_agg(tablename, ', ' ORDER BY tablename) AS tables FROM pg_catalog.pg_tables
     WHERE schemaname = current_schema() AND tablename IN
       ('pet', 'pet_id', 'account', 'api_key', 'idempotency', 'message', 'session', 'one_time_link', 'attempt', 'counted_attempt',
-       'account_event', 'import', 'rotated_key', 'timeline', 'pet_revision', 'form_token')`;
+       'account_event', 'import', 'rotated_key', 'timeline', 'pet_revision', 'form_token', 'api_key_usage')`;
   // Check the version again: another process may have migrated the database since it was read.
   if (row?.tables && (await readState(sql)).version === 0)
     throw new OpenError(`holds tables of another application (${row.tables}).`);

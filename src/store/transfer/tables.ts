@@ -75,6 +75,14 @@ export const others: Table[] = [
   },
   { name: 'rotated_key', columns: { key_id: 'bigint', successor_id: 'bigint' }, keys: 1 },
   { name: 'form_token', columns: { key_id: 'bigint', hash: 'bytea' }, keys: 1 },
+  {
+    name: 'api_key_usage',
+    columns: {
+      ...{ key_id: 'bigint', day: 'bigint', succeeded: 'bigint', client_errors: 'bigint', rate_limited: 'bigint' },
+      ...{ server_errors: 'bigint', deprecated_calls: 'bigint', error_code: 'text', error_at: 'bigint' },
+    },
+    keys: 2,
+  },
 ];
 
 /** Short-lived rows are not copied: after a copy people sign in again, and unused links must be made again. */

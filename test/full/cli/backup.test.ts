@@ -53,7 +53,7 @@ describe('check', { timeout: 60_000 }, () => {
     const before = fs.readFileSync(store);
     const table = await run('check');
     expect(table).not.toContain('checksum');
-    expect(table).toMatch(/^WHAT +FOUND\nfile +\.\/data\/animal-store\.db\nsize +\d+ bytes\nschema version +7 of 7\n/);
+    expect(table).toMatch(/^WHAT +FOUND\nfile +\.\/data\/animal-store\.db\nsize +\d+ bytes\nschema version +8 of 8\n/);
     expect(table).toMatch(
       /^rows of pet +2\nrows of pet_revision +1\nrows of rotated_key +0\nrows of session +0\n\.\/data\/animal-store\.db is sound\.\n$/m,
     );
@@ -62,14 +62,15 @@ describe('check', { timeout: 60_000 }, () => {
       file: './data/animal-store.db',
       bytes: before.length,
       sqliteVersion: expect.stringMatching(/^3\.\d+\.\d+$/),
-      schemaVersion: 7,
-      latestSchemaVersion: 7,
+      schemaVersion: 8,
+      latestSchemaVersion: 8,
       checksum: null,
       rows: {
         ...{
           account: 0,
           account_event: 0,
           api_key: 0,
+          api_key_usage: 0,
           attempt: 0,
           counted_attempt: 0,
           form_token: 0,
@@ -77,7 +78,7 @@ describe('check', { timeout: 60_000 }, () => {
           import: 0,
           message: 0,
         },
-        ...{ migration: 8, one_time_link: 0, pet: 2, pet_revision: 1, rotated_key: 0, session: 0 },
+        ...{ migration: 9, one_time_link: 0, pet: 2, pet_revision: 1, rotated_key: 0, session: 0 },
       },
       problems: [],
     });
@@ -246,7 +247,7 @@ describe('check', { timeout: 60_000 }, () => {
     const { code, stdout, stderr } = await runCli(['check'], { folder });
     expect([code, stdout, stderr]).toEqual([
       1,
-      expect.stringMatching(/^schema version +7 of 7$/m),
+      expect.stringMatching(/^schema version +8 of 8$/m),
       expect.stringMatching(/malformed|integrity_check/),
     ]);
   });
@@ -445,6 +446,7 @@ describe('restore', { timeout: 60_000 }, () => {
       'counted_attempt',
       'rotated_key',
       'form_token',
+      'api_key_usage',
       'account_event',
       'pet_revision',
       'import',
@@ -453,8 +455,14 @@ describe('restore', { timeout: 60_000 }, () => {
     const older = 'DELETE FROM migration WHERE version > 2; PRAGMA user_version = 2';
     change(here.at('copy.db'), [...indexes, ...triggers, ...tables, ...columns, older].join(' '));
     const { code, stderr } = await runCli(['restore', 'copy.db'], { folder: here.folder });
-    const applied = ['0003_imports.sql', '0004_pet_revision.sql', '0005_account_pages.sql', '0006_bounds.sql'];
-    applied.push('0007_form_token.sql');
+    const applied = [
+      '0003_imports.sql',
+      '0004_pet_revision.sql',
+      '0005_account_pages.sql',
+      '0006_bounds.sql',
+      '0007_form_token.sql',
+      '0008_key_usage.sql',
+    ];
     expect([code, stderr]).toEqual([0, applied.map((name) => `Applied ${name}.\n`).join('')]);
     expect(await here.run('migrate')).toBe('The store is up to date.\n');
     expect(namesIn(here.store)).toEqual(['Tabby']);
@@ -566,7 +574,7 @@ describe('restore', { timeout: 60_000 }, () => {
     [
       'a newer schema',
       (file) => change(file, "PRAGMA user_version = 99; UPDATE migration SET name = '2.0.0' WHERE version = 0"),
-      /schema version 99; this release supports versions up to 7: use release 2\.0\.0 or later\.$/,
+      /schema version 99; this release supports versions up to 8: use release 2\.0\.0 or later\.$/,
     ],
     ['a damaged table', (file) => damage(file, 'message'), /^The copy of copy\.db is not sound: .+\.$/],
     [

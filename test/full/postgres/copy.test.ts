@@ -29,7 +29,9 @@ async function makeSource(animals: number): Promise<{ from: string; store: Store
   const secret = { key: '', hash, hint: 'ast_test_abcd' };
   for (const name of ['gone', 'owner "\\', 'last']) await store.accounts.addAccount(name);
   await store.accounts.addKey({ account: 'owner "\\', name: 'k', scopes: [...scopes], lifetimeMs: 9, secret });
-  await store.accounts.recordUses([{ id: 1, lastUsedAt: new Date(1_800_000_000_000), deprecatedCalls: 3 }]);
+  const lastUsedAt = new Date(1_800_000_000_000);
+  const lastError = { code: 'pet_not_found', at: lastUsedAt } as const;
+  await store.accounts.recordUses([{ id: 1, lastUsedAt, clientErrors: 3, deprecatedCalls: 3, lastError }]);
   await store.accounts.removeAccount('gone');
   await store.accounts.removeAccount('last');
   await store.messages.add({
@@ -52,6 +54,8 @@ async function makeSource(animals: number): Promise<{ from: string; store: Store
   database.close();
   return { from, store, hash };
 }
+
+const usage = 'SELECT * FROM api_key_usage';
 
 const command = (from: string, to: string) => ['copy', '--from', from, '--to', to];
 
@@ -165,6 +169,7 @@ test('a copy that the release before the account pages began is continued; both 
     import: 0,
     rotated_key: 0,
     form_token: 0,
+    api_key_usage: 0,
   });
   const copied = await open(to);
   expect(await copied.people.findPerson('owner')).toMatchObject({ account: { id: 1 }, passwordHash: null });
@@ -180,14 +185,24 @@ test('a second run copies new and changed rows, a third copies nothing', async (
   for (const copied of [[102, 102, 1], undefined]) {
     const { counts, shown } = await copy(from, to);
     expect(counts).toEqual({
-      ...{ pet: 100, account: 1, api_key: 1, idempotency: 2, message: 1, import: 1 },
-      ...{ rotated_key: 0, form_token: 0 },
+      ...{
+        pet: 100,
+        account: 1,
+        api_key: 1,
+        idempotency: 2,
+        message: 1,
+        import: 1,
+        rotated_key: 0,
+        form_token: 0,
+        api_key_usage: 1,
+      },
     });
     expect(shown).toEqual([...(copied ? [copied] : []), [100, 100, undefined]]);
   }
   const copied = await open(to);
   expect(await walk(copied)).toEqual(await walk(store));
   expect(await copied.accounts.listKeys()).toEqual(await store.accounts.listKeys());
+  expect(await textRows(to, usage)).toEqual(await textRows(from, usage));
 });
 
 test('a terminal shows a progress bar', async () => {
@@ -230,6 +245,7 @@ test('an empty store can be copied, and the first pet in the copy gets id 1', as
     import: 0,
     rotated_key: 0,
     form_token: 0,
+    api_key_usage: 0,
   });
   const copied = await open(to);
   expect(await copied.pets.add(examplePet)).toMatchObject({ id: 1n });

@@ -164,7 +164,8 @@ async function useEach({ pets, accounts, messages, people, trail, check }: Store
   await accounts.listKeys();
   await accounts.listOwnKeys(person.id, limits.activeKeys);
   await accounts.findKey(newSecret(true).hash);
-  await accounts.recordUses([{ id: added.id, lastUsedAt: at, deprecatedCalls: 1 }]);
+  await accounts.recordUses([new Date(0), at].map((lastUsedAt) => ({ id: added.id, lastUsedAt, deprecatedCalls: 1 })));
+  await accounts.listUsage(added.id, 1);
   await accounts.rotateKey(added.id, at, newSecret(true));
   await accounts.revokeKey(added.id);
   await accounts.listAccounts();

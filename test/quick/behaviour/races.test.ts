@@ -90,8 +90,9 @@ const races: Races = {
   },
   recordUses: {
     input: ({ key }, copy) => {
-      const uses = [key, key + 1].map((id) => ({ id, lastUsedAt: at, deprecatedCalls: 1 }));
-      return { uses: copy % 2 === 0 ? uses : uses.toReversed() };
+      const counts = { succeeded: 1, clientErrors: 0, rateLimited: 0, serverErrors: 0, deprecatedCalls: 1 };
+      const uses = [key, key + 1].map((id) => ({ id, lastUsedAt: at, ...counts, error: null, errorAt: null }));
+      return { uses: copy % 2 === 0 ? uses : uses.toReversed(), at };
     },
     effects: once,
   },
@@ -224,6 +225,8 @@ async function readTables(databaseUrl: string): Promise<(table: string, world: W
     // The accounts that several commands want to add.
     new: "SELECT replace(name, 'new ', '') AS place FROM account",
     api_key: 'SELECT account_id AS place, id, expires_at, revoked_at, deprecated_calls FROM api_key',
+    api_key_usage:
+      'SELECT account_id AS place, key_id AS id, succeeded FROM api_key_usage JOIN api_key ON api_key.id = key_id',
     rotated_key: 'SELECT account_id AS place FROM rotated_key JOIN api_key ON id = key_id',
     session: `SELECT account_id AS place, ${hex('hash')} AS hash FROM session`,
     one_time_link: 'SELECT account_id AS place FROM one_time_link',
@@ -252,6 +255,7 @@ function faultsOf(world: World, done: Effect[], rowsOf: (table: string) => Row[]
   const [account] = rowsOf('account');
   const [keys, sessions] = [rowsOf('api_key'), rowsOf('session')];
   const raced = keys.find(({ id }) => Number(id) === world.key);
+  const used = rowsOf('api_key_usage').find(({ id }) => Number(id) === world.key);
   const active = keys.filter((key) => key.revoked_at === null && Number(key.expires_at ?? Infinity) > at).length;
   const attempts = rowsOf('counted_attempt').length;
   const counted = maxAttempts - 1 + effectsOf('countAttempt');
@@ -267,6 +271,7 @@ function faultsOf(world: World, done: Effect[], rowsOf: (table: string) => Row[]
     'a rotated key has one successor': !account || rowsOf('rotated_key').length === effectsOf('rotateKey'),
     'a revoked key has ended': effectsOf('revokeKey') === 0 || !raced || raced.revoked_at !== null,
     'each use of a key is counted': !raced || Number(raced.deprecated_calls) === effectsOf('recordUses'),
+    'each use of a key is counted on its day': !raced || Number(used?.succeeded ?? 0) === effectsOf('recordUses'),
     'an account has its most sessions': sessions.length <= limits.sessions,
     'a session ends all sessions once': effectsOf('endSessions') <= 1,
     'an ended session stays ended':

@@ -18,6 +18,7 @@ import { change, commandErrorOf, query } from '../../support/commands.ts';
 import { openFormClient } from '../../support/form-client.ts';
 import { type Exit, launch, launchCli, runCli, type Server, startServer } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
+import { open } from '../../support/store.ts';
 
 interface TestStore {
   /** The working directory in which the default DATABASE_URL names the store. */
@@ -84,6 +85,7 @@ describe('usage', () => {
     'key list',
     'key revoke',
     'key rotate',
+    'key usage',
     'migrate',
     'check',
     'backup',
@@ -151,7 +153,7 @@ describe('usage', () => {
 
   test.for([
     [['account', 'delete', 'zoo'], 'account', 'add, list, remove, invite, reset'],
-    [['key', 'remove', '1'], 'key', 'create, list, revoke, rotate'],
+    [['key', 'remove', '1'], 'key', 'create, list, revoke, rotate, usage'],
     [['restart'], '', 'account, key, migrate, check, backup, restore, import, export, copy, health'],
     [['help'], '', 'account, key, migrate, check, backup, restore, import, export, copy, health'],
   ])('exit 2: %s resembles no command, so all are named', async ([args, group, names]) => {
@@ -236,6 +238,7 @@ describe('usage', () => {
     [['account', 'invite', 'zoo '], aName],
     [['key', 'revoke', '7th'], anId],
     [['key', 'revoke', 'a7'], anId],
+    [['key', 'usage', '7 '], anId],
   ] as [string[], string][])('exit 2: %s prints what to give instead', async ([args, sentence]) => {
     const { code, stderr } = await runCli(args);
     expect([code, stderr]).toEqual([2, expect.stringMatching(/^error: .+ is invalid.*\. /)]);
@@ -380,6 +383,42 @@ describe('key', () => {
     expect(old).toMatchObject({ id: 1, expiresAt: instant, revokedAt: null });
   });
 
+  test('usage prints the requests by day, newest first, and a summary', async () => {
+    const { run, file } = await makeStore(newSecret(false));
+    expect(await run('key', 'usage', '1')).toMatchObject({
+      stdout: 'Key 1 (till) of account zoo: 0 requests in 90 days, never used, no error.\n',
+    });
+    const [first, last] = [new Date(Date.now() - 86_400_000), new Date()];
+    const lastError = { code: 'invalid_parameter', at: last } as const;
+    const store = await open(`sqlite:${file}`);
+    await store.accounts.recordUses([
+      { id: 1, lastUsedAt: first, succeeded: 1200, deprecatedCalls: 7 },
+      { id: 1, lastUsedAt: last, clientErrors: 3, rateLimited: 2, serverErrors: 1, deprecatedCalls: 0, lastError },
+    ]);
+    const dateOf = (date: Date) => date.toISOString().slice(0, 10);
+    const error = `invalid_parameter at ${last.toISOString()}`;
+    const { stdout } = await run('key', 'usage', '1');
+    expect(stdout.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
+      ['DAY', 'REQUESTS', '2XX', '4XX', 'RATE LIMITED', '5XX', 'DEPRECATED', 'LAST ERROR'],
+      [dateOf(last), '6', '0', '3', '2', '1', '0', error],
+      [dateOf(first), '1200', '1200', '0', '0', '0', '7'],
+      [`Key 1 (till) of account zoo: 1206 requests in 90 days, last used ${last.toISOString()}, last error ${error}.`],
+      [''],
+    ]);
+    const counts = { succeeded: 0, clientErrors: 0, rateLimited: 0, serverErrors: 0 };
+    const shown = { code: 'invalid_parameter', at: last.toISOString() };
+    expect(JSON.parse((await run('key', 'usage', '1', '--json')).stdout)).toEqual({
+      ...{ id: 1, account: 'zoo', name: 'till', lastUsedAt: last.toISOString(), lastError: shown },
+      days: [
+        {
+          ...{ day: dateOf(last), ...counts, clientErrors: 3, rateLimited: 2, serverErrors: 1 },
+          ...{ deprecatedCalls: 0, lastError: shown },
+        },
+        { day: dateOf(first), ...counts, succeeded: 1200, deprecatedCalls: 7, lastError: null },
+      ],
+    });
+  });
+
   test('exit 1: no such account, no such key, and rotating a key that has ended', async () => {
     const { run, refused, file, keys } = await makeStore(newSecret(false), newSecret(false));
     expect(await refused('key', 'create', '--account', 'circus', '--name', 'a')).toBe(
@@ -387,6 +426,7 @@ describe('key', () => {
     );
     expect(await refused('key', 'list', '--account', 'circus')).toBe('There is no account circus.');
     expect(await refused('key', 'revoke', '90')).toBe('There is no key 90.');
+    expect(await refused('key', 'usage', '90')).toBe('There is no key 90.');
     expect(await refused('key', 'rotate', '9', '--overlap', '1h')).toBe('There is no key 9 that could be rotated.');
     expect(await run('key', 'revoke', '1')).toMatchObject({ stdout: 'Key 1 revoked.\n' });
     expect(await run('key', 'revoke', '1')).toMatchObject({ stdout: 'Key 1 revoked.\n' });
@@ -793,7 +833,7 @@ describe('the store', () => {
     expect(await runCli(['migrate'], { folder })).toEqual({
       code: 0,
       stdout:
-        'Applied 0001_initial.sql, 0002_rendered_animals.sql, 0003_imports.sql, 0004_pet_revision.sql, 0005_account_pages.sql, 0006_bounds.sql.\n',
+        'Applied 0001_initial.sql, 0002_rendered_animals.sql, 0003_imports.sql, 0004_pet_revision.sql, 0005_account_pages.sql, 0006_bounds.sql, 0007_form_token.sql, 0008_key_usage.sql.\n',
       stderr: 'Created the store ./data/animal-store.db.\n',
     });
     expect(await runCli(['migrate'], { folder })).toEqual({

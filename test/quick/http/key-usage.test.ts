@@ -18,7 +18,7 @@ test('the series of a key that has ended is dropped within a minute', async () =
     logger: pino({ level: 'silent' }),
     now: () => new Date(),
   });
-  for (const id of [1, 2, 3]) usage.countDeprecated({ id, accountId: 7 } as ApiKey);
+  for (const id of [1, 2, 3]) usage.countDeprecated({ id, accountId: 7 } as ApiKey, {});
   await vi.advanceTimersByTimeAsync(60_000);
   expect(accounts.findEnded).toHaveBeenCalledWith([1, 2, 3]);
   expect(metrics.deprecatedKeys()).toEqual([1, 3]);
@@ -27,14 +27,14 @@ test('the series of a key that has ended is dropped within a minute', async () =
   await app.close();
 });
 
-test('the uses of many keys are written in transactions of 200, so that other writes do not wait long', async () => {
+test('the uses of many keys are written in transactions of 100, so that other writes do not wait long', async () => {
   const app = fastify();
   const recordUses = vi.fn(async (_uses: unknown[]) => undefined);
   const accounts = { recordUses, findEnded: async () => [] };
   const metrics = createMetrics('test');
   const logger = pino({ level: 'silent' });
   const usage = createKeyUsage(app, { accounts: accounts as never, metrics, logger, now: () => new Date() });
-  for (let id = 1; id <= 450; id++) usage.count({ id, accountId: 7 } as ApiKey, new Date());
+  for (let id = 1; id <= 450; id++) usage.count({ reqId: 'test', key: id, status: 200 });
   await app.close();
-  expect(recordUses.mock.calls.map(([uses]) => uses.length)).toEqual([200, 200, 50]);
+  expect(recordUses.mock.calls.map(([uses]) => uses.length)).toEqual([100, 100, 100, 100, 50]);
 });

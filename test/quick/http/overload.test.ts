@@ -126,6 +126,18 @@ test.for<[string, (fields: string) => string[], object?]>([
   },
 );
 
+test('a refusal is counted to the key, if it was valid lately, and its log line has the id', async () => {
+  const { app, port, get, store, log } = await start();
+  const { ask } = await open(port);
+  expect(await ask([get()])).toEqual(['200']);
+  overload.on = true;
+  expect(await ask([get()])).toEqual([refused]);
+  expect(log()).toMatch(/"status":503,.*"key":1,"code":"service_unavailable"/);
+  await app.close();
+  const lastError = { code: 'service_unavailable' };
+  expect(await store.accounts.listUsage(1, 1)).toMatchObject([{ succeeded: 1, serverErrors: 1, lastError }]);
+});
+
 test.for<[string, (fields: string) => string[]]>([
   ['Connection: close', (fields) => [`GET /v1/pets HTTP/1.1\r\n${fields}Connection: close\r\n\r\n`]],
   ['HTTP/1.0', (fields) => [`GET /v1/pets HTTP/1.0\r\n${fields}\r\n`]],

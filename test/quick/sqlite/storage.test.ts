@@ -71,8 +71,17 @@ describe('the file', () => {
       ({ name }) => !name.startsWith('sqlite_'),
     );
     expect(tables.map(({ name }) => name).sort()).toEqual([
-      ...['account', 'account_event', 'api_key', 'attempt', 'counted_attempt', 'form_token'],
-      ...['idempotency', 'import', 'message'],
+      ...[
+        'account',
+        'account_event',
+        'api_key',
+        'api_key_usage',
+        'attempt',
+        'counted_attempt',
+        'form_token',
+        'idempotency',
+      ],
+      ...['import', 'message'],
       ...['migration', 'one_time_link', 'pet', 'pet_revision', 'rotated_key', 'session'],
     ]);
     expect(tables.filter(({ strict }) => strict !== 1)).toEqual([]);

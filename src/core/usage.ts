@@ -1,0 +1,56 @@
+/** The use of API keys: what is counted of each key on each day, in UTC. */
+import type { ErrorCode } from './errors.ts';
+import { limits } from './limits.ts';
+
+const dayMs = 24 * 60 * 60 * 1000;
+
+/** For how many days the counts are kept, with the current one. */
+export const keptDays = limits.usageAge / dayMs;
+
+/** The number of a day: days since 1970-01-01. `at`: in milliseconds. */
+export const dayOf = (at: number) => Math.floor(at / dayMs);
+
+/** The date of a day, such as 2026-11-23. */
+export const dateOf = (day: number) => new Date(day * dayMs).toISOString().slice(0, 10);
+
+/** Requests by the status of their response: 2xx and 304, 4xx except 429, 429, 5xx. */
+export const outcomes = ['succeeded', 'clientErrors', 'rateLimited', 'serverErrors'] as const;
+export type Outcome = (typeof outcomes)[number];
+
+export function outcomeOf(status: number): Outcome {
+  if (status < 400) return 'succeeded';
+  if (status === 429) return 'rateLimited';
+  return status < 500 ? 'clientErrors' : 'serverErrors';
+}
+
+export type Counts = Record<Outcome, number>;
+
+export const requestsOf = (counts: Counts) => outcomes.reduce((sum, outcome) => sum + counts[outcome], 0);
+
+/** An error response. */
+export interface LastError {
+  code: string;
+  at: Date;
+}
+
+/** What a server has counted of a key on the day of `lastUsedAt`. A count that is missing is 0. */
+export interface KeyUse extends Partial<Counts> {
+  id: number;
+  lastUsedAt: Date;
+  /** Requests to deprecated operations. */
+  deprecatedCalls: number;
+  lastError?: { code: ErrorCode; at: Date } | undefined;
+}
+
+/** A day on which a key was used. */
+export interface DayOfUse extends Counts {
+  /** Such as 2026-11-23. */
+  day: string;
+  deprecatedCalls: number;
+  lastError: LastError | null;
+}
+
+/** `days`: the latest last. */
+export function lastErrorOf(days: DayOfUse[]): LastError | null {
+  return days.findLast(({ lastError }) => lastError !== null)?.lastError ?? null;
+}

@@ -1,0 +1,53 @@
+/** Records the use of API keys. */
+import { type Counts, dayOf, keptDays } from '../../core/usage.ts';
+import { endOneOf, oneOf, type Steps, skipLocked, sql } from '../steps.ts';
+
+/** What a server has counted of a key on the day of `lastUsedAt`, in milliseconds. */
+interface UsedKey extends Counts {
+  id: number;
+  lastUsedAt: number;
+  deprecatedCalls: number;
+  error: string | null;
+  errorAt: number | null;
+}
+
+/** Adds the uses in ascending order of id, so that two servers do not wait for each other. */
+export function* recordUses({ uses, at }: { uses: UsedKey[]; at: number }): Steps<void> {
+  for (const use of uses.toSorted((a, b) => a.id - b.id)) yield* recordUse(use);
+  yield* sweepUsage(dayOf(at) - keptDays, uses.length);
+}
+
+function* recordUse(use: UsedKey): Steps<void> {
+  const { id, lastUsedAt, deprecatedCalls } = use;
+  // The lock on this row also keeps the key until the commit: the next statement refers to it.
+  const [key] = yield* sql`
+    UPDATE api_key SET deprecated_calls = deprecated_calls + ${deprecatedCalls},
+      last_used_at = CASE WHEN last_used_at > ${lastUsedAt} THEN last_used_at ELSE ${lastUsedAt} END
+    WHERE id = ${id} RETURNING 1 AS one`;
+  if (!key) return;
+  yield* sql`
+    INSERT INTO api_key_usage AS kept
+      (key_id, day, succeeded, client_errors, rate_limited, server_errors, deprecated_calls, error_code, error_at)
+    VALUES (${id}, ${dayOf(lastUsedAt)}, ${use.succeeded}, ${use.clientErrors}, ${use.rateLimited}, ${use.serverErrors},
+      ${deprecatedCalls}, ${use.error}, ${use.errorAt})
+    ON CONFLICT (key_id, day) DO UPDATE SET
+      succeeded = kept.succeeded + excluded.succeeded,
+      client_errors = kept.client_errors + excluded.client_errors,
+      rate_limited = kept.rate_limited + excluded.rate_limited,
+      server_errors = kept.server_errors + excluded.server_errors,
+      deprecated_calls = kept.deprecated_calls + excluded.deprecated_calls,
+      error_code = CASE WHEN excluded.error_at >= coalesce(kept.error_at, 0) THEN excluded.error_code ELSE kept.error_code END,
+      error_at = CASE WHEN excluded.error_at >= coalesce(kept.error_at, 0) THEN excluded.error_at ELSE kept.error_at END`;
+}
+
+/** Deletes rows of `last` and of days before it: twice as many as were added, so that they do not pile up. */
+function* sweepUsage(last: number, added: number): Steps<void> {
+  const [oldest] = yield* sql<{ day: number | string | null }>`SELECT min(day) AS day FROM api_key_usage`;
+  if (typeof oldest?.day !== 'number' && typeof oldest?.day !== 'string') return;
+  const day = Number(oldest.day);
+  if (day > last) return;
+  yield* sql`
+    DELETE FROM api_key_usage WHERE day = ${day} AND key_id ${oneOf}
+      SELECT key_id FROM api_key_usage WHERE day = ${day} LIMIT ${2 * added} ${skipLocked}
+    ${endOneOf}`;
+}
