@@ -1,5 +1,6 @@
 /** Builds the HTTP server: what every connection and every request meets, then the table of routes. */
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
+import { keyPage } from './account/key-page.ts';
 import { keys as accountKeys } from './account/keys.ts';
 import { accountFileRoutes } from './account/pages.ts';
 import { createAccountScope, noPage, requireSession, type SignUp } from './account/scope.ts';
@@ -284,6 +285,8 @@ async function addAccountRoutes(app: App, parts: Parts, whoSignsUp: SignUp): Pro
   await app.register(async (own: App) => {
     requireSession(own, scope);
     accountKeys(own, scope);
+    keyPage(own, scope);
+    refuseEmptyParameter(own, '/keys/', noPage);
     settings(own, scope);
   });
 }

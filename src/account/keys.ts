@@ -2,7 +2,6 @@
 import { Type } from '@sinclair/typebox';
 import type { FastifyRequest } from 'fastify';
 import { type OwnKey, scopes } from '../core/accounts.ts';
-import { dateText, sunset } from '../core/deprecation.ts';
 import { limits } from '../core/limits.ts';
 import type { App } from '../http/operation.ts';
 import { newFormToken } from './form-token.ts';
@@ -10,6 +9,7 @@ import { type Act, formReader, formRoute, noticeOf, pageRoute, type Show, typedN
 import { found, idOf, makeKey, rotateKey, timeOf } from './new-key.ts';
 import type { AccountScope } from './scope.ts';
 import { sessionOf } from './session.ts';
+import { chartSize, shownDays, usageOf } from './usage.ts';
 
 const dayMs = 24 * 60 * 60 * 1000;
 
@@ -56,7 +56,10 @@ export function keys(app: App, scope: AccountScope): void {
   const show: Show = async (request, reply, refusal) => {
     const { account } = sessionOf(request);
     // One more than the page shows, to know whether there are more.
-    const { active, ended } = await accounts.listOwnKeys(account.id, maxEnded + 1);
+    const [{ active, ended }, uses] = await Promise.all([
+      accounts.listOwnKeys(account.id, maxEnded + 1),
+      accounts.listOwnUsage(account.id, shownDays),
+    ]);
     return pages.show(request, reply, 'keys', {
       title: 'API keys',
       notice: noticeOf(request, notices),
@@ -67,7 +70,8 @@ export function keys(app: App, scope: AccountScope): void {
       maxActiveKeys: limits.activeKeys,
       given: refusal === undefined ? noChoices : choicesOf(request),
       newToken: () => newFormToken(now()),
-      sunset: dateText(sunset),
+      usageOf: ({ id }: OwnKey) => usageOf(uses.get(id) ?? [], now()),
+      chartSize,
       time: timeOf,
     });
   };

@@ -19,10 +19,12 @@ const templates = [
   'link',
   'keys',
   'new-key',
+  'key',
+  'usage',
   'settings',
   'error',
 ] as const;
-type Template = Exclude<(typeof templates)[number], 'layout' | 'fault' | 'new-password'>;
+type Template = Exclude<(typeof templates)[number], 'layout' | 'fault' | 'new-password' | 'usage'>;
 
 /** Where a redirect can lead: a page, and the notice that it shows. The type excludes text from a request, which could lead to another site. */
 type Page = '' | '/sign-in' | '/settings' | `${'' | '/sign-in' | '/settings'}?done=${string}`;

@@ -10,9 +10,12 @@ export const dateText = (date: Date) =>
 const warningDays = 90;
 const dayMs = 24 * 60 * 60 * 1000;
 
+/** Whole days until the removal, rounded up; 0 or less once it has happened. */
+export const daysUntilSunset = (now: Date) => Math.ceil((sunset.getTime() - now.getTime()) / dayMs);
+
 /** The log message from 90 days before the removal on; undefined before that. */
 export function sunsetWarning(now: Date): string | undefined {
-  const days = Math.ceil((sunset.getTime() - now.getTime()) / dayMs);
+  const days = daysUntilSunset(now);
   if (days > warningDays) return undefined;
   const date = sunset.toISOString().slice(0, 10);
   return days > 0

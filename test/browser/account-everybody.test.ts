@@ -73,6 +73,10 @@ async function tour(account: AccountPage, names: Names, look: (state: State) => 
   await press('Revoke key');
   await page.getByText('The key is revoked.').waitFor();
   await stop('keys', 'API keys');
+  await page.getByRole('link', { name: 'Usage by day' }).first().click();
+  await stop('key', `Usage of ${names.key}`);
+  await follow('API keys');
+  await shown('API keys');
   for (const scope of await page.getByRole('checkbox').all()) await scope.uncheck();
   await send('Make key', names.key);
   await refused('keys-refused', 'API keys');
@@ -170,7 +174,7 @@ describeInBrowser('the account pages', () => {
         `[...document.querySelectorAll('input:not([hidden], [type="hidden"]), select')].map(({ labels }) => labels.length)`,
       );
       expect(new Set(labels as number[]), name).toEqual(
-        new Set(name === 'not-found' || /^new-key/.test(name) ? [] : [1]),
+        new Set(name === 'not-found' || name === 'key' || /^new-key/.test(name) ? [] : [1]),
       );
     });
   });
@@ -253,7 +257,7 @@ describeInBrowser('the account pages', () => {
     await keyboard.press('Enter');
     await shown('API keys');
     await page.getByText('Active until').waitFor();
-    const card = ['Rotate website…', 'Revoke website…'];
+    const card = ['Usage by day of website', 'Rotate website…', 'Revoke website…'];
     expect(await tabStops(page)).toEqual([...signedIn, 'Make another key', ...card, ...make]);
     await tabTo('Revoke website');
     await keyboard.press('Enter');

@@ -124,6 +124,9 @@ export async function addOldKeys({ accounts }: Store, account: string, name: str
   const add = async (lifetimeMs: number | null) =>
     accounts.addKey({ account, name, scopes: ['pets:read'], lifetimeMs, secret: newSecret(false) });
   const used = await add(null);
-  await accounts.recordUses([{ id: used?.id as number, lastUsedAt: new Date(), deprecatedCalls: 3 }]);
+  const lastUsedAt = new Date();
+  const counts = { succeeded: 1204, clientErrors: 12, rateLimited: 7, serverErrors: 3, deprecatedCalls: 3 };
+  const lastError = { code: 'invalid_parameter', at: lastUsedAt } as const;
+  await accounts.recordUses([{ id: used?.id as number, lastUsedAt, ...counts, lastError }]);
   await add(1);
 }

@@ -327,11 +327,13 @@ describe('markup in a name (XSS)', () => {
     const made = await makeKey(ada, { name });
     await app.store.accounts.recordUses([{ id: 2, lastUsedAt: new Date('2027-01-01'), deprecatedCalls: 3 }]);
     const keys = await ada.get('/account');
+    const usage = await ada.get('/account/keys/2');
     const rotated = await rotateKey(ada, 2, '1h');
     await ada.post('/account/keys/3/revoke');
     return [
       made,
       keys,
+      usage,
       rotated,
       await ada.get('/account?done=revoked'),
       await ada.get('/account/settings'),
@@ -346,7 +348,7 @@ describe('markup in a name (XSS)', () => {
 
   test('is shown as text: it adds no tag and no attribute to any page', async () => {
     const harmless = (await pagesWith('website')).map(structureOf);
-    expect(harmless.length).toBe(11);
+    expect(harmless.length).toBe(12);
     for (const name of names) {
       for (const [at, page] of (await pagesWith(name)).entries()) {
         const { tags, rest } = structureOf(page);
