@@ -13,9 +13,8 @@ const labels: Readonly<Record<Outcome, string>> = {
   serverErrors: '5xx',
 };
 
-/** Units of the chart: the width of a day and of its bar, and the height of the busiest day. */
+/** Units of the chart: the width of a day, and the height of the busiest one. Bars are strokes, whose width is in account.css. */
 const dayWidth = 8;
-const barWidth = 6;
 const barHeight = 40;
 
 /** Shorter parts of a bar could not be seen. One unit of it is the gap to the next part. */
@@ -24,19 +23,21 @@ const minPart = 3;
 export const chartSize = { width: shownDays * dayWidth, height: barHeight + outcomes.length * minPart };
 
 /** Numbers with separators of thousands. */
-export const figure = (count: number) => count.toLocaleString('en-GB');
+export const figure = new Intl.NumberFormat('en-GB').format;
+
+const sunsetText = dateText(sunset);
 
 /** The path of each outcome. The parts of a bar stand on each other, 2xx at the bottom. */
 function pathsOf(days: DayOfUse[], first: number, most: number): Record<Outcome, string> {
   const paths = { succeeded: '', clientErrors: '', rateLimited: '', serverErrors: '' };
   for (const day of days) {
-    const x = (dayOf(Date.parse(day.day)) - first) * dayWidth + (dayWidth - barWidth) / 2;
+    const x = (dayOf(Date.parse(day.day)) - first + 0.5) * dayWidth;
     let y = chartSize.height;
     for (const outcome of outcomes) {
       if (day[outcome] === 0) continue;
       const height = Math.max(minPart, Math.round((day[outcome] / most) * barHeight));
       y -= height;
-      paths[outcome] += `M${x} ${y}h${barWidth}v${height - 1}h-${barWidth}z`;
+      paths[outcome] += `M${x} ${y}v${height - 1}`;
     }
   }
   return paths;
@@ -81,7 +82,7 @@ function deprecatedCallsOf(days: DayOfUse[], now: Date) {
   return {
     calls: figure(sumOf(days, ({ deprecatedCalls }) => deprecatedCalls)),
     lastDay: last.day,
-    sunset: dateText(sunset),
+    sunset: sunsetText,
     ended: daysLeft <= 0,
     left: daysLeft === 1 ? '1 day is left' : `${figure(daysLeft)} days are left`,
   };

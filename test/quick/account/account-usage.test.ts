@@ -20,10 +20,10 @@ async function open(uses: Omit<KeyUse, 'id'>[], time = now) {
   return { app, ada, list, page };
 }
 
-/** The corners of each bar of an outcome: left, top, and height. */
+/** Each bar of an outcome: its middle, top, and height. */
 function barsOf(html: string, outcome: string): number[][] {
   const path = new RegExp(`<path class="${outcome}" d="([^"]*)"`).exec(html)?.[1] ?? '';
-  return [...path.matchAll(/M(\d+) (\d+)h6v(\d+)h-6z/g)].map((bar) => bar.slice(1).map(Number));
+  return [...path.matchAll(/M(\d+) (\d+)v(\d+)/g)].map((bar) => bar.slice(1).map(Number));
 }
 
 describe('the use of a key', () => {
@@ -37,12 +37,12 @@ describe('the use of a key', () => {
     for (const { text } of [list, page]) {
       expect(text).toContain('viewBox="0 0 240 52"');
       expect(barsOf(text, 'succeeded')).toEqual([
-        [1, 12, 39],
-        [233, 42, 9],
+        [4, 12, 39],
+        [236, 42, 9],
       ]);
-      expect(barsOf(text, 'clientErrors')).toEqual([[233, 37, 4]]);
-      expect(barsOf(text, 'rateLimited')).toEqual([[233, 34, 2]]);
-      expect(barsOf(text, 'serverErrors')).toEqual([[233, 29, 4]]);
+      expect(barsOf(text, 'clientErrors')).toEqual([[236, 37, 4]]);
+      expect(barsOf(text, 'rateLimited')).toEqual([[236, 34, 2]]);
+      expect(barsOf(text, 'serverErrors')).toEqual([[236, 29, 4]]);
       expect(text).toContain('aria-label="Requests a day from 2027-01-31 to 2027-03-01. Most on 2027-01-31: 2,000."');
       expect(plainText({ text } as typeof page)).toContain(
         '3,000 requests from 2027-01-31 to 2027-03-01, most on 2027-01-31: 2,000 2xx 2,500 4xx 250 429 1 5xx 249',
