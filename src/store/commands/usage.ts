@@ -43,9 +43,8 @@ function* recordUse(use: UsedKey): Steps<void> {
 /** Deletes rows of `last` and of days before it: twice as many as were added, so that they do not pile up. */
 function* sweepUsage(last: number, added: number): Steps<void> {
   const [oldest] = yield* sql<{ day: number | string | null }>`SELECT min(day) AS day FROM api_key_usage`;
-  if (typeof oldest?.day !== 'number' && typeof oldest?.day !== 'string') return;
+  if (!oldest || oldest.day === null || Number(oldest.day) > last) return;
   const day = Number(oldest.day);
-  if (day > last) return;
   yield* sql`
     DELETE FROM api_key_usage WHERE day = ${day} AND key_id ${oneOf}
       SELECT key_id FROM api_key_usage WHERE day = ${day} LIMIT ${2 * added} ${skipLocked}
