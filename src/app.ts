@@ -13,6 +13,7 @@ import { sunset } from './core/deprecation.ts';
 import type { Messages } from './core/messages.ts';
 import type { People, Trail } from './core/people.ts';
 import type { Pets } from './core/pets.ts';
+import { createPageNotFound } from './docs/not-found.ts';
 import { documentRoutes, referencePageRoutes } from './docs/routes.ts';
 import { proxiesOf } from './http/addresses.ts';
 import { createKeyCache, holderOfKey, installAuth, type KeyCache } from './http/auth.ts';
@@ -141,7 +142,13 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     sendError,
     exchanges,
     keys: createKeyCache(app),
-    notFound: createNotFound(base),
+    notFound: createPageNotFound({
+      base,
+      quickstartBasePath: options.quickstartBasePath,
+      accountPages: options.signUp !== undefined,
+      api: createNotFound(base),
+      elsewhere: createNotFound(base, { vary: 'Accept' }),
+    }),
     record: createTrail(app, { trail: store.trail, logger, metrics }),
     usage,
     responses: createPetResponses(app, store.pets, base),
@@ -249,6 +256,8 @@ async function addRoutes(app: App, parts: Parts, requireKey: RequireKey): Promis
   if (whoSignsUp !== undefined) {
     // GET /account/account.css and /account/account.js
     accountFileRoutes(app, { readFile, exchanges });
+    // Outside the scope of the account pages: their wildcard would match it.
+    refuseEmptyParameter(app, '/account/', notFound);
     await app.register((account: App) => addAccountRoutes(account, parts, whoSignsUp), { prefix: '/account' });
   }
 

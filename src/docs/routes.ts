@@ -6,8 +6,10 @@ import type { Exchanges } from '../http/exchange.ts';
 import { linesOf } from '../http/head.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
-import { respond, sendRendered, standing, standingHeaders } from '../http/responses.ts';
+import { respond, sendRendered, standing } from '../http/responses.ts';
 import { type Codings, chooseCoding, renderCodings } from './codings.ts';
+import { prefersPage } from './not-found.ts';
+import { pageHeaders } from './page-headers.ts';
 
 export interface ReferencePageOptions {
   /** Reads a file of src/pages/. */
@@ -21,29 +23,11 @@ export interface ReferencePageOptions {
   notFound: NotFound;
 }
 
-/** The pages load resources from their own origin only, have no inline scripts and styles, evaluate no strings as scripts and cannot be framed. */
-const policy = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self'",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join('; ');
-
-const security = linesOf(
-  Object.entries({
-    ...standingHeaders,
-    'content-security-policy': policy,
-    'referrer-policy': 'no-referrer',
-    'cross-origin-opener-policy': 'same-origin',
-  }).flat(),
-);
+const security = linesOf(Object.entries(pageHeaders).flat());
 
 const pages = { '/docs': 'animal-store.html', '/docs/quickstart': 'quickstart.html' };
 const files = {
+  'choices.js': { type: 'text/javascript; charset=utf-8', parts: ['choices.js'] },
   'page.js': { type: 'text/javascript; charset=utf-8', parts: ['copy.js', 'reference.js'] },
   'page.css': { type: 'text/css; charset=utf-8', parts: ['style.css', 'reference.css'] },
   'icon.svg': { type: 'image/svg+xml', parts: ['icon.svg'] },
@@ -109,7 +93,7 @@ export function referencePageRoutes(
   // Only browsers are redirected to the reference page: for all others, and for other methods, there is nothing. Therefore a scope of its own.
   app.register(async (scope) => {
     scope.get('/', (request: FastifyRequest, reply: FastifyReply) => {
-      if (!request.headers.accept?.includes('text/html')) return notFound(request, reply);
+      if (!prefersPage(request.headers.accept)) return notFound(request, reply);
       respond(reply, 302, redirect, '');
     });
   });

@@ -172,7 +172,7 @@ const fetching: Operation = {
   operationId: 'getPet',
   tags: ['Pets'],
   summary: 'Get an animal',
-  description: `From ${dateText(sunset)} on, it returns 410. Use GET /pets with the status filter instead.\n\nThat filter cannot name an animal. To find one by its id, follow the pages of its status until the id appears or a greater one does: one request per ${maxPage} animals (examples/find.js in the repository does this). If you need animals often, read all pages once and keep them by id.\n\nEvery response, errors included, has the headers Deprecation, Sunset and Link; only an error that comes before the server has read the path lacks them.`,
+  description: `From ${dateText(sunset)} on, it returns 410. Its replacement is GET /pets with the status filter.\n\nTo find one animal by its id, follow the pages of its status until the id appears or a greater one does: one request per ${maxPage} animals (examples/find.js in the repository does this). If you need animals often, read all pages once and keep them by id.\n\nEvery response, errors included, has the headers Deprecation, Sunset and Link; only an error that comes before the server has read the path lacks them.`,
   scope: 'pets:read',
   sunset,
   success: { status: 200, schema: Pet, description: 'The animal.' },
