@@ -4,7 +4,7 @@ import path from 'node:path';
 import { clientTypes, sourceLine, typesFile } from './client.ts';
 import { limitsPage } from './limits.ts';
 import { generateDocuments } from './openapi.ts';
-import { pageNames, renderPage } from './reference.ts';
+import { pageNames, renderChangelog, renderPage } from './reference.ts';
 import { exampleFile, settingsTable } from './settings.ts';
 
 const root = path.resolve(import.meta.dirname, '..');
@@ -48,6 +48,7 @@ export async function generateFiles(): Promise<Record<string, string>> {
   return {
     ...documents,
     ...Object.fromEntries(pages),
+    'src/pages/reference/changelog.html': renderChangelog(),
     '.env.example': exampleFile(),
     'README.md': withPart('README.md', settingsPart, settingsTable()),
     'docs/limits.md': limitsPage,

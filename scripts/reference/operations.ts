@@ -17,8 +17,10 @@ import {
   toJson,
 } from './document.ts';
 import { type Describe, fieldsOf, type Place } from './fields.ts';
+import { highlight } from './highlight.ts';
 import { samplesOf } from './samples.ts';
 import { toHtml, toInlineHtml } from './text.ts';
+import { typesOf } from './types.ts';
 
 export interface Group {
   name: string;
@@ -30,6 +32,9 @@ export interface Group {
 // The introduction says what HEAD and OPTIONS do: they have no entries.
 const methods = ['get', 'post', 'put', 'patch', 'delete'];
 const places = { path: 'Path parameters', query: 'Query parameters', header: 'Request headers', cookie: 'Cookies' };
+
+/** The header that the samples have a value of: with it a retry adds nothing twice. */
+const retryKey = 'Idempotency-Key';
 
 const operationTag = ({ tags: [tag] = [] }: Operation) => tag ?? 'Operations';
 
@@ -54,7 +59,10 @@ interface Context extends Describe {
   commonErrors: Set<string>;
 }
 
-const show = ({ summary, value }: Example) => ({ summary, json: toJson(value, 2) });
+function show({ summary, value }: Example) {
+  const json = toJson(value, 2);
+  return { summary, json, html: highlight(json, 'json') };
+}
 
 const isError = (status: string) => /^[45]/.test(status);
 
@@ -78,6 +86,8 @@ function parameterView(context: Context, operation: Operation, parameter: Parame
     text: tell(name, description, place),
     choices: choices.map(String),
     example: example && String(example.value),
+    /** Whether the panel makes a value. */
+    isRetryKey: parameter.in === 'header' && name === retryKey,
   };
 }
 
@@ -142,6 +152,9 @@ export function operationView(context: Context, { path, item, method, operation 
   const successes = responses
     .filter(({ status }) => !isError(status))
     .map(({ status, response }) => successView(context, status, response));
+  const [resultSchema] = responses
+    .filter(({ status }) => status.startsWith('2'))
+    .flatMap(({ response }) => jsonMedia(response.content)?.schema ?? []);
   const known = new Set(successes.flatMap(({ headers }) => headers));
   // Operations share responses with a deprecated one, which alone sends these headers.
   if (!operation.deprecated) for (const name of ['Deprecation', 'Sunset', 'Link']) known.add(name);
@@ -173,9 +186,17 @@ export function operationView(context: Context, { path, item, method, operation 
     errors,
     hasCommonErrors: context.commonErrors.size > 0,
     answers: [...successes, ...errors].flatMap(({ status, examples: shown }) =>
-      shown.map(({ summary, json }) => ({ title: summary ? `${status}: ${summary}` : status, json })),
+      shown.map(({ summary, html }) => ({ title: summary ? `${status}: ${summary}` : status, html })),
     ),
-    samples: samplesOf({ method: method.toUpperCase(), url, body: first && toJson(first.value) }),
+    samples: samplesOf({
+      method: method.toUpperCase(),
+      url,
+      headers: parameters
+        .filter((parameter) => parameter.in === 'header')
+        .map(({ name, example, isRetryKey }) => ({ name, value: isRetryKey ? example : undefined })),
+      body: first && toJson(first.value),
+      types: resultSchema && typesOf(document, resultSchema),
+    }),
     canTry: operation['x-hideTryItPanel'] !== true,
   };
 }

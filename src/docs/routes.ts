@@ -4,6 +4,7 @@ import { parse } from 'yaml';
 import type { NotFound } from '../http/errors.ts';
 import type { Exchanges } from '../http/exchange.ts';
 import { linesOf } from '../http/head.ts';
+import { hostOf } from '../http/hosts.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
 import { respond, sendRendered, standing } from '../http/responses.ts';
@@ -25,57 +26,99 @@ export interface ReferencePageOptions {
 
 const security = linesOf(Object.entries(pageHeaders).flat());
 
-const pages = { '/docs': 'animal-store.html', '/docs/quickstart': 'quickstart.html' };
+const pages = {
+  '/docs': 'animal-store.html',
+  '/docs/quickstart': 'quickstart.html',
+  '/docs/changelog': 'changelog.html',
+};
+/** They are one module: each can use what those before it declare. */
+const pageScripts = ['copy.js', 'quoting.js', 'reference.js', 'samples.js', 'contents.js'];
+const pageStyles = ['style.css', 'reference.css', 'contents.css', 'samples.css', 'print.css'];
+const javascript = 'text/javascript; charset=utf-8';
 const files = {
-  'choices.js': { type: 'text/javascript; charset=utf-8', parts: ['choices.js'] },
-  'page.js': { type: 'text/javascript; charset=utf-8', parts: ['copy.js', 'reference.js'] },
-  'page.css': { type: 'text/css; charset=utf-8', parts: ['style.css', 'reference.css'] },
+  'choices.js': { type: javascript, parts: ['choices.js'] },
+  'page.js': { type: javascript, parts: pageScripts },
+  'panel.js': { type: javascript, parts: ['panel.js'] },
+  'search.js': { type: javascript, parts: ['search.js'] },
+  'page.css': { type: 'text/css; charset=utf-8', parts: pageStyles },
   'icon.svg': { type: 'image/svg+xml', parts: ['icon.svg'] },
 };
 
-/** Fills in what depends on the settings. scripts/reference.ts made the rest of the page. */
-function adaptPage(html: string, quickstartBasePath: string | undefined, accountPages: boolean): string {
+/** The address of the documents' own examples. */
+const exampleRoot = 'https://api.example.com';
+
+/** Scripts and styles without the comments that have lines of their own: a fifth of their compressed size. */
+const withoutComments = (text: string) => text.replace(/^ *(?:\/\/.*|\/\*[\s\S]*?\*\/)\n/gm, '');
+
+interface Adapted {
+  /** The start of the address of this server. If undefined, the page keeps the address of the examples. */
+  root: string | undefined;
+  quickstartBasePath: string | undefined;
+  accountPages: boolean;
+}
+
+/** Fills in what depends on the settings and on the address. scripts/reference.ts made the rest of the page. */
+function adaptPage(html: string, { root = exampleRoot, quickstartBasePath = '', accountPages }: Adapted): string {
   const conditions: Record<string, boolean> = {
     account: accountPages,
     'no account': !accountPages,
-    quickstart: quickstartBasePath !== undefined,
+    quickstart: quickstartBasePath !== '',
   };
   return html
     .replace(/ *<!-- if ([\w ]+) -->\n(.*?) *<!-- end -->\n/gs, (_, name: string, part: string) =>
       conditions[name] ? part : '',
     )
-    .replaceAll('{{quickstart}}', quickstartBasePath?.slice(1) ?? '');
+    .replaceAll('{{quickstart}}', quickstartBasePath.slice(1))
+    .replaceAll(`${exampleRoot}/v1`, () => `${root}/v1`)
+    .replaceAll(`${exampleRoot}/quickstart`, () => root + quickstartBasePath);
 }
 
-/** Calls `make` on the first call and returns the same result from then on. If `make` fails, the next call tries again. */
-function once<Made>(make: () => Promise<Made>): () => Promise<Made> {
-  let made: Promise<Made> | undefined;
-  return () => {
-    made ??= make().catch((error) => {
-      made = undefined;
+/** Calls `make` for a new name, and returns the same result until another name follows. If `make` fails, the next call tries again. */
+function keepLast<Made>(make: (name: string) => Promise<Made>): (name: string) => Promise<Made> {
+  let last: { name: string; made: Promise<Made> } | undefined;
+  return (name) => {
+    if (last?.name !== name) last = { name, made: make(name) };
+    const { made } = last;
+    return made.catch((error) => {
+      last = undefined;
       throw error;
     });
-    return made;
   };
+}
+
+/** The start of the address that a browser used; empty if it has characters that would need escapes in the samples. */
+function addressUsed(request: FastifyRequest): string {
+  const host = hostOf(request.raw) ?? '';
+  return /^[\w.-]+(?::\d+)?$/.test(host) ? `${request.protocol}://${host}` : '';
 }
 
 export function referencePageRoutes(
   app: App,
   { readFile, root, quickstartBasePath, accountPages, exchanges, notFound }: ReferencePageOptions,
 ): void {
-  function serve(url: string, type: string, read: () => Promise<string>): void {
-    const codings = once(async () => renderCodings(await read(), { security, type }));
-    app.get(url, async (request, reply) => sendRendered(exchanges, reply, chooseCoding(request, await codings())));
+  /** `read` is given the start of the server's address if the file depends on it, and otherwise an empty text. */
+  function serve(
+    url: string,
+    type: string,
+    read: (address: string) => Promise<string>,
+    addressOf = (_: FastifyRequest) => '',
+  ): void {
+    const codings = keepLast(async (address) => renderCodings(await read(address), { security, type }));
+    app.get(url, async (request, reply) =>
+      sendRendered(exchanges, reply, chooseCoding(request, await codings(addressOf(request)))),
+    );
   }
   const readText = async (...names: string[]) => (await Promise.all(names.map(readFile))).join('');
+  const addressOf = (request: FastifyRequest) => (root.startsWith('http') ? root : addressUsed(request));
 
   for (const [url, name] of Object.entries(pages)) {
     if (name === 'quickstart.html' && quickstartBasePath === undefined) continue;
-    serve(url, 'text/html; charset=utf-8', async () =>
-      adaptPage(await readText(`reference/${name}`), quickstartBasePath, accountPages),
-    );
+    const read = async (address: string) =>
+      adaptPage(await readText(`reference/${name}`), { root: address || undefined, quickstartBasePath, accountPages });
+    serve(url, 'text/html; charset=utf-8', read, addressOf);
   }
-  for (const [name, { type, parts }] of Object.entries(files)) serve(`/docs/${name}`, type, () => readText(...parts));
+  for (const [name, { type, parts }] of Object.entries(files))
+    serve(`/docs/${name}`, type, async () => withoutComments(await readText(...parts)));
   refuseOtherMethods(app);
 
   const location = `${root}/docs`;
@@ -109,12 +152,9 @@ export interface DocumentOptions {
   exchanges: Exchanges;
 }
 
-/** The address of the document's own examples. */
-const exampleBase = 'https://api.example.com/v1';
-
 /** The committed text with this server's address, which may be only a path, and without links that lead nowhere. */
 function adaptDocument(document: string, base: string, accountPages: boolean): string {
-  const text = base.startsWith('/') ? document : document.replaceAll(`${exampleBase}/`, `${base}/`);
+  const text = base.startsWith('/') ? document : document.replaceAll(`${exampleRoot}/v1/`, `${base}/`);
   return accountPages ? text : text.replace(/\[([^\]]+)\]\(account[^)]*\)/g, '$1');
 }
 

@@ -38,7 +38,10 @@ describeInBrowser('accessibility', () => {
       await send(operation, async () => {
         expect(await accessibilityFaults(page, 'best-practice'), `${place}, opened`).toEqual([]);
       });
+      // Half under the bar of a phone, a control would be too small for axe. Readers scroll.
+      await page.evaluate('scrollTo(0, 0)');
       expect(await accessibilityFaults(page, 'best-practice'), `${place}, answered`).toEqual([]);
+      await operation.scrollIntoViewIfNeeded();
       await picture(page, `panel-${place}-${name}`);
     }
     expect(faults()).toEqual([]);

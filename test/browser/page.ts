@@ -104,7 +104,7 @@ export async function openReference(options: BrowserContextOptions = {}): Promis
     await panel.getByRole('button', { name: 'Send' }).click();
     await panel
       .getByRole('status')
-      .filter({ hasText: /^(\d{3}|No response)/ })
+      .filter({ hasText: /^(\d{3}|No response|Not sent)/ })
       .waitFor();
     return panel;
   }

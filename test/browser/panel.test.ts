@@ -70,7 +70,7 @@ describeInBrowser('the request panel', () => {
     expect(await one.innerText()).toMatch(/400 Bad Request[\s\S]*invalid_parameter/);
   });
 
-  test('adds twice: it sends no Idempotency-Key by default, which all users of the page would share', async () => {
+  test('adds twice: each new request has a fresh Idempotency-Key', async () => {
     const { server, key, open, authenticate, send } = await openReference();
     const operation = await open('pets/createPet');
     await authenticate(key);
@@ -92,10 +92,14 @@ describeInBrowser('the request panel', () => {
       await route.continue();
     });
     await operation.getByText('Try it').click();
-    await operation.getByRole('button', { name: 'Send' }).dblclick();
+    const button = operation.getByRole('button', { name: 'Send' });
+    await button.dblclick();
+    expect(await button.isDisabled()).toBe(true);
     held.resolve();
     await operation.getByRole('status').filter({ hasText: '201 Created' }).waitFor();
     expect([requests, (await server.call(key, 'GET', '/v1/pets')).json.length]).toEqual([1, 1]);
+    await expect.poll(() => button.isDisabled()).toBe(false);
+    expect(await page.evaluate('document.activeElement.textContent')).toBe('Send');
   });
 
   test('keeps the API key only in memory: a reload removes it, and no URL has it', async () => {
@@ -133,14 +137,65 @@ describeInBrowser('the request panel', () => {
     expect(faults()).toEqual([expect.stringContaining('status of 401')]);
   });
 
-  test('says so if the server cannot be reached or the key cannot be sent', async () => {
-    const { server, key, open, authenticate, send } = await openReference();
+  test('says in its own words why nothing was sent or no response came', async () => {
+    const { page, server, key, open, authenticate, send } = await openReference();
     const operation = await open('pets/listPets');
+    const said = async () => (await send(operation)).getByRole('status').innerText();
     await authenticate('ключ');
-    expect(await (await send(operation)).getByRole('status').innerText()).toMatch(/^No response: ./);
+    expect(await said()).toBe(
+      'Not sent: the API key has a character other than ASCII letters, digits and punctuation.',
+    );
     await authenticate(key);
+    await operation.getByLabel('If-None-Match').fill('“x”');
+    expect(await said()).toMatch(/^Not sent: If-None-Match has a character/);
+    await operation.getByLabel('If-None-Match').fill('');
+    await page.context().setOffline(true);
+    expect(await said()).toBe('No response: this device is offline.');
+    await page.context().setOffline(false);
+    await page.route('**/v1/pets', (route) => route.abort());
+    expect(await said()).toBe('No response: the server cannot be reached. The request may have arrived.');
+    await page.unroute('**/v1/pets');
     await server.end('SIGKILL');
-    expect(await (await send(operation)).getByRole('status').innerText()).toMatch(/^No response: ./);
+    expect(await said()).toBe('No response: the server cannot be reached. The request may have arrived.');
+  });
+
+  test('says so if its own script cannot be loaded', async () => {
+    const { page, open, send } = await openReference();
+    await page.route('**/docs/panel.js', (route) => route.abort());
+    const panel = await send(await open('pets/listPets'));
+    expect(await panel.getByRole('status').innerText()).toMatch(/^Not sent: the server cannot be reached/);
+  });
+
+  test.each(['Bearer KEY', 'bearer  KEY', ' Authorization: Bearer KEY '])('takes the key from %s', async (pasted) => {
+    const { key, open, authenticate, send } = await openReference();
+    const operation = await open('pets/listPets');
+    await authenticate(pasted.replace('KEY', key));
+    expect(await (await send(operation)).getByRole('status').innerText()).toBe('200 OK');
+  });
+
+  test('renews its Idempotency-Key when the outcome is known, on request, and never one that the reader entered', async () => {
+    const { page, server, key, open, authenticate, send } = await openReference();
+    const operation = await open('pets/createPet');
+    await authenticate(key);
+    await operation.getByText('Try it').click();
+    const field = operation.getByLabel('Idempotency-Key', { exact: true });
+    const first = await field.inputValue();
+    expect(first).toMatch(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
+    await page.route('**/v1/pets', (route) => route.fulfill({ status: 503, body: '{}' }));
+    await send(operation);
+    expect(await field.inputValue()).toBe(first);
+    await page.unroute('**/v1/pets');
+    await send(operation);
+    const second = await field.inputValue();
+    expect(second).not.toBe(first);
+    await operation.getByRole('button', { name: 'New Idempotency-Key' }).click();
+    expect(await field.inputValue()).not.toBe(second);
+    await field.fill('mine');
+    for (const _ of [1, 2]) await send(operation);
+    expect(await field.inputValue()).toBe('mine');
+    await operation.getByText('Response headers').last().click();
+    expect(await operation.locator('.answer').innerText()).toContain('idempotent-replayed: true');
+    expect((await server.call(key, 'GET', '/v1/pets')).json.length).toBe(2);
   });
 
   test('is not available for GET /store/orders', async () => {

@@ -66,6 +66,7 @@ describe('GET /docs', () => {
     ]);
     expect(links).toEqual(expect.arrayContaining(['/docs/quickstart', '/account/sign-up', '/account', '/docs']));
     expect(links).toEqual(expect.arrayContaining(['/openapi.json', '/first/messages/openapi.json']));
+    expect(links).toEqual(expect.arrayContaining(['/openapi.yaml', '/first/messages/openapi.yaml', '/docs/changelog']));
   });
 
   test('no link is broken without the account pages and the quickstart, which are not mentioned then', async () => {
@@ -74,6 +75,50 @@ describe('GET /docs', () => {
     expect((await app.call('GET', '/docs')).text).toContain('Ask the operator of the service for one.');
     expect((await app.call('GET', '/docs')).text).not.toContain('/account');
     expect((await app.call('GET', '/docs/quickstart')).status).toBe(404);
+  });
+
+  test.each([
+    ['https://example.com/animals/v1', 'https://example.com/animals/v1/pets', 'https://example.com/animals/q/messages'],
+    [undefined, 'http://store.example:81/v1/pets', 'http://store.example:81/q/messages'],
+  ])('names the address of this server in its samples: BASE_URL %s', async (baseUrl, pets, messages) => {
+    const { call } = await startApp({ baseUrl, quickstartBasePath: '/q' });
+    const host = { host: 'store.example:81' };
+    expect((await call('GET', '/docs', { headers: host })).text).toContain(pets);
+    expect((await call('GET', '/docs/quickstart', { headers: host })).text).toContain(messages);
+  });
+
+  test('names each address that browsers use, and keeps that of the examples for a host that is not plain', async () => {
+    const { call } = await startApp();
+    for (const name of ['one.example', 'two.example:8080', 'one.example'])
+      expect((await call('GET', '/docs', { headers: { host: name } })).text).toContain(`http://${name}/v1/pets`);
+    for (const name of ["a'b", '[::1]:80', '$&'])
+      expect((await call('GET', '/docs', { headers: { host: name } })).text).toContain(
+        'https://api.example.com/v1/pets',
+      );
+  });
+
+  test('has a link to itself at each heading, and each id once', async () => {
+    const { call } = await startApp();
+    for (const path of ['/docs', '/docs/quickstart', '/docs/changelog']) {
+      const { text } = await call('GET', path);
+      const headings = text.match(/<h[1-6].*?<\/h[1-6]>/g) ?? [];
+      expect(headings.length, path).toBeGreaterThan(5);
+      for (const heading of headings) {
+        const [, id] = /<a href="#([^"]+)">/.exec(heading) ?? [];
+        expect(text, heading).toContain(` id="${id}"`);
+      }
+      const ids = [...text.matchAll(/ id="([^"]*)"/g)].map(([, id]) => id);
+      expect(ids.filter((id, index) => ids.indexOf(id) !== index)).toEqual([]);
+    }
+  });
+
+  test('says what all requests need before what few do', async () => {
+    const { call } = await startApp();
+    const { text } = await call('GET', '/docs');
+    const places = ['id="start"', '/createPet"', 'id="errors"', 'id="keys"', 'CONNECT', 'in lower case'];
+    const found = places.map((part) => text.indexOf(part, text.indexOf('<main')));
+    expect(found).toEqual(found.toSorted((one, other) => one - other));
+    expect(found[0]).toBeGreaterThan(0);
   });
 
   test('returns 405 to other methods', async () => {
@@ -96,14 +141,35 @@ describe('GET /docs', () => {
 });
 
 describe('the files of the page', () => {
+  const scripts = ['copy.js', 'quoting.js', 'reference.js', 'samples.js', 'contents.js'];
+
+  /** The lines of a file that are not part of a comment. */
+  function withoutComments(text: string): string {
+    let within = false;
+    const kept = text.split('\n').filter((line) => {
+      const start = line.trim();
+      const isComment = within || start.startsWith('//') || start.startsWith('/*');
+      within = (within || start.startsWith('/*')) && !start.endsWith('*/');
+      return !isComment;
+    });
+    return kept.join('\n');
+  }
+
   test.each([
-    ['page.js', 'text/javascript; charset=utf-8', ['copy.js', 'reference.js']],
-    ['page.css', 'text/css; charset=utf-8', ['style.css', 'reference.css']],
+    ['choices.js', 'text/javascript; charset=utf-8', ['choices.js']],
+    ['page.js', 'text/javascript; charset=utf-8', scripts],
+    ['panel.js', 'text/javascript; charset=utf-8', ['panel.js']],
+    ['search.js', 'text/javascript; charset=utf-8', ['search.js']],
+    [
+      'page.css',
+      'text/css; charset=utf-8',
+      ['style', 'reference', 'contents', 'samples', 'print'].map((name) => `${name}.css`),
+    ],
     ['icon.svg', 'image/svg+xml', ['icon.svg']],
-  ])('/docs/%s returns 200, and 304 to a matching If-None-Match', async (name, type, parts) => {
+  ])('/docs/%s returns 200 without comments, and 304 to a matching If-None-Match', async (name, type, parts) => {
     const { call } = await startApp();
     const { status, headers, text } = await call('GET', `/docs/${name}`, { key: null });
-    expect([status, headers['content-type'], text]).toEqual([200, type, parts.map(file).join('')]);
+    expect([status, headers['content-type'], text]).toEqual([200, type, withoutComments(parts.map(file).join(''))]);
     const again = await call('GET', `/docs/${name}`, { headers: { 'if-none-match': headers.etag as string } });
     expect([again.status, again.text]).toEqual([304, '']);
   });

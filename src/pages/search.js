@@ -1,0 +1,83 @@
+/** Searches the operations, fields, headers, error codes and sections of the page, which is the index. It is loaded when the field has the focus. */
+
+/** What can be found: each has an id. `title` and `about` come from the page. */
+function createIndex() {
+  const entries = [];
+  const add = (element, title, about, more = '') => {
+    entries.push({ id: element.id, title, about, words: `${title} ${more}`.toLowerCase() });
+  };
+  for (const section of document.querySelectorAll('.operation')) {
+    const [title, route] = ['h3', '.route'].map((name) => section.querySelector(name).textContent);
+    add(section, title, route, `${route} ${section.id}`);
+  }
+  for (const link of document.querySelectorAll('main :is(h2, h3) > a'))
+    if (!link.closest('.operation'))
+      entries.push({
+        id: link.hash.slice(1),
+        title: link.textContent,
+        about: 'Section',
+        words: link.textContent.toLowerCase(),
+      });
+  for (const field of document.querySelectorAll('.fields > [id]')) {
+    const place = field.closest('section').querySelector('h2, h3').textContent;
+    add(field, field.querySelector('code').textContent, place);
+  }
+  for (const row of document.querySelectorAll('tr[id]')) {
+    const [status, code, message] = [...row.cells].map((cell) => cell.textContent);
+    add(row, code, `Error ${status}`, `${status} ${message}`);
+  }
+  return entries;
+}
+
+const most = 20;
+let index;
+
+/** The entries that have all words; those whose title has the whole text come first. */
+function find(text) {
+  index ??= createIndex();
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  if (words.length === 0) return [];
+  const rank = ({ title }) => {
+    const at = title.toLowerCase().indexOf(words.join(' '));
+    return at < 0 ? 2 : Math.min(at, 1);
+  };
+  const found = index.filter((entry) => words.every((word) => entry.words.includes(word)));
+  return found.sort((one, other) => rank(one) - rank(other)).slice(0, most);
+}
+
+function toItem({ id, title, about }) {
+  const [item, link, small] = ['li', 'a', 'small'].map((name) => document.createElement(name));
+  link.href = `#${id}`;
+  small.textContent = about;
+  link.append(title, ' ', small);
+  item.append(link);
+  return item;
+}
+
+/** Shows what is found in place of the sections. */
+export function startSearch(search, contents) {
+  const [list, sections, output] = ['.found', '.sections', 'output'].map((name) => contents.querySelector(name));
+
+  function showFound() {
+    const found = find(search.value);
+    const isEmpty = search.value.trim() === '';
+    list.replaceChildren(...found.map(toItem));
+    list.hidden = found.length === 0;
+    sections.hidden = !isEmpty;
+    const count = found.length === most ? `${most} or more` : found.length;
+    output.textContent = isEmpty ? '' : `${count} found`;
+  }
+
+  function clear() {
+    search.value = '';
+    showFound();
+  }
+
+  search.addEventListener('input', showFound);
+  search.addEventListener('keydown', ({ key }) => {
+    if (key === 'Escape') clear();
+    else if (key === 'Enter') list.querySelector('a')?.click();
+  });
+  list.addEventListener('click', clear);
+  showFound();
+}
