@@ -30,8 +30,8 @@ const renderNotFound = (root: string, links: [path: string, name: string][]) => 
     <meta name="viewport" content="width=device-width, initial-scale=1">
     <meta name="color-scheme" content="light dark">
     <link rel="icon" href="${root}/docs/icon.svg" type="image/svg+xml">
-    <link rel="stylesheet" href="${root}/docs/page.css">
     <script src="${root}/docs/choices.js"></script>
+    <link rel="stylesheet" href="${root}/docs/page.css">
   </head>
   <body class="short">
     <main>

@@ -37,9 +37,10 @@ function find(text) {
   index ??= createIndex();
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return [];
+  const whole = words.join(' ');
   const rank = ({ title }) => {
-    const at = title.toLowerCase().indexOf(words.join(' '));
-    return at < 0 ? 2 : Math.min(at, 1);
+    const name = title.toLowerCase();
+    return [name === whole, name.startsWith(whole), name.includes(whole), true].indexOf(true);
   };
   const found = index.filter((entry) => words.every((word) => entry.words.includes(word)));
   return found.sort((one, other) => rank(one) - rank(other)).slice(0, most);

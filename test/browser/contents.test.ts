@@ -76,6 +76,7 @@ describeInBrowser('the search', () => {
       ['429', 'rate_limited', '#error/rate_limited'],
       ['ratelimit-rem', 'RateLimit-Remaining', '#header/RateLimit-Remaining'],
       ['numbers', 'Numbers', '#numbers'],
+      ['id', 'id', '#animal-store/model/Pet/id'],
       ['LIST ANIMALS', 'List all animals', '#animal-store/tag/pets/listPets'],
     ]) {
       await page.keyboard.press('/');

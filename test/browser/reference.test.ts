@@ -33,8 +33,13 @@ describeInBrowser('the reference page', () => {
     held.resolve();
   });
 
-  test('moves nothing once it has been painted', async () => {
-    const { page, server } = await openReference();
+  test.each([
+    ['on a desktop', {}, {}],
+    ['on a phone', { viewport: { width: 390, height: 844 } }, {}],
+    ['with remembered choices', {}, { language: 'Python', theme: 'dark' }],
+  ])('moves nothing once it has been painted: %s', async (_, options, choices) => {
+    const { page, server } = await openReference(options);
+    await page.addInitScript(`Object.assign(localStorage, ${JSON.stringify(choices)})`);
     await page.goto(`${server.url}/docs`, { waitUntil: 'networkidle' });
     const shifts = await page.evaluate(() => {
       return new Promise<number>((resolve) => {

@@ -91,9 +91,13 @@ export const routes: Record<string, Route> = {
   '/openapi.yaml': file,
   '/docs': file,
   '/docs/quickstart': file,
+  '/docs/changelog': file,
   '/docs/icon.svg': file,
   '/docs/page.css': file,
   '/docs/page.js': file,
+  '/docs/choices.js': file,
+  '/docs/panel.js': file,
+  '/docs/search.js': file,
   '/account/account.css': file,
   '/account/account.js': file,
   '/account': { get: [200, 303] },
@@ -111,8 +115,8 @@ export const routes: Record<string, Route> = {
   '/account/sign-out-everywhere': ownForm(303, 303),
 };
 
-/** The server has routes for these. They respond as if there were none; the first leads browsers to the reference page. */
-export const hiddenRoutes = ['/', '/account/*', '/account/links/', '/v1/pets/'];
+/** The server has routes for these. They respond as if there were none; the first two lead browsers to a page. */
+export const hiddenRoutes = ['/', '/account/', '/account/*', '/account/links/', '/v1/pets/'];
 const unknownPaths = [...hiddenRoutes, '/cats', '/v1/cats', '/quickstart/cats', '/docs/cats'];
 
 function expected(route: Route | undefined, version: string, sent: Sent): number {

@@ -89,7 +89,8 @@ describe('the OpenAPI documents', () => {
       },
     });
     const documents = ['/openapi.json', '/openapi.yaml', '/quickstart/openapi.json', '/quickstart/openapi.yaml'];
-    const page = ['/', '/docs', '/docs/page.js', '/docs/page.css', '/docs/icon.svg', '/docs/quickstart'];
+    const scripts = ['choices', 'page', 'panel', 'search'].map((name) => `/docs/${name}.js`);
+    const page = ['/', '/docs', '/docs/quickstart', '/docs/changelog', '/docs/page.css', '/docs/icon.svg', ...scripts];
     const account = ['/account', '/account/settings', '/account/account.css', '/account/account.js'];
     const forms = [
       ...['sign-up', 'sign-in', 'sign-out', 'sign-out-everywhere', 'links/:token', 'password', 'delete'],
