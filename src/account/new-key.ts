@@ -107,7 +107,7 @@ function baseOf({ headers: { host = '' }, protocol }: FastifyRequest): string {
 }
 
 /** Throws ApiError `route_not_found` if `key` is undefined. It does not tell whether the key never existed, has ended, or is someone else's. */
-export function found(key: ApiKey | undefined): ApiKey {
+export function found<Key extends ApiKey>(key: Key | undefined): Key {
   if (!key) throw new ApiError('route_not_found', 'You have no such key.');
   return key;
 }
