@@ -290,12 +290,11 @@ async function addAccountRoutes(app: App, parts: Parts, whoSignsUp: SignUp): Pro
   signIn(app, '/sign-in', scope);
   signOut(app, '/sign-out', scope);
   oneTimeLink(app, '/links/:token', scope);
-  refuseEmptyParameter(app, '/links/', noPage);
+  for (const url of ['/links/', '/keys/']) refuseEmptyParameter(app, url, noPage);
   await app.register(async (own: App) => {
     requireSession(own, scope);
     accountKeys(own, scope);
     keyPage(own, scope);
-    refuseEmptyParameter(own, '/keys/', noPage);
     settings(own, scope);
   });
 }

@@ -659,7 +659,7 @@ describe('paths and methods', () => {
     ] as const) {
       for (const path of [
         '/account/nothing',
-        '/account/keys/9',
+        '/account/keys/9/use',
         '/account/sign-in/',
         '/account/links/',
         '/account/a/b?c',
