@@ -27,11 +27,8 @@ type Row = [what: string, limit: string, beyond: string];
 const general =
   'All requests and responses are `application/json`. Send your API key as `Authorization: Bearer <API_KEY>`.';
 
-/** Which methods there are, in a document whose paths support `GET`. None but those of the interface is an operation of a document. */
-const methodsOfStore = `Every path supports \`OPTIONS\`, and \`HEAD\` if it supports \`GET\`. They are not listed as operations:
-
-- \`HEAD\` returns the status and the headers of \`GET\`, without a body. It needs the same scope.
-- \`OPTIONS\` returns 204 with the methods of the path in \`Allow\`. It needs an API key, but no scope, and ignores the query and the body.`;
+/** HEAD and OPTIONS, which are no operations of the document. */
+const methodsOfStore = `Every path supports \`OPTIONS\`, and \`HEAD\` if it supports \`GET\`. They are not listed as operations. \`HEAD\` returns the status and the headers of \`GET\` without a body, and needs the same scope. \`OPTIONS\` returns 204 with the methods of the path in \`Allow\`. It needs an API key, but no scope, and ignores the query and the body.`;
 
 const methodsOfQuickstart = `Every path supports \`POST\` and \`OPTIONS\`. \`OPTIONS\` is not listed as an operation: it returns 204 with the methods of the path in \`Allow\`, needs an API key, and ignores the query and the body.`;
 

@@ -2,12 +2,12 @@
 import fc from 'fast-check';
 import fastify from 'fastify';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { parse } from 'yaml';
 import { hashKey, isKeyOf, type KnownKey, newSecret } from '../../../src/core/accounts.ts';
 import { ApiError } from '../../../src/core/errors.ts';
 import { createKeyCache } from '../../../src/http/auth.ts';
 import { openStore } from '../../../src/store/open.ts';
-import { documents, startApp, type TestApp } from '../../support/app.ts';
+import { startApp, type TestApp } from '../../support/app.ts';
+import { prefixes, readDocument } from '../../support/described.ts';
 import { converse, summaryOf } from '../../support/raw.ts';
 
 const bare = 'Bearer realm="animal-store"';
@@ -287,12 +287,11 @@ describe('the Authorization header', () => {
 });
 
 describe('every operation', () => {
-  const operations = [
-    { prefix: '/v1', document: documents.animalStore },
-    { prefix: '/quickstart', document: documents.quickstart },
-  ].flatMap(({ prefix, document }) =>
-    Object.entries(parse(document).paths as Record<string, object>).flatMap(([path, item]) =>
-      Object.keys(item).map((method) => [method.toUpperCase(), prefix + path.replace(/\{\w+\}/g, '1')] as const),
+  const operations = (['openapi.yaml', 'openapi.quickstart.yaml'] as const).flatMap((name) =>
+    Object.entries(readDocument(name).paths).flatMap(([path, item]) =>
+      Object.keys(item).map(
+        (method) => [method.toUpperCase(), prefixes[name] + path.replace(/\{\w+\}/g, '1')] as const,
+      ),
     ),
   );
 

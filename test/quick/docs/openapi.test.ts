@@ -89,12 +89,8 @@ describe('the OpenAPI documents', () => {
       },
     });
     const documents = ['/openapi.json', '/openapi.yaml', '/quickstart/openapi.json', '/quickstart/openapi.yaml'];
-<<<<<<< HEAD
     const scripts = ['choices', 'page', 'panel', 'search'].map((name) => `/docs/${name}.js`);
     const page = ['/', '/docs', '/docs/quickstart', '/docs/changelog', '/docs/page.css', '/docs/icon.svg', ...scripts];
-    const account = ['/account', '/account/settings', '/account/account.css', '/account/account.js'];
-=======
-    const page = ['/', '/docs', '/docs/page.js', '/docs/page.css', '/docs/icon.svg', '/docs/quickstart'];
     const account = [
       '/account',
       '/account/keys/:id',
@@ -102,7 +98,6 @@ describe('the OpenAPI documents', () => {
       '/account/account.css',
       '/account/account.js',
     ];
->>>>>>> adc871d (test: the page of a key is one of the account pages)
     const forms = [
       ...['sign-up', 'sign-in', 'sign-out', 'sign-out-everywhere', 'links/:token', 'password', 'delete'],
       ...['keys', 'keys/:id/rotate', 'keys/:id/revoke'],
