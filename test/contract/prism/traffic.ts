@@ -7,10 +7,10 @@ import path from 'node:path';
 import type { Exchange } from '../../support/exchanges.ts';
 import { projectFolder } from '../../support/project.ts';
 
-/** Test files that call the server through test/support/app.ts, and those that send generated requests to a real process. */
+/** Test files that call the server through test/support/app.ts, without those of one engine, and those that send generated requests to a real process. */
 function filesWithTraffic(): string[] {
   const own = readdirSync(`${projectFolder}test/quick`, { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.test.ts') && !name.startsWith('postgres'))
+    .filter((name) => name.endsWith('.test.ts') && !/^(postgres|sqlite)/.test(name))
     .map((name) => `test/quick/${name}`)
     .filter((name) => readFileSync(projectFolder + name, 'utf8').includes('startApp('));
   return [...own, 'test/full/reliability/generated-requests.test.ts', 'test/full/reliability/model.test.ts'];
