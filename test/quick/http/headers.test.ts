@@ -25,6 +25,13 @@ const jsonNotStored = { ...json, ...notStored };
 const deprecated = { deprecation: '@1795132800', sunset: 'Thu, 05 Dec 2030 00:00:00 GMT' };
 const links = { link: expect.stringContaining('rel=') };
 
+const page = {
+  'content-type': 'text/html; charset=utf-8',
+  'content-security-policy': expect.stringMatching(/^default-src 'none'; script-src 'self'; /),
+  'referrer-policy': 'no-referrer',
+  'cross-origin-opener-policy': 'same-origin',
+};
+
 type Row = [status: number, headers: object, request: string];
 
 const host = 'Host: animals.example\r\n';
@@ -63,17 +70,7 @@ const table: Record<string, Row> = {
     get('/openapi.json', `${host}Accept-Encoding: gzip\r\n`),
   ],
   'the document, not modified': [304, inCodings, get('/openapi.json', `${host}If-None-Match: *\r\n`)],
-  'the reference page': [
-    200,
-    {
-      ...inCodings,
-      'content-type': 'text/html; charset=utf-8',
-      'content-security-policy': expect.stringMatching(/^default-src 'none'; script-src 'self'; /),
-      'referrer-policy': 'no-referrer',
-      'cross-origin-opener-policy': 'same-origin',
-    },
-    get('/docs', host),
-  ],
+  'the reference page': [200, { ...inCodings, ...page }, get('/docs', host)],
   'the redirect to the reference page': [
     302,
     { ...notStored, location: '/docs', vary: 'Accept' },
@@ -107,7 +104,18 @@ const table: Record<string, Row> = {
     post().replace('KEY', 'READER'),
   ],
   'no such pet': [404, { ...jsonNotStored, ...links, ...deprecated }, get('/v1/pets/999')],
-  'no such path': [404, jsonNotStored, get('/v2')],
+  'no such path': [404, { ...jsonNotStored, vary: 'Accept' }, get('/v2')],
+  'no such path below /v1': [404, jsonNotStored, get('/v1/cats')],
+  'no such path, for a browser': [
+    404,
+    { ...page, ...notStored, vary: 'Accept' },
+    get('/v2', `${host}Accept: text/html\r\n`),
+  ],
+  'the redirect to a page without the slash': [
+    308,
+    { ...page, 'content-type': undefined, ...notStored, location: '/docs', vary: 'Accept' },
+    get('/docs/', `${host}Accept: text/html\r\n`),
+  ],
   'a slash at the end': [404, jsonNotStored, get('/v1/pets/')],
   'an unsupported method': [405, { ...jsonNotStored, allow: 'GET, HEAD, POST, OPTIONS' }, ask('PUT /v1/pets')],
   CONNECT: [405, { ...jsonNotStored, allow: '' }, ask('CONNECT animals.example:443')],
