@@ -73,16 +73,39 @@ function adaptPage(html: string, { root = exampleRoot, quickstartBasePath = '', 
     .replaceAll(`${exampleRoot}/quickstart`, () => root + quickstartBasePath);
 }
 
-/** Calls `make` for a new name, and returns the same result until another name follows. If `make` fails, the next call tries again. */
-function keepLast<Made>(make: (name: string) => Promise<Made>): (name: string) => Promise<Made> {
-  let last: { name: string; made: Promise<Made> } | undefined;
-  return (name) => {
-    if (last?.name !== name) last = { name, made: make(name) };
-    const { made } = last;
-    return made.catch((error) => {
-      last = undefined;
-      throw error;
-    });
+/** Addresses for which a page is made in a second, at most. Host is whatever the client writes, and each page takes 2 ms. */
+const maxAddresses = 10;
+
+/**
+ * Calls `make` for a new address, and returns the same result until another one follows. What it made for the empty address is kept, and returned
+ * for addresses beyond `maxAddresses`. If `make` fails, the next call tries again.
+ */
+function keepLast<Made>(make: (address: string) => Promise<Made>): (address: string) => Promise<Made> {
+  const kept = new Map<string, Promise<Made>>();
+  let last = '';
+  let second = 0;
+  let count = 0;
+
+  function isTooMany(): boolean {
+    const now = Math.floor(performance.now() / 1000);
+    if (now !== second) count = 0;
+    second = now;
+    count += 1;
+    return count > maxAddresses;
+  }
+
+  return (given) => {
+    const address = given === '' || kept.has(given) || !isTooMany() ? given : '';
+    const known = kept.get(address);
+    if (known) return known;
+    if (address !== '') {
+      if (last !== '') kept.delete(last);
+      last = address;
+    }
+    const made = make(address);
+    kept.set(address, made);
+    made.catch(() => kept.delete(address));
+    return made;
   };
 }
 

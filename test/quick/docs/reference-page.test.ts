@@ -97,6 +97,21 @@ describe('GET /docs', () => {
       );
   });
 
+  test('is made for few addresses in a second, whatever hosts clients name', async () => {
+    const { call } = await startApp();
+    let own = 0;
+    const begun = performance.now();
+    for (let at = 0; at < 100; at++) {
+      const host = `host${at}.example`;
+      const { text } = await call('GET', '/docs', { headers: { host } });
+      if (text.includes(host)) own += 1;
+      else expect(text).toContain('https://api.example.com/v1/pets');
+    }
+    const seconds = Math.floor((performance.now() - begun) / 1000) + 2;
+    expect(own).toBeGreaterThan(0);
+    expect(own).toBeLessThanOrEqual(10 * seconds);
+  });
+
   test('has a link to itself at each heading, and each id once', async () => {
     const { call } = await startApp();
     for (const path of ['/docs', '/docs/quickstart', '/docs/changelog']) {
