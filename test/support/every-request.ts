@@ -108,6 +108,7 @@ export const routes: Record<string, Route> = {
   '/account/links/:token': form([200, 200], 400, 400),
   '/account/keys': ownForm(400, 400),
   // The key 1 is another account's.
+  '/account/keys/:id': { get: [404, 303] },
   '/account/keys/:id/rotate': ownForm(400, 400),
   '/account/keys/:id/revoke': ownForm(400, 404),
   '/account/password': ownForm(400, 400),
@@ -116,7 +117,7 @@ export const routes: Record<string, Route> = {
 };
 
 /** The server has routes for these. They respond as if there were none; the first two lead browsers to a page. */
-export const hiddenRoutes = ['/', '/account/', '/account/*', '/account/links/', '/v1/pets/'];
+export const hiddenRoutes = ['/', '/account/', '/account/*', '/account/keys/', '/account/links/', '/v1/pets/'];
 const unknownPaths = [...hiddenRoutes, '/cats', '/v1/cats', '/quickstart/cats', '/docs/cats'];
 
 function expected(route: Route | undefined, version: string, sent: Sent): number {

@@ -78,6 +78,7 @@ test.skipIf(noGit)(
       `docs/releases/${next}/openapi.yaml`,
       'package-lock.json',
       'package.json',
+      'src/pages/reference/changelog.html',
     ]);
     expect(git('diff', '-U0', 'HEAD~1', '--', 'package.json', 'package-lock.json').match(/^[+-] .*/gm)).toEqual([
       ...[`-  "version": "${current}",`, `+  "version": "${next}",`],
