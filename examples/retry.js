@@ -41,7 +41,7 @@ async function add(body) {
       });
       if (!isUnsettled(response) || attempt === attempts) return response;
       if (response.status >= 500) isUnknown = true;
-      waitMs = Math.max(waitMs, 1000 * Number(response.headers.get('retry-after') ?? 0));
+      waitMs = Math.max(waitMs, 1000 * (Number(response.headers.get('retry-after')) || 0));
       console.error(`Attempt ${attempt}: the response is ${response.status}.`);
     } catch (error) {
       const reason = error.cause?.code ?? error.cause?.message ?? error.message;

@@ -104,6 +104,8 @@ interface Parts extends AppOptions {
   notFound: NotFound;
   record: RecordEvent;
   usage: KeyUsage;
+  /** Whether getPet has been removed. */
+  removed: () => boolean;
   responses: PetResponses;
   exchanges: Exchanges;
   keys: KeyCache;
@@ -151,6 +153,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     }),
     record: createTrail(app, { trail: store.trail, logger, metrics }),
     usage,
+    removed: () => options.enforceSunset && now().getTime() >= sunset.getTime(),
     responses: createPetResponses(app, store.pets, base),
   };
   const charge = limitConnections(app, parts, isProxy);
@@ -282,9 +285,22 @@ async function addRoutes(app: App, parts: Parts, requireKey: RequireKey): Promis
 
 /** Below /account. */
 async function addAccountRoutes(app: App, parts: Parts, whoSignsUp: SignUp): Promise<void> {
-  const { baseUrl, exchanges, live, logError, logger, now, readPageFile: readFile, record, sendError } = parts;
+  const { baseUrl, exchanges, live, logError, logger, now, readPageFile: readFile, record, removed, sendError } = parts;
   const { accounts, people } = parts.store;
-  const given = { accounts, people, record, exchanges, sendError, logError, logger, now, live, baseUrl, readFile };
+  const given = {
+    accounts,
+    people,
+    record,
+    removed,
+    exchanges,
+    sendError,
+    logError,
+    logger,
+    now,
+    live,
+    baseUrl,
+    readFile,
+  };
   const scope = await createAccountScope(app, { ...given, signUp: whoSignsUp });
   signUp(app, '/sign-up', scope);
   signIn(app, '/sign-in', scope);
@@ -300,8 +316,7 @@ async function addAccountRoutes(app: App, parts: Parts, whoSignsUp: SignUp): Pro
 }
 
 /** Below /v1. */
-function addApiRoutes(app: App, { base, enforceSunset, exchanges, now, responses, store, usage }: Parts): void {
-  const removed = () => enforceSunset && now().getTime() >= sunset.getTime();
+function addApiRoutes(app: App, { base, exchanges, removed, responses, store, usage }: Parts): void {
   const pets = { pets: store.pets, exchanges, responses, usage, base, removed };
   listPets(app, '/pets', pets);
   createPet(app, '/pets', pets);

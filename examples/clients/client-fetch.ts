@@ -23,10 +23,12 @@ function parse(text: string, keep: (digits: string) => unknown): unknown {
 
 /**
  * The same response. Its `json()` returns an integer beyond 2^53 as a bigint. Its `text()`, which most clients pass to JSON.parse, has it in
- * quotes. Read both with BigInt(pet.categoryId).
+ * quotes. Read both with BigInt(pet.categoryId). What is not JSON, such as the page of a proxy, stays as it is.
  */
 function exactly({ status, statusText, headers: sent }: Response, text: string): Response {
   const headers = new Headers(sent);
+  if (!headers.get('content-type')?.startsWith('application/json'))
+    return new Response(text || null, { status, statusText, headers });
   const quoted = text && JSON.stringify(parse(text, String));
   headers.set('content-length', String(new TextEncoder().encode(quoted).length));
   const exact = new Response(quoted || null, { status, statusText, headers });
@@ -50,7 +52,7 @@ export const clientFetch = async (input: Parameters<typeof fetch>[0], init?: Req
       const response = await fetch(request.clone(), { signal });
       const text = await response.text();
       if (attempt === attempts || !isUnsettled(response.status)) return exactly(response, text);
-      waitMs = Math.max(waitMs, 1000 * Number(response.headers.get('retry-after') ?? 0));
+      waitMs = Math.max(waitMs, 1000 * (Number(response.headers.get('retry-after')) || 0));
     } catch (error) {
       if (attempt === attempts || request.signal.aborted) throw error;
     }

@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import { type OwnKey, scopes } from '../core/accounts.ts';
 import { limits } from '../core/limits.ts';
 import type { App } from '../http/operation.ts';
-import { newFormToken } from './form-token.ts';
+import { isOpen, newFormToken } from './form-token.ts';
 import { type Act, formReader, formRoute, noticeOf, pageRoute, type Show, typedName } from './forms.ts';
 import { found, idOf, makeKey, rotateKey, timeOf } from './new-key.ts';
 import type { AccountScope } from './scope.ts';
@@ -29,6 +29,13 @@ function choicesOf(request: FastifyRequest): Choices {
   return { name: typedName(request) ?? '', scopes: [granted ?? []].flat(), expires: String(expires) };
 }
 
+/** A refused form that makes a key, or rotates the key `id`. Sent again, it makes the key, or says that the first one did after all. */
+function refusedForm(request: FastifyRequest) {
+  const { token, overlap } = request.body as { token?: unknown; overlap?: unknown };
+  const textOf = (value: unknown) => (typeof value === 'string' ? value : undefined);
+  return { id: idOf(request), token: textOf(token), overlap: textOf(overlap) };
+}
+
 const notices = {
   revoked: 'The key is revoked. Requests with it are refused from now on.',
   made: 'This form was sent before, and made its key then. A key is shown only once. If you did not copy it, rotate it with 0 hours: you get another one in its place.',
@@ -51,10 +58,12 @@ function endOf({ expiresAt }: OwnKey, now: Date): string | undefined {
 
 /** GET at `/account`, and POST for each of its forms. They need a session. */
 export function keys(app: App, scope: AccountScope): void {
-  const { accounts, exchanges, now, pages } = scope;
+  const { accounts, exchanges, now, pages, removed } = scope;
 
   const show: Show = async (request, reply, refusal) => {
     const { account } = sessionOf(request);
+    const refused = refusal && refusedForm(request);
+    const refusedOf = (id: number) => (refused?.id === id ? refused : undefined);
     // One more than the page shows, to know whether there are more.
     const [{ active, ended }, uses] = await Promise.all([
       accounts.listOwnKeys(account.id, maxEnded + 1),
@@ -69,8 +78,12 @@ export function keys(app: App, scope: AccountScope): void {
       moreEnded: ended.length > maxEnded,
       maxActiveKeys: limits.activeKeys,
       given: refusal === undefined ? noChoices : choicesOf(request),
-      newToken: () => newFormToken(now()),
-      usageOf: ({ id }: OwnKey) => usageOf(uses.get(id) ?? [], now()),
+      tokenOf(id = 0) {
+        const token = refusedOf(id)?.token;
+        return isOpen(token, now()) ? token : newFormToken(now());
+      },
+      overlapOf: (id: number) => refusedOf(id)?.overlap,
+      usageOf: ({ id }: OwnKey) => usageOf(uses.get(id) ?? [], now(), removed()),
       chartSize,
       time: timeOf,
     });

@@ -30,6 +30,8 @@ export interface AccountScope {
   exchanges: Exchanges;
   record: RecordEvent;
   now: () => Date;
+  /** Whether the deprecated operation has been removed. */
+  removed: () => boolean;
   /** True in production, whose API keys start with `ast_live_`. */
   live: boolean;
   /** Public base address, ending in /v1. If undefined, the pages show the address that the browser used. */

@@ -46,7 +46,7 @@ function pathsOf(days: DayOfUse[], first: number, most: number): Record<Outcome,
 const sumOf = (days: DayOfUse[], count: (day: DayOfUse) => number) => days.reduce((sum, day) => sum + count(day), 0);
 
 /** `days`: in order, as the store lists them. */
-export function usageOf(days: DayOfUse[], now: Date) {
+export function usageOf(days: DayOfUse[], now: Date, removed: boolean) {
   const today = dayOf(now.getTime());
   const first = today - shownDays + 1;
   // The clock of another server may be ahead.
@@ -69,13 +69,15 @@ export function usageOf(days: DayOfUse[], now: Date) {
       path: paths[name],
     })),
     lastError: lastErrorOf(shown),
-    deprecated: deprecatedCallsOf(shown, now),
+    deprecated: deprecatedCallsOf(shown, now, removed),
     newestFirst: shown.toReversed(),
   };
 }
 
+const leftText = (days: number) => (days === 1 ? '1 day is left' : `${figure(days)} days are left`);
+
 /** Undefined if there was none. */
-function deprecatedCallsOf(days: DayOfUse[], now: Date) {
+function deprecatedCallsOf(days: DayOfUse[], now: Date, removed: boolean) {
   const last = days.findLast(({ deprecatedCalls }) => deprecatedCalls > 0);
   if (!last) return undefined;
   const daysLeft = daysUntilSunset(now);
@@ -83,7 +85,7 @@ function deprecatedCallsOf(days: DayOfUse[], now: Date) {
     calls: figure(sumOf(days, ({ deprecatedCalls }) => deprecatedCalls)),
     lastDay: last.day,
     sunset: sunsetText,
-    ended: daysLeft <= 0,
-    left: daysLeft === 1 ? '1 day is left' : `${figure(daysLeft)} days are left`,
+    removed,
+    left: daysLeft > 0 ? leftText(daysLeft) : undefined,
   };
 }

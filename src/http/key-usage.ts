@@ -106,7 +106,7 @@ export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger
     for await (const ids of inBatches(metrics.deprecatedKeys())) metrics.dropDeprecated(await accounts.findEnded(ids));
   }
 
-  async function flush(): Promise<void> {
+  async function write(): Promise<void> {
     for await (const batch of inBatches(uses.take())) {
       try {
         await accounts.recordUses(batch.map(toKeyUse));
@@ -116,6 +116,13 @@ export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger
         uses.giveBack(batch);
       }
     }
+  }
+
+  let written = Promise.resolve();
+  /** Behind the flush that is under way: it gives back what it could not write. */
+  function flush(): Promise<void> {
+    written = written.then(write);
+    return written;
   }
 
   const timer = setInterval(() => {

@@ -28,9 +28,13 @@ export function fault({ httpVersion, headers }: IncomingMessage): string | undef
   return undefined;
 }
 
+const foreignTarget = new HttpError('bad_request', close, 'The URL and the header Host name different hosts.');
+
 const fragment = new ApiError('invalid_url', 'The URL of a request has no fragment: send a # in it as %23.');
 
 const otherScheme = new HttpError('bad_request', close, 'This port serves http:// only: the URL names another scheme.');
+
+const withoutDefaultPort = (authority: string) => authority.toLowerCase().replace(/:(?:80)?$/, '');
 
 /** Why the form of the target is rejected (RFC 9112, section 3.2; RFC 9110, section 7.4), or undefined. */
 function targetFault({ url = '', headers: { host } }: IncomingMessage, servesHost?: ServesHost): ApiError | undefined {
@@ -39,9 +43,11 @@ function targetFault({ url = '', headers: { host } }: IncomingMessage, servesHos
   if (!target) return undefined;
   if (target.scheme !== 'http') return otherScheme;
   if (servesHost) return undefined;
-  // Without a list of hosts, only Host tells which one is meant. The router rejects an authority that is not valid.
+  // Section 3.2.2 has the server ignore Host. Without a list of hosts, that would accept requests for any other server. The router rejects an
+  // authority that is not valid.
   const isValid = target.authority !== '' && hostSyntax.test(target.authority);
-  return isValid && host !== undefined && target.authority.toLowerCase() !== host.toLowerCase() ? otherHost : undefined;
+  const differs = host !== undefined && withoutDefaultPort(target.authority) !== withoutDefaultPort(host);
+  return isValid && differs ? foreignTarget : undefined;
 }
 
 /** Returns a function: why a request is rejected regardless of its route, or undefined. If `servesHost` is undefined, every host is served. */

@@ -8,7 +8,10 @@ const keep = () => {
 addEventListener('copy', keep);
 document.querySelector('a.button')?.addEventListener('click', keep);
 addEventListener('beforeunload', (event) => {
-  if (lost) event.preventDefault();
+  if (!lost) return;
+  event.preventDefault();
+  // Whoever stays may send the form later.
+  for (const form of document.forms) delete form.dataset.sent;
 });
 
 for (const box of document.querySelectorAll('.copy')) {

@@ -283,6 +283,7 @@ describe('targets and methods', () => {
       }),
       ...all('200', {
         'absolute form': get('http://animals.example/v1/pets?limit=1'),
+        'absolute form with the default port': get('http://animals.example:80/v1/pets'),
         'absolute form in capitals': get('HTTP://ANIMALS.example/v1/pets'),
         'encoded letters': get('/v1/%70ets'),
       }),

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { describe, expect, test, vi } from 'vitest';
 import type { Account } from '../../../src/core/accounts.ts';
+import { ApiError } from '../../../src/core/errors.ts';
 import { limits } from '../../../src/core/limits.ts';
 import {
   alertOf,
@@ -455,6 +456,46 @@ describe('a form that makes a key', () => {
     const [, token] = /name="token" value="([^"]*)"/.exec(refused.text) ?? [];
     expect((await makeKey(ada, { token: token as string })).status).toBe(200);
   });
+
+  test.each(forms)(
+    '%s %j whose outcome is unknown is shown again: it makes one key, whichever it was',
+    async (path, form) => {
+      const app = await startPages();
+      const ada = await app.enterAs('ada');
+      await makeKey(ada);
+      const { addKey, rotateKey: rotate } = app.store.accounts;
+      /** Does it or not, and loses the reply. */
+      const losing =
+        <Input extends unknown[]>(act: (...input: Input) => Promise<unknown>, isDone: boolean) =>
+        async (...input: Input): Promise<never> => {
+          if (isDone) await act(...input);
+          throw new ApiError('service_unavailable');
+        };
+      for (const isDone of [false, true]) {
+        const rows = () => textRows(app.databaseUrl, 'SELECT id FROM api_key ORDER BY id');
+        const before = await rows();
+        app.store.accounts.addKey = losing(addKey, isDone);
+        app.store.accounts.rotateKey = losing(rotate, isDone);
+        const id = isDone && path.includes('rotate') ? 3 : 2;
+        const own = path.replace('2', String(id));
+        const refused = await ada.post(own, { ...form, token: await formToken(ada) });
+        Object.assign(app.store.accounts, { addKey, rotateKey: rotate });
+        expect(refused.status).toBe(503);
+        const [, shown = ''] = new RegExp(`<form[^>]*action="${own}">(.*?)</form>`, 's').exec(refused.text) ?? [];
+        const [, token = ''] = /name="token" value="([^"]*)"/.exec(shown) ?? [];
+        if ('overlap' in form) {
+          // A key that was rotated after all has no such form any more.
+          expect(shown === '').toBe(isDone);
+          if (!isDone) expect(shown.includes(' selected')).toBe(form.overlap !== 'none');
+        }
+        if (shown !== '') {
+          const again = await ada.post(own, { ...form, token });
+          expect(again).toMatchObject(isDone ? redirect('/account?done=made') : { status: 200 });
+        }
+        expect(await rows()).toHaveLength(before.length + 1);
+      }
+    },
+  );
 
   test('has a token of its own', async () => {
     const app = await startPages();

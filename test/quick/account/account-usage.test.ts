@@ -10,8 +10,8 @@ const none = { succeeded: 0, clientErrors: 0, rateLimited: 0, serverErrors: 0, d
 const lastError = { code: 'pet_not_found', at: now } as const;
 
 /** Ada, who has made the key 2, which was used like this; and her two pages about it. */
-async function open(uses: Omit<KeyUse, 'id'>[], time = now) {
-  const app = await startPages();
+async function open(uses: Omit<KeyUse, 'id'>[], time = now, options: Parameters<typeof startPages>[0] = {}) {
+  const app = await startPages(options);
   app.setTime(time);
   const ada = await app.enterAs('ada');
   await makeKey(ada);
@@ -89,6 +89,13 @@ describe('the use of a key', () => {
 
 describe('a key that calls the deprecated operation', () => {
   const uses = (time: Date) => [{ ...none, lastUsedAt: time, clientErrors: 4, deprecatedCalls: 4 }];
+
+  test('that is served beyond its end reads nothing of 410, and of no days left', async () => {
+    const time = '2030-12-06T00:00:00Z';
+    const { list } = await open(uses(new Date(time)), new Date(time), { enforceSunset: false });
+    expect(plainText(list)).toContain('which ends on 5 December 2030.');
+    expect(plainText(list)).not.toMatch(/410|left/);
+  });
 
   test.for([
     ['2027-03-01T10:00:00Z', 'ends', '1,375 days are left. Calls in the last 30 days: 4, last on 2027-03-01.'],

@@ -38,3 +38,22 @@ test('the uses of many keys are written in transactions of 100, so that other wr
   await app.close();
   expect(recordUses.mock.calls.map(([uses]) => uses.length)).toEqual([100, 100, 100, 100, 50]);
 });
+
+test('a server that stops while counts are written writes the rest, too', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const app = fastify();
+  const written: number[] = [];
+  const recordUses = async (uses: unknown[]) => {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    // The first batch is lost at first.
+    if (written.push(uses.length) === 1) throw new Error('lost');
+  };
+  const metrics = createMetrics('test');
+  const accounts = { recordUses, findEnded: async () => [] } as never;
+  const usage = createKeyUsage(app, { accounts, metrics, logger: pino({ level: 'silent' }), now: () => new Date() });
+  for (let id = 1; id <= 201; id++) usage.count({ reqId: 'test', key: id, status: 200 });
+  vi.advanceTimersByTime(60_000);
+  await app.close();
+  expect(written).toEqual([100, 100, 1, 100]);
+});
