@@ -51,7 +51,6 @@ export const ErrorBody = Type.Object(
       examples: ['limit must be an integer from 1 to 100.'],
     }),
     status: Type.Integer({
-      format: 'int32',
       minimum: 400,
       maximum: 599,
       description: 'The HTTP status code of the response.',
