@@ -10,3 +10,13 @@ export function openPets(engine: Engine, at: () => number): Pets {
     add: (pet, retry, by) => engine.pets.add({ pet, retry, keyId: by?.keyId, at: at() }, by?.holder ?? operator),
   };
 }
+
+/** Ids named at most in one sentence. */
+export const maxIds = 5;
+
+/** The problem of `count` animals whose stored JSON differs from their other columns, if there are any. `ids`: the first `maxIds` of them. */
+export function jsonFaultsOf(ids: readonly (bigint | string)[], count: number): string[] {
+  if (count === 0) return [];
+  const others = count > ids.length ? ` and ${count - ids.length} more` : '';
+  return [`Rows of pet whose JSON differs from their columns: id ${ids.join(', ')}${others}.`];
+}

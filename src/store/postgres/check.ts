@@ -2,6 +2,7 @@
 import pg from 'pg';
 import { ApiError, messageOf } from '../../core/errors.ts';
 import { latestOf, readMigrations } from '../migrations.ts';
+import { jsonFaultsOf, maxIds } from '../pets.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import { endsConnection } from './errors.ts';
 import { openAlone } from './open.ts';
@@ -90,6 +91,8 @@ async function checkAll(sql: Sql, report: DatabaseReport): Promise<void> {
       await attempt(sql, report, `The constraints of ${table} cannot be checked`, () =>
         checkConstraints(sql, report, table),
       );
+      if (table === 'pet')
+        await attempt(sql, report, 'The JSON of animals cannot be checked', () => checkJson(sql, report));
       await checkIndexes(sql, report, table, amcheck);
     }
   }
@@ -213,6 +216,15 @@ async function checkIndexes(
       await sql.unsafe(`SELECT ${amcheck}($1::regclass, true)`, [name]);
     });
   }
+}
+
+/** What operations return of an animal must be what its other columns hold. */
+async function checkJson(sql: Sql, { problems }: DatabaseReport): Promise<void> {
+  const [found] = await sql.unsafe(
+    `SELECT count(*) AS rows, coalesce((array_agg(id::text ORDER BY id))[:${maxIds}], '{}') AS ids
+     FROM pet WHERE json <> pet_json(id, name, category_id, status)`,
+  );
+  problems.push(...jsonFaultsOf(found?.ids, Number(found?.rows)));
 }
 
 /** An id must not be given twice. */

@@ -3,6 +3,7 @@
 import fs from 'node:fs';
 import type Database from 'better-sqlite3';
 import { messageOf } from '../../core/errors.ts';
+import { jsonFaultsOf, maxIds } from '../pets.ts';
 import { type ChecksumResult, checksumProblem, compareChecksum } from './checksum.ts';
 import { currentVersion, latestVersion } from './migrations.ts';
 import { openError, openExisting } from './store-file.ts';
@@ -25,9 +26,6 @@ export interface Report {
 
 /** Faults reported at most by each check: one that affects every row would produce an endless list. */
 const maxNamed = 20;
-
-/** Ids named at most in one sentence. */
-const maxIds = 5;
 
 /** The first schema version whose rows of `pet` have the column `json`. */
 const jsonVersion = 2;
@@ -74,7 +72,7 @@ function checkContent(report: Report): void {
     report.sqliteVersion = connection.prepare<[], string>('SELECT sqlite_version()').pluck().get() ?? null;
     report.schemaVersion = currentVersion(connection);
     problems.push(...faultsOf(connection));
-    if (report.schemaVersion >= jsonVersion) problems.push(...jsonFaultsOf(connection));
+    if (report.schemaVersion >= jsonVersion) problems.push(...checkJson(connection));
     report.rows = countRows(connection);
   } catch (error) {
     problems.push(openError(file, error).message);
@@ -105,7 +103,7 @@ function faultsOf(connection: Database.Database): string[] {
  * Compares the stored JSON of each animal with its other columns. Nothing else would find a byte that changed within a text: SQLite checks
  * neither the text of a column without an index nor a generated column. CAST: json_object would throw on a BLOB, which integrity_check reports.
  */
-function jsonFaultsOf(connection: Database.Database): string[] {
+function checkJson(connection: Database.Database): string[] {
   const differing = connection
     .prepare<[], bigint>(
       `SELECT id FROM pet WHERE json IS NOT
@@ -115,9 +113,7 @@ function jsonFaultsOf(connection: Database.Database): string[] {
   const ids: bigint[] = [];
   let count = 0;
   for (const id of differing.iterate()) if (++count <= maxIds) ids.push(id);
-  if (count === 0) return [];
-  const others = count > ids.length ? ` and ${count - ids.length} more` : '';
-  return [`Rows of pet whose JSON differs from their columns: id ${ids.join(', ')}${others}.`];
+  return jsonFaultsOf(ids, count);
 }
 
 /** Counts the rows of every table, including tables that other tools have added. */

@@ -3,8 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { latestOf } from '../../../src/store/migrations.ts';
 import { keyOf, makeKey, password, redirect } from '../../support/account-pages.ts';
 import { openFormClient } from '../../support/form-client.ts';
-import { lastRelease, laterRelease, missingRelease } from '../../support/last-release.ts';
 import { launchCli, launchServer, type Server, startServer } from '../../support/process.ts';
+import { laterRelease, missingRelease, releases, sourceOf } from '../../support/releases.ts';
 import { complete, engineFolder, lastVersion, migrations, newUrl, recordOf } from '../../support/schema-record.ts';
 import { open, textRows } from '../../support/store.ts';
 
@@ -25,12 +25,12 @@ const create = async (server: Server, key: string, name: string, retry = name) =
 const namesOf = async (server: Server, key: string) =>
   (await server.call(key, 'GET', '/v1/pets?limit=100')).json.map(({ name }: { name: string }) => name);
 
-test('the last release serves the schema of this one, at first beside it; then this one finds everything', async ({
-  skip,
-}) => {
-  if (missingRelease) skip(missingRelease);
+const servesBoth = 'release %s serves the schema of this one, at first beside it; then this one finds everything';
+test.for(releases)(servesBoth, { timeout: 60_000 }, async (release, { skip }) => {
+  const missing = missingRelease(release);
+  if (missing) skip(missing);
   const env = { DATABASE_URL: await newUrl() };
-  const source = lastRelease();
+  const source = sourceOf(release);
   const newer = await startServer({ env });
   const firstKey = await newer.firstKey();
   const ada = openFormClient(newer.url);
@@ -69,7 +69,7 @@ test('the last release serves the schema of this one, at first beside it; then t
   expect((await here.get('/account')).status).toBe(200);
   const elsewhere = openFormClient(again.url);
   expect(await elsewhere.post('/account/sign-in', { name: 'ada', password })).toMatchObject(redirect('/account'));
-}, 60_000);
+});
 
 describe('a schema that a later release made', () => {
   const name = '9999_later.sql';

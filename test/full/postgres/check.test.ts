@@ -145,6 +145,11 @@ const faults: [what: string, sql: string, problems: string[]][] = [
     ],
   ],
   [
+    'an animal whose JSON is not what its columns hold',
+    `SET session_replication_role = replica; UPDATE pet SET name = 'other' WHERE id < 4; RESET session_replication_role`,
+    ['Rows of pet whose JSON differs from their columns: id 1, 2, 3.'],
+  ],
+  [
     'a table that is missing',
     'DROP TABLE message',
     ['Table message cannot be read: relation "message" does not exist.'],

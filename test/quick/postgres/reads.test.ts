@@ -2,6 +2,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { newSecret, scopes } from '../../../src/core/accounts.ts';
 import { limits } from '../../../src/core/limits.ts';
+import { petJson } from '../../../src/core/pets.ts';
 import { createHosts } from '../../../src/store/postgres/hosts.ts';
 import { always } from '../../../src/store/postgres/lease.ts';
 import { findPet, listPets } from '../../../src/store/postgres/pets.ts';
@@ -77,6 +78,28 @@ describe('reads of one turn', () => {
     const bytes = [0, 1, 92, 34, 255].map((byte) => Buffer.from([byte, byte]));
     const hex = (value: Buffer) => reads.run(() => step<object>`SELECT encode(${value}, 'hex') AS hex`);
     expect(await Promise.all(bytes.map(hex))).toEqual(bytes.map((value) => [{ hex: value.toString('hex') }]));
+  });
+
+  test('return the JSON that is stored with each row, and the same for rows that have none', async () => {
+    const { store, reads, sql } = await start();
+    const names = ['Biscuit', '"\\\u0001\n\t\u007f\u2028🦊', "%s '"];
+    for (const name of names) await store.pets.add({ ...pet, name });
+    const read = async () => [...(await listPets(reads, everything)).pets, (await findPet(reads, 2n)).pet];
+    const texts = names.map((name, at) => petJson(at + 1, name, pet.categoryId, pet.status));
+    const stored = (await sql`SELECT json FROM pet ORDER BY id`).map(({ json }) => json);
+    expect(stored).toEqual(texts);
+    expect(await read()).toEqual([...texts, texts[1]]);
+    /** Without the trigger. */
+    const setAll = (json: string) =>
+      sql.unsafe(
+        `SET session_replication_role = replica; UPDATE pet SET json = ${json}; RESET session_replication_role`,
+      );
+    await setAll('NULL');
+    expect(await read()).toEqual([...texts, texts[1]]);
+    await setAll(`format('{"id":%s}', id)`);
+    expect(await read()).toEqual(['{"id":1}', '{"id":2}', '{"id":3}', '{"id":2}']);
+    await sql`UPDATE pet SET name = 'Crumb', json = 'anything' WHERE id = 2`;
+    expect((await read())[1]).toBe('{"id":2,"name":"Crumb","categoryId":7,"status":"available"}');
   });
 
   test('of which one fails, succeed otherwise', async () => {

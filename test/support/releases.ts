@@ -1,0 +1,43 @@
+/** The code of earlier releases, from the history of this repository, and of a later one. */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { symlinkSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { copySource } from './plant.ts';
+import { projectFolder } from './project.ts';
+import { temporaryFolder } from './store.ts';
+
+/** The releases that may run on this schema, with the first migration that each did not have: it stood at the commit before. */
+const firstSince = {
+  '1.0.0': 'migrations/sqlite/0004_pet_revision.sql',
+  '1.1.0': 'migrations/postgres/0011_rendered_animals.sql',
+};
+type Release = keyof typeof firstSince;
+export const releases = Object.keys(firstSince) as Release[];
+
+const git = (...args: string[]) =>
+  spawnSync('git', args, { cwd: projectFolder, maxBuffer: 100_000_000, encoding: 'buffer' });
+
+function commitOf(release: Release): string | undefined {
+  const added = git('log', '--diff-filter=A', '--format=%H', '--', firstSince[release]).stdout?.toString().trim();
+  const commit = git('rev-parse', '--verify', '--quiet', `${added}^`).stdout?.toString().trim();
+  return commit || undefined;
+}
+
+/** Why a release cannot be run; false if it can. */
+export const missingRelease = (release: Release) =>
+  commitOf(release) === undefined && `the commit of ${release} is not in the history here`;
+
+/** A new folder with the code of a release. It needs packages that are now among those for development. */
+export function sourceOf(release: Release): string {
+  const folder = temporaryFolder();
+  execFileSync('tar', ['-x', '-C', folder], { input: git('archive', commitOf(release) as string).stdout });
+  symlinkSync(path.join(projectFolder, 'node_modules'), path.join(folder, 'node_modules'));
+  return folder;
+}
+
+/** A new folder with this release's code and one migration more. */
+export function laterRelease(engine: 'sqlite' | 'postgres', name: string, sql: string): string {
+  const folder = copySource();
+  writeFileSync(path.join(folder, 'migrations', engine, name), sql);
+  return folder;
+}
