@@ -1,7 +1,7 @@
 /** The comparisons: the animal store against node:http and plain Fastify, or against itself with fewer animals, one process or SQLite. */
 import path from 'node:path';
 import { pagesBesideWrites, type Workload, workloads } from './load.ts';
-import { startPostgres } from './postgres.ts';
+import { fillPostgres, startPostgres } from './postgres.ts';
 import { type CopySeed, type Running, startBare, startPlain, startStore } from './servers.ts';
 
 export interface Contender {
@@ -32,7 +32,9 @@ export const baseRows = 10_000;
 const port = 4101;
 
 export function chooseMode(choice: Choice, copySeed: CopySeed): Mode {
-  if (choice.engine === 'postgres') return databases(choice, copySeed);
+  const onPostgres = choice.engine === 'postgres';
+  if (onPostgres && choice.rows > baseRows) return growthOnPostgres(choice, copySeed);
+  if (onPostgres) return databases(choice, copySeed);
   if (choice.workers !== '1') return processes(choice, copySeed);
   if (choice.rows > baseRows) return growth(choice, copySeed);
   return baselines(choice, copySeed);
@@ -74,6 +76,27 @@ function growth({ rows }: Choice, copySeed: CopySeed): Mode {
       return [
         { name: `${baseRows} animals`, key: small.key, server: onSmall, workloads: workloads(baseRows) },
         { name: `${rows} animals`, key: large.key, server: onLarge },
+      ];
+    },
+  };
+}
+
+function growthOnPostgres({ rows }: Choice, copySeed: CopySeed): Mode {
+  return {
+    record: `postgres-rows-${rows}`,
+    workloads: withGoal(0.9, workloads(rows)),
+    pinned: true,
+    async start(folder) {
+      const { file, key } = await copySeed(baseRows, path.join(folder, 'store.db'));
+      const database = await startPostgres(file, ['small', 'large']);
+      const [small = '', large = ''] = database.urls;
+      await fillPostgres(large, rows);
+      const onSmall = await startStore(file, port, 0, { DATABASE_URL: small });
+      const onLarge = await startStore(file, port + 1, 0, { DATABASE_URL: large });
+      const stop = () => onLarge.stop().then(database.stop);
+      return [
+        { name: `${baseRows} animals`, key, server: onSmall, workloads: workloads(baseRows) },
+        { name: `${rows} animals`, key, server: { ...onLarge, stop } },
       ];
     },
   };

@@ -31,3 +31,19 @@ export async function startPostgres(
   await administrator.end();
   return { urls, stop };
 }
+
+/** Animals that one statement adds. */
+const step = 500_000;
+
+/** Adds animals until the database has `rows`, which alternate between the statuses. */
+export async function fillPostgres(url: string, rows: number): Promise<void> {
+  const sql = postgres(url, { max: 1 });
+  const [{ last }] = await sql<[{ last: number }]>`SELECT max(id)::integer AS last FROM pet`;
+  for (let first = last + 1; first <= rows; first += step)
+    await sql`
+      INSERT INTO pet (id, name, category_id, status)
+      SELECT i, 'pet ' || i, i % 100, (ARRAY['sold', 'available', 'pending'])[1 + i % 3]
+      FROM generate_series(${first}::integer, ${Math.min(first + step - 1, rows)}::integer) AS i`;
+  await sql`VACUUM ANALYZE pet`;
+  await sql.end();
+}

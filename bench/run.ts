@@ -17,7 +17,8 @@ const usage = `npm run bench -- [options]
   --starts N    repeats all rounds with newly started servers, and pools the results (1). On a shared machine, one process
                 can be 25 % faster than another with the same code
   --workers N   compares N processes against one; nothing is pinned to a core
-  --engine E    postgres: compares the store on PostgreSQL against plain Fastify with pg, and the store on SQLite
+  --engine E    postgres: compares the store on PostgreSQL against plain Fastify with pg, and the store on SQLite; with --rows
+                above 10000 against itself, as above
   --only A,B    workloads: list, random, get, create, none; without --rows, --workers and --engine, also pages-beside-writes
   --overload    instead: a client of constant rate, at 0.9 to 4 times the capacity, with 400 to 4,500 connections
   --tool NAME   wrk or autocannon (default: wrk if it is installed)
