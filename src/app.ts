@@ -184,7 +184,7 @@ function limitConnections(app: App, parts: Parts, isProxy: (address: string) => 
   installOverload(app.server, {
     admission: createAdmission(holderOf),
     isBlocked: watchEventLoop(app),
-    ...{ keyOf, draining, onTurn, sending, error: tooMany },
+    ...{ keyOf, draining, isProxy, onTurn, sending, error: tooMany },
     onRefused: () => metrics.limited('event_loop'),
   });
   const pipelined = servePipelined(app.server, connections.claimantOf, onTurn);

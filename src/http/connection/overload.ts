@@ -7,6 +7,7 @@ import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'n
 import type { ApiKey } from '../../core/accounts.ts';
 import type { ApiError } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
+import { addressOfRaw } from '../addresses.ts';
 import { renderError } from '../errors.ts';
 import { linesOf, sendHead } from '../head.ts';
 import { clientClosed, traceIdOf } from '../request-log.ts';
@@ -21,6 +22,8 @@ export interface OverloadOptions {
   isBlocked: () => boolean;
   /** True while the process is about to stop: responses then carry Connection: close. */
   draining: () => boolean;
+  /** Whether an address is that of a trusted proxy. */
+  isProxy: (address: string) => boolean;
   onRefused: () => void;
   /** Called before the first request of a turn, if requests were served after the poll phase: it must not share their snapshot of the store. */
   onTurn: () => void;
@@ -42,7 +45,7 @@ const hasBody = ({ headers }: IncomingMessage) =>
 
 /** Call it before anything else replaces the listener of requests. */
 export function installOverload(server: Server, options: OverloadOptions): void {
-  const { admission, keyOf, isBlocked, draining, onRefused, onTurn, error, sending } = options;
+  const { admission, keyOf, isBlocked, draining, isProxy, onRefused, onTurn, error, sending } = options;
   const { status, lines, body } = renderError(error);
   const [handle] = server.listeners('request') as [RequestListener];
   server.removeAllListeners('request');
@@ -55,9 +58,9 @@ export function installOverload(server: Server, options: OverloadOptions): void 
   let scheduled = false;
 
   function record({ request, heldAt }: Held, reqId: string, answered: boolean): void {
-    const { headers, method = '', socket } = request;
+    const { headers, method = '' } = request;
     sending.onEnd({
-      ...{ reqId, method, ms: performance.now() - heldAt, address: socket.remoteAddress },
+      ...{ reqId, method, ms: performance.now() - heldAt, address: addressOfRaw(request, isProxy) },
       key: keyOf(headers.authorization)?.id,
       ...{ status: answered ? status : clientClosed, traceId: traceIdOf(headers.traceparent) },
       ...(answered ? { code: error.code } : { aborted: true }),

@@ -187,6 +187,32 @@ test('every refusal has the same bytes, but for its id and date, a log line, and
   expect(await limited()).toBe(5);
 });
 
+test.for<[string, string[] | undefined, string, string]>([
+  ['behind a proxy', ['127.0.0.1'], '192.0.2.7', '192.0.2.7'],
+  [
+    'behind two proxies, with a port',
+    ['127.0.0.1', '10.0.0.0/8'],
+    '198.51.100.1, [2001:db8::7]:80, 10.1.2.3',
+    '2001:db8::7',
+  ],
+  ['of a proxy that passes on no address', ['127.0.0.1'], 'unknown', '127.0.0.1'],
+  ['without a proxy, whatever the client claims', undefined, '192.0.2.7', '127.0.0.1'],
+])(
+  'a refused request %s is logged with the same address as a served one',
+  async ([, trustProxy, forwarded, address]) => {
+    const { port, get, log } = await start({ trustProxy });
+    const { ask } = await open(port);
+    const text = get(`X-Forwarded-For: ${forwarded}\r\n`);
+    expect(await ask([text])).toEqual(['200']);
+    overload.on = true;
+    expect(await ask([text])).toEqual([refused]);
+    const lines = log()
+      .split('\n')
+      .filter((line) => line.includes('"msg":"request"'));
+    expect(lines.map((line) => JSON.parse(line).address)).toEqual([address, address]);
+  },
+);
+
 test('a held request is served when a turn has time, and sees every write that was acknowledged before', async () => {
   const { port, key, add, call } = await startApp();
   const fields = `Host: a\r\nAuthorization: Bearer ${key}\r\n`;
