@@ -40,8 +40,14 @@ interface Held {
 /** The part of a turn's time in which held requests are refused at most: each refusal costs a part of a read, and the client sends again. */
 const refusingShare = 0.2;
 
-const hasBody = ({ headers }: IncomingMessage) =>
-  headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
+/** Bytes of a request body that Node buffers before anybody reads it: its stream then pauses the socket. */
+const maxBuffered = 64 * 1024;
+
+/** Bytes of its body that a held request may take. */
+function bytesOf({ headers }: IncomingMessage): number {
+  if (headers['transfer-encoding'] !== undefined) return maxBuffered;
+  return Math.min(Number(headers['content-length'] ?? 0), maxBuffered);
+}
 
 /** Call it before anything else replaces the listener of requests. */
 export function installOverload(server: Server, options: OverloadOptions): void {
@@ -52,8 +58,8 @@ export function installOverload(server: Server, options: OverloadOptions): void 
   /** The oldest first. Those without a valid key are served last, and refused first. */
   const keyed: Held[] = [];
   const strangers: Held[] = [];
-  /** Held requests with a body: Node buffers up to 64 KiB of each. */
-  let bodies = 0;
+  /** Of the bodies of all held requests. */
+  let bytes = 0;
   let servedHeld = false;
   let scheduled = false;
 
@@ -80,7 +86,7 @@ export function installOverload(server: Server, options: OverloadOptions): void 
 
   /** Whether the client still waits. Call it once, when the request is no longer held. */
   function waits(held: Held): boolean {
-    if (hasBody(held.request)) bodies -= 1;
+    bytes -= bytesOf(held.request);
     // client-errors.ts has rejected its body.
     if (held.response.headersSent) return false;
     if (!held.response.destroyed && !held.request.socket.destroyed) return true;
@@ -135,8 +141,8 @@ export function installOverload(server: Server, options: OverloadOptions): void 
     const { authorization } = request.headers;
     if (!isBlocked() && admission.admits(authorization)) return handle(request, response);
     const held: Held = { request, response, heldAt: performance.now() };
-    if (hasBody(request)) bodies += 1;
-    if (isBlocked() || bodies > limits.bodiesInFlight) {
+    bytes += bytesOf(request);
+    if (isBlocked() || bytes > limits.bodiesInFlight * maxBuffered) {
       if (waits(held)) refuse(held);
     } else (keyOf(authorization) === undefined ? strangers : keyed).push(held);
   });
