@@ -90,6 +90,7 @@ function growthOnPostgres({ rows }: Choice, copySeed: CopySeed): Mode {
       const { file, key } = await copySeed(baseRows, path.join(folder, 'store.db'));
       const database = await startPostgres(file, ['small', 'large']);
       const [small = '', large = ''] = database.urls;
+      await fillPostgres(small, baseRows);
       await fillPostgres(large, rows);
       const onSmall = await startStore(file, port, 0, { DATABASE_URL: small });
       const onLarge = await startStore(file, port + 1, 0, { DATABASE_URL: large });

@@ -6,11 +6,12 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { baseRows, type Contender } from './modes.ts';
 import type { Answers, OpenLoop } from './openloop.ts';
+import { startPostgres } from './postgres.ts';
 import { type CopySeed, onCore, startPlain, startStore } from './servers.ts';
 
-const works = ['random', 'create'] as const;
 const connectionCounts = [400, 2000, 4500];
-const factors = [0.9, 2, 3, 4];
+/** Of the capacity. 0.9 comes last, to show how soon all is normal after an overload. */
+const factors = [2, 3, 4, 0.9];
 const port = 4101;
 
 /** The server's share of a core, so that the client on the other core is never late. */
@@ -70,19 +71,36 @@ function line(name: string, task: OpenLoop, factor: number, capacity: number, fo
   return `${load}  ${name.padEnd(14)} ${times}  ${refused}/s refused, ${lost} lost${late > 0 ? `, client late ${late} times` : ''}`;
 }
 
+interface Overload {
+  engine: string;
+  works: OpenLoop['work'][];
+  seconds: number;
+  print: (line: string) => void;
+}
+
+/** Plain Fastify and the animal store, each with a store of its own. */
+async function startBoth(folder: string, copySeed: CopySeed, engine: string): Promise<Contender[]> {
+  const own = await copySeed(baseRows, path.join(folder, 'own.db'));
+  const plain = await copySeed(baseRows, path.join(folder, 'plain.db'));
+  const database = engine === 'postgres' ? await startPostgres(own.file, ['animals', 'plain']) : undefined;
+  const [ownUrl, plainUrl] = database?.urls ?? [];
+  const environment = ownUrl === undefined ? {} : { DATABASE_URL: ownUrl };
+  const onPlain = await startPlain(plain.file, port, 'on', plainUrl);
+  const onOwn = await startStore(own.file, port + 1, 0, environment);
+  const stop = () => onOwn.stop().then(database?.stop);
+  return [
+    { name: 'plain Fastify', key: database ? own.key : plain.key, server: onPlain },
+    { name: 'animal store', key: own.key, server: { ...onOwn, stop } },
+  ];
+}
+
 /** Loads each server in turn, and passes a line for each load to `print`. */
 export async function measureOverload(
   folder: string,
   copySeed: CopySeed,
-  seconds: number,
-  print: (line: string) => void,
+  { engine, works, seconds, print }: Overload,
 ): Promise<void> {
-  const own = await copySeed(baseRows, path.join(folder, 'own.db'));
-  const plain = await copySeed(baseRows, path.join(folder, 'plain.db'));
-  const contenders: Contender[] = [
-    { name: 'plain Fastify', key: plain.key, server: await startPlain(plain.file, port, 'on') },
-    { name: 'animal store', key: own.key, server: await startStore(own.file, port + 1, 0) },
-  ];
+  const contenders = await startBoth(folder, copySeed, engine);
   const undo: (() => void)[] = [];
   try {
     const taskOf = ({ server, key }: Contender, task: Pick<OpenLoop, 'work' | 'rate' | 'connections'>): OpenLoop => {

@@ -35,7 +35,7 @@ export async function startPostgres(
 /** Animals that one statement adds. */
 const step = 500_000;
 
-/** Adds animals until the database has `rows`, which alternate between the statuses. */
+/** Adds animals until the database has `rows`, which alternate between the statuses. Then the planner knows the table. */
 export async function fillPostgres(url: string, rows: number): Promise<void> {
   const sql = postgres(url, { max: 1 });
   const [{ last }] = await sql<[{ last: number }]>`SELECT max(id)::integer AS last FROM pet`;

@@ -20,7 +20,8 @@ const usage = `npm run bench -- [options]
   --engine E    postgres: compares the store on PostgreSQL against plain Fastify with pg, and the store on SQLite; with --rows
                 above 10000 against itself, as above
   --only A,B    workloads: list, random, get, create, none; without --rows, --workers and --engine, also pages-beside-writes
-  --overload    instead: a client of constant rate, at 0.9 to 4 times the capacity, with 400 to 4,500 connections
+  --overload    instead: a client of constant rate, at 0.9 to 4 times the capacity, with 400 to 4,500 connections; on the
+                engine of --engine, random and create or one of them
   --tool NAME   wrk or autocannon (default: wrk if it is installed)
 
 Prints a table, and writes the results as JSON and as an SVG chart to bench/results.
@@ -56,7 +57,10 @@ const progress = (text: string) => process.stderr.write(`${text}\n`);
 const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-bench-'));
 if (values.overload) {
   const print = (line: string) => void process.stdout.write(`${line}\n`);
-  await measureOverload(folder, createSeeds(folder), seconds, print).finally(() => rmSync(folder, { recursive: true }));
+  const works = (['random', 'create'] as const).filter((work) => only?.includes(work) ?? true);
+  await measureOverload(folder, createSeeds(folder), { engine: values.engine, works, seconds, print }).finally(() =>
+    rmSync(folder, { recursive: true }),
+  );
   process.exit(0);
 }
 const mode = chooseMode({ rows, workers: values.workers, engine: values.engine }, createSeeds(folder));
