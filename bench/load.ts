@@ -56,7 +56,7 @@ export function workloads(rows: number): Workload[] {
     {
       name: 'get',
       title: 'get one animal, random id',
-      goal: 0.75,
+      goal: 0.85,
       starts: ['/v1/pets/'],
       ends: spread(rows, 50_000).map(String),
     },
