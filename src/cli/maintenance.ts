@@ -44,7 +44,7 @@ function migrateCommand(program: Command, { print, settings, withStore }: Contex
 function checkCommand(program: Command, context: Context): void {
   program
     .command('check')
-    .description('check the store, or a backup of it, for corruption; exits 1 if any is found')
+    .description('check the store, or a backup of it; exits 1 if it has a problem')
     .argument('[file]', 'a backup to check instead of the store that DATABASE_URL names; also against <file>.sha256')
     .option('--json', 'print JSON')
     .action((name: string | undefined, { json = false }: { json?: boolean }) => {
@@ -59,7 +59,7 @@ function checkFile(context: Context, path: string, isBackup: boolean, json: bool
   const report = checkStore(path, isBackup);
   const { bytes, sqliteVersion, schemaVersion, latestSchemaVersion, checksum, rows } = report;
   const file = context.asGiven(report.file);
-  printReport(context, { ...report, file }, file, json, {
+  printReport(context, { ...report, file }, `${file} is sound.`, json, {
     file,
     size: `${bytes} bytes`,
     ...(checksum && { checksum: checksum === 'missing' ? `none (no ${checksumFile(file)})` : checksum }),
@@ -72,16 +72,19 @@ function checkFile(context: Context, path: string, isBackup: boolean, json: bool
 async function checkDatabase(context: Context, url: string, json: boolean): Promise<void> {
   // Imported only here: the PostgreSQL driver takes long to load.
   const postgres = await import('../store/postgres/check.ts');
-  const report = await postgres.checkDatabase(url, { now, onWait: context.onWait });
-  const { database, bytes, postgresVersion, schemaVersion, latestSchemaVersion, dataChecksums, amcheck, rows } = report;
-  printReport(context, report, database, json, {
+  const strict = context.settings().DEPLOYMENT === 'production';
+  const report = await postgres.checkDatabase(url, { now, strict, onWait: context.onWait });
+  const { database, schemaVersion, latestSchemaVersion } = report;
+  printReport(context, report, `${database} can be read.`, json, {
     database,
-    size: `${bytes} bytes`,
     'schema version': versionOf(schemaVersion, latestSchemaVersion),
-    'PostgreSQL version': postgresVersion,
-    'data checksums': dataChecksums,
-    amcheck: amcheck ? 'used' : 'not available',
-    ...rowsOf(rows),
+    'PostgreSQL version': report.postgresVersion,
+    encoding: report.encoding,
+    'data checksums': report.dataChecksums,
+    fsync: report.fsync,
+    'full page writes': report.fullPageWrites,
+    'synchronous commit': report.synchronousCommit,
+    ...rowsOf(report.rows),
   });
 }
 
@@ -92,11 +95,11 @@ const versionOf = (version: number | null, latest: number) =>
 const rowsOf = (rows: Record<string, number>) =>
   Object.fromEntries(Object.entries(rows).map(([table, count]) => [`rows of ${table}`, count]));
 
-/** Prints what was found. Throws CommandError if there are problems. */
+/** Prints what was found, and `verdict` if there are no problems; otherwise throws CommandError. */
 function printReport<Report extends { schemaVersion: number | null; problems: string[] }>(
   { asGiven, print, printJson, printTable }: Context,
   report: Report,
-  name: string,
+  verdict: string,
   json: boolean,
   facts: Record<string, string | number | null>,
 ): void {
@@ -108,7 +111,7 @@ function printReport<Report extends { schemaVersion: number | null; problems: st
       '',
     );
   if (problems.length > 0) throw new CommandError(problems.join('\n'));
-  if (!json) print(`${name} is sound.`);
+  if (!json) print(verdict);
 }
 
 function backupCommand(program: Command, context: Context): void {

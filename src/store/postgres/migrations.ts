@@ -26,7 +26,7 @@ const lockNotAvailable = '55P03';
  * Every release, 1.0.0 included, refuses a database whose table `migration` has a later version than its own. Row 0 names the oldest release
  * that can run, for people. Migrations that only add are recorded in `additive_migration`, which 1.0.0 does not read.
  */
-async function readState(sql: Sql): Promise<SchemaState> {
+export async function readState(sql: Sql): Promise<SchemaState> {
   const [found] = await sql`
     SELECT to_regclass('migration') IS NOT NULL AS migrated, to_regclass('additive_migration') IS NOT NULL AS added`;
   if (!found?.migrated) return { version: 0, oldest: { release: '', version: 0 } };
@@ -37,13 +37,18 @@ async function readState(sql: Sql): Promise<SchemaState> {
   return { version: Math.max(oldest.version, Number(added?.version ?? 0)), oldest };
 }
 
+/** All but those of the migrations. */
+export const tables = [
+  ...['pet', 'pet_id', 'account', 'api_key', 'idempotency', 'message', 'session', 'one_time_link', 'attempt'],
+  ...['counted_attempt', 'account_event', 'import', 'rotated_key', 'timeline', 'pet_revision', 'form_token'],
+  'api_key_usage',
+];
+
 /** Tables with the store's names but without its migration records belong to another application. Throws OpenError if there are any. */
 async function refuseOthers(sql: Sql): Promise<void> {
   const [row] = await sql`
     SELECT string_agg(tablename, ', ' ORDER BY tablename) AS tables FROM pg_catalog.pg_tables
-    WHERE schemaname = current_schema() AND tablename IN
-      ('pet', 'pet_id', 'account', 'api_key', 'idempotency', 'message', 'session', 'one_time_link', 'attempt', 'counted_attempt',
-       'account_event', 'import', 'rotated_key', 'timeline', 'pet_revision', 'form_token', 'api_key_usage')`;
+    WHERE schemaname = current_schema() AND tablename = ANY (${tables})`;
   // Check the version again: another process may have migrated the database since it was read.
   if (row?.tables && (await readState(sql)).version === 0)
     throw new OpenError(`holds tables of another application (${row.tables}).`);
