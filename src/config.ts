@@ -104,15 +104,6 @@ export const settings = Type.Object({
       description: 'A file that contains DATABASE_URL (a mounted secret). DATABASE_URL must then be unset or empty.',
     }),
   ),
-  DATABASE_SERVER_ROLE: Type.Optional(
-    Type.String({
-      title: 'the name of a PostgreSQL role, at most 63 of A-Z, a-z, 0-9, _ and -, not first a digit or -',
-      pattern: '^[A-Za-z_][A-Za-z0-9_-]{0,62}$',
-      examples: ['animal_store'],
-      description:
-        'The PostgreSQL role that serves, if another owns the tables: animal-store migrate, run as the owner, gives it the rights that servers need, and no others (docs/operations.md). Unset: migrate grants nothing.',
-    }),
-  ),
   LOG_LEVEL: oneOf(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], {
     default: 'info',
     description:

@@ -22,6 +22,8 @@ export interface Io {
 export interface Context extends Output {
   stdin: () => Readable;
   stdout: Writable;
+  /** The environment of the caller, and after `settings` what .env adds. */
+  env: NodeJS.ProcessEnv;
   /** Throws ConfigError. */
   settings: () => Config;
   /** The absolute path of a file that the operator names. */
@@ -41,7 +43,7 @@ export interface Context extends Output {
   withStore: <Result>(use: (store: Store) => Promise<Result>, options?: StoreOptions) => Promise<Result>;
 }
 
-interface StoreOptions extends Pick<OpenOptions, 'onMigration' | 'serverRole' | 'onGrant'> {
+interface StoreOptions extends Pick<OpenOptions, 'onMigration'> {
   /** Create the store if it is missing, and a PostgreSQL database's tables. Otherwise the command is refused. */
   create?: boolean;
 }
@@ -109,6 +111,7 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
     ...output,
     stdin: () => io.stdin,
     stdout,
+    env,
     settings,
     resolve,
     asGiven,

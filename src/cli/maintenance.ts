@@ -23,21 +23,20 @@ export function maintenanceCommands(program: Command, context: Context): void {
   restoreCommand(program, context);
 }
 
-function migrateCommand(program: Command, { print, settings, withStore }: Context): void {
+function migrateCommand(program: Command, { env, print, settings, withStore }: Context): void {
   program
     .command('migrate')
     .description('update the schema of the store to this release')
     .action(async () => {
+      settings();
+      // Until 2.0.0 it also granted. The servers' role would silently lack its rights.
+      if (env.DATABASE_SERVER_ROLE)
+        throw new CommandError(
+          'DATABASE_SERVER_ROLE is no longer a setting: remove it, and give the role its rights with psql and deploy/postgres/grants.sql (docs/operations.md).',
+        );
       const applied: string[] = [];
-      const granted: string[] = [];
-      await withStore(async () => undefined, {
-        create: true,
-        onMigration: (file) => applied.push(file),
-        serverRole: settings().DATABASE_SERVER_ROLE,
-        onGrant: (role) => granted.push(role),
-      });
+      await withStore(async () => undefined, { create: true, onMigration: (file) => applied.push(file) });
       print(applied.length === 0 ? 'The store is up to date.' : `Applied ${applied.join(', ')}.`);
-      for (const role of granted) print(`The role ${role} has the rights of a server.`);
     });
 }
 

@@ -53,10 +53,6 @@ export interface OpenOptions {
   maxMessages?: number | undefined;
   /** Called with the name of each migration when it has been applied. */
   onMigration?: ((name: string) => void) | undefined;
-  /** The role to give the rights of a server on PostgreSQL, if `migrate` allows. Undefined: no grants are changed. */
-  serverRole?: string | undefined;
-  /** Called with `serverRole` when it has its rights. */
-  onGrant?: ((role: string) => void) | undefined;
 }
 
 /** The error for a temporary failure of the store (503). `cause` goes to the log. */

@@ -5,10 +5,11 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
 import { dataFolder, freePort } from './postgres.ts';
+import { projectFolder } from './project.ts';
 
 const needed = [
   ...['initdb', 'postgres', 'pg_ctl', 'pg_isready', 'psql', 'createdb', 'pg_dump', 'pg_dumpall', 'pg_restore'],
-  ...['pg_basebackup', 'pg_verifybackup', 'pg_archivecleanup'],
+  ...['pg_basebackup', 'pg_verifybackup', 'pg_archivecleanup', 'pg_amcheck'],
 ];
 
 /** PATH, and the folders of the packages of Debian and of the PostgreSQL project, newest first. */
@@ -22,6 +23,12 @@ const bin = candidates().find((folder) => needed.every((name) => fs.existsSync(p
 
 /** Why the programs are not available; undefined if they are. */
 export const missingPrograms = bin === undefined ? 'no folder has all programs of a PostgreSQL server' : undefined;
+
+/** Runs a shell script with these programs in the project's folder, on another server. */
+export const runPrograms = (script: string, env: Record<string, string>) =>
+  spawnSync('bash', ['--norc', '-c', script], {
+    ...{ cwd: projectFolder, encoding: 'utf8', env: { PATH: `${bin}:${process.env.PATH}`, LC_ALL: 'C', ...env } },
+  });
 
 export interface Cluster {
   /** Version of the programs, such as 15.18. */

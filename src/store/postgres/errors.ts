@@ -108,8 +108,7 @@ export function translate(error: unknown): unknown {
 export const insufficientPrivilege = '42501';
 
 /** How the role of a server gets its rights. */
-export const howToGrant =
-  'run animal-store migrate as the role that owns the tables, with DATABASE_SERVER_ROLE (docs/operations.md)';
+export const howToGrant = 'run deploy/postgres/grants.sql as the role that owns the tables (docs/operations.md)';
 
 /** The same for a server: rights that its role lacks are given by the operator. They are no bug. */
 export function translateForServer(error: unknown): unknown {

@@ -1,10 +1,9 @@
 /** Applies each SQL file of migrations/postgres once, in order, even if several servers start concurrently. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { codeOf, messageOf } from '../../core/errors.ts';
+import { codeOf } from '../../core/errors.ts';
 import { latestOf, type Migration, obstacleOf, oldestOn, readMigrations, type SchemaState } from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import { insufficientPrivilege } from './errors.ts';
-import { grantTo } from './grants.ts';
 import type { Sql } from './sql.ts';
 
 /** Serialization failure and deadlock: running servers may lock the same tables in another order. */
@@ -99,11 +98,8 @@ async function migrate(
   return due.map(({ name }) => name);
 }
 
-/**
- * Migrates and grants in one transaction: servers can use what is new from its commit on. Resolves to the names of the migrations that it applied.
- * Rejects with OpenError if a table stays locked.
- */
-async function applyAll(sql: Sql, migrations: Migration[], now: Date, serverRole?: string): Promise<string[]> {
+/** Migrates in one transaction. Resolves to the names of the migrations that it applied. Rejects with OpenError if a table stays locked. */
+async function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<string[]> {
   const applied: string[] = [];
   try {
     await sql.begin(async (transaction) => {
@@ -112,7 +108,6 @@ async function applyAll(sql: Sql, migrations: Migration[], now: Date, serverRole
       await transaction.unsafe(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
       const state = await readState(transaction);
       if (!isDone(state, migrations)) applied.push(...(await migrate(transaction, state, migrations, now)));
-      if (serverRole !== undefined) await grantTo(transaction, serverRole);
     });
   } catch (error) {
     if (codeOf(error) !== lockNotAvailable) throw error;
@@ -132,46 +127,33 @@ async function recordOldest(sql: Sql, migrations: Migration[]): Promise<void> {
     INSERT INTO additive_migration SELECT * FROM added`;
 }
 
-/** The sentence about a schema that the server may not change. */
 const outdated = (version: number, latest: number, role = '') =>
   `has schema version ${version}, and this release needs ${latest}: run animal-store migrate${role}.`;
 
-/** Why the role may not migrate, or only not grant. */
-function denialOf(error: unknown, version: number, latest: number): string {
-  const role = 'as the role that owns the tables';
-  return version < latest
-    ? outdated(version, latest, ` ${role}`)
-    : `cannot be changed: ${messageOf(error)}: run animal-store migrate ${role}.`;
-}
-
 /**
- * Migrates the database to this release's schema, and grants `serverRole` its rights there. Throws OpenError if the schema needs a later release, if
- * it is older and `migrate` is false or the role may not change it, if the tables belong to another application, or if a table stays locked.
+ * Migrates the database to this release's schema. Throws OpenError if the schema needs a later release, if it is older and `migrate` is false or the
+ * role may not change it, if the tables belong to another application, or if a table stays locked.
  */
 export async function prepareSchema(
   sql: Sql,
-  { now, migrate: mayMigrate = true, serverRole, onMigration, onGrant }: OpenOptions,
+  { now, migrate: mayMigrate = true, onMigration }: OpenOptions,
 ): Promise<void> {
   const migrations = readMigrations('postgres');
   const latest = latestOf(migrations);
   const state = await readState(sql);
-  const done = isDone(state, migrations);
+  if (isDone(state, migrations)) return;
   const { version } = state;
-  // The tables of a later release need other rights, which that release grants.
-  const grantee = version > latest ? undefined : serverRole;
-  if (done && grantee === undefined) return;
   if (!mayMigrate) {
     if (version >= latest) return;
     throw new OpenError(outdated(version, latest));
   }
   if (version === 0) await refuseOthers(sql);
   try {
-    if (!done) await retryAfter(concurrentCreation, () => createRecord(sql));
-    const applied = await retryAfter(rolledBack, () => applyAll(sql, migrations, now(), grantee));
+    await retryAfter(concurrentCreation, () => createRecord(sql));
+    const applied = await retryAfter(rolledBack, () => applyAll(sql, migrations, now()));
     for (const name of applied) onMigration?.(name);
-    if (grantee !== undefined) onGrant?.(grantee);
   } catch (error) {
     if (codeOf(error) !== insufficientPrivilege) throw error;
-    throw new OpenError(denialOf(error, version, latest), { cause: error });
+    throw new OpenError(outdated(version, latest, ' as the role that owns the tables'), { cause: error });
   }
 }

@@ -176,10 +176,9 @@ describe('the Kubernetes manifests', () => {
         secret.items.map(({ key, path: file }) => [file, contentOf(secret.name)[key]]),
     );
     const { secret } = deployment.spec.template.spec.volumes[0];
-    const serverRole = { name: 'DATABASE_SERVER_ROLE', value: 'animal_store' };
-    for (const [{ spec }, files, mode, ...more] of [
+    for (const [{ spec }, files, mode] of [
       [deployment, contentOf(secret.secretName), secret.defaultMode],
-      [migrationJob, Object.fromEntries(inJob), job.defaultMode, serverRole],
+      [migrationJob, Object.fromEntries(inJob), job.defaultMode],
     ] as const) {
       const [{ volumeMounts, env }] = spec.template.spec.containers;
       const at = (file: string) => `${volumeMounts[0].mountPath}/${file}`;
@@ -187,7 +186,6 @@ describe('the Kubernetes manifests', () => {
         // Otherwise the image's.
         { name: 'DATABASE_URL', value: '' },
         { name: 'DATABASE_URL_FILE', value: at('url') },
-        ...more,
       ]);
       expect(Object.keys(settings.properties)).toContain('DATABASE_URL_FILE');
       expect(Object.keys(files).sort()).toEqual(['ca.crt', 'url']);
@@ -195,7 +193,7 @@ describe('the Kubernetes manifests', () => {
       expect(mode).toBe(0o440);
     }
     expect(contentOf('animal-store-migration').url).toContain('animal_store_owner');
-    expect(contentOf(secret.secretName).url).toContain(`//${serverRole.value}:`);
+    expect(contentOf(secret.secretName).url).toContain('//animal_store:');
   });
 
   test('migrate with a command that exists, in a job of this release', async () => {

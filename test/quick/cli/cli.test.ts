@@ -1,6 +1,6 @@
 /** The operator's commands for accounts, their one-time links and keys, health and migrate, and how all commands are called. */
 import { once } from 'node:events';
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
@@ -841,6 +841,15 @@ describe('the store', () => {
       stdout: 'The store is up to date.\n',
       stderr: '',
     });
+  });
+
+  test('migrate does nothing if DATABASE_SERVER_ROLE is still set, also in .env, and says what grants now', async () => {
+    const folder = temporaryFolder();
+    writeFileSync(`${folder}/.env`, 'DATABASE_SERVER_ROLE=animal_store\n');
+    expect(commandErrorOf(await runCli(['migrate'], { folder }))).toBe(
+      'DATABASE_SERVER_ROLE is no longer a setting: remove it, and give the role its rights with psql and deploy/postgres/grants.sql (docs/operations.md).',
+    );
+    expect(existsSync(`${folder}/data`)).toBe(false);
   });
 
   test.for([
