@@ -15,16 +15,6 @@ export interface PoolMeasures {
   errors: Readonly<Record<string, number>>;
 }
 
-/** The primary of the database. */
-export interface PrimaryMeasures {
-  /** Each promotion begins a higher one. */
-  timeline: number;
-  /** Time since it was last shown that no other host had become the primary; 0 if reads do not need that. */
-  evidenceAgeMs: number;
-  /** When the first certificate expires that this process uses, in milliseconds since 1970; 0 if it uses none. */
-  certificatesExpireAt: number;
-}
-
 export interface StoreMeasures {
   /** Writes that were accepted but have not finished. */
   waitingWrites: number;
@@ -41,6 +31,4 @@ export interface StoreMeasures {
   disk?: { size: number; available: number } | undefined;
   /** Undefined if the engine has no connections. */
   pool?: PoolMeasures | undefined;
-  /** Undefined if the engine has no primary. */
-  primary?: PrimaryMeasures | undefined;
 }

@@ -12,7 +12,6 @@ import {
   watchCache,
   watchPlaces,
   watchPool,
-  watchPrimary,
   watchProcess,
   watchStore,
 } from './state-metrics.ts';
@@ -81,7 +80,6 @@ export function createMetrics(version: string, lostLines = () => 0, revision = '
       watchStore(meters, store);
       if (store().pool !== undefined) {
         watchPool(meters, store);
-        watchPrimary(meters, store);
         queries.register(registry);
       }
       watchCache(meters, pages);

@@ -1,6 +1,6 @@
 /** Metrics that are read from the state of the server at each scrape. */
 import { type Aggregator, Counter, Gauge, type Registry } from 'prom-client';
-import type { PoolMeasures, PrimaryMeasures, StoreMeasures } from '../core/measures.ts';
+import type { PoolMeasures, StoreMeasures } from '../core/measures.ts';
 import { type PlaceName, placeNames } from './exchange-places.ts';
 
 /** How often a cache had the response. */
@@ -125,23 +125,6 @@ export function watchPool({ gauge, counter, counters }: Meters, store: Sources['
     'Errors of the database, by SQLSTATE class; besides, connection: lost or not opened; timeout: no answer before the deadline; standby: a commit that the standby may lack; other: any other class.',
     'class',
     () => store().pool?.errors ?? {},
-  );
-}
-
-export function watchPrimary({ gauge }: Meters, store: Sources['store']): void {
-  const read = (what: keyof PrimaryMeasures) => store().primary?.[what] ?? 0;
-  gauge('animal_store_database_timeline', 'Timeline of the primary.', () => read('timeline'), 'min');
-  gauge(
-    'animal_store_database_evidence_age_seconds',
-    'Time since it was last shown that no other host had become the primary; 0 if reads do not need that.',
-    () => read('evidenceAgeMs') / 1000,
-    'max',
-  );
-  gauge(
-    'animal_store_database_certificate_expiry_timestamp_seconds',
-    'When the first certificate of DATABASE_URL expires, in seconds since 1970; 0 if it has none.',
-    () => read('certificatesExpireAt') / 1000,
-    'min',
   );
 }
 

@@ -17,7 +17,7 @@ import type { ServesHost } from '../http/hosts.ts';
 import { createMetrics, type Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../ops/routes.ts';
 import { openStore } from '../store/open.ts';
-import type { OpenError, OpenOptions, Store } from '../store/store.ts';
+import type { OpenError, Store } from '../store/store.ts';
 import { listenToPrimary, shareMetrics, supervise } from './cluster.ts';
 import { readEnvironment, refuseToStart } from './environment.ts';
 import { hostsOf, listen, listenOps } from './listen.ts';
@@ -60,7 +60,7 @@ async function serve(config: Config, log: Log): Promise<void> {
     used: usedMemory,
     limit: memoryLimit(),
   });
-  const store = await openConfigured(config, logger, { onCommit: metrics.commit, onQuery: metrics.query });
+  const store = await openConfigured(config, logger, metrics);
   let stopping = false;
   const servesHost = await hostsOf(config.HOST, config);
   const app = await build({ config, log, store, metrics, servesHost, draining: () => stopping });
@@ -116,11 +116,7 @@ async function serve(config: Config, log: Log): Promise<void> {
 }
 
 /** Opens the store. If it can no longer be written to, waiting writes get 503 and the process exits with 1, so that it is restarted. */
-async function openConfigured(
-  config: Config,
-  logger: Logger,
-  measured?: Pick<OpenOptions, 'onCommit' | 'onQuery'>,
-): Promise<Store> {
+async function openConfigured(config: Config, logger: Logger, metrics?: Metrics): Promise<Store> {
   const applied: string[] = [];
   const onCheckpointFailure = (error: Error) => {
     logger.error({ err: error }, 'a checkpoint failed: the write-ahead log grows until one succeeds');
@@ -132,7 +128,7 @@ async function openConfigured(
   const onWait = (sentence: string) => logger.warn(`DATABASE_URL: ${sentence}`);
   try {
     const onMigration = (name: string) => applied.push(name);
-    const hooks = { onMigration, onWait, onWarning: onWait, onFatal, onCheckpointFailure, ...measured };
+    const hooks = { onMigration, onWait, onWarning: onWait, onFatal, onCheckpointFailure, metrics };
     const strict = config.DEPLOYMENT === 'production';
     const store = await openStore(config.DATABASE_URL, { now, strict, migrate: !strict, ...hooks });
     if (applied.length > 0) logger.info(`migrations applied: ${applied.join(', ')}`);

@@ -11,7 +11,7 @@ import {
 import { dayOf, type KeyUse } from '../core/usage.ts';
 import { type KeyRefusal, sweptKeys } from './commands/keys.ts';
 import type { Engine } from './engine.ts';
-import { findEnded, findKey, listAccounts, listKeys, listOwnKeys } from './queries/accounts.ts';
+import { findEnded, listAccounts, listKeys, listOwnKeys } from './queries/accounts.ts';
 import { listOwnUsage, listUsage } from './queries/usage.ts';
 import { type AccountRow, type ApiKeyRow, toAccount, toApiKey, toDayOfUse, toKnownKey, toOwnKey } from './rows.ts';
 
@@ -37,7 +37,7 @@ function keyOf(result: ApiKeyRow | KeyRefusal): ApiKey | undefined {
 }
 
 /** `at` returns the current time in milliseconds. */
-export function openAccounts({ read, write }: Engine, at: () => number): Accounts {
+export function openAccounts({ read, write, findKey }: Engine, at: () => number): Accounts {
   return {
     addAccount: async (name) => accountOf(await write('addAccount', { name, at: at() })),
     listAccounts: async () => (await read(listAccounts)).map(toAccount),
@@ -65,7 +65,7 @@ export function openAccounts({ read, write }: Engine, at: () => number): Account
     },
 
     async findKey(hash, wasValid) {
-      const row = await read(() => findKey(hash), wasValid);
+      const row = await findKey(hash, wasValid);
       return row && toKnownKey(row, at());
     },
 

@@ -3,6 +3,7 @@ import type { Retry } from '../core/idempotency.ts';
 import type { Addition, NewPet, Pets } from '../core/pets.ts';
 import type { Holder } from '../core/places.ts';
 import type { CommandName, Input, Outcome } from './commands.ts';
+import type { KnownKeyRow } from './rows.ts';
 import type { Steps } from './steps.ts';
 
 /** `keyId`: the API key that adds the pet; undefined: the operator. `at`: the time in milliseconds. */
@@ -30,5 +31,7 @@ export interface Engine {
   write<Name extends CommandName>(name: Name, input: Input<Name>, text?: Text): Promise<Outcome<Name>>;
   /** Runs a query. `forKey`: for a request with a key that was valid lately; those of strangers may wait longer. */
   read<Result>(query: () => Steps<Result>, forKey?: boolean): Promise<Result>;
+  /** Finds a key by the SHA-256 of its text. */
+  findKey(hash: Buffer, forKey?: boolean): Promise<KnownKeyRow | undefined>;
   pets: FastPets;
 }

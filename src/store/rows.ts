@@ -36,8 +36,7 @@ export interface PersonRow extends AccountRow {
 }
 
 export interface SessionRow extends AccountRow {
-  /** In hexadecimal. */
-  network: string | null;
+  network: Buffer | null;
   used_at: StoredInteger;
 }
 
@@ -75,8 +74,7 @@ export interface OwnKeyRow extends ApiKeyRow {
 }
 
 export interface KnownKeyRow extends ApiKeyRow {
-  /** In hexadecimal. */
-  network: string | null;
+  network: Buffer | null;
   account_created_at: StoredInteger;
 }
 
@@ -107,9 +105,9 @@ export function toSession(row: SessionRow, now: number): Session {
 }
 
 /** The network as which an account counts while it is new. */
-function newFrom(network: string | null, createdAt: StoredInteger, now: number): string | undefined {
+function newFrom(network: Buffer | null, createdAt: StoredInteger, now: number): string | undefined {
   if (network === null || Number(createdAt) <= now - limits.newAccount) return undefined;
-  return Buffer.from(network, 'hex').toString('base64url');
+  return network.toString('base64url');
 }
 
 export function toLink(row: LinkRow): OneTimeLink {

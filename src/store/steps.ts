@@ -21,9 +21,6 @@ export const forUpdate = new Fragment('', 'FOR UPDATE');
 /** For outdated rows that a command deletes. Skips those that another command is deleting at the same time. */
 export const skipLocked = new Fragment('', 'FOR UPDATE SKIP LOCKED');
 
-/** Bytes, not empty, as text in lower-case hexadecimal, or NULL: what PostgreSQL reads crosses as JSON. */
-export const hex = (column: string) => new Fragment(`nullif(lower(hex(${column})), '')`, `encode(${column}, 'hex')`);
-
 /** Enclose a SELECT that must run once: with IN, PostgreSQL may run it again for each row. */
 export const oneOf = new Fragment('IN (', '= ANY (ARRAY(');
 export const endOneOf = new Fragment(')', '))');
@@ -47,18 +44,13 @@ export const bytes = (hex: string) => Buffer.from(hex, 'hex');
 
 const placeholders = { sqlite: () => '?', postgres: (place: number) => `$${place}` };
 
-/** The text of a statement. `placeholder` returns the text of a value, from its place among the values, which begin at 1. */
-export function textFor(
-  engine: 'sqlite' | 'postgres',
-  texts: TemplateStringsArray,
-  given: readonly unknown[],
-  placeholder: (place: number) => string = placeholders[engine],
-): string {
+/** The text of a statement. */
+export function textFor(engine: 'sqlite' | 'postgres', texts: TemplateStringsArray, given: readonly unknown[]): string {
   let [text = ''] = texts;
   let values = 0;
   for (const [index, value] of given.entries()) {
     if (value instanceof Fragment) text += value[engine];
-    else text += placeholder(++values);
+    else text += placeholders[engine](++values);
     text += texts[index + 1];
   }
   return text;

@@ -30,6 +30,13 @@ export class CopyError extends Error {
   override name = 'CopyError';
 }
 
+export interface StoreMetrics {
+  /** Called after each commit with the number of writes in it. */
+  commit(writes: number): void;
+  /** Called when an attempt of a job on PostgreSQL has ended, with its time in milliseconds. */
+  query(kind: 'read' | 'write', ms: number): void;
+}
+
 export interface OpenOptions {
   /** The clock for creation dates and the age of idempotency keys. */
   now: () => Date;
@@ -37,10 +44,7 @@ export interface OpenOptions {
   onFatal?: ((error: Error) => void) | undefined;
   /** Called when a WAL checkpoint fails. No data is lost: the WAL grows until a later checkpoint succeeds. */
   onCheckpointFailure?: ((error: Error) => void) | undefined;
-  /** Called after each commit with the number of writes in it. */
-  onCommit?: ((writes: number) => void) | undefined;
-  /** Called when a statement of PostgreSQL has ended or passed its deadline, with its time in milliseconds. */
-  onQuery?: ((kind: 'read' | 'write', ms: number) => void) | undefined;
+  metrics?: StoreMetrics | undefined;
   /** Whether to migrate a PostgreSQL database to this release's schema. An SQLite file is always migrated. Default: true. */
   migrate?: boolean | undefined;
   /** Called with a sentence if the database does not answer within a second and is tried again, or if its schema is not ready after 5 s. */

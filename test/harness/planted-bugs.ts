@@ -145,15 +145,15 @@ export const plantedBugs: PlantedBug[] = [
   },
   {
     name: 'the state of the store is read a turn earlier',
-    file: 'src/store/postgres/reads.ts',
-    from: 'state: async () => (await ask(stateShape, [])).state,',
+    file: 'src/store/postgres/pets.ts',
+    from: "state: () => states.ask(''),",
     to: `state: (() => {
-      let earlier: Promise<Found> | undefined;
+      let earlier: Promise<StoreState> | undefined;
       return async () => {
-        const asked = earlier ?? ask(stateShape, []);
+        const asked = earlier ?? states.ask('');
         earlier = undefined;
-        const { state } = await asked;
-        earlier ??= ask(stateShape, []);
+        const state = await asked;
+        earlier ??= states.ask('');
         return state;
       };
     })(),`,
@@ -296,17 +296,19 @@ export const plantedBugs: PlantedBug[] = [
     caughtBy: ['test/quick/account/account-attacks.test.ts', 'markup in a name (XSS) > is shown as text'],
   },
   {
-    name: 'a server does not compare timelines',
-    file: 'src/store/postgres/lease.ts',
-    from: 'if (timeline !== undefined && timeline > (known?.timeline ?? 0)) hosts.found(host, timeline);',
-    to: '',
-    caughtBy: ['test/full/reliability/postgres-deposed.test.ts', 'servers move to the promoted standby'],
+    name: 'a write whose connection is lost is sent again',
+    file: 'src/store/postgres/pool.ts',
+    from: 'let mayRepeat = job.writes === 0;',
+    to: 'let mayRepeat = true;',
+    caughtBy: ['test/quick/postgres/pool.test.ts', 'a read whose connection is lost runs once more'],
+    onPostgres: true,
   },
   {
-    name: 'a read needs no evidence',
-    file: 'src/store/postgres/lease.ts',
-    from: "const holds = () =>\n    reads === 'primary' ||",
-    to: 'const holds = () =>\n    true ||',
-    caughtBy: ['test/full/reliability/postgres-deposed.test.ts', 'with reads=lease no answer is stale'],
+    name: 'a statement past its deadline is not cancelled',
+    file: 'src/store/postgres/pool.ts',
+    from: 'await cancel(client);',
+    to: 'await undefined;',
+    caughtBy: ['test/quick/postgres/pool.test.ts', 'work is rejected at its deadline'],
+    onPostgres: true,
   },
 ];

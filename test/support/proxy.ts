@@ -11,6 +11,8 @@ export interface Proxy {
   cutNextAnswer: () => void;
   /** Drops all data in both directions, but keeps connections open. */
   silence: () => void;
+  /** Closes all connections, and each new one. */
+  refuse: () => void;
   /** Forwards data again; meant for new connections. */
   restore: () => void;
   /** Everything that clients have sent so far, as Latin-1. */
@@ -20,10 +22,11 @@ export interface Proxy {
 /** `ownPort`: 0 for any free port. */
 export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Proxy> {
   const { hostname, port } = new URL(databaseUrl);
-  let state: 'forwarding' | 'cut' | 'silent' = 'forwarding';
+  let state: 'forwarding' | 'cut' | 'silent' | 'refusing' = 'forwarding';
   let seen = '';
   const sockets = new Set<net.Socket>();
   const server = net.createServer((near) => {
+    if (state === 'refusing') return near.destroy();
     const far = net.connect(Number(port), hostname);
     for (const socket of [near, far]) sockets.add(socket.on('error', () => undefined));
     const end = () => {
@@ -56,6 +59,10 @@ export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Prox
     },
     silence: () => {
       state = 'silent';
+    },
+    refuse: () => {
+      state = 'refusing';
+      for (const socket of sockets) socket.destroy();
     },
     restore: () => {
       state = 'forwarding';

@@ -41,9 +41,6 @@ export const errorClasses = [...sqlStateClasses, 'connection', 'timeout', 'stand
 
 type ErrorClass = (typeof errorClasses)[number];
 
-/** Errors of each class since the start. */
-export type ErrorCounts = Record<ErrorClass, number>;
-
 export const countersOf = <Name extends string>(names: readonly Name[]) =>
   Object.fromEntries(names.map((name) => [name, 0])) as Record<Name, number>;
 
@@ -107,13 +104,29 @@ export function translate(error: unknown): unknown {
 /** The role lacks a right. The server's message names the table, and no row. */
 export const insufficientPrivilege = '42501';
 
+const noPrepared =
+  'add prepare=false to DATABASE_URL, because its pooler loses prepared statements, or use PgBouncer 1.21 or later with max_prepared_statements';
+
 /** How the role of a server gets its rights. */
 export const howToGrant = 'run deploy/postgres/grants.sql as the role that owns the tables (docs/operations.md)';
 
-/** The same for a server: rights that its role lacks are given by the operator. They are no bug. */
+/** What the operator must do about an error, by SQLSTATE: a right that the role lacks, and prepared statements that a pooler loses. */
+const advice: Record<string, string> = {
+  [insufficientPrivilege]: howToGrant,
+  26000: noPrepared,
+  '42P05': noPrepared,
+};
+
+/** The error, with what to do about it if the operator must do something. */
+export function withAdvice(error: unknown): unknown {
+  const code = codeOf(error);
+  return advice[code] ? Object.assign(new Error(`${messageOf(error)}: ${advice[code]}`), { code }) : error;
+}
+
+/** As `translate`, for a server: what the operator must do is no bug. */
 export function translateForServer(error: unknown): unknown {
-  if (codeOf(error) !== insufficientPrivilege) return translate(error);
-  return unavailable(Object.assign(new Error(`${messageOf(error)}: ${howToGrant}`), { code: insufficientPrivilege }));
+  const advised = withAdvice(error);
+  return advised === error ? translate(error) : unavailable(advised);
 }
 
 /** Rejects with ApiError `service_unavailable` if the database or the connection is the cause. */

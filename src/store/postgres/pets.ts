@@ -1,4 +1,4 @@
-/** Reads pets as JSON text. Adds them in batches: those that arrive in one event loop turn, or during a batch, share a round trip. */
+/** Reads pets as JSON text, and keys. Adds pets in batches: those that arrive in one event loop turn, or during a batch, share a round trip. */
 import { retryWindowMs } from '../../core/idempotency.ts';
 import { limits } from '../../core/limits.ts';
 import {
@@ -10,48 +10,128 @@ import {
   type PetPage,
   type PetQuery,
   petJson,
+  type StoreState,
 } from '../../core/pets.ts';
 import type { AddedPet } from '../engine.ts';
-import { raw } from '../steps.ts';
+import { knownKeyColumns } from '../queries/accounts.ts';
+import type { KnownKeyRow } from '../rows.ts';
 import { unavailable } from '../store.ts';
 import type { Pool } from './pool.ts';
-import type { Reads } from './reads.ts';
-import { arrayOf } from './sql.ts';
+import { type Batch, createBatch } from './reads.ts';
+import { arrayOf, prepared } from './sql.ts';
+
+/**
+ * `version` is the highest id: an addition raises it. `revision` also tells one database from another, and a database from itself before a
+ * restart: only a restart, a promotion or a restored dump can give an id twice.
+ */
+const state = `SELECT coalesce((SELECT max(id) FROM pet), 0) || ' ' || revision || ' ' || 'pet'::regclass::oid || ' ' || pg_postmaster_start_time()
+  FROM pet_revision`;
+
+const stateAlone = prepared(state);
+
+/** The state is a row of the statement, and so of its snapshot. Ids and places begin with 1. */
+const withState = (rows: string) => prepared(`SELECT 0::bigint, (${state}) UNION ALL ${rows}`);
 
 /** The same text as `petJson`. Rows that are older than the column have none. */
-const json = raw('coalesce(json, pet_json(id, name, category_id, status)) AS json');
+const json = 'coalesce(json, pet_json(id, name, category_id, pet.status)) AS json';
 
-/** The planner does not know the LIMIT of a read, so another one tells it that a page is short. */
-const longest = raw(`LIMIT ${maxPage + 1}`);
+const petsById = withState(`SELECT id, ${json} FROM pet WHERE id = ANY ($1::bigint[])`);
 
-/** A line for each animal: JSON has line breaks only between its tokens, and format() adds none. */
-const joined = raw(`string_agg(json, E'\\n')`);
+/**
+ * A line for each animal: JSON has line breaks only between its tokens, and format() adds none. The planner does not know the rows that are asked
+ * for, so the inner LIMIT tells it that a page is short.
+ */
+const page = (where: string, order: string) => `
+  SELECT string_agg(json, E'\\n') FROM (
+    SELECT json FROM (SELECT ${json} FROM pet WHERE ${where} ORDER BY ${order} LIMIT ${maxPage + 1}) AS longest LIMIT asked.rows
+  ) AS page`;
 
-export async function listPets(reads: Reads, { limit, status, after }: PetQuery, begun?: number): Promise<PetPage> {
-  // One extra row shows whether a next page exists.
-  const rows = limit + 1;
-  const find = reads.find(rows, begun);
-  const { text, state } = await (status
-    ? // With status = …, the planner may scan the primary key and filter by status; for a rare status that reads the whole table.
-      find`
-        SELECT ${joined} FROM (
-          SELECT json FROM (
-            SELECT ${json} FROM pet WHERE (status, id) > (${status}, ${after}) AND status <= ${status} ORDER BY status, id ${longest}
-          ) AS longest LIMIT ${rows}
-        ) AS page`
-    : find`
-        SELECT ${joined} FROM (
-          SELECT json FROM (SELECT ${json} FROM pet WHERE id > ${after} ORDER BY id ${longest}) AS longest LIMIT ${rows}
-        ) AS page`);
-  const pets = text === '' ? [] : text.split('\n');
-  if (pets.length < rows) return { pets, next: undefined, state };
-  pets.pop();
-  return { pets, next: idOf(pets.at(-1) as PetJson), state };
+// With pet.status = asked.status, the planner may scan the primary key and filter by status; for a rare status that reads the whole table.
+const pagesOf = withState(`
+  SELECT n, CASE WHEN asked.status IS NULL THEN (${page('id > asked.after', 'id')})
+    ELSE (${page('(pet.status, id) > (asked.status, asked.after) AND pet.status <= asked.status', 'pet.status, id')}) END
+  FROM unnest($1::bigint[], $2::integer[], $3::text[]) WITH ORDINALITY AS asked (after, rows, status, n)`);
+
+const keysByHash = prepared(`SELECT encode(hash, 'hex') AS hash, ${knownKeyColumns} WHERE hash = ANY ($1::bytea[])`);
+
+/** Equal to no state, not even to itself. */
+const noState: StoreState = { version: Number.NaN, revision: Number.NaN };
+
+function stateOf(text: string | null | undefined): StoreState {
+  // The row is missing.
+  if (!text) return noState;
+  const end = text.indexOf(' ');
+  return { version: text.slice(0, end), revision: text.slice(end + 1) };
 }
 
-export async function findPet(reads: Reads, id: bigint, begun?: number): Promise<FoundPet> {
-  const { text, state } = await reads.find(1, begun)`SELECT ${json} FROM pet WHERE id = ${id}`;
-  return { pet: text === '' ? undefined : text, state };
+/** A text for each id or place that has one, and the state in which they were read. */
+async function readTexts(pool: Pick<Pool, 'read'>, statement: typeof petsById, values: string[], withinMs: number) {
+  const rows = await pool.read((sql) => sql.arrays<[id: string, text: string | null]>(statement, values), withinMs);
+  const texts = new Map(rows);
+  return { texts, state: stateOf(texts.get('0')) };
+}
+
+export interface PetReads {
+  list(query: PetQuery): Promise<PetPage>;
+  find(id: bigint): Promise<FoundPet>;
+  state(): Promise<StoreState>;
+  close(): Promise<unknown>;
+}
+
+/** Each read sees every commit that was acknowledged before it was asked for. */
+export function createPetReads(pool: Pick<Pool, 'read'>): PetReads {
+  const states = createBatch<string, StoreState>({
+    keyOf: (only) => only,
+    async send(_, withinMs) {
+      const [[text] = []] = await pool.read((sql) => sql.arrays<[string]>(stateAlone, []), withinMs);
+      return [stateOf(text)];
+    },
+  });
+
+  const single = createBatch<bigint, FoundPet>({
+    keyOf: String,
+    async send(ids, withinMs) {
+      const { texts, state: read } = await readTexts(pool, petsById, [arrayOf(ids)], withinMs);
+      return ids.map((id) => ({ pet: (id !== 0n && texts.get(String(id))) || undefined, state: read }));
+    },
+  });
+
+  // One extra row shows whether a next page exists.
+  const rowsOf = ({ limit }: PetQuery) => limit + 1;
+  const pages = createBatch<PetQuery, PetPage>({
+    keyOf: ({ limit, status, after }) => `${limit} ${status} ${after}`,
+    rowsOf,
+    async send(queries, withinMs) {
+      const columns = [queries.map(({ after }) => after), queries.map(rowsOf), queries.map(({ status }) => status)];
+      const { texts, state: read } = await readTexts(pool, pagesOf, columns.map(arrayOf), withinMs);
+      return queries.map(({ limit }, place) => {
+        const pets = texts.get(String(place + 1))?.split('\n') ?? [];
+        if (pets.length <= limit) return { pets, next: undefined, state: read };
+        pets.pop();
+        return { pets, next: idOf(pets.at(-1) as PetJson), state: read };
+      });
+    },
+  });
+
+  return {
+    list: pages.ask,
+    find: single.ask,
+    state: () => states.ask(''),
+    close: () => Promise.all([pages.close(), single.close(), states.close()]),
+  };
+}
+
+/** Finds keys by the SHA-256 of their text. */
+export function createKeyReads(pool: Pick<Pool, 'read'>): Batch<Buffer, KnownKeyRow | undefined> {
+  return createBatch({
+    keyOf: (hash) => hash.toString('latin1'),
+    async send(hashes, withinMs) {
+      const values = [arrayOf(hashes)];
+      const rows = await pool.read((sql) => sql.rows<KnownKeyRow & { hash: string }>(keysByHash, values), withinMs);
+      const found = new Map(rows.map((row) => [row.hash, row]));
+      return hashes.map((hash) => found.get(hash.toString('hex')));
+    },
+  });
 }
 
 interface Waiting extends AddedPet {

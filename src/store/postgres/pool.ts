@@ -1,52 +1,79 @@
-/** A connection pool with a bounded queue and a deadline for every job. */
+/** The driver's pool, with what it does not know: a deadline for each job, cancel requests, and which errors allow another attempt. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
 import { limits } from '../../core/limits.ts';
 import type { PoolMeasures, StoreMeasures } from '../../core/measures.ts';
-import { type OpenOptions, unavailable } from '../store.ts';
-import { createConnections, jitter } from './connections.ts';
+import { type StoreMetrics, unavailable } from '../store.ts';
+import { cancel } from './connection.ts';
 import {
   classOf,
   countersOf,
   endsConnection,
   errorClasses,
+  reasonOf,
   refusal,
   StandbyError,
   TimeoutError,
   translateForServer,
   wasRefused,
+  writeFailures,
 } from './errors.ts';
-import type { PrimaryConnection } from './hosts.ts';
-import { createJobs, type Job, type Work } from './jobs.ts';
-import type { Lease } from './lease.ts';
+import { createSql, type Sql } from './sql.ts';
+import type { Target } from './url.ts';
 
-export interface PoolOptions extends Pick<OpenOptions, 'onCommit' | 'onQuery'> {
-  connect: (onClose: () => void) => Promise<PrimaryConnection>;
-  /** What reads, and the acknowledgement of writes, wait for. */
-  lease: Lease;
-  /** Maximum number of connections. */
-  size: number;
-  /** Maximum number of jobs that wait for a connection. */
-  maxWaiting: number;
-}
-
-interface WorkOptions {
-  /** The deadline. Default: `deadlineMs`. */
-  withinMs?: number;
-  /** Whether it is for a request without a valid key. All such work together uses a quarter of the connections at most. */
-  stranger?: boolean;
-}
+type Work<Result> = (sql: Sql) => Promise<Result>;
 
 export interface Pool {
-  /** Runs work that changes nothing; if its connection is lost, it runs again. Rejects with ApiError `service_unavailable` at the deadline. */
-  read<Result>(work: Work<Result>, options?: WorkOptions): Promise<Result>;
+  /** Runs work that changes nothing; if its connection is lost, it runs once more. Rejects with ApiError `service_unavailable` at the deadline. */
+  read<Result>(work: Work<Result>, withinMs?: number): Promise<Result>;
   /**
    * Runs one statement or transaction that changes data. It runs again only if the server reported that it had no effect. If the connection is
    * lost, the outcome is unknown, and the promise rejects with ApiError `service_unavailable`. `writes`: how many writes it commits.
    */
-  write<Result>(work: Work<Result>, options?: WorkOptions & { writes?: number }): Promise<Result>;
-  measure(): { pool: PoolMeasures } & Pick<StoreMeasures, 'failedWrites' | 'lastFailedWriteAt'>;
-  /** Drops the connections to primaries that one with this timeline has replaced. */
-  dropOlder(timeline: number): void;
+  write<Result>(work: Work<Result>, options?: { writes?: number; withinMs?: number }): Promise<Result>;
+  measure(): Pick<PoolMeasures, 'limit' | 'busy' | 'waiting' | 'abandoned'>;
+  /** Resolves when every job is answered and the connections are closed. */
   close(): Promise<void>;
+}
+
+export interface Pools extends Pick<Pool, 'close'> {
+  /** For the server itself, and for requests with a key that was valid lately. */
+  keyed: Pool;
+  /** For all others, so that they cannot keep out requests with a key: a quarter of the connections. */
+  strangers: Pool;
+  measure(): { pool: PoolMeasures } & Pick<StoreMeasures, 'failedWrites' | 'lastFailedWriteAt'>;
+}
+
+/** What happened since the start, in all pools. */
+function createCounts() {
+  const [errors, failedWrites] = [countersOf(errorClasses), countersOf(writeFailures)];
+  return { errors, failedWrites, lastFailedWriteAt: 0, abandonedTotal: 0 };
+}
+
+/** Opens no connection yet: each is opened when work waits for one. With a single connection, there is one pool. */
+export function createPools(
+  config: pg.ClientConfig,
+  { connections, prepare }: Pick<Target, 'connections' | 'prepare'>,
+  metrics?: StoreMetrics,
+): Pools {
+  const counts = createCounts();
+  const create = (size: number) => createPool({ ...config, max: size }, prepare, counts, metrics);
+  const few = Math.ceil(connections / 4);
+  const keyed = create(Math.max(1, connections - few));
+  const strangers = few < connections ? create(few) : keyed;
+  const all = new Set([keyed, strangers]);
+  return {
+    ...{ keyed, strangers },
+    measure() {
+      const { failedWrites, lastFailedWriteAt, ...rest } = counts;
+      const each = [...all].map((pool) => pool.measure());
+      const sum = (name: keyof (typeof each)[number]) => each.reduce((total, found) => total + found[name], 0);
+      const gauges = { limit: sum('limit'), busy: sum('busy'), waiting: sum('waiting'), abandoned: sum('abandoned') };
+      const pool = { ...gauges, ...rest };
+      return { pool, failedWrites, lastFailedWriteAt };
+    },
+    close: async () => void (await Promise.all([...all].map((pool) => pool.close()))),
+  };
 }
 
 /**
@@ -55,125 +82,189 @@ export interface Pool {
  */
 const deadlineMs = limits.statement;
 
-/** Time-outs of each session, in milliseconds: PostgreSQL ends what this process can no longer end. */
-export const sessionSettings = {
+/** Settings of each session, in milliseconds: PostgreSQL ends what this process can no longer end. */
+export const sessionTimeouts = {
   lock_timeout: 2000,
   statement_timeout: deadlineMs + 200,
   idle_in_transaction_session_timeout: 5000,
 };
 
+/** Shorter than the time after which firewalls forget an idle connection. */
+const idleTimeoutMs = 300_000;
+
 const retryAfterMs = 10;
+const reconnectAfterMs = 50;
 
-/** Opens no connection yet: each is opened when work waits for one. */
-export function createPool({ connect, lease, size, maxWaiting, onCommit, onQuery }: PoolOptions): Pool {
-  const jobs = createJobs(Math.ceil(size / 4), { onCommit, onQuery });
-  const errors = countersOf(errorClasses);
-  const connections = createConnections({ connect, size, errors, isNeeded: jobs.queue.isReady, onOpen: pump });
-  let abandoned = 0;
-  let abandonedTotal = 0;
-  let closing = false;
+/** A cancel request has no effect if the server has not read the statement yet. */
+const cancelEveryMs = 250;
 
-  /** Starts each job that can start now. */
-  function pump(): void {
-    for (let connection = connections.take(); connection; connection = connections.take()) {
-      const job = jobs.queue.take();
-      if (!job) {
-        connections.giveBack(connection);
-        break;
-      }
-      void start(job, connection);
-    }
-    void connections.openMore();
-  }
+/** Longer than the server lets any statement run. One that is still unanswered was lost on its way, for example in a firewall. */
+const letGoWithinMs = 30_000;
 
-  async function start(job: Job, connection: PrimaryConnection): Promise<void> {
-    jobs.begin(job, connection);
-    let failed: { error: unknown } | undefined;
-    try {
-      const result = await job.work(connection.sql);
-      if (job.writes > 0) await lease.acknowledgeable();
-      jobs.resolve(job, result);
-    } catch (error) {
-      failed = { error };
-    }
-    // expire() has taken the connection at the deadline. The outcome counts all the same if the commit did not wait for the standby.
-    if (job.connection === undefined) {
-      if (failed?.error instanceof StandbyError) errors.standby += 1;
-      return;
-    }
-    jobs.release(job);
-    if (failed) errors[classOf(failed.error)] += 1;
-    if (failed && endsConnection(failed.error)) connections.drop(connection);
-    else connections.giveBack(connection);
-    if (failed) retryOrReject(job, failed.error);
-    pump();
-  }
+const streamOf = (client: pg.PoolClient) => (client as pg.PoolClient & pg.Client).connection.stream;
 
-  function retryOrReject(job: Job, error: unknown): void {
-    const lost = job.writes === 0 && endsConnection(error);
-    if (!lost && !wasRefused(error)) {
-      jobs.reject(job, error, translateForServer(error));
-      return;
-    }
-    job.refused = error;
-    setTimeout(enqueue, jitter(retryAfterMs), job);
-  }
+/** A random time around `ms`, so that servers do not all try again at once. */
+const jitter = (ms: number) => ms * (0.5 + Math.random());
 
-  /** Rejects a job at its deadline, and ends what it still runs. */
-  function expire(job: Job): void {
-    const { connection } = job;
-    const late = new TimeoutError(connection ? 'the database did not answer in time' : 'no connection is free');
-    // The last attempt may have just begun: why the one before had no effect says more than its time-out.
-    const error = job.refused ?? (connection ? late : (connections.lastError() ?? late));
-    jobs.reject(job, error, refusal(error));
-    if (connection === undefined) return;
-    jobs.release(job);
+export const tooManyWaiting = () => unavailable(new Error('too many requests are waiting for the database'));
+
+const noneFree = 'no connection is free';
+
+interface Job {
+  /** 0: it only reads. */
+  writes: number;
+  /** The connection that it runs on. */
+  client: pg.PoolClient | undefined;
+  /** Whether its deadline has passed, and it was answered. */
+  late: boolean;
+  /** Why its last attempt had no effect. It runs again. */
+  refused: unknown;
+}
+
+function createPool(
+  config: pg.PoolConfig,
+  prepare: boolean,
+  counts: ReturnType<typeof createCounts>,
+  metrics?: StoreMetrics,
+): Pool {
+  // The driver's time-out also counts the wait for a free connection.
+  const timeouts = { connectionTimeoutMillis: deadlineMs, idleTimeoutMillis: idleTimeoutMs };
+  const pool = new pg.Pool({ ...config, ...timeouts });
+  const sqlOf = new WeakMap<pg.PoolClient, Sql>();
+  const running = new Set<Promise<unknown>>();
+  /** Given up at a deadline, but not yet let go by the server. */
+  const abandoned = new Set<pg.PoolClient>();
+  const { errors } = counts;
+  let closed: Promise<void> | undefined;
+
+  pool.on('connect', (client) => {
+    sqlOf.set(client, createSql(client, prepare));
+    // At the server's FIN, not some turns later: a statement sent in between would have an unknown outcome.
+    streamOf(client).once('end', () => streamOf(client).destroy());
+  });
+  // An idle connection was lost.
+  pool.on('error', (error) => {
+    errors[classOf(error)] += 1;
+  });
+
+  /** `settled`: of the job. */
+  async function abandon(client: pg.PoolClient, settled: Promise<unknown>): Promise<void> {
     errors.timeout += 1;
-    abandoned += 1;
-    abandonedTotal += 1;
-    // It counts against `size` until the server has let it go.
-    void connection.abandon().then(() => {
-      abandoned -= 1;
-      connections.drop(connection);
-    });
+    counts.abandonedTotal += 1;
+    abandoned.add(client);
+    let ended = false;
+    const end = settled.finally(() => (ended = true)).catch(() => undefined);
+    try {
+      const until = performance.now() + letGoWithinMs;
+      for (; !ended && performance.now() < until; await Promise.race([end, sleep(cancelEveryMs)])) await cancel(client);
+    } catch {
+      // The server answers nothing: its machine may be gone.
+    }
+    // Not before: until the server lets it go, it counts against `size`.
+    client.release(true);
+    abandoned.delete(client);
   }
 
-  function enqueue(job: Job): void {
-    jobs.queue.push(job);
-    pump();
+  async function attempt<Result>(job: Job, work: Work<Result>): Promise<Result> {
+    const client = await pool.connect();
+    if (job.late) {
+      client.release();
+      throw new TimeoutError(noneFree);
+    }
+    job.client = client;
+    const begun = performance.now();
+    let failed: unknown;
+    try {
+      return await work(sqlOf.get(client) as Sql);
+    } catch (error) {
+      failed = error;
+      throw error;
+    } finally {
+      metrics?.query(job.writes > 0 ? 'write' : 'read', performance.now() - begun);
+      // Otherwise abandon() releases it.
+      if (!job.late) client.release(failed !== undefined && endsConnection(failed));
+    }
   }
 
-  function run<Result>(work: Work<Result>, writes: number, options: WorkOptions = {}): Promise<Result> {
-    const { withinMs = deadlineMs, stranger = false } = options;
-    if (closing) return Promise.reject(unavailable(new Error('the store is closed')));
-    if (jobs.waiting() >= maxWaiting)
-      return Promise.reject(unavailable(new Error('too many requests are waiting for the database')));
-    return new Promise((resolve, reject) => {
-      const job: Job = {
-        ...{ work, writes, stranger, resolve, reject, refused: undefined, begun: 0, done: false },
-        ...{ connection: undefined, timer: undefined },
-      };
-      jobs.accept();
-      // A statement would be cancelled as soon as it is sent, and its outcome unknown.
-      if (withinMs <= 0) return expire(job);
-      job.timer = setTimeout(expire, withinMs, job);
-      if (writes > 0 || lease.holds()) enqueue(job);
-      else void lease.renewed().then(() => enqueue(job));
-    });
+  async function runAgain<Result>(job: Job, work: Work<Result>): Promise<Result> {
+    let mayRepeat = job.writes === 0;
+    for (;;) {
+      try {
+        return await attempt(job, work);
+      } catch (error) {
+        if (!job.late || error instanceof StandbyError) errors[classOf(error)] += 1;
+        const wasSent = job.client !== undefined;
+        const isLost = wasSent && !wasRefused(error);
+        if (job.late || (isLost && !(mayRepeat && endsConnection(error)))) throw error;
+        if (isLost) mayRepeat = false;
+        job.client = undefined;
+        job.refused = error;
+        await sleep(jitter(wasSent ? retryAfterMs : reconnectAfterMs));
+        if (job.late) throw error;
+      }
+    }
+  }
+
+  function countFailure(writes: number, error: unknown): void {
+    if (writes === 0) return;
+    counts.failedWrites[reasonOf(error)] += writes;
+    counts.lastFailedWriteAt = Date.now();
+  }
+
+  async function runUntil<Result>(work: Work<Result>, writes: number, withinMs: number): Promise<Result> {
+    const job: Job = { writes, client: undefined, late: false, refused: undefined };
+    const { promise: expired, reject } = Promise.withResolvers<never>();
+    const timer = setTimeout(() => {
+      job.late = true;
+      const reason = job.client ? 'the database did not answer in time' : noneFree;
+      // The last attempt may have just begun: why the one before had no effect says more than its time-out.
+      reject(job.refused ?? new TimeoutError(reason));
+      if (job.client) void abandon(job.client, settled);
+    }, withinMs);
+    const settled = runAgain(job, work);
+    try {
+      const result = await Promise.race([settled, expired]);
+      if (writes > 0) metrics?.commit(writes);
+      return result;
+    } catch (error) {
+      countFailure(writes, error);
+      throw job.late ? refusal(error) : translateForServer(error);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  function run<Result>(work: Work<Result>, writes: number, withinMs = deadlineMs): Promise<Result> {
+    if (closed) return Promise.reject(unavailable(new Error('the store is closed')));
+    if (pool.waitingCount >= limits.waitingReads) return Promise.reject(tooManyWaiting());
+    // A statement would be cancelled as soon as it is sent, and its outcome unknown.
+    if (withinMs <= 0) {
+      const late = new TimeoutError(noneFree);
+      countFailure(writes, late);
+      return Promise.reject(refusal(late));
+    }
+    const job = runUntil(work, writes, withinMs);
+    running.add(job);
+    const end = () => running.delete(job);
+    job.then(end, end);
+    return job;
   }
 
   return {
-    read: (work, options) => run(work, 0, options),
-    write: (work, { writes = 1, ...options } = {}) => run(work, writes, options),
-    measure() {
-      const [busy, waiting] = [connections.busy(), jobs.waiting()];
-      return { pool: { limit: size, busy, waiting, abandoned, abandonedTotal, errors }, ...jobs.failures() };
-    },
-    dropOlder: connections.dropOlder,
-    async close() {
-      closing = true;
-      await jobs.drain();
-      connections.close();
+    read: (work, withinMs) => run(work, 0, withinMs),
+    write: (work, { writes = 1, withinMs } = {}) => run(work, writes, withinMs),
+    measure: () => ({
+      limit: pool.options.max,
+      busy: pool.totalCount - pool.idleCount,
+      waiting: pool.waitingCount,
+      abandoned: abandoned.size,
+    }),
+    close() {
+      closed ??= Promise.allSettled(running).then(() => {
+        for (const client of abandoned) streamOf(client).destroy();
+        return pool.end();
+      });
+      return closed;
     },
   };
 }

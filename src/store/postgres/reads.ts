@@ -1,119 +1,59 @@
-/**
- * The reads that one turn of the event loop asks for go out as one statement, on one connection: they share a round trip and a snapshot.
- * docs/decisions/postgres.md has the reasons.
- */
+/** Collects what one turn of the event loop asks for, so that it shares a statement, and so a round trip and a snapshot. */
 import { limits } from '../../core/limits.ts';
-import type { StoreState } from '../../core/pets.ts';
-import { type Steps, valuesOf } from '../steps.ts';
-import { unavailable } from '../store.ts';
-import type { Pool } from './pool.ts';
-import { rowsOf, type Shape, shapeOf, statementOf, stateOf, stateShape } from './shapes.ts';
-import { elementOf, runSteps } from './sql.ts';
+import { tooManyWaiting } from './pool.ts';
 
-/** A text, and the state of the store that it was read in. The text is empty if the database returned NULL, or no row. */
-interface Found {
-  text: string;
-  state: StoreState;
-}
-
-export interface Reads {
-  /** Runs a query. Each of its statements sees every commit that was acknowledged before it was asked for. */
-  run<Result>(query: () => Steps<Result>): Promise<Result>;
-  /**
-   * A tag that runs a SELECT of one text. `rows`: how many it reads at most. `begun`: when its time began to run (performance.now()); default: now.
-   */
-  find(rows: number, begun?: number): (texts: TemplateStringsArray, ...given: unknown[]) => Promise<Found>;
-  /** The state of the store now. */
-  state(): Promise<StoreState>;
-  /** Resolves when every read is answered. Ask for none after that call. */
+export interface Batch<Question, Answer> {
+  /** Equal questions of a turn share an answer. Rejects with ApiError `service_unavailable` at the deadline. */
+  ask(question: Question): Promise<Answer>;
+  /** Resolves when every question is answered. Ask none after that call. */
   close(): Promise<void>;
 }
 
-interface Asked {
-  shape: Shape;
-  /** An element of an array literal for each of its values. */
-  elements: string[];
-  rows: number;
-  begun: number;
-  promise: Promise<Found>;
-  resolve: (found: Found) => void;
+interface BatchOptions<Question, Answer> {
+  keyOf: (question: Question) => string;
+  /** How many rows it reads at most. Default: 1. */
+  rowsOf?: (question: Question) => number;
+  /** Resolves to the answers, in the order of the questions. */
+  send: (questions: Question[], withinMs: number) => Promise<Answer[]>;
+}
+
+interface Asked<Question, Answer> {
+  question: Question;
+  until: number;
+  promise: Promise<Answer>;
+  resolve: (answer: Answer) => void;
   reject: (error: unknown) => void;
 }
 
-/** Statements that are under way at the same time, unless a read has waited for `lateMs`. With more, each would carry fewer reads. */
+/** Statements that are under way at the same time. With more, each would carry fewer questions. */
 const maxFlying = 2;
-const lateMs = 5;
 
 /** Of one statement. */
-const maxReads = 100;
+const maxQuestions = 100;
 const maxRows = 1000;
 
-/** A read that began before has less time than others, and is not sent with them. */
-const apartMs = 100;
-
-/** The reads of each shape in the order of their rows. */
-function groupsOf(batch: Asked[]): [Shape, Asked[]][] {
-  const groups = Map.groupBy(batch, ({ shape }) => shape);
-  if (!groups.has(stateShape) && batch.some(({ shape }) => shape.withState)) groups.set(stateShape, []);
-  return [...groups].sort(([one], [other]) => one.number - other.number);
-}
-
-/** An array of each value's elements, as parameters. */
-function parametersOf(groups: [Shape, Asked[]][]): string[] {
-  return groups.flatMap(([{ types }, asked]) =>
-    types.map((_, index) => `{${asked.map(({ elements }) => elements[index]).join()}}`),
-  );
-}
-
-/** Reads through `pool`. `stranger`: for requests without a valid key. */
-export function createReads(pool: Pick<Pool, 'read'>, stranger: boolean): Reads {
-  const waiting = new Map<string, Asked>();
+export function createBatch<Question, Answer>(options: BatchOptions<Question, Answer>): Batch<Question, Answer> {
+  const { keyOf, rowsOf = () => 1, send } = options;
+  type Own = Asked<Question, Answer>;
+  const waiting = new Map<string, Own>();
   let unanswered = 0;
   let flying = 0;
   let scheduled = false;
-  let timer: NodeJS.Timeout | undefined;
   let drained: (() => void) | undefined;
 
-  function ask(shape: Shape, elements: string[], rows = 1, begun = performance.now()): Promise<Found> {
-    const key = `${shape.number} ${elements.join()}`;
-    const isApart = performance.now() - begun > apartMs;
-    const same = waiting.get(key);
-    if (same && !isApart) return same.promise;
-    if (unanswered >= limits.waitingReads)
-      return Promise.reject(unavailable(new Error('too many requests are waiting for the database')));
-    unanswered += 1;
-    const asked: Asked = { shape, elements, rows, begun, ...Promise.withResolvers<Found>() };
-    if (isApart) void send([asked]);
-    else {
-      waiting.set(key, asked);
-      schedule();
-    }
-    return asked.promise;
-  }
-
-  async function askRows(texts: TemplateStringsArray, ...given: unknown[]): Promise<unknown[]> {
-    const values = valuesOf(given);
-    const { text } = await ask(shapeOf(texts, given, values, true), values.map(elementOf));
-    return rowsOf(text);
-  }
-
-  function countAnswer(): void {
-    unanswered -= 1;
-    if (unanswered === 0) drained?.();
-  }
-
-  /** At the end of this turn, when all its reads are known. */
+  /** At the end of this turn, when all its questions are known. */
   function schedule(): void {
-    if (!scheduled) setImmediate(sendWaiting);
+    if (scheduled || flying >= maxFlying) return;
     scheduled = true;
+    setImmediate(sendWaiting);
   }
 
-  function takeWaiting(): Asked[] {
-    const batch: Asked[] = [];
+  function take(): Own[] {
+    const batch: Own[] = [];
     let rows = 0;
     for (const [key, asked] of waiting) {
-      rows += asked.rows;
-      if (batch.length === maxReads || (batch.length > 0 && rows > maxRows)) break;
+      rows += rowsOf(asked.question);
+      if (batch.length === maxQuestions || (batch.length > 0 && rows > maxRows)) break;
       batch.push(asked);
       waiting.delete(key);
     }
@@ -122,70 +62,50 @@ export function createReads(pool: Pick<Pool, 'read'>, stranger: boolean): Reads 
 
   function sendWaiting(): void {
     scheduled = false;
-    clearTimeout(timer);
-    for (let [first] = waiting.values(); first; [first] = waiting.values()) {
-      if (flying >= maxFlying && performance.now() - first.begun < lateMs) {
-        timer = setTimeout(sendWaiting, lateMs);
-        return;
-      }
-      void send(takeWaiting());
-    }
+    while (flying < maxFlying && waiting.size > 0) void fly(take());
   }
 
-  async function send(batch: Asked[]): Promise<void> {
+  async function fly(batch: Own[]): Promise<void> {
     flying += 1;
-    const again = await answer(batch);
+    const isAnswered = await answer(batch);
     flying -= 1;
     if (waiting.size > 0) schedule();
-    for (const asked of again) void send([asked]);
+    // One of them may be the reason why all failed.
+    if (!isAnswered) for (const asked of batch) void answer([asked]);
   }
 
-  /** Resolves to the reads that must be asked for again, each alone. */
-  async function answer(batch: Asked[]): Promise<Asked[]> {
-    const [{ begun }] = batch as [Asked];
-    const leftMs = begun + limits.statement - performance.now();
+  /** Resolves to false if several failed together. */
+  async function answer(batch: Own[]): Promise<boolean> {
+    const [{ until }] = batch as [Own];
+    const leftMs = until - performance.now();
     const isAlone = batch.length === 1;
     try {
-      // One of several reads may be the reason why all are late: half of the time is for those that are not.
-      return await run(batch, isAlone ? leftMs : leftMs / 2);
+      const answers = await send(
+        batch.map(({ question }) => question),
+        isAlone ? leftMs : leftMs / 2,
+      );
+      for (const [place, { resolve }] of batch.entries()) resolve(answers[place] as Answer);
     } catch (error) {
-      if (!isAlone) return batch;
+      if (!isAlone) return false;
       batch[0]?.reject(error);
-      countAnswer();
-      return [];
     }
-  }
-
-  /** Resolves to the reads whose text was too much for one answer. */
-  async function run(batch: Asked[], withinMs: number): Promise<Asked[]> {
-    const groups = groupsOf(batch);
-    const statement = statementOf(groups.map(([shape]) => shape));
-    const parameters = parametersOf(groups);
-    const rows = await pool.read((sql) => sql.texts(statement, parameters), { withinMs, stranger });
-    const stateRow = rows.find(([place]) => groups[place]?.[0] === stateShape);
-    const state = stateOf(stateRow?.[2] ?? '');
-    const again: Asked[] = [];
-    for (const [place, n, text] of rows) {
-      const asked = groups[place]?.[1][n - 1];
-      if (!asked) continue;
-      if (text === null) again.push(asked);
-      else {
-        asked.resolve({ text, state });
-        countAnswer();
-      }
-    }
-    return again;
+    unanswered -= batch.length;
+    if (unanswered === 0) drained?.();
+    return true;
   }
 
   return {
-    run: (query) => runSteps(askRows, query()),
-    find:
-      (rows, begun) =>
-      (texts, ...given) => {
-        const values = valuesOf(given);
-        return ask(shapeOf(texts, given, values, false), values.map(elementOf), rows, begun);
-      },
-    state: async () => (await ask(stateShape, [])).state,
+    ask(question) {
+      const key = keyOf(question);
+      const same = waiting.get(key);
+      if (same) return same.promise;
+      if (unanswered >= limits.waitingReads) return Promise.reject(tooManyWaiting());
+      unanswered += 1;
+      const asked: Own = { question, until: performance.now() + limits.statement, ...Promise.withResolvers<Answer>() };
+      waiting.set(key, asked);
+      schedule();
+      return asked.promise;
+    },
     async close() {
       if (unanswered > 0) await new Promise<void>((resolve) => (drained = resolve));
     },

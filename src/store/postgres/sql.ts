@@ -1,4 +1,5 @@
 /** Runs SQL on one connection: a tag whose values become parameters, never text. */
+import { createHash } from 'node:crypto';
 import type pg from 'pg';
 import { type Steps, textFor, valuesOf } from '../steps.ts';
 import { StandbyError } from './errors.ts';
@@ -6,34 +7,37 @@ import { StandbyError } from './errors.ts';
 // biome-ignore lint/suspicious/noExplicitAny: the columns depend on the statement.
 type AnyRow = Record<string, any>;
 
-/** A statement that several places in the source make together. Without a name it is not prepared. */
-export interface Prepared {
-  name?: string;
+/** A statement that is prepared once on each connection. */
+export interface Statement {
+  name: string;
   text: string;
 }
-
-/** A row of a statement of `shapes.ts`: the place of the shape, the read's own place among those of the shape from 1, and its text. */
-type TextRow = [shape: number, n: number, text: string | null];
 
 export interface Sql {
   /** A prepared statement, if the connection allows those. */
   <Rows extends object[] = AnyRow[]>(texts: TemplateStringsArray, ...values: unknown[]): Promise<Rows>;
   /** Without values, `text` may hold several statements. */
   unsafe<Rows extends object[] = AnyRow[]>(text: string, values?: unknown[]): Promise<Rows>;
-  /** Runs a statement whose rows are `TextRow`. */
-  texts(statement: Prepared, values: string[]): Promise<TextRow[]>;
+  /** Runs a prepared statement. */
+  rows<Row extends object>(statement: Statement, values: string[]): Promise<Row[]>;
+  /** As `rows`, with each row as an array. */
+  arrays<Row extends unknown[]>(statement: Statement, values: string[]): Promise<Row[]>;
   /** Runs `work` in a transaction; rolls it back if `work` rejects. Default: READ COMMITTED, whatever the database sets. */
   begin<Result>(work: (sql: Sql) => Promise<Result>, isolation?: 'READ COMMITTED' | 'SERIALIZABLE'): Promise<Result>;
 }
 
-/** The statement of each place in the source. It has the same name on every connection, so that a pooler can share it. */
-const statements = new Map<TemplateStringsArray, { name: string; text: string }>();
+/** Named by its text: behind a pooler, whose sessions serve many clients, a name never means another statement. */
+export function prepared(text: string): Statement {
+  return { name: createHash('sha256').update(text).digest('base64url').slice(0, 22), text };
+}
 
-function statementOf(texts: TemplateStringsArray, given: readonly unknown[]): { name: string; text: string } {
+/** The statement of each place in the source. */
+const statements = new Map<TemplateStringsArray, Statement>();
+
+function statementOf(texts: TemplateStringsArray, given: readonly unknown[]): Statement {
   const known = statements.get(texts);
   if (known) return known;
-  const text = textFor('postgres', texts, given);
-  const statement = { name: `s${statements.size}`, text };
+  const statement = prepared(textFor('postgres', texts, given));
   statements.set(texts, statement);
   return statement;
 }
@@ -44,7 +48,7 @@ const standbyWait = 'SyncRepWaitForLSN';
 type Run = <Rows>(query: pg.QueryConfig & { rowMode?: 'array' }) => Promise<Rows>;
 
 /** Returns a function that runs one statement. It rejects with StandbyError if a commit did not wait for the standby. */
-function createRun(client: pg.Client): Run {
+function createRun(client: pg.ClientBase): Run {
   let inDoubt = false;
   // The only sign of such a commit. Any other warning can have the same code, and the text depends on lc_messages: the routine tells them
   // apart (src/backend/replication/syncrep.c). A pooler may omit it.
@@ -66,17 +70,20 @@ function createRun(client: pg.Client): Run {
   };
 }
 
-export function createSql(client: pg.Client, prepare: boolean): Sql {
+export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
   const run = createRun(client);
 
-  function tag<Rows>(texts: TemplateStringsArray, ...given: unknown[]): Promise<Rows> {
-    const { name, text } = statementOf(texts, given);
-    return run({ text, values: valuesOf(given), ...(prepare && { name }) });
+  function runPrepared<Rows>({ name, text }: Statement, values: unknown[], more: { rowMode?: 'array' } = {}) {
+    return run<Rows>({ text, values, ...(prepare && { name }), ...more });
   }
 
+  const tag = <Rows>(texts: TemplateStringsArray, ...given: unknown[]) =>
+    runPrepared<Rows>(statementOf(texts, given), valuesOf(given));
+
   const sql: Sql = Object.assign(tag, {
-    texts: ({ name, text }: Prepared, values: string[]) =>
-      run<TextRow[]>({ text, values, rowMode: 'array', ...(prepare && name && { name }) }),
+    rows: <Row>(statement: Statement, values: string[]) => runPrepared<Row[]>(statement, values),
+    arrays: <Row>(statement: Statement, values: string[]) =>
+      runPrepared<Row[]>(statement, values, { rowMode: 'array' }),
     unsafe: <Rows>(text: string, values?: unknown[]) => run<Rows>({ text, ...(values && { values }) }),
     async begin<Result>(work: (sql: Sql) => Promise<Result>, isolation = 'READ COMMITTED') {
       await run({ text: `BEGIN ISOLATION LEVEL ${isolation}` });
@@ -94,22 +101,19 @@ export function createSql(client: pg.Client, prepare: boolean): Sql {
   return sql;
 }
 
-/** Runs the statements of a command or a query, one after the other, each with the tag `sql`. */
-export async function runSteps<Result>(
-  sql: (texts: TemplateStringsArray, ...given: unknown[]) => Promise<unknown[]>,
-  steps: Steps<Result>,
-): Promise<Result> {
+/** Runs the statements of a command or a query, one after the other. */
+export async function runSteps<Result>(sql: Sql, steps: Steps<Result>): Promise<Result> {
   let step = steps.next();
   while (!step.done) step = steps.next(await sql(step.value.texts, ...step.value.given));
   return step.value;
 }
 
 /** An element of an array literal (https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO). Undefined becomes NULL. */
-export function elementOf(value: unknown): string {
+function elementOf(value: unknown): string {
   if (value === null || value === undefined) return 'NULL';
   if (Buffer.isBuffer(value)) return `"\\\\x${value.toString('hex')}"`;
   return typeof value === 'string' ? `"${value.replaceAll(/["\\]/g, '\\$&')}"` : String(value);
 }
 
 /** An array literal, as a parameter. */
-export const arrayOf = (values: unknown[]) => `{${values.map(elementOf).join()}}`;
+export const arrayOf = (values: readonly unknown[]) => `{${values.map(elementOf).join()}}`;

@@ -1,19 +1,13 @@
 /** The shared store: a PostgreSQL database that several servers can use. */
-
-import { limits } from '../../core/limits.ts';
 import { openAccounts } from '../accounts.ts';
 import { type CommandName, serializable, stepsOf } from '../commands.ts';
 import type { Engine } from '../engine.ts';
 import { openMessages, openPeople, openTrail } from '../people.ts';
 import { openPets } from '../pets.ts';
 import type { OpenOptions, Store } from '../store.ts';
-import { certificatesExpireAt } from './certificates.ts';
-import { createHosts } from './hosts.ts';
-import { startLease } from './lease.ts';
 import { prepareDatabase } from './open.ts';
-import { findPet, listPets, startAdder } from './pets.ts';
-import { createPool, type Pool, sessionSettings } from './pool.ts';
-import { createReads, type Reads } from './reads.ts';
+import { createKeyReads, createPetReads, startAdder } from './pets.ts';
+import { createPools, type Pools } from './pool.ts';
 import { runSteps } from './sql.ts';
 import { readTarget } from './url.ts';
 
@@ -24,54 +18,34 @@ const checkWithinMs = 1000;
 const forKeys: ReadonlySet<CommandName> = new Set(['recordUses', 'addMessage', 'takeEvents']);
 
 /** A command rejects, and does not run again, if its outcome is unknown: the connection was lost during COMMIT, or the deadline passed. */
-export function createEngine(pool: Pool): Omit<Engine, 'pets'> & { reads: Reads; close: () => Promise<unknown> } {
-  const reads = createReads(pool, false);
-  const readsOfStrangers = createReads(pool, true);
+export function createEngine({ keyed, strangers }: Pick<Pools, 'keyed' | 'strangers'>): Pick<Engine, 'read' | 'write'> {
+  const poolFor = (forKey: boolean | undefined) => (forKey ? keyed : strangers);
   return {
-    reads,
-    close: () => Promise.all([reads.close(), readsOfStrangers.close()]),
     write: (name, input) =>
-      pool.write(
-        (sql) =>
-          sql.begin(
-            (transaction) => runSteps(transaction, stepsOf(name, input)),
-            serializable.has(name) ? 'SERIALIZABLE' : undefined,
-          ),
-        { stranger: !forKeys.has(name) },
+      poolFor(forKeys.has(name)).write((sql) =>
+        sql.begin(
+          (transaction) => runSteps(transaction, stepsOf(name, input)),
+          serializable.has(name) ? 'SERIALIZABLE' : undefined,
+        ),
       ),
-    read: (query, forKey = false) => (forKey ? reads : readsOfStrangers).run(query),
+    read: (query, forKey) => poolFor(forKey).read((sql) => runSteps(sql, query())),
   };
 }
 
 /** Opens the database; migrates it if `options.migrate` allows. Rejects with OpenError. */
 export async function openPostgres(databaseUrl: string, options: OpenOptions): Promise<Store> {
   const target = readTarget(databaseUrl);
-  const hosts = createHosts(target);
-  await prepareDatabase(target, () => hosts.connect(() => undefined), options);
-  const lease = startLease(target, hosts);
-  const pool = createPool({
-    connect: (onClose) => hosts.connect(onClose, sessionSettings),
-    lease,
-    size: target.connections,
-    maxWaiting: limits.waitingReads,
-    onCommit: options.onCommit,
-    onQuery: options.onQuery,
-  });
-  hosts.onMove(({ timeline }) => pool.dropOlder(timeline));
-  const adder = startAdder(pool);
-  const { reads, close: closeReads, ...both } = createEngine(pool);
+  const pools = createPools(await prepareDatabase(target, options), target, options.metrics);
+  const { keyed, strangers } = pools;
+  const pets = createPetReads(keyed);
+  const [keys, otherKeys] = [createKeyReads(keyed), createKeyReads(strangers)];
+  const adder = startAdder(keyed);
   const engine: Engine = {
-    ...both,
-    pets: {
-      list: (query, begun) => listPets(reads, query, begun),
-      find: (id, begun) => findPet(reads, id, begun),
-      state: reads.state,
-      remote: true,
-      add: adder.add,
-    },
+    ...createEngine(pools),
+    findKey: (hash, forKey) => (forKey ? keys : otherKeys).ask(hash),
+    pets: { list: pets.list, find: pets.find, state: pets.state, remote: true, add: adder.add },
   };
   const at = () => options.now().getTime();
-  const expiry = certificatesExpireAt(target.ssl);
 
   return {
     pets: openPets(engine, at),
@@ -80,24 +54,13 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
     people: openPeople(engine, at),
     trail: openTrail(engine, at),
 
-    check: async () => void (await pool.read((sql) => sql`SELECT 1`, { withinMs: checkWithinMs })),
+    check: async () => void (await keyed.read((sql) => sql`SELECT 1`, checkWithinMs)),
 
-    measure: () => ({
-      waitingWrites: adder.waiting(),
-      walBytes: undefined,
-      ...pool.measure(),
-      primary: {
-        timeline: hosts.primary()?.timeline ?? 0,
-        evidenceAgeMs: lease.evidenceAgeMs(),
-        certificatesExpireAt: expiry,
-      },
-    }),
+    measure: () => ({ waitingWrites: adder.waiting(), walBytes: undefined, ...pools.measure() }),
 
     async close() {
-      await adder.close();
-      await closeReads();
-      await pool.close();
-      lease.close();
+      await Promise.all([adder, pets, keys, otherKeys].map((each) => each.close()));
+      await pools.close();
     },
   };
 }

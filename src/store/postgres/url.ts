@@ -1,9 +1,9 @@
-/** Parses a PostgreSQL URL in libpq's form: postgres://user:password@host:port,host:port/database?sslmode=… */
+/** Parses a PostgreSQL URL in libpq's form: postgres://user:password@host:port/database?sslmode=… */
 import fs from 'node:fs';
 import { messageOf } from '../../core/errors.ts';
 import { OpenError } from '../store.ts';
 
-export interface Host {
+interface Host {
   /** A name, an address, or the folder of a Unix socket, in the URL as %2Fvar%2Frun%2Fpostgresql. */
   host: string;
   port: number;
@@ -16,9 +16,7 @@ interface TlsOptions {
   key?: string;
 }
 
-export interface Target {
-  /** Tried in turn until one is the primary. */
-  hosts: Host[];
+export interface Target extends Host {
   database: string;
   user: string | undefined;
   password: string | undefined;
@@ -29,8 +27,6 @@ export interface Target {
   prepare: boolean;
   /** Maximum number of connections. */
   connections: number;
-  /** What a read needs: evidence that no other host has become the primary, or only the primary with the highest timeline that is known. */
-  reads: 'lease' | 'primary';
   /** The URL without user, password and parameters, for messages. */
   label: string;
 }
@@ -38,7 +34,9 @@ export interface Target {
 const format = /^postgres(?:ql)?:\/\/(?:([^:@/]*)(?::([^@/]*))?@)?([^/?@]+)\/([^/?@]+)(?:\?(.*))?$/;
 const hostFormat = /^(\[[0-9A-Fa-f:.]+\]|[^:[\]]+)(?::(.*))?$/;
 
-const parameters = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey', 'prepare', 'connections', 'reads'];
+const parameters = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey', 'prepare', 'connections'];
+const severalHosts =
+  'names several hosts: name one endpoint that leads to the primary, such as HAProxy in front of the cluster (docs/scaling.md).';
 const malformed =
   'the address must be postgres://user:password@host:port/database; in user and password, write / as %2F, @ as %40 and % as %25.';
 const defaultPort = 5432;
@@ -55,10 +53,11 @@ function decode(part: string, text: string): string {
 }
 
 function readHost(text: string): Host {
+  if (text.includes(',')) throw new OpenError(severalHosts);
   const [, host, port = String(defaultPort)] = hostFormat.exec(text) ?? [];
   // What follows the first colon stays out of the messages: in a URL without @, it may be a password.
   if (host === undefined)
-    throw new OpenError('each host must be a name or an address, and an IPv6 address must be in brackets.');
+    throw new OpenError('the host must be a name or an address, and an IPv6 address must be in brackets.');
   if (!/^\d+$/.test(port) || Number(port) < 1 || Number(port) > maxPort)
     throw new OpenError(`the port of ${JSON.stringify(host)} must be a whole number from 1 to ${maxPort}.`);
   return { host: decode('host', host.replace(/^\[(.*)\]$/, '$1')), port: Number(port) };
@@ -86,40 +85,28 @@ function readTls(given: URLSearchParams): Pick<Target, 'ssl' | 'plainAllowed'> {
   return { ssl: { ...trust, ...(cert && { cert }), ...(key && { key }) }, plainAllowed };
 }
 
-/** With two hosts, a standby that is down would stop all reads. */
-const leaseHosts = 3;
-
-function readReads(given: URLSearchParams, hosts: number): Target['reads'] {
-  const reads = given.get('reads') ?? (hosts >= leaseHosts ? 'lease' : 'primary');
-  if (reads !== 'lease' && reads !== 'primary') throw new OpenError('reads must be lease or primary.');
-  if (reads === 'lease' && hosts === 1) throw new OpenError('reads=lease needs all hosts of the cluster.');
-  return reads;
-}
-
 /** Parses DATABASE_URL. Throws OpenError, whose message never contains the password. */
 export function readTarget(databaseUrl: string): Target {
-  const [, user, password, hosts = '', database = '', query = ''] = format.exec(databaseUrl) ?? [];
+  const [, user, password, host = '', database = '', query = ''] = format.exec(databaseUrl) ?? [];
   if (database === '') throw new OpenError(malformed);
   const given = new URLSearchParams(query);
   for (const name of given.keys()) {
     if (parameters.includes(name)) continue;
-    // The password may contain the / and the ? that seemed to end the hosts and the database.
+    // The password may contain the / and the ? that seemed to end the host and the database.
     throw new OpenError(query.includes('@') ? malformed : `${name} is not one of ${parameters.join(', ')}.`);
   }
   const connections = Number(given.get('connections') ?? defaultConnections);
   if (!Number.isInteger(connections) || connections < 1 || connections > 1000) {
     throw new OpenError('connections must be a whole number from 1 to 1000.');
   }
-  const named = hosts.split(',').map(readHost);
   return {
-    hosts: named,
+    ...readHost(host),
     database: decode('database', database),
     user: user && decode('user', user),
     password: password && decode('password', password),
     ...readTls(given),
     prepare: given.get('prepare') !== 'false',
     connections,
-    reads: readReads(given, named.length),
-    label: `postgres://${hosts}/${database}`,
+    label: `postgres://${host}/${database}`,
   };
 }

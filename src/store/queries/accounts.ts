@@ -9,7 +9,7 @@ import {
   type OwnKeyRow,
   ownKeyColumns,
 } from '../rows.ts';
-import { hex, raw, type Steps, sql } from '../steps.ts';
+import { raw, type Steps, sql } from '../steps.ts';
 
 export function listAccounts(): Steps<AccountRow[]> {
   return sql<AccountRow>`SELECT ${raw(accountColumns)} FROM account ORDER BY id`;
@@ -34,10 +34,11 @@ export function* listOwnKeys(
   return { active, ended };
 }
 
-/** `hash`: SHA-256 of the key. */
+export const knownKeyColumns = `account.network, account.created_at AS account_created_at, ${apiKeyColumns}`;
+
+/** `hash`: SHA-256 of the key. PostgreSQL reads the keys of a turn together. */
 export function* findKey(hash: Buffer): Steps<KnownKeyRow | undefined> {
-  const [key] = yield* sql<KnownKeyRow>`
-    SELECT ${hex('account.network')} AS network, account.created_at AS account_created_at, ${raw(apiKeyColumns)} WHERE hash = ${hash}`;
+  const [key] = yield* sql<KnownKeyRow>`SELECT ${raw(knownKeyColumns)} WHERE hash = ${hash}`;
   return key;
 }
 

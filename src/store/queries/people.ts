@@ -1,7 +1,7 @@
 /** Reads of people, sessions, one-time links and the trail. Tokens are given by their SHA-256. */
 import { clockSkewMs, limits } from '../../core/limits.ts';
 import { accountColumns, type LinkRow, type PersonRow, type SessionRow } from '../rows.ts';
-import { hex, raw, type Steps, sql } from '../steps.ts';
+import { raw, type Steps, sql } from '../steps.ts';
 
 export function* findPerson(name: string): Steps<PersonRow | undefined> {
   const [person] = yield* sql<PersonRow>`
@@ -11,7 +11,7 @@ export function* findPerson(name: string): Steps<PersonRow | undefined> {
 
 export function* findSession(hash: Buffer, at: number): Steps<SessionRow | undefined> {
   const [session] = yield* sql<SessionRow>`
-    SELECT ${raw(accountColumns)}, ${hex('account.network')} AS network, used_at FROM session JOIN account ON account.id = account_id
+    SELECT ${raw(accountColumns)}, account.network, used_at FROM session JOIN account ON account.id = account_id
     WHERE hash = ${hash} AND session.created_at > ${at - limits.sessionLifetime} AND used_at > ${at - limits.sessionIdle}
       AND used_at <= ${at + clockSkewMs}`;
   return session;

@@ -5,6 +5,7 @@ import { openAccounts } from '../accounts.ts';
 import type { Engine, FastPets } from '../engine.ts';
 import { openMessages, openPeople, openTrail } from '../people.ts';
 import { openPets } from '../pets.ts';
+import { findKey } from '../queries/accounts.ts';
 import type { OpenOptions, Store } from '../store.ts';
 import { startReader } from './reader.ts';
 import { prepareStore } from './store-file.ts';
@@ -39,7 +40,7 @@ export function openSqlite(file: string, options: OpenOptions): Store {
     ...options,
     onCommit(writes) {
       reader.refresh();
-      options.onCommit?.(writes);
+      options.metrics?.commit(writes);
     },
   });
   const at = () => options.now().getTime();
@@ -47,6 +48,7 @@ export function openSqlite(file: string, options: OpenOptions): Store {
   const engine: Engine = {
     write: writer.write,
     read: reader.run,
+    findKey: (hash) => reader.run(() => findKey(hash)),
     pets: { list, add: createAdd(writer), find, state, remote: false, refresh },
   };
 

@@ -109,8 +109,13 @@ const longTurnMs = 20;
 
 const noText: Text = { characters: 0, holder: operator };
 
+interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'onCheckpointFailure'> {
+  /** Called after each commit with the number of writes in it. */
+  onCommit?: (writes: number) => void;
+}
+
 /** Starts the writer thread on the store in `file`. */
-export function startWriter(file: string, { onFatal, onCheckpointFailure, onCommit }: OpenOptions): Writer {
+export function startWriter(file: string, { onFatal, onCheckpointFailure, onCommit }: WriterOptions): Writer {
   const thread = startThread(file, settle, giveUp);
   const waiting: Waiting[] = [];
   const waitingCharacters = createPlaces<Holder>(limits.waitingText);

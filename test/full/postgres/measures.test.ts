@@ -1,6 +1,6 @@
 /** Tests of what a store on a real PostgreSQL measures: failed writes by reason, errors by class, abandoned connections, query times. */
-import { beforeEach, expect, onTestFinished, test } from 'vitest';
-import { missingPostgres, startPair } from '../../support/postgres.ts';
+import { beforeEach, expect, test } from 'vitest';
+import { missingPostgres } from '../../support/postgres.ts';
 import { startServer } from '../../support/process.ts';
 import { clientOf, newDatabase, open } from '../../support/store.ts';
 
@@ -35,7 +35,11 @@ test.for([
   await locked`LOCK TABLE message`;
   const times: [string, number][] = [];
   const commits: number[] = [];
-  const store = await open(databaseUrl, { onQuery: (...each) => times.push(each), onCommit: (n) => commits.push(n) });
+  const metrics = {
+    commit: (writes: number) => void commits.push(writes),
+    query: (...each: [string, number]) => void times.push(each),
+  };
+  const store = await open(databaseUrl, { metrics });
   await store.pets.add(biscuit);
   expect(store.measure()).toMatchObject({ lastFailedWriteAt: 0, pool: { abandonedTotal: 0 } });
   await admin.unsafe(fault.replace('$name', new URL(databaseUrl).pathname.slice(1)));
@@ -43,7 +47,7 @@ test.for([
     // A setting of the database is for new sessions.
     await admin`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
       WHERE datname = current_database() AND application_name = 'animal-store'`;
-    await expect.poll(() => store.measure().pool?.errors.connection).toBe(1);
+    await expect.poll(() => store.measure().pool?.errors['57']).toBe(1);
   }
   const before = Date.now();
   await expect(Promise.all([store.pets.add(biscuit), store.pets.add(biscuit)])).rejects.toThrow();
@@ -54,15 +58,17 @@ test.for([
   // A refused write runs again until its deadline, which may come during its last attempt.
   const abandoned = { timeout: [1], read_only: [0, 1] }[reason] ?? [0];
   expect(abandoned).toContain(pool?.abandonedTotal);
-  const [kind, ms] = times.at(-1) ?? [];
-  expect([kind, ms]).toEqual(['write', expect.toSatisfy((each) => each > (reason === 'timeout' ? 2000 : 0))]);
+  // The time of a statement that is cancelled is known when the server has let it go.
+  const least = reason === 'timeout' ? 2000 : 0;
+  await expect.poll(() => times.at(-1)).toEqual(['write', expect.toSatisfy((ms) => ms > least)]);
   await locked`ROLLBACK`;
   locked.release();
 });
 
 test('no commit is reported while a server has nothing to write', async () => {
   const commits: number[] = [];
-  const store = await open(await newDatabase({ template: 'template_animals' }), { onCommit: (n) => commits.push(n) });
+  const metrics = { commit: (writes: number) => void commits.push(writes), query: () => undefined };
+  const store = await open(await newDatabase({ template: 'template_animals' }), { metrics });
   expect(await store.trail.take()).toEqual([]);
   expect(commits).toEqual([]);
   await store.trail.add({ event: 'account_invited' });
@@ -95,21 +101,4 @@ test('the metrics have each class and reason from the start, and the time of eac
     'animal_store_database_connections_abandoned_total',
   ])
     expect(after).toContain(`\n${name} 0\n`);
-});
-
-test('the age of the evidence that reads need grows when a host does not answer, and stays 0 if reads need none', async () => {
-  const { primary, standby, end } = await startPair();
-  onTestFinished(end);
-  const both = `postgres://app@127.0.0.1:${primary.port},127.0.0.1:${standby.port}/postgres`;
-  const leased = await open(`${both}?reads=lease`);
-  const plain = await open(both);
-  const age = (store: typeof leased) => store.measure().primary?.evidenceAgeMs;
-  await leased.pets.find(1n);
-  await plain.pets.find(1n);
-  expect(leased.measure().primary).toMatchObject({ timeline: 1, certificatesExpireAt: 0 });
-  expect(age(leased)).toBeLessThan(2000);
-  await standby.kill();
-  // Commits wait for the standby, too.
-  await expect.poll(() => age(leased), { timeout: 10_000 }).toBeGreaterThan(2000);
-  expect(age(plain)).toBe(0);
 });

@@ -17,8 +17,6 @@ import { clientOf, emptyStore, newDatabase, open, temporaryFolder, textRows } fr
 
 const latest = fs.readdirSync(`${projectFolder}migrations/postgres`).length;
 
-const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
-
 /** Starts a server that accepts connections and never responds. */
 async function startSilent(): Promise<{ port: number; connections: () => number; open: () => number }> {
   const sockets: net.Socket[] = [];
@@ -54,7 +52,9 @@ describe('the schema', () => {
     const databaseUrl = await newDatabase();
     const env = { DATABASE_URL: databaseUrl };
     const exits = await Promise.all(Array.from({ length: 10 }, () => launchCli(['migrate'], { env }).end()));
-    expect(exits.map(({ code, stderr }) => [code, stderr])).toEqual(Array(10).fill([0, '']));
+    // A busy machine may be slow to connect.
+    const notes = /^DATABASE_URL: no connection to .+ yet: trying again until .+\n/;
+    expect(exits.map(({ code, stderr }) => [code, stderr.replace(notes, '')])).toEqual(Array(10).fill([0, '']));
     const outputs = exits.map(({ stdout }) => stdout.trim()).sort();
     expect(outputs).toEqual([`Applied ${migrations.join(', ')}.`, ...Array(9).fill('The store is up to date.')]);
     const applied = await textRows(
@@ -206,14 +206,14 @@ describe('the schema', () => {
     expect(await versionOf(sql)).toEqual([{ version: migrations.length }]);
   });
 
-  /** Opens a store as migrate does, but PostgreSQL ends its transaction when it has been idle for a second. */
+  /** Migrates as the command does, but PostgreSQL ends its transaction when it has been idle for a second. */
   const impatientMigrate = (databaseUrl: string) => `
-    import { createHosts } from '${projectFolder}src/store/postgres/hosts.ts';
-    import { prepareDatabase } from '${projectFolder}src/store/postgres/open.ts';
+    import { connect } from '${projectFolder}src/store/postgres/connection.ts';
+    import { prepareSchema } from '${projectFolder}src/store/postgres/migrations.ts';
+    import { createSql } from '${projectFolder}src/store/postgres/sql.ts';
     import { readTarget } from '${projectFolder}src/store/postgres/url.ts';
-    const target = readTarget('${databaseUrl}');
-    const connect = () => createHosts(target).connect(() => undefined, { idle_in_transaction_session_timeout: 1000 });
-    await prepareDatabase(target, connect, { now: () => new Date() });`;
+    const { client } = await connect(readTarget('${databaseUrl}'), { idle_in_transaction_session_timeout: 1000 });
+    await prepareSchema(createSql(client, true), { now: () => new Date() });`;
 
   test('a migration that is stopped does not keep its locks: servers go on, and it can be repeated', async () => {
     const { databaseUrl, sql } = await createPrevious();
@@ -232,7 +232,7 @@ describe('the schema', () => {
     process.kill(stopped.pid, 'SIGCONT');
     const { code, stderr } = await stopped.end();
     expect(code).toBe(1);
-    expect(stderr).toMatch(/OpenError: .+ cannot be opened: .+ idle-in-transaction timeout\./);
+    expect(stderr).toMatch(/terminating connection due to idle-in-transaction timeout/);
     expect(await versionOf(sql)).toEqual([{ version: 1 }]);
     await (await open(databaseUrl)).check();
     expect(await versionOf(sql)).toEqual([{ version: migrations.length }]);
@@ -315,19 +315,6 @@ describe('opening a database', () => {
     await expect(open(as(':other'))).rejects.toThrow(/ cannot be opened: password authentication failed .*"reader"\.$/);
     await expect(open(as(''))).rejects.toThrow(' cannot be opened: ');
     await (await open(as(':p%40ss%2Fword'))).check();
-  });
-
-  test('needs one working host of several, and tries that host first from then on', async () => {
-    const databaseUrl = await emptyStore();
-    const [down, silent] = [await freePort(), await startSilent()];
-    const hosts = `127.0.0.1:${down},127.0.0.1:${silent.port},127.0.0.1`;
-    const begun = performance.now();
-    const store = await open(`${databaseUrl.replace('127.0.0.1', hosts)}?connections=3&reads=primary`);
-    // A silent host gets one of the five seconds.
-    expect(performance.now() - begun).toBeGreaterThan(900);
-    const opened = performance.now();
-    await Promise.all([store.check(), store.check(), store.pets.add(biscuit)]);
-    expect(performance.now() - opened).toBeLessThan(900);
   });
 
   test('waits for a server that starts within five seconds', async () => {

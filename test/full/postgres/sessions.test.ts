@@ -6,7 +6,8 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
-import { createHosts } from '../../../src/store/postgres/hosts.ts';
+import { openAlone, prepareDatabase } from '../../../src/store/postgres/open.ts';
+import { createPools } from '../../../src/store/postgres/pool.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
 import { startOwn } from '../../support/own-postgres.ts';
 import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
@@ -14,6 +15,7 @@ import { missingPostgres, startPair } from '../../support/postgres.ts';
 import { launchCli, launchServer, runCli, startServer } from '../../support/process.ts';
 import { clientOf, emptyStore, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
 
+const now = () => new Date();
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 const unavailable = { code: 'service_unavailable' };
 const everything = { limit: 100, after: 0n };
@@ -40,29 +42,32 @@ async function lockPets(databaseUrl: string): Promise<() => Promise<void>> {
 
 describe('a session', () => {
   /** What a new session of a store on the database has set. */
-  async function settingsOf(databaseUrl: string, given?: Record<string, number>) {
-    const { sql, destroy } = await createHosts(readTarget(databaseUrl)).connect(() => undefined, given);
-    const names = [
-      ...['synchronous_commit', 'client_connection_check_interval', 'lock_timeout', 'statement_timeout'],
+  async function settingsOf(databaseUrl: string, of: 'server' | 'command') {
+    const text = `SELECT ${[
+      'synchronous_commit',
+      'lock_timeout',
+      'statement_timeout',
       'idle_in_transaction_session_timeout',
-    ];
-    const [row] = await sql.unsafe(`SELECT ${names.map((name) => `current_setting('${name}') AS ${name}`).join()}`);
-    destroy();
+    ]
+      .map((name) => `current_setting('${name}') AS ${name}`)
+      .join()}`;
+    if (of === 'command') {
+      const { sql, destroy } = await openAlone(databaseUrl, { now });
+      const [row] = await sql.unsafe(text);
+      destroy();
+      return Object.values(row ?? {});
+    }
+    const target = readTarget(databaseUrl);
+    const pools = createPools(await prepareDatabase(target, { now }), target);
+    const [row] = await pools.keyed.read((sql) => sql.unsafe(text));
+    await pools.close();
     return Object.values(row ?? {});
   }
 
-  test('that is idle ends when it is abandoned', async () => {
-    const closed = Promise.withResolvers<void>();
-    const { abandon } = await createHosts(readTarget(await newDatabase())).connect(closed.resolve);
-    await abandon();
-    await closed.promise;
-  });
-
-  test('has the settings that it is given, and notices a lost client', async () => {
+  test('of a server has time-outs, and that of a command only one for an idle transaction', async () => {
     const databaseUrl = await newDatabase();
-    expect(await settingsOf(databaseUrl)).toEqual(['on', '1s', '0', '0', '1min']);
-    const given = { lock_timeout: 2000, statement_timeout: 2500 };
-    expect(await settingsOf(databaseUrl, given)).toEqual(['on', '1s', '2s', '2500ms', '0']);
+    expect(await settingsOf(databaseUrl, 'command')).toEqual(['on', '0', '0', '1min']);
+    expect(await settingsOf(databaseUrl, 'server')).toEqual(['on', '2s', '2500ms', '5s']);
   });
 
   test('of a store cannot wait for ever', async () => {
@@ -93,17 +98,28 @@ describe('a session', () => {
     const databaseUrl = await newDatabase();
     const name = new URL(databaseUrl).pathname.slice(1);
     await clientOf(databaseUrl).unsafe(`ALTER DATABASE ${name} SET synchronous_commit = ${configured}`);
-    expect((await settingsOf(databaseUrl))[0]).toBe(expected);
+    for (const of of ['server', 'command'] as const) expect((await settingsOf(databaseUrl, of))[0]).toBe(expected);
   });
 
-  test('behind a pooler has no settings, and a weak synchronous_commit is refused with one sentence', async ({
+  test('behind a pooler has the settings that its role carries; without them the store is not opened', async ({
     skip,
   }) => {
     if (missingPgbouncer) skip(missingPgbouncer);
     const databaseUrl = await newDatabase();
     const through = `${await startPgbouncer(databaseUrl, 2)}?prepare=false`;
-    expect(await settingsOf(through, { lock_timeout: 2000 })).toEqual(['on', '0', '0', '0', '0']);
-    await (await open(through)).check();
+    const name = new URL(databaseUrl).pathname.slice(1);
+    const sentence =
+      'is behind a pooler that drops the settings of sessions: run ALTER ROLE "app" SET idle_in_transaction_session_timeout = 5000; ALTER ROLE "app" SET lock_timeout = 2000; ALTER ROLE "app" SET statement_timeout = 2500.';
+    await expect(open(through)).rejects.toThrow(sentence);
+    for (const each of [
+      'idle_in_transaction_session_timeout = 5000',
+      'lock_timeout = 2000',
+      'statement_timeout = 2500',
+    ])
+      await clientOf(databaseUrl).unsafe(`ALTER DATABASE ${name} SET ${each}`);
+    const again = `${await startPgbouncer(databaseUrl, 2)}?prepare=false`;
+    expect(await settingsOf(again, 'server')).toEqual(['on', '2s', '2500ms', '5s']);
+    await (await open(again)).check();
     const weak = await newDatabase();
     await clientOf(weak).unsafe(`ALTER DATABASE ${new URL(weak).pathname.slice(1)} SET synchronous_commit = local`);
     await expect(open(`${await startPgbouncer(weak, 2)}?prepare=false`)).rejects.toThrow(
@@ -173,15 +189,15 @@ describe('a statement past its deadline', () => {
     await server.call(key, 'GET', '/v1/pets');
     const unlock = await lockPets(databaseUrl);
     // Those that arrive together would share a statement.
-    const lists = [1, 2, 3].map(async (limit) => {
+    const lists = [1, 2].map(async (limit) => {
       await sleep(50 * limit);
       return server.call(key, 'GET', `/v1/pets?limit=${limit}`).catch(() => undefined);
     });
     const hanging = async () => (await sessionsOf(sql)).filter(({ state }) => state === 'active').length;
-    await expect.poll(hanging, { interval: 10 }).toBe(3);
+    await expect.poll(hanging, { interval: 10 }).toBe(2);
     await server.end('SIGKILL');
     await Promise.all(lists);
-    await expect.poll(() => sessionsOf(sql), { timeout: 1900, interval: 20 }).toEqual([]);
+    await expect.poll(() => sessionsOf(sql), { timeout: 2900, interval: 20 }).toEqual([]);
     await unlock();
   });
 });

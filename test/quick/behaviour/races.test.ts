@@ -5,9 +5,8 @@ import { limits } from '../../../src/core/limits.ts';
 import { type CommandName, commands, type Input, type Outcome } from '../../../src/store/commands.ts';
 import type { Engine } from '../../../src/store/engine.ts';
 import { sqliteFile } from '../../../src/store/open.ts';
-import { createHosts } from '../../../src/store/postgres/hosts.ts';
-import { always } from '../../../src/store/postgres/lease.ts';
-import { createPool, sessionSettings } from '../../../src/store/postgres/pool.ts';
+import { prepareDatabase } from '../../../src/store/postgres/open.ts';
+import { createPools } from '../../../src/store/postgres/pool.ts';
 import { createEngine } from '../../../src/store/postgres/store.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
 import { startWriter } from '../../../src/store/sqlite/writer.ts';
@@ -151,23 +150,20 @@ const pairs = names.flatMap((one, index) =>
 /** The engine of a server. Rejections reach the caller as they are. */
 async function openEngine(databaseUrl: string): Promise<Pick<Engine, 'write'>> {
   if (databaseUrl.startsWith('sqlite:')) {
-    const writer = startWriter(sqliteFile(databaseUrl), { now: () => new Date(at) });
+    const writer = startWriter(sqliteFile(databaseUrl), {});
     onTestFinished(() => writer.close());
     return writer;
   }
-  const { connect } = createHosts(readTarget(databaseUrl));
   // Commands of strangers use a quarter of the connections.
-  const size = 4 * copies;
-  const pool = createPool({
-    connect: (onClose) => connect(onClose, sessionSettings),
-    lease: always,
-    size,
-    maxWaiting: 1000,
-  });
-  onTestFinished(() => pool.close());
+  const target = { ...readTarget(databaseUrl), connections: 4 * copies };
+  const pools = createPools(await prepareDatabase(target, { now: () => new Date(at) }), target);
+  onTestFinished(() => pools.close());
   // Opens all connections before the races.
-  await Promise.all(Array.from({ length: size }, () => pool.read((sql) => sql`SELECT pg_sleep(0.2)`)));
-  return createEngine(pool);
+  const opening = [pools.keyed, pools.strangers].flatMap((pool) =>
+    Array.from({ length: pool.measure().limit }, () => pool.read((sql) => sql`SELECT pg_sleep(0.2)`)),
+  );
+  await Promise.all(opening);
+  return createEngine(pools);
 }
 
 /** 49 active keys and 5 that have expired, 49 sessions, two links and two attempts. */

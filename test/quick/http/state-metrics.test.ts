@@ -14,7 +14,6 @@ const embedded: StoreMeasures = { ...common, walBytes: 4096, disk: { size: 100, 
 const shared: StoreMeasures = {
   ...common,
   pool: { limit: 10, busy: 4, waiting: 1, abandoned: 2, abandonedTotal: 7, errors: { timeout: 6 } },
-  primary: { timeline: 2, evidenceAgeMs: 1500, certificatesExpireAt: 9000 },
 };
 
 /** The values of the metrics of a store, by their names without `animal_store_`; with a label, its value follows. */
@@ -47,7 +46,7 @@ test('SQLite has a write-ahead log and a disk, and no connections', async () => 
   expect(Object.keys(values).filter((name) => name.startsWith('database_'))).toEqual([]);
 });
 
-test('PostgreSQL has connections and a primary, and no file', async () => {
+test('PostgreSQL has connections, and no file', async () => {
   const values = await watch(() => shared)();
   expect(values).toMatchObject({
     database_connections_max: 10,
@@ -56,9 +55,6 @@ test('PostgreSQL has connections and a primary, and no file', async () => {
     database_connections_abandoned: 2,
     database_connections_abandoned_total: 7,
     'database_errors_total timeout': 6,
-    database_timeline: 2,
-    database_evidence_age_seconds: 1.5,
-    database_certificate_expiry_timestamp_seconds: 9,
   });
   expect(values).not.toHaveProperty('wal_bytes');
   expect(values).not.toHaveProperty('disk_bytes');
@@ -73,6 +69,5 @@ test('what a store no longer measures is 0', async () => {
     wal_bytes: 0,
     disk_bytes: 0,
     database_connections_busy: 0,
-    database_timeline: 0,
   });
 });

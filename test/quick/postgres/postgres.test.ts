@@ -1,5 +1,4 @@
 /** Tests of the PostgreSQL store alone, and of both engines side by side. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import type postgres from 'postgres';
 import { describe, expect, test } from 'vitest';
@@ -8,9 +7,8 @@ import { limits } from '../../../src/core/limits.ts';
 import { newToken } from '../../../src/core/people.ts';
 import { openStore } from '../../../src/store/open.ts';
 import { TimeoutError } from '../../../src/store/postgres/errors.ts';
-import { findPet, listPets } from '../../../src/store/postgres/pets.ts';
-import { createReads } from '../../../src/store/postgres/reads.ts';
-import type { Prepared } from '../../../src/store/postgres/sql.ts';
+import { createPetReads } from '../../../src/store/postgres/pets.ts';
+import type { Statement } from '../../../src/store/postgres/sql.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { clientOf, emptyStore, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
 
@@ -128,7 +126,8 @@ describe('ids', () => {
 
 test('additions of one turn of the event loop share a commit unless they have the same key', async () => {
   const commits: number[] = [];
-  const store = await open(await emptyStore(), { onCommit: (count) => commits.push(count) });
+  const metrics = { commit: (count: number) => void commits.push(count), query: () => undefined };
+  const store = await open(await emptyStore(), { metrics });
   const add = (accountId: number, key: string) => store.pets.add(biscuit, { accountId, key });
   await Promise.all([add(1, 'a'), add(1, 'b'), add(2, 'a'), store.pets.add(biscuit), store.pets.add(biscuit)]);
   expect(commits.splice(0)).toEqual([5]);
@@ -322,20 +321,14 @@ test('every list walks an index and sorts nothing, so that it costs no more in a
   await sql`ANALYZE pet`;
   const statements: string[] = [];
   const record = {
-    async texts({ text }: Prepared) {
+    async arrays({ text }: Statement) {
       statements.push(text);
       return [];
     },
   };
-  const reads = createReads({ read: (work) => work(record as never) }, false);
-  for (const read of [
-    () => listPets(reads, { limit: 20, after: 0n, status: 'sold' }),
-    () => listPets(reads, { limit: 20, after: 0n }),
-    () => findPet(reads, 1n),
-  ]) {
-    void read();
-    await sleep(20);
-  }
+  const reads = createPetReads({ read: (work) => work(record as never) });
+  await reads.list({ limit: 20, after: 0n });
+  await reads.find(1n);
   const plans = await Promise.all(
     statements.map(async (text) =>
       (await sql.unsafe(`EXPLAIN (GENERIC_PLAN, COSTS OFF) ${text}`)).map((row) => row['QUERY PLAN']),
@@ -353,10 +346,10 @@ test('every list walks an index and sorts nothing, so that it costs no more in a
         ),
     ),
   ).toEqual(
-    ['pet_status_id', 'pet_pkey', 'pet_pkey'].map((index) => [
+    [['pet_pkey', 'pet_status_id'], ['pet_pkey']].map((indexes) => [
       // The highest id, which is part of the state.
       'Index Only Scan Backward using pet_pkey on pet',
-      `Index Scan using ${index} on pet`,
+      ...indexes.map((index) => `Index Scan using ${index} on pet`),
     ]),
   );
 });

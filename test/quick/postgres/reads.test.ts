@@ -1,59 +1,60 @@
 /** Tests of the reads that share a statement: what they return, what one of them does to the others, and what the state tells. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { newSecret, scopes } from '../../../src/core/accounts.ts';
 import { limits } from '../../../src/core/limits.ts';
 import { petJson } from '../../../src/core/pets.ts';
-import { createHosts } from '../../../src/store/postgres/hosts.ts';
-import { always } from '../../../src/store/postgres/lease.ts';
-import { findPet, listPets } from '../../../src/store/postgres/pets.ts';
-import { createPool, type Pool, sessionSettings } from '../../../src/store/postgres/pool.ts';
-import { createReads } from '../../../src/store/postgres/reads.ts';
+import { prepareDatabase } from '../../../src/store/postgres/open.ts';
+import { createKeyReads, createPetReads } from '../../../src/store/postgres/pets.ts';
+import { createPools, type Pool } from '../../../src/store/postgres/pool.ts';
+import { createBatch } from '../../../src/store/postgres/reads.ts';
+import { arrayOf, prepared } from '../../../src/store/postgres/sql.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
-import { findKey } from '../../../src/store/queries/accounts.ts';
-import { sql as step } from '../../../src/store/steps.ts';
 import { clientOf, emptyStore, open } from '../../support/store.ts';
 
 const pet = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 const everything = { limit: 100, after: 0n };
 
-/** Reads of a store, with the bytes that each of their statements returned. */
+/** Reads of a store, with the number of statements that they send. */
 async function start() {
   const databaseUrl = await emptyStore();
   const store = await open(databaseUrl);
-  const hosts = createHosts(readTarget(databaseUrl));
-  const connect = (onClose: () => void) => hosts.connect(onClose, sessionSettings);
-  const pool = createPool({ connect, lease: always, size: 4, maxWaiting: 100 });
-  onTestFinished(() => pool.close());
-  const sizes: number[] = [];
+  const target = { ...readTarget(databaseUrl), connections: 8 };
+  const pools = createPools(await prepareDatabase(target, { now: () => new Date() }), target);
+  onTestFinished(() => pools.close());
+  const sent = { statements: 0 };
   const read: Pool['read'] = async (work, options) => {
-    const rows = await pool.read(work, options);
-    sizes.push((rows as unknown[][]).flat().reduce<number>((sum, value) => sum + String(value).length, 0));
-    return rows;
+    sent.statements += 1;
+    return pools.keyed.read(work, options);
   };
-  return { databaseUrl, store, sizes, reads: createReads({ read }, false), sql: clientOf(databaseUrl) };
+  const sql = clientOf(databaseUrl);
+  const pool = { read };
+  return { store, sent, pool, reads: createPetReads(pool), keys: createKeyReads(pool), sql };
 }
 
 describe('reads of one turn', () => {
   test('share one statement, and each gets its own answer', async () => {
-    const { store, sizes, reads } = await start();
+    const { store, sent, reads, keys } = await start();
     await Promise.all(Array.from({ length: 30 }, (_, at) => store.pets.add({ ...pet, name: `pet ${at}` })));
     await store.accounts.addAccount('ada');
     const secret = newSecret(false);
     await store.accounts.addKey({ account: 'ada', name: 'k', scopes: [...scopes], lifetimeMs: null, secret });
     const ids = Array.from({ length: 40 }, (_, at) => BigInt(at));
     const ask = () => [
-      ...ids.map((after) => listPets(reads, { limit: 3, after })),
-      ...ids.map((after) => listPets(reads, { limit: 3, after, status: 'available' })),
+      ...ids.map((after) => reads.list({ limit: 3, after })),
+      ...ids.map((after) => reads.list({ limit: 3, after, status: 'available' })),
     ];
-    const found = ids.slice(20, 35).map((id) => findPet(reads, id));
-    const keys = [secret.hash, newSecret(false).hash].map((hash) => reads.run(() => findKey(hash)));
+    const single = ids.slice(20, 35).map((id) => reads.find(id));
+    const unknown = newSecret(false).hash;
+    const found = [secret.hash, unknown, secret.hash].map((hash) => keys.ask(hash));
     const pages = await Promise.all(ask());
-    expect((await Promise.all(found)).map(({ pet: text }) => text?.slice(0, 8))).toEqual(
+    expect((await Promise.all(single)).map(({ pet: text }) => text?.slice(0, 8))).toEqual(
       ids.slice(20, 35).map((id) => (id <= 30n ? `{"id":${id}` : undefined)),
     );
-    expect(await Promise.all(keys)).toMatchObject([{ id: '1', account: 'ada', lifetime_ms: null }, undefined]);
-    // 97 reads; the state is the 98th.
-    expect(sizes).toHaveLength(1);
+    const key = { id: '1', account: 'ada', lifetime_ms: null };
+    expect(await Promise.all(found)).toMatchObject([key, undefined, key]);
+    // Pages, single animals and keys.
+    expect(sent.statements).toBe(3);
     for (const [at, page] of pages.entries()) {
       const after = at % 40;
       const numbers = [1, 2, 3].map((step) => after + step).filter((id) => id <= 30);
@@ -62,29 +63,18 @@ describe('reads of one turn', () => {
       expect(page.state).toEqual(pages[0]?.state);
     }
     // Of more reads than a statement carries, none is lost, and equal ones count once.
-    const many = await Promise.all([...ask(), ...ask(), ...ids.map((id) => findPet(reads, id + 1000n))]);
+    const many = await Promise.all([...ask(), ...ask(), ...ids.map((id) => reads.find(id + 1000n))]);
     expect(many).toHaveLength(200);
-    expect(sizes).toHaveLength(3);
-  });
-
-  test('return integers beyond 2^53, texts and bytes exactly', async () => {
-    const { reads } = await start();
-    const texts = ['"', '\\', '{a,b}', 'NULL', '', "'; DROP TABLE pet; --", '\u0001\n\t', '\\x00', '🦊'];
-    const one = (text: string) =>
-      reads.run(() => step<object>`SELECT ${text} AS text, ${2n ** 63n - 1n} AS big, ${null} AS none`);
-    expect(await Promise.all(texts.map(one))).toEqual(
-      texts.map((text) => [{ text, big: '9223372036854775807', none: null }]),
-    );
-    const bytes = [0, 1, 92, 34, 255].map((byte) => Buffer.from([byte, byte]));
-    const hex = (value: Buffer) => reads.run(() => step<object>`SELECT encode(${value}, 'hex') AS hex`);
-    expect(await Promise.all(bytes.map(hex))).toEqual(bytes.map((value) => [{ hex: value.toString('hex') }]));
+    expect(sent.statements).toBe(5);
+    await Promise.all(Array.from({ length: 250 }, (_, after) => reads.list({ limit: 1, after: BigInt(after) })));
+    expect(sent.statements).toBe(8);
   });
 
   test('return the JSON that is stored with each row, and the same for rows that have none', async () => {
     const { store, reads, sql } = await start();
     const names = ['Biscuit', '"\\\u0001\n\t\u007f\u2028🦊', "%s '"];
     for (const name of names) await store.pets.add({ ...pet, name });
-    const read = async () => [...(await listPets(reads, everything)).pets, (await findPet(reads, 2n)).pet];
+    const read = async () => [...(await reads.list(everything)).pets, (await reads.find(2n)).pet];
     const texts = names.map((name, at) => petJson(at + 1, name, pet.categoryId, pet.status));
     const stored = (await sql`SELECT json FROM pet ORDER BY id`).map(({ json }) => json);
     expect(stored).toEqual(texts);
@@ -102,56 +92,59 @@ describe('reads of one turn', () => {
     expect((await read())[1]).toBe('{"id":2,"name":"Crumb","categoryId":7,"status":"available"}');
   });
 
-  test('of which one fails, succeed otherwise', async () => {
-    const { store, sizes, reads } = await start();
-    await store.pets.add(pet);
-    const divide = (by: number) => reads.run(() => step`SELECT 1 / ${by} AS one`);
-    const outcomes = await Promise.allSettled([
-      divide(1),
-      divide(0),
-      listPets(reads, everything),
-      reads.run(() => step`SELECT ${'a\0b'} AS text`),
-      reads.state(),
-    ]);
-    expect(outcomes).toMatchObject([
-      { value: [{ one: '1' }] },
-      { reason: { code: '22012' } },
-      { value: { pets: [expect.any(String)] } },
-      { reason: { code: '22021' } },
-      { value: { version: '1' } },
-    ]);
-    // The statement of all has failed, and both alone.
-    expect(sizes).toHaveLength(3);
-  });
-
-  test('of which one waits for a lock, are answered in time', async () => {
-    const { store, reads, sql } = await start();
-    await store.pets.add(pet);
-    await sql.begin(async (transaction) => {
-      await transaction`LOCK TABLE api_key`;
-      const begun = performance.now();
-      const key = reads.run(() => findKey(newSecret(false).hash));
-      const refused = expect(key).rejects.toMatchObject({ code: 'service_unavailable' });
-      expect((await listPets(reads, everything)).pets).toHaveLength(1);
-      expect(performance.now() - begun).toBeLessThan(limits.statement * 0.8);
-      await refused;
-      const passed = performance.now() - begun;
-      expect(passed).toBeGreaterThan(limits.statement * 0.8);
-      expect(passed).toBeLessThan(limits.statement + 500);
+  /** Divides 1 by each number of a turn, and then sleeps for as many seconds. */
+  function batchOn(pool: Pick<Pool, 'read'>) {
+    const statement = prepared('SELECT 1 / x + length(pg_sleep(greatest(x, 0))::text) FROM unnest($1::integer[]) AS x');
+    return createBatch<number, number>({
+      keyOf: String,
+      send: async (numbers, withinMs) =>
+        (await pool.read((sql) => sql.arrays<[number]>(statement, [arrayOf(numbers)]), withinMs)).map(([x]) => x),
     });
+  }
+
+  test('of which one fails, succeed otherwise', async () => {
+    const { sent, pool } = await start();
+    const { ask } = batchOn(pool);
+    const outcomes = await Promise.allSettled([-1, 0, -2].map(ask));
+    expect(outcomes).toMatchObject([{ value: -1 }, { reason: { code: '22012' } }, { value: 0 }]);
+    // The statement of all has failed, and each was asked alone.
+    expect(sent.statements).toBe(4);
   });
 
-  test('are answered in parts of little more than 1 MiB', async () => {
-    const { store, sizes, reads } = await start();
-    const name = 'x'.repeat(60_000);
-    await Promise.all(Array.from({ length: 24 }, () => store.pets.add({ ...pet, name })));
-    const pages = await Promise.all([0n, 1n, 2n, 3n, 4n].map((after) => listPets(reads, { limit: 15, after })));
-    expect(pages.map(({ pets, next }) => [pets.length, next])).toEqual(
-      [0n, 1n, 2n, 3n, 4n].map((after) => [15, after + 15n]),
-    );
-    // A page has 16 rows, of which one shows that there is another page: 0.96 MB.
-    expect(sizes).toHaveLength(4);
-    expect(Math.max(...sizes)).toBeLessThan(2_000_000);
+  test('of which one takes too long, are answered in time', async () => {
+    const { pool } = await start();
+    const { ask, close } = batchOn(pool);
+    const begun = performance.now();
+    const late = expect(ask(60)).rejects.toMatchObject({ code: 'service_unavailable' });
+    expect(await Promise.all([ask(-1), ask(-2)])).toEqual([-1, 0]);
+    expect(performance.now() - begun).toBeLessThan(limits.statement * 0.8);
+    await Promise.all([late, close()]);
+    const passed = performance.now() - begun;
+    expect(passed).toBeGreaterThan(limits.statement * 0.8);
+    expect(passed).toBeLessThan(limits.statement + 500);
+  });
+
+  test('have two statements under way at most; what is asked meanwhile shares the next', async () => {
+    let most = 0;
+    let under = 0;
+    const sizes: number[] = [];
+    const batch = createBatch<number, number>({
+      keyOf: String,
+      async send(numbers) {
+        sizes.push(numbers.length);
+        most = Math.max(most, ++under);
+        await sleep(20);
+        under -= 1;
+        return numbers;
+      },
+    });
+    const answers: Promise<number>[] = [];
+    for (let turn = 0; turn < 6; turn++) {
+      answers.push(batch.ask(turn), batch.ask(turn));
+      await sleep(1);
+    }
+    expect(await Promise.all(answers)).toEqual([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]);
+    expect([most, sizes]).toEqual([2, [1, 1, 4]]);
   });
 });
 
@@ -184,7 +177,7 @@ describe('the state', () => {
     const { store, reads, sql } = await start();
     await store.pets.add(pet);
     await sql`DELETE FROM pet_revision`;
-    const { pets, state } = await listPets(reads, everything);
+    const { pets, state } = await reads.list(everything);
     expect(pets).toHaveLength(1);
     expect(state.revision === (await reads.state()).revision).toBe(false);
     await sql`INSERT INTO pet_revision VALUES (0)`;

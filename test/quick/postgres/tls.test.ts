@@ -7,7 +7,6 @@ import path from 'node:path';
 import tls from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import { openStore } from '../../../src/store/open.ts';
-import { certificatesExpireAt } from '../../../src/store/postgres/certificates.ts';
 import { startOwn } from '../../support/own-postgres.ts';
 import type { Server } from '../../support/postgres.ts';
 import { startProxy } from '../../support/proxy.ts';
@@ -15,15 +14,15 @@ import { emptyStore, temporaryFolder } from '../../support/store.ts';
 
 const now = () => new Date();
 
-/** Creates a self-signed certificate for 127.0.0.1, which expires in `days` days, and its key, as two files. */
-function makeCertificate(days = 2): [certificate: string, key: string] {
+/** Creates a self-signed certificate for 127.0.0.1, and its key, as two files. */
+function makeCertificate(): [certificate: string, key: string] {
   const folder = temporaryFolder();
   const [certificate, key] = [path.join(folder, 'server.crt'), path.join(folder, 'server.key')];
   const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1'];
   const subject = ['-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1'];
   execFileSync(
     'openssl',
-    ['req', '-x509', ...curve, '-nodes', '-days', String(days), '-keyout', key, '-out', certificate, ...subject],
+    ['req', '-x509', ...curve, '-nodes', '-days', '2', '-keyout', key, '-out', certificate, ...subject],
     { stdio: 'ignore' },
   );
   return [certificate, key];
@@ -125,20 +124,4 @@ test('TLS sends the host as its server name (SNI), unless it is an IP address', 
     await expect(opening).rejects.toThrow('cannot be opened: nobody is let in.');
     expect(serverNames).toEqual(host === 'localhost' ? ['localhost'] : []);
   }
-});
-
-test('the expiry of certificates is that of the client, or of the last authority; unreadable ones do not count', ({
-  skip,
-}) => {
-  if (missing) skip(missing);
-  const [soon, later] = [2, 9].map((days) => fs.readFileSync(makeCertificate(days)[0], 'utf8')) as [string, string];
-  const inDays = (...args: Parameters<typeof certificatesExpireAt>) =>
-    Math.round((certificatesExpireAt(...args) - Date.now()) / 86_400_000);
-  expect(inDays({ ca: soon })).toBe(2);
-  // An authority that is being replaced.
-  expect(inDays({ ca: soon + later })).toBe(9);
-  expect(inDays({ ca: later, cert: soon })).toBe(2);
-  expect(inDays({ cert: later + soon })).toBe(2);
-  const unreadable = soon.replace(/^MI/m, '==');
-  expect([false as const, {}, { ca: unreadable }, { ca: 'a text' }].map(certificatesExpireAt)).toEqual([0, 0, 0, 0]);
 });

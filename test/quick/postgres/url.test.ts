@@ -11,7 +11,7 @@ import { emptyStore, open, temporaryFolder } from '../../support/store.ts';
 
 test('omitted parts have defaults: port 5432, no TLS, named statements, ten connections', () => {
   expect(readTarget('postgres://db/animals')).toEqual({
-    hosts: [{ host: 'db', port: 5432 }],
+    ...{ host: 'db', port: 5432 },
     database: 'animals',
     user: undefined,
     password: undefined,
@@ -19,20 +19,14 @@ test('omitted parts have defaults: port 5432, no TLS, named statements, ten conn
     plainAllowed: true,
     prepare: true,
     connections: 10,
-    reads: 'primary',
     label: 'postgres://db/animals',
   });
 });
 
 test('every part is read, and the URL for messages has neither user nor password', () => {
-  const hosts = 'db.example.com:6432,[::1]:5433,[fe80::A:1],10.0.0.1';
-  expect(readTarget(`postgresql://a%40b:p%2Fw%3A@${hosts}/ani%20mals?prepare=false&connections=1000`)).toEqual({
-    hosts: [
-      { host: 'db.example.com', port: 6432 },
-      { host: '::1', port: 5433 },
-      { host: 'fe80::A:1', port: 5432 },
-      { host: '10.0.0.1', port: 5432 },
-    ],
+  const host = 'db.example.com:6432';
+  expect(readTarget(`postgresql://a%40b:p%2Fw%3A@${host}/ani%20mals?prepare=false&connections=1000`)).toEqual({
+    ...{ host: 'db.example.com', port: 6432 },
     database: 'ani mals',
     user: 'a@b',
     password: 'p/w:',
@@ -40,8 +34,7 @@ test('every part is read, and the URL for messages has neither user nor password
     plainAllowed: true,
     prepare: false,
     connections: 1000,
-    reads: 'lease',
-    label: `postgres://${hosts}/ani%20mals`,
+    label: `postgres://${host}/ani%20mals`,
   });
   expect(readTarget('postgres://app@db/animals?connections=1')).toMatchObject({
     ...{ user: 'app', password: undefined, connections: 1 },
@@ -49,16 +42,19 @@ test('every part is read, and the URL for messages has neither user nor password
   expect(readTarget('postgres://app:@db/animals?prepare=true')).toMatchObject({ password: '', prepare: true });
 });
 
-test('reads need evidence if three hosts or more are named, or if the URL says so', () => {
-  const readsOf = (hosts: string, query = '') => readTarget(`postgres://${hosts}/animals${query}`).reads;
-  expect(['a', 'a,b', 'a,b,c'].map((hosts) => readsOf(hosts))).toEqual(['primary', 'primary', 'lease']);
-  expect([readsOf('a,b', '?reads=lease'), readsOf('a,b,c', '?reads=primary')]).toEqual(['lease', 'primary']);
+test('the host may be an address, also of IPv6', () => {
+  const addresses = ['[::1]:5433', '[fe80::A:1]', '10.0.0.1'].map((host) => readTarget(`postgres://${host}/animals`));
+  expect(addresses).toMatchObject([
+    { host: '::1', port: 5433 },
+    { host: 'fe80::A:1', port: 5432 },
+    { host: '10.0.0.1', port: 5432 },
+  ]);
 });
 
 test('a percent-encoded folder is that of a Unix socket', () => {
-  expect(readTarget('postgres://app@%2Fvar%2Frun%2Fpostgresql:5433/animals').hosts).toEqual([
-    { host: '/var/run/postgresql', port: 5433 },
-  ]);
+  expect(readTarget('postgres://app@%2Fvar%2Frun%2Fpostgresql:5433/animals')).toMatchObject({
+    ...{ host: '/var/run/postgresql', port: 5433 },
+  });
 });
 
 test('sslmode, sslrootcert, sslcert and sslkey are read', () => {
@@ -85,7 +81,9 @@ test('sslmode, sslrootcert, sslcert and sslkey are read', () => {
 
 const format =
   'the address must be postgres://user:password@host:port/database; in user and password, write / as %2F, @ as %40 and % as %25.';
-const hosts = 'each host must be a name or an address, and an IPv6 address must be in brackets.';
+const hosts = 'the host must be a name or an address, and an IPv6 address must be in brackets.';
+const several =
+  'names several hosts: name one endpoint that leads to the primary, such as HAProxy in front of the cluster (docs/scaling.md).';
 const port = (host: string) => `the port of "${host}" must be a whole number from 1 to 65535.`;
 const modes = 'sslmode must be one of disable, allow, prefer, require, verify-ca, verify-full.';
 /** Runs a command whose stderr is a terminal. */
@@ -129,8 +127,9 @@ test.for([
   ['postgres://host:0/a', port('host')],
   ['postgres://host:65536/a', port('host')],
   ['postgres://host:1.5/a', port('host')],
-  ['postgres://host:5432,[::1]:543210/a', port('[::1]')],
-  ['postgres://host,/a', hosts],
+  ['postgres://[::1]:543210/a', port('[::1]')],
+  ['postgres://host:5432,[::1]:5432/a', several],
+  ['postgres://host,/a', several],
   ['postgres://::1/a', hosts],
   ['postgres://[host]/a', hosts],
   ['postgres://[::1]x/a', hosts],
@@ -141,12 +140,7 @@ test.for([
   ['postgres://host/a?connections=1001', count],
   ['postgres://host/a?connections=1.5', count],
   ['postgres://host/a?connections=ten', count],
-  ['postgres://host/a?reads=stale', 'reads must be lease or primary.'],
-  ['postgres://host/a?reads=lease', 'reads=lease needs all hosts of the cluster.'],
-  [
-    'postgres://host/a?pool=5',
-    'pool is not one of sslmode, sslrootcert, sslcert, sslkey, prepare, connections, reads.',
-  ],
+  ['postgres://host/a?reads=lease', 'reads is not one of sslmode, sslrootcert, sslcert, sslkey, prepare, connections.'],
 ] as const)('%s is rejected: %s', ([databaseUrl, sentence]) => {
   expect(() => readTarget(databaseUrl)).toThrow(new OpenError(sentence));
 });

@@ -191,7 +191,7 @@ describe('writing', () => {
     const commits: number[] = [];
     const store = await openStore(`sqlite:${file}`, {
       now: () => new Date(),
-      onCommit: (writes) => commits.push(writes),
+      metrics: { commit: (writes: number) => commits.push(writes), query: () => undefined },
     });
     onTestFinished(() => store.close());
     const held = () => fs.statSync(file).size;

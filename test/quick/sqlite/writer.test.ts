@@ -8,7 +8,6 @@ import type { Holder } from '../../../src/core/places.ts';
 import type { Write } from '../../../src/store/sqlite/commands.ts';
 import { startWriter } from '../../../src/store/sqlite/writer.ts';
 import type { Reply, Request } from '../../../src/store/sqlite/writer-thread.ts';
-import type { OpenOptions } from '../../../src/store/store.ts';
 
 class Thread extends EventEmitter {
   static last: Thread;
@@ -39,7 +38,7 @@ class Thread extends EventEmitter {
   }
 }
 
-function startOn(options: Partial<OpenOptions> = {}) {
+function startOn(options: Parameters<typeof startWriter>[1] = {}) {
   const { Worker } = workerThreads;
   Object.assign(workerThreads, { Worker: Thread });
   syncBuiltinESMExports();
@@ -47,7 +46,7 @@ function startOn(options: Partial<OpenOptions> = {}) {
     Object.assign(workerThreads, { Worker });
     syncBuiltinESMExports();
   });
-  const writer = startWriter('store.db', { now: () => new Date(), ...options });
+  const writer = startWriter('store.db', options);
   const pet = { categoryId: '7', status: 'sold', at: 0 } as const;
   const write = (name: string, characters = name.length, holder: Holder = 1) =>
     writer.addPet({ ...pet, name: name.padEnd(characters) }, holder, (outcome) => outcome);
@@ -69,7 +68,7 @@ test('the thread gets the file and a limit for its young generation', () => {
 
 test('one message is sent at a time, and writes that arrive meanwhile form the next', async () => {
   const commits: number[] = [];
-  const { writer, write, thread } = startOn({ onCommit: (count) => commits.push(count) });
+  const { writer, write, thread } = startOn({ onCommit: (count) => void commits.push(count) });
   const first = [write('a'), write('b')];
   expect([thread.received, writer.waiting()]).toEqual([[], 2]);
   await turn();
