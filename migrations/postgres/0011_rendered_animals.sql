@@ -1,4 +1,4 @@
--- Release 1.0.0 (schema version 1) and later run on this schema.
+-- Release 1.1.0 (schema version 10) and later run on this schema.
 
 -- Each animal as its JSON, as every operation returns it: docs/decisions/rows-as-json.md. Only adds.
 

@@ -6,13 +6,15 @@ import { copySource } from './plant.ts';
 import { projectFolder } from './project.ts';
 import { temporaryFolder } from './store.ts';
 
-/** The releases that may run on this schema, with the first migration that each did not have: it stood at the commit before. */
+/** The releases whose stores this one opens, with the first migration that each did not have: it stood at the commit before. */
 const firstSince = {
   '1.0.0': 'migrations/sqlite/0004_pet_revision.sql',
   '1.1.0': 'migrations/postgres/0011_rendered_animals.sql',
 };
 type Release = keyof typeof firstSince;
 export const releases = Object.keys(firstSince) as Release[];
+/** Also runs on the schema of this release. */
+export const previous: Release = '1.1.0';
 
 const git = (...args: string[]) =>
   spawnSync('git', args, { cwd: projectFolder, maxBuffer: 100_000_000, encoding: 'buffer' });

@@ -1,15 +1,12 @@
 /** Reads and changes what a store records of its schema, on the database of the suite. */
 import Database from 'better-sqlite3';
-import { readMigrations } from '../../src/store/migrations.ts';
+import { oldestOn, readMigrations } from '../../src/store/migrations.ts';
 import { sqliteFile } from '../../src/store/open.ts';
 import { clientOf, engine, newDatabase, temporaryFolder, textRows } from './store.ts';
 
 export const onSqlite = engine === 'SQLite';
 export const engineFolder = onSqlite ? 'sqlite' : 'postgres';
 export const migrations = readMigrations(engineFolder);
-
-/** The latest schema version of release 1.0.0. */
-export const lastVersion = onSqlite ? 3 : 1;
 
 export const newUrl = async () => (onSqlite ? `sqlite:${temporaryFolder()}/store.db` : newDatabase());
 
@@ -20,7 +17,7 @@ export async function execute(databaseUrl: string, sql: string): Promise<void> {
   database.close();
 }
 
-/** The number that release 1.0.0 compares, the oldest release, and the versions that were applied. */
+/** The number that releases compare, the oldest release, and the versions that were applied. */
 export async function recordOf(databaseUrl: string) {
   const [release] = await textRows(databaseUrl, 'SELECT name FROM migration WHERE version = 0');
   const all = onSqlite
@@ -38,4 +35,5 @@ export async function recordOf(databaseUrl: string) {
   };
 }
 
-export const complete = { compared: lastVersion, release: '1.0.0', applied: migrations.map(({ version }) => version) };
+const { release, version: compared } = oldestOn(migrations);
+export const complete = { compared, release, applied: migrations.map(({ version }) => version) };

@@ -22,8 +22,8 @@ const lockTimeoutMs = 1500;
 const lockNotAvailable = '55P03';
 
 /**
- * Every release, 1.0.0 included, refuses a database whose table `migration` has a later version than its own. Row 0 names the oldest release
- * that can run, for people. Migrations that only add are recorded in `additive_migration`, which 1.0.0 does not read.
+ * A release refuses a database whose table `migration` has a later version than its own. Row 0 names the oldest release that can run, for people.
+ * Versions that older releases can run on are in `additive_migration`.
  */
 export async function readState(sql: Sql): Promise<SchemaState> {
   const [found] = await sql`
@@ -74,28 +74,11 @@ async function retryAfter<Result>(codes: string[], act: () => Promise<Result>): 
   }
 }
 
-/** Throws OpenError if this release cannot run on the schema. Returns whether the schema and its record need no change. */
-function isDone({ version, oldest }: SchemaState, migrations: Migration[]): boolean {
-  const latest = latestOf(migrations);
-  const obstacle = obstacleOf({ version, oldest }, latest);
+/** Throws OpenError if the schema needs a later release. Returns the migrations that are due. */
+function dueOn(state: SchemaState, migrations: Migration[]): Migration[] {
+  const obstacle = obstacleOf(state, latestOf(migrations));
   if (obstacle !== undefined) throw new OpenError(obstacle);
-  return version > latest || (version === latest && oldest.version === oldestOn(migrations).version);
-}
-
-/** Resolves to the names of the migrations that it applied. */
-async function migrate(
-  sql: Sql,
-  { version: from }: SchemaState,
-  migrations: Migration[],
-  now: Date,
-): Promise<string[]> {
-  const due = migrations.filter(({ version }) => version > from);
-  for (const { version, name, sql: text } of due) {
-    await sql.unsafe(text);
-    await sql`INSERT INTO migration VALUES (${version}, ${name}, ${now.getTime()})`;
-  }
-  await recordOldest(sql, migrations);
-  return due.map(({ name }) => name);
+  return migrations.filter(({ version }) => version > state.version);
 }
 
 /** Migrates in one transaction. Resolves to the names of the migrations that it applied. Rejects with OpenError if a table stays locked. */
@@ -106,8 +89,12 @@ async function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<s
       await transaction`SELECT FROM migration WHERE version = 0 FOR UPDATE`;
       // While ALTER TABLE waits for a long transaction, such as a dump, all statements of running servers on that table wait behind it.
       await transaction.unsafe(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
-      const state = await readState(transaction);
-      if (!isDone(state, migrations)) applied.push(...(await migrate(transaction, state, migrations, now)));
+      for (const { version, name, sql: text } of dueOn(await readState(transaction), migrations)) {
+        await transaction.unsafe(text);
+        await transaction`INSERT INTO additive_migration VALUES (${version}, ${name}, ${now.getTime()})`;
+        applied.push(name);
+      }
+      if (applied.length > 0) await recordOldest(transaction, migrations);
     });
   } catch (error) {
     if (codeOf(error) !== lockNotAvailable) throw error;
@@ -118,13 +105,13 @@ async function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<s
   return applied;
 }
 
-/** Also moves what development versions after 1.0.0 recorded in `migration`. */
+/** Moves the versions up to that of the oldest release that can run, so that older releases refuse the database. */
 async function recordOldest(sql: Sql, migrations: Migration[]): Promise<void> {
   const { release, version } = oldestOn(migrations);
   await sql`UPDATE migration SET name = ${release} WHERE version = 0`;
   await sql`
-    WITH added AS (DELETE FROM migration WHERE version > ${version} RETURNING *)
-    INSERT INTO additive_migration SELECT * FROM added`;
+    WITH moved AS (DELETE FROM additive_migration WHERE version <= ${version} RETURNING *)
+    INSERT INTO migration SELECT * FROM moved`;
 }
 
 const outdated = (version: number, latest: number, role = '') =>
@@ -141,12 +128,9 @@ export async function prepareSchema(
   const migrations = readMigrations('postgres');
   const latest = latestOf(migrations);
   const state = await readState(sql);
-  if (isDone(state, migrations)) return;
+  if (dueOn(state, migrations).length === 0) return;
   const { version } = state;
-  if (!mayMigrate) {
-    if (version >= latest) return;
-    throw new OpenError(outdated(version, latest));
-  }
+  if (!mayMigrate) throw new OpenError(outdated(version, latest));
   if (version === 0) await refuseOthers(sql);
   try {
     await retryAfter(concurrentCreation, () => createRecord(sql));

@@ -26,13 +26,9 @@ export function migrate(
     });
     if (currentVersion(connection) < version) step.immediate();
   }
-  correctOldest(connection, migrations);
 }
 
-/**
- * Every release, 1.0.0 included, refuses a store whose user_version is later than its own latest version. Row 0 names the oldest release that
- * can run, for people.
- */
+/** A release refuses a store whose user_version is later than its own latest version. Row 0 names the oldest release that can run, for people. */
 function recordOldest(connection: Database.Database, applied: Migration[]): void {
   const { release, version } = oldestOn(applied);
   connection
@@ -41,25 +37,11 @@ function recordOldest(connection: Database.Database, applied: Migration[]): void
   connection.pragma(`user_version = ${version}`);
 }
 
-/** Development versions after 1.0.0 set user_version to the latest migration. Leaves a store alone that a later release has migrated. */
-function correctOldest(connection: Database.Database, migrations: Migration[]): void {
-  const isWrong = () =>
-    currentVersion(connection) === latestOf(migrations) && userVersion(connection) !== oldestOn(migrations).version;
-  const correct = connection.transaction(() => {
-    if (isWrong()) recordOldest(connection, migrations);
-  });
-  if (isWrong()) correct.immediate();
-}
-
-function userVersion(connection: Database.Database): number {
-  return Number(connection.pragma('user_version', { simple: true }));
-}
-
 /** The schema version of an open store; 0 if it is empty. */
 export const currentVersion = (connection: Database.Database) => readState(connection).version;
 
 export function readState(connection: Database.Database): SchemaState {
-  const version = userVersion(connection);
+  const version = Number(connection.pragma('user_version', { simple: true }));
   const isMigrated = connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'migration'").get() !== undefined;
   if (!isMigrated) return { version, oldest: { release: '', version } };
   const [latest, release] = connection

@@ -1,11 +1,11 @@
-/** Tests that a release runs on the schema of a later one, or refuses it in one sentence. */
+/** Tests that this release opens the stores of older ones, and that a release runs on the schema of a later one, or refuses it in one sentence. */
 import { describe, expect, test } from 'vitest';
 import { latestOf } from '../../../src/store/migrations.ts';
 import { keyOf, makeKey, password, redirect } from '../../support/account-pages.ts';
 import { openFormClient } from '../../support/form-client.ts';
 import { launchCli, launchServer, type Server, startServer } from '../../support/process.ts';
-import { laterRelease, missingRelease, releases, sourceOf } from '../../support/releases.ts';
-import { complete, engineFolder, lastVersion, migrations, newUrl, recordOf } from '../../support/schema-record.ts';
+import { laterRelease, missingRelease, previous, releases, sourceOf } from '../../support/releases.ts';
+import { complete, engineFolder, migrations, newUrl, recordOf } from '../../support/schema-record.ts';
 import { open, textRows } from '../../support/store.ts';
 
 const latest = latestOf(migrations);
@@ -25,24 +25,50 @@ const create = async (server: Server, key: string, name: string, retry = name) =
 const namesOf = async (server: Server, key: string) =>
   (await server.call(key, 'GET', '/v1/pets?limit=100')).json.map(({ name }: { name: string }) => name);
 
-const servesBoth = 'release %s serves the schema of this one, at first beside it; then this one finds everything';
-test.for(releases)(servesBoth, { timeout: 60_000 }, async (release, { skip }) => {
-  const missing = missingRelease(release);
+test.for(releases)(
+  'a store of release %s is migrated, and nothing is lost',
+  { timeout: 60_000 },
+  async (release, { skip }) => {
+    const missing = missingRelease(release);
+    if (missing) skip(missing);
+    const env = { DATABASE_URL: await newUrl() };
+    const older = await startServer({ env, source: sourceOf(release) });
+    const key = await older.firstKey();
+    for (const name of ['one', 'two']) await create(older, key, name);
+    expect((await older.end('SIGTERM')).code).toBe(0);
+    const newer = await startServer({ env });
+    expect(await recordOf(env.DATABASE_URL)).toEqual(complete);
+    expect(await create(newer, key, 'one')).toBe(1);
+    expect(await create(newer, key, 'three')).toBe(3);
+    expect(await namesOf(newer, key)).toEqual(['one', 'two', 'three']);
+    expect((await newer.call(key, 'GET', '/v1/pets/2')).json).toEqual({
+      id: 2,
+      name: 'two',
+      categoryId: 7,
+      status: 'available',
+    });
+    expect((await launchCli(['check'], { env }).end()).code).toBe(0);
+  },
+);
+
+const servesBoth = `release ${previous} serves beside this one, before and after the migration, and alone; this one then finds everything`;
+test(servesBoth, { timeout: 60_000 }, async ({ skip }) => {
+  const missing = missingRelease(previous);
   if (missing) skip(missing);
   const env = { DATABASE_URL: await newUrl() };
-  const source = sourceOf(release);
-  const newer = await startServer({ env });
-  const firstKey = await newer.firstKey();
-  const ada = openFormClient(newer.url);
+  const source = sourceOf(previous);
+  const older = await startServer({ env, source });
+  const firstKey = await older.firstKey();
+  const ada = openFormClient(older.url);
   expect(await ada.post('/account/sign-up', { name: 'ada', password })).toMatchObject(redirect('/account'));
   const ownKey = keyOf(await makeKey(ada));
-  expect(await create(newer, ownKey, 'one')).toBe(1);
-  expect(await recordOf(env.DATABASE_URL)).toEqual(complete);
+  expect(await create(older, ownKey, 'one')).toBe(1);
 
-  const older = await startServer({ env, source });
+  const newer = await startServer({ env });
+  expect(await recordOf(env.DATABASE_URL)).toEqual(complete);
   expect(await create(older, ownKey, 'two')).toBe(2);
   expect(await create(newer, firstKey, 'three')).toBe(3);
-  expect(await create(older, ownKey, 'one')).toBe(1);
+  for (const server of [older, newer]) expect(await create(server, ownKey, 'one')).toBe(1);
   expect((await newer.end('SIGTERM')).code).toBe(0);
 
   expect(await create(older, firstKey, 'four')).toBe(4);
@@ -57,6 +83,7 @@ test.for(releases)(servesBoth, { timeout: 60_000 }, async (release, { skip }) =>
   expect((await older.end('SIGTERM')).code).toBe(0);
   // It also starts anew, when no process of this release has the store open.
   expect((await (await startServer({ env, source })).end('SIGTERM')).code).toBe(0);
+  expect((await launchCli(['migrate'], { env, source }).end()).stdout).toBe('The store is up to date.\n');
   expect(await recordOf(env.DATABASE_URL)).toEqual(complete);
 
   const again = await startServer({ env });
@@ -74,18 +101,19 @@ test.for(releases)(servesBoth, { timeout: 60_000 }, async (release, { skip }) =>
 describe('a schema that a later release made', () => {
   const name = '9999_later.sql';
 
-  /** A store that a later release, with one migration more, has migrated. */
+  /** A store of this release that a later one, with one migration more, has migrated. */
   async function migrateLater(sql: string): Promise<Record<'DATABASE_URL', string>> {
     const env = { DATABASE_URL: await newUrl() };
+    await (await open(env.DATABASE_URL)).close();
     const { code, stdout } = await launchCli(['migrate'], { env, source: laterRelease(engineFolder, name, sql) }).end();
     expect([code, stdout]).toEqual([0, expect.stringContaining(name)]);
     return env;
   }
 
   test('is refused in one sentence if it needs that release', async () => {
-    const line = '-- Release 2.0.0 (schema version 9999) and later run on this schema.\n';
+    const line = '-- Release 3.0.0 (schema version 9999) and later run on this schema.\n';
     const env = await migrateLater(`${line}DROP TABLE message;`);
-    const sentence = `has schema version 9999; this release supports versions up to ${latest}: use release 2.0.0 or later.\n`;
+    const sentence = `has schema version 9999; this release supports versions up to ${latest}: use release 3.0.0 or later.\n`;
     for (const process of [
       launchServer({ env }),
       launchCli(['account', 'list'], { env }),
@@ -97,7 +125,7 @@ describe('a schema that a later release made', () => {
       expect(stderr).toContain(sentence);
     }
     const applied = [...complete.applied, 9999];
-    expect(await recordOf(env.DATABASE_URL)).toEqual({ compared: 9999, release: '2.0.0', applied });
+    expect(await recordOf(env.DATABASE_URL)).toEqual({ compared: 9999, release: '3.0.0', applied });
   });
 
   test('is refused if its migration does not say which releases can run on it', async () => {
@@ -107,8 +135,8 @@ describe('a schema that a later release made', () => {
     );
   });
 
-  test('is used as it is if it only adds', async () => {
-    const line = `-- Release 1.0.0 (schema version ${lastVersion}) and later run on this schema.\n`;
+  test('is used as it is if it names this release', async () => {
+    const line = `-- Release 2.0.0 (schema version ${latest}) and later run on this schema.\n`;
     const env = await migrateLater(`${line}ALTER TABLE message ADD COLUMN later text;`);
     const { DATABASE_URL } = env;
     const { code, stdout } = await launchCli(['check'], { env }).end();
@@ -117,6 +145,8 @@ describe('a schema that a later release made', () => {
     const message = { id: 'm', accountId: 1, message: 'hi', status: 'queued', createdAt: new Date(0).toISOString() };
     await store.messages.add(message as Parameters<typeof store.messages.add>[0]);
     expect(await textRows(DATABASE_URL, 'SELECT id, later FROM message')).toEqual([{ id: 'm', later: null }]);
-    expect(await recordOf(DATABASE_URL)).toEqual({ ...complete, applied: [...complete.applied, 9999] });
+    // Releases before this one refuse it.
+    const applied = [...complete.applied, 9999];
+    expect(await recordOf(DATABASE_URL)).toEqual({ compared: latest, release: '2.0.0', applied });
   });
 });
