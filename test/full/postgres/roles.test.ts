@@ -234,6 +234,11 @@ describe.skipIf(missingPrograms)('the role that serves', () => {
     expect(JSON.parse(line)).toMatchObject({ reason: `42501: permission denied for table pet: ${howToGrant}` });
     expect(line).not.toContain('Secret');
 
+    await owner`REVOKE SELECT ON pet FROM animal_store`;
+    expect(commandErrorOf(await runCli(['export', '-'], { env }))).toBe(
+      'DATABASE_URL: permission denied for table pet: use the role that owns the tables.',
+    );
+
     await owner`REVOKE SELECT ON migration FROM animal_store`;
     const shown = urls.server.replace('animal_store@', '');
     const sentence = `DATABASE_URL: ${shown} cannot be opened: permission denied for table migration: ${howToGrant}.`;
