@@ -1,7 +1,7 @@
 /** Starts a real PostgreSQL for the load: on disk, with fsync, its processes not pinned to a core. */
 import { rmSync } from 'node:fs';
 import postgres from 'postgres';
-import { copyStore } from '../src/store/transfer/transfer.ts';
+import { copyStore } from '../src/store/copy.ts';
 import { dataFolder, initialize, start } from '../test/support/postgres.ts';
 
 /** Starts PostgreSQL with databases that are copies of the store in `file`. */
@@ -23,10 +23,7 @@ export async function startPostgres(
   for (const name of names) {
     await administrator`CREATE DATABASE ${administrator(name)}`;
     urls.push(server.url(name));
-    await copyStore(`sqlite:${file}`, server.url(name), {
-      now: () => new Date(),
-      watch: (_what, work) => work(() => undefined),
-    });
+    await copyStore(file, server.url(name), { now: () => new Date() });
   }
   await administrator.end();
   return { urls, stop };

@@ -113,8 +113,8 @@ describe('usage', () => {
       const { stdout } = await runCli([...command.split(' ').filter(Boolean), '--help']);
       const [, example = ''] = /\n\nExample:\n {2}animal-store (.+)\n$/.exec(stdout) ?? [];
       expect(example).toMatch(new RegExp(`^${command}`));
-      // A second file, because no PostgreSQL runs here.
-      examples.set(command, example.replace(/postgres:\S+/, 'sqlite:data/copy.db'));
+      // No PostgreSQL runs here.
+      examples.set(command, example.replace(/postgres:\S+/, 'postgres://host'));
     }
     const { folder } = await makeStore();
     const prepared = ['account add', 'key create', 'key rotate', 'key revoke', 'backup', 'export', 'account invite'];
@@ -126,6 +126,7 @@ describe('usage', () => {
       const refusal = new Map([
         ['account remove', /has active keys/],
         ['account reset', /has no password yet/],
+        ['copy', /the address must be postgres:/],
         ['health', /does not answer/],
       ]).get(command);
       expect([command, code, stderr]).toEqual([command, refusal ? 1 : 0, expect.stringMatching(refusal ?? '')]);
