@@ -117,11 +117,10 @@ export interface StoreState {
  * Every method rejects or throws ApiError `service_unavailable` if the store is unavailable.
  */
 export interface Pets {
-  /** `begun`: when the request began to read (performance.now()). A deadline counts from then. Default: now. */
-  list(query: PetQuery, begun?: number): Promise<PetPage> | PetPage;
+  list(query: PetQuery): Promise<PetPage> | PetPage;
   /** Resolves only when the pet is on disk. `by`: the API key that adds it; undefined: the operator. */
   add(pet: NewPet, retry?: Retry, by?: Adder): Promise<Addition>;
-  find(id: bigint, begun?: number): Promise<FoundPet> | FoundPet;
+  find(id: bigint): Promise<FoundPet> | FoundPet;
   /** The state now: every write is in it that was acknowledged before the call. */
   state(): Promise<StoreState> | StoreState;
   /** Whether reads need a round trip. They then return promises. */

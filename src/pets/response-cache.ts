@@ -23,8 +23,7 @@ export interface PetResponses {
   use(): CacheUse;
 }
 
-/** `begun`: when the request began to read, if it has read before. */
-type Make = (begun?: number) => Made | Promise<Made>;
+type Make = () => Made | Promise<Made>;
 
 interface Cache {
   /** Hits and misses since the start. */
@@ -49,7 +48,7 @@ interface Entry extends Made {
   used: boolean;
 }
 
-function then<From, To>(value: From | Promise<From>, next: (value: From) => To): To | Promise<To> {
+function then<From, To>(value: From | Promise<From>, next: (value: From) => To | Promise<To>): To | Promise<To> {
   return value instanceof Promise ? value.then(next) : next(value);
 }
 
@@ -81,10 +80,10 @@ export function createPetResponses(app: FastifyInstance, pets: Pets, base: strin
       return { hits: hits + petHits, misses: misses + petMisses };
     },
     page: (query) =>
-      pages.get(`${query.limit} ${query.status} ${query.after}`, (begun) =>
-        then(pets.list(query, begun), (page) => makePage(query, page)),
+      pages.get(`${query.limit} ${query.status} ${query.after}`, () =>
+        then(pets.list(query), (page) => makePage(query, page)),
       ),
-    pet: (id) => singlePets.get(String(id), (begun) => then(pets.find(id, begun), makePet)),
+    pet: (id) => singlePets.get(String(id), () => then(pets.find(id), makePet)),
   };
 }
 
@@ -140,12 +139,12 @@ export function createCache(state: () => StoreState | Promise<StoreState>): Cach
     return rendered;
   }
 
-  function miss(key: string, make: Make, begun?: number): Rendered | Promise<Rendered> {
+  function miss(key: string, make: Make): Rendered | Promise<Rendered> {
     misses += 1;
-    return then(make(begun), (made) => keep(key, made));
+    return then(make(), (made) => keep(key, made));
   }
 
-  function check(key: string, entry: Entry, now: StoreState, make: Make, begun?: number): Rendered | Promise<Rendered> {
+  function check(key: string, entry: Entry, now: StoreState, make: Make): Rendered | Promise<Rendered> {
     const { state: read, settled } = entry;
     if (read.revision === now.revision && (settled || read.version === now.version)) {
       hits += 1;
@@ -155,7 +154,7 @@ export function createCache(state: () => StoreState | Promise<StoreState>): Cach
     // It was requested before, so cache its replacement immediately.
     drop(key, entry);
     seenOnce.add(key);
-    return miss(key, make, begun);
+    return miss(key, make);
   }
 
   return {
@@ -163,10 +162,7 @@ export function createCache(state: () => StoreState | Promise<StoreState>): Cach
     get(key, make) {
       const entry = entries.get(key);
       if (!entry) return miss(key, make);
-      const now = state();
-      if (!(now instanceof Promise)) return check(key, entry, now, make);
-      const begun = performance.now();
-      return now.then((later) => check(key, entry, later, make, begun));
+      return then(state(), (now) => check(key, entry, now, make));
     },
     sweep() {
       seenOnce.clear();
