@@ -3,7 +3,7 @@ import { dateText, sunset } from '../../src/core/deprecation.ts';
 import { type ErrorCode, errorMessages } from '../../src/core/errors.ts';
 import { retryWindowMs } from '../../src/core/idempotency.ts';
 import { limits } from '../../src/core/limits.ts';
-import { maxPage } from '../../src/core/pets.ts';
+import { maxPage, NewPet } from '../../src/core/pets.ts';
 import { maxNamed } from '../../src/core/schema.ts';
 import { statuses } from '../../src/http/errors.ts';
 import { IdempotencyHeaders } from '../../src/pets/idempotency.ts';
@@ -70,9 +70,10 @@ const commonLimits: Row[] = [
 ];
 
 const retryKey = IdempotencyHeaders.properties['Idempotency-Key'];
+const { name } = NewPet.properties;
 const petLimits: Row[] = [
   ['animals per page', `1 to ${maxPage}`, '400 `invalid_parameter`'],
-  ['name of an animal', 'at least 1 character; the body is its only upper limit', '400 `invalid_body`'],
+  ['name of an animal', `${name.minLength} to ${inDigits(name.maxLength)} characters`, '400 `invalid_body`'],
   [
     '`Idempotency-Key`',
     `${retryKey.minLength} to ${retryKey.maxLength} characters, kept for ${hours(retryWindowMs)} for each account`,

@@ -185,6 +185,14 @@ export const limitTable = {
     scope: 'worker',
     beyond: '413',
   },
+  petName: {
+    what: 'length of the name of an animal',
+    value: 1000,
+    unit: 'characters',
+    holder: 'request',
+    scope: 'worker',
+    beyond: '400',
+  },
   // The longest form has a name and two passwords of 256 characters, percent-encoded.
   formBytes: {
     what: 'length of a form of the account pages',

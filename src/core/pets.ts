@@ -3,6 +3,7 @@ import { type Static, Type } from '@sinclair/typebox';
 import type { Adder, KeyRejection } from './accounts.ts';
 import type { Retry } from './idempotency.ts';
 import { Int64 } from './int64.ts';
+import { limits } from './limits.ts';
 import { isStorable, kind } from './schema.ts';
 
 export const statuses = ['available', 'pending', 'sold'] as const;
@@ -21,17 +22,26 @@ export const PetStatus = kind<(typeof statuses)[number]>(
 );
 export type PetStatus = Static<typeof PetStatus>;
 
+const maxName = limits.petName;
+
+/** JSON Schema counts code points, of which each has at most two UTF-16 units. */
+function isName(value: unknown): boolean {
+  if (!isStorable(value) || value === '' || value.length > 2 * maxName) return false;
+  return value.length <= maxName || [...value].length <= maxName;
+}
+
+// Not \u0000: RE2 and PCRE reject it.
+const storedName = { minLength: 1, pattern: '^[^\\x00]+$', examples: ['Biscuit'] };
+
 const PetName = kind<string>(
   'PetName',
-  (value) => isStorable(value) && value !== '',
-  'be a string of at least 1 character, without NUL and without lone surrogates',
+  isName,
+  `be a string of 1 to ${maxName.toLocaleString('en')} characters, without NUL and without lone surrogates`,
   {
     type: 'string',
-    minLength: 1,
-    // Not \u0000: RE2 and PCRE reject it.
-    pattern: '^[^\\x00]+$',
+    ...storedName,
+    maxLength: maxName,
     description: "The animal's name, stored exactly as given. NUL and lone surrogates are rejected.",
-    examples: ['Biscuit'],
   },
 );
 
@@ -53,6 +63,10 @@ export const Pet = Type.Object(
       maximum: Number.MAX_SAFE_INTEGER,
     },
     ...NewPet.properties,
+    name: Type.String({
+      ...storedName,
+      description: "The animal's name, exactly as given. Earlier releases accepted longer names.",
+    }),
     status: Type.Optional(PetStatus),
   },
   {

@@ -131,7 +131,11 @@ function stringsOf({ minLength = 0, maxLength = 200, pattern = '' }: Schema): fc
   if (!matches.test(' é\u{1f408}\n')) {
     return fc.stringMatching(matches).filter((text) => text.length >= minLength && text.length <= maxLength);
   }
-  return fc.string({ unit: 'binary', minLength, maxLength }).filter((text) => matches.test(text));
+  // Lengths are in code points.
+  const longest = fc.constantFrom('x', '\u{1f408}').map((character) => character.repeat(maxLength));
+  return fc
+    .oneof({ arbitrary: fc.string({ unit: 'binary', minLength, maxLength }), weight: 9 }, longest)
+    .filter((text) => matches.test(text));
 }
 
 export function valuesOf(schema: Schema): fc.Arbitrary<string | bigint> {

@@ -11,7 +11,7 @@ import { startOwn } from '../../support/own-postgres.ts';
 import { startPgbouncer } from '../../support/pgbouncer.ts';
 import { launchCli, runCli, startServer } from '../../support/process.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { clientOf, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
+import { clientOf, newDatabase, open, runSql, temporaryFolder, textRows } from '../../support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 
@@ -78,7 +78,8 @@ describe('export', () => {
       expect(await run('export', ...options)).toBe(stdout);
       expect(stdout.length).toBeGreaterThan(1000);
     }
-    // To a file, which an import with its ids reproduces.
+    // To a file, which an import with its ids reproduces, except for names of an earlier release that are too long now.
+    await runSql(databaseUrl, 'DELETE FROM pet WHERE length(name) > 1000');
     await run('export', 'pets.csv');
     const bytes = fs.readFileSync(at('pets.csv'));
     databaseUrl = await newDatabase({ template: 'template_animals' });

@@ -4,9 +4,12 @@ import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
+import { openStore } from '../../../src/store/open.ts';
+import type { Store } from '../../../src/store/store.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { type Server, startServer } from '../../support/process.ts';
 import { converse, summaryOf } from '../../support/raw.ts';
+import { makeStore } from '../../support/store-file.ts';
 import { figure, tier } from '../../support/tier.ts';
 
 const withinMs = 12_000;
@@ -15,11 +18,24 @@ const close = 'Connection: close\r\n';
 const get = (key: string, target: string, more = '') =>
   `GET ${target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${key}\r\n${more}\r\n`;
 
-/** Adds 100 pets of `bytes` each. */
-async function fill(bytes: number, add: (pet: object) => Promise<{ status: number }>): Promise<void> {
-  const big = { name: 'x'.repeat(bytes), categoryId: 1 };
-  const answers = await Promise.all(Array.from({ length: 100 }, () => add(big)));
-  expect(answers.map(({ status }) => status)).toEqual(Array(100).fill(201));
+/** Adds `count` pets of `bytes` each, as releases before the limit on names did. */
+async function fill({ pets }: Store, bytes: number, count = 100): Promise<void> {
+  const big = { name: 'x'.repeat(bytes), categoryId: 1n, status: 'sold' } as const;
+  const additions = await Promise.all(Array.from({ length: count }, () => pets.add(big)));
+  expect(additions.map(({ outcome }) => outcome)).toEqual(Array(count).fill('added'));
+}
+
+/** Starts a server on a store with such pets. */
+async function startFilled(
+  bytes: number,
+  count?: number,
+  more: Record<string, string> = {},
+): Promise<{ server: Server; key: string }> {
+  const { key, env } = await makeStore();
+  const store = await openStore(env.DATABASE_URL, { now: () => new Date() });
+  await fill(store, bytes, count);
+  await store.close();
+  return { server: await startServer({ env: { ...env, ...more } }), key };
 }
 
 /** A client that sends and never reads. */
@@ -111,12 +127,10 @@ async function readLate({ port, key }: TestApp): Promise<Reading> {
 }
 
 test('clients that read nothing are disconnected; slow readers and idle connections are not', async () => {
-  const server = await startServer();
-  const key = await server.firstKey();
-  const app = await startSlowApp();
   // A page of them is larger than the socket buffers of the kernel.
-  await fill(60_000, (pet) => server.call(key, 'POST', '/v1/pets', pet));
-  await fill(60_000, app.add);
+  const { server, key } = await startFilled(60_000);
+  const app = await startSlowApp();
+  await fill(app.store, 60_000);
   const page = get(key, '/v1/pets?limit=100');
   const slow = sendOnly(server.port, get(key, '/v1/pets?limit=100', close)).then((socket) => read(socket, 480));
   const late = readLate(app);
@@ -152,8 +166,8 @@ test('an idle connection is closed after the keep-alive timeout', async () => {
 });
 
 test('503 service_unavailable while clients have more than 32 MiB of unread responses', async () => {
-  const { port, key, add, call } = await startApp();
-  await fill(60_000, add);
+  const { port, key, store, call } = await startApp();
+  await fill(store, 60_000);
   const ask = (limit: number) => sendOnly(port, get(key, `/v1/pets?limit=${limit}`, close));
   // A page is cached at its second request: these clients hold one shared cached page and four separate ones.
   const clients = await Promise.all([100, 100, 100, 99, 98, 97].map(ask));
@@ -178,11 +192,8 @@ const memoryMB = ({ pid }: Server) =>
 /** Memory in MB before and at most with 50 such connections, and the time in milliseconds of another client's request meanwhile. */
 async function flood(): Promise<{ before: number; most: number; ms: number }> {
   // Without limits V8 uses the memory of the machine before it collects garbage: these are the limits of a small container.
-  const server = await startServer({ env: { NODE_OPTIONS: '--max-semi-space-size=16 --max-old-space-size=160' } });
-  const key = await server.firstKey();
-  const add = (pet: object) => server.call(key, 'POST', '/v1/pets', pet);
-  await fill(10_000, add);
-  await fill(10_000, add);
+  const smallHeap = { NODE_OPTIONS: '--max-semi-space-size=16 --max-old-space-size=160' };
+  const { server, key } = await startFilled(10_000, 200, smallHeap);
   // 100 different pages, so that the connections hardly share cached ones.
   const ask = (after: number, headers?: string) => {
     const cursor = Buffer.from(`after:${after}`).toString('base64url');

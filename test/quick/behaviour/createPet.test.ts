@@ -86,7 +86,22 @@ describe('POST /v1/pets', () => {
       const { call } = await startApp();
       expect((await call('POST', '/v1/pets', { body: `{"name":${name},"categoryId":1}` })).json).toEqual({
         code: 'invalid_body',
-        message: 'name must be a string of at least 1 character, without NUL and without lone surrogates.',
+        message: 'name must be a string of 1 to 1,000 characters, without NUL and without lone surrogates.',
+        status: 400,
+      });
+    },
+  );
+
+  test.each(['x', 'é', '\u{1f408}', '\u0001'])(
+    'accepts 1,000 of the character %j as a name, and no more',
+    async (character) => {
+      const { add, call } = await startApp();
+      const name = character.repeat(1000);
+      expect((await add({ ...biscuit, name })).status).toBe(201);
+      expect((await call('GET', '/v1/pets/1')).json.name).toBe(name);
+      expect((await add({ ...biscuit, name: name + character })).json).toEqual({
+        code: 'invalid_body',
+        message: 'name must be a string of 1 to 1,000 characters, without NUL and without lone surrogates.',
         status: 400,
       });
     },
@@ -198,7 +213,7 @@ describe('POST /v1/pets', () => {
 
   test('returns 413 for a body of more than 64 KiB', async () => {
     const { add } = await startApp();
-    expect((await add({ ...biscuit, name: 'x'.repeat(65_000) })).status).toBe(201);
+    expect((await add({ ...biscuit, name: 'x'.repeat(65_000) })).json.code).toBe('invalid_body');
     expect((await add({ ...biscuit, name: 'x'.repeat(66_000) })).json).toMatchObject({
       code: 'payload_too_large',
       status: 413,

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { PetStatus } from '../../../src/core/pets.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { follow, links } from '../../support/links.ts';
+import { runSql } from '../../support/store.ts';
 
 const statuses: PetStatus[] = ['available', 'pending', 'sold'];
 
@@ -71,6 +72,26 @@ describe('GET /v1/pets', () => {
     await stock(app, 4);
     const [first, second, ...others] = await follow(app, '/v1/pets?limit=2');
     expect([ids(first?.json), ids(second?.json), others]).toEqual([[1, 2], [3, 4], []]);
+  });
+
+  test('returns animals of an earlier release, whose names may be longer than the limit', async () => {
+    const app = await startApp();
+    const longest = 'x'.repeat(65_000);
+    await runSql(
+      app.databaseUrl,
+      `WITH RECURSIVE number (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM number WHERE i < 320)
+       INSERT INTO pet (id, name, category_id, status) SELECT i, i || '${longest}', 7, 'sold' FROM number`,
+    );
+    const pets = Array.from({ length: 320 }, (_, index) => {
+      return { id: index + 1, name: `${index + 1}${longest}`, categoryId: 7, status: 'sold' };
+    });
+    for (const path of ['/v1/pets?limit=100', '/v1/pets?limit=100&status=sold']) {
+      const found = (await follow(app, path)).flatMap(({ json }) => json);
+      expect(ids(found)).toEqual(ids(pets));
+      expect(found.every(({ name }, index) => name === pets[index]?.name)).toBe(true);
+    }
+    expect((await app.call('GET', '/v1/pets/320')).json).toEqual(pets.at(-1));
+    expect((await app.add({ name: 'x', categoryId: 7 })).json.id).toBe(321);
   });
 
   test('starts links with BASE_URL, whatever Host says', async () => {

@@ -54,6 +54,11 @@ test('a new pet has a storable name, a category and, if any, a known status', ()
   const pet = { name: 'Biscuit', categoryId: 7n };
   for (const status of statuses) expect(Value.Check(NewPet, { ...pet, status })).toBe(true);
   expect(Value.Check(NewPet, pet)).toBe(true);
+  for (const name of ['x', '\u{1f436}'])
+    expect([1000, 1001].map((length) => Value.Check(NewPet, { ...pet, name: name.repeat(length) }))).toEqual([
+      true,
+      false,
+    ]);
   for (const name of ['', 'a\0', '\ud800', 7, null]) expect(Value.Check(NewPet, { ...pet, name })).toBe(false);
   for (const status of ['', 'lost', 'Sold', null]) expect(Value.Check(NewPet, { ...pet, status })).toBe(false);
   for (const other of [{ name: 'a' }, { categoryId: 7n }, { ...pet, id: 1n }])
@@ -63,7 +68,7 @@ test('a new pet has a storable name, a category and, if any, a known status', ()
 test('a status, a name and a message state their requirements', () => {
   expect(requirementOf(PetStatus)).toBe('be one of available, pending, sold');
   expect(requirementOf(NewPet.properties.name)).toBe(
-    'be a string of at least 1 character, without NUL and without lone surrogates',
+    'be a string of 1 to 1,000 characters, without NUL and without lone surrogates',
   );
   expect(requirementOf(NewMessage.properties.message)).toBe('be a string without NUL and without lone surrogates');
 });

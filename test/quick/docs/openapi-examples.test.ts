@@ -351,6 +351,13 @@ describe('what the introduction says', () => {
       undefined,
       'invalid_parameter',
     ]);
+    const [longestName, badName] = stated('name of an animal');
+    const add = async (length: number) => {
+      const { status, json } = await call('POST', '/v1/pets', { body: { name: 'x'.repeat(length), categoryId: 7 } });
+      return json.code ?? status;
+    };
+    expect([await add(longestName), await add(longestName + 1)]).toEqual([201, badName]);
+
     const [longestKey, badKey] = stated('`Idempotency-Key`');
     const withKey = (length: number) => ({ headers: { 'idempotency-key': 'x'.repeat(length) }, body: bodyOf(30) });
     expect([
