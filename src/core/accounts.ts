@@ -1,7 +1,6 @@
 /** Accounts and API keys: the format of a key, what is stored about it, and the interface of a store. */
 import { hash, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import type { Holder } from './places.ts';
 import type { DayOfUse, KeyUse } from './usage.ts';
 
 export const scopes = ['pets:read', 'pets:write'] as const;
@@ -82,13 +81,6 @@ export type Owner = string | { session: Buffer };
 export interface KnownKey extends ApiKey {
   /** SHA-256 of the network that a new account was created from, as base64url: limits count the account as its network. */
   newFrom: string | undefined;
-}
-
-/** The API key that asks for an addition, which checks it again. */
-export interface Adder {
-  keyId: number;
-  /** Whose share the waiting text counts against. */
-  holder: Holder;
 }
 
 interface NewApiKey {

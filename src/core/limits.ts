@@ -72,11 +72,12 @@ export const limitTable = {
     scope: 'worker',
     beyond: '503',
   },
-  waitingText: {
-    what: 'text of writes that wait for their commit (SQLite)',
-    value: 32 * mebibyte,
+  // One account cannot take all: of its messages, each of 64 KiB at most, MAX_IN_FLIGHT admits 1,000.
+  waitingMessages: {
+    what: 'text of messages of the quickstart that wait for their commit',
+    value: 64 * mebibyte,
     unit: 'characters',
-    holder: 'account',
+    holder: 'everybody',
     scope: 'worker',
     beyond: '503',
   },

@@ -1,6 +1,6 @@
 /** The messages of the quickstart, which is separate from the animal store: their schemas and the interface of a store. */
 import { type Static, Type } from '@sinclair/typebox';
-import type { Adder, KeyRejection } from './accounts.ts';
+import type { KeyRejection } from './accounts.ts';
 import { isStorable, kind } from './schema.ts';
 
 const MessageText = kind<string>('MessageText', isStorable, 'be a string without NUL and without lone surrogates', {
@@ -37,7 +37,10 @@ export type Message = Static<typeof Message>;
 export interface Messages {
   /**
    * Resolves only when the message is on disk; or, if nothing was added, to the reason: the key has ended, or the account has reached its limit of
-   * messages (limits.ts) until `fullUntil`, in milliseconds. `by`: undefined if the operator adds it. Rejects with ApiError `service_unavailable` if it cannot be stored.
+   * messages (limits.ts) until `fullUntil`, in milliseconds. `keyId`: the API key that adds it, which is checked again; undefined: the operator. Rejects with ApiError `service_unavailable` if it cannot be stored.
    */
-  add(message: Message & { accountId: number }, by?: Adder): Promise<KeyRejection | { fullUntil: number } | undefined>;
+  add(
+    message: Message & { accountId: number },
+    keyId?: number,
+  ): Promise<KeyRejection | { fullUntil: number } | undefined>;
 }

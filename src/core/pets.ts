@@ -1,6 +1,6 @@
 /** Pets: their schemas, which also define their types, and the interface of a store. */
 import { type Static, Type } from '@sinclair/typebox';
-import type { Adder, KeyRejection } from './accounts.ts';
+import type { KeyRejection } from './accounts.ts';
 import type { Retry } from './idempotency.ts';
 import { Int64 } from './int64.ts';
 import { limits } from './limits.ts';
@@ -132,8 +132,8 @@ export interface StoreState {
  */
 export interface Pets {
   list(query: PetQuery): Promise<PetPage> | PetPage;
-  /** Resolves only when the pet is on disk. `by`: the API key that adds it; undefined: the operator. */
-  add(pet: NewPet, retry?: Retry, by?: Adder): Promise<Addition>;
+  /** Resolves only when the pet is on disk. `keyId`: the API key that adds it, which is checked again; undefined: the operator. */
+  add(pet: NewPet, retry?: Retry, keyId?: number): Promise<Addition>;
   find(id: bigint): Promise<FoundPet> | FoundPet;
   /** The state now: every write is in it that was acknowledged before the call. */
   state(): Promise<StoreState> | StoreState;

@@ -3,9 +3,6 @@
 /** Whom a place counts against: the id of an account, or a network. */
 export type Holder = number | string;
 
-/** The operator is a holder like an account. */
-export const operator = 'operator';
-
 export interface Places<Holder> {
   /**
    * Takes `amount` places for `holder`. Returns false if the holder may not have them. While enough places are free, any holder may take

@@ -67,8 +67,7 @@ export function sendMessage(app: App, url: string, { messages, exchanges, sendEr
       refuseFull(accountId);
       const id = `msg_${randomUUID().replaceAll('-', '')}`;
       const message: Message = { id, message: request.body.message, status: 'queued', createdAt: now().toISOString() };
-      const by = { keyId, holder: request.exchange.holder };
-      const refusal = await exchanges.work(request.exchange, () => messages.add({ ...message, accountId }, by));
+      const refusal = await exchanges.work(request.exchange, () => messages.add({ ...message, accountId }, keyId));
       if (typeof refusal === 'string') throw rejectedKey(refusal);
       if (refusal) {
         full.set(accountId, refusal.fullUntil);

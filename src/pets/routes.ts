@@ -161,8 +161,7 @@ export function createPet(app: App, url: string, { pets, exchanges, base, remove
       config: { operation: creation },
     },
     (request, reply) => {
-      const by = { keyId: keyOf(request).id, holder: request.exchange.holder };
-      const add = () => pets.add(request.body as NewPet, retryOf(request), by);
+      const add = () => pets.add(request.body as NewPet, retryOf(request), keyOf(request).id);
       return exchanges.work(request.exchange, add).then((addition) => answer(reply, addition));
     },
   );

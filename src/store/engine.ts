@@ -1,7 +1,6 @@
 /** What an engine does for the parts of a store that are written once for both. */
 import type { Retry } from '../core/idempotency.ts';
 import type { Addition, NewPet, Pets } from '../core/pets.ts';
-import type { Holder } from '../core/places.ts';
 import type { CommandName, Input, Outcome } from './commands.ts';
 import type { KnownKeyRow } from './rows.ts';
 import type { Steps } from './steps.ts';
@@ -16,19 +15,13 @@ export interface AddedPet {
 
 /** What most requests need: each engine has its own way, because it must be fast. */
 export interface FastPets extends Pick<Pets, 'list' | 'find' | 'state' | 'remote' | 'refresh'> {
-  add(added: AddedPet, holder: Holder): Promise<Addition>;
-}
-
-/** The length of text that waits to be written, and whose share it counts against. */
-export interface Text {
-  characters: number;
-  holder: Holder;
+  add(added: AddedPet): Promise<Addition>;
 }
 
 /** What an engine does for the parts of a store. Both functions reject with ApiError `service_unavailable` if the store is unavailable. */
 export interface Engine {
-  /** Runs a command in a transaction. Resolves after its commit. `text`: what a client chose of its input, if that can be long. */
-  write<Name extends CommandName>(name: Name, input: Input<Name>, text?: Text): Promise<Outcome<Name>>;
+  /** Runs a command in a transaction. Resolves after its commit. */
+  write<Name extends CommandName>(name: Name, input: Input<Name>): Promise<Outcome<Name>>;
   /** Runs a query. `forKey`: for a request with a key that was valid lately; those of strangers may wait longer. */
   read<Result>(query: () => Steps<Result>, forKey?: boolean): Promise<Result>;
   /** Finds a key by the SHA-256 of its text. */

@@ -2,11 +2,11 @@
 import { limits } from '../core/limits.ts';
 import type { Messages } from '../core/messages.ts';
 import type { People, Trail } from '../core/people.ts';
-import { operator } from '../core/places.ts';
 import { isLinkValid } from './commands/people.ts';
 import type { Engine } from './engine.ts';
 import { findLink, findPerson, findSession, hasEvents } from './queries/people.ts';
 import { toAccount, toEvent, toLink, toSession } from './rows.ts';
+import { unavailable } from './store.ts';
 
 const hex = (hash: Buffer | undefined) => hash?.toString('hex');
 
@@ -70,13 +70,19 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
 
 /** `maxMessages`: of an account. */
 export function openMessages({ write }: Engine, maxMessages = limits.messages): Messages {
+  let waitingCharacters = 0;
   return {
-    add: (message, by) =>
-      write(
-        'addMessage',
-        { ...message, keyId: by?.keyId, maxMessages },
-        { characters: message.message.length, holder: by?.holder ?? operator },
-      ),
+    async add(message, keyId) {
+      const { length } = message.message;
+      if (waitingCharacters + length > limits.waitingMessages)
+        throw unavailable(new Error('too many messages are waiting'));
+      waitingCharacters += length;
+      try {
+        return await write('addMessage', { ...message, keyId, maxMessages });
+      } finally {
+        waitingCharacters -= length;
+      }
+    },
   };
 }
 

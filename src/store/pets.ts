@@ -1,13 +1,12 @@
 /** Pets: what the store offers of them. Reads and commands that both engines run are added here; `engine.pets` has those that must be fast. */
 import type { Pets } from '../core/pets.ts';
-import { operator } from '../core/places.ts';
 import type { Engine } from './engine.ts';
 
 /** `at` returns the current time in milliseconds. */
 export function openPets(engine: Engine, at: () => number): Pets {
   return {
     ...engine.pets,
-    add: (pet, retry, by) => engine.pets.add({ pet, retry, keyId: by?.keyId, at: at() }, by?.holder ?? operator),
+    add: (pet, retry, keyId) => engine.pets.add({ pet, retry, keyId, at: at() }),
   };
 }
 

@@ -22,9 +22,9 @@ function measureDisk(file: string): { size: number; available: number } | undefi
 }
 
 function createAdd(writer: Writer): FastPets['add'] {
-  return ({ pet: { name, categoryId, status }, retry, keyId, at }, holder) => {
+  return ({ pet: { name, categoryId, status }, retry, keyId, at }) => {
     const category = String(categoryId);
-    return writer.addPet({ name, categoryId: category, status, retry, keyId, at }, holder, (outcome) => {
+    return writer.addPet({ name, categoryId: category, status, retry, keyId, at }, (outcome) => {
       if (typeof outcome === 'number')
         return { outcome: 'added', id: BigInt(outcome), pet: petJson(outcome, name, category, status) };
       return outcome.outcome === 'replayed' ? { ...outcome, id: BigInt(outcome.id) } : outcome;

@@ -2,9 +2,7 @@
 import { Worker } from 'node:worker_threads';
 import { type ApiError, codeOf } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
-import { createPlaces, type Holder, operator } from '../../core/places.ts';
 import type { CommandName, Input, Outcome } from '../commands.ts';
-import type { Text } from '../engine.ts';
 import { type OpenOptions, unavailable } from '../store.ts';
 import type { NewPetRow, PetOutcome, Write } from './commands.ts';
 import { translate } from './connection.ts';
@@ -13,9 +11,6 @@ import type { Reply, Request } from './writer-thread.ts';
 interface Waiting {
   resolve(output: unknown): void;
   reject(error: unknown): void;
-  /** The length of text whose size the client chose, and whose share it counts against. */
-  characters: number;
-  holder: Holder;
 }
 
 /**
@@ -23,9 +18,9 @@ interface Waiting {
  * failed, the write may still be on disk.
  */
 export interface Writer {
-  /** `holder`: whose share the waiting text counts against. `read` makes the result from the outcome, without a promise of its own. */
-  addPet<Result>(pet: NewPetRow, holder: Holder, read: (outcome: PetOutcome) => Result): Promise<Result>;
-  write<Name extends CommandName>(name: Name, input: Input<Name>, text?: Text): Promise<Outcome<Name>>;
+  /** `read` makes the result from the outcome, without a promise of its own. */
+  addPet<Result>(pet: NewPetRow, read: (outcome: PetOutcome) => Result): Promise<Result>;
+  write<Name extends CommandName>(name: Name, input: Input<Name>): Promise<Outcome<Name>>;
   /** The number of pending writes. */
   waiting(): number;
   /** Writes that could not be committed, by reason, and when the last of them failed (milliseconds since 1970; 0: never). */
@@ -107,8 +102,6 @@ function startThread(file: string, onReply: (reply: Reply) => void, onEnd: (caus
 /** Of an event loop that is not overloaded, a turn is shorter. */
 const longTurnMs = 20;
 
-const noText: Text = { characters: 0, holder: operator };
-
 interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'onCheckpointFailure'> {
   /** Called after each commit with the number of writes in it. */
   onCommit?: (writes: number) => void;
@@ -118,7 +111,6 @@ interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'onCheckpointFailu
 export function startWriter(file: string, { onFatal, onCheckpointFailure, onCommit }: WriterOptions): Writer {
   const thread = startThread(file, settle, giveUp);
   const waiting: Waiting[] = [];
-  const waitingCharacters = createPlaces<Holder>(limits.waitingText);
   const failures = createFailures();
   let unsent: Write[] = [];
   let unsentSince = 0;
@@ -157,7 +149,6 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
   /** Settles the oldest writes, which shared a transaction. */
   function settle(reply: Reply): void {
     const answered = waiting.splice(0, reply.count);
-    for (const { holder, characters } of answered) waitingCharacters.give(holder, characters);
     if ('outputs' in reply) {
       const outputs: unknown[] = JSON.parse(reply.outputs);
       // JSON has null for an output that is undefined.
@@ -181,13 +172,9 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     sendSoon();
   }
 
-  function enqueue<Output, Result>(
-    write: Write,
-    { characters, holder }: Text,
-    read: (output: Output) => Result,
-  ): Promise<Result> {
+  function enqueue<Output, Result>(write: Write, read: (output: Output) => Result): Promise<Result> {
     if (broken) return Promise.reject(broken);
-    if (waiting.length >= limits.waitingWrites || !waitingCharacters.take(holder, characters))
+    if (waiting.length >= limits.waitingWrites)
       return Promise.reject(unavailable(new Error('too many writes are waiting')));
     if (unsent.length === 0) {
       unsentSince = performance.now();
@@ -195,16 +182,15 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
     }
     unsent.push(write);
     const settled = new Promise<Result>((resolve, reject) => {
-      waiting.push({ resolve: (output) => resolve(read(output as Output)), reject, characters, holder });
+      waiting.push({ resolve: (output) => resolve(read(output as Output)), reject });
     });
     sendLate();
     return settled;
   }
 
   return {
-    addPet: (pet, holder, read) => enqueue(['addPet', pet], { characters: pet.name.length, holder }, read),
-    write: (name, input, text = noText) =>
-      enqueue([name, input] as Write, text, (output: Outcome<typeof name>) => output),
+    addPet: (pet, read) => enqueue(['addPet', pet], read),
+    write: (name, input) => enqueue([name, input] as Write, (output: Outcome<typeof name>) => output),
     waiting: () => waiting.length,
     failures: failures.measure,
     async close() {

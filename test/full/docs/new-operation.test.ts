@@ -123,12 +123,11 @@ export function copyPet(app: App, url: string, { pets, exchanges, base }: PetsOp
       },
     },
     async (request, reply) => {
-      const by = { keyId: (keyOf(request)).id, holder: request.exchange.holder };
       const addition = await exchanges.work(request.exchange, async () => {
         const { pet: found } = await pets.find((request.body as { petId: bigint }).petId);
         if (found === undefined) throw new ApiError('pet_not_found');
         const { id: _, ...pet } = readJson(Buffer.from(found)) as NewPet & { id: bigint };
-        return pets.add(pet, undefined, by);
+        return pets.add(pet, undefined, keyOf(request).id);
       });
       if (addition.outcome === 'reused') throw new ApiError('idempotency_key_reused');
       if (addition.outcome !== 'added' && addition.outcome !== 'replayed') throw rejectedKey(addition.outcome);
