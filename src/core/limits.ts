@@ -58,12 +58,12 @@ export const limitTable = {
     beyond: 'the connection is reset',
   },
   unreadBytes: {
-    what: 'response bodies of 64 KiB or more that clients have not read; without a valid key, a quarter of that',
+    what: 'response bodies of 64 KiB or more that clients have not read; those of an account or network, a quarter of that',
     value: 32 * mebibyte,
     unit: 'bytes',
-    holder: 'account or network',
+    holder: 'everybody',
     scope: 'worker',
-    beyond: '503',
+    beyond: '503, and the connection closes',
   },
   waitingWrites: {
     what: 'writes that wait for their commit',

@@ -5,13 +5,13 @@ export type Holder = number | string;
 
 export interface Places<Holder> {
   /**
-   * Takes `amount` places for `holder`. Returns false if the holder may not have them. While enough places are free, any holder may take
-   * them. Beyond that, a holder may take up to an equal share; beyond 1.5 times the places, up to a part of those that are left until
-   * twice the places are taken, so that many holders together cannot take them all soon. Whoever has none may take one, up to three times.
+   * Takes a place for `holder`. Returns false if the holder may not have it. While places are free, any holder may take one. Beyond that, a
+   * holder may take up to an equal share; beyond 1.5 times the places, up to a part of those that are left until twice the places are taken,
+   * so that many holders together cannot take them all soon. Whoever has none may take one, up to three times.
    */
-  take(holder: Holder, amount?: number): boolean;
-  /** Gives back places that `take` took. */
-  give(holder: Holder, amount?: number): void;
+  take(holder: Holder): boolean;
+  /** Gives back a place that `take` took. */
+  give(holder: Holder): void;
   /** How many places are taken. */
   taken(): number;
 }
@@ -27,22 +27,22 @@ export function createPlaces<Holder>(places: number): Places<Holder> {
   }
 
   return {
-    take(holder, amount = 1) {
+    take(holder) {
       const own = takenBy.get(holder) ?? 0;
-      const all = taken + amount;
+      const all = taken + 1;
       if (all > places) {
         const isFirst = own === 0 && all <= 3 * places;
-        if (!isFirst && own + amount > shareOf(takenBy.size + (own === 0 ? 1 : 0), all)) return false;
+        if (!isFirst && own + 1 > shareOf(takenBy.size + (own === 0 ? 1 : 0), all)) return false;
       }
-      takenBy.set(holder, own + amount);
-      taken += amount;
+      takenBy.set(holder, own + 1);
+      taken = all;
       return true;
     },
-    give(holder, amount = 1) {
-      const left = (takenBy.get(holder) ?? 0) - amount;
+    give(holder) {
+      const left = (takenBy.get(holder) ?? 0) - 1;
       if (left > 0) takenBy.set(holder, left);
       else takenBy.delete(holder);
-      taken -= amount;
+      taken -= 1;
     },
     taken: () => taken,
   };
@@ -56,10 +56,10 @@ export interface Claimant {
 
 /** Separate places for strangers, so that they cannot keep out clients with a valid API key. Each kind is divided fairly. */
 export interface SeparatePlaces {
-  /** Takes `amount` places; returns false if the claimant may not have them. */
-  take(claimant: Claimant, amount?: number): boolean;
-  /** Gives back places that `take` took for the same claimant. */
-  give(claimant: Claimant, amount?: number): void;
+  /** Takes a place; returns false if the claimant may not have it. */
+  take(claimant: Claimant): boolean;
+  /** Gives back a place that `take` took for the same claimant. */
+  give(claimant: Claimant): void;
   taken(): number;
 }
 
@@ -69,8 +69,8 @@ export function createSeparatePlaces(places: number): SeparatePlaces {
   const ofStrangers = createPlaces<Holder>(Math.ceil(places / 4));
   const placesOf = ({ stranger }: Claimant) => (stranger ? ofStrangers : withKey);
   return {
-    take: (claimant, amount) => placesOf(claimant).take(claimant.holder, amount),
-    give: (claimant, amount) => placesOf(claimant).give(claimant.holder, amount),
+    take: (claimant) => placesOf(claimant).take(claimant.holder),
+    give: (claimant) => placesOf(claimant).give(claimant.holder),
     taken: () => withKey.taken() + ofStrangers.taken(),
   };
 }

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { type Claimant, createPlaces, createSeparatePlaces } from '../core/places.ts';
+import { type Claimant, createPlaces, createSeparatePlaces, type Holder } from '../core/places.ts';
 import { networkOf } from './addresses.ts';
 import { HttpError } from './errors.ts';
 
@@ -22,8 +22,8 @@ interface UnreadBody {
   body: Buffer;
   /** How many responses send it. */
   responses: number;
-  /** The first requester, against whom it counts. */
-  claimant: Claimant;
+  /** Of the first request for it, against whom it counts. */
+  holder: Holder;
 }
 
 export interface ExchangePlaces {
@@ -41,11 +41,14 @@ export interface ExchangePlaces {
    * Throws ApiError `service_unavailable` if there are too many.
    */
   lookUp<Result>(network: string, act: () => Promise<Result>): Promise<Result>;
-  /** Reserves memory for a large response body. Throws ApiError `service_unavailable` if too many bytes are still unread by clients. */
+  /**
+   * Counts a large response body until its clients have read it. Throws ApiError `service_unavailable` if that is beyond `limits.unreadBytes`,
+   * or beyond a quarter of them for its holder. The size of a body alone is no reason.
+   */
   reserveBytes(request: FastifyRequest, body: Buffer): void;
 }
 
-/** The kinds of places. That of a request itself has no limit; an unread byte counts as a place. */
+/** The kinds of places. That of a request itself has no limit. */
 export const placeNames = ['requests', 'work', 'bodies', 'unread_bytes'] as const;
 export type PlaceName = (typeof placeNames)[number];
 
@@ -53,6 +56,7 @@ export type PlaceName = (typeof placeNames)[number];
 const largeBytes = 64 * 1024;
 
 export const tooMany = new ApiError('service_unavailable');
+// Closes: a client that reads nothing may have pipelined a thousand requests more.
 const tooManyBodies = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
 
 interface AllExchangePlaces extends ExchangePlaces {
@@ -66,8 +70,13 @@ export function createExchangePlaces(maxInFlight: number, onRefused: () => void)
   const workPlaces = createSeparatePlaces(maxInFlight);
   const bodyPlaces = createSeparatePlaces(maxInFlight);
   const lookUpPlaces = createPlaces<string>(limits.lookUps);
-  const unreadBytes = createSeparatePlaces(limits.unreadBytes);
   const unreadBodies = new Map<Buffer, UnreadBody>();
+
+  function unreadBytes(of?: Holder): number {
+    let bytes = 0;
+    for (const { body, holder } of unreadBodies.values()) if (of === undefined || of === holder) bytes += body.length;
+    return bytes;
+  }
 
   function refuse(error: ApiError): never {
     onRefused();
@@ -118,8 +127,11 @@ export function createExchangePlaces(maxInFlight: number, onRefused: () => void)
       exchange.holder ||= networkOf(exchange.address);
       let unread = unreadBodies.get(body);
       if (!unread) {
-        if (!unreadBytes.take(exchange, body.length)) refuse(tooMany);
-        unread = { body, responses: 0, claimant: exchange };
+        const { holder } = exchange;
+        const fits = (taken: number, limit: number) => taken === 0 || taken + body.length <= limit;
+        if (!fits(unreadBytes(), limits.unreadBytes) || !fits(unreadBytes(holder), limits.unreadBytes / 4))
+          refuse(tooManyBodies);
+        unread = { body, responses: 0, holder };
         unreadBodies.set(body, unread);
       }
       unread.responses += 1;
@@ -131,11 +143,9 @@ export function createExchangePlaces(maxInFlight: number, onRefused: () => void)
       if (unread === undefined) return;
       exchange.unread = undefined;
       unread.responses -= 1;
-      if (unread.responses > 0) return;
-      unreadBodies.delete(unread.body);
-      unreadBytes.give(unread.claimant, unread.body.length);
+      if (unread.responses === 0) unreadBodies.delete(unread.body);
     },
 
-    taken: () => ({ work: workPlaces.taken(), bodies: bodyPlaces.taken(), unread_bytes: unreadBytes.taken() }),
+    taken: () => ({ work: workPlaces.taken(), bodies: bodyPlaces.taken(), unread_bytes: unreadBytes() }),
   };
 }
