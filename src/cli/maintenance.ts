@@ -11,8 +11,8 @@ import { checksumFile } from '../store/sqlite/checksum.ts';
 import { restoreStore } from '../store/sqlite/restore.ts';
 import { openExisting } from '../store/sqlite/store-file.ts';
 import { CommandError, type Context, now } from './context.ts';
-import { animals, counted } from './output.ts';
-import { claimFile } from './output-file.ts';
+import { animals } from './output.ts';
+import { targetOf } from './output-file.ts';
 
 const healthTimeoutMs = 3000;
 
@@ -54,8 +54,8 @@ function checkCommand(program: Command, context: Context): void {
     });
 }
 
-function checkFile(context: Context, path: string, isBackup: boolean, json: boolean): void {
-  const report = checkStore(path, isBackup);
+async function checkFile(context: Context, path: string, isBackup: boolean, json: boolean): Promise<void> {
+  const report = await checkStore(path, isBackup);
   const { bytes, sqliteVersion, schemaVersion, latestSchemaVersion, checksum, rows } = report;
   const file = context.asGiven(report.file);
   printReport(context, { ...report, file }, `${file} is sound.`, json, {
@@ -123,9 +123,9 @@ function backupCommand(program: Command, context: Context): void {
     .action(async (file: string, { force }: { force?: boolean }) => {
       const source = openExisting(storeFile());
       try {
-        const copy = claimFile(context, file, force);
-        const checksum = claimFile(context, checksumFile(file), force);
-        const { pet } = await withProgress('Copying', 'pages', ({ show }) => backupStore(source, copy, checksum, show));
+        const target = targetOf(context, file, force);
+        targetOf(context, checksumFile(file), force);
+        const { pet } = await withProgress('Copying', 'pages', ({ show }) => backupStore(source, target, show));
         print(`Backed up ${animals(pet)} to ${file}.`);
       } finally {
         source.close();
@@ -139,16 +139,12 @@ function restoreCommand(program: Command, context: Context): void {
     .command('restore')
     .description('replace the store with a backup and keep the old store next to it; stop the server first')
     .argument('<file>', 'a backup; it must match <file>.sha256, if that exists')
-    .option('--force', 'restore even if the store is too damaged to tell whether a server has it open')
-    .action(async (file: string, { force = false }: { force?: boolean }) => {
+    .action(async (file: string) => {
       const onMigration = (name: string) => note(`Applied ${name}.`);
-      const { rows, ended, kept } = await withProgress('Copying', 'pages', ({ show }) =>
-        restoreStore(resolve(file), storeFile(), { force, onProgress: show, now, onMigration }),
+      const { rows, kept } = await withProgress('Copying', 'pages', ({ show }) =>
+        restoreStore(resolve(file), storeFile(), { onProgress: show, now, onMigration }),
       );
       print(`Restored ${animals(rows.pet)} from ${file}.`);
-      const { sessions, links } = ended;
-      if (sessions + links > 0)
-        print(`Ended its ${counted('session', sessions)} and ${counted('one-time link', links)}.`);
       if (kept !== undefined) print(`The previous store is kept as ${asGiven(kept)}.`);
     });
 }

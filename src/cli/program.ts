@@ -5,7 +5,6 @@ import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config.ts';
 import { ApiError, messageOf } from '../core/errors.ts';
 import { releaseText } from '../server/release.ts';
-import { obstacleTo } from '../store/files.ts';
 import { CopyError, OpenError } from '../store/store.ts';
 import { accountCommands } from './accounts.ts';
 import { CommandError, type Context, createContext, type Io } from './context.ts';
@@ -68,9 +67,6 @@ function createProgram(context: Context, { stdout, stderr }: Io): Command {
   return program;
 }
 
-/** Errors of the system that come from permissions. */
-const denials = ['EACCES', 'EPERM', 'EROFS'];
-
 /** The error in words for the operator; undefined if it is a bug. */
 function sentenceOf(error: unknown, { asGiven }: Context): string | undefined {
   if (error instanceof CommandError || error instanceof ConfigError) return error.message;
@@ -83,8 +79,6 @@ function sentenceOf(error: unknown, { asGiven }: Context): string | undefined {
   if (code === '42501') return `DATABASE_URL: ${message}: use the role that owns the tables.`;
   if (code === 'EPIPE') return 'The output was closed before its end.';
   if (code === 'ENOENT' && file !== undefined) return asGiven(`${missingPart(file)} does not exist.`);
-  const reason = file !== undefined && denials.includes(String(code)) ? obstacleTo(file) : undefined;
-  if (reason) return asGiven(`${file} cannot be used: ${reason}.`);
   return syscall && asGiven(`${message}.`);
 }
 

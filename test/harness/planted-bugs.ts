@@ -235,9 +235,9 @@ export const plantedBugs: PlantedBug[] = [
   },
   {
     name: 'a backup does not wait for its name to be on disk',
-    file: 'src/store/sqlite/backup.ts',
-    from: 'sync(folder);\n  } finally {',
-    to: '} finally {',
+    file: 'src/store/files.ts',
+    from: 'sync(path.dirname(file));',
+    to: '',
     caughtBy: ['test/full/reliability/made-files.test.ts', 'backup waits'],
   },
   {

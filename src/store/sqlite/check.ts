@@ -1,12 +1,13 @@
 /** Checks a store for corruption without changing it, and reports its versions and row counts. */
-
 import fs from 'node:fs';
 import type Database from 'better-sqlite3';
-import { messageOf } from '../../core/errors.ts';
 import { jsonFaultsOf, maxIds } from '../pets.ts';
-import { type ChecksumResult, checksumProblem, compareChecksum } from './checksum.ts';
+import { checksumFile, matchesChecksum } from './checksum.ts';
 import { currentVersion, latestVersion } from './migrations.ts';
 import { openError, openExisting } from './store-file.ts';
+
+/** Table → rows. */
+export type Rows = Record<string, number>;
 
 export interface Report {
   file: string;
@@ -17,9 +18,8 @@ export interface Report {
   /** The schema version of this release. An older store is migrated when a server or command opens it. */
   latestSchemaVersion: number;
   /** Null if the file was not compared with a checksum. */
-  checksum: ChecksumResult | null;
-  /** Table → rows. */
-  rows: Record<string, number>;
+  checksum: 'matches' | 'differs' | 'missing' | null;
+  rows: Rows;
   /** One sentence each; empty if the store is sound. */
   problems: string[];
 }
@@ -27,13 +27,8 @@ export interface Report {
 /** Faults reported at most by each check: one that affects every row would produce an endless list. */
 const maxNamed = 20;
 
-/** The first schema version whose rows of `pet` have the column `json`. */
-const jsonVersion = 2;
-
-/**
- * Never throws: every error becomes one of the report's problems. `isBackup`: compare the file with the checksum beside it, if there is one.
- */
-export function checkStore(file: string, isBackup = false): Report {
+/** Never rejects: every error becomes one of the report's problems. `isBackup`: compare the file with the checksum beside it, if there is one. */
+export async function checkStore(file: string, isBackup = false): Promise<Report> {
   const report: Report = {
     file,
     bytes: sizeOf(file),
@@ -44,46 +39,36 @@ export function checkStore(file: string, isBackup = false): Report {
     rows: {},
     problems: [],
   };
-  if (isBackup) checkChecksum(report);
-  checkContent(report);
-  return report;
-}
-
-function checkChecksum(report: Report): void {
-  const { file, problems } = report;
-  // What is not a file has no content to compare: checkContent says so.
-  if (!fs.statSync(file, { throwIfNoEntry: false })?.isFile()) return;
-  try {
-    report.checksum = compareChecksum(file);
-    const problem = checksumProblem(file, report.checksum);
-    if (problem !== undefined) problems.push(problem);
-  } catch (error) {
-    problems.push(`The checksum of ${file} cannot be checked: ${messageOf(error)}.`);
-  }
-}
-
-function checkContent(report: Report): void {
-  const { file, problems } = report;
+  const { problems } = report;
   let connection: Database.Database | undefined;
   try {
+    if (isBackup) await checkChecksum(report);
     connection = openExisting(file);
     // Reads one snapshot even while a server writes.
     connection.exec('BEGIN');
     report.sqliteVersion = connection.prepare<[], string>('SELECT sqlite_version()').pluck().get() ?? null;
     report.schemaVersion = currentVersion(connection);
-    problems.push(...faultsOf(connection));
-    if (report.schemaVersion >= jsonVersion) problems.push(...checkJson(connection));
+    problems.push(...faultsOf(connection), ...jsonFaults(connection));
     report.rows = countRows(connection);
   } catch (error) {
     problems.push(openError(file, error).message);
   } finally {
     connection?.close();
   }
+  return report;
+}
+
+async function checkChecksum(report: Report): Promise<void> {
+  const { file, problems } = report;
+  const matches = await matchesChecksum(file);
+  report.checksum = matches === undefined ? 'missing' : matches ? 'matches' : 'differs';
+  if (matches === false)
+    problems.push(`${file} does not match ${checksumFile(file)}: one of the two has changed since the backup.`);
 }
 
 function sizeOf(file: string): number | null {
-  const sizes = [file, `${file}-wal`].map((part) => fs.statSync(part, { throwIfNoEntry: false })?.size ?? null);
-  return sizes[0] === null ? null : Number(sizes[0]) + Number(sizes[1]);
+  const [size, walSize = 0] = [file, `${file}-wal`].map((part) => fs.statSync(part, { throwIfNoEntry: false })?.size);
+  return size === undefined ? null : size + walSize;
 }
 
 function faultsOf(connection: Database.Database): string[] {
@@ -103,31 +88,27 @@ function faultsOf(connection: Database.Database): string[] {
  * Compares the stored JSON of each animal with its other columns. Nothing else would find a byte that changed within a text: SQLite checks
  * neither the text of a column without an index nor a generated column. CAST: json_object would throw on a BLOB, which integrity_check reports.
  */
-function checkJson(connection: Database.Database): string[] {
+function jsonFaults(connection: Database.Database): string[] {
   const differing = connection
-    .prepare<[], bigint>(
-      `SELECT id FROM pet WHERE json IS NOT
-         json_object('id', id, 'name', CAST(name AS TEXT), 'categoryId', category_id, 'status', CAST(status AS TEXT))`,
+    .prepare<[number], { id: bigint; total: bigint }>(
+      `SELECT id, count(*) OVER () AS total FROM pet WHERE json IS NOT
+         json_object('id', id, 'name', CAST(name AS TEXT), 'categoryId', category_id, 'status', CAST(status AS TEXT)) LIMIT ?`,
     )
-    .pluck();
-  const ids: bigint[] = [];
-  let count = 0;
-  for (const id of differing.iterate()) if (++count <= maxIds) ids.push(id);
-  return jsonFaultsOf(ids, count);
+    .all(maxIds);
+  return jsonFaultsOf(
+    differing.map(({ id }) => id),
+    Number(differing[0]?.total ?? 0),
+  );
 }
 
 /** Counts the rows of every table, including tables that other tools have added. */
-export function countRows(connection: Database.Database): Record<string, number> {
+function countRows(connection: Database.Database): Rows {
   const names = connection
     .prepare<[], string>(
       "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
     )
     .pluck()
     .all();
-  const count = (name: string) =>
-    connection
-      .prepare(`SELECT count(*) FROM "${name.replaceAll('"', '""')}"`)
-      .pluck()
-      .get();
-  return Object.fromEntries(names.map((name) => [name, Number(count(name))]));
+  const count = (name: string) => connection.prepare(`SELECT count(*) FROM "${name.replaceAll('"', '""')}"`);
+  return Object.fromEntries(names.map((name) => [name, Number(count(name).pluck().get())]));
 }

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../../core/errors.ts';
-import { createPrivate, makeFolder, obstacleTo } from '../files.ts';
+import { makeFolder } from '../files.ts';
 import { obstacleOf } from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import { checkpoint, openConnection, openReader, writeTimeoutMs } from './connection.ts';
@@ -22,9 +22,9 @@ export function prepareStore(file: string, { now, onMigration }: OpenOptions): v
   try {
     makeFolder(path.dirname(file));
     retryWhileBusy(() => {
-      if (fs.existsSync(file)) inspectAfterCrash(file);
-      // SQLite gives the WAL the mode of the file.
-      else createPrivate(file);
+      if (fs.existsSync(file)) inspect(file);
+      // SQLite would make it readable for everybody. It gives the WAL the mode of the file.
+      else fs.closeSync(fs.openSync(file, 'a', 0o600));
       const connection = openConnection(file);
       try {
         migrate(connection, applicationId, now(), onMigration);
@@ -52,102 +52,83 @@ function retryWhileBusy(act: () => void): void {
   }
 }
 
-/**
- * Inspects a file that may have a hot rollback journal. A process that is killed while it creates the store leaves one, and a read-only
- * connection cannot roll it back (https://sqlite.org/rescode.html#readonly_rollback). Files of other applications stay as they are.
- */
-function inspectAfterCrash(file: string): void {
-  try {
-    inspect(file);
-  } catch (error) {
-    if (codeOf(error) !== 'SQLITE_READONLY_ROLLBACK' || !isCreated(file)) throw error;
-    const connection = new Database(file, { timeout: writeTimeoutMs });
-    try {
-      connection.prepare('SELECT 1 FROM sqlite_schema').get();
-    } finally {
-      connection.close();
-    }
-    inspect(file);
-  }
-}
-
-/** Whether the file carries the application id, or has no more than the first page, and so no table (https://sqlite.org/fileformat.html). */
-function isCreated(file: string): boolean {
-  const header = Buffer.alloc(100);
-  const descriptor = fs.openSync(file, 'r');
-  try {
-    fs.readSync(descriptor, header);
-    return header.readUInt32BE(68) === applicationId || fs.fstatSync(descriptor).size <= header.readUInt16BE(16);
-  } finally {
-    fs.closeSync(descriptor);
-  }
-}
-
-/** Reads a file through a read-only connection. Throws OpenError unless it is empty or a store that this release supports. */
+/** Throws OpenError unless the file is empty or a store that this release supports. Files of other applications stay as they are. */
 function inspect(file: string): void {
-  requireFile(file);
-  const connection = new Database(file, { readonly: true });
+  // Only a connection that can write rolls back the journal of a process that was killed while it created the store or locked it to restore
+  // a backup (https://sqlite.org/rescode.html#readonly_rollback).
+  const isInterrupted = fs.existsSync(`${file}-journal`) && isCreated(file);
+  const connection = isInterrupted ? new Database(file) : openReader(file);
   try {
-    if (!isEmpty(connection)) identify(connection, file);
+    isStore(connection, file);
   } finally {
     connection.close();
   }
 }
 
-function isEmpty(connection: Database.Database): boolean {
-  const hasSchema = connection.prepare('SELECT 1 FROM sqlite_schema').get() !== undefined;
-  return !hasSchema && applicationIdOf(connection) === 0 && currentVersion(connection) === 0;
+/** Whether the file carries the application id, or has no more than the first page, and so no table (https://sqlite.org/fileformat.html). */
+function isCreated(file: string): boolean {
+  const header = readHeader(file);
+  return header.readUInt32BE(68) === applicationId || fs.statSync(file).size <= header.readUInt16BE(16);
 }
 
-/** Throws OpenError unless the database is a store whose schema this release can run on, or an older one. */
-function identify(connection: Database.Database, file: string): void {
-  if (applicationIdOf(connection) !== applicationId)
-    throw new OpenError(`${file} is a database of another application.`);
+/** The header of an SQLite database, filled with zeros if the file is shorter. Closing the file drops this process's locks on it. */
+export function readHeader(file: string): Buffer {
+  const header = Buffer.alloc(100);
+  const descriptor = fs.openSync(file, 'r');
+  fs.readSync(descriptor, header);
+  fs.closeSync(descriptor);
+  return header;
+}
+
+/** False if the database is empty. Throws OpenError unless this release can run on its schema, or migrate it. */
+function isStore(connection: Database.Database, file: string): boolean {
+  const id = Number(connection.pragma('application_id', { simple: true }));
+  const hasSchema = connection.prepare('SELECT 1 FROM sqlite_schema').get() !== undefined;
+  if (id === 0 && !hasSchema && currentVersion(connection) === 0) return false;
+  if (id !== applicationId) throw new OpenError(`${file} is a database of another application.`);
   const obstacle = obstacleOf(readState(connection), latestVersion());
   if (obstacle !== undefined) throw new OpenError(`${file} ${obstacle}`);
+  return true;
 }
 
-function applicationIdOf(connection: Database.Database): number {
-  return Number(connection.pragma('application_id', { simple: true }));
-}
-
-function requireFile(file: string): void {
-  const found = fs.statSync(file, { throwIfNoEntry: false });
-  if (!found) throw new OpenError(`${file} does not exist.`);
-  if (!found.isFile()) throw new OpenError(`${file} is not a file.`);
-}
+/** Only a connection that can write completes it. */
+const incomplete =
+  'holds no store yet, as a command was interrupted: start the server or run animal-store migrate to complete it.';
 
 /** Opens an existing store read-only, without migrating it. Throws OpenError. */
 export function openExisting(file: string): Database.Database {
   let connection: Database.Database | undefined;
   try {
-    requireFile(file);
     connection = openReader(file);
-    if (isEmpty(connection)) throw incomplete(file);
-    identify(connection, file);
-    return connection;
+    if (isStore(connection, file)) return connection;
+    throw new OpenError(`${file} ${incomplete}`);
   } catch (error) {
     connection?.close();
-    if (codeOf(error) === 'SQLITE_READONLY_ROLLBACK' && isCreated(file)) throw incomplete(file);
     throw openError(file, error);
   }
 }
 
-/** For a store whose creation was interrupted: only a connection that can write completes it. */
-function incomplete(file: string): OpenError {
-  return new OpenError(
-    `${file} holds no store yet, as its creation was interrupted: start the server or run animal-store migrate to complete it.`,
-  );
-}
-
-/** Errors of the system and of SQLite that may come from permissions, which their messages do not name. */
-const inaccessible = /^(EACCES|EPERM|EROFS|ENOTDIR|EEXIST|ENOENT|SQLITE_(CANTOPEN|READONLY))/;
+const sentences: Record<string, string> = {
+  ENOENT: 'does not exist.',
+  EISDIR: 'is not a file.',
+  SQLITE_READONLY_ROLLBACK: incomplete,
+};
 
 /** Turns an error about `file` into a sentence for the operator; returns an OpenError unchanged. */
 export function openError(file: string, error: unknown): OpenError {
   if (error instanceof OpenError) return error;
-  const code = codeOf(error);
-  if (code === 'SQLITE_NOTADB') return new OpenError(`${file} is not an SQLite database.`, { cause: error });
-  const reason = inaccessible.test(code) ? obstacleTo(file) : undefined;
-  return new OpenError(`${file} cannot be opened: ${reason ?? messageOf(error)}.`, { cause: error });
+  const cause = systemErrorOf(file, error) ?? error;
+  return new OpenError(`${file} ${sentences[codeOf(cause)] ?? `cannot be opened: ${messageOf(cause)}.`}`, { cause });
+}
+
+/** What the system says about the file and its folder: SQLite's messages do not name a permission. Undefined if it denies nothing. */
+function systemErrorOf(file: string, error: unknown): unknown {
+  if (error instanceof Error && 'syscall' in error) return error;
+  try {
+    fs.closeSync(fs.openSync(file, 'r+'));
+    fs.accessSync(path.dirname(file), fs.constants.W_OK);
+    return undefined;
+  } catch (denial) {
+    return denial;
+  }
 }

@@ -7,7 +7,6 @@ import { password } from '../../support/account-pages.ts';
 import { type CommandFolder, change, commandErrorOf, commandFolder, namesIn, query } from '../../support/commands.ts';
 import { openFormClient } from '../../support/form-client.ts';
 import { launch, launchCli, runCli, startServer } from '../../support/process.ts';
-import { projectFolder } from '../../support/project.ts';
 import { mountSmallDisk, noDisk } from '../../support/small-disk.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1n, status: 'available' } as const;
@@ -97,14 +96,22 @@ describe('check', { timeout: 60_000 }, () => {
 
   const bad: [string, (file: string) => void, RegExp][] = [
     ['a missing file', (file) => fs.rmSync(file), /^copy\.db does not exist\.$/],
-    ['a folder', (file) => fs.rmSync(file) === fs.mkdirSync(file), /^copy\.db is not a file\.$/],
-    ['garbage', (file) => fs.writeFileSync(file, 'No store. '.repeat(1000)), /^copy\.db is not an SQLite database\.$/],
+    [
+      'garbage',
+      (file) => fs.writeFileSync(file, 'No store. '.repeat(1000)),
+      /^copy\.db cannot be opened: file is not a database\.$/,
+    ],
     ['a file cut short', (file) => fs.truncateSync(file, 6000), /^copy\.db cannot be opened: .+ malformed\.$/],
     ['an empty file', (file) => fs.truncateSync(file), /^copy\.db holds no store yet, .+\.$/],
     [
+      'another application',
+      (file) => change(file, 'PRAGMA application_id = 1'),
+      /^copy\.db is a database of another application\.$/,
+    ],
+    [
       'a newer schema',
-      (file) => change(file, 'PRAGMA user_version = 99'),
-      /schema version 99; this release supports versions up to/,
+      (file) => change(file, "PRAGMA user_version = 99; UPDATE migration SET name = '2.0.0' WHERE version = 0"),
+      /schema version 99; this release supports versions up to 8: use release 2\.0\.0 or later\.$/,
     ],
     [
       'a changed byte in the stored JSON of an animal',
@@ -114,17 +121,6 @@ describe('check', { timeout: 60_000 }, () => {
     [
       'a changed byte in the name of an animal',
       (file) => overwrite(file, 'Tabbyavailable{', 'Tubbyavailable{'),
-      /^Rows of pet whose JSON differs from their columns: id 1\.$/,
-    ],
-    [
-      'a changed byte in the status of an animal',
-      (file) => overwrite(file, 'Tabbyavailable{', 'Tabbyavailably{'),
-      /^integrity_check: row 1 missing from index pet_status_id\.\nRows of pet whose JSON .+: id 1\.$/,
-    ],
-    [
-      // In the row's header, the serial type 9 is the integer 1, and 8 the integer 0.
-      'a changed byte in the category of an animal',
-      (file) => overwrite(file, '\x00\x17\t\x1f', '\x00\x17\b\x1f'),
       /^Rows of pet whose JSON differs from their columns: id 1\.$/,
     ],
     [
@@ -151,15 +147,6 @@ describe('check', { timeout: 60_000 }, () => {
     ],
     ['a damaged table', (file) => damage(file, 'pet'), /malformed|integrity_check/],
     [
-      'an index that lacks a row',
-      (file) =>
-        change(
-          file,
-          "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'status, id', 'id, status') WHERE name = 'pet_status_id'",
-        ),
-      /^integrity_check: row 1 missing from index pet_status_id\.$/m,
-    ],
-    [
       'a key without its account',
       (file) =>
         change(
@@ -168,16 +155,6 @@ describe('check', { timeout: 60_000 }, () => {
            VALUES (7, 'x', 'x', zeroblob(32), 'pets:read', 0)`,
         ),
       /^Row 1 of api_key refers to a missing row of account\.$/,
-    ],
-    [
-      'two keys without their account',
-      (file) =>
-        change(
-          file,
-          `PRAGMA foreign_keys = OFF; INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at)
-           VALUES (7, 'x', 'x', zeroblob(32), 'pets:read', 0), (7, 'y', 'y', randomblob(32), 'pets:read', 0)`,
-        ),
-      /^(Row \d of api_key refers to a missing row of account\.\n?){2}$/,
     ],
   ];
   test.each(bad)('exit 1 and its sentence: %s', async (_, spoil, sentence) => {
@@ -198,14 +175,12 @@ describe('check', { timeout: 60_000 }, () => {
       return [code, JSON.parse(stdout).checksum, ...JSON.parse(stdout).problems];
     };
     await run('backup', 'copy.db');
-    expect(await run('check', 'copy.db')).toMatch(/^checksum +matches$/m);
     expect(await check()).toEqual([0, 'matches']);
 
     // Within the free space of a page, of which SQLite knows nothing.
     const bytes = fs.readFileSync(at('copy.db'));
     fs.writeFileSync(at('copy.db'), Buffer.from(bytes).fill('x', bytes.length - 2000, bytes.length - 1964));
-    const sentence =
-      'copy.db does not match its checksum in copy.db.sha256: it was damaged or changed after the backup.';
+    const sentence = 'copy.db does not match copy.db.sha256: one of the two has changed since the backup.';
     expect(await check()).toEqual([1, 'differs', sentence]);
     const { code, stdout, stderr } = await runCli(['check', 'copy.db'], { folder });
     expect([code, stdout, stderr]).toEqual([
@@ -218,10 +193,10 @@ describe('check', { timeout: 60_000 }, () => {
 
     fs.writeFileSync(at('copy.db'), bytes);
     fs.writeFileSync(at('copy.db.sha256'), '');
-    expect(await check()).toEqual([1, 'unreadable', 'copy.db.sha256 does not begin with a SHA-256 checksum.']);
+    expect(await check()).toEqual([1, 'differs', sentence]);
     fs.rmSync(at('copy.db.sha256'));
     fs.mkdirSync(at('copy.db.sha256'));
-    expect(await check()).toEqual([1, 'unreadable', 'copy.db.sha256 is a folder.']);
+    expect(await check()).toEqual([1, 'differs', sentence]);
     fs.rmdirSync(at('copy.db.sha256'));
     expect(await check()).toEqual([0, 'missing']);
     expect(await run('check', 'copy.db')).toMatch(/^checksum +none \(no copy\.db\.sha256\)$/m);
@@ -239,17 +214,6 @@ describe('check', { timeout: 60_000 }, () => {
       fs.writeFileSync(at('old.db.sha256'), line);
       expect(await run('check', 'old.db'), line).toMatch(/^checksum +matches$/m);
     }
-  });
-
-  test('exit 1: for a damaged store it prints what it could read, then the sentence', async () => {
-    const { folder, store } = await commandFolder(tabby);
-    damage(store, 'pet');
-    const { code, stdout, stderr } = await runCli(['check'], { folder });
-    expect([code, stdout, stderr]).toEqual([
-      1,
-      expect.stringMatching(/^schema version +8 of 8$/m),
-      expect.stringMatching(/malformed|integrity_check/),
-    ]);
   });
 });
 
@@ -297,20 +261,12 @@ describe('backup', { timeout: 60_000 }, () => {
       fs.rmSync(at(name));
     }
     for (const name of made) fs.writeFileSync(at(name), 'precious');
-    for (const name of ['4194305.partial', '4194305.partial-journal', 'sha256.4194305.partial'])
+    for (const name of ['partial', 'partial-journal', 'sha256.partial'])
       fs.writeFileSync(at(`copy.db.${name}`), 'of a backup that was killed');
-    const kept = [
-      `copy.db.${process.ppid}.partial`,
-      `copy.db.sha256.${process.ppid}.partial`,
-      'copy.db.4194305.partial.txt',
-      'copy.db.v4194305.partial',
-      'copz.db.4194305.partial',
-    ];
-    for (const name of kept) fs.writeFileSync(at(name), 'of a process that runs, or of no backup');
     await run('backup', 'copy.db', '--force');
     expect(namesIn(at('copy.db'))).toEqual(['Tabby']);
     expect(await run('check', 'copy.db')).toMatch(/^checksum +matches$/m);
-    expect(fs.readdirSync(folder).sort()).toEqual([...made, 'data', ...kept].sort());
+    expect(fs.readdirSync(folder).sort()).toEqual([...made, 'data']);
   });
 
   test('exit 1: the store itself under any name, a folder, a missing folder, and a missing store', async () => {
@@ -330,15 +286,6 @@ describe('backup', { timeout: 60_000 }, () => {
     fs.rmSync(store);
     expect(await refused('backup', 'copy.db')).toBe('DATABASE_URL: ./data/animal-store.db does not exist.');
     expect(await run('migrate')).toMatch(/^Applied/);
-  });
-
-  test('exit 1: a damaged store is not backed up', async () => {
-    const { refused, folder, store } = await commandFolder(tabby);
-    damage(store, 'pet');
-    expect(await refused('backup', 'copy.db')).toMatch(
-      /^The copy of \.\/data\/animal-store\.db is not sound: .+ malformed\.$/,
-    );
-    expect(fs.readdirSync(folder)).toEqual(['data']);
   });
 
   test('exit 1: a store whose JSON differs from its columns is not backed up', async () => {
@@ -362,7 +309,7 @@ describe('backup', { timeout: 60_000 }, () => {
       disk.resize(room);
       const exit = await runCli(['backup', 'small/copy.db'], { folder });
       if (exit.code === 0) break;
-      expect(commandErrorOf(exit)).toMatch(/^small\/copy\.db\.\d+\.partial cannot be written: .+\.$/);
+      expect(commandErrorOf(exit)).toMatch(/^small\/copy\.db\.partial cannot be written: .+\.$/);
       expect(fs.readdirSync(at('small')), `${room} KiB`).toEqual([]);
       failures += 1;
     }
@@ -370,21 +317,13 @@ describe('backup', { timeout: 60_000 }, () => {
     expect(fs.readdirSync(at('small'))).toEqual(['copy.db', 'copy.db.sha256']);
   });
 
-  test('several processes that write the same file all succeed, and the file is complete', async () => {
-    const { folder, at } = await commandFolder(tabby, rex);
+  test('of several that write the same file at once, each succeeds or says why not, and the file is complete', async () => {
+    const { run, folder, at } = await commandFolder(tabby, rex);
     const exits = await Promise.all([1, 2, 3].map(() => launchCli(['backup', 'copy.db', '--force'], { folder }).end()));
-    for (const { code, stderr } of exits) expect(code, stderr).toBe(0);
-    expect(namesIn(at('copy.db'))).toEqual(['Tabby', 'Rex']);
-  });
-
-  test('shows a progress bar on a terminal, and clears it at the end', async () => {
-    const { folder } = await commandFolder(tabby);
-    const command = `'${process.execPath}' '${projectFolder}src/cli.ts' backup copy.db`;
-    const { code, stdout } = await launch('script', ['-qec', command, '/dev/null'], { folder }).end();
-    expect(code).toBe(0);
-    const shown = stdout.replaceAll('\u001b[K', '<clear>');
-    expect(shown).toMatch(/\rCopying [█░]{30} \d+ %, \d+ pages, \d+\/s<clear>/);
-    expect(shown).toMatch(/\r<clear>Backed up 1 animal to copy\.db\.\r\n$/);
+    for (const exit of exits) if (exit.code !== 0) expect(commandErrorOf(exit)).toMatch(/copy\.db\..+\.$/);
+    if (exits.some(({ code }) => code === 0)) expect(namesIn(at('copy.db'))).toEqual(['Tabby', 'Rex']);
+    await run('backup', 'copy.db', '--force');
+    expect(await run('check', 'copy.db')).toMatch(/^checksum +matches$/m);
   });
 });
 
@@ -404,7 +343,7 @@ describe('restore', { timeout: 60_000 }, () => {
     const owner = process.getuid?.() === 0 ? 1000 : fs.statSync(here.store).uid;
     fs.chownSync(here.store, owner, -1);
     for (const suffix of ['', '-wal', '-journal'])
-      fs.writeFileSync(`${here.store}.restoring${suffix}`, 'of a restore that was killed');
+      fs.writeFileSync(`${here.store}.partial${suffix}`, 'of a restore that was killed');
     expect(await here.run('restore', 'copy.db')).toMatch(
       /^Restored 1 animal from copy\.db\.\nThe previous store is kept as \.\/data\/animal-store\.db\.\w+\.before-restore\.\n$/,
     );
@@ -428,7 +367,7 @@ describe('restore', { timeout: 60_000 }, () => {
     expect(fs.readdirSync(path.join(here.folder, 'data'))).toEqual(['animal-store.db']);
   });
 
-  test('replaces an empty file without --force', async () => {
+  test('replaces an empty file', async () => {
     const here = await withBackup();
     fs.truncateSync(here.store);
     await here.run('restore', 'copy.db');
@@ -437,33 +376,9 @@ describe('restore', { timeout: 60_000 }, () => {
 
   test('migrates an older schema to this release', async () => {
     const here = await withBackup();
-    const indexes = ['api_key_active', 'message_account_id', 'message_created_at'].map((name) => `DROP INDEX ${name};`);
-    const triggers = ['updated', 'deleted', 'replaced', 'inserted_below'].map((name) => `DROP TRIGGER pet_${name};`);
-    const tables = [
-      'session',
-      'one_time_link',
-      'attempt',
-      'counted_attempt',
-      'rotated_key',
-      'form_token',
-      'api_key_usage',
-      'account_event',
-      'pet_revision',
-      'import',
-    ].map((name) => `DROP TABLE ${name};`);
-    const columns = ['password_hash', 'network'].map((name) => `ALTER TABLE account DROP COLUMN ${name};`);
-    const older = 'DELETE FROM migration WHERE version > 2; PRAGMA user_version = 2';
-    change(here.at('copy.db'), [...indexes, ...triggers, ...tables, ...columns, older].join(' '));
+    change(here.at('copy.db'), 'DROP TABLE api_key_usage; DELETE FROM migration WHERE version > 7');
     const { code, stderr } = await runCli(['restore', 'copy.db'], { folder: here.folder });
-    const applied = [
-      '0003_imports.sql',
-      '0004_pet_revision.sql',
-      '0005_account_pages.sql',
-      '0006_bounds.sql',
-      '0007_form_token.sql',
-      '0008_key_usage.sql',
-    ];
-    expect([code, stderr]).toEqual([0, applied.map((name) => `Applied ${name}.\n`).join('')]);
+    expect([code, stderr]).toEqual([0, 'Applied 0008_key_usage.sql.\n']);
     expect(await here.run('migrate')).toBe('The store is up to date.\n');
     expect(namesIn(here.store)).toEqual(['Tabby']);
   });
@@ -498,9 +413,7 @@ describe('restore', { timeout: 60_000 }, () => {
     expect(await openFormClient(server.url).post(link, { name: 'ben', password })).toMatchObject({ status: 303 });
     expect((await server.end('SIGTERM')).code).toBe(0);
 
-    expect(await here.run('restore', 'copy.db')).toMatch(
-      /^Restored 1 animal from copy\.db\.\nEnded its 1 session and 1 one-time link\.\nThe previous/,
-    );
+    expect(await here.run('restore', 'copy.db')).toMatch(/^Restored 1 animal from copy\.db\.\nThe previous/);
     const again = await startServer({ folder: here.folder });
     const old = openFormClient(again.url);
     old.jar.set('session', token);
@@ -522,9 +435,6 @@ describe('restore', { timeout: 60_000 }, () => {
     const here = await withBackup();
     const server = await startServer({ folder: here.folder });
     expect(await here.refused('restore', 'copy.db')).toBe('./data/animal-store.db is in use: stop the server first.');
-    expect(await here.refused('restore', 'copy.db', '--force')).toBe(
-      './data/animal-store.db is in use: stop the server first.',
-    );
     const key = await server.firstKey();
     const { json } = await server.call(key, 'POST', '/v1/pets', { name: 'Ida', categoryId: 1 });
     expect(json.id).toBe(2);
@@ -565,40 +475,11 @@ describe('restore', { timeout: 60_000 }, () => {
 
   const unusable: [string, (file: string) => void, RegExp][] = [
     ['a missing file', (file) => fs.rmSync(file), /^copy\.db does not exist\.$/],
-    ['garbage', (file) => fs.writeFileSync(file, 'No store. '.repeat(1000)), /^copy\.db is not an SQLite database\.$/],
-    [
-      'another application',
-      (file) => change(file, 'PRAGMA application_id = 1'),
-      /^copy\.db is a database of another application\.$/,
-    ],
-    [
-      'a newer schema',
-      (file) => change(file, "PRAGMA user_version = 99; UPDATE migration SET name = '2.0.0' WHERE version = 0"),
-      /schema version 99; this release supports versions up to 8: use release 2\.0\.0 or later\.$/,
-    ],
-    ['a damaged table', (file) => damage(file, 'message'), /^The copy of copy\.db is not sound: .+\.$/],
-    [
-      'an animal whose JSON differs from its columns',
-      (file) => overwrite(file, '"name":"Tabby"', '"name":"Tubby"'),
-      /^The copy of copy\.db is not sound: Rows of pet whose JSON differs from their columns: id 1\.$/,
-    ],
+    ['a damaged table', (file) => damage(file, 'message'), /malformed|integrity_check/],
     [
       'a file that does not match its checksum',
       (file) => fs.writeFileSync(`${file}.sha256`, `${'0'.repeat(64)}  copy.db\n`),
-      /^copy\.db does not match its checksum in copy\.db\.sha256: it was damaged or changed after the backup\.$/,
-    ],
-    [
-      'a file whose checksum is empty',
-      (file) => fs.writeFileSync(`${file}.sha256`, ''),
-      /^copy\.db\.sha256 does not begin with a SHA-256 checksum\.$/,
-    ],
-    [
-      'a file with a folder in place of its checksum',
-      (file) => {
-        fs.rmSync(`${file}.sha256`, { force: true });
-        fs.mkdirSync(`${file}.sha256`);
-      },
-      /^copy\.db\.sha256 is a folder\.$/,
+      /^copy\.db does not match copy\.db\.sha256: one of the two has changed since the backup\.$/,
     ],
   ];
   test.each(unusable)('exit 1 and the store unchanged: %s instead of a backup', async (_, spoil, sentence) => {
@@ -606,11 +487,7 @@ describe('restore', { timeout: 60_000 }, () => {
     spoil(here.at('copy.db'));
     const before = contentOf(here.folder);
     expect(await here.refused('restore', 'copy.db')).toMatch(sentence);
-    // --force concerns only the store that is replaced.
-    expect(await here.refused('restore', 'copy.db', '--force')).toMatch(sentence);
-    const after = contentOf(here.folder);
-    expect(Object.keys(after)).toEqual(Object.keys(before));
-    expect(namesIn(here.store)).toEqual(['Rex']);
+    expect(contentOf(here.folder)).toEqual(before);
   });
 
   test('exit 1: the store itself, and a full disk without a store', async ({ skip }) => {
@@ -618,43 +495,32 @@ describe('restore', { timeout: 60_000 }, () => {
     expect(await here.refused('restore', 'data/animal-store.db')).toBe('data/animal-store.db is the store itself.');
     fs.rmSync(path.join(here.folder, 'data'), { recursive: true });
     if (!mountSmallDisk(path.join(here.folder, 'data'), 40)) skip(noDisk);
-    expect(await here.refused('restore', 'copy.db')).toMatch(/restoring cannot be written: .*full\.$/);
+    expect(await here.refused('restore', 'copy.db')).toMatch(/partial cannot be written: .*full\.$/);
     expect(fs.readdirSync(path.join(here.folder, 'data'))).toEqual([]);
   });
 
-  test('a store that is too damaged to be locked is replaced only with --force, and kept with its log', async () => {
+  const unlockable: [string, (store: string) => void][] = [
+    [
+      'no database, beside its log',
+      (store) => {
+        fs.writeFileSync(store, 'No store. '.repeat(1000));
+        fs.writeFileSync(`${store}-wal`, 'its log');
+      },
+    ],
+    ['cut short after its header', (store) => fs.truncateSync(store, 100)],
+    // Perhaps a server still has both open.
+    ['missing, but not its log', (store) => fs.renameSync(store, `${store}-wal`)],
+  ];
+  test.each(unlockable)('exit 1 and all files unchanged: the store is %s', async (_, spoil) => {
     const here = await withBackup();
-    fs.writeFileSync(here.store, 'No store. '.repeat(1000));
-    fs.writeFileSync(`${here.store}-wal`, 'its log');
-    expect(await here.refused('restore', 'copy.db')).toBe(
-      './data/animal-store.db cannot be locked (it is not an SQLite database): make sure that no server is running, then use --force.',
-    );
-    await here.run('restore', 'copy.db', '--force');
-    const [kept = ''] = keptIn(here);
-    expect(fs.readFileSync(path.join(here.folder, 'data', kept), 'utf8')).toMatch(/^No store\./);
-    expect(fs.readFileSync(path.join(here.folder, 'data', `${kept}-wal`), 'utf8')).toBe('its log');
-    expect(namesIn(here.store)).toEqual(['Tabby']);
-  });
-
-  test('a store that ends after its header is replaced only with --force', async () => {
-    const here = await withBackup();
-    fs.truncateSync(here.store, 100);
+    spoil(here.store);
+    const before = contentOf(here.folder);
     expect(await here.refused('restore', 'copy.db')).toMatch(
-      /cannot be locked \(.+\): make sure that no server is running, then use --force\.$/,
+      /^\.\/data\/animal-store\.db cannot be locked \(.+\): make sure that no server is running, then move \.\/data\/animal-store\.db\* elsewhere\.$/,
     );
-    await here.run('restore', 'copy.db', '--force');
-    expect(namesIn(here.store)).toEqual(['Tabby']);
-    expect(keptIn(here)).toHaveLength(1);
-  });
-
-  test('a write-ahead log without its store, perhaps of a running server, is replaced only with --force', async () => {
-    const here = await withBackup();
-    fs.rmSync(here.store);
-    fs.writeFileSync(`${here.store}-wal`, 'a log');
-    expect(await here.refused('restore', 'copy.db')).toBe(
-      './data/animal-store.db-wal exists without its store: make sure that no server is running, then use --force.',
-    );
-    expect(await here.run('restore', 'copy.db', '--force')).toBe('Restored 1 animal from copy.db.\n');
+    expect(contentOf(here.folder)).toEqual(before);
+    fs.renameSync(path.join(here.folder, 'data'), here.at('elsewhere'));
+    await here.run('restore', 'copy.db');
     expect(namesIn(here.store)).toEqual(['Tabby']);
   });
 });

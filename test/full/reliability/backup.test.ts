@@ -119,11 +119,11 @@ const seed = Date.now() % 1_000_000;
 async function killRandomly(
   command: () => Process,
   usualMs: number,
-  enough: (killed: number) => boolean,
+  enough: (killed: number) => boolean | Promise<boolean>,
 ): Promise<number> {
   const random = seededRandom(seed);
   let killed = 0;
-  for (let longestMs = usualMs; !enough(killed); ) {
+  for (let longestMs = usualMs; !(await enough(killed)); ) {
     const { end } = command();
     await setTimeout(random() * longestMs);
     if ((await end('SIGKILL')).code === null) killed += 1;
@@ -158,9 +158,8 @@ test(
     const pages = bytes.length / size;
     const before = fs.readFileSync(store);
     const random = seededRandom(seed);
-    const sentence =
-      'copy.db does not match its checksum in copy.db.sha256: it was damaged or changed after the backup.';
-    let [places, foundWithout] = [0, 0];
+    const sentence = 'copy.db does not match copy.db.sha256: one of the two has changed since the backup.';
+    let places = 0;
     for (let page = 0; page < pages; page++) {
       for (let count = 0; count < tier(5, 200); count++) {
         const place = Math.min(page * size + Math.floor(random() * size), bytes.length - 36);
@@ -173,18 +172,15 @@ test(
         const check = await runCli(['check', 'copy.db'], { folder });
         expect([check.code, check.stderr], hint).toEqual([1, expect.stringContaining(sentence)]);
         const restore = await runCli(['restore', 'copy.db'], { folder });
-        expect(restore, hint).toEqual({ code: 1, stdout: '', stderr: `animal-store: ${sentence}\n` });
+        expect(restore, hint).toEqual({ code: 1, stdout: '', stderr: check.stderr });
         places += 1;
-        fs.renameSync(at('copy.db.sha256'), at('aside'));
-        if ((await runCli(['check', 'copy.db'], { folder })).code === 1) foundWithout += 1;
-        fs.renameSync(at('aside'), at('copy.db.sha256'));
       }
     }
     expect(fs.readFileSync(store).equals(before)).toBe(true);
     fs.writeFileSync(at('copy.db'), bytes);
     expect(await checksumOf(folder, 'copy.db')).toBe('matches');
     figure(
-      `36 bytes overwritten at ${places} places in all ${pages} pages of a backup: check and restore refused all ${places}; without its checksum, check finds ${foundWithout}`,
+      `36 bytes overwritten at ${places} places in all ${pages} pages of a backup: check and restore refused all ${places}`,
     );
   },
   patientMs,
@@ -230,34 +226,6 @@ test(
 );
 
 test(
-  'check and backup of many animals',
-  async () => {
-    const { folder, file, env } = await makeStore();
-    const count = tier(100_000, 1_000_000);
-    change(
-      file,
-      `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${count})
-       INSERT INTO pet (name, category_id, status) SELECT 'animal ' || i, i % 100, 'available' FROM n`,
-    );
-    const run = (...args: string[]) => launchCli(args, { folder, env }).end();
-    const [backupMs, checkMs] = [await timeOf(run('backup', 'copy.db')), await timeOf(run('check', 'copy.db'))];
-    const begun = performance.now();
-    const rows = query(
-      file,
-      `SELECT id FROM pet WHERE json IS NOT
-         json_object('id', id, 'name', CAST(name AS TEXT), 'categoryId', category_id, 'status', CAST(status AS TEXT))`,
-    );
-    const jsonMs = performance.now() - begun;
-    expect(rows).toEqual([]);
-    const [backup, check, json] = [backupMs, checkMs, jsonMs].map(Math.round);
-    figure(
-      `${count} animals: backup ${backup} ms, check ${check} ms, of which ${json} ms compare the JSON with its columns`,
-    );
-  },
-  patientMs,
-);
-
-test(
   'a killed backup --force leaves the old backup or the new one, complete, and never with the checksum of another',
   async () => {
     const { folder, env, file } = await makeStore();
@@ -270,8 +238,8 @@ test(
       return launchCli(['backup', 'copy.db', '--force'], { folder, env });
     };
     const times = tier(6, 100);
-    const killed = await killRandomly(backups, usualMs, (count) => {
-      expect(checkStore(path.join(folder, 'copy.db'), true).problems, `seed ${seed}`).toEqual([]);
+    const killed = await killRandomly(backups, usualMs, async (count) => {
+      expect((await checkStore(path.join(folder, 'copy.db'), true)).problems, `seed ${seed}`).toEqual([]);
       return count === times;
     });
     expect(await run('backup', 'copy.db', '--force')).toMatchObject({ code: 0 });
@@ -326,21 +294,6 @@ test.for([
   },
 );
 
-test(
-  'two backups that replace the same file at the same time leave one with its own checksum',
-  async (context) => {
-    needStrace(context);
-    const { old, copy, backup, stopAt } = await replacingBackup();
-    const slow = await stopAt(2, 5);
-    expect(await backup(old).end()).toMatchObject({ code: 0 });
-    expect(namesIn(copy)).toEqual(['old']);
-    expect(await slow.end()).toMatchObject({ code: 0, stderr: '' });
-    expect(namesIn(copy)).toEqual(['old']);
-    expect(await checksumOf(old.folder, 'copy.db')).toBe('matches');
-  },
-  patientMs,
-);
-
 /** Duration in milliseconds of a command, which must succeed. */
 async function timeOf(command: Promise<{ code: number | null }>): Promise<number> {
   const begun = performance.now();
@@ -371,7 +324,7 @@ test(
     expect([...seen].filter((count) => count !== 5 && count !== 5005)).toEqual([]);
     expect(await run('restore', 'new.db')).toMatchObject({ code: 0, stderr: '' });
     expect(namesIn(file)).toHaveLength(5005);
-    expect(fs.readdirSync(folder).filter((name) => /restoring|partial/.test(name))).toEqual([]);
+    expect(fs.readdirSync(folder).filter((name) => /partial/.test(name))).toEqual([]);
     figure(`${killed} restores killed with kill -9 (seed ${seed}): each left the old store or the new one, complete`);
   },
   patientMs,
@@ -398,41 +351,6 @@ test(
     figure(
       `an import of ${lines} lines killed with kill -9 ${killed} times (seed ${seed}), ${added} lines added by then: at the end each line is there once`,
     );
-  },
-  patientMs,
-);
-
-test(
-  'backup, restore and export sync the file before the rename, and the folder after it',
-  async (context) => {
-    needStrace(context);
-    const { folder, file, env } = await makeStore();
-    const log = path.join(folder, 'trace');
-    const calls = async (...args: string[]) => {
-      const under = ['strace', '-f', '-qq', '-y', '-e', 'trace=fsync,rename', '-o', log];
-      expect(await launchCli(args, { folder, env, under }).end()).toMatchObject({ code: 0 });
-      const lines = fs.readFileSync(log, 'utf8').matchAll(/(?:fsync\(\d+<(.+?)>|rename\("(.+?)", "(.+?)")\) += 0/g);
-      const names = (text = '') =>
-        path.relative(folder, path.resolve(folder, text)).replace(/\.\d+\.partial$/, '.partial') || 'folder';
-      return [...lines].map(([, synced, from, to]) => (synced ? names(synced) : `${names(from)} → ${names(to)}`));
-    };
-    expect((await calls('export', 'pets.csv')).slice(-3)).toEqual([
-      'pets.csv.partial',
-      'pets.csv.partial → pets.csv',
-      'folder',
-    ]);
-    expect((await calls('backup', 'copy.db')).slice(-6)).toEqual([
-      'copy.db.partial',
-      'copy.db.sha256.partial',
-      'folder',
-      'copy.db.partial → copy.db',
-      'copy.db.sha256.partial → copy.db.sha256',
-      'folder',
-    ]);
-    const store = path.basename(file);
-    const restored = await calls('restore', 'copy.db');
-    const place = restored.indexOf(`${store}.restoring → ${store}`);
-    expect(restored.slice(place - 1, place + 2)).toEqual([`${store}.restoring`, restored[place], 'folder']);
   },
   patientMs,
 );

@@ -21,6 +21,7 @@ import { makeStore } from '../../support/store-file.ts';
 import { injecting, needStrace } from '../../support/strace.ts';
 import { figure, patientMs } from '../../support/tier.ts';
 
+const noDatabase = 'cannot be opened: file is not a database';
 const malformed = 'cannot be opened: database disk image is malformed';
 const garbage = 'Not a database. '.repeat(1000);
 
@@ -41,16 +42,16 @@ function leaveForeignWal(file: string): void {
 
 /** The bad file → how to make it from a sound, closed store, and the error message. */
 const cases: Record<string, [spoil: (file: string) => void, sentence: string]> = {
-  'a text file': [(file) => writeFileSync(file, garbage), 'is not an SQLite database'],
+  'a text file': [(file) => writeFileSync(file, garbage), noDatabase],
   'a text file beside an empty WAL': [
     (file) => {
       writeFileSync(file, garbage);
       writeFileSync(`${file}-wal`, '');
     },
-    'is not an SQLite database',
+    noDatabase,
   ],
   'a store truncated inside a page': [(file) => truncateSync(file, statSync(file).size - 6000), malformed],
-  'a store with a damaged header': [(file) => damage(file, 16, 8), 'is not an SQLite database'],
+  'a store with a damaged header': [(file) => damage(file, 16, 8), noDatabase],
   'a store with a damaged schema': [(file) => damage(file, 100, 3000), malformed],
   'a store without its pet table': [(file) => change(file, 'DROP TABLE pet'), 'cannot be opened: no such table: pet'],
   'a store of a newer release': [

@@ -14,9 +14,11 @@ const made = { backup: 'backup.db', export: 'animals.csv', restore: store };
 async function syncsOf(command: keyof typeof made): Promise<string[]> {
   const { folder, run } = await commandFolder({ name: 'Biscuit', categoryId: 7n, status: 'sold' });
   await run('backup', 'copy.db');
+  if (command === 'backup') await run('backup', made.backup);
   const log = path.join(folder, 'trace');
   const file = command === 'restore' ? 'copy.db' : made[command];
-  const exit = await launchCli([command, file], { folder, under: tracingFiles(log) }).end();
+  const force = command === 'backup' ? ['--force'] : [];
+  const exit = await launchCli([command, file, ...force], { folder, under: tracingFiles(log) }).end();
   expect(exit.code, exit.stderr).toBe(0);
 
   const calls = [...callsIn(log)].map((call) => ({ ...call, ...partsOf(call.call, folder) }));
@@ -27,6 +29,7 @@ async function syncsOf(command: keyof typeof made): Promise<string[]> {
     calls.some(({ name, file, begun, done }) => name === 'fsync' && file === what && begun > from && done < to);
   return [
     ...(synced(written.file, written.done, renaming.begun) ? ['what was written'] : []),
+    ...(synced(path.dirname(renaming.to), written.done, renaming.begun) ? ['what was removed'] : []),
     ...(synced(path.dirname(renaming.to), renaming.done, Number.POSITIVE_INFINITY) ? ['the name'] : []),
   ];
 }
@@ -39,8 +42,13 @@ function partsOf(call: string, folder: string): { name: string; file: string; to
 
 beforeEach(needStrace);
 
-test.for(['backup', 'export', 'restore'] as const)(
+test.for([
+  // Its old checksum, which must never be beside another backup.
+  ['backup', ['what was removed']],
+  ['export', []],
+  ['restore', []],
+] as const)(
   '%s waits for the disk: it syncs the data before the rename and the folder after it',
   { timeout: patientMs },
-  async (command) => expect(await syncsOf(command)).toEqual(['what was written', 'the name']),
+  async ([command, removed]) => expect(await syncsOf(command)).toEqual(['what was written', ...removed, 'the name']),
 );

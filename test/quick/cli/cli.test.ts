@@ -931,7 +931,9 @@ describe('the store', () => {
   test('exit 1: a file that is not a store', async () => {
     const { folder, file, refused } = await makeStore();
     writeFileSync(file, 'Not a database. '.repeat(1000));
-    expect(await refused('migrate')).toBe('DATABASE_URL: ./data/animal-store.db is not an SQLite database.');
+    expect(await refused('migrate')).toBe(
+      'DATABASE_URL: ./data/animal-store.db cannot be opened: file is not a database.',
+    );
     new Database(path.join(folder, 'other.db')).exec('CREATE TABLE pet (id INTEGER PRIMARY KEY)').close();
     expect(commandErrorOf(await runCli(['migrate'], { folder, env: { DATABASE_URL: 'sqlite:other.db' } }))).toBe(
       'DATABASE_URL: other.db is a database of another application.',

@@ -318,7 +318,7 @@ describe('exit 1, with one sentence and no stack', () => {
     const folder = temporaryFolder();
     writeFileSync(path.join(folder, 'file'), '');
     expect(await refusal({ DATABASE_URL: 'sqlite:file/data/store.db' }, folder)).toBe(
-      `DATABASE_URL: file/data/store.db cannot be opened: ${folder}/file is not a folder.`,
+      `DATABASE_URL: file/data/store.db cannot be opened: ENOTDIR: not a directory, mkdir 'file/data'.`,
     );
   });
 
@@ -338,38 +338,42 @@ describe('exit 1, with one sentence and no stack', () => {
     return folder;
   }
 
-  /** The sentences of the server and of commands for the same DATABASE_URL. */
+  /** The sentences of the server and of commands for the same DATABASE_URL, with paths in `folder` as relative ones. */
   async function sentencesOf(file: string, folder: string, commands: string[], under: string[] = []) {
     const env = { DATABASE_URL: `sqlite:${file}` };
     const refused = async (command: string) =>
       commandErrorOf(await launchCli(command.split(' '), { folder, env, under }).end());
     const [server, ...others] = await Promise.all([refusal(env, folder, under), ...commands.map(refused)]);
-    return { server, commands: others };
+    const [shown = '', ...rest] = [server, ...others].map((text) => text.replaceAll(`${folder}/`, ''));
+    return { server: shown, commands: rest };
   }
 
   test('a folder in /proc, in which Node would try forever to create another', async ({ skip }) => {
     if (process.platform !== 'linux') skip('Linux only');
     const { server, commands } = await sentencesOf('/proc/x/y.db', temporaryFolder(), ['migrate', 'account add zoo']);
     for (const sentence of [server, ...commands])
-      expect(sentence).toMatch(/^DATABASE_URL: \/proc\/x\/y\.db cannot be opened: .+ \/proc\.$/);
+      expect(sentence).toMatch(/^DATABASE_URL: \/proc\/x\/y\.db does not exist\b.*\.$/);
   });
 
   test('a folder that this user may not write to, with and without a store', async ({ skip }) => {
     if (!isBound) skip(notBound);
     const folder = await makeOpenFolder();
-    for (const name of ['data/new.db', 'data/sub/new.db'])
+    const denied = 'cannot be opened: EACCES: permission denied,';
+    for (const [name, cause] of [
+      ['data/new.db', "open 'data/new.db'"],
+      ['data/sub/new.db', "mkdir 'data/sub'"],
+    ] as const) {
+      const sentence = `DATABASE_URL: ${name} ${denied} ${cause}.`;
       expect(await sentencesOf(name, folder, ['migrate'], asNobody)).toEqual({
-        server: `DATABASE_URL: ${name} cannot be opened: this user may not write to ${folder}/data.`,
-        commands: [`DATABASE_URL: ${name} cannot be opened: this user may not write to ${folder}/data.`],
+        server: sentence,
+        commands: [sentence],
       });
+    }
     chmodSync(path.join(folder, 'data/animal-store.db'), 0o666);
-    const sentence = `DATABASE_URL: data/animal-store.db cannot be opened: this user may not write to ${folder}/data.`;
+    const sentence = `DATABASE_URL: data/animal-store.db ${denied} access 'data'.`;
     expect(
       await sentencesOf('data/animal-store.db', folder, ['key list', 'account add zoo', 'export'], asNobody),
-    ).toEqual({
-      server: sentence,
-      commands: [sentence, sentence, sentence],
-    });
+    ).toEqual({ server: sentence, commands: Array(3).fill(sentence) });
   });
 
   test('a file system that is read-only', async ({ skip }) => {
@@ -380,31 +384,28 @@ describe('exit 1, with one sentence and no stack', () => {
       code: 0,
     });
     expect(spawnSync('mount', ['-o', 'remount,ro', disk]).status).toBe(0);
-    expect(await sentencesOf('disk/store.db', folder, ['account add zoo'])).toEqual({
-      server: `DATABASE_URL: disk/store.db cannot be opened: ${disk}/store.db is on a read-only file system.`,
-      commands: ['DATABASE_URL: disk/store.db cannot be opened: disk/store.db is on a read-only file system.'],
-    });
-    expect(await sentencesOf('disk/new/store.db', folder, ['account add zoo'])).toEqual({
-      server: `DATABASE_URL: disk/new/store.db cannot be opened: ${disk} is on a read-only file system.`,
-      commands: [`DATABASE_URL: disk/new/store.db cannot be opened: ${disk} is on a read-only file system.`],
-    });
+    for (const [name, cause] of [
+      ['disk/store.db', "open 'disk/store.db'"],
+      ['disk/new/store.db', "mkdir 'disk/new'"],
+    ] as const) {
+      const sentence = `DATABASE_URL: ${name} cannot be opened: EROFS: read-only file system, ${cause}.`;
+      expect(await sentencesOf(name, folder, ['account add zoo'])).toEqual({ server: sentence, commands: [sentence] });
+    }
   });
 
   test.for([
     ['read', 0o000],
     ['write', 0o444],
-  ] as const)('a file that this user may not %s', async ([verb, mode], { skip }) => {
+  ] as const)('a file that this user may not %s', async ([, mode], { skip }) => {
     if (!isBound) skip(notBound);
     const folder = await makeOpenFolder();
-    const file = path.join(folder, 'data/animal-store.db');
     chmodSync(path.join(folder, 'data'), 0o777);
-    chmodSync(file, mode);
-    const opened = 'DATABASE_URL: data/animal-store.db cannot be opened: this user may not';
-    expect(
-      await sentencesOf('data/animal-store.db', folder, ['key list', 'account add zoo', 'export'], asNobody),
-    ).toEqual({
-      server: `${opened} ${verb} ${file}.`,
-      commands: Array(3).fill(`${opened} ${verb} data/animal-store.db.`),
+    chmodSync(path.join(folder, 'data/animal-store.db'), mode);
+    const name = 'data/animal-store.db';
+    const sentence = `DATABASE_URL: ${name} cannot be opened: EACCES: permission denied, open '${name}'.`;
+    expect(await sentencesOf(name, folder, ['key list', 'account add zoo', 'export'], asNobody)).toEqual({
+      server: sentence,
+      commands: Array(3).fill(sentence),
     });
   });
 

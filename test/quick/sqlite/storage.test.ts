@@ -7,11 +7,10 @@ import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { hashKey, newSecret, scopes } from '../../../src/core/accounts.ts';
 import { ApiError } from '../../../src/core/errors.ts';
 import { type PetStatus, statuses } from '../../../src/core/pets.ts';
-import { makeFile } from '../../../src/store/files.ts';
 import { openStore, sqliteFile } from '../../../src/store/open.ts';
 import { openConnection, openReader, translate } from '../../../src/store/sqlite/connection.ts';
 import { prepareStore } from '../../../src/store/sqlite/store-file.ts';
-import { CopyError, OpenError, type Store } from '../../../src/store/store.ts';
+import { OpenError, type Store } from '../../../src/store/store.ts';
 import { startApp, temporaryFolder } from '../../support/app.ts';
 import { commandErrorOf } from '../../support/commands.ts';
 import { runCli } from '../../support/process.ts';
@@ -580,7 +579,7 @@ describe('migrations', () => {
       other.close();
       leave(file);
       const sentence =
-        './data/animal-store.db holds no store yet, as its creation was interrupted: start the server or run animal-store migrate to complete it.';
+        './data/animal-store.db holds no store yet, as a command was interrupted: start the server or run animal-store migrate to complete it.';
       for (const args of [['check'], ['export'], ['backup', 'copy.db']])
         expect(commandErrorOf(await runCli(args, { folder })).replace('DATABASE_URL: ', '')).toBe(sentence);
       expect(await runCli(['migrate'], { folder })).toMatchObject({ code: 0 });
@@ -640,12 +639,12 @@ describe('migrations', () => {
     {
       what: 'garbage',
       make: (file: string) => fs.writeFileSync(file, 'not a database '.repeat(1000)),
-      sentence: 'is not an SQLite database',
+      sentence: 'cannot be opened: file is not a database',
     },
     {
       what: 'a few letters',
       make: (file: string) => fs.writeFileSync(file, 'hello'),
-      sentence: 'is not an SQLite database',
+      sentence: 'cannot be opened: file is not a database',
     },
     {
       what: 'a file cut short',
@@ -673,53 +672,5 @@ describe('migrations', () => {
     fs.writeFileSync(path.join(folder, 'a'), '');
     await expect(open(path.join(folder, 'a', 'store.db'))).rejects.toThrow(OpenError);
     expect(fs.readdirSync(folder)).toEqual(['a']);
-  });
-});
-
-describe('makeFile', () => {
-  const inode = (descriptor: number) => {
-    try {
-      return fs.fstatSync(descriptor).ino;
-    } catch {
-      return undefined;
-    }
-  };
-
-  test('creates the complete file or none, and closes it in both cases', async () => {
-    const file = path.join(temporaryFolder(), 'made');
-    fs.writeFileSync(file, 'left by a process that was killed');
-    let made: [descriptor: number, inode: number | undefined] | undefined;
-    const write = async (descriptor: number) => {
-      made = [descriptor, inode(descriptor)];
-      fs.writeSync(descriptor, 'new');
-      return 3;
-    };
-    expect(await makeFile(file, 0o640, write)).toBe(3);
-    expect([fs.readFileSync(file, 'utf8'), fs.statSync(file).mode & 0o777]).toEqual(['new', 0o640]);
-    expect(fs.statSync(file).ino).toBe(made?.[1]);
-    expect(inode(made?.[0] as number)).not.toBe(made?.[1]);
-
-    const failed = makeFile(file, 0o640, (descriptor) =>
-      write(descriptor).then(() => Promise.reject(new Error('full'))),
-    );
-    await expect(failed).rejects.toThrow(new Error('full'));
-    expect(fs.existsSync(file)).toBe(false);
-    expect(inode(made?.[0] as number)).not.toBe(made?.[1]);
-  });
-
-  test('keeps the file of the later one of two writers', async () => {
-    const file = path.join(temporaryFolder(), 'made');
-    const first = Promise.withResolvers<void>();
-    const earlier = makeFile(file, 0o600, () => first.promise);
-    await makeFile(file, 0o600, async (descriptor) => void fs.writeSync(descriptor, 'later'));
-    first.resolve();
-    await expect(earlier).rejects.toThrow(new CopyError(`Another process is also writing to ${file}.`));
-    expect(fs.readFileSync(file, 'utf8')).toBe('later');
-  });
-
-  test('reports that another process removed the file', async () => {
-    const file = path.join(temporaryFolder(), 'made');
-    const making = makeFile(file, 0o600, async () => fs.rmSync(file));
-    await expect(making).rejects.toThrow(new CopyError(`Another process is also writing to ${file}.`));
   });
 });
