@@ -125,8 +125,8 @@ function backupCommand(program: Command, context: Context): void {
       try {
         const target = targetOf(context, file, force);
         targetOf(context, checksumFile(file), force);
-        const { pet } = await withProgress('Copying', 'pages', ({ show }) => backupStore(source, target, show));
-        print(`Backed up ${animals(pet)} to ${file}.`);
+        const count = await withProgress('Copying', 'pages', ({ show }) => backupStore(source, target, show));
+        print(`Backed up ${animals(count)} to ${file}.`);
       } finally {
         source.close();
       }
@@ -141,10 +141,10 @@ function restoreCommand(program: Command, context: Context): void {
     .argument('<file>', 'a backup; it must match <file>.sha256, if that exists')
     .action(async (file: string) => {
       const onMigration = (name: string) => note(`Applied ${name}.`);
-      const { rows, kept } = await withProgress('Copying', 'pages', ({ show }) =>
+      const { animals: count, kept } = await withProgress('Copying', 'pages', ({ show }) =>
         restoreStore(resolve(file), storeFile(), { onProgress: show, now, onMigration }),
       );
-      print(`Restored ${animals(rows.pet)} from ${file}.`);
+      print(`Restored ${animals(count)} from ${file}.`);
       if (kept !== undefined) print(`The previous store is kept as ${asGiven(kept)}.`);
     });
 }

@@ -5,7 +5,7 @@ import Database from 'better-sqlite3';
 import { messageOf } from '../../core/errors.ts';
 import { makeFile, partialOf, publish, sync } from '../files.ts';
 import { CopyError } from '../store.ts';
-import { checkStore, type Rows } from './check.ts';
+import { checkStore } from './check.ts';
 import { checksumFile, writeChecksum } from './checksum.ts';
 
 /** Called with the units done so far and the total. */
@@ -14,22 +14,25 @@ export type OnProgress = (done: number, total: number) => void;
 /** 4 MiB per step; other work can run between two steps. */
 const pagesPerStep = 1000;
 
-/** Writes a backup of `source` and its checksum, and replaces both files if they exist. Rejects with CopyError or the error of a system call. */
-export async function backupStore(source: Database.Database, file: string, onProgress: OnProgress): Promise<Rows> {
+/**
+ * Writes a backup of `source` and its checksum, and replaces both files if they exist. Resolves to the number of animals. Rejects with
+ * CopyError or the error of a system call.
+ */
+export async function backupStore(source: Database.Database, file: string, onProgress: OnProgress): Promise<number> {
   const partial = partialOf(file);
-  const rows = await makeFile(partial, 0o600, async () => {
+  const animals = await makeFile(partial, 0o600, async () => {
     await copyStore(source, partial, onProgress);
     const { problems, rows } = await checkStore(partial);
     if (problems.length > 0) throw new CopyError(`The copy of ${source.name} is not sound: ${problems[0]}`);
     await writeChecksum(file);
-    return rows;
+    return rows.pet as number;
   });
   // First remove the old checksum: a kill between two steps leaves a backup without a checksum, never with that of another backup.
   fs.rmSync(checksumFile(file), { force: true });
   sync(path.dirname(file));
   publish(file);
   publish(checksumFile(file));
-  return rows;
+  return animals;
 }
 
 /** Copies one snapshot of `source` to the empty file `copy`, which is then a single file without a WAL. Rejects with CopyError. */

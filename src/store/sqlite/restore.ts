@@ -6,7 +6,7 @@ import { codeOf, messageOf } from '../../core/errors.ts';
 import { isSame, makeFile, makeFolder, partialOf, publish, removeStore, sync } from '../files.ts';
 import { CopyError, type OpenOptions } from '../store.ts';
 import { copyStore, type OnProgress } from './backup.ts';
-import { checkStore, type Rows } from './check.ts';
+import { checkStore } from './check.ts';
 import { openConnection } from './connection.ts';
 import { openExisting, prepareStore, readHeader } from './store-file.ts';
 
@@ -15,7 +15,7 @@ export interface RestoreOptions extends OpenOptions {
 }
 
 export interface Restored {
-  rows: Rows;
+  animals: number;
   /** The new path of the previous store; undefined if there was none. */
   kept: string | undefined;
 }
@@ -42,7 +42,7 @@ export async function restoreStore(from: string, file: string, options: RestoreO
       adapt(partial, old);
       if (old) adoptOwner(partial, file);
     });
-    return { rows, kept: old ? replace(file, options.now()) : create(file) };
+    return { animals: rows.pet as number, kept: old ? replace(file, options.now()) : create(file) };
   } finally {
     source.close();
     old?.close();

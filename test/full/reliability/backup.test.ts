@@ -186,45 +186,6 @@ test(
   patientMs,
 );
 
-/** Where the text of each row of `pet` begins and ends in a file of jsonLines (https://sqlite.org/fileformat.html#b_tree_pages). */
-function rowsIn(file: string, bytes: Buffer): { begin: number; end: number }[] {
-  const leaves = query<{ place: number }>(
-    file,
-    "SELECT pgoffset AS place FROM dbstat WHERE name = 'pet' AND pagetype = 'leaf'",
-  );
-  return leaves.flatMap(({ place }) =>
-    Array.from({ length: bytes.readUInt16BE(place + 3) }, (_, cell) => {
-      const begin = bytes.indexOf('line ', place + bytes.readUInt16BE(place + 8 + 2 * cell));
-      return { begin, end: bytes.indexOf('}', begin) + 1 };
-    }),
-  );
-}
-
-test(
-  '36 bytes overwritten anywhere in the rows of the animals are found without a checksum',
-  async () => {
-    const { folder, at, run } = await commandFolder();
-    fs.writeFileSync(at('pets.ndjson'), jsonLines(100));
-    await run('import', 'pets.ndjson');
-    await run('backup', 'copy.db');
-    fs.rmSync(at('copy.db.sha256'));
-    const bytes = fs.readFileSync(at('copy.db'));
-    const rows = rowsIn(at('copy.db'), bytes);
-    expect(rows).toHaveLength(100);
-    const random = seededRandom(seed);
-    for (const { begin, end } of rows) {
-      const place = begin + Math.floor(random() * (end - begin - 36));
-      const damaged = Buffer.from(bytes);
-      for (let at = place; at < place + 36; at++)
-        damaged[at] = (damaged[at] as number) ^ (1 + Math.floor(random() * 255));
-      fs.writeFileSync(at('copy.db'), damaged);
-      const { code, stderr } = await runCli(['check', 'copy.db'], { folder });
-      expect([code, stderr], `seed ${seed}, byte ${place}`).toEqual([1, expect.stringContaining('JSON differs')]);
-    }
-  },
-  patientMs,
-);
-
 test(
   'a killed backup --force leaves the old backup or the new one, complete, and never with the checksum of another',
   async () => {
