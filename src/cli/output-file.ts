@@ -1,7 +1,7 @@
 /** Files that a command writes: under its name, a file is complete or does not exist. */
 import { existsSync, statSync } from 'node:fs';
 import path from 'node:path';
-import { isSame, partialOf, publish, sidecarFiles } from '../store/files.ts';
+import { claim, isSame, publish, sidecarFiles } from '../store/files.ts';
 import { sqliteFile } from '../store/open.ts';
 import { CommandError, type Context } from './context.ts';
 
@@ -13,8 +13,9 @@ export async function replaceFile<Result>(
   make: (partial: string) => Promise<Result>,
 ): Promise<Result> {
   const file = targetOf(context, name, force);
-  const result = await make(partialOf(file));
-  publish(file);
+  const partial = claim(file);
+  const result = await make(partial);
+  publish(partial, file);
   return result;
 }
 

@@ -1,4 +1,5 @@
 /** Creates folders, and files that are complete and on disk under their name, or do not exist. */
+import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { codeOf } from '../core/errors.ts';
@@ -6,9 +7,6 @@ import { CopyError } from './store.ts';
 
 /** Suffixes of the files that SQLite keeps next to a store while it is open, or after a crash. */
 export const sidecarFiles = ['-wal', '-shm', '-journal'];
-
-/** The name of a file until it is complete. It is always the same, so that the next run removes what a killed process left. */
-export const partialOf = (file: string) => `${file}.partial`;
 
 /**
  * Creates `folder` and its missing parents, for this user only. The `recursive` option of Node never returns if mkdir reports ENOENT though
@@ -46,32 +44,38 @@ export function removeStore(file: string): void {
 }
 
 /**
- * Replaces `file`, which is on disk when this resolves. On failure no file remains. If another process replaces it meanwhile, this one
- * rejects. `write` may use the descriptor but must not close it.
+ * A new name beside `file`, for what is renamed to it when it is complete. Removes the files at earlier such names: killed processes have left
+ * them, or a running one fails. With one fixed name, a process could rename what another has just begun to write.
  */
+export function claim(file: string): string {
+  const { dir, base } = path.parse(file);
+  const prefix = `${base}.partial-`;
+  for (const name of fs.readdirSync(dir)) if (name.startsWith(prefix)) fs.rmSync(path.join(dir, name), { force: true });
+  return path.join(dir, prefix + randomUUID());
+}
+
+/** Creates `file`, which is on disk when this resolves. On failure no file remains. `write` may use the descriptor but must not close it. */
 export async function makeFile<Result>(
   file: string,
   mode: number,
   write: (descriptor: number) => Promise<Result>,
 ): Promise<Result> {
-  removeStore(file);
   const descriptor = fs.openSync(file, 'wx', mode);
-  const isOurs = () => fs.fstatSync(descriptor).ino === fs.statSync(file, { throwIfNoEntry: false })?.ino;
   try {
     const result = await write(descriptor);
     fs.fsyncSync(descriptor);
-    if (!isOurs()) throw new CopyError(`Another process is also writing to ${file}.`);
     return result;
   } catch (error) {
-    if (isOurs()) removeStore(file);
-    throw error;
+    const isRemoved = fs.fstatSync(descriptor).nlink === 0;
+    removeStore(file);
+    throw isRemoved ? new CopyError(`Another command writes the same file: it has removed ${file}.`) : error;
   } finally {
     fs.closeSync(descriptor);
   }
 }
 
-/** Gives the complete file at `partialOf(file)` its name, which is on disk when this returns. */
-export function publish(file: string): void {
-  fs.renameSync(partialOf(file), file);
+/** Renames a file. Its new name is on disk when this returns. */
+export function publish(partial: string, file: string): void {
+  fs.renameSync(partial, file);
   sync(path.dirname(file));
 }

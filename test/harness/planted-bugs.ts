@@ -229,8 +229,8 @@ export const plantedBugs: PlantedBug[] = [
   {
     name: 'an export does not wait for the disk',
     file: 'src/store/files.ts',
-    from: 'fs.fsyncSync(descriptor);\n    if',
-    to: 'if',
+    from: 'fs.fsyncSync(descriptor);\n    return',
+    to: 'return',
     caughtBy: ['test/full/reliability/made-files.test.ts', 'export waits'],
   },
   {

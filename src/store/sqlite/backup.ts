@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { messageOf } from '../../core/errors.ts';
-import { makeFile, partialOf, publish, sync } from '../files.ts';
+import { claim, makeFile, publish, sync } from '../files.ts';
 import { CopyError } from '../store.ts';
 import { checkStore } from './check.ts';
 import { checksumFile, writeChecksum } from './checksum.ts';
@@ -19,19 +19,20 @@ const pagesPerStep = 1000;
  * CopyError or the error of a system call.
  */
 export async function backupStore(source: Database.Database, file: string, onProgress: OnProgress): Promise<number> {
-  const partial = partialOf(file);
+  const checksum = checksumFile(file);
+  const [partial, partialChecksum] = [claim(file), claim(checksum)];
   const animals = await makeFile(partial, 0o600, async () => {
     await copyStore(source, partial, onProgress);
     const { problems, rows } = await checkStore(partial);
     if (problems.length > 0) throw new CopyError(`The copy of ${source.name} is not sound: ${problems[0]}`);
-    await writeChecksum(file);
+    await writeChecksum(partial, file, partialChecksum);
     return rows.pet as number;
   });
   // First remove the old checksum: a kill between two steps leaves a backup without a checksum, never with that of another backup.
-  fs.rmSync(checksumFile(file), { force: true });
+  fs.rmSync(checksum, { force: true });
   sync(path.dirname(file));
-  publish(file);
-  publish(checksumFile(file));
+  publish(partial, file);
+  publish(partialChecksum, checksum);
   return animals;
 }
 

@@ -2,15 +2,15 @@
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
-import { makeFile, partialOf } from '../files.ts';
+import { makeFile } from '../files.ts';
 
 /** The name of the checksum file of a backup. */
 export const checksumFile = (file: string) => `${file}.sha256`;
 
-/** Writes the checksum of `partialOf(file)`, which will be named `file`, to the partial checksum file. It is on disk when this resolves. */
-export async function writeChecksum(file: string): Promise<void> {
-  const line = lineOf(await hashOf(partialOf(file)), path.basename(file));
-  await makeFile(partialOf(checksumFile(file)), 0o600, async (checksum) => fs.writeFileSync(checksum, line));
+/** Writes the checksum of `copy`, which will be named `file`, to the new file `checksum`. It is on disk when this resolves. */
+export async function writeChecksum(copy: string, file: string, checksum: string): Promise<void> {
+  const line = lineOf(await hashOf(copy), path.basename(file));
+  await makeFile(checksum, 0o600, async (descriptor) => fs.writeFileSync(descriptor, line));
 }
 
 /** Whether a file has the checksum that is beside it; undefined if there is none. Rejects if either cannot be read. */

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../../core/errors.ts';
-import { isSame, makeFile, makeFolder, partialOf, publish, removeStore, sync } from '../files.ts';
+import { claim, isSame, makeFile, makeFolder, publish, removeStore, sync } from '../files.ts';
 import { CopyError, type OpenOptions } from '../store.ts';
 import { copyStore, type OnProgress } from './backup.ts';
 import { checkStore } from './check.ts';
@@ -32,8 +32,8 @@ export async function restoreStore(from: string, file: string, options: RestoreO
   const { problems, rows } = await checkStore(from, true);
   if (problems.length > 0) throw new CopyError(problems.join('\n'));
   makeFolder(path.dirname(file));
-  const partial = partialOf(file);
   const old = lock(file);
+  const partial = claim(file);
   const source = openExisting(from);
   try {
     await makeFile(partial, 0o600, async () => {
@@ -42,7 +42,7 @@ export async function restoreStore(from: string, file: string, options: RestoreO
       adapt(partial, old);
       if (old) adoptOwner(partial, file);
     });
-    return { animals: rows.pet as number, kept: old ? replace(file, options.now()) : create(file) };
+    return { animals: rows.pet as number, kept: old ? replace(partial, file, options.now()) : create(partial, file) };
   } finally {
     source.close();
     old?.close();
@@ -109,15 +109,15 @@ function adoptOwner(fresh: string, file: string): void {
   fs.chownSync(fresh, uid, gid);
 }
 
-function replace(file: string, now: Date): string {
+function replace(partial: string, file: string, now: Date): string {
   const kept = `${file}.${now.toISOString().replace(/[-:.]/g, '')}.before-restore`;
   fs.linkSync(file, kept);
-  publish(file);
+  publish(partial, file);
   return kept;
 }
 
 /** Not a rename, which would replace a store that a server has created meanwhile. */
-function create(file: string): undefined {
-  fs.linkSync(partialOf(file), file);
+function create(partial: string, file: string): undefined {
+  fs.linkSync(partial, file);
   sync(path.dirname(file));
 }

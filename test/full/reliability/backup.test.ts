@@ -204,7 +204,7 @@ test(
       return count === times;
     });
     expect(await run('backup', 'copy.db', '--force')).toMatchObject({ code: 0 });
-    expect(fs.readdirSync(folder).filter((name) => name.endsWith('.partial'))).toEqual([]);
+    expect(fs.readdirSync(folder).filter((name) => name.includes('.partial'))).toEqual([]);
     figure(`${killed} backups --force killed with kill -9 (seed ${seed}): each left a sound backup`);
   },
   patientMs,
@@ -251,7 +251,7 @@ test.for([
     expect(await launchCli(['restore', 'copy.db'], old).end()).toMatchObject({ code: 0 });
     expect(await backup(old).end()).toMatchObject({ code: 0 });
     expect(await checksumOf(old.folder, 'copy.db')).toBe('matches');
-    expect(fs.readdirSync(old.folder).filter((entry) => entry.endsWith('.partial'))).toEqual([]);
+    expect(fs.readdirSync(old.folder).filter((entry) => entry.includes('.partial'))).toEqual([]);
   },
 );
 

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { makeFile, makeFolder } from '../../../src/store/files.ts';
+import { claim, makeFile, makeFolder, publish } from '../../../src/store/files.ts';
 import { CopyError } from '../../../src/store/store.ts';
 import { temporaryFolder } from '../../support/app.ts';
 
@@ -27,11 +27,8 @@ const inode = (descriptor: number) => {
 
 test('a file is made completely or not at all, and closed in both cases', async () => {
   const file = path.join(temporaryFolder(), 'made');
-  for (const suffix of ['', '-journal', '-wal', '-shm'])
-    fs.writeFileSync(file + suffix, 'left by a process that was killed');
   let made: [descriptor: number, inode: number | undefined] | undefined;
   const write = async (descriptor: number) => {
-    expect(fs.readdirSync(path.dirname(file))).toEqual(['made']);
     made = [descriptor, inode(descriptor)];
     fs.writeSync(descriptor, 'new');
     return 3;
@@ -41,18 +38,40 @@ test('a file is made completely or not at all, and closed in both cases', async 
   expect(fs.statSync(file).ino).toBe(made?.[1]);
   expect(inode(made?.[0] as number)).not.toBe(made?.[1]);
 
+  fs.rmSync(file);
   const failed = makeFile(file, 0o640, (descriptor) => write(descriptor).then(() => Promise.reject(new Error('full'))));
   await expect(failed).rejects.toThrow(new Error('full'));
   expect(fs.existsSync(file)).toBe(false);
   expect(inode(made?.[0] as number)).not.toBe(made?.[1]);
 });
 
-test('of two that make the same file, the later one stays, and the earlier one rejects', async () => {
+test('what killed processes have left is removed, and nothing else', () => {
+  const folder = temporaryFolder();
+  const kept = ['made', 'made.partial', 'made.sha256.partial-1', 'mademade.partial-1', 'other.partial-1'];
+  for (const name of [...kept, 'made.partial-1', 'made.partial-1-journal'])
+    fs.writeFileSync(path.join(folder, name), '');
+  claim(path.join(folder, 'made'));
+  expect(fs.readdirSync(folder).sort()).toEqual(kept.sort());
+});
+
+test('of two that make the same file, the later one stays, and the earlier one rejects, whenever the later one begins', async () => {
   const file = path.join(temporaryFolder(), 'made');
-  const first = Promise.withResolvers<void>();
-  const earlier = makeFile(file, 0o600, () => first.promise);
-  await makeFile(file, 0o600, async (descriptor) => void fs.writeSync(descriptor, 'later'));
-  first.resolve();
-  await expect(earlier).rejects.toThrow(new CopyError(`Another process is also writing to ${file}.`));
+  const write = (partial: string, text: string) =>
+    makeFile(partial, 0o600, async (descriptor) => void fs.writeSync(descriptor, text));
+  const first = claim(file);
+  let second = '';
+  const earlier = makeFile(first, 0o600, async () => {
+    second = claim(file);
+    await write(second, 'later');
+    throw new Error('disk I/O error');
+  });
+  await expect(earlier).rejects.toThrow(
+    new CopyError(`Another command writes the same file: it has removed ${first}.`),
+  );
+  publish(second, file);
+  const third = claim(file);
+  await write(third, 'third');
+  await write(claim(file), '');
+  expect(() => publish(third, file)).toThrow('ENOENT');
   expect(fs.readFileSync(file, 'utf8')).toBe('later');
 });
