@@ -45,7 +45,7 @@ const maxInserted = 100;
 export function prepareCommands(connection: Database.Database): (batch: readonly Write[]) => unknown[] {
   for (const table of tables) connection.prepare(`SELECT 1 FROM ${table}`);
   const insertPets = prepareInsert(connection);
-  const addOnce = prepareAddOnce(connection, insertPets);
+  const retries = prepareRetries(connection);
   const runSteps = createRunner(connection);
   /** Until when each key is known to be valid in this transaction: it then was before, too. */
   const validUntil = new Map<number, number>();
@@ -63,20 +63,29 @@ export function prepareCommands(connection: Database.Database): (batch: readonly
     const latest = Math.max(...batch.map(([name, input]) => (name === 'addPet' ? input.at : 0)));
     const outputs: unknown[] = [];
     let pets: NewPetRow[] = [];
+    /** The idempotency keys of `pets`. */
+    const keys = new Set<string>();
 
     function insertCollected(): void {
       if (pets.length === 0) return;
       const first = insertPets(pets);
+      if (keys.size > 0) retries.remember(pets, first);
       for (const index of pets.keys()) outputs.push(first + index);
       pets = [];
+      keys.clear();
     }
 
     function add(pet: NewPetRow): void {
+      const key = pet.retry && `${pet.retry.accountId} ${pet.retry.key}`;
+      if (key !== undefined && keys.has(key)) insertCollected();
       const rejection = checkKey(pet, latest);
-      if (rejection || pet.retry || pets.length === maxInserted) insertCollected();
-      if (rejection) outputs.push({ outcome: rejection });
-      else if (pet.retry) outputs.push(addOnce(pet, pet.retry));
-      else pets.push(pet);
+      const outcome = rejection ? { outcome: rejection } : pet.retry && retries.find(pet, pet.retry);
+      if (outcome || pets.length === maxInserted) insertCollected();
+      if (outcome) outputs.push(outcome);
+      else {
+        pets.push(pet);
+        if (key !== undefined) keys.add(key);
+      }
     }
 
     for (const [name, input] of batch) {
@@ -120,38 +129,47 @@ function prepareInsert(connection: Database.Database): InsertPets {
   };
 }
 
-/** Adds a pet unless an earlier request with its Idempotency-Key did. */
-function prepareAddOnce(connection: Database.Database, insertPets: InsertPets) {
-  const findRetry = prepare<
-    [string, bigint, string, number, string, number],
-    { id: number; pet: PetJson; same: number }
-  >(
+/** What the store keeps of creates with an Idempotency-Key. */
+interface Retries {
+  /** What became of an earlier request with the key; undefined: there was none. */
+  find(pet: NewPetRow, retry: Retry): PetOutcome | undefined;
+  /** Keeps the keys of pets whose ids begin at `first`, and deletes ten expired ones for each. */
+  remember(pets: readonly NewPetRow[], first: number): void;
+}
+
+function prepareRetries(connection: Database.Database): Retries {
+  // +?, as in reader.ts: SQLite would recompile the statement for each key, which takes 10 µs.
+  const find = prepare<[string, bigint, string, number, string, number], { id: number; pet: PetJson; same: number }>(
     connection,
     `SELECT pet.id, json AS pet, name = ? AND category_id = ? AND status = ? AS same
      FROM idempotency JOIN pet ON pet.id = pet_id
-     WHERE account_id = ? AND operation = 'createPet' AND key = ? AND created_at > ?`,
+     WHERE account_id = +? AND operation = 'createPet' AND key = +? AND created_at > +?`,
   );
-  const upsertRetry = prepare<[number, string, number, number]>(
+  const upsert = prepare<[number, string, number, number]>(
     connection,
     `INSERT INTO idempotency (account_id, operation, key, pet_id, created_at) VALUES (?, 'createPet', ?, ?, ?)
      ON CONFLICT DO UPDATE SET pet_id = excluded.pet_id, created_at = excluded.created_at`,
   );
-  const forgetRetries = prepare<[number]>(
+  const forget = prepare<[number, number]>(
     connection,
     `DELETE FROM idempotency WHERE (account_id, operation, key) IN
-       (SELECT account_id, operation, key FROM idempotency WHERE created_at <= ? ORDER BY created_at LIMIT 10)`,
+       (SELECT account_id, operation, key FROM idempotency WHERE created_at <= ? ORDER BY created_at LIMIT ?)`,
   );
 
-  return (pet: NewPetRow, { accountId, key }: Retry): PetOutcome => {
-    const { name, categoryId, status, at } = pet;
-    // An idempotency key first used at or before this time counts as new.
-    const forgottenAt = at - retryWindowMs;
-    // No operation changes a pet, so its row still equals the first request's body.
-    const known = findRetry.get(name, BigInt(categoryId), status, accountId, key, forgottenAt);
-    if (known) return known.same ? { outcome: 'replayed', id: known.id, pet: known.pet } : { outcome: 'reused' };
-    const id = insertPets([pet]);
-    forgetRetries.run(forgottenAt);
-    upsertRetry.run(accountId, key, id, at);
-    return id;
+  return {
+    find({ name, categoryId, status, at }, { accountId, key }) {
+      // An idempotency key first used at or before this time counts as new.
+      const forgottenAt = at - retryWindowMs;
+      // No operation changes a pet, so its row still equals the first request's body.
+      const known = find.get(name, BigInt(categoryId), status, accountId, key, forgottenAt);
+      if (!known) return undefined;
+      return known.same ? { outcome: 'replayed', id: known.id, pet: known.pet } : { outcome: 'reused' };
+    },
+    remember(pets, first) {
+      const kept = pets.flatMap(({ retry, at }, index) => (retry ? [{ ...retry, at, id: first + index }] : []));
+      const earliest = Math.min(...kept.map(({ at }) => at));
+      forget.run(earliest - retryWindowMs, 10 * kept.length);
+      for (const { accountId, key, id, at } of kept) upsert.run(accountId, key, id, at);
+    },
   };
 }

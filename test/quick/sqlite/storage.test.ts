@@ -215,6 +215,27 @@ describe('writing', () => {
     expect(openOther(file).prepare('SELECT count(*) FROM idempotency').pluck().get()).toBe(21);
   });
 
+  test('retries that share a batch get the outcome of their key, in their order', async () => {
+    const { store } = await openSqlite();
+    const add = (name: string, key?: string) =>
+      store.pets.add({ ...biscuit, name }, key === undefined ? undefined : { accountId: 1, key });
+    const outcomes = await Promise.all([
+      ...[add('a', 'one'), add('b'), add('c', 'two'), add('a', 'one'), add('d', 'one'), add('e', 'three')],
+      store.pets.add({ ...biscuit, name: 'f' }, { accountId: 2, key: 'one' }),
+    ]);
+    const petOf = (id: number, name: string) => `{"id":${id},"name":"${name}","categoryId":7,"status":"available"}`;
+    expect(outcomes).toEqual([
+      { outcome: 'added', id: 1n, pet: petOf(1, 'a') },
+      { outcome: 'added', id: 2n, pet: petOf(2, 'b') },
+      { outcome: 'added', id: 3n, pet: petOf(3, 'c') },
+      { outcome: 'replayed', id: 1n, pet: petOf(1, 'a') },
+      { outcome: 'reused' },
+      { outcome: 'added', id: 4n, pet: petOf(4, 'e') },
+      { outcome: 'added', id: 5n, pet: petOf(5, 'f') },
+    ]);
+    expect(await add('e', 'three')).toMatchObject({ outcome: 'replayed', id: 4n });
+  });
+
   test('a write is acknowledged only after its commit, which other connections then see', async () => {
     const { store, file } = await openSqlite();
     const count = openOther(file).prepare('SELECT count(*) FROM pet').pluck();
@@ -580,7 +601,7 @@ describe('migrations', () => {
       leave(file);
       const sentence =
         './data/animal-store.db holds no store yet, as a command was interrupted: start the server or run animal-store migrate to complete it.';
-      for (const args of [['check'], ['export'], ['backup', 'copy.db']])
+      for (const args of [['check'], ['backup', 'copy.db']])
         expect(commandErrorOf(await runCli(args, { folder })).replace('DATABASE_URL: ', '')).toBe(sentence);
       expect(await runCli(['migrate'], { folder })).toMatchObject({ code: 0 });
       expect(await runCli(['check'], { folder })).toMatchObject({ code: 0 });
