@@ -95,7 +95,7 @@ export const settings = Type.Object({
     pattern: '^(sqlite:(?!:memory:$)\\S(.*\\S)?|postgres(ql)?://[^\\s/]+/\\S+)$',
     default: 'sqlite:./data/animal-store.db',
     description:
-      'The store: sqlite: and the path of a file, which is created with its folder if it is missing; or postgres://user:password@host:port/database, with several hosts separated by commas (docs/scaling.md).',
+      'The store: sqlite: and the path of a file, which is created with its folder if it is missing; or postgres://user:password@host:port/database, which leads to the primary (docs/scaling.md).',
   }),
   DATABASE_URL_FILE: Type.Optional(
     Type.String({

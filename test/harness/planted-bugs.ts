@@ -311,4 +311,18 @@ export const plantedBugs: PlantedBug[] = [
     caughtBy: ['test/quick/postgres/pool.test.ts', 'work is rejected at its deadline'],
     onPostgres: true,
   },
+  {
+    name: 'HAProxy leads to a node before it has checked it',
+    file: 'deploy/patroni/haproxy.cfg',
+    from: '  tcp-request connection reject unless { nbsrv(primary) eq 1 }\n',
+    to: '',
+    caughtBy: ['test/full/deploy/haproxy.test.ts', 'from the start on, and after a restart'],
+  },
+  {
+    name: 'HAProxy keeps the connections to an old primary',
+    file: 'deploy/patroni/haproxy.cfg',
+    from: ' on-marked-down shutdown-sessions',
+    to: '',
+    caughtBy: ['test/full/deploy/haproxy.test.ts', 'an old primary whose manager hangs'],
+  },
 ];

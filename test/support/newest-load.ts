@@ -10,13 +10,27 @@ export interface Reply {
   ended: number;
   /** 0: no response. */
   status: number;
+  retryAfter: string | null;
 }
 
-/** Clients of all servers: some create, and retry until 201; others read the newest animal that any of them has seen acknowledged. */
-export function startLoad(servers: Server[], key: string) {
+export interface Acknowledged {
+  name: string;
+  id: number;
+}
+
+export interface Creators {
+  /** Clients of each server that retry until 201, with an Idempotency-Key. */
+  retry?: number;
+  /** Clients of each server that send each name once, without a key: a server that repeated a lost create would add two. */
+  once?: number;
+}
+
+/** Clients of all servers: some create; others read the newest animal that any of them has seen acknowledged. */
+export function startLoad(servers: Server[], key: string, { retry = 2, once = 0 }: Creators = {}) {
   const replies: Reply[] = [];
-  const acknowledged: string[] = [];
-  const stale: string[] = [];
+  const acknowledged: Acknowledged[] = [];
+  /** The reads that did not know an animal whose 201 had arrived before they were sent. */
+  const stale: Reply[] = [];
   let newest = 0;
   let stopped = false;
 
@@ -25,27 +39,34 @@ export function startLoad(servers: Server[], key: string) {
     const headers = { authorization: `Bearer ${key}`, ...(init.headers as Record<string, string>) };
     const signal = AbortSignal.timeout(20_000);
     const reply = await fetch(`${servers[server]?.url}/v1/pets${path}`, { ...init, headers, signal }).then(
-      async (response) => ({ status: response.status, text: await response.text() }),
-      () => ({ status: 0, text: '' }),
+      async (response) => ({
+        status: response.status,
+        retryAfter: response.headers.get('retry-after'),
+        text: await response.text(),
+      }),
+      () => ({ status: 0, retryAfter: null, text: '' }),
     );
-    replies.push({ server, kind, begun, ended: performance.now(), status: reply.status });
+    const { text, ...how } = reply;
+    const seen: Reply = { server, kind, begun, ended: performance.now(), ...how };
+    replies.push(seen);
     if (reply.status >= 500 || reply.status === 0) await sleep(20);
-    return reply;
+    return { status: reply.status, text, seen };
   }
 
-  async function create(server: number): Promise<void> {
+  async function create(server: number, retries: boolean): Promise<void> {
     while (!stopped) {
       const name = randomUUID();
-      const headers = { 'content-type': 'application/json', 'idempotency-key': name };
+      const headers = { 'content-type': 'application/json', ...(retries && { 'idempotency-key': name }) };
       const body = JSON.stringify({ name, categoryId: 1 });
       for (;;) {
         const { status, text } = await send(server, 'create', '', { method: 'POST', headers, body });
         if (status === 201) {
-          acknowledged.push(name);
-          newest = Math.max(newest, JSON.parse(text).id);
+          const { id } = JSON.parse(text) as Acknowledged;
+          acknowledged.push({ name, id });
+          newest = Math.max(newest, id);
           break;
         }
-        if (stopped) return;
+        if (!retries || stopped) break;
       }
       await sleep(10);
     }
@@ -57,16 +78,16 @@ export function startLoad(servers: Server[], key: string) {
       if (known > 0) {
         const cursor = Buffer.from(`after:${known - 1}`).toString('base64url');
         const listed = byList && known > 1;
-        const { status, text } = await send(server, 'read', listed ? `?limit=1&cursor=${cursor}` : `/${known}`);
+        const { status, text, seen } = await send(server, 'read', listed ? `?limit=1&cursor=${cursor}` : `/${known}`);
         if (status === 404 || (status === 200 && (listed ? JSON.parse(text)[0]?.id : JSON.parse(text).id) !== known))
-          stale.push(`server ${server} does not know ${known}`);
+          stale.push(seen);
       }
       await sleep(10);
     }
   }
 
   const running = servers.flatMap((_, server) => [
-    ...[0, 1].map(() => create(server)),
+    ...Array.from({ length: retry + once }, (_, index) => create(server, index < retry)),
     ...[false, true].map((byList) => read(server, byList)),
   ]);
   return {

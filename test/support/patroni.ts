@@ -1,4 +1,4 @@
-/** Runs a cluster of three nodes of Patroni with etcd, each in a network namespace of its own, so that a test can cut any of them off. */
+/** Runs three nodes of Patroni, three of etcd and HAProxy, each in a network namespace of its own, so that a test can cut any of them off. */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { onTestFinished } from 'vitest';
 import { parse, stringify } from 'yaml';
+import { type Haproxy, missingHaproxy, startHaproxy } from './haproxy.ts';
 import { dataFolder } from './postgres.ts';
 import { projectFolder } from './project.ts';
 
@@ -16,12 +17,13 @@ const programs = ['/usr/bin/patroni', '/usr/bin/etcd', '/usr/lib/postgresql/15/b
 export const missingPatroni = ((): string | undefined => {
   const missing = programs.find((program) => !fs.existsSync(program));
   if (missing) return `${missing} is not installed`;
+  if (missingHaproxy) return missingHaproxy;
   if (process.getuid?.() !== 0) return 'network namespaces need root';
   return spawnSync('ip', ['netns', 'list']).status === 0 ? undefined : 'ip netns does not work here';
 })();
 
 /** A machine of the test's network. */
-export interface Machine {
+interface Machine {
   address: string;
   /** A command line that runs in its network. */
   under: string[];
@@ -37,16 +39,30 @@ export interface Node extends Machine {
   ask: () => Promise<{ timeline: number; backends: number } | undefined>;
 }
 
+interface EtcdMember extends Machine {
+  /** Ends it with SIGKILL. */
+  kill: () => void;
+  start: () => void;
+  isLeader: () => Promise<boolean>;
+}
+
+/** A machine with HAProxy, which leads to the primary. */
+export interface Entrance extends Machine, Haproxy {
+  databaseUrl: (database: string) => string;
+}
+
 export interface Cluster {
   nodes: Node[];
-  etcd: Machine & { signal: (signal: NodeJS.Signals) => void };
+  etcd: EtcdMember[];
   /** Another machine of the network. */
   addMachine: () => Machine;
+  addEntrance: () => Entrance;
   /** Cuts two machines off from each other, in both directions; the function that it returns heals them. */
   cut: (one: Machine, other: Machine) => () => void;
+  /** Pulls the cable of a machine; the function that it returns plugs it in again. */
+  unplug: (machine: Machine) => () => void;
   /** Runs patronictl. */
   control: (...args: string[]) => string;
-  databaseUrl: (database: string) => string;
 }
 
 const password = 'secret';
@@ -65,7 +81,11 @@ function createNetwork() {
   ip('address', 'add', `${prefix}.1/24`, 'dev', bridge);
   ip('link', 'set', bridge, 'up');
 
-  function addMachine(last: number): Machine & { namespace: string } {
+  let last = 10;
+  const links = new Map<string, string>();
+
+  function addMachine(): Machine {
+    last++;
     const namespace = `${bridge}-${last}`;
     const link = `${bridge}v${last}`;
     names.push(namespace);
@@ -76,7 +96,9 @@ function createNetwork() {
     inside('address', 'add', `${prefix}.${last}/24`, 'dev', 'eth0');
     inside('link', 'set', 'lo', 'up');
     inside('link', 'set', 'eth0', 'up');
-    return { address: `${prefix}.${last}`, under: ['ip', 'netns', 'exec', namespace], namespace };
+    const address = `${prefix}.${last}`;
+    links.set(address, link);
+    return { address, under: ['ip', 'netns', 'exec', namespace] };
   }
 
   function route(verb: 'add' | 'del', from: Machine, to: Machine): void {
@@ -87,6 +109,7 @@ function createNetwork() {
   return {
     addMachine,
     route,
+    setLink: ({ address }: Machine, state: 'up' | 'down') => ip('link', 'set', links.get(address) as string, state),
     remove() {
       for (const name of names) spawnSync('ip', ['netns', 'delete', name]);
       spawnSync('ip', ['link', 'delete', bridge]);
@@ -113,14 +136,14 @@ function signalEach(pids: number[], signal: NodeJS.Signals): void {
 }
 
 /** deploy/patroni/node1.yml with the addresses, folders and passwords of a node of the test. */
-function configurationOf(name: string, { address }: Machine, etcd: Machine, root: string): string {
+function configurationOf(name: string, { address }: Machine, etcd: Machine[], root: string): string {
   const given = parse(fs.readFileSync(`${projectFolder}deploy/patroni/node1.yml`, 'utf8'));
   const user = (username: string) => ({ username, password });
   const network = `${address.replace(/\.\d+$/, '.0')}/24`;
   return stringify({
     ...given,
     name,
-    etcd: { hosts: `${etcd.address}:2379` },
+    etcd: { hosts: etcd.map((member) => `${member.address}:2379`).join(',') },
     restapi: { listen: `${address}:8008`, connect_address: `${address}:8008` },
     postgresql: {
       ...given.postgresql,
@@ -169,18 +192,36 @@ export async function startPatroni(): Promise<Cluster> {
     return child;
   }
 
-  const etcd = network.addMachine(10);
-  const client = `http://${etcd.address}:2379`;
-  const etcdProcess = run(
-    etcd,
-    'etcd',
-    ...['/usr/bin/etcd', '--enable-v2=true', `--data-dir=${root}/etcd`],
-    ...[`--listen-client-urls=${client}`, `--advertise-client-urls=${client}`],
-  );
+  const etcdMachines = [1, 2, 3].map(() => network.addMachine());
+  const peers = etcdMachines.map(({ address }, index) => `etcd${index + 1}=http://${address}:2380`).join(',');
+  const etcd = etcdMachines.map((machine, index): EtcdMember => {
+    const name = `etcd${index + 1}`;
+    const [client, peer] = [`http://${machine.address}:2379`, `http://${machine.address}:2380`];
+    let member: ChildProcess;
+    const start = () => {
+      member = run(
+        machine,
+        name,
+        ...['/usr/bin/etcd', '--enable-v2=true', `--name=${name}`, `--data-dir=${root}/${name}`],
+        ...[`--listen-client-urls=${client}`, `--advertise-client-urls=${client}`],
+        ...[`--listen-peer-urls=${peer}`, `--initial-advertise-peer-urls=${peer}`, `--initial-cluster=${peers}`],
+      );
+    };
+    start();
+    return {
+      ...machine,
+      start,
+      kill: () => void member.kill('SIGKILL'),
+      async isLeader() {
+        const stats = await fetch(`${client}/v2/stats/self`);
+        return ((await stats.json()) as { state: string }).state === 'StateLeader';
+      },
+    };
+  });
 
-  const nodes = [11, 12, 13].map((last, index): Node => {
-    const machine = network.addMachine(last);
-    const name = `node${index + 1}`;
+  const nodes = [1, 2, 3].map((number): Node => {
+    const machine = network.addMachine();
+    const name = `node${number}`;
     const file = path.join(root, `${name}.yml`);
     fs.writeFileSync(file, configurationOf(name, machine, etcd, root));
     let manager: ChildProcess | undefined;
@@ -205,9 +246,9 @@ export async function startPatroni(): Promise<Cluster> {
       },
       async ask() {
         const sql = postgres(`postgres://postgres@${machine.address}/postgres`, {
-          max: 1,
-          connect_timeout: 1,
-          onnotice: () => undefined,
+          ...{ max: 1, connect_timeout: 1, onnotice: () => undefined },
+          // Its look-up of types rejects a promise that nobody holds, if the connection fails.
+          fetch_types: false,
         });
         try {
           const [row] = await sql`
@@ -223,11 +264,23 @@ export async function startPatroni(): Promise<Cluster> {
     };
   });
 
-  let machines = 20;
   const cluster: Cluster = {
     nodes,
-    etcd: { ...etcd, signal: (signal) => signalEach([etcdProcess.pid as number], signal) },
-    addMachine: () => network.addMachine(machines++),
+    etcd,
+    addMachine: network.addMachine,
+    addEntrance() {
+      const machine = network.addMachine();
+      const haproxy = startHaproxy({
+        bind: `${machine.address}:5432`,
+        nodes: nodes.map(({ address }) => ({ database: `${address}:5432` })),
+        under: machine.under,
+      });
+      return {
+        ...machine,
+        ...haproxy,
+        databaseUrl: (database) => `postgres://postgres@${machine.address}/${database}`,
+      };
+    },
     cut(one, other) {
       network.route('add', one, other);
       network.route('add', other, one);
@@ -236,10 +289,12 @@ export async function startPatroni(): Promise<Cluster> {
         network.route('del', other, one);
       };
     },
+    unplug(machine) {
+      network.setLink(machine, 'down');
+      return () => network.setLink(machine, 'up');
+    },
     control: (...args) =>
       execFileSync('/usr/bin/patronictl', ['-c', path.join(root, 'node1.yml'), ...args], { encoding: 'utf8' }),
-    databaseUrl: (database) =>
-      `postgres://postgres@${nodes.map(({ address }) => `${address}:5432`).join(',')}/${database}`,
   };
   await settled(cluster);
   return cluster;

@@ -1,4 +1,4 @@
-/** A TCP proxy that loses data or closes connections on command. */
+/** A TCP proxy that loses data, closes connections or leads to another server on command. */
 
 import { once } from 'node:events';
 import net from 'node:net';
@@ -15,20 +15,24 @@ export interface Proxy {
   refuse: () => void;
   /** Forwards data again; meant for new connections. */
   restore: () => void;
+  /** Leads new connections to the server of another URL, and closes all others. */
+  leadTo: (databaseUrl: string) => void;
   /** Everything that clients have sent so far, as Latin-1. */
   seen: () => string;
 }
 
 /** `ownPort`: 0 for any free port. */
 export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Proxy> {
-  const { hostname, port } = new URL(databaseUrl);
+  const { port } = new URL(databaseUrl);
+  let target = new URL(databaseUrl);
   let state: 'forwarding' | 'cut' | 'silent' | 'refusing' = 'forwarding';
   let seen = '';
   const sockets = new Set<net.Socket>();
   const server = net.createServer((near) => {
     if (state === 'refusing') return near.destroy();
-    const far = net.connect(Number(port), hostname);
-    for (const socket of [near, far]) sockets.add(socket.on('error', () => undefined));
+    const far = net.connect(Number(target.port), target.hostname);
+    for (const socket of [near, far])
+      sockets.add(socket.on('error', () => undefined).on('close', () => sockets.delete(socket)));
     const end = () => {
       near.destroy();
       far.destroy();
@@ -47,8 +51,11 @@ export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Prox
   });
   server.listen(ownPort, '127.0.0.1');
   await once(server, 'listening');
-  onTestFinished(() => {
+  const closeAll = () => {
     for (const socket of sockets) socket.destroy();
+  };
+  onTestFinished(() => {
+    closeAll();
     server.close();
   });
   const own = (server.address() as net.AddressInfo).port;
@@ -62,10 +69,14 @@ export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Prox
     },
     refuse: () => {
       state = 'refusing';
-      for (const socket of sockets) socket.destroy();
+      closeAll();
     },
     restore: () => {
       state = 'forwarding';
+    },
+    leadTo(url) {
+      target = new URL(url);
+      closeAll();
     },
     seen: () => seen,
   };

@@ -160,7 +160,7 @@ describe('the Kubernetes manifests', () => {
     const example = /(\d+) machines × (\d+) workers × \((\d+) \+ (\d+)\) = (\d+) of the other (\d+)/.exec(page);
     const [machines, workers, connections, more, sum, of] = (example ?? []).slice(1).map(Number) as number[];
     expect([more, of]).toEqual([ending, usable]);
-    expect(connections).toBe(readTarget('postgres://db-1/animals').connections);
+    expect(connections).toBe(readTarget('postgres://db/animals').connections);
     expect((machines as number) * (workers as number) * ((connections as number) + ending)).toBe(sum);
     // At least a tenth is left for operators and migrations.
     expect(sum).toBeLessThan(0.9 * usable);

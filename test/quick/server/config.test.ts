@@ -61,7 +61,7 @@ describe('readConfig', () => {
     ['BASE_URL', 'https://api.example.com/v1'],
     ['BASE_URL', 'http://[::1]:8080/animals/store/v1'],
     ['DATABASE_URL', 'sqlite:/var/lib/animal store/a.db'],
-    ['DATABASE_URL', 'postgres://user:pass%40word@db-1:5432,db-2:5433/animals?sslmode=verify-full'],
+    ['DATABASE_URL', 'postgres://user:pass%40word@db:5433/animals?sslmode=verify-full'],
     ['DATABASE_URL', 'postgresql://localhost/animals'],
     ['LOG_LEVEL', 'silent'],
     ['QUICKSTART_BASE_PATH', 'off'],

@@ -1,0 +1,71 @@
+/** Runs a real HAProxy with deploy/patroni/haproxy.cfg, after replacing its addresses. */
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { temporaryFolder } from './app.ts';
+import { launch, type Process } from './process.ts';
+import { projectFolder } from './project.ts';
+
+const program = '/usr/sbin/haproxy';
+
+/** Why HAProxy cannot run here; undefined if it can. */
+export const missingHaproxy = existsSync(program) ? undefined : `${program} is not installed`;
+
+export interface Haproxy {
+  signal: (signal: NodeJS.Signals) => void;
+  /** Takes the configuration again, in a new process. */
+  reload: () => void;
+  /** Starts it again after SIGKILL. */
+  start: () => void;
+  /** What it found of the nodes, in its order; `at` compares with performance.now(). */
+  verdicts: () => { node: string; up: boolean; at: number }[];
+}
+
+export interface HaproxyOptions {
+  /** Where it listens. */
+  bind: string;
+  /** The addresses of PostgreSQL of the nodes, and the port of their managers, if that is another. */
+  nodes: { database: string; manager?: number }[];
+  /** A program and its arguments that the command line is appended to. */
+  under?: string[];
+}
+
+/** The configuration as deployed, with these addresses, and the time in each line of the log. */
+function configurationOf({ bind, nodes }: HaproxyOptions): string {
+  let next = 0;
+  const given = readFileSync(`${projectFolder}deploy/patroni/haproxy.cfg`, 'utf8')
+    .replace('format raw', 'format iso')
+    .replace('bind :5432', `bind ${bind}`)
+    .replace(/^( *server \w+) [\d.:]+$/gm, (_line, server: string) => {
+      const { database, manager } = nodes[next++] as HaproxyOptions['nodes'][number];
+      return `${server} ${database}${manager === undefined ? '' : ` port ${manager}`}`;
+    });
+  // Only root may become another user.
+  const userless = process.getuid?.() === 0 ? given : given.replace(/^ *(user|group) haproxy\n/gm, '');
+  if (!given.includes('format iso') || !given.includes(bind) || next !== nodes.length)
+    throw new Error('deploy/patroni/haproxy.cfg has other lines than this test replaces');
+  return userless;
+}
+
+export function startHaproxy(options: HaproxyOptions): Haproxy {
+  const file = path.join(temporaryFolder(), 'haproxy.cfg');
+  writeFileSync(file, configurationOf(options));
+  const [command = '', ...args] = [...(options.under ?? []), program, '-W', '-f', file];
+  const processes: Process[] = [];
+  // With all its processes: a worker lives on for a moment without its master.
+  const start = () => void processes.push(launch(command, args, { group: true }));
+  const current = () => processes.at(-1) as Process;
+  start();
+  return {
+    signal: (signal) => void process.kill(-current().pid, signal),
+    reload: () => void process.kill(current().pid, 'SIGUSR2'),
+    start,
+    verdicts: () =>
+      processes
+        .flatMap(({ stdout }) => [...stdout().matchAll(/^(\S+) Server primary\/(\w+) is (UP|DOWN)/gm)])
+        .map(([, time = '', node = '', state]) => ({
+          node,
+          up: state === 'UP',
+          at: Date.parse(time) - performance.timeOrigin,
+        })),
+  };
+}
