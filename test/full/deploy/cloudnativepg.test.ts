@@ -7,7 +7,6 @@ import { readdirSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
-import { readTarget } from '../../../src/store/postgres/url.ts';
 import { read } from '../../support/deployment.ts';
 import { type KubernetesObject, loadSchemas } from '../../support/kubernetes-schemas.ts';
 import { projectFolder } from '../../support/project.ts';
@@ -28,18 +27,22 @@ const noKubectl = spawnSync('kubectl', ['kustomize', '--help']).status !== 0 && 
 /** The names of the instances: the operator counts from 1. */
 const instances = Array.from({ length: cluster.spec.instances }, (_, index) => `${name}-${index + 1}`);
 
-test('the address of the servers is that of the primary', () => {
-  const [url = ''] = /postgres:\/\/\S+/.exec(readme) ?? [];
-  // The file is not there.
-  const { host, database } = readTarget(url.replace(/&sslrootcert=[^&]*/, ''));
-  expect([host, database]).toEqual([`${name}-rw.${namespace}.svc`, cluster.spec.bootstrap.initdb.database]);
+test('the address of the servers is the Service that leads to the primary', () => {
+  const urls = [...read('deploy/kubernetes/postgres/secrets.example.yaml').matchAll(/postgres:\/\/\S+/g)];
+  expect(urls).toHaveLength(2);
+  for (const [url] of urls) {
+    const { hostname, pathname } = new URL(url);
+    expect([hostname, pathname]).toEqual([`${name}-rw.${namespace}.svc`, `/${cluster.spec.bootstrap.initdb.database}`]);
+  }
   const policy = read('deploy/kubernetes/postgres/network-policy.yaml');
   expect(policy).toContain(`kubernetes.io/metadata.name: ${namespace}\n`);
 });
 
-test('each acknowledged commit is on a standby, which alone may be promoted', () => {
-  const strict = { method: 'first', number: 1, maxStandbyNamesFromCluster: 1, dataDurability: 'required' };
-  expect(cluster.spec.postgresql.synchronous).toEqual({ ...strict, failoverQuorum: true });
+test('each acknowledged commit is on the standby that is promoted', () => {
+  expect(cluster.spec.postgresql.synchronous).toEqual({
+    ...{ method: 'first', number: 1, maxStandbyNamesFromCluster: 1 },
+    ...{ dataDurability: 'required', failoverQuorum: true },
+  });
 });
 
 test('the roles, the connections and the Secrets are those of the servers', () => {
