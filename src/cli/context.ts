@@ -6,7 +6,7 @@ import type { Config } from '../config.ts';
 import { readEnvironment } from '../server/environment.ts';
 import { openStore, sqliteFile } from '../store/open.ts';
 import { readTarget } from '../store/postgres/url.ts';
-import type { OpenOptions, Store } from '../store/store.ts';
+import type { Store, StoreLogger } from '../store/store.ts';
 import { createOutput, type Output, type TerminalStream } from './output.ts';
 import { recordChanges } from './trail.ts';
 
@@ -34,8 +34,8 @@ export interface Context extends Output {
   databaseUrl: () => string;
   /** The absolute path of the store's file. Throws CommandError if the store is in PostgreSQL. */
   storeFile: () => string;
-  /** Prints what opening the store waits for. */
-  onWait: (sentence: string) => void;
+  /** Prints what the store reports. */
+  logger: StoreLogger;
   /**
    * Opens the store, and closes it when `use` ends. The trail records what `use` changes of accounts and keys; rejects with CommandError
    * after `use` if an event could not be added. Names the store on a terminal, or if the command creates it.
@@ -43,7 +43,7 @@ export interface Context extends Output {
   withStore: <Result>(use: (store: Store) => Promise<Result>, options?: StoreOptions) => Promise<Result>;
 }
 
-interface StoreOptions extends Pick<OpenOptions, 'onMigration'> {
+interface StoreOptions {
   /** Create the store if it is missing, and a PostgreSQL database's tables. Otherwise the command is refused. */
   create?: boolean;
 }
@@ -106,7 +106,7 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
     const url = settings().DATABASE_URL;
     return url.startsWith('sqlite:') ? `sqlite:${resolve(sqliteFile(url))}` : url;
   };
-  const onWait = (sentence: string) => output.note(`DATABASE_URL: ${sentence}`);
+  const logger = { warn: output.note, error: (_: object, sentence: string) => output.note(sentence) };
   return {
     ...output,
     stdin: () => io.stdin,
@@ -124,8 +124,8 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
         );
       return sqliteFile(url);
     },
-    onWait,
-    withStore: async (use, { create = false, ...hooks } = {}) => {
+    logger,
+    withStore: async (use, { create = false } = {}) => {
       const url = settings().DATABASE_URL;
       const file = url.startsWith('sqlite:') ? resolve(sqliteFile(url)) : undefined;
       const name = file === undefined ? withoutPassword(url) : sqliteFile(url);
@@ -136,7 +136,7 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
         );
       }
       if (stderr.isTTY && !missing) output.note(`Store: ${name}`);
-      const options = { now, migrate: create, ...hooks, onWait };
+      const options = { now, migrate: create, logger };
       const store = await openStore(file === undefined ? url : `sqlite:${file}`, options);
       if (missing) output.note(`Created the store ${name}.`);
       return useAndClose(store, use);

@@ -45,9 +45,9 @@ export function exportCommand(program: Command, context: Context): void {
     });
 }
 
-async function openSource({ databaseUrl, onWait }: Context, status: PetStatus | undefined): Promise<Export> {
+async function openSource({ databaseUrl, logger }: Context, status: PetStatus | undefined): Promise<Export> {
   const url = databaseUrl();
-  const options = { now, onWait };
+  const options = { now, logger };
   if (url.startsWith('sqlite:')) return openExport(sqliteFile(url), status, options);
   // Imported only here: the PostgreSQL driver takes long to load.
   const postgres = await import('../store/postgres/export.ts');

@@ -64,9 +64,9 @@ export function importCommand(program: Command, context: Context): void {
     });
 }
 
-async function openTarget({ databaseUrl, onWait }: Context, hash: Buffer, again: boolean): Promise<Import> {
+async function openTarget({ databaseUrl, logger }: Context, hash: Buffer, again: boolean): Promise<Import> {
   const url = databaseUrl();
-  const options = { now, onWait };
+  const options = { now, logger };
   if (url.startsWith('sqlite:')) return openImport(sqliteFile(url), hash, again, options);
   // Imported only here: the PostgreSQL driver takes long to load.
   const postgres = await import('../store/postgres/import.ts');

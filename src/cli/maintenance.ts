@@ -34,8 +34,7 @@ function migrateCommand(program: Command, { env, print, settings, withStore }: C
         throw new CommandError(
           'DATABASE_SERVER_ROLE is no longer a setting: remove it, and give the role its rights with psql and deploy/postgres/grants.sql (docs/operations.md).',
         );
-      const applied: string[] = [];
-      await withStore(async () => undefined, { create: true, onMigration: (file) => applied.push(file) });
+      const applied = await withStore(async ({ migrated }) => migrated, { create: true });
       print(applied.length === 0 ? 'The store is up to date.' : `Applied ${applied.join(', ')}.`);
     });
 }
@@ -72,7 +71,7 @@ async function checkDatabase(context: Context, url: string, json: boolean): Prom
   // Imported only here: the PostgreSQL driver takes long to load.
   const postgres = await import('../store/postgres/check.ts');
   const strict = context.settings().DEPLOYMENT === 'production';
-  const report = await postgres.checkDatabase(url, { now, strict, onWait: context.onWait });
+  const report = await postgres.checkDatabase(url, { now, strict, logger: context.logger });
   const { database, schemaVersion, latestSchemaVersion } = report;
   printReport(context, report, `${database} can be read.`, json, {
     database,
@@ -140,10 +139,14 @@ function restoreCommand(program: Command, context: Context): void {
     .description('replace the store with a backup and keep the old store next to it; stop the server first')
     .argument('<file>', 'a backup; it must match <file>.sha256, if that exists')
     .action(async (file: string) => {
-      const onMigration = (name: string) => note(`Applied ${name}.`);
-      const { animals: count, kept } = await withProgress('Copying', 'pages', ({ show }) =>
-        restoreStore(resolve(file), storeFile(), { onProgress: show, now, onMigration }),
+      const {
+        animals: count,
+        migrated,
+        kept,
+      } = await withProgress('Copying', 'pages', ({ show }) =>
+        restoreStore(resolve(file), storeFile(), { onProgress: show, now }),
       );
+      for (const name of migrated) note(`Applied ${name}.`);
       print(`Restored ${animals(count)} from ${file}.`);
       if (kept !== undefined) print(`The previous store is kept as ${asGiven(kept)}.`);
     });

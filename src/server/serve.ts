@@ -117,21 +117,15 @@ async function serve(config: Config, log: Log): Promise<void> {
 
 /** Opens the store. If it can no longer be written to, waiting writes get 503 and the process exits with 1, so that it is restarted. */
 async function openConfigured(config: Config, logger: Logger, metrics?: Metrics): Promise<Store> {
-  const applied: string[] = [];
-  const onCheckpointFailure = (error: Error) => {
-    logger.error({ err: error }, 'a checkpoint failed: the write-ahead log grows until one succeeds');
-  };
   const onFatal = (error: Error) => {
     logger.fatal({ err: error }, 'the store can no longer be written to');
     setTimeout(() => process.exit(1), fatalDelayMs);
   };
-  const onWait = (sentence: string) => logger.warn(`DATABASE_URL: ${sentence}`);
+  const strict = config.DEPLOYMENT === 'production';
   try {
-    const onMigration = (name: string) => applied.push(name);
-    const hooks = { onMigration, onWait, onWarning: onWait, onFatal, onCheckpointFailure, metrics };
-    const strict = config.DEPLOYMENT === 'production';
-    const store = await openStore(config.DATABASE_URL, { now, strict, migrate: !strict, ...hooks });
-    if (applied.length > 0) logger.info(`migrations applied: ${applied.join(', ')}`);
+    const options = { now, logger, metrics, onFatal, strict, migrate: !strict };
+    const store = await openStore(config.DATABASE_URL, options);
+    if (store.migrated.length > 0) logger.info(`migrations applied: ${store.migrated.join(', ')}`);
     return store;
   } catch (error) {
     return refuseToStart(`DATABASE_URL: ${(error as OpenError).message}`);

@@ -68,8 +68,7 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
   };
 }
 
-/** `maxMessages`: of an account. */
-export function openMessages({ write }: Engine, maxMessages = limits.messages): Messages {
+export function openMessages({ write }: Engine): Messages {
   let waitingCharacters = 0;
   return {
     async add(message, keyId) {
@@ -78,7 +77,7 @@ export function openMessages({ write }: Engine, maxMessages = limits.messages): 
         throw unavailable(new Error('too many messages are waiting'));
       waitingCharacters += length;
       try {
-        return await write('addMessage', { ...message, keyId, maxMessages });
+        return await write('addMessage', { ...message, keyId, maxMessages: limits.messages });
       } finally {
         waitingCharacters -= length;
       }

@@ -12,6 +12,8 @@ export interface Store {
   messages: Messages;
   people: People;
   trail: Trail;
+  /** The names of the migrations that were applied when it was opened. */
+  migrated: readonly string[];
   /** Resolves if the store responds; rejects otherwise. */
   check(): Promise<void>;
   /** Current values for the metrics. */
@@ -37,26 +39,23 @@ export interface StoreMetrics {
   query(kind: 'read' | 'write', ms: number): void;
 }
 
+/** Where the store reports what is no error of a caller: the logger of pino, or what a command prints. */
+export interface StoreLogger {
+  warn(sentence: string): void;
+  error(fields: { err: Error }, sentence: string): void;
+}
+
 export interface OpenOptions {
   /** The clock for creation dates and the age of idempotency keys. */
   now: () => Date;
+  logger?: StoreLogger | undefined;
+  metrics?: StoreMetrics | undefined;
   /** Called when the store can no longer guarantee that a write is on disk. The process must exit. */
   onFatal?: ((error: Error) => void) | undefined;
-  /** Called when a WAL checkpoint fails. No data is lost: the WAL grows until a later checkpoint succeeds. */
-  onCheckpointFailure?: ((error: Error) => void) | undefined;
-  metrics?: StoreMetrics | undefined;
   /** Whether to migrate a PostgreSQL database to this release's schema. An SQLite file is always migrated. Default: true. */
   migrate?: boolean | undefined;
-  /** Called with a sentence if the database does not answer within a second and is tried again, or if its schema is not ready after 5 s. */
-  onWait?: ((sentence: string) => void) | undefined;
-  /** Whether to refuse a PostgreSQL database that can lose acknowledged writes. Otherwise `onWarning` is called. Default: false. */
+  /** Whether to refuse a PostgreSQL database that can lose acknowledged writes. Otherwise a warning is logged. Default: false. */
   strict?: boolean | undefined;
-  /** Called with a sentence about a setting of the database that is unsafe. */
-  onWarning?: ((sentence: string) => void) | undefined;
-  /** Messages of an account that are kept at most. Default: limits.messages. */
-  maxMessages?: number | undefined;
-  /** Called with the name of each migration when it has been applied. */
-  onMigration?: ((name: string) => void) | undefined;
 }
 
 /** The error for a temporary failure of the store (503). `cause` goes to the log. */

@@ -87,6 +87,8 @@ async function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<s
   try {
     await sql.begin(async (transaction) => {
       await transaction`SELECT FROM migration WHERE version = 0 FOR UPDATE`;
+      // The limit of a role is meant for servers.
+      await transaction.unsafe('SET LOCAL statement_timeout = 0');
       // While ALTER TABLE waits for a long transaction, such as a dump, all statements of running servers on that table wait behind it.
       await transaction.unsafe(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
       for (const { version, name, sql: text } of dueOn(await readState(transaction), migrations)) {
@@ -118,24 +120,23 @@ const outdated = (version: number, latest: number, role = '') =>
   `has schema version ${version}, and this release needs ${latest}: run animal-store migrate${role}.`;
 
 /**
- * Migrates the database to this release's schema. Throws OpenError if the schema needs a later release, if it is older and `migrate` is false or the
+ * Migrates the database to this release's schema. Resolves to the names of the migrations that it applied. Throws OpenError if the schema needs a later release, if it is older and `migrate` is false or the
  * role may not change it, if the tables belong to another application, or if a table stays locked.
  */
 export async function prepareSchema(
   sql: Sql,
-  { now, migrate: mayMigrate = true, onMigration }: OpenOptions,
-): Promise<void> {
+  { now, migrate: mayMigrate = true }: Pick<OpenOptions, 'now' | 'migrate'>,
+): Promise<string[]> {
   const migrations = readMigrations('postgres');
   const latest = latestOf(migrations);
   const state = await readState(sql);
-  if (dueOn(state, migrations).length === 0) return;
+  if (dueOn(state, migrations).length === 0) return [];
   const { version } = state;
   if (!mayMigrate) throw new OpenError(outdated(version, latest));
   if (version === 0) await refuseOthers(sql);
   try {
     await retryAfter(concurrentCreation, () => createRecord(sql));
-    const applied = await retryAfter(rolledBack, () => applyAll(sql, migrations, now()));
-    for (const name of applied) onMigration?.(name);
+    return await retryAfter(rolledBack, () => applyAll(sql, migrations, now()));
   } catch (error) {
     if (codeOf(error) !== insufficientPrivilege) throw error;
     throw new OpenError(outdated(version, latest, ' as the role that owns the tables'), { cause: error });

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { codeOf, messageOf } from '../../core/errors.ts';
-import { OpenError, type OpenOptions } from '../store.ts';
+import { OpenError, type OpenOptions, type Store } from '../store.ts';
 import { connect } from './connection.ts';
 import { withAdvice } from './errors.ts';
 import { prepareSchema } from './migrations.ts';
@@ -29,11 +29,11 @@ const commandSettings = { idle_in_transaction_session_timeout: 60_000 };
 const permanent = /^(28|3D|42501|NO_TLS|UNABLE_TO|SASL)|CERT/;
 
 /** Tries until it reaches a primary, at least for `openTimeoutMs`. Says what it waits for. */
-async function connectFirst(target: Target, { now, onWait }: OpenOptions): Promise<pg.Client> {
+async function connectFirst(target: Target, { now, logger }: OpenOptions): Promise<pg.Client> {
   const deadline = performance.now() + openTimeoutMs;
   const until = new Date(now().getTime() + openTimeoutMs).toISOString();
   const timer = setTimeout(
-    () => onWait?.(`no connection to ${target.label} yet: trying again until ${until}.`),
+    () => logger?.warn(`DATABASE_URL: no connection to ${target.label} yet: trying again until ${until}.`),
     reportWaitAfterMs,
   );
   try {
@@ -83,7 +83,7 @@ const safeCommits = ['on', 'remote_apply'];
  * Requires UTF-8, so that names are returned unchanged, and commits that wait for the disk. A session that has taken the options of a command
  * sets that itself; one of a pooler may belong to others next. Throws OpenError. Resolves to the synchronous_commit that sessions need.
  */
-async function checkSettings(sql: Sql, label: string, { strict, onWarning }: OpenOptions): Promise<string> {
+async function checkSettings(sql: Sql, label: string, { strict, logger }: OpenOptions): Promise<string> {
   const [settings] = await sql`
     SELECT current_setting('server_encoding') AS encoding, current_setting('synchronous_commit') AS commit,
       current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
@@ -92,7 +92,7 @@ async function checkSettings(sql: Sql, label: string, { strict, onWarning }: Ope
   for (const setting of ['fsync', 'full_page_writes']) {
     if (settings[setting] !== 'off') continue;
     if (strict) throw new OpenError(unsafeOff(setting));
-    onWarning?.(`${label} ${unsafeOff(setting)}`);
+    logger?.warn(`DATABASE_URL: ${label} ${unsafeOff(setting)}`);
   }
   if (safeCommits.includes(settings.commit)) return settings.commit;
   if (!settings.own) throw new OpenError(unsafeCommit(settings.commit));
@@ -100,15 +100,14 @@ async function checkSettings(sql: Sql, label: string, { strict, onWarning }: Ope
   return 'on';
 }
 
-/** The migration has no time-out, because it may take hours. */
-async function examine(client: pg.Client, target: Target, options: OpenOptions): Promise<string> {
-  const { label } = target;
-  const sql = createSql(client, target.prepare);
+/** The migration has no time-out, because it may take hours. Resolves to what it applied, and to the synchronous_commit that sessions need. */
+async function examine(client: pg.Client, { label, prepare }: Target, options: OpenOptions) {
+  const sql = createSql(client, prepare);
   const commit = await inTime(client, checkSettings(sql, label, options));
   const busy = `${label} has been at work on the schema for ${reportBusyAfterMs / 1000} s: pg_stat_activity shows what it waits for.`;
-  const note = setTimeout(() => options.onWait?.(busy), reportBusyAfterMs);
-  await prepareSchema(sql, options).finally(() => clearTimeout(note));
-  return commit;
+  const note = setTimeout(() => options.logger?.warn(`DATABASE_URL: ${busy}`), reportBusyAfterMs);
+  const migrated = await prepareSchema(sql, options).finally(() => clearTimeout(note));
+  return { sql, commit, migrated };
 }
 
 /**
@@ -143,12 +142,17 @@ async function openOrExplain<Result>({ label }: Target, open: () => Promise<Resu
   }
 }
 
-/** Connects, checks the settings and migrates the schema. Resolves to the configuration of a server's connections. Rejects with OpenError. */
-export function prepareDatabase(target: Target, options: OpenOptions): Promise<pg.ClientConfig> {
+interface PreparedDatabase extends Pick<Store, 'migrated'> {
+  /** Of a server's connections. */
+  config: pg.ClientConfig;
+}
+
+/** Connects, checks the settings and migrates the schema. Rejects with OpenError. */
+export function prepareDatabase(target: Target, options: OpenOptions): Promise<PreparedDatabase> {
   return openOrExplain(target, async () => {
     const client = await connectFirst(target, options);
-    const commit = await examine(client, target, options).finally(() => destroy(client));
-    return findConfig(target, commit);
+    const { commit, migrated } = await examine(client, target, options).finally(() => destroy(client));
+    return { config: await findConfig(target, commit), migrated };
   });
 }
 
@@ -168,11 +172,11 @@ export function openAlone(databaseUrl: string, options: OpenOptions): Promise<Al
   return openOrExplain(target, async () => {
     const client = await connectFirst(target, options);
     try {
-      await examine(client, target, options);
+      const { sql } = await examine(client, target, options);
+      return { sql, destroy: () => destroy(client), label: target.label };
     } catch (error) {
       destroy(client);
       throw error;
     }
-    return { sql: createSql(client, target.prepare), destroy: () => destroy(client), label: target.label };
   });
 }

@@ -35,7 +35,8 @@ export function createEngine({ keyed, strangers }: Pick<Pools, 'keyed' | 'strang
 /** Opens the database; migrates it if `options.migrate` allows. Rejects with OpenError. */
 export async function openPostgres(databaseUrl: string, options: OpenOptions): Promise<Store> {
   const target = readTarget(databaseUrl);
-  const pools = createPools(await prepareDatabase(target, options), target, options.metrics);
+  const { config, migrated } = await prepareDatabase(target, options);
+  const pools = createPools(config, target, options.metrics);
   const { keyed, strangers } = pools;
   const pets = createPetReads(keyed);
   const [keys, otherKeys] = [createKeyReads(keyed), createKeyReads(strangers)];
@@ -50,9 +51,10 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
   return {
     pets: openPets(engine, at),
     accounts: openAccounts(engine, at),
-    messages: openMessages(engine, options.maxMessages),
+    messages: openMessages(engine),
     people: openPeople(engine, at),
     trail: openTrail(engine, at),
+    migrated,
 
     check: async () => void (await keyed.read((sql) => sql`SELECT 1`, checkWithinMs)),
 

@@ -5,13 +5,9 @@ import { latestOf, type Migration, oldestOn, readMigrations, type SchemaState } 
 /** The schema version that this release reads and writes. */
 export const latestVersion = () => latestOf(readMigrations('sqlite'));
 
-/** Migrates the store to `latestVersion()`. Safe in concurrent processes: each step takes the write lock, then checks the version again. */
-export function migrate(
-  connection: Database.Database,
-  applicationId: number,
-  now: Date,
-  onMigration?: (name: string) => void,
-): void {
+/** Migrates the store to `latestVersion()`, and returns the names of what it applied. Safe in concurrent processes: each step takes the write lock, then checks the version again. */
+export function migrate(connection: Database.Database, applicationId: number, now: Date): string[] {
+  const done: string[] = [];
   const migrations = readMigrations('sqlite');
   for (const [index, { version, name, sql }] of migrations.entries()) {
     const step = connection.transaction(() => {
@@ -22,10 +18,11 @@ export function migrate(
         .run(version, name, now.getTime());
       connection.pragma(`application_id = ${applicationId}`);
       recordOldest(connection, migrations.slice(0, index + 1));
-      onMigration?.(name);
+      done.push(name);
     });
     if (currentVersion(connection) < version) step.immediate();
   }
+  return done;
 }
 
 /** A release refuses a store whose user_version is later than its own latest version. Row 0 names the oldest release that can run, for people. */

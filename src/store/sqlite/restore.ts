@@ -10,12 +10,14 @@ import { checkStore } from './check.ts';
 import { openConnection } from './connection.ts';
 import { openExisting, prepareStore, readHeader } from './store-file.ts';
 
-export interface RestoreOptions extends OpenOptions {
+export interface RestoreOptions extends Pick<OpenOptions, 'now'> {
   onProgress: OnProgress;
 }
 
 export interface Restored {
   animals: number;
+  /** The names of the migrations that were applied to it. */
+  migrated: string[];
   /** The new path of the previous store; undefined if there was none. */
   kept: string | undefined;
 }
@@ -36,13 +38,15 @@ export async function restoreStore(from: string, file: string, options: RestoreO
   const partial = claim(file);
   const source = openExisting(from);
   try {
-    await makeFile(partial, 0o600, async () => {
+    const migrated = await makeFile(partial, 0o600, async () => {
       await copyStore(source, partial, options.onProgress);
-      prepareStore(partial, options);
+      const applied = prepareStore(partial, options);
       adapt(partial, old);
       if (old) adoptOwner(partial, file);
+      return applied;
     });
-    return { animals: rows.pet as number, kept: old ? replace(partial, file, options.now()) : create(partial, file) };
+    const kept = old ? replace(partial, file, options.now()) : create(partial, file);
+    return { animals: rows.pet as number, migrated, kept };
   } finally {
     source.close();
     old?.close();

@@ -15,20 +15,22 @@ const applicationId = 0x414e4d4c;
 const retryDelayMs = 20;
 
 /**
- * Creates the store in `file`, for this user only, if there is none, and migrates it to this release's schema. Throws OpenError. If the file
+ * Creates the store in `file`, for this user only, if there is none, and migrates it to this release's schema. Returns the names of the migrations
+ * that it applied. Throws OpenError. If the file
  * belongs to another application or needs a newer release, its bytes stay unchanged.
  */
-export function prepareStore(file: string, { now, onMigration }: OpenOptions): void {
+export function prepareStore(file: string, { now }: Pick<OpenOptions, 'now'>): string[] {
   try {
     makeFolder(path.dirname(file));
-    retryWhileBusy(() => {
+    return retryWhileBusy(() => {
       if (fs.existsSync(file)) inspect(file);
       // SQLite would make it readable for everybody. It gives the WAL the mode of the file.
       else fs.closeSync(fs.openSync(file, 'a', 0o600));
       const connection = openConnection(file);
       try {
-        migrate(connection, applicationId, now(), onMigration);
+        const applied = migrate(connection, applicationId, now());
         checkpoint(connection);
+        return applied;
       } finally {
         connection.close();
       }
@@ -39,12 +41,11 @@ export function prepareStore(file: string, { now, onMigration }: OpenOptions): v
 }
 
 /** Retries on SQLITE_BUSY: SQLite itself does not wait while another process changes the journal mode or recovers a WAL. */
-function retryWhileBusy(act: () => void): void {
+function retryWhileBusy<Result>(act: () => Result): Result {
   const deadline = Date.now() + writeTimeoutMs;
   for (;;) {
     try {
-      act();
-      return;
+      return act();
     } catch (error) {
       if (!codeOf(error).startsWith('SQLITE_BUSY') || Date.now() >= deadline) throw error;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, retryDelayMs);

@@ -34,7 +34,7 @@ function createAdd(writer: Writer): FastPets['add'] {
 
 /** Opens the store in `file`; creates or migrates it if needed. Throws OpenError. */
 export function openSqlite(file: string, options: OpenOptions): Store {
-  prepareStore(file, options);
+  const migrated = prepareStore(file, options);
   const reader = startReader(file);
   const writer = startWriter(file, {
     ...options,
@@ -55,9 +55,10 @@ export function openSqlite(file: string, options: OpenOptions): Store {
   return {
     pets: openPets(engine, at),
     accounts: openAccounts(engine, at),
-    messages: openMessages(engine, options.maxMessages),
+    messages: openMessages(engine),
     people: openPeople(engine, at),
     trail: openTrail(engine, at),
+    migrated,
 
     check: async () => void reader.state(),
 

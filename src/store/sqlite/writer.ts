@@ -102,13 +102,13 @@ function startThread(file: string, onReply: (reply: Reply) => void, onEnd: (caus
 /** Of an event loop that is not overloaded, a turn is shorter. */
 const longTurnMs = 20;
 
-interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'onCheckpointFailure'> {
+interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'logger'> {
   /** Called after each commit with the number of writes in it. */
   onCommit?: (writes: number) => void;
 }
 
 /** Starts the writer thread on the store in `file`. */
-export function startWriter(file: string, { onFatal, onCheckpointFailure, onCommit }: WriterOptions): Writer {
+export function startWriter(file: string, { onFatal, logger, onCommit }: WriterOptions): Writer {
   const thread = startThread(file, settle, giveUp);
   const waiting: Waiting[] = [];
   const failures = createFailures();
@@ -168,7 +168,8 @@ export function startWriter(file: string, { onFatal, onCheckpointFailure, onComm
       return;
     }
     // A failed checkpoint loses nothing: the data stays in the WAL, and the next checkpoint retries.
-    if (reply.count === 0) onCheckpointFailure?.(cause);
+    if (reply.count === 0)
+      logger?.error({ err: cause }, 'a checkpoint failed: the write-ahead log grows until one succeeds');
     sendSoon();
   }
 

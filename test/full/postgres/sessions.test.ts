@@ -58,7 +58,7 @@ describe('a session', () => {
       return Object.values(row ?? {});
     }
     const target = readTarget(databaseUrl);
-    const pools = createPools(await prepareDatabase(target, { now }), target);
+    const pools = createPools((await prepareDatabase(target, { now })).config, target);
     const [row] = await pools.keyed.read((sql) => sql.unsafe(text));
     await pools.close();
     return Object.values(row ?? {});

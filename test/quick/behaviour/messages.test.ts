@@ -1,18 +1,24 @@
 /** Tests of POST /quickstart/messages and of its OpenAPI document. */
 import { describe, expect, test, vi } from 'vitest';
 import { parse } from 'yaml';
+import { limits } from '../../../src/core/limits.ts';
 import { startApp } from '../../support/app.ts';
-import { emptyStore, open, textRows } from '../../support/store.ts';
+import { emptyStore, open, runSql, textRows } from '../../support/store.ts';
 
 const hourMs = 60 * 60 * 1000;
 
 test('an account has a bounded number of messages, which are kept for 24 hours', async () => {
   const databaseUrl = await emptyStore();
   let time = Date.UTC(2027, 0, 1);
-  const { messages } = await open(databaseUrl, { maxMessages: 3 });
+  const { messages } = await open(databaseUrl);
   const add = (id: string, accountId: number) =>
     messages.add({ id, accountId, message: 'x', status: 'queued', createdAt: new Date(time).toISOString() });
   const begun = time;
+  const rows = Array.from(
+    { length: limits.messages - 3 },
+    (_, index) => `('0${index}', 1, 'x', 'queued', ${begun + 1})`,
+  );
+  await runSql(databaseUrl, `INSERT INTO message VALUES ${rows}`);
   for (const id of ['a', 'b', 'c']) {
     expect(await add(id, 1)).toBeUndefined();
     time += hourMs;
@@ -23,7 +29,7 @@ test('an account has a bounded number of messages, which are kept for 24 hours',
   expect(await add('f', 1)).toBeUndefined();
   const ids = (await textRows(databaseUrl, 'SELECT id FROM message ORDER BY id')).map(({ id }) => id);
   // Whoever adds one also deletes those that are too old.
-  expect(ids).toEqual(['b', 'c', 'e', 'f']);
+  expect(ids.filter((id) => !id?.startsWith('0'))).toEqual(['b', 'c', 'e', 'f']);
 });
 
 describe('POST /quickstart/messages', () => {

@@ -156,7 +156,7 @@ async function openEngine(databaseUrl: string): Promise<Pick<Engine, 'write'>> {
   }
   // Commands of strangers use a quarter of the connections.
   const target = { ...readTarget(databaseUrl), connections: 4 * copies };
-  const pools = createPools(await prepareDatabase(target, { now: () => new Date(at) }), target);
+  const pools = createPools((await prepareDatabase(target, { now: () => new Date(at) })).config, target);
   onTestFinished(() => pools.close());
   // Opens all connections before the races.
   const opening = [pools.keyed, pools.strangers].flatMap((pool) =>

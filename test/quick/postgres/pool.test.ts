@@ -17,7 +17,7 @@ async function start(connections: number) {
   const proxy = await startProxy(databaseUrl);
   const target = { ...readTarget(proxy.through(databaseUrl)), connections };
   const metrics = { commit: vi.fn(), query: vi.fn() };
-  const pools = createPools(await prepareDatabase(target, { now }), target, metrics);
+  const pools = createPools((await prepareDatabase(target, { now })).config, target, metrics);
   onTestFinished(() => pools.close());
   const sql = clientOf(databaseUrl);
   const sessions = async () =>

@@ -20,7 +20,7 @@ async function start() {
   const databaseUrl = await emptyStore();
   const store = await open(databaseUrl);
   const target = { ...readTarget(databaseUrl), connections: 8 };
-  const pools = createPools(await prepareDatabase(target, { now: () => new Date() }), target);
+  const pools = createPools((await prepareDatabase(target, { now: () => new Date() })).config, target);
   onTestFinished(() => pools.close());
   const sent = { statements: 0 };
   const read: Pool['read'] = async (work, options) => {

@@ -96,8 +96,8 @@ test('one message is sent at a time, and writes that arrive meanwhile form the n
 
 test('a failed write is rejected, and the next one succeeds', async () => {
   const onFatal = vi.fn();
-  const onCheckpointFailure = vi.fn();
-  const { write, thread } = startOn({ onFatal, onCheckpointFailure });
+  const logger = { warn: vi.fn(), error: vi.fn() };
+  const { write, thread } = startOn({ onFatal, logger });
   const first = write('a');
   await turn();
   const second = write('b');
@@ -107,7 +107,7 @@ test('a failed write is rejected, and the next one succeeds', async () => {
   expect(thread.received.map(named)).toEqual([['a'], ['b']]);
   thread.commit('2');
   expect(await second).toBe('2');
-  for (const callback of [onFatal, onCheckpointFailure]) expect(callback).not.toHaveBeenCalled();
+  for (const callback of [onFatal, logger.error]) expect(callback).not.toHaveBeenCalled();
 });
 
 test.for([
@@ -130,12 +130,14 @@ test.for([
 
 test('a failed checkpoint is reported and fails no write', async () => {
   const onFatal = vi.fn();
-  const onCheckpointFailure = vi.fn();
-  const { write, thread } = startOn({ onFatal, onCheckpointFailure });
+  const logger = { warn: vi.fn(), error: vi.fn() };
+  const { write, thread } = startOn({ onFatal, logger });
   const first = write('a');
   await turn();
   thread.fail(0, 'SQLITE_IOERR_WRITE');
-  expect(onCheckpointFailure.mock.calls).toEqual([[expect.objectContaining({ code: 'SQLITE_IOERR_WRITE' })]]);
+  expect(logger.error.mock.calls).toEqual([
+    [{ err: expect.objectContaining({ code: 'SQLITE_IOERR_WRITE' }) }, expect.stringMatching(/^a checkpoint failed: /)],
+  ]);
   thread.commit('1');
   expect(await first).toBe('1');
   expect(onFatal).not.toHaveBeenCalled();
@@ -146,8 +148,8 @@ test('a failed checkpoint is reported and fails no write', async () => {
 test.for(['SQLITE_IOERR_FSYNC', 'SQLITE_IOERR_DIR_FSYNC'])('after %s nothing more is acknowledged', async (code) => {
   for (const count of [1, 0]) {
     const onFatal = vi.fn();
-    const onCheckpointFailure = vi.fn();
-    const { writer, write, thread } = startOn({ onFatal, onCheckpointFailure });
+    const logger = { warn: vi.fn(), error: vi.fn() };
+    const { writer, write, thread } = startOn({ onFatal, logger });
     const outcomes = Promise.allSettled([write('a'), write('b')]);
     await turn();
     thread.fail(count, code);
@@ -155,7 +157,7 @@ test.for(['SQLITE_IOERR_FSYNC', 'SQLITE_IOERR_DIR_FSYNC'])('after %s nothing mor
     expect(await outcomes).toMatchObject(Array(2).fill({ status: 'rejected', reason }));
     await expect(write('c')).rejects.toMatchObject(reason);
     expect(onFatal.mock.calls).toEqual([[expect.objectContaining({ code, message: `told ${code}` })]]);
-    expect([onCheckpointFailure.mock.calls, writer.waiting()]).toEqual([[], 0]);
+    expect([logger.error.mock.calls, writer.waiting()]).toEqual([[], 0]);
     await turn();
     expect(thread.received).toHaveLength(1);
     const closing = writer.close();
