@@ -1,5 +1,5 @@
 /** Parsers of the commands' arguments. Each throws InvalidArgumentError, which says what to give instead. */
-import { InvalidArgumentError, Option } from 'commander';
+import { InvalidArgumentError } from 'commander';
 import { isName, type Scope, scopes } from '../core/accounts.ts';
 
 const unitMs: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
@@ -30,20 +30,4 @@ export function name(text: string): string {
   if (!isName(normalized))
     throw new InvalidArgumentError('Give 1 to 100 printable characters, without a space at either end.');
   return normalized;
-}
-
-/** The columns of CSV, in the order of an export. */
-export const columns = ['id', 'name', 'categoryId', 'status'];
-
-export type Format = 'ndjson' | 'csv';
-
-export function formatOption(): Option {
-  return new Option('--format <format>', 'the format of the file (default: csv for *.csv, otherwise ndjson)').choices([
-    'ndjson',
-    'csv',
-  ]);
-}
-
-export function formatOf(file: string, given: Format | undefined): Format {
-  return given ?? (/\.csv$/i.test(file) ? 'csv' : 'ndjson');
 }

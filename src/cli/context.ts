@@ -106,7 +106,8 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
     const url = settings().DATABASE_URL;
     return url.startsWith('sqlite:') ? `sqlite:${resolve(sqliteFile(url))}` : url;
   };
-  const logger = { warn: output.note, error: (_: object, sentence: string) => output.note(sentence) };
+  // Of a checkpoint that fails: nothing is lost, and a later one succeeds.
+  const logger = { warn: output.note, error: () => undefined };
   return {
     ...output,
     stdin: () => io.stdin,

@@ -1,20 +1,16 @@
-/** The command that writes all animals to a file or to stdout. */
+/** The command that writes all animals to a file or to stdout, as JSON lines. */
 import { writeFileSync } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
+import { setImmediate } from 'node:timers/promises';
 import { type Command, Option } from 'commander';
-import { writeCsv } from '../core/csv.ts';
-import { type PetStatus, statuses } from '../core/pets.ts';
-import type { Export, PetRow } from '../store/bulk.ts';
+import { maxPage, type PetStatus, statuses } from '../core/pets.ts';
 import { makeFile } from '../store/files.ts';
-import { sqliteFile } from '../store/open.ts';
-import { openExport } from '../store/sqlite/export.ts';
-import { columns, type Format, formatOf, formatOption } from './arguments.ts';
-import { type Context, now } from './context.ts';
+import type { Store } from '../store/store.ts';
+import type { Context } from './context.ts';
 import { animals } from './output.ts';
 import { replaceFile } from './output-file.ts';
 
 interface ExportOptions {
-  format?: Format;
   status?: PetStatus;
   force?: boolean;
 }
@@ -22,53 +18,38 @@ interface ExportOptions {
 export function exportCommand(program: Command, context: Context): void {
   program
     .command('export')
-    .description('write all animals, in ascending order of id')
+    .description('write all animals as JSON lines, in ascending order of id')
     .argument('[file]', 'the file to write; - is standard output', '-')
-    .addOption(formatOption())
     .addOption(new Option('--status <status>', 'only animals with this status').choices(statuses))
     .option('--force', 'replace the file if it exists')
-    .action(async (file: string, { format: given, status, force }: ExportOptions) => {
-      const source = await openSource(context, status);
-      const format = formatOf(file, given);
-      try {
-        const count = await (file === '-'
-          ? write(context, source, format, (texts) => pipeline(texts, context.stdout, { end: false }))
-          : replaceFile(context, file, force, (partial) =>
-              makeFile(partial, 0o666, (descriptor) =>
-                write(context, source, format, (texts) => writeTo(descriptor, texts)),
-              ),
-            ));
-        context.note(`Exported ${animals(count)}.`);
-      } finally {
-        source.close();
-      }
+    .action(async (file: string, { status, force }: ExportOptions) => {
+      const count = await context.withStore((store) => {
+        const write = (consume: Consume) => writePets(context, store, status, consume);
+        if (file === '-') return write((texts) => pipeline(texts, context.stdout, { end: false }));
+        return replaceFile(context, file, force, (partial) =>
+          makeFile(partial, 0o666, (descriptor) => write((texts) => writeTo(descriptor, texts))),
+        );
+      });
+      context.note(`Exported ${animals(count)}.`);
     });
 }
 
-async function openSource({ databaseUrl, logger }: Context, status: PetStatus | undefined): Promise<Export> {
-  const url = databaseUrl();
-  const options = { now, logger };
-  if (url.startsWith('sqlite:')) return openExport(sqliteFile(url), status, options);
-  // Imported only here: the PostgreSQL driver takes long to load.
-  const postgres = await import('../store/postgres/export.ts');
-  return postgres.openExport(url, status, options);
-}
+type Consume = (texts: AsyncIterable<string>) => Promise<void>;
 
-function write(
-  { withProgress }: Context,
-  source: Export,
-  format: Format,
-  consume: (texts: AsyncIterable<string>) => Promise<void>,
-): Promise<number> {
-  return withProgress('Exporting', 'animals', async (progress) => {
+/** Returns the number of animals. */
+function writePets({ withProgress }: Context, { pets }: Store, status: PetStatus | undefined, consume: Consume) {
+  return withProgress('Exporting', 'animals', async ({ visible, show }) => {
     let count = 0;
     async function* texts(): AsyncGenerator<string> {
-      const total = progress.visible ? await source.count() : 0;
-      if (format === 'csv') yield writeCsv(columns);
-      for await (const rows of source.pages()) {
-        count += rows.length;
-        progress.show(count, total);
-        yield rows.map(textOf[format]).join('');
+      const lastId = visible ? await pets.lastId() : 0;
+      for (let after: bigint | undefined = 0n; after !== undefined; ) {
+        const page = await pets.list({ limit: maxPage, status, after });
+        count += page.pets.length;
+        after = page.next;
+        show(Number(after ?? lastId), lastId, count);
+        yield page.pets.map((pet) => `${pet}\n`).join('');
+        // SQLite's reads of one turn of the event loop share a snapshot, which would hold up checkpoints.
+        await setImmediate();
       }
     }
     await consume(texts());
@@ -80,8 +61,3 @@ function write(
 async function writeTo(descriptor: number, texts: AsyncIterable<string>): Promise<void> {
   for await (const text of texts) writeFileSync(descriptor, text);
 }
-
-const textOf: Record<Format, (row: PetRow) => string> = {
-  ndjson: ({ json }) => `${json}\n`,
-  csv: ({ id, name, category_id, status }) => writeCsv([id, name, category_id, status]),
-};

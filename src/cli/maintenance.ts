@@ -70,7 +70,7 @@ async function checkFile(context: Context, path: string, isBackup: boolean, json
 async function checkDatabase(context: Context, url: string, json: boolean): Promise<void> {
   // Imported only here: the PostgreSQL driver takes long to load.
   const postgres = await import('../store/postgres/check.ts');
-  const strict = context.settings().DEPLOYMENT === 'production';
+  const strict = context.settings().DEPLOYMENT === 'production' || undefined;
   const report = await postgres.checkDatabase(url, { now, strict, logger: context.logger });
   const { database, schemaVersion, latestSchemaVersion } = report;
   printReport(context, report, `${database} can be read.`, json, {

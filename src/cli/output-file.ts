@@ -1,6 +1,7 @@
 /** Files that a command writes: under its name, a file is complete or does not exist. */
 import { existsSync, statSync } from 'node:fs';
 import path from 'node:path';
+import { getSystemErrorMessage } from 'node:util';
 import { claim, isSame, publish, sidecarFiles } from '../store/files.ts';
 import { sqliteFile } from '../store/open.ts';
 import { CommandError, type Context } from './context.ts';
@@ -14,7 +15,11 @@ export async function replaceFile<Result>(
 ): Promise<Result> {
   const file = targetOf(context, name, force);
   const partial = claim(file);
-  const result = await make(partial);
+  const result = await make(partial).catch((error: NodeJS.ErrnoException) => {
+    // A write to an open file: the system's error has no path.
+    if (error.errno === undefined || error.path !== undefined) throw error;
+    throw new CommandError(`${name} cannot be written: ${getSystemErrorMessage(error.errno)}.`);
+  });
   publish(partial, file);
   return result;
 }

@@ -75,8 +75,6 @@ function sentenceOf(error: unknown, { asGiven }: Context): string | undefined {
   if (error instanceof ApiError) return asGiven(refusalOf(error.cause));
   if (!(error instanceof Error)) return undefined;
   const { code, syscall, message, path: file }: NodeJS.ErrnoException = error;
-  // insufficient_privilege of PostgreSQL: the message names what is missing.
-  if (code === '42501') return `DATABASE_URL: ${message}: use the role that owns the tables.`;
   if (code === 'EPIPE') return 'The output was closed before its end.';
   if (code === 'ENOENT' && file !== undefined) return asGiven(`${missingPart(file)} does not exist.`);
   return syscall && asGiven(`${message}.`);

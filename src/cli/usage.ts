@@ -20,8 +20,8 @@ const examples: Record<string, string> = {
   check: 'check data/backup.db',
   backup: 'backup data/backup.db',
   restore: 'restore data/backup.db',
-  import: 'import data/animals.csv',
-  export: 'export data/animals.csv --status available',
+  import: 'import data/animals.jsonl',
+  export: 'export data/animals.jsonl --status available',
   copy: 'copy --from sqlite:data/animal-store.db --to postgres://animals@db.example.com/animals',
   health: 'health',
 };

@@ -77,26 +77,25 @@ export function isObject(value: unknown): value is Values {
 
 /**
  * Compiles a check of objects against `schema`. The check returns one text per fault, known fields first. If there are no faults, it adds
- * the defaults of missing fields to the object. `given` returns what follows the requirement that a value does not meet: a response does not
- * repeat the value, which may be a secret.
+ * the defaults of missing fields to the object.
  */
-export function checkOf(schema: TObject, given: (value: unknown) => string = () => ''): (values: Values) => string[] {
+export function checkOf(schema: TObject): (values: Values) => string[] {
   const compiled = TypeCompiler.Compile(schema);
   const defaults = Object.entries(schema.properties).filter(([, { default: value }]) => value !== undefined);
   return (values) => {
-    if (!compiled.Check(values)) return faultsOf(schema, values, given);
+    if (!compiled.Check(values)) return faultsOf(schema, values);
     for (const [name, property] of defaults) values[name] ??= property.default;
     return [];
   };
 }
 
-function faultsOf(schema: TObject, values: Values, given: (value: unknown) => string): string[] {
+function faultsOf(schema: TObject, values: Values): string[] {
   const texts: string[] = [];
   for (const [name, property] of Object.entries(schema.properties)) {
     if (!Object.hasOwn(values, name)) {
       if (schema.required?.includes(name)) texts.push(`${name} is required`);
     } else if (!Value.Check(property, values[name])) {
-      texts.push(`${name} must ${requirementOf(property)}${given(values[name])}`);
+      texts.push(`${name} must ${requirementOf(property)}`);
     }
   }
   for (const name of Object.keys(values)) {

@@ -1,13 +1,20 @@
 /** Pets: what the store offers of them. Reads and commands that both engines run are added here; `engine.pets` has those that must be fast. */
 import type { Pets } from '../core/pets.ts';
 import type { Engine } from './engine.ts';
+import { type Steps, sql } from './steps.ts';
 
 /** `at` returns the current time in milliseconds. */
 export function openPets(engine: Engine, at: () => number): Pets {
   return {
     ...engine.pets,
+    lastId: () => engine.read(findLastId, true),
     add: (pet, retry, keyId) => engine.pets.add({ pet, retry, keyId, at: at() }),
   };
+}
+
+function* findLastId(): Steps<number> {
+  const [row] = yield* sql<{ id: bigint | string | null }>`SELECT max(id) AS id FROM pet`;
+  return Number(row?.id ?? 0);
 }
 
 /** Ids named at most in one sentence. */

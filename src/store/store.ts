@@ -54,7 +54,7 @@ export interface OpenOptions {
   onFatal?: ((error: Error) => void) | undefined;
   /** Whether to migrate a PostgreSQL database to this release's schema. An SQLite file is always migrated. Default: true. */
   migrate?: boolean | undefined;
-  /** Whether to refuse a PostgreSQL database that can lose acknowledged writes. Otherwise a warning is logged. Default: false. */
+  /** Whether to refuse a PostgreSQL database that can lose acknowledged writes. False: a warning is logged. Undefined: commands do not look. */
   strict?: boolean | undefined;
 }
 

@@ -90,7 +90,7 @@ async function checkSettings(sql: Sql, label: string, { strict, logger }: OpenOp
       current_setting('idle_in_transaction_session_timeout') = '1min' AS own`;
   if (settings?.encoding !== 'UTF8') throw new OpenError(`has the encoding ${settings?.encoding}; it must be UTF8.`);
   for (const setting of ['fsync', 'full_page_writes']) {
-    if (settings[setting] !== 'off') continue;
+    if (settings[setting] !== 'off' || strict === undefined) continue;
     if (strict) throw new OpenError(unsafeOff(setting));
     logger?.warn(`DATABASE_URL: ${label} ${unsafeOff(setting)}`);
   }

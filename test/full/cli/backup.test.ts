@@ -393,8 +393,8 @@ describe('restore', { timeout: 60_000 }, () => {
       "INSERT INTO pet (name, category_id, status) VALUES ('Rex', 1, 'sold'), ('Bo', 1, 'sold'); INSERT INTO account (name, created_at) VALUES ('a', 0), ('b', 0)",
     );
     await here.run('restore', 'copy.db');
-    fs.writeFileSync(here.at('more.ndjson'), '{"name":"Ida","categoryId":1}\n');
-    await here.run('import', 'more.ndjson');
+    fs.writeFileSync(here.at('more.jsonl'), '{"name":"Ida","categoryId":1}\n');
+    await here.run('import', 'more.jsonl');
     expect(query(here.store, 'SELECT id, name FROM pet')).toEqual([
       { id: 1, name: 'Tabby' },
       { id: 4, name: 'Ida' },

@@ -101,6 +101,7 @@ async function useEach({ pets, accounts, messages, people, trail, check }: Store
   await pets.list({ limit: 1, after: 0n, status: 'sold' });
   await pets.find(1n);
   await pets.state();
+  await pets.lastId();
   await messages.add({ id: name, accountId: 1, message: '', status: 'queued', createdAt: at.toISOString() });
 
   const [link, session] = [newToken().hash, newToken().hash];
@@ -236,7 +237,7 @@ describe.skipIf(missingPrograms)('the role that serves', () => {
 
     await owner`REVOKE SELECT ON pet FROM animal_store`;
     expect(commandErrorOf(await runCli(['export', '-'], { env }))).toBe(
-      'DATABASE_URL: permission denied for table pet: use the role that owns the tables.',
+      `The store cannot answer: permission denied for table pet: ${howToGrant}.`,
     );
 
     await owner`REVOKE SELECT ON migration FROM animal_store`;

@@ -254,10 +254,10 @@ describe('a commit that does not wait for its synchronous standby', () => {
     await sql`CREATE DATABASE empty`;
     await standby.kill();
     const folder = temporaryFolder();
-    writeFileSync(path.join(folder, 'pets.ndjson'), '{"name":"Tabby","categoryId":1}\n');
+    writeFileSync(path.join(folder, 'pets.jsonl'), '{"name":"Tabby","categoryId":1}\n');
     for (const [args, stderr] of [
-      [['import', 'pets.ndjson'], /The store cannot be written \(.+standby\): .+ Repeat the command/],
-      [['import', 'pets.ndjson'], /standby/],
+      [['import', 'pets.jsonl'], /The store cannot be written \(.+standby\): .+ Repeat the import/],
+      [['import', 'pets.jsonl'], /standby/],
       [['account', 'add', 'zoo'], /^animal-store: It is unknown whether this will last: .+standby\. Look at the list/],
     ] as const) {
       const command = launchCli([...args], { folder, env });

@@ -8,18 +8,14 @@ import type { NewPet } from '../../../src/core/pets.ts';
 import { openStore } from '../../../src/store/open.ts';
 import { commandErrorOf } from '../../support/commands.ts';
 import { startOwn } from '../../support/own-postgres.ts';
-import { startPgbouncer } from '../../support/pgbouncer.ts';
 import { launchCli, runCli, startServer } from '../../support/process.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { clientOf, newDatabase, open, runSql, temporaryFolder, textRows } from '../../support/store.ts';
+import { clientOf, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 
-const lines = (count: number, id?: (index: number) => number) =>
-  Array.from({ length: count }, (_, index) => {
-    const kept = id ? `"id":${id(index)},` : '';
-    return `{${kept}"name":"pet ${index + 1}","categoryId":${index + 1}}\n`;
-  }).join('');
+const lines = (count: number) =>
+  Array.from({ length: count }, (_, index) => `{"name":"pet ${index + 1}","categoryId":${index + 1}}\n`).join('');
 
 let databaseUrl: string;
 let folder: string;
@@ -50,6 +46,11 @@ const sessionsOfImports = async () => {
   const sessions = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'animal-store'`;
   return Number((await textRows(databaseUrl, sessions))[0]?.count);
 };
+/** Whether a session waits for a lock. */
+const isWaiting = async () => {
+  const waiting = `SELECT 1 AS found FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+  return (await textRows(databaseUrl, waiting)).length > 0;
+};
 const expectAll = async (count: number) =>
   expect(await namesIn()).toEqual(Array.from({ length: count }, (_, index) => `pet ${index + 1}`));
 
@@ -63,7 +64,7 @@ describe('export', () => {
     );
     const statuses = ['available', 'pending', 'sold'] as const;
     await Promise.all(
-      [...names, 'x'.repeat(60_000), '\u2028\u007f\r\n",', '\ufeff'].map((name, index) =>
+      [...names, '\u2028\u007f\r\n",', '\ufeff'].map((name, index) =>
         store.pets.add({
           name,
           categoryId: index % 2 ? 2n ** 63n - 1n : -(2n ** 63n),
@@ -73,24 +74,23 @@ describe('export', () => {
     );
     await store.close();
     await run('copy', '--from', `sqlite:${file}`, '--to', databaseUrl);
-    for (const options of [[], ['--format', 'csv'], ['--status', 'sold'], ['--status', 'pending', '--format', 'csv']]) {
+    for (const options of [[], ['--status', 'sold']]) {
       const { stdout } = await runCli(['export', ...options], { folder, env: { DATABASE_URL: `sqlite:${file}` } });
       expect(await run('export', ...options)).toBe(stdout);
       expect(stdout.length).toBeGreaterThan(1000);
     }
-    // To a file, which an import with its ids reproduces, except for names of an earlier release that are too long now.
-    await runSql(databaseUrl, 'DELETE FROM pet WHERE length(name) > 1000');
-    await run('export', 'pets.csv');
-    const bytes = fs.readFileSync(at('pets.csv'));
+    // To a file, which an import reproduces in an empty store.
+    await run('export', 'pets.jsonl');
+    const bytes = fs.readFileSync(at('pets.jsonl'));
     databaseUrl = await newDatabase({ template: 'template_animals' });
-    await run('import', 'pets.csv', '--keep-ids');
-    await run('export', 'pets.csv', '--force');
-    expect(fs.readFileSync(at('pets.csv')).equals(bytes)).toBe(true);
+    await run('import', 'pets.jsonl');
+    await run('export', 'pets.jsonl', '--force');
+    expect(fs.readFileSync(at('pets.jsonl')).equals(bytes)).toBe(true);
   });
 
   test('lists every animal up to the last one in it while servers add animals', async () => {
-    write('many.ndjson', lines(3000));
-    await run('import', 'many.ndjson');
+    write('many.jsonl', lines(3000));
+    await run('import', 'many.jsonl');
     const stores = await Promise.all([open(databaseUrl), open(databaseUrl)]);
     let exporting = true;
     const adding = stores.map(async ({ pets }) => {
@@ -107,168 +107,143 @@ describe('export', () => {
     expect(ids).toEqual(ids.map((_, index) => index + 1));
   });
 
-  test('exit 1 and one sentence: no database, no schema, and a lost connection; no file remains', async () => {
+  test('exit 1 and one sentence: no database, no schema, and a database that hangs; no file remains', async () => {
     await clientOf(databaseUrl)`INSERT INTO pet SELECT i, 'pet', 1, 'sold' FROM generate_series(1, 50000) AS i`;
     const proxy = await startProxy(databaseUrl);
     const own = databaseUrl;
     databaseUrl = `${own}_missing`;
-    expect(await refused('export', 'pets.csv')).toMatch(
+    expect(await refused('export', 'pets.jsonl')).toMatch(
       /^DATABASE_URL: postgres:.* cannot be opened: .*does not exist\.$/,
     );
     databaseUrl = await newDatabase();
-    expect(await refused('export', 'pets.csv')).toMatch(/has schema version 0.*run animal-store migrate\.$/);
+    expect(await refused('export', 'pets.jsonl')).toMatch(/has schema version 0.*run animal-store migrate\.$/);
     expect(await textRows(databaseUrl, `SELECT tablename FROM pg_tables WHERE schemaname = 'public'`)).toEqual([]);
     databaseUrl = proxy.through(own);
-    const exporting = runHere('export', 'pets.csv');
-    await vi.waitUntil(() => proxy.seen().includes('ORDER BY id LIMIT'), { interval: 0 });
-    proxy.cutNextAnswer();
-    expect(commandErrorOf(await exporting)).toMatch(/^The store cannot answer: .*[Cc]onnection.*\.$/);
+    const exporting = runHere('export', 'pets.jsonl');
+    await vi.waitUntil(() => proxy.seen().includes('FROM pet WHERE id >'), { interval: 0 });
+    proxy.silence();
+    expect(commandErrorOf(await exporting)).toBe('The store cannot answer: the database did not answer in time.');
     expect(fs.readdirSync(folder)).toEqual([]);
   });
 });
 
 describe('import', () => {
-  test('ends with one sentence if a lock keeps it from reading its own table', async () => {
-    write('pets.ndjson', lines(1));
-    const other = clientOf(databaseUrl);
-    const [{ name }] = await other<[{ name: string }]>`SELECT current_database() AS name`;
-    await other.unsafe(`ALTER DATABASE ${name} SET lock_timeout = 100`);
-    await other.begin(async (transaction) => {
-      await transaction`LOCK TABLE import`;
-      // A process of its own: an open connection would keep it running.
-      expect(commandErrorOf(await launchCli(['import', 'pets.ndjson'], { folder, env: env() }).end())).toBe(
-        'The store cannot answer: canceling statement due to lock timeout.',
-      );
-    });
-  });
-
   test('creates the tables if there are none, and adds every animal with a new id', async () => {
     databaseUrl = await newDatabase();
     write(
-      'pets.csv',
-      '\ufeffcategoryId,id,name,status\n9007199254740993,77,"Ida\r\n""😺""",sold\n-9223372036854775808,,Bo,\n',
+      'pets.jsonl',
+      '{"categoryId":9007199254740993,"id":77,"name":"Ida\\r\\n\\"😺\\"","status":"sold"}\n{"categoryId":-9223372036854775808,"name":"Bo"}\n',
     );
-    expect(await run('import', 'pets.csv')).toBe('Imported 2 animals.\n');
+    expect(await run('import', 'pets.jsonl')).toBe('Imported 2 animals.\n');
     expect(await textRows(databaseUrl, 'SELECT id, name, category_id, status FROM pet ORDER BY id')).toEqual([
       { id: '1', name: 'Ida\r\n"😺"', category_id: '9007199254740993', status: 'sold' },
       { id: '2', name: 'Bo', category_id: '-9223372036854775808', status: 'available' },
     ]);
   });
 
-  test('checks every line first: one bad line at the end, and nothing is imported', async () => {
-    write('pets.ndjson', `${lines(2500)}{}\n`);
-    expect(await refused('import', 'pets.ndjson')).toBe(
-      'line 2501: name is required; categoryId is required.\n1 of 2501 lines is bad, so nothing was imported: fix it, or use --skip-bad.',
-    );
-    expect(await countIn()).toBe(0);
-    expect(await run('import', 'pets.ndjson', '--skip-bad')).toBe('Imported 2500 animals, skipped 1 line.\n');
-    await expectAll(2500);
-  });
-
-  test('the same content is imported once, under any file name; --again imports it once more', async () => {
-    write('pets.ndjson', lines(3));
-    await run('import', 'pets.ndjson');
-    fs.renameSync(at('pets.ndjson'), at('renamed.ndjson'));
-    expect(await run('import', 'renamed.ndjson')).toMatch(
-      /^renamed\.ndjson was imported already, on \d{4}-.+Z: 3 animals\. Use --again to import it once more\.\n$/,
-    );
-    expect(await run('import', 'renamed.ndjson', '--again')).toBe('Imported 3 animals.\n');
-    expect(await run('import', 'renamed.ndjson')).toMatch(/was imported already/);
+  test('the same content is added once, under any file name; an empty line makes it another', async () => {
+    write('pets.jsonl', lines(3));
+    await run('import', 'pets.jsonl');
+    fs.renameSync(at('pets.jsonl'), at('renamed.jsonl'));
+    expect(await runHere('import', 'renamed.jsonl')).toEqual({
+      code: 0,
+      stdout: 'Imported 0 animals; already there: 3.\n',
+      stderr:
+        'The store has animals already, up to id 3.\nTo add the same animals once more, add an empty line to the file.\n',
+    });
+    fs.appendFileSync(at('renamed.jsonl'), '\n');
+    expect(await run('import', 'renamed.jsonl')).toBe('Imported 3 animals.\n');
     expect(await countIn()).toBe(6);
   });
 
-  test('after each of several kills it continues after the last committed line: each line is imported once', async () => {
-    write('pets.ndjson', lines(20_000));
-    for (const [round, atLeast] of [1, 8000].entries()) {
-      const command = launchCli(['import', 'pets.ndjson'], { folder, env: env() });
+  test('after each of several kills it adds what is missing, and nothing twice', async () => {
+    write('pets.jsonl', lines(20_000));
+    for (const atLeast of [1, 8000]) {
+      const command = launchCli(['import', 'pets.jsonl'], { folder, env: env() });
       while ((await countIn()) < atLeast);
-      const { stderr } = await command.end('SIGKILL');
-      if (round > 0) expect(stderr).toMatch(/^Continuing after line \d+000\.\n$/);
+      await command.end('SIGKILL');
       // The database may still be adding the batch of the process that is gone.
       await expect.poll(sessionsOfImports, { timeout: 30_000 }).toBe(0);
-      expect((await countIn()) % 1000).toBe(0);
     }
-    expect(await countIn()).toBeLessThan(20_000);
-    expect(await run('import', 'pets.ndjson')).toBe('Imported 20000 animals.\n');
+    const before = await countIn();
+    expect(before).toBeLessThan(20_000);
+    expect(await run('import', 'pets.jsonl')).toBe(`Imported ${20_000 - before} animals; already there: ${before}.\n`);
     await expectAll(20_000);
   }, 60_000);
 
-  const stopping = 'Stopping after this batch; press Ctrl-C again to end at once.\n';
-  const interruptedAfter = (count: number) =>
-    `${stopping}animal-store: Interrupted: ${count} animals imported, up to line ${count}. Repeat the command to continue from there.\n`;
+  const stopping = 'Stopping after what has begun; press Ctrl-C again to end at once.\n';
 
-  test('SIGINT: ends after the batch, prints how far it came, and continues from there', async () => {
-    write('pets.ndjson', lines(12_000));
-    const command = launchCli(['import', 'pets.ndjson'], { folder, env: env() });
+  test('SIGINT: ends after what has begun, prints how far it came, and continues from there', async () => {
+    write('pets.jsonl', lines(12_000));
+    const command = launchCli(['import', 'pets.jsonl'], { folder, env: env() });
     while ((await countIn()) === 0);
     const { code, stderr } = await command.end('SIGINT');
-    expect([code, stderr]).toEqual([1, interruptedAfter(await countIn())]);
-    await run('import', 'pets.ndjson');
+    const before = await countIn();
+    expect([code, stderr]).toEqual([
+      1,
+      `${stopping}animal-store: Interrupted: ${before} animals added. Repeat the import with the same content within 24 hours to continue.\n`,
+    ]);
+    expect(await run('import', 'pets.jsonl')).toBe(`Imported ${12_000 - before} animals; already there: ${before}.\n`);
     await expectAll(12_000);
   });
 
-  describe('while PostgreSQL is frozen', () => {
-    /** An import that waits for a frozen server. */
-    async function startFrozen() {
-      const server = await startOwn([], () => undefined);
-      databaseUrl = server.url('postgres');
-      expect(await run('migrate')).toMatch(/^Applied /);
-      write('pets.ndjson', lines(60_000));
-      const command = launchCli(['import', 'pets.ndjson'], { folder, env: env() });
-      while ((await countIn()) === 0);
-      server.freeze();
-      return { server, command };
-    }
+  test('a frozen PostgreSQL: it says how far it came within 5 s, and continues when it is repeated', async () => {
+    const server = await startOwn([], () => undefined);
+    databaseUrl = server.url('postgres');
+    expect(await run('migrate')).toMatch(/^Applied /);
+    write('pets.jsonl', lines(60_000));
+    const command = launchCli(['import', 'pets.jsonl'], { folder, env: env() });
+    while ((await countIn()) === 0);
+    server.freeze();
+    const begun = performance.now();
+    expect(commandErrorOf(await command.end())).toMatch(
+      /^The store cannot be written \(the database did not answer in time\): at least \d+ animals added\. Repeat /,
+    );
+    expect(performance.now() - begun).toBeLessThan(5000);
+    server.thaw();
+    await run('import', 'pets.jsonl');
+    await expectAll(60_000);
+  }, 60_000);
 
-    test('it says what it waits for, and the first Ctrl-C what happens next', async () => {
-      const { server, command } = await startFrozen();
-      // npm passes on the SIGINT that the terminal has already sent: the second does not count.
+  test('a second Ctrl-C ends it at once; one that npm passes on does not count', async () => {
+    write('pets.jsonl', lines(3));
+    let command: ReturnType<typeof launchCli> | undefined;
+    await clientOf(databaseUrl).begin(async (transaction) => {
+      await transaction`SELECT FROM pet_id FOR UPDATE`;
+      command = launchCli(['import', 'pets.jsonl'], { folder, env: env() });
+      await vi.waitUntil(isWaiting, { timeout: 4000, interval: 5 });
       for (let signals = 2; signals > 0; signals--) process.kill(command.pid, 'SIGINT');
       await command.seen('stderr', new RegExp(stopping));
-      await command.seen('stderr', /^The store has not answered for 5 s: still waiting for it\.\n$/m);
-      server.thaw();
-      const { code, stderr } = await command.end();
-      expect(code).toBe(1);
-      expect(stderr.replace(/^The store has not .+\n/m, '')).toBe(interruptedAfter(await countIn()));
-    });
-
-    test('a second Ctrl-C ends it at once, and the same command continues', async () => {
-      const { server, command } = await startFrozen();
-      process.kill(command.pid, 'SIGINT');
-      await command.seen('stderr', new RegExp(stopping));
-      await setTimeout(1500);
+      await setTimeout(1200);
       expect(await command.end('SIGINT')).toMatchObject({ code: null, stderr: stopping });
-      server.thaw();
-      expect(await run('import', 'pets.ndjson')).toBe('Imported 60000 animals.\n');
-      await expectAll(60_000);
     });
+    await expect.poll(sessionsOfImports, { timeout: 30_000 }).toBe(0);
+    await run('import', 'pets.jsonl');
+    await expectAll(3);
   });
 
-  test('a lost connection is reported in one sentence, and the same command continues', async () => {
-    write('pets.ndjson', lines(5000));
+  test('a COMMIT whose answer is lost: one sentence, and each line is added once when it is repeated', async () => {
+    write('pets.jsonl', lines(5000));
     const proxy = await startProxy(databaseUrl);
     const through = { folder, env: { DATABASE_URL: proxy.through(databaseUrl) } };
-    const importing = runCli(['import', 'pets.ndjson'], through);
+    const importing = runCli(['import', 'pets.jsonl'], through);
     await vi.waitUntil(() => proxy.seen().includes('pet 1500'), { interval: 0 });
     proxy.cutNextAnswer();
-    expect(commandErrorOf(await importing)).toMatch(
-      /^The store cannot be written \(.*[Cc]onnection.*\): at least \d+ animals imported, up to line \d+\. Repeat the command to continue from there\.$/,
-    );
-    await run('import', 'pets.ndjson');
+    const [, known] = /at least (\d+) animals added/.exec(commandErrorOf(await importing)) ?? [];
+    const before = await countIn();
+    expect(before).toBeGreaterThan(Number(known));
+    expect(await run('import', 'pets.jsonl')).toBe(`Imported ${5000 - before} animals; already there: ${before}.\n`);
     await expectAll(5000);
   });
 
-  test('two processes at once do not import the same file twice', async () => {
-    write('pets.ndjson', lines(10_000));
-    const start = () => launchCli(['import', 'pets.ndjson'], { folder, env: env() }).end();
-    for (const { code, stdout, stderr } of await Promise.all([start(), start()]))
-      if (code === 0) expect(stdout).toMatch(/Imported 10000 animals|imported already/);
-      else
-        expect(stderr).toMatch(
-          /^(Continuing after line \d+\.\n)?animal-store: Another process is importing the same file\.\n$/,
-        );
-    await run('import', 'pets.ndjson');
-    await expectAll(10_000);
+  test('two processes at once do not add the same line twice', async () => {
+    write('pets.jsonl', lines(10_000));
+    const start = () => launchCli(['import', 'pets.jsonl'], { folder, env: env() }).end();
+    const exits = await Promise.all([start(), start()]);
+    const counts = exits.map(({ stdout }) => (stdout.match(/\d+/g) ?? []).map(Number));
+    expect(counts.map(([added = 0, present = 0]) => added + present)).toEqual([10_000, 10_000]);
+    expect(new Set(await namesIn()).size).toBe(10_000);
+    expect(await countIn()).toBe(10_000);
   });
 
   test.for(['read committed', 'repeatable read', 'serializable'])(
@@ -276,7 +251,7 @@ describe('import', () => {
     async (isolation) => {
       const name = new URL(databaseUrl).pathname.slice(1);
       await clientOf(databaseUrl).unsafe(`ALTER DATABASE ${name} SET default_transaction_isolation = '${isolation}'`);
-      write('pets.ndjson', lines(4000));
+      write('pets.jsonl', lines(4000));
       const [walker, ...stores] = await Promise.all([open(databaseUrl), open(databaseUrl), open(databaseUrl)]);
       let [importing, walking, added] = [true, true, 0];
       const adds = stores.map(async ({ pets }) => {
@@ -292,7 +267,7 @@ describe('import', () => {
           more ||= next !== undefined;
         }
       })();
-      await run('import', 'pets.ndjson');
+      await run('import', 'pets.jsonl');
       importing = false;
       await Promise.all(adds);
       walking = false;
@@ -306,24 +281,21 @@ describe('import', () => {
   );
 
   test('waits while a server holds the lock under which ids are given', async () => {
-    write('pets.ndjson', lines(3));
-    const sql = clientOf(databaseUrl);
-    const waiting = async () =>
-      (await sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).length;
+    write('pets.jsonl', lines(3));
     let importing: Promise<string> | undefined;
     await clientOf(databaseUrl).begin(async (transaction) => {
       await transaction`SELECT FROM pet_id FOR UPDATE`;
-      importing = run('import', 'pets.ndjson');
-      await vi.waitUntil(waiting, { timeout: 4000, interval: 5 });
+      importing = run('import', 'pets.jsonl');
+      await vi.waitUntil(isWaiting, { timeout: 4000, interval: 5 });
     });
     expect(await importing).toBe('Imported 3 animals.\n');
   });
 
   test('every request to a server beside it gets a response', async () => {
-    write('pets.ndjson', lines(5000));
+    write('pets.jsonl', lines(5000));
     const server = await startServer({ folder, env: env() });
     const key = await server.firstKey();
-    const command = launchCli(['import', 'pets.ndjson'], { folder, env: env() });
+    const command = launchCli(['import', 'pets.jsonl'], { folder, env: env() });
     const statuses: number[] = [];
     let ended = false;
     const client = async () => {
@@ -335,89 +307,6 @@ describe('import', () => {
     await Promise.all(clients);
     expect(statuses.filter((status) => status !== 201)).toEqual([]);
     expect(await countIn()).toBe(5000 + statuses.length);
-  });
-});
-
-describe('import --keep-ids', () => {
-  test('keeps the ids in any order; ids above them are new, also after the animals are deleted', async () => {
-    await (await open(databaseUrl)).pets.add(biscuit);
-    write('kept.csv', 'id,name,categoryId\n900,Rex,1\n4,Bo,1\n');
-    await run('import', 'kept.csv', '--keep-ids');
-    await clientOf(databaseUrl)`DELETE FROM pet WHERE id = 900`;
-    write('new.csv', 'id,name,categoryId\n900,Ida,1\n');
-    await run('import', 'new.csv');
-    expect(await rowsOf()).toEqual([
-      { id: '1', name: 'Biscuit' },
-      { id: '4', name: 'Bo' },
-      { id: '901', name: 'Ida' },
-    ]);
-  });
-
-  test.for([false, true])(
-    'exit 1, and nothing is imported: an id that is missing, invalid, taken, or used twice; through a pooler: %s',
-    async (pooled, { skip }) => {
-      await (await open(databaseUrl)).pets.add(biscuit);
-      const own = databaseUrl;
-      if (pooled) {
-        const pooler = await startPgbouncer(databaseUrl, 2).catch(() => undefined);
-        if (pooler === undefined) return skip('there is no PgBouncer');
-        databaseUrl = `${pooler}?prepare=false`;
-      }
-      const ids = ['"id":2,', '', '"id":0,', '"id":9007199254740992,', '"id":1,', '"id":2,', '"id":null,'];
-      const bad = ids.map((id) => `{${id}"name":"x","categoryId":1}\n`).join('');
-      write(
-        'pets.ndjson',
-        `${bad}${lines(1500, (index) => index + 10)}{"id":3,"name":"y","categoryId":1}\n${'{"id":1509,"name":"z","categoryId":1}\n'}`,
-      );
-      const outOfRange = (line: number) =>
-        expect.stringMatching(`^line ${line}: id must be an integer from 1 to 9007199254740991`);
-      expect((await refused('import', 'pets.ndjson', '--keep-ids')).split('\n')).toEqual([
-        'line 2: id is required.',
-        outOfRange(3),
-        outOfRange(4),
-        'line 5: id 1 exists already.',
-        'line 6: id 2 is on line 1 already.',
-        outOfRange(7),
-        'line 1509: id 1509 is on line 1507 already.',
-        '7 of 1509 lines are bad, so nothing was imported: fix them, or use --skip-bad.',
-      ]);
-      expect(await textRows(own, 'SELECT count(*) FROM pet')).toEqual([{ count: '1' }]);
-      expect(await run('import', 'pets.ndjson', '--keep-ids', '--skip-bad')).toBe(
-        'Imported 1502 animals, skipped 7 lines.\n',
-      );
-      expect(await textRows(own, 'SELECT count(*), max(id), min(id) FROM pet')).toEqual([
-        { count: '1503', max: '1509', min: '1' },
-      ]);
-    },
-  );
-
-  test('ids cost two statements per 1,000 lines, not one per line', async () => {
-    write(
-      'pets.ndjson',
-      lines(5000, (index) => 5000 - index),
-    );
-    const proxy = await startProxy(databaseUrl);
-    await runCli(['import', 'pets.ndjson', '--keep-ids'], {
-      folder,
-      env: { DATABASE_URL: proxy.through(databaseUrl) },
-    });
-    expect(await countIn()).toBe(5000);
-    const count = (text: string) => proxy.seen().split(text).length - 1;
-    expect([count('INSERT INTO given'), count('LEFT JOIN given')]).toEqual([6, 6]);
-  });
-
-  test('exit 1: an id is taken during the import, so its batch is not imported', async () => {
-    write(
-      'pets.ndjson',
-      lines(20_000, (index) => index + 1),
-    );
-    const command = launchCli(['import', 'pets.ndjson', '--keep-ids'], { folder, env: env() });
-    while ((await countIn()) === 0);
-    await clientOf(databaseUrl)`INSERT INTO pet VALUES (19500, 'first', 1, 'sold')`;
-    expect(commandErrorOf(await command.end())).toBe(
-      'Line 19500: id 19500 was taken during the import: 19000 animals imported, up to line 19000.',
-    );
-    expect(await countIn()).toBe(19_001);
   });
 });
 

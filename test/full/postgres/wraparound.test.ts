@@ -63,13 +63,13 @@ test.skipIf(missingPrograms)('a write that PostgreSQL refuses gets 503, and a co
   });
   expect((await store.pets.list({ limit: 1, after: 0n })).pets).toEqual([]);
   const folder = temporaryFolder();
-  fs.writeFileSync(path.join(folder, 'pets.ndjson'), '{"name":"Biscuit","categoryId":7}\n');
+  fs.writeFileSync(path.join(folder, 'pets.jsonl'), '{"name":"Biscuit","categoryId":7}\n');
   const refused = async (...args: string[]) =>
     commandErrorOf(await runCli(args, { folder, env: { DATABASE_URL: databaseUrl } }));
   const reason = 'database is not accepting commands .* wraparound data loss in database "\\w+"';
   expect(await refused('account', 'add', 'owner')).toMatch(new RegExp(`^The store cannot answer: ${reason}\\.$`));
-  expect(await refused('import', 'pets.ndjson')).toMatch(
-    new RegExp(`^The store cannot be written \\(${reason}\\): 0 animals imported, up to line 0\\. `),
+  expect(await refused('import', 'pets.jsonl')).toMatch(
+    new RegExp(`^The store cannot be written \\(${reason}\\): at least 0 animals added\\. `),
   );
   expect(await textRows(databaseUrl, 'SELECT count(*) FROM pet')).toEqual([{ count: '0' }]);
 });

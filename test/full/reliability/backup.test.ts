@@ -21,9 +21,9 @@ const jsonLines = (count: number) =>
 /** Imports `animals` pets into a store, and starts a server whose clients add more until it is killed. */
 async function startUnderLoad(animals: number) {
   const made = await makeStore();
-  fs.writeFileSync(path.join(made.folder, 'pets.ndjson'), jsonLines(animals));
+  fs.writeFileSync(path.join(made.folder, 'pets.jsonl'), jsonLines(animals));
   const run = (...args: string[]) => launchCli(args, made).end();
-  expect(await run('import', 'pets.ndjson')).toMatchObject({ code: 0 });
+  expect(await run('import', 'pets.jsonl')).toMatchObject({ code: 0 });
 
   const server = await startServer({ env: made.env });
   const promises: Promises = new Map();
@@ -144,8 +144,8 @@ test(
   '36 bytes overwritten anywhere in a backup: check finds it, and restore refuses it and leaves the store as it is',
   async () => {
     const { folder, at, run, store } = await commandFolder({ name: 'Rex', categoryId: 1n, status: 'sold' });
-    fs.writeFileSync(at('pets.ndjson'), jsonLines(400));
-    await run('import', 'pets.ndjson');
+    fs.writeFileSync(at('pets.jsonl'), jsonLines(400));
+    await run('import', 'pets.jsonl');
     for (const name of ['zoo', 'farm']) await run('account', 'add', name);
     await run('key', 'create', '--account', 'zoo', '--name', 'till');
     change(store, 'DELETE FROM pet WHERE id BETWEEN 100 AND 250');
@@ -267,11 +267,11 @@ test(
   async () => {
     const { folder, file, env } = await makeStore();
     const run = (...args: string[]) => launchCli(args, { folder, env }).end();
-    fs.writeFileSync(path.join(folder, 'old.ndjson'), jsonLines(5));
-    fs.writeFileSync(path.join(folder, 'new.ndjson'), jsonLines(5000));
-    await run('import', 'old.ndjson');
+    fs.writeFileSync(path.join(folder, 'old.jsonl'), jsonLines(5));
+    fs.writeFileSync(path.join(folder, 'new.jsonl'), jsonLines(5000));
+    await run('import', 'old.jsonl');
     await run('backup', 'old.db');
-    await run('import', 'new.ndjson');
+    await run('import', 'new.jsonl');
     await run('backup', 'new.db');
     const usualMs = await timeOf(run('restore', 'old.db'));
     const seen = new Set<number>();
@@ -297,17 +297,17 @@ test(
     const lines = tier(20_000, 200_000);
     const times = tier(4, 40);
     const { folder, file, env } = await makeStore();
-    fs.writeFileSync(path.join(folder, 'pets.ndjson'), jsonLines(lines));
+    fs.writeFileSync(path.join(folder, 'pets.jsonl'), jsonLines(lines));
     const other = await makeStore();
-    const usualMs = await timeOf(launchCli(['import', path.join(folder, 'pets.ndjson')], other).end());
+    const usualMs = await timeOf(launchCli(['import', path.join(folder, 'pets.jsonl')], other).end());
     let added = 0;
-    const imports = () => launchCli(['import', 'pets.ndjson'], { folder, env });
+    const imports = () => launchCli(['import', 'pets.jsonl'], { folder, env });
     const killed = await killRandomly(imports, usualMs, (count) => {
       expect(namesIn(file).length, `seed ${seed}`).toBeGreaterThanOrEqual(added);
       added = namesIn(file).length;
       return count === times || added === lines;
     });
-    expect(await launchCli(['import', 'pets.ndjson'], { folder, env }).end()).toMatchObject({ code: 0 });
+    expect(await launchCli(['import', 'pets.jsonl'], { folder, env }).end()).toMatchObject({ code: 0 });
     expect(namesIn(file), `seed ${seed}`).toEqual(Array.from({ length: lines }, (_, index) => `line ${index + 1}`));
     figure(
       `an import of ${lines} lines killed with kill -9 ${killed} times (seed ${seed}), ${added} lines added by then: at the end each line is there once`,

@@ -8,7 +8,7 @@ import { needStrace, tracingFiles } from '../../support/strace.ts';
 import { patientMs } from '../../support/tier.ts';
 
 const store = 'data/animal-store.db';
-const made = { backup: 'backup.db', export: 'animals.csv', restore: store };
+const made = { backup: 'backup.db', export: 'animals.jsonl', restore: store };
 
 /** What the command synced at the right point: the data before the rename, and the folder, which holds the name, after it. */
 async function syncsOf(command: keyof typeof made): Promise<string[]> {

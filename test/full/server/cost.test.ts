@@ -1,14 +1,9 @@
 /** The processor time of each parser of client input is in proportion to the input, and no request takes 25 ms of it, whatever it sends. */
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { commonFault, passwordFault } from '../../../src/account/password-rules.ts';
-import { openQuoteOf, readCsv } from '../../../src/core/csv.ts';
 import { type PagesApp, startPages } from '../../support/account-pages.ts';
-import { temporaryFolder } from '../../support/app.ts';
-import { runCli } from '../../support/process.ts';
 import { faultOf } from '../../support/processor-time.ts';
 
 type Make = (length: number) => string;
@@ -36,7 +31,6 @@ interface Parser {
   limit: number;
   /** Returns a function that reads an input, and may check the response. */
   open: (app: PagesApp) => (text: string) => unknown;
-  maxMs?: number;
   inputs: Record<string, Make>;
 }
 
@@ -306,46 +300,10 @@ const parsers: Record<string, Parser> = {
       marks: fill(marks, 'kW7#qZ2!'),
     },
   },
-  'a record of CSV': {
-    limit: 128 * 1024,
-    open: () => (text) => {
-      openQuoteOf(Buffer.from(text), false);
-      try {
-        readCsv(text);
-      } catch (error) {
-        expect(error).toBeInstanceOf(SyntaxError);
-      }
-    },
-    inputs: {
-      fields: fill(','),
-      'empty fields': fill('"",'),
-      'a quoted field': fill('a', '"', '",1'),
-      quotes: fill('""', '"', '",1'),
-      'quotes in plain fields': fill('a",'),
-      'an open quote': fill(',', '"'),
-    },
-  },
-  'a CSV file of one record': {
-    limit: 128 * 1024,
-    // No request waits for it.
-    maxMs: 1000,
-    open() {
-      const folder = temporaryFolder();
-      return async (text) => {
-        writeFileSync(path.join(folder, 'pets.csv'), `name,categoryId\n${text}`);
-        expect(await runCli(['import', 'pets.csv'], { folder })).toMatchObject({ code: 1 });
-      };
-    },
-    inputs: {
-      'empty lines': fill('\n', '"', '",x'),
-      'lines of quotes': fill('""\n', '"', '",x'),
-      'lines after an open quote': fill('a\n', '"'),
-    },
-  },
 };
 
 describe.for(Object.keys(parsers))('%s', (name) => {
-  const { limit, open, maxMs, inputs } = parsers[name] as Parser;
+  const { limit, open, inputs } = parsers[name] as Parser;
 
   test('takes time in proportion to its length', { timeout: 120_000 }, async () => {
     const read = open(
@@ -353,7 +311,7 @@ describe.for(Object.keys(parsers))('%s', (name) => {
     );
     const faults: string[] = [];
     for (const [input, make] of Object.entries(inputs)) {
-      const fault = await faultOf(read, make, limit, maxMs);
+      const fault = await faultOf(read, make, limit);
       if (fault !== undefined) faults.push(`${input}: ${fault}`);
     }
     expect(faults).toEqual([]);

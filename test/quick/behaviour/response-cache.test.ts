@@ -202,7 +202,7 @@ describe('a response kept across writes', () => {
     expect(await third()).toBe(status);
   });
 
-  test('shows at once a pet added below the highest id, as import --keep-ids does', async () => {
+  test('shows at once a pet added below the highest id, as SQL by hand can', async () => {
     const { sql, page } = await start();
     await sql('DELETE FROM pet WHERE id = 2');
     for (let times = 0; times < 3; times++) expect(await page()).toEqual(['pet 1', 'pet 3', 'pet 4']);
