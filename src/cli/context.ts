@@ -83,13 +83,14 @@ function createNames(cwd: string): Pick<Context, 'resolve' | 'asGiven'> {
 /** Records in the trail what `use` changes. */
 async function useAndClose<Result>(store: Store, use: (store: Store) => Promise<Result>): Promise<Result> {
   const lost: string[] = [];
-  try {
-    const result = await use(recordChanges(store, (sentence) => void lost.push(sentence)));
-    if (lost.length > 0) throw new CommandError(lost.join('\n'));
-    return result;
-  } finally {
-    await store.close();
-  }
+  const result = await use(recordChanges(store, (sentence) => void lost.push(sentence))).catch(async (error) => {
+    // After a failed fsync, close() fails as well.
+    await store.close().catch(() => undefined);
+    throw error;
+  });
+  await store.close();
+  if (lost.length > 0) throw new CommandError(lost.join('\n'));
+  return result;
 }
 
 export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {

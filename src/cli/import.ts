@@ -24,7 +24,7 @@ export function importCommand(program: Command, context: Context): void {
     .action(async (name: string) => {
       const file = await openSource(name, name === '-' ? context.stdin() : context.resolve(name));
       try {
-        const source = { name, file, ...versionOf(file) };
+        const source = { name, file, bytes: fs.fstatSync(file).size, version: versionOf(file) };
         const hash = await checkLines(context, source);
         await context.withStore((store) => importLines(context, store, source, hash), { create: true });
       } finally {
@@ -33,14 +33,11 @@ export function importCommand(program: Command, context: Context): void {
     });
 }
 
-interface Version {
-  bytes: number;
-  changedAt: bigint;
-}
-
-interface Source extends Version {
+interface Source {
   name: string;
   file: number;
+  bytes: number;
+  version: string;
 }
 
 /** Opens a regular file itself, and a temporary copy of anything that can be read only once, such as a pipe. Returns a descriptor. */
@@ -57,9 +54,10 @@ async function openSource(name: string, source: string | Readable): Promise<numb
   return file;
 }
 
-function versionOf(file: number): Version {
+/** Changes whenever the file is written to. */
+function versionOf(file: number): string {
   const { size, mtimeNs } = fs.fstatSync(file, { bigint: true });
-  return { bytes: Number(size), changedAt: mtimeNs };
+  return `${size} ${mtimeNs}`;
 }
 
 interface Line {
@@ -162,7 +160,7 @@ const maxUnanswered = 1000;
 /** A line that an earlier import of the same content has added is found by its key. Throws CommandError if it ends before the last line. */
 async function addLines(
   store: Store,
-  { name, file, bytes, changedAt }: Source,
+  { name, file, bytes, version }: Source,
   hash: string,
   show: Progress['show'],
   note: Context['note'],
@@ -176,6 +174,7 @@ async function addLines(
       // No account has this id.
       const { outcome } = await store.pets.add(pet, { accountId: 0, key: `${hash} ${line}` });
       if (outcome === 'added') added += 1;
+      // Also `reused`: the animal was changed by SQL.
       else present += 1;
     } catch (error) {
       ended ??= `The store cannot be written (${messageOf(error instanceof ApiError ? error.cause : error)}): at least`;
@@ -183,8 +182,7 @@ async function addLines(
   }
 
   function endIfChanged(): void {
-    const version = versionOf(file);
-    if (version.bytes !== bytes || version.changedAt !== changedAt) ended ??= `${name} changed during the import:`;
+    if (versionOf(file) !== version) ended ??= `${name} changed during the import:`;
   }
 
   const ignoreSignals = watchSignals(() => {

@@ -9,6 +9,7 @@ import { change, commandErrorOf, commandFolder, namesIn, query } from '../../sup
 import { launch, launchCli, runCli, startServer } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
 import { mountSmallDisk, noDisk } from '../../support/small-disk.ts';
+import { injecting, needStrace } from '../../support/strace.ts';
 
 const tabby: NewPet = { name: 'Tabby', categoryId: 1n, status: 'available' };
 const rex: NewPet = { name: 'Rex, the "King"', categoryId: 9_007_199_254_740_993n, status: 'sold' };
@@ -363,6 +364,18 @@ describe('import, again', { timeout }, () => {
         /\/s\x1b\[K\r\x1b\[KStopping after what has begun; press Ctrl-C again to end at once\.\r\n(.*\r)*\x1b\[Kanimal-store: Interrupted: \d+ animals added/,
       ),
     ]);
+  });
+
+  test('exit 1: a failed fsync; repeated, it adds what is missing', async (context) => {
+    needStrace(context);
+    const { run, folder, expectAll } = await withFile(20_000);
+    await run('migrate');
+    const under = injecting('fsync,fdatasync', 'error=EIO:when=5+');
+    expect(commandErrorOf(await launchCli(['import', 'pets.jsonl'], { folder, under }).end())).toMatch(
+      /^The store cannot be written \(disk I\/O error\): at least \d+ animals added\. Repeat /,
+    );
+    await run('import', 'pets.jsonl');
+    expectAll();
   });
 
   test('leaves no signal handlers behind', async () => {
