@@ -174,8 +174,8 @@ export const plantedBugs: PlantedBug[] = [
   {
     name: 'a retry adds a second pet',
     file: 'src/store/sqlite/commands.ts',
-    from: 'if (known) return',
-    to: 'if (known && !known.same) return',
+    from: 'if (!known) return',
+    to: 'if (!known || known.same) return',
     caughtBy: [
       'test/quick/behaviour/createPet.test.ts',
       'POST /v1/pets with Idempotency-Key > replays the 201 with Idempotent-Replayed',

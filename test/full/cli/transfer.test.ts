@@ -113,6 +113,29 @@ describe('export', { timeout }, () => {
   });
 });
 
+test('the commands of docs/operations.md make CSV and read it, with every digit', async ({ skip }) => {
+  const { run, folder, at } = await commandFolder(tabby, rex);
+  if ((await shell('jq --version', folder)).code !== 0) return skip('jq is not installed');
+  await run('export', 'animals.jsonl');
+  const page = fs.readFileSync(`${projectFolder}docs/operations.md`, 'utf8');
+  const [simple = '', exact = '', back = ''] = page.match(/^jq -(.|\n .)+ > animals.+/gm) ?? [];
+  const csv = '1,"Tabby",1,"available"\n2,"Rex, the ""King""",9007199254740993,"sold"\n';
+  const made = async (line: string) => {
+    expect(await shell(line, folder)).toMatchObject({ code: 0, stderr: '' });
+    return fs.readFileSync(at('animals.csv'), 'utf8');
+  };
+  expect(await made(exact)).toBe(csv);
+  // jq 1.6 rounds.
+  expect([csv, csv.replace('993', '992')]).toContain(await made(simple));
+  fs.writeFileSync(at('animals.csv'), csv);
+  await made(back);
+  await run('import', 'animals.jsonl');
+  const lines = (await run('export')).replace(/"id":\d+,/g, '').split('\n');
+  expect(lines.slice(2, 4)).toEqual(lines.slice(0, 2));
+  fs.writeFileSync(at('animals.csv'), `${csv}3,"Ida\n`);
+  expect(await shell(back, folder)).toMatchObject({ code: 5, stderr: expect.stringContaining('line 3') });
+});
+
 describe('import', { timeout }, () => {
   test('adds every animal exactly, with new ids instead of those in the file', async () => {
     const { folder, at, store } = await commandFolder(tabby);
