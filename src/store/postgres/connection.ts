@@ -58,6 +58,14 @@ export async function connect(target: Target, settings: Settings): Promise<Conne
   }
 }
 
+/** Rejects if the connection leads to a standby, whose answers may be old. */
+export async function refuseStandby(client: pg.ClientBase): Promise<void> {
+  // An option that the driver's types lack.
+  const query = { text: 'SELECT pg_is_in_recovery() AS standby', query_timeout: connectTimeoutMs };
+  const { rows } = await client.query<{ standby: boolean }>(query);
+  if (rows[0]?.standby) throw new Error('it is a standby');
+}
+
 /** What `pg` has, but its types lack. */
 type Wire = pg.Connection & {
   connect: (port: number | string, host?: string) => void;

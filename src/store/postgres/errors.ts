@@ -129,15 +129,6 @@ export function translateForServer(error: unknown): unknown {
   return advised === error ? translate(error) : unavailable(advised);
 }
 
-/** Rejects with ApiError `service_unavailable` if the database or the connection is the cause. */
-export async function translated<Result>(work: () => Promise<Result>): Promise<Result> {
-  try {
-    return await work();
-  } catch (error) {
-    throw translate(error);
-  }
-}
-
 /** ApiError `service_unavailable`, whatever the error. */
 export function refusal(error: unknown): ApiError {
   return unavailable(withoutRow(error));

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { codeOf, messageOf } from '../../core/errors.ts';
 import { OpenError, type OpenOptions, type Store } from '../store.ts';
-import { connect } from './connection.ts';
+import { connect, refuseStandby } from './connection.ts';
 import { withAdvice } from './errors.ts';
 import { prepareSchema } from './migrations.ts';
 import { sessionTimeouts } from './pool.ts';
@@ -53,8 +53,7 @@ async function connectFirst(target: Target, { now, logger }: OpenOptions): Promi
 async function connectToPrimary(target: Target): Promise<pg.Client> {
   const { client } = await connect(target, commandSettings);
   try {
-    const { rows } = await inTime(client, client.query('SELECT pg_is_in_recovery() AS standby'));
-    if (rows[0]?.standby) throw new Error('it is a standby');
+    await refuseStandby(client);
     return client;
   } catch (error) {
     destroy(client);

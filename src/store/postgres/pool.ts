@@ -4,7 +4,7 @@ import pg from 'pg';
 import { limits } from '../../core/limits.ts';
 import type { PoolMeasures, StoreMeasures } from '../../core/measures.ts';
 import { type StoreMetrics, unavailable } from '../store.ts';
-import { cancel } from './connection.ts';
+import { cancel, refuseStandby } from './connection.ts';
 import {
   classOf,
   countersOf,
@@ -129,7 +129,7 @@ function createPool(
 ): Pool {
   // The driver's time-out also counts the wait for a free connection.
   const timeouts = { connectionTimeoutMillis: deadlineMs, idleTimeoutMillis: idleTimeoutMs };
-  const pool = new pg.Pool({ ...config, ...timeouts });
+  const pool = new pg.Pool({ ...config, ...timeouts, onConnect: refuseStandby });
   const sqlOf = new WeakMap<pg.PoolClient, Sql>();
   const running = new Set<Promise<unknown>>();
   /** Given up at a deadline, but not yet let go by the server. */

@@ -1,9 +1,11 @@
 /** Tests of requests when PostgreSQL refuses them, does not respond, or loses the connection. */
+import { writeFileSync } from 'node:fs';
 import postgres from 'postgres';
 import { describe, expect, test } from 'vitest';
 import { newSecret, type Secret, scopes } from '../../../src/core/accounts.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { startApp } from '../../support/app.ts';
+import { startOwn } from '../../support/own-postgres.ts';
 import { startServer } from '../../support/process.ts';
 import { startProxy } from '../../support/proxy.ts';
 import { clientOf, emptyStore, newDatabase, open, textRows } from '../../support/store.ts';
@@ -193,6 +195,23 @@ test('every request gets 503 while the database is silent, and is served when it
   expect((await call('GET', '/v1/pets', { key })).status).toBe(200);
   expect((await call('GET', '/v1/pets', { key: unknown })).status).toBe(401);
 }, 30_000);
+
+test('no request is answered by a standby that the address leads to', async () => {
+  const databaseUrl = (await startOwn([], () => undefined)).url('postgres');
+  const proxy = await startProxy(databaseUrl);
+  const store = await open(proxy.through(databaseUrl));
+  await store.pets.add(biscuit);
+  const standby = await startOwn([], (data) => writeFileSync(`${data}/standby.signal`, ''));
+  proxy.leadTo(standby.url('postgres'));
+  await expect(store.pets.list(everything)).rejects.toMatchObject({
+    ...unavailable,
+    cause: new Error('it is a standby'),
+  });
+  await expect(store.pets.add(biscuit)).rejects.toMatchObject(unavailable);
+  proxy.leadTo(databaseUrl);
+  expect(await store.pets.add(biscuit)).toMatchObject({ id: 2n });
+  expect((await store.pets.list(everything)).pets).toHaveLength(2);
+});
 
 describe('requests beyond the capacity of the database', () => {
   test('wait in a queue of limited length, and are refused at once if it is full', async () => {
