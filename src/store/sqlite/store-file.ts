@@ -16,8 +16,7 @@ const retryDelayMs = 20;
 
 /**
  * Creates the store in `file`, for this user only, if there is none, and migrates it to this release's schema. Returns the names of the migrations
- * that it applied. Throws OpenError. If the file
- * belongs to another application or needs a newer release, its bytes stay unchanged.
+ * that it applied. Throws OpenError. If the file belongs to another application or needs a newer release, its bytes stay unchanged.
  */
 export function prepareStore(file: string, { now }: Pick<OpenOptions, 'now'>): string[] {
   try {
@@ -83,8 +82,9 @@ export function readHeader(file: string): Buffer {
 
 /** False if the database is empty. Throws OpenError unless this release can run on its schema, or migrate it. */
 function isStore(connection: Database.Database, file: string): boolean {
-  const id = Number(connection.pragma('application_id', { simple: true }));
+  // The tables first: another process may be creating the store, and its transaction sets both.
   const hasSchema = connection.prepare('SELECT 1 FROM sqlite_schema').get() !== undefined;
+  const id = Number(connection.pragma('application_id', { simple: true }));
   if (id === 0 && !hasSchema && currentVersion(connection) === 0) return false;
   if (id !== applicationId) throw new OpenError(`${file} is a database of another application.`);
   const obstacle = obstacleOf(readState(connection), latestVersion());
