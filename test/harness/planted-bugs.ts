@@ -146,14 +146,14 @@ export const plantedBugs: PlantedBug[] = [
   {
     name: 'the state of the store is read a turn earlier',
     file: 'src/store/postgres/pets.ts',
-    from: "state: () => states.ask(''),",
+    from: 'state: async () => (await single.ask(stateId)).state,',
     to: `state: (() => {
-      let earlier: Promise<StoreState> | undefined;
+      let earlier: Promise<FoundPet> | undefined;
       return async () => {
-        const asked = earlier ?? states.ask('');
+        const asked = earlier ?? single.ask(stateId);
         earlier = undefined;
-        const state = await asked;
-        earlier ??= states.ask('');
+        const { state } = await asked;
+        earlier ??= single.ask(stateId);
         return state;
       };
     })(),`,

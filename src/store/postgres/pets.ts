@@ -27,10 +27,10 @@ import { arrayOf, prepared } from './sql.ts';
 const state = `SELECT coalesce((SELECT max(id) FROM pet), 0) || ' ' || revision || ' ' || 'pet'::regclass::oid || ' ' || pg_postmaster_start_time()
   FROM pet_revision`;
 
-const stateAlone = prepared(state);
-
 /** The state is a row of the statement, and so of its snapshot. Ids and places begin with 1. */
-const withState = (rows: string) => prepared(`SELECT 0::bigint, (${state}) UNION ALL ${rows}`);
+const stateRow = `SELECT 0::bigint, (${state})`;
+const stateAlone = prepared(stateRow);
+const withState = (rows: string) => prepared(`${stateRow} UNION ALL ${rows}`);
 
 /** The same text as `petJson`. Rows that are older than the column have none. */
 const json = 'coalesce(json, pet_json(id, name, category_id, pet.status)) AS json';
@@ -64,6 +64,9 @@ function stateOf(text: string | null | undefined): StoreState {
   return { version: text.slice(0, end), revision: text.slice(end + 1) };
 }
 
+/** Who asks for the state alone asks for the animal with this id, which no animal has: it shares the statement of the turn. */
+const stateId = 0n;
+
 /** A text for each id or place that has one, and the state in which they were read. */
 async function readTexts(pool: Pick<Pool, 'read'>, statement: typeof petsById, values: string[], withinMs: number) {
   const rows = await pool.read((sql) => sql.arrays<[id: string, text: string | null]>(statement, values), withinMs);
@@ -80,19 +83,14 @@ export interface PetReads {
 
 /** Each read sees every commit that was acknowledged before it was asked for. */
 export function createPetReads(pool: Pick<Pool, 'read'>): PetReads {
-  const states = createBatch<string, StoreState>({
-    keyOf: (only) => only,
-    async send(_, withinMs) {
-      const [[text] = []] = await pool.read((sql) => sql.arrays<[string]>(stateAlone, []), withinMs);
-      return [stateOf(text)];
-    },
-  });
-
   const single = createBatch<bigint, FoundPet>({
     keyOf: String,
     async send(ids, withinMs) {
-      const { texts, state: read } = await readTexts(pool, petsById, [arrayOf(ids)], withinMs);
-      return ids.map((id) => ({ pet: (id !== 0n && texts.get(String(id))) || undefined, state: read }));
+      const isState = ids.length === 1 && ids[0] === stateId;
+      const { texts, state: read } = await (isState
+        ? readTexts(pool, stateAlone, [], withinMs)
+        : readTexts(pool, petsById, [arrayOf(ids)], withinMs));
+      return ids.map((id) => ({ pet: (id !== stateId && texts.get(String(id))) || undefined, state: read }));
     },
   });
 
@@ -116,8 +114,8 @@ export function createPetReads(pool: Pick<Pool, 'read'>): PetReads {
   return {
     list: pages.ask,
     find: single.ask,
-    state: () => states.ask(''),
-    close: () => Promise.all([pages.close(), single.close(), states.close()]),
+    state: async () => (await single.ask(stateId)).state,
+    close: () => Promise.all([pages.close(), single.close()]),
   };
 }
 
