@@ -91,7 +91,7 @@ async function copyTo(source: Database.Database, databaseUrl: string, options: C
 
 function sentenceOf(error: unknown, label: string, copiedAll: boolean): string {
   if (copiedAll)
-    return `It is unknown whether ${label} holds the copy: ${messageOf(error)}. It is complete if there are rows, and otherwise there is none.`;
+    return `It is unknown whether ${label} holds the copy: ${messageOf(error)}. If it holds rows, they are complete; otherwise copy again.`;
   if (inUse.includes(codeOf(error))) return `${label} is in use: stop its servers, and what else uses its tables.`;
   return `The copy to ${label} failed, and nothing was copied: ${messageOf(error)}.`;
 }

@@ -76,10 +76,7 @@ export function createPools(
   };
 }
 
-/**
- * A request with an API key uses the database twice at most, for its key and for its data: it is answered within 5 s even if the database
- * hangs. A sign-in uses it four times.
- */
+/** With a database that hangs, the first job of a request fails: it is answered within 5 s even if it had waited for its key until then. */
 const deadlineMs = limits.statement;
 
 /** Settings of each session, in milliseconds: PostgreSQL ends what this process can no longer end. */
