@@ -72,7 +72,7 @@ export const limitTable = {
     scope: 'worker',
     beyond: '503',
   },
-  // One account cannot take all: of its messages, each of 64 KiB at most, MAX_IN_FLIGHT admits 1,000.
+  // With the default of MAX_IN_FLIGHT, 1,000 messages of 64 KiB, one account cannot take all.
   waitingMessages: {
     what: 'text of messages of the quickstart that wait for their commit',
     value: 64 * mebibyte,
@@ -82,7 +82,7 @@ export const limitTable = {
     beyond: '503',
   },
   waitingReads: {
-    what: 'different reads that wait for PostgreSQL, and again those without a valid key, which use a quarter of the connections',
+    what: 'reads of a kind that wait for PostgreSQL, and as many jobs that wait for a connection; those without a valid key apart',
     value: 10_000,
     holder: 'everybody',
     scope: 'worker',

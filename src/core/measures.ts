@@ -21,7 +21,7 @@ export interface StoreMeasures {
   /** Size of the write-ahead log (WAL) in bytes; undefined if the engine does not report it. */
   walBytes: number | undefined;
   /**
-   * Writes that the store could not commit since it was opened, by reason. Only of the kinds whose commits `onCommit` reports:
+   * Writes that the store could not commit since it was opened, by reason. Only of the kinds whose commits `metrics.commit` reports:
    * lastFailedWriteAt is compared with the time of the last commit.
    */
   failedWrites: Readonly<Record<string, number>>;

@@ -43,14 +43,19 @@ export function removeStore(file: string): void {
   for (const suffix of ['', ...sidecarFiles]) fs.rmSync(file + suffix, { force: true });
 }
 
+/** What follows the name of a file: a UUID, and the suffix of SQLite's files. */
+const ours = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-wal|-shm|-journal)?$/;
+
 /**
- * A new name beside `file`, for what is renamed to it when it is complete. Removes the files at earlier such names: killed processes have left
- * them, or a running one fails. With one fixed name, a process could rename what another has just begun to write.
+ * A new name beside `file`, for what is renamed to it when it is complete. Removes such files of earlier processes; one that still writes then fails.
+ * With one fixed name, a process could rename what another has just begun to write.
  */
 export function claim(file: string): string {
   const { dir, base } = path.parse(file);
   const prefix = `${base}.partial-`;
-  for (const name of fs.readdirSync(dir)) if (name.startsWith(prefix)) fs.rmSync(path.join(dir, name), { force: true });
+  for (const name of fs.readdirSync(dir))
+    if (name.startsWith(prefix) && ours.test(name.slice(prefix.length)))
+      fs.rmSync(path.join(dir, name), { force: true });
   return path.join(dir, prefix + randomUUID());
 }
 
@@ -64,6 +69,7 @@ export async function makeFile<Result>(
   try {
     const result = await write(descriptor);
     fs.fsyncSync(descriptor);
+    if (fs.fstatSync(descriptor).nlink === 0) throw new Error('removed');
     return result;
   } catch (error) {
     const isRemoved = fs.fstatSync(descriptor).nlink === 0;

@@ -9,7 +9,7 @@ import { unavailable } from '../store.ts';
  */
 const rolledBack = ['40001', '40P01'];
 
-/** The server is read-only, starting or stopping. Nothing was committed. A retry may reach another host, or this one when it is ready. */
+/** The server is read-only, starting or stopping. Nothing was committed. A retry may reach the new primary, or this one when it is ready. */
 const notAccepting = ['25006', '57P03'];
 
 /** PostgreSQL's functions that report a missing prepared statement, or one whose table has changed. A new connection prepares it again. */

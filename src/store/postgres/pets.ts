@@ -64,7 +64,7 @@ function stateOf(text: string | null | undefined): StoreState {
   return { version: text.slice(0, end), revision: text.slice(end + 1) };
 }
 
-/** Who asks for the state alone asks for the animal with this id, which no animal has: it shares the statement of the turn. */
+/** No animal has this id. `state()` asks for it, and so shares the statement of the single animals. */
 const stateId = 0n;
 
 /** A text for each id or place that has one, and the state in which they were read. */

@@ -32,7 +32,7 @@ export interface Pool {
    */
   write<Result>(work: Work<Result>, options?: { writes?: number; withinMs?: number }): Promise<Result>;
   measure(): Pick<PoolMeasures, 'limit' | 'busy' | 'waiting' | 'abandoned'>;
-  /** Resolves when every job is answered and the connections are closed. */
+  /** Resolves when every job is answered; the connections close then. */
   close(): Promise<void>;
 }
 
@@ -95,9 +95,22 @@ const reconnectAfterMs = 50;
 /** A cancel request has no effect if the server has not read the statement yet. */
 const cancelEveryMs = 250;
 
-/** Longer than the server lets any statement run. One that is still unanswered was lost on its way, for example in a firewall. */
-const letGoWithinMs = 30_000;
+/** Longer than the server lets any statement run. One that is still unanswered was lost on its way, for example with its machine. */
+const letGoWithinMs = 10_000;
 
+/** Less than the deadline: a job whose connection attempt meets silence gets another one. */
+const connectTimeoutMs = 1000;
+
+/** The time-out of a pool is for the wait in its queue, and would be that of its connection attempts, too. */
+class PoolClient extends pg.Client {
+  constructor(config?: pg.ClientConfig) {
+    super({ ...config, connectionTimeoutMillis: connectTimeoutMs });
+  }
+}
+
+/** What the driver has, but its types lack. */
+type Status = { getTransactionStatus(): string | null };
+const isInTransaction = (client: pg.PoolClient) => (client as unknown as Status).getTransactionStatus() !== 'I';
 const streamOf = (client: pg.PoolClient) => (client as pg.PoolClient & pg.Client).connection.stream;
 
 /** A random time around `ms`, so that servers do not all try again at once. */
@@ -124,24 +137,29 @@ function createPool(
   counts: ReturnType<typeof createCounts>,
   metrics?: StoreMetrics,
 ): Pool {
-  // The driver's time-out also counts the wait for a free connection.
   const timeouts = { connectionTimeoutMillis: deadlineMs, idleTimeoutMillis: idleTimeoutMs };
-  const pool = new pg.Pool({ ...config, ...timeouts, onConnect: refuseStandby });
+  const pool = new pg.Pool({ ...config, ...timeouts, Client: PoolClient, onConnect: refuseStandby });
   const sqlOf = new WeakMap<pg.PoolClient, Sql>();
+  const streams = new Set<ReturnType<typeof streamOf>>();
   const running = new Set<Promise<unknown>>();
   /** Given up at a deadline, but not yet let go by the server. */
   const abandoned = new Set<pg.PoolClient>();
   const { errors } = counts;
+  /** Why the last connection could not be opened; undefined if it could. */
+  let unreachable: unknown;
+  let reconnecting: Promise<void> | undefined;
   let closed: Promise<void> | undefined;
 
   pool.on('connect', (client) => {
     sqlOf.set(client, createSql(client, prepare));
+    const stream = streamOf(client);
+    streams.add(stream);
     // At the server's FIN, not some turns later: a statement sent in between would have an unknown outcome.
-    streamOf(client).once('end', () => streamOf(client).destroy());
+    stream.once('end', () => stream.destroy()).once('close', () => streams.delete(stream));
   });
-  // An idle connection was lost.
-  pool.on('error', (error) => {
-    errors[classOf(error)] += 1;
+  pool.on('error', (error, client) => {
+    // An idle connection was lost. One that was not yet open rejects.
+    if (sqlOf.has(client)) errors[classOf(error)] += 1;
   });
 
   /** `settled`: of the job. */
@@ -157,17 +175,44 @@ function createPool(
     } catch {
       // The server answers nothing: its machine may be gone.
     }
-    // Not before: until the server lets it go, it counts against `size`.
+    // Not before: until the server lets it go, it counts against the pool.
     client.release(true);
     abandoned.delete(client);
   }
 
-  async function attempt<Result>(job: Job, work: Work<Result>): Promise<Result> {
-    const client = await pool.connect();
-    if (job.late) {
-      client.release();
-      throw new TimeoutError(noneFree);
+  async function reconnect(): Promise<void> {
+    await sleep(jitter(reconnectAfterMs));
+    try {
+      (await pool.connect()).release();
+      unreachable = undefined;
+    } catch (error) {
+      errors[classOf(error)] += 1;
+      unreachable = error;
     }
+    reconnecting = undefined;
+  }
+
+  /** While the database cannot be reached, all jobs wait for one attempt at a time: a server that has just come back is not flooded. */
+  async function checkOut(job: Job): Promise<pg.PoolClient> {
+    while (unreachable !== undefined && !job.late) {
+      reconnecting ??= reconnect();
+      await reconnecting;
+    }
+    const client = await pool.connect().catch((error: unknown) => {
+      // Otherwise it may be the wait in the queue that has ended.
+      if (!job.late) {
+        errors[classOf(error)] += 1;
+        unreachable = error;
+      }
+      throw error;
+    });
+    if (!job.late) return client;
+    client.release();
+    throw new TimeoutError(noneFree);
+  }
+
+  async function attempt<Result>(job: Job, work: Work<Result>): Promise<Result> {
+    const client = await checkOut(job);
     job.client = client;
     const begun = performance.now();
     let failed: unknown;
@@ -179,7 +224,7 @@ function createPool(
     } finally {
       metrics?.query(job.writes > 0 ? 'write' : 'read', performance.now() - begun);
       // Otherwise abandon() releases it.
-      if (!job.late) client.release(failed !== undefined && endsConnection(failed));
+      if (!job.late) client.release((failed !== undefined && endsConnection(failed)) || isInTransaction(client));
     }
   }
 
@@ -189,14 +234,14 @@ function createPool(
       try {
         return await attempt(job, work);
       } catch (error) {
-        if (!job.late || error instanceof StandbyError) errors[classOf(error)] += 1;
         const wasSent = job.client !== undefined;
+        if (wasSent && (!job.late || error instanceof StandbyError)) errors[classOf(error)] += 1;
         const isLost = wasSent && !wasRefused(error);
         if (job.late || (isLost && !(mayRepeat && endsConnection(error)))) throw error;
         if (isLost) mayRepeat = false;
         job.client = undefined;
         job.refused = error;
-        await sleep(jitter(wasSent ? retryAfterMs : reconnectAfterMs));
+        if (wasSent) await sleep(jitter(retryAfterMs));
         if (job.late) throw error;
       }
     }
@@ -214,8 +259,8 @@ function createPool(
     const timer = setTimeout(() => {
       job.late = true;
       const reason = job.client ? 'the database did not answer in time' : noneFree;
-      // The last attempt may have just begun: why the one before had no effect says more than its time-out.
-      reject(job.refused ?? new TimeoutError(reason));
+      // Why the attempt before was refused says more than the time-out of the last one.
+      reject(job.refused ?? (job.client ? undefined : unreachable) ?? new TimeoutError(reason));
       if (job.client) void abandon(job.client, settled);
     }, withinMs);
     const settled = runAgain(job, work);
@@ -257,9 +302,13 @@ function createPool(
       abandoned: abandoned.size,
     }),
     close() {
-      closed ??= Promise.allSettled(running).then(() => {
+      closed ??= Promise.allSettled(running).then(async () => {
         for (const client of abandoned) streamOf(client).destroy();
-        return pool.end();
+        await pool.end();
+        // A server that does not answer would keep the process running.
+        setTimeout(() => {
+          for (const stream of streams) stream.destroy();
+        }, connectTimeoutMs).unref();
       });
       return closed;
     },

@@ -25,8 +25,11 @@ interface Asked<Question, Answer> {
   reject: (error: unknown) => void;
 }
 
-/** Statements that are under way at the same time. With more, each would carry fewer questions. */
+/** Statements that are under way at the same time, unless they hang. With more, each would carry fewer questions. */
 const maxFlying = 2;
+
+/** A question that has waited for so long goes out all the same: the statements under way may hang. */
+const lateMs = 50;
 
 /** Of one statement. */
 const maxQuestions = 100;
@@ -39,13 +42,22 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
   let unanswered = 0;
   let flying = 0;
   let scheduled = false;
+  let timer: NodeJS.Timeout | undefined;
   let drained: (() => void) | undefined;
 
   /** At the end of this turn, when all its questions are known. */
   function schedule(): void {
-    if (scheduled || flying >= maxFlying) return;
-    scheduled = true;
-    setImmediate(sendWaiting);
+    if (scheduled) return;
+    if (flying >= maxFlying) timer ??= setTimeout(sendWaiting, lateMs);
+    else {
+      scheduled = true;
+      setImmediate(sendWaiting);
+    }
+  }
+
+  function isLate(): boolean {
+    const [first] = waiting.values();
+    return first !== undefined && first.until - performance.now() <= limits.statement - lateMs;
   }
 
   function take(): Own[] {
@@ -62,7 +74,10 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
 
   function sendWaiting(): void {
     scheduled = false;
-    while (flying < maxFlying && waiting.size > 0) void fly(take());
+    clearTimeout(timer);
+    timer = undefined;
+    while (waiting.size > 0 && (flying < maxFlying || isLate())) void fly(take());
+    if (waiting.size > 0) schedule();
   }
 
   async function fly(batch: Own[]): Promise<void> {

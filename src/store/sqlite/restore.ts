@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../../core/errors.ts';
-import { claim, isSame, makeFile, makeFolder, publish, removeStore, sync } from '../files.ts';
+import { claim, isSame, makeFile, makeFolder, publish, removeStore, sidecarFiles, sync } from '../files.ts';
 import { CopyError, type OpenOptions } from '../store.ts';
 import { copyStore, type OnProgress } from './backup.ts';
 import { checkStore } from './check.ts';
@@ -63,7 +63,9 @@ function lock(file: string): Database.Database | undefined {
   let connection: Database.Database | undefined;
   try {
     if (!fs.existsSync(file)) {
-      if (fs.existsSync(`${file}-wal`)) throw new Error('it is missing, but not its write-ahead log');
+      // The next process would apply them to the new store.
+      const left = sidecarFiles.find((suffix) => fs.existsSync(file + suffix));
+      if (left) throw new Error(`it is missing, but not ${file}${left}`);
       return undefined;
     }
     // SQLite would treat a damaged file as an empty store and delete its WAL.
@@ -92,6 +94,8 @@ function adapt(fresh: string, old: Database.Database | undefined): void {
     const raise = connection.prepare('UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?');
     const add = connection.prepare('INSERT INTO sqlite_sequence (seq, name) VALUES (?, ?)');
     for (const { name, seq } of highestIds(old)) if (raise.run(seq, name).changes === 0) add.run(seq, name);
+    // Into the file itself: a close hides that its checkpoint has failed, and the write-ahead log is not renamed.
+    connection.pragma('journal_mode = DELETE');
   } finally {
     connection.close();
   }

@@ -82,14 +82,17 @@ export function readHeader(file: string): Buffer {
 
 /** False if the database is empty. Throws OpenError unless this release can run on its schema, or migrate it. */
 function isStore(connection: Database.Database, file: string): boolean {
-  // The tables first: another process may be creating the store, and its transaction sets both.
-  const hasSchema = connection.prepare('SELECT 1 FROM sqlite_schema').get() !== undefined;
-  const id = Number(connection.pragma('application_id', { simple: true }));
-  if (id === 0 && !hasSchema && currentVersion(connection) === 0) return false;
-  if (id !== applicationId) throw new OpenError(`${file} is a database of another application.`);
-  const obstacle = obstacleOf(readState(connection), latestVersion());
-  if (obstacle !== undefined) throw new OpenError(`${file} ${obstacle}`);
-  return true;
+  // One snapshot: another process may be creating the store.
+  const look = connection.transaction(() => {
+    const id = Number(connection.pragma('application_id', { simple: true }));
+    const hasSchema = connection.prepare('SELECT 1 FROM sqlite_schema').get() !== undefined;
+    if (id === 0 && !hasSchema && currentVersion(connection) === 0) return false;
+    if (id !== applicationId) throw new OpenError(`${file} is a database of another application.`);
+    const obstacle = obstacleOf(readState(connection), latestVersion());
+    if (obstacle !== undefined) throw new OpenError(`${file} ${obstacle}`);
+    return true;
+  });
+  return look();
 }
 
 /** Only a connection that can write completes it. */

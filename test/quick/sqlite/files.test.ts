@@ -1,4 +1,5 @@
 /** Tests of making folders and files. */
+import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
@@ -47,8 +48,11 @@ test('a file is made completely or not at all, and closed in both cases', async 
 
 test('what killed processes have left is removed, and nothing else', () => {
   const folder = temporaryFolder();
-  const kept = ['made', 'made.partial', 'made.sha256.partial-1', 'mademade.partial-1', 'other.partial-1'];
-  for (const name of [...kept, 'made.partial-1', 'made.partial-1-journal'])
+  const id = randomUUID();
+  const kept = ['made', 'made.partial', `made.sha256.partial-${id}`, `mademade.partial-${id}`, `other.partial-${id}`];
+  // Files of somebody else.
+  kept.push('made.partial-notes', `made.partial-${id}-notes`);
+  for (const name of [...kept, `made.partial-${id}`, `made.partial-${id}-journal`])
     fs.writeFileSync(path.join(folder, name), '');
   claim(path.join(folder, 'made'));
   expect(fs.readdirSync(folder).sort()).toEqual(kept.sort());
