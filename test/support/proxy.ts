@@ -17,6 +17,8 @@ export interface Proxy {
   restore: () => void;
   /** Leads new connections to the server of another URL, and closes all others. */
   leadTo: (databaseUrl: string) => void;
+  /** Connections so far. */
+  accepted: () => number;
   /** Everything that clients have sent so far, as Latin-1. */
   seen: () => string;
 }
@@ -27,8 +29,10 @@ export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Prox
   let target = new URL(databaseUrl);
   let state: 'forwarding' | 'cut' | 'silent' | 'refusing' = 'forwarding';
   let seen = '';
+  let accepted = 0;
   const sockets = new Set<net.Socket>();
   const server = net.createServer((near) => {
+    accepted += 1;
     if (state === 'refusing') return near.destroy();
     const far = net.connect(Number(target.port), target.hostname);
     for (const socket of [near, far])
@@ -78,6 +82,7 @@ export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Prox
       target = new URL(url);
       closeAll();
     },
+    accepted: () => accepted,
     seen: () => seen,
   };
 }

@@ -113,6 +113,28 @@ test('work waits for a server that comes back within its deadline, and says at t
   );
 });
 
+test('while the database refuses connections, one at a time is tried, however many jobs wait', async () => {
+  const { keyed, proxy, pools } = await start(4);
+  proxy.refuse();
+  await expect(keyed.read(pid, 100)).rejects.toMatchObject({ code: 'service_unavailable' });
+  const before = proxy.accepted();
+  const jobs = Array.from({ length: 200 }, () => keyed.read(pid));
+  await sleep(1000);
+  // Each waits for 25 ms at least.
+  expect(proxy.accepted() - before).toBeLessThanOrEqual(40);
+  expect(pools.measure().pool.errors.connection).toBeLessThanOrEqual(50);
+  proxy.restore();
+  await Promise.all(jobs);
+});
+
+test('a database that is silent is the reason, not the connections', async () => {
+  const { keyed, proxy, pools } = await start(4);
+  proxy.silence();
+  const late = keyed.read(pid).catch((error: { cause: Error }) => error.cause.message);
+  expect(await late).toMatch(/timeout|timed out/i);
+  expect(pools.measure().pool.errors.connection).toBeGreaterThan(0);
+});
+
 test('more than 10,000 jobs do not wait', async () => {
   const { keyed } = await start(1);
   const work = async () => undefined;

@@ -124,6 +124,23 @@ describe('reads of one turn', () => {
     expect(passed).toBeLessThan(limits.statement + 500);
   });
 
+  test('do not wait for two statements that hang', async () => {
+    const never = Promise.withResolvers<number[]>();
+    const batch = createBatch<number, number>({
+      keyOf: String,
+      send: async (numbers) => (numbers.includes(0) || numbers.includes(1) ? never.promise : numbers),
+    });
+    const hanging = [batch.ask(0)];
+    await sleep(1);
+    hanging.push(batch.ask(1));
+    await sleep(1);
+    const begun = performance.now();
+    expect(await batch.ask(2)).toBe(2);
+    expect(performance.now() - begun).toBeLessThan(1000);
+    never.resolve([7]);
+    expect(await Promise.all(hanging)).toEqual([7, 7]);
+  });
+
   test('have two statements under way at most; what is asked meanwhile shares the next', async () => {
     let most = 0;
     let under = 0;
