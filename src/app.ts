@@ -11,7 +11,7 @@ import { createTrail, type RecordEvent } from './account/trail.ts';
 import type { Accounts } from './core/accounts.ts';
 import { sunset } from './core/deprecation.ts';
 import type { Messages } from './core/messages.ts';
-import type { People, Trail } from './core/people.ts';
+import type { People } from './core/people.ts';
 import type { Pets } from './core/pets.ts';
 import { createPageNotFound } from './docs/not-found.ts';
 import { documentRoutes, referencePageRoutes } from './docs/routes.ts';
@@ -59,7 +59,6 @@ export interface AppOptions {
     accounts: Accounts;
     messages: Messages;
     people: People;
-    trail: Trail;
     measure: Sources['store'];
   };
   logger: FastifyBaseLogger;
@@ -151,7 +150,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
       api: createNotFound(base),
       elsewhere: createNotFound(base, { vary: 'Accept' }),
     }),
-    record: createTrail(app, { trail: store.trail, logger, metrics }),
+    record: createTrail(logger, metrics),
     usage,
     removed: () => options.enforceSunset && now().getTime() >= sunset.getTime(),
     responses: createPetResponses(app, store.pets, base),

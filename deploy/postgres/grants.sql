@@ -38,8 +38,8 @@ GRANT SELECT, INSERT, UPDATE (expires_at, revoked_at, last_used_at, deprecated_c
 GRANT SELECT, INSERT, UPDATE (succeeded, client_errors, rate_limited, server_errors, deprecated_calls, error_code, error_at), DELETE
   ON api_key_usage TO :"role";
 GRANT SELECT, INSERT, UPDATE (used_at), DELETE ON session TO :"role";
+-- Only 1.1.0 uses these.
 GRANT SELECT, INSERT, DELETE ON account_event TO :"role";
--- Only 1.1.0 uses it.
 GRANT SELECT, INSERT ON timeline TO :"role";
 
 -- What a later migration creates can be used at once.

@@ -1,19 +1,10 @@
 /** The trail: one log line and one count for each change to accounts and keys, and for each sign-in. It holds ids and addresses, never names or secrets. */
-import type { FastifyBaseLogger, FastifyInstance, FastifyRequest } from 'fastify';
-import type { Trail, TrailEvent, TrailEventName } from '../core/people.ts';
+import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
+import type { TrailEvent, TrailEventName } from '../core/people.ts';
 import type { Metrics } from '../http/metrics.ts';
-
-export interface TrailOptions {
-  trail: Trail;
-  logger: FastifyBaseLogger;
-  metrics: Metrics;
-}
 
 /** Records an event that `request` caused. */
 export type RecordEvent = (event: TrailEventName, request: FastifyRequest, ids?: Omit<TrailEvent, 'event'>) => void;
-
-/** How often the events of the command line are written to the log. */
-const takeEveryMs = 2000;
 
 /** Writes an event to the log and counts it. `more`: other members of the line. */
 export function createEventLog(
@@ -28,27 +19,8 @@ export function createEventLog(
   };
 }
 
-/** Also writes the events of the command line, which the store keeps until a server takes them. */
-export function createTrail(app: FastifyInstance, { trail, logger, metrics }: TrailOptions): RecordEvent {
+export function createTrail(logger: FastifyBaseLogger, metrics: Metrics): RecordEvent {
   const write = createEventLog(logger, metrics);
-
-  async function takeEvents(): Promise<void> {
-    try {
-      for (const { at, ...event } of await trail.take()) write(event, { at: at.toISOString() });
-    } catch {
-      // The store is unavailable, which its readers report. The events stay there.
-    }
-  }
-
-  let taking = Promise.resolve();
-  const timer = setInterval(() => {
-    taking = takeEvents();
-  }, takeEveryMs).unref();
-  app.addHook('onClose', async () => {
-    clearInterval(timer);
-    await taking;
-  });
-
   return (event, request, ids = {}) =>
     write({ event, ...ids }, { address: request.exchange.address, reqId: request.id });
 }

@@ -20,7 +20,7 @@ export async function storedName({ people }: Store, given: string): Promise<stri
   return (await people.findPerson(given)) ? given : given.normalize('NFC');
 }
 
-function addAccountCommand(account: Command, { print, withStore }: Context): void {
+function addAccountCommand(account: Command, { print, printEvent, withStore }: Context): void {
   account
     .command('add')
     .description('add an account')
@@ -28,7 +28,8 @@ function addAccountCommand(account: Command, { print, withStore }: Context): voi
     .action((accountName: string) =>
       withStore(
         async ({ accounts }) => {
-          found(await accounts.addAccount(accountName), `Account ${accountName} exists already.`);
+          const { id } = found(await accounts.addAccount(accountName), `Account ${accountName} exists already.`);
+          printEvent({ event: 'account_created', account: id });
           print(`Account ${accountName} added.`);
         },
         { create: true },
@@ -56,7 +57,7 @@ function listAccountsCommand(account: Command, { printJson, printTable, withStor
     );
 }
 
-function removeAccountCommand(account: Command, { print, withStore }: Context): void {
+function removeAccountCommand(account: Command, { print, printEvent, withStore }: Context): void {
   account
     .command('remove')
     .description('remove an account and all its keys')
@@ -72,7 +73,8 @@ function removeAccountCommand(account: Command, { print, withStore }: Context): 
             `Account ${accountName} has active keys (${active.map(({ id }) => id).join(', ')}): revoke them, or use --force.`,
           );
         }
-        found(await accounts.removeAccount(accountName), `There is no account ${accountName}.`);
+        const { id } = found(await accounts.removeAccount(accountName), `There is no account ${accountName}.`);
+        printEvent({ event: 'account_removed', account: id });
         print(`Account ${accountName} removed.`);
       }),
     );

@@ -8,7 +8,6 @@ import { openStore, sqliteFile } from '../store/open.ts';
 import { readTarget } from '../store/postgres/url.ts';
 import type { Store, StoreLogger } from '../store/store.ts';
 import { createOutput, type Output, type TerminalStream } from './output.ts';
-import { recordChanges } from './trail.ts';
 
 /** The caller's surroundings; a real process passes its own. */
 export interface Io {
@@ -36,10 +35,7 @@ export interface Context extends Output {
   storeFile: () => string;
   /** Prints what the store reports. */
   logger: StoreLogger;
-  /**
-   * Opens the store, and closes it when `use` ends. The trail records what `use` changes of accounts and keys; rejects with CommandError
-   * after `use` if an event could not be added. Names the store on a terminal, or if the command creates it.
-   */
+  /** Opens the store, and closes it when `use` ends. Names the store on a terminal, or if the command creates it. */
   withStore: <Result>(use: (store: Store) => Promise<Result>, options?: StoreOptions) => Promise<Result>;
 }
 
@@ -80,16 +76,13 @@ function createNames(cwd: string): Pick<Context, 'resolve' | 'asGiven'> {
   };
 }
 
-/** Records in the trail what `use` changes. */
 async function useAndClose<Result>(store: Store, use: (store: Store) => Promise<Result>): Promise<Result> {
-  const lost: string[] = [];
-  const result = await use(recordChanges(store, (sentence) => void lost.push(sentence))).catch(async (error) => {
+  const result = await use(store).catch(async (error) => {
     // After a failed fsync, close() fails as well.
     await store.close().catch(() => undefined);
     throw error;
   });
   await store.close();
-  if (lost.length > 0) throw new CommandError(lost.join('\n'));
   return result;
 }
 

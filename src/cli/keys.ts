@@ -39,7 +39,9 @@ function createKeyCommand(key: Command, context: Context): void {
           accounts.addKey({ account, name: keyName, scopes: granted, lifetimeMs, secret }),
           account,
         );
-        printSecret(context, secret, found(added, `There is no account ${account}: add it first.`), options.json);
+        const made = found(added, `There is no account ${account}: add it first.`);
+        context.printEvent({ event: 'key_created', account: made.accountId, key: made.id });
+        printSecret(context, secret, made, options.json);
       }),
     );
 }
@@ -68,14 +70,15 @@ function listKeysCommand(key: Command, { printJson, printTable, withStore }: Con
     );
 }
 
-function revokeKeyCommand(key: Command, { print, withStore }: Context): void {
+function revokeKeyCommand(key: Command, { print, printEvent, withStore }: Context): void {
   key
     .command('revoke')
     .description('revoke a key immediately')
     .argument('<id>', 'the id that key list shows', keyId)
     .action((id: number) =>
       withStore(async ({ accounts }) => {
-        found(await accounts.revokeKey(id), `There is no key ${id}.`);
+        const { accountId } = found(await accounts.revokeKey(id), `There is no key ${id}.`);
+        printEvent({ event: 'key_revoked', account: accountId, key: id });
         print(`Key ${id} revoked.`);
       }),
     );
@@ -101,8 +104,9 @@ function rotateKeyCommand(key: Command, context: Context): void {
         const state = stateOf(old);
         if (state !== 'active') throw new CommandError(`Key ${id} is ${state}: only an active key can be rotated.`);
         const oldExpiresAt = new Date(now().getTime() + overlap);
-        const successor = await withinLimit(accounts.rotateKey(id, oldExpiresAt, secret), old.account);
-        printSecret(context, secret, found(successor, missing), json);
+        const successor = found(await withinLimit(accounts.rotateKey(id, oldExpiresAt, secret), old.account), missing);
+        context.printEvent({ event: 'key_rotated', account: successor.accountId, key: successor.id });
+        printSecret(context, secret, successor, json);
       }),
     );
 }

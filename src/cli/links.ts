@@ -66,10 +66,15 @@ function linkRoot({ note, settings }: Context): string {
   return localUrl(HOST, PORT);
 }
 
-async function findOrAdd({ note }: Context, { accounts, people }: Store, accountName: string): Promise<Account> {
+async function findOrAdd(
+  { note, printEvent }: Context,
+  { accounts, people }: Store,
+  accountName: string,
+): Promise<Account> {
   const person = await people.findPerson(accountName);
   if (person) return person.account;
   const added = found(await accounts.addAccount(accountName), `Account ${accountName} exists already.`);
+  printEvent({ event: 'account_created', account: added.id });
   note(`Account ${accountName} added.`);
   return added;
 }
@@ -83,13 +88,14 @@ interface LinkOf {
 
 /** Prints the link alone on stdout, so that a script can read it, and the explanation on stderr. */
 async function printLink(
-  { note, print, printJson }: Context,
+  { note, print, printEvent, printJson }: Context,
   { people }: Store,
   { root, purpose, account, json }: LinkOf,
 ): Promise<void> {
   const { token, hash } = newToken();
   const expiresAt = new Date(now().getTime() + linkLifetimeMs[purpose]);
   await people.addLink(hash, purpose, account?.id ?? null);
+  printEvent({ event: purpose === 'invitation' ? 'account_invited' : 'account_reset', account: account?.id });
   const link = `${root}/account/links/${token}`;
   if (json) printJson({ account: account?.name ?? null, link, expiresAt });
   else {

@@ -1,5 +1,7 @@
 /** What the commands print: tables for people, JSON for programs, and progress on a terminal. */
+import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
+import type { CommandEvent } from '../core/people.ts';
 import { printError } from '../server/environment.ts';
 
 /** A stream that may lead to a terminal, as process.stdout does. */
@@ -12,6 +14,8 @@ export interface Output {
   printTable: (rows: Row[], empty: string) => void;
   /** Prints a line on stderr that is not an error. */
   note: (text: string) => void;
+  /** Prints an event on stderr, as a server's log has it. On a terminal, the command's own sentence is enough. */
+  printEvent: (event: CommandEvent) => void;
   /** Prints each line on stderr, after the program's name. */
   printError: (sentences: string) => void;
   /** Shows the progress of `work`, in `unit`, until it ends. Shows nothing outside of a terminal. */
@@ -44,6 +48,11 @@ export function createOutput(stdout: TerminalStream, stderr: TerminalStream): Ou
     note: (text) => {
       if (barShown) clearBar();
       stderr.write(`${text}\n`);
+    },
+    printEvent: ({ event, account, key }) => {
+      if (stderr.isTTY) return;
+      const base = { level: 30, time: Date.now(), pid: process.pid, hostname: hostname() };
+      stderr.write(`${JSON.stringify({ ...base, event, account, key, msg: event.replaceAll('_', ' ') })}\n`);
     },
     printError: (sentences) => printError(stderr, sentences),
     withProgress: async (what, unit, work) => {

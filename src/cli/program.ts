@@ -20,12 +20,13 @@ export async function run(argv: string[], env: NodeJS.ProcessEnv, io: Io): Promi
   const context = createContext(env, io);
   let unwritable: Error | undefined;
   // The command goes on: what it changes matters more than what it prints.
-  io.stdout.on('error', (error) => {
-    unwritable ??= error;
-  });
+  for (const stream of [io.stdout, io.stderr])
+    stream.on('error', (error) => {
+      unwritable ??= error;
+    });
   try {
     await createProgram(context, io).parseAsync(argv, { from: 'user' });
-    await new Promise((resolve) => io.stdout.write('', resolve));
+    for (const stream of [io.stdout, io.stderr]) await new Promise((resolve) => stream.write('', resolve));
     if (unwritable) throw unwritable;
     return 0;
   } catch (error) {

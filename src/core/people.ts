@@ -108,11 +108,9 @@ export interface Attempt {
   windowMs?: number;
 }
 
-/** What the trail records. Ids only: never a name, a password, a session or a key. */
+/** What a server records in the trail. Ids only: never a name, a password, a session or a key. */
 export const trailEvents = [
   'account_created',
-  'account_invited',
-  'account_reset',
   'account_removed',
   'password_changed',
   'signed_in',
@@ -131,8 +129,7 @@ export interface TrailEvent {
   key?: number | undefined;
 }
 
-/** Events of the command line, which a server writes to its log. Each event is taken by one server only. */
-export interface Trail {
-  add(event: TrailEvent): Promise<void>;
-  take(): Promise<(TrailEvent & { at: Date })[]>;
+/** What a command prints for the trail. */
+export interface CommandEvent extends Omit<TrailEvent, 'event'> {
+  event: TrailEventName | 'account_invited' | 'account_reset';
 }

@@ -11,14 +11,14 @@ import type { Steps } from './steps.ts';
 const { addAccount, removeAccount } = accounts;
 const { sweepKeys, addKey, revokeKey, rotateKey } = keys;
 const { countAttempt, forgetAttempts } = attempts;
-const { signUp, setPassword, addLink, addEvent, takeEvents } = people;
+const { signUp, setPassword, addLink } = people;
 const { addSession, touchSession, endSession, endSessions } = sessions;
 
 export const commands = {
   ...{ addAccount, removeAccount },
   ...{ sweepKeys, addKey, revokeKey, rotateKey, recordUses },
   ...{ countAttempt, forgetAttempts },
-  ...{ signUp, setPassword, addLink, addEvent, takeEvents },
+  ...{ signUp, setPassword, addLink },
   ...{ addSession, touchSession, endSession, endSessions },
   addMessage: messages.addMessage,
 };

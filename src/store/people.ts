@@ -1,11 +1,11 @@
-/** People, messages and the trail, over the commands and queries that both engines run. */
+/** People and messages, over the commands and queries that both engines run. */
 import { limits } from '../core/limits.ts';
 import type { Messages } from '../core/messages.ts';
-import type { People, Trail } from '../core/people.ts';
+import type { People } from '../core/people.ts';
 import { isLinkValid } from './commands/people.ts';
 import type { Engine } from './engine.ts';
-import { findLink, findPerson, findSession, hasEvents } from './queries/people.ts';
-import { toAccount, toEvent, toLink, toSession } from './rows.ts';
+import { findLink, findPerson, findSession } from './queries/people.ts';
+import { toAccount, toLink, toSession } from './rows.ts';
 import { unavailable } from './store.ts';
 
 const hex = (hash: Buffer | undefined) => hash?.toString('hex');
@@ -82,14 +82,5 @@ export function openMessages({ write }: Engine): Messages {
         waitingCharacters -= length;
       }
     },
-  };
-}
-
-/** `at` returns the current time in milliseconds. */
-export function openTrail({ read, write }: Engine, at: () => number): Trail {
-  return {
-    add: (event) => write('addEvent', { ...event, at: at() }),
-    // A write only if there is something to take: servers ask every few seconds.
-    take: async () => ((await read(hasEvents, true)) ? (await write('takeEvents', {})).map(toEvent) : []),
   };
 }

@@ -1,7 +1,7 @@
 /** The columns that both engines select for accounts and API keys, and the conversion of their rows. */
 import type { Account, ApiKey, KnownKey, OwnKey, Scope } from '../core/accounts.ts';
 import { limits } from '../core/limits.ts';
-import type { LinkPurpose, OneTimeLink, Session, TrailEvent, TrailEventName } from '../core/people.ts';
+import type { LinkPurpose, OneTimeLink, Session } from '../core/people.ts';
 import { type DayOfUse, dateOf } from '../core/usage.ts';
 
 export const accountColumns =
@@ -44,13 +44,6 @@ export interface SessionRow extends AccountRow {
 export interface LinkRow extends AccountRow {
   purpose: LinkPurpose;
   expires_at: StoredInteger;
-}
-
-export interface EventRow {
-  event: TrailEventName;
-  account_id: StoredInteger | null;
-  key_id: StoredInteger | null;
-  at: StoredInteger;
 }
 
 export interface ApiKeyRow {
@@ -112,15 +105,6 @@ function newFrom(network: Buffer | null, createdAt: StoredInteger, now: number):
 
 export function toLink(row: LinkRow): OneTimeLink {
   return { purpose: row.purpose, account: row.id === null ? null : toAccount(row) };
-}
-
-export function toEvent({ event, account_id, key_id, at }: EventRow): TrailEvent & { at: Date } {
-  return {
-    event,
-    account: account_id === null ? undefined : Number(account_id),
-    key: key_id === null ? undefined : Number(key_id),
-    at: toDate(at),
-  };
 }
 
 export function toApiKey(row: ApiKeyRow): ApiKey {

@@ -3,7 +3,7 @@ import type { Accounts } from '../core/accounts.ts';
 import { ApiError } from '../core/errors.ts';
 import type { StoreMeasures } from '../core/measures.ts';
 import type { Messages } from '../core/messages.ts';
-import type { People, Trail } from '../core/people.ts';
+import type { People } from '../core/people.ts';
 import type { Pets } from '../core/pets.ts';
 
 export interface Store {
@@ -11,7 +11,6 @@ export interface Store {
   accounts: Accounts;
   messages: Messages;
   people: People;
-  trail: Trail;
   /** The names of the migrations that were applied when it was opened. */
   migrated: readonly string[];
   /** Resolves if the store responds; rejects otherwise. */

@@ -25,7 +25,6 @@ interface LoggedEvent {
   key?: number;
   address?: string;
   reqId?: string;
-  at?: string;
 }
 
 export interface PagesApp extends TestApp {

@@ -1,7 +1,7 @@
-/** Changes of people: sign-up, passwords, one-time links and the trail. Tokens are given by their SHA-256, in hexadecimal. */
+/** Changes of people: sign-up, passwords and one-time links. Tokens are given by their SHA-256, in hexadecimal. */
 import { clockSkewMs } from '../../core/limits.ts';
-import { type LinkPurpose, linkLifetimeMs, type TrailEvent } from '../../core/people.ts';
-import { type AccountRow, accountColumns, type EventRow } from '../rows.ts';
+import { type LinkPurpose, linkLifetimeMs } from '../../core/people.ts';
+import { type AccountRow, accountColumns } from '../rows.ts';
 import { bytes, endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql } from '../steps.ts';
 import { accountOfSession } from './sessions.ts';
 
@@ -94,17 +94,4 @@ export function* addLink({ hash, purpose, accountId, at }: NewLink): Steps<void>
   yield* sql`
     INSERT INTO one_time_link (hash, purpose, account_id, expires_at)
     VALUES (${bytes(hash)}, ${purpose}, ${accountId}, ${at + linkLifetimeMs[purpose]})`;
-}
-
-/** Adds an event of the command line, which a server takes to its log. */
-export function* addEvent({ event, account, key, at }: TrailEvent & { at: number }): Steps<void> {
-  yield* sql`
-    INSERT INTO account_event (event, account_id, key_id, at) VALUES (${event}, ${account ?? null}, ${key ?? null}, ${at})`;
-}
-
-/** In the order in which they were added. DELETE … RETURNING returns rows in no defined order (https://sqlite.org/lang_returning.html). */
-export function* takeEvents(_: object): Steps<EventRow[]> {
-  const taken = yield* sql<EventRow & { id: number | string }>`
-    DELETE FROM account_event RETURNING id, event, account_id, key_id, at`;
-  return taken.sort((a, b) => Number(a.id) - Number(b.id));
 }

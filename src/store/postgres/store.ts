@@ -2,7 +2,7 @@
 import { openAccounts } from '../accounts.ts';
 import { type CommandName, serializable, stepsOf } from '../commands.ts';
 import type { Engine } from '../engine.ts';
-import { openMessages, openPeople, openTrail } from '../people.ts';
+import { openMessages, openPeople } from '../people.ts';
 import { openPets } from '../pets.ts';
 import type { OpenOptions, Store } from '../store.ts';
 import { prepareDatabase } from './open.ts';
@@ -15,7 +15,7 @@ import { readTarget } from './url.ts';
 const checkWithinMs = 1000;
 
 /** Commands of the server itself and of requests with a key. All others come from strangers, or from people on the account pages. */
-const forKeys: ReadonlySet<CommandName> = new Set(['recordUses', 'addMessage', 'takeEvents']);
+const forKeys: ReadonlySet<CommandName> = new Set(['recordUses', 'addMessage']);
 
 /** A command rejects, and does not run again, if its outcome is unknown: the connection was lost during COMMIT, or the deadline passed. */
 export function createEngine({ keyed, strangers }: Pick<Pools, 'keyed' | 'strangers'>): Pick<Engine, 'read' | 'write'> {
@@ -53,7 +53,6 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
     accounts: openAccounts(engine, at),
     messages: openMessages(engine),
     people: openPeople(engine, at),
-    trail: openTrail(engine, at),
     migrated,
 
     check: async () => void (await keyed.read((sql) => sql`SELECT 1`, checkWithinMs)),

@@ -1,4 +1,4 @@
-/** Reads of people, sessions, one-time links and the trail. Tokens are given by their SHA-256. */
+/** Reads of people, sessions and one-time links. Tokens are given by their SHA-256. */
 import { clockSkewMs, limits } from '../../core/limits.ts';
 import { accountColumns, type LinkRow, type PersonRow, type SessionRow } from '../rows.ts';
 import { raw, type Steps, sql } from '../steps.ts';
@@ -22,9 +22,4 @@ export function* findLink(hash: Buffer, at: number): Steps<LinkRow | undefined> 
     SELECT purpose, expires_at, ${raw(accountColumns)}
     FROM one_time_link LEFT JOIN account ON account.id = account_id WHERE hash = ${hash} AND expires_at > ${at}`;
   return link;
-}
-
-export function* hasEvents(): Steps<boolean> {
-  const [event] = yield* sql`SELECT 1 AS one FROM account_event LIMIT 1`;
-  return event !== undefined;
 }

@@ -31,9 +31,7 @@ export type Write =
 
 /** Commands are prepared when they first run. Their tables are checked before: a store that lacks one must not accept any write. */
 const tables =
-  'account account_event api_key api_key_usage counted_attempt form_token message one_time_link rotated_key session'.split(
-    ' ',
-  );
+  'account api_key api_key_usage counted_attempt form_token message one_time_link rotated_key session'.split(' ');
 
 /** Pets that one statement inserts at most: SQLite holds their text in memory several times. */
 const maxInserted = 100;

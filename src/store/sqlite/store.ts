@@ -3,7 +3,7 @@ import { statfsSync, statSync } from 'node:fs';
 import { petJson } from '../../core/pets.ts';
 import { openAccounts } from '../accounts.ts';
 import type { Engine, FastPets } from '../engine.ts';
-import { openMessages, openPeople, openTrail } from '../people.ts';
+import { openMessages, openPeople } from '../people.ts';
 import { openPets } from '../pets.ts';
 import { findKey } from '../queries/accounts.ts';
 import type { OpenOptions, Store } from '../store.ts';
@@ -57,7 +57,6 @@ export function openSqlite(file: string, options: OpenOptions): Store {
     accounts: openAccounts(engine, at),
     messages: openMessages(engine),
     people: openPeople(engine, at),
-    trail: openTrail(engine, at),
     migrated,
 
     check: async () => void reader.state(),

@@ -65,17 +65,6 @@ test.for([
   locked.release();
 });
 
-test('no commit is reported while a server has nothing to write', async () => {
-  const commits: number[] = [];
-  const metrics = { commit: (writes: number) => void commits.push(writes), query: () => undefined };
-  const store = await open(await newDatabase({ template: 'template_animals' }), { metrics });
-  expect(await store.trail.take()).toEqual([]);
-  expect(commits).toEqual([]);
-  await store.trail.add({ event: 'account_invited' });
-  expect(await store.trail.take()).toHaveLength(1);
-  expect(commits).toEqual([1, 1]);
-});
-
 test('the metrics have each class and reason from the start, and the time of each statement', async () => {
   const server = await startServer({ env: { DATABASE_URL: await newDatabase({ template: 'template_animals' }) } });
   const metrics = async () => (await fetch(`${server.opsUrl()}/metrics`)).text();

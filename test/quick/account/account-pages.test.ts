@@ -1,10 +1,8 @@
 /** Tests of the account pages over HTTP: what each page and each form does. */
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test, vi } from 'vitest';
 import { ApiError } from '../../../src/core/errors.ts';
-import type { TrailEvent } from '../../../src/core/people.ts';
 import {
   alertOf,
   curlOf,
@@ -966,28 +964,6 @@ describe('the trail', () => {
       ]);
     },
   );
-
-  test('has the events of the command line within a few seconds, once', async () => {
-    const app = await startPages();
-    app.setTime(start);
-    const added: TrailEvent[] = [
-      { event: 'account_created', account: 7 },
-      { event: 'account_invited' },
-      { event: 'account_invited', account: 7 },
-      { event: 'account_reset', account: 7 },
-      { event: 'key_created', account: 7, key: 70 },
-      { event: 'key_rotated', account: 7, key: 71 },
-      { event: 'key_revoked', account: 7, key: 70 },
-      { event: 'account_removed', account: 7 },
-    ];
-    for (const event of added) await app.store.trail.add(event);
-    await vi.waitFor(() => expect(app.events()).toHaveLength(added.length), { timeout: 5000, interval: 50 });
-    expect(app.events()).toMatchObject(added.map((event) => ({ ...event, at: start.toISOString() })));
-    // The next time that the server takes events.
-    await sleep(2500);
-    expect(app.events()).toHaveLength(added.length);
-    expect(await app.counts()).toMatchObject({ account_invited: 2, account_reset: 1, key_revoked: 1 });
-  });
 
   test('neither log nor metrics have a name, a password, a session, a link or a key', async () => {
     const app = await startPages();

@@ -1,11 +1,11 @@
-/** Tests of people in the store: passwords, sessions, links, attempts, the trail, and the limit of keys. */
+/** Tests of people in the store: passwords, sessions, links, attempts, and the limit of keys. */
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type ApiKey, KeyLimitError, newSecret } from '../../../src/core/accounts.ts';
 import { limits } from '../../../src/core/limits.ts';
-import { newToken, type TrailEvent } from '../../../src/core/people.ts';
+import { newToken } from '../../../src/core/people.ts';
 import { openStore } from '../../../src/store/open.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { clientOf, emptyStore, engine, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
@@ -620,39 +620,6 @@ describe('a clock that is set back by a day', () => {
     await addSession(newHash(), 2, firstHash);
     setTime(24 * hourMs);
     expect(await findSession(session)).toBeUndefined();
-  });
-});
-
-describe('the trail', () => {
-  test('returns its events once, in the order in which they were added', async () => {
-    const { store, setTime } = await openPeople();
-    const events: TrailEvent[] = [
-      { event: 'account_invited' },
-      { event: 'account_created', account: 7 },
-      { event: 'key_created', account: 7, key: 9 },
-    ];
-    for (const [index, event] of events.entries()) {
-      setTime(index);
-      await store.trail.add(event);
-    }
-    expect(await store.trail.take()).toEqual(events.map((event, index) => ({ ...event, at: at(index) })));
-    expect(await store.trail.take()).toEqual([]);
-    await store.trail.add({ event: 'account_removed', account: 7 });
-    expect(await store.trail.take()).toMatchObject([{ event: 'account_removed', account: 7 }]);
-  });
-
-  test('gives each event to one server, if two take at the same time', async () => {
-    const opened = await openPeople();
-    const second = await opened.openSecond();
-    const taken: number[][] = [];
-    const take = async ({ trail }: Store) => void taken.push((await trail.take()).map(({ key }) => key as number));
-    for (let round = 0; round < 10; round++) {
-      const keys = Array.from({ length: 20 }, (_, index) => round * 20 + index);
-      for (const key of keys) await opened.store.trail.add({ event: 'key_revoked', account: 1, key });
-      await Promise.all([opened.store, second, opened.store, second].map(take));
-    }
-    for (const keys of taken) expect(keys).toEqual(keys.toSorted((a, b) => a - b));
-    expect(taken.flat().sort((a, b) => a - b)).toEqual(Array.from({ length: 200 }, (_, index) => index));
   });
 });
 
