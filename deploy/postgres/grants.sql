@@ -26,7 +26,7 @@ SELECT schemaname AS schema, tableowner AS owner FROM pg_tables WHERE schemaname
 REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM :"role";
 
 GRANT SELECT ON migration, additive_migration, pet_revision TO :"role";
-GRANT SELECT, INSERT ON pet, rotated_key, form_token TO :"role";
+GRANT SELECT, INSERT ON pet, rotated_key TO :"role";
 -- SELECT … FOR UPDATE needs UPDATE on pet_id, one_time_link, counted_attempt and message.
 GRANT SELECT, UPDATE ON pet_id TO :"role";
 -- Not the text.
@@ -40,7 +40,7 @@ GRANT SELECT, INSERT, UPDATE (succeeded, client_errors, rate_limited, server_err
 GRANT SELECT, INSERT, UPDATE (used_at), DELETE ON session TO :"role";
 -- Only 1.1.0 uses these.
 GRANT SELECT, INSERT, DELETE ON account_event TO :"role";
-GRANT SELECT, INSERT ON timeline TO :"role";
+GRANT SELECT, INSERT ON form_token, timeline TO :"role";
 
 -- What a later migration creates can be used at once.
 ALTER DEFAULT PRIVILEGES FOR ROLE :"owner" IN SCHEMA :"schema" GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO :"role";

@@ -4,7 +4,6 @@ import type { FastifyRequest } from 'fastify';
 import { type OwnKey, scopes } from '../core/accounts.ts';
 import { limits } from '../core/limits.ts';
 import type { App } from '../http/operation.ts';
-import { isOpen, newFormToken } from './form-token.ts';
 import { type Act, formReader, formRoute, noticeOf, pageRoute, type Show, typedName } from './forms.ts';
 import { found, idOf, makeKey, rotateKey, timeOf } from './new-key.ts';
 import type { AccountScope } from './scope.ts';
@@ -29,17 +28,7 @@ function choicesOf(request: FastifyRequest): Choices {
   return { name: typedName(request) ?? '', scopes: [granted ?? []].flat(), expires: String(expires) };
 }
 
-/** A refused form that makes a key, or rotates the key `id`. Sent again, it makes the key, or says that the first one did after all. */
-function refusedForm(request: FastifyRequest) {
-  const { token, overlap } = request.body as { token?: unknown; overlap?: unknown };
-  const textOf = (value: unknown) => (typeof value === 'string' ? value : undefined);
-  return { id: idOf(request), token: textOf(token), overlap: textOf(overlap) };
-}
-
-const notices = {
-  revoked: 'The key is revoked. Requests with it are refused from now on.',
-  made: 'This form was sent before, and made its key then. A key is shown only once. If you did not copy it, rotate it with 0 hours: you get another one in its place.',
-};
+const notices = { revoked: 'The key is revoked. Requests with it are refused from now on.' };
 
 /** Ended keys that the page shows. */
 const maxEnded = 20;
@@ -62,8 +51,6 @@ export function keys(app: App, scope: AccountScope): void {
 
   const show: Show = async (request, reply, refusal) => {
     const { account } = sessionOf(request);
-    const refused = refusal && refusedForm(request);
-    const refusedOf = (id: number) => (refused?.id === id ? refused : undefined);
     // One more than the page shows, to know whether there are more.
     const [{ active, ended }, uses] = await Promise.all([
       accounts.listOwnKeys(account.id, maxEnded + 1),
@@ -78,11 +65,8 @@ export function keys(app: App, scope: AccountScope): void {
       moreEnded: ended.length > maxEnded,
       maxActiveKeys: limits.activeKeys,
       given: refusal === undefined ? noChoices : choicesOf(request),
-      tokenOf(id = 0) {
-        const token = refusedOf(id)?.token;
-        return isOpen(token, now()) ? token : newFormToken(now());
-      },
-      overlapOf: (id: number) => refusedOf(id)?.overlap,
+      overlapOf: (id: number) =>
+        refusal && id === idOf(request) ? (request.body as { overlap?: unknown }).overlap : undefined,
       usageOf: ({ id }: OwnKey) => usageOf(uses.get(id) ?? [], now(), removed()),
       chartSize,
       time: timeOf,

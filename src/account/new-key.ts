@@ -6,7 +6,6 @@ import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { kind } from '../core/schema.ts';
 import { HttpError } from '../http/errors.ts';
-import { FormToken, hashFormToken } from './form-token.ts';
 import { type Act, formReader, Name } from './forms.ts';
 import type { AccountScope } from './scope.ts';
 import { sessionOf } from './session.ts';
@@ -40,17 +39,17 @@ const Scopes = kind<Scope[]>(
   { type: 'array' },
 );
 
-const token = Type.Optional(FormToken);
+/** Ignored. Pages of release 1.1.0 that are still open send one. */
+const token = Type.Optional(Type.Unknown());
 
 export function makeKey(scope: AccountScope): Act {
-  const { accounts, record, now, live } = scope;
+  const { accounts, record, live } = scope;
   const read = formReader(Type.Object({ name: Name, scopes: Scopes, expires: choice('Lifetime', lifetimes), token }));
   return async (request, reply) => {
     const { account, hash: session } = sessionOf(request);
-    const { name, scopes: granted, expires, token: given } = read(request);
-    const form = hashFormToken(given, account.id, now());
+    const { name, scopes: granted, expires } = read(request);
     const secret = newSecret(live);
-    const newKey = { account: { session }, name, scopes: granted, lifetimeMs: lifetimes[expires], secret, form };
+    const newKey = { account: { session }, name, scopes: granted, lifetimeMs: lifetimes[expires], secret };
     const key = found(await accounts.addKey(newKey).catch(explainLimit));
     record('key_created', request, { account: account.id, key: key.id });
     return showSecret(scope, request, reply, { key, secret });
@@ -62,15 +61,14 @@ export function rotateKey(scope: AccountScope): Act {
   const read = formReader(Type.Object({ overlap: choice('Overlap', overlaps), token }));
   return async (request, reply) => {
     const { account, hash: session } = sessionOf(request);
-    const { overlap, token: given } = read(request);
-    const form = hashFormToken(given, account.id, now());
+    const { overlap } = read(request);
     const secret = newSecret(live);
     const overlapEnd = new Date(now().getTime() + overlaps[overlap]);
     const id = idOf(request);
     // Before the change: what fails after it would lose the new key.
     const { active } = await accounts.listOwnKeys(account.id, 0);
     const old = active.find((key) => key.id === id);
-    const key = found(await accounts.rotateKey(id, overlapEnd, secret, session, form).catch(explainLimit));
+    const key = found(await accounts.rotateKey(id, overlapEnd, secret, session).catch(explainLimit));
     record('key_rotated', request, { account: account.id, key: key.id });
     const oldExpiresAt = old?.expiresAt && old.expiresAt < overlapEnd ? old.expiresAt : overlapEnd;
     return showSecret(scope, request, reply, { key, secret, old, oldExpiresAt });

@@ -1,7 +1,7 @@
 /** Renders the account pages from their templates, and sends them. */
 import { Eta } from 'eta';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { FormSentError, SessionEndedError } from '../core/accounts.ts';
+import { SessionEndedError } from '../core/accounts.ts';
 import { headersOf, type LogError, type SendError, statuses, toApiError } from '../http/errors.ts';
 import type { Exchanges } from '../http/exchange.ts';
 import { linesOf } from '../http/head.ts';
@@ -127,7 +127,6 @@ export function createPages(app: App, options: PagesOptions): Pages {
 
   app.setErrorHandler(async (thrown, request, reply) => {
     if (thrown instanceof SessionEndedError) return redirect(reply, '/sign-in?done=ended');
-    if (thrown instanceof FormSentError) return redirect(reply, '?done=made');
     if (!wantsPage(request) || request.raw.errored) return sendError(thrown, request, reply);
     const error = toApiError(thrown);
     const status = statuses[error.code];

@@ -32,11 +32,6 @@ export class KeyLimitError extends Error {
   }
 }
 
-/** The form that asks for a key has made one before. Nothing was changed. */
-export class FormSentError extends Error {
-  override readonly name = 'FormSentError';
-}
-
 /** The session that asked for a change has ended meanwhile. Nothing was changed. */
 export class SessionEndedError extends Error {
   override readonly name = 'SessionEndedError';
@@ -90,8 +85,6 @@ interface NewApiKey {
   /** From creation to expiry; null: valid until revoked. */
   lifetimeMs: number | null;
   secret: Secret;
-  /** The hash of the token of a person's form, with its account. A second key with it is refused: FormSentError. */
-  form?: Buffer;
 }
 
 /**
@@ -104,7 +97,7 @@ export interface Accounts {
   listAccounts(): Promise<Account[]>;
   /** Removes the account and all its keys; undefined if it does not exist or, with `passwordHash`, has another password by now. */
   removeAccount(owner: Owner, passwordHash?: string): Promise<Account | undefined>;
-  /** Undefined if the account does not exist. Rejects with KeyLimitError, or with FormSentError if `form` made a key before. */
+  /** Undefined if the account does not exist. Rejects with KeyLimitError. */
   addKey(key: NewApiKey): Promise<ApiKey | undefined>;
   listKeys(account?: string): Promise<ApiKey[]>;
   /** The keys of an account, newest first: all active ones, and the last `maxEnded` that were revoked or have expired. */
@@ -117,15 +110,9 @@ export interface Accounts {
   revokeKey(id: number, session?: Buffer): Promise<ApiKey | undefined>;
   /**
    * Creates a key with the old key's account, name, scopes and lifetime. The old key expires at `oldExpiresAt`, or at its own expiry if
-   * that is earlier. Undefined if the key does not exist, has ended or was rotated before. Rejects with KeyLimitError. `form`: as in addKey.
+   * that is earlier. Undefined if the key does not exist, has ended or was rotated before. Rejects with KeyLimitError.
    */
-  rotateKey(
-    id: number,
-    oldExpiresAt: Date,
-    secret: Secret,
-    session?: Buffer,
-    form?: Buffer,
-  ): Promise<ApiKey | undefined>;
+  rotateKey(id: number, oldExpiresAt: Date, secret: Secret, session?: Buffer): Promise<ApiKey | undefined>;
   /** Adds to what is stored. Uses of a key that no longer exists are ignored. */
   recordUses(uses: KeyUse[]): Promise<void>;
   /** The days of the last `days` on which a key was used, in order. */

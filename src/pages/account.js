@@ -37,10 +37,9 @@ for (const box of document.querySelectorAll('.copy')) {
 addEventListener('pagehide', () => {
   for (const code of document.querySelectorAll('.copy code')) code.textContent = 'It was shown once.';
 });
-// The forms of a kept page may have made their keys, and its list lacks them.
+// A kept list lacks the keys that its forms have made. A reload of the page with a new key would send its form again.
 addEventListener('pageshow', ({ persisted }) => {
-  if (persisted && document.querySelector('[name="token"], #key'))
-    location.replace(document.querySelector('.brand').href);
+  if (persisted && document.querySelector('#make, #key')) location.replace(document.querySelector('.brand').href);
 });
 
 for (const form of document.forms) {

@@ -2,7 +2,6 @@
 import {
   type Accounts,
   type ApiKey,
-  FormSentError,
   KeyLimitError,
   type Owner,
   type Secret,
@@ -30,7 +29,6 @@ const ownerOf = (owner: Owner) =>
 function keyOf(result: ApiKeyRow | KeyRefusal): ApiKey | undefined {
   if (typeof result === 'object') return toApiKey(result);
   if (result === 'session_ended') throw new SessionEndedError();
-  if (result === 'form_sent') throw new FormSentError();
   if (result === 'too_many') throw new KeyLimitError('active');
   if (result === 'too_many_today') throw new KeyLimitError('day');
   return undefined;
@@ -51,8 +49,8 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
       return accountOf(row);
     },
 
-    async addKey({ account, secret, name, scopes, lifetimeMs, form }) {
-      const key = { name, scopes: scopes.join(' '), lifetimeMs, form: form?.toString('hex'), ...secretOf(secret) };
+    async addKey({ account, secret, name, scopes, lifetimeMs }) {
+      const key = { name, scopes: scopes.join(' '), lifetimeMs, ...secretOf(secret) };
       return keyOf(await write('addKey', { ...ownerOf(account), ...key, at: at() }));
     },
 
@@ -77,11 +75,10 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
     revokeKey: async (id, session) =>
       keyOf(await write('revokeKey', { id, session: session?.toString('hex'), at: at() })),
 
-    async rotateKey(id, oldExpiresAt, secret, session, form) {
+    async rotateKey(id, oldExpiresAt, secret, session) {
       const rotation = {
         id,
         session: session?.toString('hex'),
-        form: form?.toString('hex'),
         oldExpiresAt: oldExpiresAt.getTime(),
         ...secretOf(secret),
         at: at(),

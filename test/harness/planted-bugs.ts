@@ -282,13 +282,6 @@ export const plantedBugs: PlantedBug[] = [
     caughtBy: ['test/quick/account/account-attacks.test.ts', "someone else's key > cannot be rotated or revoked"],
   },
   {
-    name: 'a form that is sent again makes another key',
-    file: 'src/store/commands/keys.ts',
-    from: 'return sent !== undefined;',
-    to: 'return false;',
-    caughtBy: ['test/quick/account/account-keys.test.ts', 'a form that makes a key > makes one, also if two tabs'],
-  },
-  {
     name: 'the name of a key is not escaped',
     file: 'src/pages/account/keys.eta',
     from: '<%= key.name %>',

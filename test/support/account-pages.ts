@@ -120,24 +120,17 @@ export const curlOf = (page: Page) => textIn(/<code id="curl">([^<]*)<\/code>/, 
 /** A response that leads to another page. */
 export const redirect = (location: string) => ({ status: 303, headers: { location } });
 
-/** The token of a form for a new key. Every form of the page has one of its own, and accepts that of another form. */
-export async function formToken(client: FormClient): Promise<string> {
-  const page = await client.get('/account');
-  return textIn(/name="token" value="([^"]*)"/, page) ?? '';
-}
-
 /** Makes an API key on the page. Resolves to the page that shows it. */
 export async function makeKey(
   client: FormClient,
-  form: Partial<Record<'name' | 'scopes' | 'expires' | 'token', string | string[]>> = {},
+  form: Record<string, string | string[]> = {},
   headers: Record<string, string> = {},
 ): Promise<Page> {
-  const token = form.token ?? (await formToken(client));
-  const filled = { name: 'website', scopes: ['pets:read', 'pets:write'], expires: 'never', ...form, token };
+  const filled = { name: 'website', scopes: ['pets:read', 'pets:write'], expires: 'never', ...form };
   return client.post('/account/keys', filled, headers);
 }
 
 /** Rotates an API key on the page. Resolves to the page that shows its successor. */
 export async function rotateKey(client: FormClient, id: number, overlap: string): Promise<Page> {
-  return client.post(`/account/keys/${id}/rotate`, { overlap, token: await formToken(client) });
+  return client.post(`/account/keys/${id}/rotate`, { overlap });
 }

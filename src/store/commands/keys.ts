@@ -7,14 +7,7 @@ import { accountOf, accountToRemove, type Owner, type Removal } from './accounts
 import { accountOfSession } from './sessions.ts';
 
 /** Why nothing was changed. */
-export type KeyRefusal =
-  | 'session_ended'
-  | 'no_account'
-  | 'no_key'
-  | 'form_sent'
-  | 'rotated'
-  | 'too_many'
-  | 'too_many_today';
+export type KeyRefusal = 'session_ended' | 'no_account' | 'no_key' | 'rotated' | 'too_many' | 'too_many_today';
 
 const dayMs = 24 * 60 * 60 * 1000;
 
@@ -61,27 +54,17 @@ interface KeyToInsert {
   hint: string;
   /** In hexadecimal. */
   hash: string;
-  /** The hash of the token of a person's form, in hexadecimal. It makes one key. */
-  form?: string | undefined;
   at: number;
 }
 
-/** Before every rule that the key made by it could break, such as the limit of active keys. */
-function* wasSent(form: string | undefined): Steps<boolean> {
-  if (form === undefined) return false;
-  const [sent] = yield* sql`SELECT key_id FROM form_token WHERE hash = ${bytes(form)}`;
-  return sent !== undefined;
-}
-
 function* insertKey(accountId: number, input: KeyToInsert): Steps<ApiKeyRow> {
-  const { name, scopes, lifetimeMs, hint, hash, form, at } = input;
+  const { name, scopes, lifetimeMs, hint, hash, at } = input;
   const expiresAt = lifetimeMs === null ? null : at + lifetimeMs;
   const [added] = yield* sql<{ id: number | string }>`
     INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at, lifetime_ms, expires_at)
     VALUES (${accountId}, ${name}, ${hint}, ${bytes(hash)}, ${scopes}, ${at}, ${lifetimeMs}, ${expiresAt})
     RETURNING id`;
   const id = Number(added?.id);
-  if (form !== undefined) yield* sql`INSERT INTO form_token (key_id, hash) VALUES (${id}, ${bytes(form)})`;
   yield* deleteEnded(accountId, limits.endedKeys, limits.endedKeys, at);
   const [key] = yield* sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE api_key.id = ${id}`;
   return key as ApiKeyRow;
@@ -90,7 +73,6 @@ function* insertKey(accountId: number, input: KeyToInsert): Steps<ApiKeyRow> {
 export function* addKey(input: Owner & KeyToInsert): Steps<ApiKeyRow | KeyRefusal> {
   const account = yield* accountOf(input, input.at);
   if (!account) return missing(input);
-  if (yield* wasSent(input.form)) return 'form_sent';
   const accountId = Number(account.id);
   const refusal = yield* limitOf(accountId, input.session !== undefined, 0, input.at);
   return refusal ?? (yield* insertKey(accountId, input));
@@ -127,12 +109,10 @@ interface Rotation extends ChangedKey {
   oldExpiresAt: number;
   hint: string;
   hash: string;
-  form?: string | undefined;
 }
 
 export function* rotateKey(input: Rotation): Steps<ApiKeyRow | KeyRefusal> {
   const old = yield* lockKey(input);
-  if (old !== 'session_ended' && (yield* wasSent(input.form))) return 'form_sent';
   if (typeof old === 'string') return old;
   const { id, at, oldExpiresAt, session } = input;
   const expiresAt = old.expires_at === null ? Number.POSITIVE_INFINITY : Number(old.expires_at);

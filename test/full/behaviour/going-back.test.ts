@@ -61,11 +61,16 @@ test(servesBoth, { timeout: 60_000 }, async ({ skip }) => {
   const firstKey = await older.firstKey();
   const ada = openFormClient(older.url);
   expect(await ada.post('/account/sign-up', { name: 'ada', password })).toMatchObject(redirect('/account'));
-  const ownKey = keyOf(await makeKey(ada));
+  const [, token = ''] = /name="token" value="([^"]+)"/.exec((await ada.get('/account')).text) ?? [];
+  const ownKey = keyOf(await makeKey(ada, { token }));
   expect(await create(older, ownKey, 'one')).toBe(1);
 
   const newer = await startServer({ env });
   expect(await recordOf(env.DATABASE_URL)).toEqual(complete);
+  // A page of the older release that is still open.
+  const tab = openFormClient(newer.url);
+  for (const cookie of ada.jar) tab.jar.set(...cookie);
+  expect(keyOf(await makeKey(tab, { token }))).toMatch(/^ast_/);
   expect(await create(older, ownKey, 'two')).toBe(2);
   expect(await create(newer, firstKey, 'three')).toBe(3);
   for (const server of [older, newer]) expect(await create(server, ownKey, 'one')).toBe(1);

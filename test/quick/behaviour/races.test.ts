@@ -316,39 +316,3 @@ test('any two commands at once leave the store as if one had come after the othe
     faults.push(...faultsOf(world, done, (table) => rowsOf(table, world)).map((rule) => `${pair}: ${rule}`));
   expect(faults).toEqual([]);
 });
-
-/** Expects that one of the copies of a form made a key, and that all others were told so. */
-async function expectOneKey(databaseUrl: string, outcomes: Promise<Outcome<'addKey'>>[], before: number) {
-  const done = await Promise.all(outcomes);
-  expect(done.filter((outcome) => typeof outcome === 'object')).toHaveLength(1);
-  expect(done.filter((outcome) => outcome === 'form_sent')).toHaveLength(outcomes.length - 1);
-  const [keys] = await textRows(databaseUrl, 'SELECT count(*) AS count FROM api_key');
-  expect(Number(keys?.count)).toBe(before + 1);
-}
-
-test('a form that two tabs send to two servers at once makes or rotates one key, also the last that the account can have', async () => {
-  const databaseUrl = await emptyStore();
-  await (await open(databaseUrl)).close();
-  const world = worldOf(0);
-  await runSql(databaseUrl, setUp([world]));
-  const servers = [await openEngine(databaseUrl), await openEngine(databaseUrl)] as const;
-  const tabs = Array.from({ length: 2 * copies }, (_, tab) => ({ tab, write: servers[tab % 2 === 0 ? 0 : 1].write }));
-  const { session } = world;
-  const till = { name: 'till', scopes: 'pets:read', lifetimeMs: null };
-  const add = ({ tab, write }: (typeof tabs)[0], form: string) =>
-    write('addKey', { session, ...till, ...secretOf(world, tab), form: hashOf(form), at });
-  const rotate = ({ tab, write }: (typeof tabs)[0], form: string, oldExpiresAt: number) =>
-    write('rotateKey', { id: world.key, oldExpiresAt, session, ...secretOf(world, 100 + tab), form: hashOf(form), at });
-
-  const before = limits.activeKeys - 1 + endedKeys;
-  const made = tabs.map((tab) => add(tab, 'make'));
-  await expectOneKey(databaseUrl, made, before);
-  // At once, so that the account has room for the new key.
-  const rotated = tabs.map((tab) => rotate(tab, 'rotate', at));
-  await expectOneKey(databaseUrl, rotated, before + 1);
-  // Both forms in the other's place, long after.
-  for (const outcome of [rotate(tabs[1] as (typeof tabs)[0], 'make', at), add(tabs[0] as (typeof tabs)[0], 'rotate')])
-    expect(await outcome).toBe('form_sent');
-  const other = rotate(tabs[0] as (typeof tabs)[0], 'another form', at);
-  expect(await other).toBe('no_key');
-});
