@@ -88,8 +88,6 @@ export interface LoadOptions {
   seconds: number;
   /** Folder for the tool's files. */
   folder: string;
-  /** Whether to pin the load to its own core. */
-  pinned: boolean;
 }
 
 export type Tool = 'wrk' | 'autocannon';
@@ -109,8 +107,8 @@ function headersOf(
   };
 }
 
-async function output(command: string[], pinned: boolean): Promise<string> {
-  const [program, args] = onCore(pinned ? 1 : undefined, command);
+async function output(command: string[]): Promise<string> {
+  const [program, args] = onCore(1, command);
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   let text = '';
   child.stdout.on('data', (chunk) => {
@@ -124,7 +122,7 @@ async function output(command: string[], pinned: boolean): Promise<string> {
 const luaList = (values: string[]) => `{${values.map((value) => JSON.stringify(value)).join(',')}}`;
 
 async function runWrk(url: string, workload: Workload, key: string, options: LoadOptions): Promise<Round> {
-  const { seconds, folder, pinned } = options;
+  const { seconds, folder } = options;
   const script = path.join(folder, `${workload.name}.lua`);
   const headers = Object.entries(headersOf(workload, key)).map(
     ([name, value]) => `[${JSON.stringify(name)}]=${JSON.stringify(value)}`,
@@ -142,7 +140,7 @@ function request() fixed = fixed or wrk.format(${JSON.stringify(workload.method 
 }
 `,
   );
-  const text = await output(['wrk', '-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, url], pinned);
+  const text = await output(['wrk', '-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, url]);
   // wrk counts statuses above 399.
   const refused = Number(/Non-2xx or 3xx responses: (\d+)/.exec(text)?.[1] ?? '0');
   const answered = Number(/(\d+) requests in /.exec(text)?.[1]);
@@ -157,14 +155,14 @@ function request() fixed = fixed or wrk.format(${JSON.stringify(workload.method 
 }
 
 async function runAutocannon(url: string, workload: Workload, key: string, options: LoadOptions): Promise<Round> {
-  const { seconds, folder, pinned } = options;
+  const { seconds, folder } = options;
   const file = path.join(folder, `${workload.name}.json`);
   writeFileSync(
     file,
     JSON.stringify({ url, seconds, connections, workload, headers: headersOf(workload, key), body: newPet }),
   );
   return JSON.parse(
-    await output([process.execPath, fileURLToPath(import.meta.resolve('./autocannon.ts')), file], pinned),
+    await output([process.execPath, fileURLToPath(import.meta.resolve('./autocannon.ts')), file]),
   ) as Round;
 }
 
@@ -173,13 +171,13 @@ async function besideCreates(
   url: string,
   key: string,
   perSecond: number,
-  { seconds, pinned }: LoadOptions,
+  { seconds }: LoadOptions,
   measure: () => Promise<Round>,
 ): Promise<Round> {
   // `seconds` stops it if this process dies; normally the kill below does.
   const task = { url, headers: headersOf({ method: 'POST' }, key), body: newPet, perSecond, seconds: 2 * seconds + 10 };
   const script = fileURLToPath(import.meta.resolve('./creates.ts'));
-  const [program, args] = onCore(pinned ? 1 : undefined, [process.execPath, script, JSON.stringify(task)]);
+  const [program, args] = onCore(1, [process.execPath, script, JSON.stringify(task)]);
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   try {

@@ -1,4 +1,4 @@
-/** The comparisons: the animal store against node:http and plain Fastify, or against itself with fewer animals, one process or SQLite. */
+/** The comparisons: the animal store against node:http and plain Fastify, or against itself with fewer animals or on SQLite. */
 import path from 'node:path';
 import { pagesBesideWrites, type Workload, workloads } from './load.ts';
 import { fillPostgres, startPostgres } from './postgres.ts';
@@ -16,15 +16,12 @@ interface Mode {
   /** Name of the result files in bench/results. */
   record: string;
   workloads: Workload[];
-  /** Whether the servers are pinned to one core and the load to another. */
-  pinned: boolean;
   /** Starts the servers on new stores in `folder`: the baseline first, the animal store last. */
   start(folder: string): Promise<Contender[]>;
 }
 
 export interface Choice {
   rows: number;
-  workers: string;
   engine: string;
 }
 
@@ -35,7 +32,6 @@ export function chooseMode(choice: Choice, copySeed: CopySeed): Mode {
   const onPostgres = choice.engine === 'postgres';
   if (onPostgres && choice.rows > baseRows) return growthOnPostgres(choice, copySeed);
   if (onPostgres) return databases(choice, copySeed);
-  if (choice.workers !== '1') return processes(choice, copySeed);
   if (choice.rows > baseRows) return growth(choice, copySeed);
   return baselines(choice, copySeed);
 }
@@ -46,13 +42,12 @@ function baselines({ rows }: Choice, copySeed: CopySeed): Mode {
   return {
     record: 'latest',
     workloads: [...workloads(rows), pagesBesideWrites(rows)],
-    pinned: true,
     async start(folder) {
       const own = await copySeed(rows, path.join(folder, 'own.db'));
       const silent = await copySeed(rows, path.join(folder, 'silent.db'));
       const logging = await copySeed(rows, path.join(folder, 'logging.db'));
       const { key } = own;
-      const store = await startStore(own.file, port, 0);
+      const store = await startStore(own.file, port);
       return [
         { name: 'node:http', key, server: await startBare(store, key, folder, port + 1) },
         { name: 'plain Fastify', key, server: await startPlain(silent.file, port + 2, 'off') },
@@ -67,12 +62,11 @@ function growth({ rows }: Choice, copySeed: CopySeed): Mode {
   return {
     record: `rows-${rows}`,
     workloads: withGoal(0.9, workloads(rows)),
-    pinned: true,
     async start(folder) {
       const small = await copySeed(baseRows, path.join(folder, 'small.db'));
       const large = await copySeed(rows, path.join(folder, 'large.db'));
-      const onSmall = await startStore(small.file, port, 0);
-      const onLarge = await startStore(large.file, port + 1, 0);
+      const onSmall = await startStore(small.file, port);
+      const onLarge = await startStore(large.file, port + 1);
       return [
         { name: `${baseRows} animals`, key: small.key, server: onSmall, workloads: workloads(baseRows) },
         { name: `${rows} animals`, key: large.key, server: onLarge },
@@ -85,15 +79,14 @@ function growthOnPostgres({ rows }: Choice, copySeed: CopySeed): Mode {
   return {
     record: `postgres-rows-${rows}`,
     workloads: withGoal(0.9, workloads(rows)),
-    pinned: true,
     async start(folder) {
       const { file, key } = await copySeed(baseRows, path.join(folder, 'store.db'));
       const database = await startPostgres(file, ['small', 'large']);
       const [small = '', large = ''] = database.urls;
       await fillPostgres(small, baseRows);
       await fillPostgres(large, rows);
-      const onSmall = await startStore(file, port, 0, { DATABASE_URL: small });
-      const onLarge = await startStore(file, port + 1, 0, { DATABASE_URL: large });
+      const onSmall = await startStore(file, port, { DATABASE_URL: small });
+      const onLarge = await startStore(file, port + 1, { DATABASE_URL: large });
       const stop = () => onLarge.stop().then(database.stop);
       return [
         { name: `${baseRows} animals`, key, server: onSmall, workloads: workloads(baseRows) },
@@ -103,41 +96,20 @@ function growthOnPostgres({ rows }: Choice, copySeed: CopySeed): Mode {
   };
 }
 
-function processes({ rows, workers }: Choice, copySeed: CopySeed): Mode {
-  return {
-    record: `workers-${workers}`,
-    workloads: withGoal(1, workloads(rows)),
-    pinned: false,
-    async start(folder) {
-      const alone = await copySeed(rows, path.join(folder, 'alone.db'));
-      const shared = await copySeed(rows, path.join(folder, 'shared.db'));
-      const one = await startStore(alone.file, port, undefined);
-      const several = await startStore(shared.file, port + 1, undefined, { WORKERS: workers });
-      return [
-        { name: 'one process', key: alone.key, server: one },
-        { name: `${workers} processes`, key: shared.key, server: several },
-      ];
-    },
-  };
-}
-
 const databaseGoals: Record<string, number> = { list: 4, random: 2, get: 3, create: 4, none: 1 };
 
 /** Plain Fastify has a database of its own: its ids come from a sequence, those of the animal store do not. */
-function databases({ rows, workers }: Choice, copySeed: CopySeed): Mode {
-  const several = workers !== '1';
-  const core = several ? undefined : 0;
+function databases({ rows }: Choice, copySeed: CopySeed): Mode {
   return {
-    record: `postgres${several ? `-${workers}` : ''}`,
+    record: 'postgres',
     workloads: workloads(rows).map((workload) => ({ ...workload, goal: databaseGoals[workload.name] ?? 1 })),
-    pinned: !several,
     async start(folder) {
       const { file, key } = await copySeed(rows, path.join(folder, 'store.db'));
       const database = await startPostgres(file, ['animals', 'plain']);
       const [own = '', plain = ''] = database.urls;
       const onPlain = await startPlain(file, port + 2, 'off', plain);
-      const onSqlite = await startStore(file, port, core, { WORKERS: workers });
-      const onPostgres = await startStore(file, port + 1, core, { WORKERS: workers, DATABASE_URL: own });
+      const onSqlite = await startStore(file, port);
+      const onPostgres = await startStore(file, port + 1, { DATABASE_URL: own });
       const stop = () => onPostgres.stop().then(database.stop);
       return [
         { name: 'plain, with pg', key, server: onPlain },

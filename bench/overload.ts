@@ -86,7 +86,7 @@ async function startBoth(folder: string, copySeed: CopySeed, engine: string): Pr
   const [ownUrl, plainUrl] = database?.urls ?? [];
   const environment = ownUrl === undefined ? {} : { DATABASE_URL: ownUrl };
   const onPlain = await startPlain(plain.file, port, 'on', plainUrl);
-  const onOwn = await startStore(own.file, port + 1, 0, environment);
+  const onOwn = await startStore(own.file, port + 1, environment);
   const stop = () => onOwn.stop().then(database?.stop);
   return [
     { name: 'plain Fastify', key: database ? own.key : plain.key, server: onPlain },

@@ -16,10 +16,9 @@ const usage = `npm run bench -- [options]
   --seconds N   seconds of load per server, workload and round (3)
   --starts N    repeats all rounds with newly started servers, and pools the results (1). On a shared machine, one process
                 can be 25 % faster than another with the same code
-  --workers N   compares N processes against one; nothing is pinned to a core
   --engine E    postgres: compares the store on PostgreSQL against plain Fastify with pg, and the store on SQLite; with --rows
                 above 10000 against itself, as above
-  --only A,B    workloads: list, random, get, create, none; without --rows, --workers and --engine, also pages-beside-writes
+  --only A,B    workloads: list, random, get, create, none; without --rows and --engine, also pages-beside-writes
   --overload    instead: a client of constant rate, at 0.9 to 4 times the capacity, with 400 to 4,500 connections; on the
                 engine of --engine, random and create or one of them
   --tool NAME   wrk or autocannon (default: wrk if it is installed)
@@ -33,7 +32,6 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '3' },
     starts: { type: 'string', default: '1' },
-    workers: { type: 'string', default: '1' },
     engine: { type: 'string', default: 'sqlite' },
     only: { type: 'string' },
     overload: { type: 'boolean', default: false },
@@ -63,8 +61,7 @@ if (values.overload) {
   );
   process.exit(0);
 }
-const mode = chooseMode({ rows, workers: values.workers, engine: values.engine }, createSeeds(folder));
-const { pinned } = mode;
+const mode = chooseMode({ rows, engine: values.engine }, createSeeds(folder));
 const chosen = mode.workloads.filter(({ name }) => only?.includes(name) ?? true);
 const findings: Finding[] = chosen.map(({ name, title, goal }) => ({ name, title, goal, rounds: {}, failures: 0 }));
 const startsMs: number[] = [];
@@ -92,7 +89,7 @@ async function measure(contenders: Contender[], begun: string): Promise<void> {
     for (const [index, workload] of chosen.entries()) {
       const finding = findings[index] as Finding;
       for (const { name, server, key, workload: own } of turns(contenders, workload)) {
-        const { requestsPerSecond, failures } = await load(tool, server.url, own, key, { seconds, folder, pinned });
+        const { requestsPerSecond, failures } = await load(tool, server.url, own, key, { seconds, folder });
         finding.failures += failures;
         if (round > 0) finding.rounds[name] = [...(finding.rounds[name] ?? []), requestsPerSecond];
       }

@@ -13,9 +13,9 @@ import { nodeOptions, projectFolder } from '../test/support/project.ts';
 /** Whether processes can be pinned: the server to one core and the load to another. */
 const pinned = availableParallelism() > 1 && spawnSync('taskset', ['-V']).status === 0;
 
-/** The command that runs a program pinned to `core`; undefined: on any core. */
-export function onCore(core: number | undefined, command: string[]): [string, string[]] {
-  const [program, ...args] = pinned && core !== undefined ? ['taskset', '-c', String(core), ...command] : command;
+/** The command that runs a program pinned to `core` where that is possible. */
+export function onCore(core: number, command: string[]): [string, string[]] {
+  const [program, ...args] = pinned ? ['taskset', '-c', String(core), ...command] : command;
   return [program as string, args];
 }
 
@@ -72,18 +72,16 @@ process.on('exit', () => {
 
 interface Start {
   port: number;
-  /** The core to pin it to; undefined: any. */
-  core: number | undefined;
   /** The file for its output. */
   log: string;
   environment?: Record<string, string>;
 }
 
 /** Starts a Node program and waits for its first response. */
-async function start(args: string[], { port, core, log, environment }: Start): Promise<Running> {
+async function start(args: string[], { port, log, environment }: Start): Promise<Running> {
   const begun = performance.now();
   const url = `http://127.0.0.1:${port}`;
-  const [program, programArgs] = onCore(core, [process.execPath, ...args]);
+  const [program, programArgs] = onCore(0, [process.execPath, ...args]);
   const output = openSync(log, 'a');
   const child = spawn(program, programArgs, {
     cwd: path.dirname(log),
@@ -118,15 +116,9 @@ async function start(args: string[], { port, core, log, environment }: Start): P
 }
 
 /** Starts the animal store as in production, with JSON logs at info in a file next to the store. */
-export function startStore(
-  file: string,
-  port: number,
-  core: number | undefined,
-  environment: Record<string, string> = {},
-): Promise<Running> {
+export function startStore(file: string, port: number, environment: Record<string, string> = {}): Promise<Running> {
   return start([...nodeOptions, path.join(projectFolder, 'src/main.ts')], {
     port,
-    core,
     log: `${file}.log`,
     // Several servers run in parallel, and they cannot share one OPS_PORT.
     environment: { DATABASE_URL: `sqlite:${file}`, PORT: String(port), OPS_PORT: 'off', ...environment },
@@ -136,7 +128,7 @@ export function startStore(
 /** Plain Fastify on the store in `file`, or on its PostgreSQL database; it logs to a file next to the store. */
 export function startPlain(file: string, port: number, logger: 'on' | 'off', databaseUrl = file): Promise<Running> {
   const args = [fileURLToPath(import.meta.resolve('./plain.ts')), String(port), databaseUrl, logger];
-  return start(args, { port, core: 0, log: `${file}.plain.log` });
+  return start(args, { port, log: `${file}.plain.log` });
 }
 
 const hopByHop = ['date', 'connection', 'keep-alive', 'transfer-encoding'];
@@ -163,7 +155,7 @@ export async function startBare(store: Running, key: string, folder: string, por
   const file = path.join(folder, 'recorded.json');
   writeFileSync(file, JSON.stringify(answers));
   const args = [fileURLToPath(import.meta.resolve('./bare.ts')), String(port), file];
-  return start(args, { port, core: 0, log: path.join(folder, 'bare.log') });
+  return start(args, { port, log: path.join(folder, 'bare.log') });
 }
 
 export const limits = [5, 20, 50, 100];

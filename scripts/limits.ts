@@ -15,7 +15,8 @@ function amountOf({ value, unit }: { value: number; unit?: string }): string {
 
 const rows = Object.values(limitTable).map((limit) => {
   const setting = 'setting' in limit ? `\`${limit.setting}\`` : '';
-  return `| ${limit.what} | ${amountOf(limit)} | ${limit.holder} | ${limit.scope} | ${limit.beyond} | ${setting} |`;
+  const holder = 'shared' in limit ? `${limit.holder}, all processes` : limit.holder;
+  return `| ${limit.what} | ${amountOf(limit)} | ${holder} | ${limit.beyond} | ${setting} |`;
 });
 
 export const limitsPage = `# Limits
@@ -27,9 +28,9 @@ address, which is the IPv4 address itself or the /64 of an IPv6 address. An acco
 was created from for its first 30 days. Requests without a valid key draw on places of their own. [slow-clients.md](decisions/slow-clients.md) says how
 holders share places.
 
-The *scope* says what counts together: a worker (the process, if \`WORKERS\` is 1), or everything that uses the same store.
+Each process counts for itself, unless the holder says *all processes*: those that use the same store.
 
-| what | default | holder | scope | beyond it | setting |
-|---|---|---|---|---|---|
+| what | default | holder | beyond it | setting |
+|---|---|---|---|---|
 ${rows.join('\n')}
 `;

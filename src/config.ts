@@ -109,20 +109,6 @@ export const settings = Type.Object({
     description:
       'The lowest level of log lines to write. Each request is one line at info. Changes to accounts and keys are written at any level.',
   }),
-  LOG_SAMPLE: Type.Integer({
-    title: 'a whole number from 1 to 1000000',
-    minimum: 1,
-    maximum: 1_000_000,
-    default: 1,
-    description:
-      'Writes the lines of one in so many requests, chosen at random. Those of 5xx responses (except 501) and of requests slower than half a second are always written.',
-  }),
-  WORKERS: Type.String({
-    title: 'auto or a whole number from 1 to 99',
-    pattern: '^(auto|[1-9][0-9]?)$',
-    default: '1',
-    description: 'Number of processes that serve the port; auto starts one for each processor.',
-  }),
   QUICKSTART_BASE_PATH: Type.String({
     title: 'off, or a path such as /quickstart that is not below /v1',
     pattern: '^(?!/v1(/|$))(off|(/[A-Za-z0-9._~-]+)+)$',

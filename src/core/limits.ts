@@ -14,8 +14,8 @@ interface Limit {
   unit?: 'ms' | 'bytes' | 'characters';
   /** Whom the limit counts against. A network is an IPv4 address, or a /64 of IPv6. */
   holder: 'account' | 'network' | 'account or network' | 'connection' | 'request' | 'everybody';
-  /** Where it is counted. A worker is a process if WORKERS is 1. */
-  scope: 'worker' | 'store';
+  /** All processes on a store count together; otherwise each counts for itself. */
+  shared?: true;
   /** What happens beyond it. */
   beyond: string;
   /** The setting that changes it. */
@@ -30,7 +30,6 @@ export const limitTable = {
     what: 'open connections that have carried a valid API key, and as many that have not',
     value: 5000,
     holder: 'account or network',
-    scope: 'worker',
     beyond: '503. A network below its equal share displaces the oldest connection without a valid key',
     setting: 'MAX_CONNECTIONS',
   },
@@ -38,7 +37,6 @@ export const limitTable = {
     what: 'requests that the store processes; without a valid key, a quarter of that number',
     value: 1000,
     holder: 'account or network',
-    scope: 'worker',
     beyond: '503',
     setting: 'MAX_IN_FLIGHT',
   },
@@ -46,7 +44,6 @@ export const limitTable = {
     what: 'request bodies that arrive; without a valid key, a quarter of that number',
     value: 1000,
     holder: 'account or network',
-    scope: 'worker',
     beyond: '503, and the connection closes',
     setting: 'MAX_IN_FLIGHT',
   },
@@ -54,7 +51,6 @@ export const limitTable = {
     what: 'pipelined requests that wait; without a valid key, a quarter of that number',
     value: 8192,
     holder: 'account or network',
-    scope: 'worker',
     beyond: 'the connection is reset',
   },
   unreadBytes: {
@@ -62,14 +58,12 @@ export const limitTable = {
     value: 32 * mebibyte,
     unit: 'bytes',
     holder: 'everybody',
-    scope: 'worker',
     beyond: '503, and the connection closes',
   },
   waitingWrites: {
     what: 'writes that wait for their commit',
     value: 10_000,
     holder: 'everybody',
-    scope: 'worker',
     beyond: '503',
   },
   // With the default of MAX_IN_FLIGHT, 1,000 messages of 64 KiB, one account cannot take all.
@@ -78,14 +72,12 @@ export const limitTable = {
     value: 64 * mebibyte,
     unit: 'characters',
     holder: 'everybody',
-    scope: 'worker',
     beyond: '503',
   },
   waitingReads: {
     what: 'reads of a kind that wait for PostgreSQL, and as many jobs that wait for a connection; those without a valid key apart',
     value: 10_000,
     holder: 'everybody',
-    scope: 'worker',
     beyond: '503',
   },
   statement: {
@@ -93,7 +85,6 @@ export const limitTable = {
     value: 2300,
     unit: 'ms',
     holder: 'request',
-    scope: 'worker',
     beyond: '503; it is cancelled',
   },
   request: {
@@ -101,7 +92,6 @@ export const limitTable = {
     value: 9 * secondMs,
     unit: 'ms',
     holder: 'request',
-    scope: 'worker',
     beyond: '408, and the connection closes',
   },
   bodyGrace: {
@@ -109,7 +99,6 @@ export const limitTable = {
     value: 3 * secondMs,
     unit: 'ms',
     holder: 'request',
-    scope: 'worker',
     beyond: '408, and the connection closes',
   },
   bodyRate: {
@@ -117,7 +106,6 @@ export const limitTable = {
     value: 8 * kibibyte,
     unit: 'bytes',
     holder: 'request',
-    scope: 'worker',
     beyond: '408, and the connection closes',
   },
   response: {
@@ -125,7 +113,6 @@ export const limitTable = {
     value: 30 * secondMs,
     unit: 'ms',
     holder: 'request',
-    scope: 'worker',
     beyond: '503, and the connection closes',
   },
   stall: {
@@ -133,7 +120,6 @@ export const limitTable = {
     value: 4 * secondMs,
     unit: 'ms',
     holder: 'connection',
-    scope: 'worker',
     beyond: 'the connection is reset',
   },
   keepAlive: {
@@ -141,7 +127,6 @@ export const limitTable = {
     value: 72 * secondMs,
     unit: 'ms',
     holder: 'connection',
-    scope: 'worker',
     beyond: 'the connection closes',
   },
   eventLoopDelay: {
@@ -149,7 +134,6 @@ export const limitTable = {
     value: secondMs,
     unit: 'ms',
     holder: 'everybody',
-    scope: 'worker',
     beyond: '503',
   },
   turn: {
@@ -157,7 +141,6 @@ export const limitTable = {
     value: 25,
     unit: 'ms',
     holder: 'account',
-    scope: 'worker',
     beyond: 'they wait for the next turn. An account below its equal share is served',
   },
   held: {
@@ -165,17 +148,15 @@ export const limitTable = {
     value: 700,
     unit: 'ms',
     holder: 'request',
-    scope: 'worker',
     beyond: '503',
   },
   // RFC 9112, section 3, asks for at least 8,000 octets.
-  url: { what: 'length of a URL', value: 8192, unit: 'bytes', holder: 'request', scope: 'worker', beyond: '414' },
+  url: { what: 'length of a URL', value: 8192, unit: 'bytes', holder: 'request', beyond: '414' },
   headerBytes: {
     what: 'length of the request line and the headers',
     value: 16 * kibibyte,
     unit: 'bytes',
     holder: 'request',
-    scope: 'worker',
     beyond: '431, and the connection closes',
   },
   bodyBytes: {
@@ -183,7 +164,6 @@ export const limitTable = {
     value: 64 * kibibyte,
     unit: 'bytes',
     holder: 'request',
-    scope: 'worker',
     beyond: '413',
   },
   petName: {
@@ -191,7 +171,6 @@ export const limitTable = {
     value: 1000,
     unit: 'characters',
     holder: 'request',
-    scope: 'worker',
     beyond: '400',
   },
   // The longest form has a name and two passwords of 256 characters, percent-encoded.
@@ -200,28 +179,24 @@ export const limitTable = {
     value: 16 * kibibyte,
     unit: 'bytes',
     holder: 'request',
-    scope: 'worker',
     beyond: '413',
   },
   formFields: {
     what: 'fields of a form of the account pages',
     value: 100,
     holder: 'request',
-    scope: 'worker',
     beyond: '400',
   },
   lookUps: {
     what: 'look-ups of sessions, and of keys that were not valid lately',
     value: 250,
     holder: 'network',
-    scope: 'worker',
     beyond: '503',
   },
   rejectedKeys: {
     what: 'rejected API keys in a minute',
     value: 600,
     holder: 'network',
-    scope: 'worker',
     beyond: '429; one look-up of a key at a time, unless the key was valid lately',
     setting: 'REFUSAL_LIMIT',
   },
@@ -229,35 +204,33 @@ export const limitTable = {
     what: 'API keys that are remembered as valid',
     value: 10_000,
     holder: 'everybody',
-    scope: 'worker',
     beyond: 'the oldest are looked up again',
   },
   rateWindows: {
     what: 'accounts and networks whose requests, or rejected keys, are counted in a minute',
     value: 10_000,
     holder: 'everybody',
-    scope: 'worker',
     beyond: 'those that were counted first are forgotten',
   },
   activeKeys: {
     what: 'active API keys',
     value: 50,
     holder: 'account',
-    scope: 'store',
+    shared: true,
     beyond: 'the form says so; on the command line, exit 1',
   },
   keysPerDay: {
     what: 'API keys that a person makes or rotates in 24 hours',
     value: 100,
     holder: 'account',
-    scope: 'store',
+    shared: true,
     beyond: '429',
   },
   endedKeys: {
     what: 'API keys that were revoked or have expired',
     value: 100,
     holder: 'account',
-    scope: 'store',
+    shared: true,
     beyond: 'the oldest are deleted',
   },
   usageAge: {
@@ -265,7 +238,7 @@ export const limitTable = {
     value: 90 * dayMs,
     unit: 'ms',
     holder: 'account',
-    scope: 'store',
+    shared: true,
     beyond: 'they are deleted',
   },
   passwordCharacters: {
@@ -273,7 +246,6 @@ export const limitTable = {
     value: 256,
     unit: 'characters',
     holder: 'request',
-    scope: 'worker',
     beyond: '400',
   },
   attemptWindow: {
@@ -281,14 +253,13 @@ export const limitTable = {
     value: 15 * minuteMs,
     unit: 'ms',
     holder: 'account or network',
-    scope: 'store',
+    shared: true,
     beyond: 'it no longer counts',
   },
   rememberedAttempts: {
     what: 'accounts and networks whose failed attempts a process remembers',
     value: 10_000,
     holder: 'everybody',
-    scope: 'worker',
     beyond: 'the store is asked',
   },
   invitation: {
@@ -296,7 +267,7 @@ export const limitTable = {
     value: dayMs,
     unit: 'ms',
     holder: 'account',
-    scope: 'store',
+    shared: true,
     beyond: 'the link is deleted',
   },
   reset: {
@@ -304,56 +275,53 @@ export const limitTable = {
     value: hourMs,
     unit: 'ms',
     holder: 'account',
-    scope: 'store',
+    shared: true,
     beyond: 'the link is deleted',
   },
   failedAttempts: {
     what: 'failed attempts to sign in within 15 minutes, by the name of the account',
     value: 10,
     holder: 'account',
-    scope: 'store',
+    shared: true,
     beyond: '429',
   },
   failedAttemptsOfNetwork: {
     what: 'failed attempts to sign in within 15 minutes, from a network',
     value: 10,
     holder: 'network',
-    scope: 'store',
+    shared: true,
     beyond: '429',
   },
   signUps: {
     what: 'forms that create an account in 24 hours, ask whether a name is taken, or have a common password',
     value: 50,
     holder: 'network',
-    scope: 'store',
+    shared: true,
     beyond: '429',
   },
   linkUses: {
     what: 'forms with the same one-time link in 24 hours',
     value: 50,
     holder: 'account',
-    scope: 'store',
+    shared: true,
     beyond: '429',
   },
   passwordsRunning: {
     what: 'passwords that are hashed at the same time; networks take turns',
     value: 2,
     holder: 'everybody',
-    scope: 'worker',
     beyond: 'the next one waits',
   },
   passwordsWaiting: {
     what: 'passwords that wait to be hashed, for a few seconds at most',
     value: 60,
     holder: 'network',
-    scope: 'worker',
     beyond: '503',
   },
   passwordsPerNetwork: {
     what: 'passwords of a network that are hashed or wait',
     value: 10,
     holder: 'network',
-    scope: 'worker',
     beyond: '503',
   },
   passwordEstimate: {
@@ -361,16 +329,15 @@ export const limitTable = {
     value: 5 * secondMs,
     unit: 'ms',
     holder: 'request',
-    scope: 'worker',
     beyond: '400',
   },
-  sessions: { what: 'sessions', value: 50, holder: 'account', scope: 'store', beyond: 'the oldest end' },
+  sessions: { what: 'sessions', value: 50, holder: 'account', shared: true, beyond: 'the oldest end' },
   sessionLifetime: {
     what: 'time of a session, from its start',
     value: 12 * hourMs,
     unit: 'ms',
     holder: 'account',
-    scope: 'store',
+    shared: true,
     beyond: 'it ends',
   },
   sessionIdle: {
@@ -378,7 +345,7 @@ export const limitTable = {
     value: hourMs,
     unit: 'ms',
     holder: 'account',
-    scope: 'store',
+    shared: true,
     beyond: 'it ends',
   },
   newAccount: {
@@ -386,14 +353,14 @@ export const limitTable = {
     value: 30 * dayMs,
     unit: 'ms',
     holder: 'account',
-    scope: 'store',
+    shared: true,
     beyond: 'it has a share of its own',
   },
   messages: {
     what: 'messages of the quickstart in 24 hours',
     value: 1000,
     holder: 'account',
-    scope: 'store',
+    shared: true,
     beyond: '429',
   },
   messageAge: {
@@ -401,7 +368,7 @@ export const limitTable = {
     value: dayMs,
     unit: 'ms',
     holder: 'account',
-    scope: 'store',
+    shared: true,
     beyond: 'it is deleted',
   },
 } as const satisfies Record<string, Limit>;

@@ -51,10 +51,9 @@ export function createDurations<Labels extends object>(name: string, help: strin
     }
   }
 
-  const aggregator = 'sum';
-  const get = async () => ({ name, help, type: 'histogram', aggregator, values: all.flatMap(valuesOf) });
-  // This object has only the members of Metric that prom-client's registry and its cluster aggregation use.
-  const metric = { name, help, aggregator, reset, get } as unknown as Metric;
+  const get = async () => ({ name, help, type: 'histogram', values: all.flatMap(valuesOf) });
+  // This object has only the members of Metric that prom-client's registry uses.
+  const metric = { name, help, reset, get } as unknown as Metric;
 
   return {
     register: (registry) => registry.registerMetric(metric),

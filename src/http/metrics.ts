@@ -60,7 +60,6 @@ export function createMetrics(version: string, lostLines = () => 0, revision = '
     help: 'Always 1. The labels version and revision are the running release and its commit.',
     labelNames: ['version', 'revision'] as const,
     registers: [registry],
-    aggregator: 'first',
   });
   build.set({ version, revision }, 1);
   meters.counter('animal_store_log_lines_lost_total', 'Log lines that could not be written.', lostLines);
@@ -175,7 +174,6 @@ function countCommits(registry: Registry, { gauge }: Meters): (writes: number) =
     'animal_store_last_commit_timestamp_seconds',
     'When the last commit succeeded, in seconds since 1970; 0 if none has since the start.',
     () => lastCommitAt / 1000,
-    'max',
   );
   return (writes) => {
     commits.observe(writes);

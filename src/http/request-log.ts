@@ -66,26 +66,6 @@ export function createRequestLog(write: (line: string) => void, bindings: string
   };
 }
 
-/** A request that takes longer is written in any case; the alert AnimalStoreSlow has the same bound. */
-const slowMs = 500;
-
-/** Whether an exchange is written in any case. A 4xx or 501 is not: it is no fault of the server, and any client can send a flood of them. */
-const isNotable = ({ status, ms = 0 }: EndedExchange) => (status >= 500 && status !== 501) || ms > slowMs;
-
-/**
- * Writes one in `oneIn` of the lines, at random: every n-th could miss a client that repeats a pattern. Each of them has the member `sample`,
- * the number of requests that it stands for. The lines of server errors and slow requests are all written, without the member.
- */
-export function createSampledRequestLog(write: (line: string) => void, bindings: string, oneIn: number): OnEnd {
-  const log = createRequestLog(write, bindings);
-  if (oneIn === 1) return log;
-  const logSample = createRequestLog(write, `${bindings},"sample":${oneIn}`);
-  return (exchange) => {
-    if (isNotable(exchange)) log(exchange);
-    else if (Math.random() * oneIn < 1) logSample(exchange);
-  };
-}
-
 /** version "-" trace-id "-" parent-id "-" flags (W3C Trace Context, section 3.2.2). */
 const traceparent = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 

@@ -1,5 +1,5 @@
 /** Metrics that are read from the state of the server at each scrape. */
-import { type Aggregator, Counter, Gauge, type Registry } from 'prom-client';
+import { Counter, Gauge, type Registry } from 'prom-client';
 import type { PoolMeasures, StoreMeasures } from '../core/measures.ts';
 import { type PlaceName, placeNames } from './exchange-places.ts';
 
@@ -25,13 +25,11 @@ export type Meters = ReturnType<typeof metersOf>;
 export function metersOf(registry: Registry) {
   const registers = [registry];
   return {
-    /** `aggregator`: how the values of several workers become one. */
-    gauge(name: string, help: string, read: () => number, aggregator: Aggregator): void {
+    gauge(name: string, help: string, read: () => number): void {
       new Gauge({
         name,
         help,
         registers,
-        aggregator,
         collect() {
           this.set(read());
         },
@@ -81,9 +79,9 @@ export function watchPlaces(registry: Registry, taken: Sources['taken']): void {
 
 export function watchStore({ gauge, counters }: Meters, store: Sources['store']): void {
   const { walBytes, disk } = store();
-  gauge('animal_store_waiting_writes', 'Writes waiting for their commit.', () => store().waitingWrites, 'sum');
+  gauge('animal_store_waiting_writes', 'Writes waiting for their commit.', () => store().waitingWrites);
   if (walBytes !== undefined) {
-    gauge('animal_store_wal_bytes', 'Write-ahead log (WAL) size in bytes.', () => store().walBytes ?? 0, 'max');
+    gauge('animal_store_wal_bytes', 'Write-ahead log (WAL) size in bytes.', () => store().walBytes ?? 0);
   }
   counters(
     'animal_store_failed_writes_total',
@@ -95,25 +93,23 @@ export function watchStore({ gauge, counters }: Meters, store: Sources['store'])
     'animal_store_last_failed_write_timestamp_seconds',
     'When the store last failed to commit a write, in seconds since 1970; 0 if it never has since the start.',
     () => store().lastFailedWriteAt / 1000,
-    'max',
   );
   if (disk !== undefined) {
     const read = (what: 'size' | 'available') => () => store().disk?.[what] ?? 0;
-    gauge('animal_store_disk_bytes', 'Size of the file system of the store.', read('size'), 'max');
-    gauge('animal_store_disk_available_bytes', 'Room left on it for the server.', read('available'), 'min');
+    gauge('animal_store_disk_bytes', 'Size of the file system of the store.', read('size'));
+    gauge('animal_store_disk_available_bytes', 'Room left on it for the server.', read('available'));
   }
 }
 
 export function watchPool({ gauge, counter, counters }: Meters, store: Sources['store']): void {
   const read = (what: Exclude<keyof PoolMeasures, 'errors'>) => () => store().pool?.[what] ?? 0;
-  gauge('animal_store_database_connections_max', 'Most connections to the database.', read('limit'), 'sum');
-  gauge('animal_store_database_connections_busy', 'Connections to the database in use.', read('busy'), 'sum');
-  gauge('animal_store_database_jobs_waiting', 'Jobs that wait for a connection.', read('waiting'), 'sum');
+  gauge('animal_store_database_connections_max', 'Most connections to the database.', read('limit'));
+  gauge('animal_store_database_connections_busy', 'Connections to the database in use.', read('busy'));
+  gauge('animal_store_database_jobs_waiting', 'Jobs that wait for a connection.', read('waiting'));
   gauge(
     'animal_store_database_connections_abandoned',
     'Connections given up because a statement passed its deadline, which the database has not let go yet.',
     read('abandoned'),
-    'sum',
   );
   counter(
     'animal_store_database_connections_abandoned_total',
@@ -135,16 +131,8 @@ export interface Memory {
 }
 
 export function watchProcess({ gauge }: Meters, memory: Memory = { used: () => 0, limit: 0 }): void {
-  // The metric of prom-client is left out when the metrics of several workers become one.
-  const startedAt = performance.timeOrigin / 1000;
-  gauge(
-    'animal_store_start_time_seconds',
-    'When the process started, with several workers the newest, in seconds since 1970.',
-    () => startedAt,
-    'max',
-  );
-  gauge('animal_store_memory_bytes', 'Memory that the kernel cannot take back.', memory.used, 'sum');
-  gauge('animal_store_memory_limit_bytes', 'Limit of the memory; 0 if there is none.', () => memory.limit, 'max');
+  gauge('animal_store_memory_bytes', 'Memory that the kernel cannot take back.', memory.used);
+  gauge('animal_store_memory_limit_bytes', 'Limit of the memory; 0 if there is none.', () => memory.limit);
 }
 
 export function watchCache({ counter }: Meters, pages: Sources['pages']): void {

@@ -1,5 +1,4 @@
 /** Opens the ports, and explains a failure to the operator in one sentence. */
-import cluster from 'node:cluster';
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
@@ -82,7 +81,7 @@ export async function listen(app: FastifyInstance, binding: Binding): Promise<st
   try {
     // Resolve a name to one address. For localhost, Fastify would open a second server that the graceful shutdown does not cover.
     const host = (await lookup(binding.host)).address;
-    const sharesPort = binding.prefix === '' && process.platform === 'linux' && !cluster.isWorker;
+    const sharesPort = binding.prefix === '' && process.platform === 'linux';
     if (sharesPort) await probe(host, binding.port);
     const more = sharesPort ? createListeners(app) : [];
     // Fastify's types lack reusePort.

@@ -1,35 +1,22 @@
 /** A descriptor for log lines, written without delaying requests. If it is full, closed or not read, lines are lost and counted. */
 import fs from 'node:fs';
 import { Socket } from 'node:net';
-import type { Readable } from 'node:stream';
 
 /** Lines wait up to this long, to be written together. */
 const flushEveryMs = 100;
 
-/** Size of the buffer in bytes: a few seconds of requests. If it is full, lines are dropped and counted. */
-const maxWaiting = 4 * 1024 * 1024;
+/** Size of a buffer: a few seconds of requests. If it is full, lines are dropped and counted. */
+const bufferBytes = 4 * 1024 * 1024;
 
-/** Large blocks save thread switches, one per block for a file. */
-const blockBytes = 256 * 1024;
+/** A buffer with so many bytes does not wait any longer. Large writes save thread switches, one each for a file. */
+const writeFromBytes = 256 * 1024;
 
 const endWithinMs = 1000;
 const exitWithinMs = 200;
 const retryDelayMs = 5;
 
-const newline = 10;
-
 export interface Destination {
   write(lines: string): void;
-  /**
-   * Whether lines of several processes would mix. A full pipe or socket takes a part of a block, and then what another process writes. A file takes
-   * whole blocks, one after the other (write(2)).
-   */
-  readonly mixes: boolean;
-  /**
-   * Writes the whole lines of another process until that ends its stream. Reads on only when everything read is written, so that a stalled
-   * destination fills the buffer of the other process. Closes the stream if the destination is closed, so that the other process counts its losses.
-   */
-  forward(lines: Readable): Promise<void>;
   lost(): number;
   /** Writes all buffered lines synchronously, for a process that is about to exit. Gives up after 200 ms. */
   flushSync(): void;
@@ -65,73 +52,43 @@ function fileWriter(descriptor: number): WriteBlock {
   };
 }
 
-async function forwardLines(stream: Readable, writeBlock: WriteBlock): Promise<void> {
-  let rest = Buffer.alloc(0);
-  for await (const chunk of stream) {
-    const bytes = Buffer.concat([rest, chunk]);
-    const end = bytes.lastIndexOf(newline) + 1;
-    rest = bytes.subarray(end);
-    if (end === 0) continue;
-    const { promise, resolve } = Promise.withResolvers<Buffer | undefined>();
-    writeBlock(bytes.subarray(0, end), resolve);
-    if ((await promise) === undefined) return;
-  }
-}
-
 /** Maximum UTF-8 bytes per UTF-16 code unit of a string. */
 const maxCharacterBytes = 3;
 
-/** Opens `descriptor` for log lines. Writes blocks of at most `size` bytes; a longer line is its own block. */
-export function openDestination(descriptor: number, size = blockBytes): Destination {
+/** Opens `descriptor` for log lines: one buffer fills while the other is written. */
+export function openDestination(descriptor: number): Destination {
   const kind = fs.fstatSync(descriptor);
-  const mixes = kind.isFIFO() || kind.isSocket();
-  const writeBlock = mixes ? pipeWriter(descriptor) : fileWriter(descriptor);
-  let block = Buffer.allocUnsafeSlow(size);
+  const writeBlock = kind.isFIFO() || kind.isSocket() ? pipeWriter(descriptor) : fileWriter(descriptor);
+  let [filling, other] = [Buffer.allocUnsafeSlow(bufferBytes), Buffer.allocUnsafeSlow(bufferBytes)];
   let used = 0;
-  /** Blocks that wait to be written. */
-  let full: Buffer<ArrayBuffer>[] = [];
-  /** A written block for reuse: allocating memory costs more than filling it. A block has its memory to itself. */
-  let spare: Buffer<ArrayBuffer> | undefined;
-  let waiting = 0;
   let writing = false;
   let closed = false;
   let lost = 0;
   let ended: (() => void) | undefined;
 
-  function closeBlock(): void {
-    if (used === 0) return;
-    full.push(block.subarray(0, used));
-    block = spare ?? Buffer.allocUnsafeSlow(size);
-    spare = undefined;
-    used = 0;
-  }
-
-  /** Empties the buffer and returns its content. */
+  /** Empties the buffer that fills, and returns its content. */
   function take(): Buffer {
-    closeBlock();
-    const all = Buffer.concat(full);
-    full = [];
-    waiting = 0;
-    return all;
+    const bytes = filling.subarray(0, used);
+    used = 0;
+    return bytes;
   }
 
   function next(): void {
     if (writing) return;
-    if (full.length === 0) closeBlock();
-    const bytes = full.shift();
-    if (bytes === undefined) {
+    if (used === 0) {
       ended?.();
       return;
     }
-    waiting -= bytes.length;
+    const bytes = take();
+    [filling, other] = [other, filling];
     writing = true;
     writeBlock(bytes, (left) => {
       writing = false;
       closed = left === undefined;
-      lost += left === undefined ? countLines(bytes) + countLines(take()) : countLines(left);
-      if (bytes.buffer.byteLength === size) spare = Buffer.from(bytes.buffer);
-      // A block that is not full waits for the timer; otherwise there would be one write for every few lines.
-      if (full.length > 0 || ended) next();
+      lost += countLines(left ?? bytes);
+      if (closed) lost += countLines(take());
+      // A few lines wait for the timer; otherwise each write would have only some.
+      if (used >= writeFromBytes || ended) next();
     });
   }
 
@@ -153,37 +110,19 @@ export function openDestination(descriptor: number, size = blockBytes): Destinat
 
   return {
     write(line) {
-      const room = line.length * maxCharacterBytes;
-      if (closed || waiting + room > maxWaiting) {
+      if (closed || used + line.length * maxCharacterBytes > bufferBytes) {
         lost += 1;
         return;
       }
-      if (used + room > size) {
-        closeBlock();
-        if (!writing) setImmediate(next);
-      }
-      if (room > size) {
-        const bytes = Buffer.from(line);
-        full.push(bytes);
-        waiting += bytes.length;
-        return;
-      }
-      const written = block.write(line, used);
-      used += written;
-      waiting += written;
+      const before = used;
+      used += filling.write(line, used);
+      if (before < writeFromBytes && used >= writeFromBytes && !writing) setImmediate(next);
     },
 
-    mixes,
-    forward: (lines) => forwardLines(lines, writeBlock),
     lost: () => lost,
 
     flushSync() {
-      const deadline = Date.now() + exitWithinMs;
-      closeBlock();
-      for (const bytes of full.splice(0)) {
-        waiting -= bytes.length;
-        lost += countLines(closed ? bytes : writeSync(bytes, deadline));
-      }
+      lost += countLines(writeSync(take(), Date.now() + exitWithinMs));
     },
 
     end() {

@@ -3,16 +3,16 @@ import { hostname } from 'node:os';
 import { isatty } from 'node:tty';
 import { type Logger, pino } from 'pino';
 import type { Config } from '../config.ts';
-import { createSampledRequestLog, type OnEnd } from '../http/request-log.ts';
+import { createRequestLog, type OnEnd } from '../http/request-log.ts';
 import { type Destination, openDestination } from './log-destination.ts';
 import { terminalFormat } from './terminal-log.ts';
 
 /** The file descriptor: process.stdout would open its own stream. */
 const stdout = 1;
 
-export interface Log extends Pick<Destination, 'mixes' | 'forward' | 'end'> {
+export interface Log extends Pick<Destination, 'end'> {
   logger: Logger;
-  /** Writes a request's log line if the log level includes info, and LOG_SAMPLE does not leave it out. */
+  /** Writes a request's log line if the log level includes info. */
   logRequest: OnEnd;
   /** Number of lines lost because they could not be written or the buffer was full. */
   lostLines: () => number;
@@ -28,10 +28,10 @@ async function openStdout({ DEPLOYMENT }: Config): Promise<Destination> {
 export async function openLog(config: Config): Promise<Log> {
   const destination = await openStdout(config);
   const base = { pid: process.pid, hostname: hostname() };
-  const { write, flushSync, lost, mixes, forward, end } = destination;
+  const { write, flushSync, lost, end } = destination;
   const stream = { write, flushSync, flush: flushSync };
   const logger = pino({ level: config.LOG_LEVEL, base }, stream);
-  const logRequest = createSampledRequestLog(write, JSON.stringify(base).slice(1, -1), config.LOG_SAMPLE);
+  const logRequest = createRequestLog(write, JSON.stringify(base).slice(1, -1));
   process.on('exit', flushSync);
   // If stderr's reader is gone, the error cannot be reported anywhere.
   process.stderr.on('error', () => undefined);
@@ -43,8 +43,6 @@ export async function openLog(config: Config): Promise<Log> {
     logger,
     logRequest: logger.isLevelEnabled('info') ? logRequest : () => undefined,
     lostLines: lost,
-    mixes,
-    forward,
     end,
   };
 }

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { totalmem } from 'node:os';
 
 /**
- * In bytes: what the kernel cannot take back. The resident size has more: pages of files, which several workers share, and which the kernel drops before
+ * In bytes: what the kernel cannot take back. The resident size has more: pages of files, which the kernel drops before
  * it kills a process. On other systems than Linux it is the resident size.
  */
 export function usedMemory(): number {

@@ -1,9 +1,7 @@
 /** The life of the server: settings, store, app, listen; then, at a signal, drain, close and exit. */
-import cluster from 'node:cluster';
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { Socket } from 'node:net';
-import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
@@ -18,7 +16,6 @@ import { createMetrics, type Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../ops/routes.ts';
 import { openStore } from '../store/open.ts';
 import type { OpenError, Store } from '../store/store.ts';
-import { listenToPrimary, shareMetrics, supervise } from './cluster.ts';
 import { readEnvironment, refuseToStart } from './environment.ts';
 import { hostsOf, listen, listenOps } from './listen.ts';
 import { type Log, openLog } from './log.ts';
@@ -32,18 +29,6 @@ const fatalDelayMs = 500;
 const stopDeadlineMs = 12_000;
 
 const now = () => new Date();
-const ignore = () => undefined;
-
-/** Reads the settings, then serves in this process or starts several workers. */
-export async function run(): Promise<void> {
-  const config = loadConfig();
-  const log = await openLog(config);
-  const workers = config.WORKERS === 'auto' ? availableParallelism() : Number(config.WORKERS);
-  if (workers === 1 || cluster.isWorker) return serve(config, log);
-  // Open it once before the workers start: errors are reported once, and migrations run once.
-  await (await openConfigured(config, log.logger)).close();
-  return supervise(workers, config, log);
-}
 
 function loadConfig(): Config {
   try {
@@ -53,9 +38,21 @@ function loadConfig(): Config {
   }
 }
 
-/** Serves until a signal, or in a worker until a message from the primary process. */
-async function serve(config: Config, log: Log): Promise<void> {
+/** Warns of settings of earlier releases. Refuses to start if one asks for several processes. */
+function checkFormerSettings({ WORKERS, LOG_SAMPLE }: NodeJS.ProcessEnv, logger: Logger): void {
+  const workers =
+    'WORKERS is no longer a setting: for more processes, start each with ports of its own on one file, or use PostgreSQL (docs/scaling.md).';
+  if (WORKERS === '1') logger.warn(workers);
+  else if (WORKERS) refuseToStart(workers);
+  if (LOG_SAMPLE) logger.warn('LOG_SAMPLE is no longer a setting: each request is one line.');
+}
+
+/** Serves until a signal. */
+export async function run(): Promise<void> {
+  const config = loadConfig();
+  const log = await openLog(config);
   const { logger } = log;
+  checkFormerSettings(process.env, logger);
   const metrics = createMetrics(release.version, log.lostLines, release.revision, {
     used: usedMemory,
     limit: memoryLimit(),
@@ -66,8 +63,7 @@ async function serve(config: Config, log: Log): Promise<void> {
   const app = await build({ config, log, store, metrics, servesHost, draining: () => stopping });
   const closeIdle = idleCloser(app);
   const ready = async () => app.server.listening && !stopping && (await responds(store));
-  const ops = cluster.isWorker ? undefined : createOpsServer(metrics, ready, await hostsOf(config.OPS_HOST, config));
-  if (cluster.isWorker) shareMetrics(metrics);
+  const ops = createOpsServer(metrics, ready, await hostsOf(config.OPS_HOST, config));
 
   /** Finishes the requests in progress, closes the store and exits with 0; at the deadline exits with 1. Further calls do nothing. */
   async function stop(reason: string): Promise<void> {
@@ -79,24 +75,20 @@ async function serve(config: Config, log: Log): Promise<void> {
     const sweep = setInterval(closeIdle, 100);
     await app.close();
     clearInterval(sweep);
-    await ops?.close();
+    await ops.close();
     await store.close();
     logger.info('stopped');
     await log.end();
     process.exit(0);
   }
 
-  if (cluster.isWorker) {
-    listenToPrimary(stop, ready);
-    // A terminal signals all processes at once. Workers ignore it: the primary sends them a message, or kills them.
-    onEndSignal(ignore, ignore);
-  } else onEndSignal(stop, () => process.exit(1));
+  onEndSignal(stop, () => process.exit(1));
 
   const warning = sunsetWarning(now());
   if (warning) logger.warn(warning);
   let url = '';
   try {
-    if (ops) await listenOps(ops, config, logger);
+    await listenOps(ops, config, logger);
     url = await listen(app, { host: config.HOST, port: config.PORT, prefix: '' });
     logger.info(release, `Server listening at ${url}`);
   } catch (error) {
@@ -116,7 +108,7 @@ async function serve(config: Config, log: Log): Promise<void> {
 }
 
 /** Opens the store. If it can no longer be written to, waiting writes get 503 and the process exits with 1, so that it is restarted. */
-async function openConfigured(config: Config, logger: Logger, metrics?: Metrics): Promise<Store> {
+async function openConfigured(config: Config, logger: Logger, metrics: Metrics): Promise<Store> {
   const onFatal = (error: Error) => {
     logger.fatal({ err: error }, 'the store can no longer be written to');
     setTimeout(() => process.exit(1), fatalDelayMs);

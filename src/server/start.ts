@@ -5,8 +5,6 @@ import { fileURLToPath } from 'node:url';
 /** npm passes on the SIGINT that the terminal has already sent to every process: within this time, all are one Ctrl-C. */
 export const sameInterruptMs = 1000;
 
-const endSignals = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
-
 let stop: (signal: NodeJS.Signals) => void = () => process.exit(0);
 let abort = (): void => process.exit(1);
 
@@ -16,7 +14,7 @@ let abort = (): void => process.exit(1);
  */
 export function handleSignals(): void {
   let interruptedAt: number | undefined;
-  for (const signal of endSignals)
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const)
     process.on(signal, () => {
       if (signal !== 'SIGINT') return stop(signal);
       const now = performance.now();
@@ -24,11 +22,6 @@ export function handleSignals(): void {
       if (now - interruptedAt >= sameInterruptMs) abort();
       else stop(signal);
     });
-}
-
-/** Whether a message names a signal that stops the server. */
-export function isEndSignal(message: unknown): message is NodeJS.Signals {
-  return endSignals.some((signal) => signal === message);
 }
 
 /**

@@ -155,19 +155,6 @@ describe('a container', () => {
     figure(`health check in ${Math.round(performance.now() - begun)} ms`);
     expect(await runAlone(...check)).toMatchObject({ code: 1, stderr: expect.stringContaining('does not answer') });
   });
-
-  test('serves from several processes if it has the memory', async () => {
-    const container = await startContainer(newVolume(), { WORKERS: '2', LAME_DUCK_MS: '0' }, [
-      '--memory',
-      '512m',
-      '--memory-swap',
-      '512m',
-    ]);
-    const key = await createKey(container);
-    for (let count = 0; count < 20; count++)
-      expect((await container.call(key, 'POST', '/v1/pets', tabby)).status).toBe(201);
-    expect(await container.stop()).toBe(0);
-  });
 });
 
 /** Whether the process catches SIGHUP, which Node does not do by default: the lowest bit of the mask (proc(5)). */

@@ -31,7 +31,7 @@ function constant(file: string, name: string): number {
 }
 
 /** Longest time from SIGTERM to the end of the last accepted request. */
-export const stopMs = Number(imageSettings.LAME_DUCK_MS) + constant('src/server/cluster.ts', 'stopDeadlineMs');
+export const stopMs = Number(imageSettings.LAME_DUCK_MS) + constant('src/server/serve.ts', 'stopDeadlineMs');
 
 /** Checks that `env` has only known settings, and that the server accepts them together with the image's settings. */
 export function expectSettings(env: Record<string, string>): void {

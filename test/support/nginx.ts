@@ -27,6 +27,8 @@ function certify(folder: string): { certificate: string; key: string } {
 
 interface Ports {
   production: number;
+  /** A second server of production, as in docs/scaling.md. */
+  second?: number;
   staging: number;
 }
 
@@ -36,6 +38,8 @@ export interface Nginx {
   /** Directives for http. */
   inHttp?: string;
 }
+
+const read = (file: string) => readFileSync(`${projectFolder}${file}`, 'utf8');
 
 /** Replaces texts, each of which must occur. */
 function replaceAll(text: string, replacements: readonly (readonly [from: string, to: string])[]): string {
@@ -50,7 +54,9 @@ function replaceAll(text: string, replacements: readonly (readonly [from: string
 async function configure(folder: string, upstream: Ports, { connections, inHttp = '' }: Nginx) {
   const { certificate, key } = certify(folder);
   const [https, http] = [await findPort(), await findPort()];
-  const site = replaceAll(readFileSync(`${projectFolder}deploy/nginx.conf`, 'utf8'), [
+  const [first = '', second = ''] = read('docs/scaling.md').match(/^ {2}server .*;$/gm) ?? [];
+  const site = replaceAll(read('deploy/nginx.conf'), [
+    ...(upstream.second ? [[first, `${first}\n${second.replace('3001', String(upstream.second))}`] as const] : []),
     ['127.0.0.1:3000', `127.0.0.1:${upstream.production}`],
     ['127.0.0.1:3100', `127.0.0.1:${upstream.staging}`],
     ['listen 443', `listen 127.0.0.1:${https}`],
@@ -64,7 +70,7 @@ async function configure(folder: string, upstream: Ports, { connections, inHttp 
   );
   const siteFile = path.join(folder, 'site.conf');
   writeFileSync(siteFile, [inHttp, ...temporary, site].join('\n'));
-  const main = replaceAll(readFileSync(`${projectFolder}deploy/nginx-main.conf`, 'utf8'), [
+  const main = replaceAll(read('deploy/nginx-main.conf'), [
     ['user www-data;', 'daemon off;\nmaster_process off;'],
     ['/run/nginx.pid', `${folder}/pid`],
     ['include /etc/nginx/modules-enabled/*.conf;', ''],

@@ -157,11 +157,11 @@ describe('the Kubernetes manifests', () => {
   test('have the rule for connections that docs/scaling.md gives, and follows in its example', () => {
     const page = read('docs/scaling.md').replace(/\s+/g, ' ');
     expect(page).toContain(`Leave ${ending} more for each process`);
-    const example = /(\d+) machines × (\d+) workers × \((\d+) \+ (\d+)\) = (\d+) of the other (\d+)/.exec(page);
-    const [machines, workers, connections, more, sum, of] = (example ?? []).slice(1).map(Number) as number[];
+    const example = /(\d+) processes × \((\d+) \+ (\d+)\) = (\d+) of the other (\d+)/.exec(page);
+    const [several, connections, more, sum, of] = (example ?? []).slice(1).map(Number) as number[];
     expect([more, of]).toEqual([ending, usable]);
     expect(connections).toBe(readTarget('postgres://db/animals').connections);
-    expect((machines as number) * (workers as number) * ((connections as number) + ending)).toBe(sum);
+    expect((several as number) * ((connections as number) + ending)).toBe(sum);
     // At least a tenth is left for operators and migrations.
     expect(sum).toBeLessThan(0.9 * usable);
   });

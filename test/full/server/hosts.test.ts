@@ -115,14 +115,6 @@ describe('a server on a loopback address', () => {
       }
   });
 
-  test('with several workers does the same', async () => {
-    const server = await startServer({ env: { WORKERS: '2' } });
-    const expected = { 'evil.example': refused, 'localhost:80': '200' };
-    for (const port of [server.port, opsPort(server)])
-      expect(await askAll(port, Object.keys(expected), port === server.port ? undefined : '/livez')).toEqual(expected);
-    await server.end('SIGTERM');
-  });
-
   test.each(['localhost', '::1'])('of %s can be asked for its health', async (OPS_HOST) => {
     const server = await startServer({ env: { OPS_HOST } });
     const env = { OPS_HOST, OPS_PORT: String(opsPort(server)) };

@@ -135,27 +135,11 @@ describe('the ops port', () => {
     onTestFinished(() => void other.close());
     await once(other, 'listening');
     const { port } = other.address() as AddressInfo;
-    for (const WORKERS of ['1', '2']) {
-      const { code, stderr } = await launchServer({ env: { OPS_PORT: String(port), WORKERS } }).end();
-      expect([code, stderr]).toEqual([
-        1,
-        `animal-store: OPS_PORT ${port} on 127.0.0.1 is already in use: set OPS_PORT to a free port or to off, or stop the process that uses it.\n`,
-      ]);
-    }
-  });
-
-  test('is shared by several processes: it is ready when one serves, and sums their metrics', async () => {
-    const server = await startServer({ env: { WORKERS: '2' } });
-    const key = await server.firstKey();
-    expect((await ask(server, '/readyz')).status).toBe(200);
-    // Without keep-alive, so that both processes get connections.
-    await Promise.all(
-      Array.from({ length: 20 }, () => server.call(key, 'POST', '/v1/pets', tabby, { connection: 'close' })),
-    );
-    const added = 'http_request_duration_seconds_count{method="POST",route="/v1/pets",status="201"}';
-    await expect.poll(() => metric(server, added), { timeout: 10_000 }).toBe(20);
-    const { code } = await server.end('SIGTERM');
-    expect(code).toBe(0);
+    const { code, stderr } = await launchServer({ env: { OPS_PORT: String(port) } }).end();
+    expect([code, stderr]).toEqual([
+      1,
+      `animal-store: OPS_PORT ${port} on 127.0.0.1 is already in use: set OPS_PORT to a free port or to off, or stop the process that uses it.\n`,
+    ]);
   });
 });
 

@@ -74,10 +74,10 @@ describe('animal-store --version prints', () => {
   });
 });
 
-test.each(['1', '2'])('a server says it in its log, its metrics and at /readyz, WORKERS %s', async (WORKERS) => {
+test('a server says it in its log, its metrics and at /readyz', async () => {
   const source = copySource();
   writeFileSync(path.join(source, 'revision'), `${hash}\n`);
-  const server = await startServer({ source, env: { WORKERS } });
+  const server = await startServer({ source });
   const line = server
     .stdout()
     .split('\n')

@@ -22,16 +22,12 @@ async function expectComplete(socket: Awaited<ReturnType<typeof begin>>, server:
   expect([existsSync(file), existsSync(`${file}-wal`)]).toEqual([true, false]);
 }
 
-const workers = ['1', '2'];
-const each = <Value extends string>(...values: Value[]) =>
-  values.flatMap((value) => workers.map((count) => [value, count] as const));
-
 describe('npm start', () => {
-  test.for(each('SIGTERM', 'SIGINT'))(
-    '%s to npm alone: it ends when its server has ended, with exit 0, WORKERS %s',
-    async ([signal, WORKERS]) => {
+  test.for(['SIGTERM', 'SIGINT'] as const)(
+    '%s to npm alone: it ends when its server has ended, with exit 0',
+    async (signal) => {
       const file = path.join(temporaryFolder(), 'store.db');
-      const npm = await startWithNpm({ DATABASE_URL: `sqlite:${file}`, LAME_DUCK_MS: '1000', WORKERS });
+      const npm = await startWithNpm({ DATABASE_URL: `sqlite:${file}`, LAME_DUCK_MS: '1000' });
       process.kill(npm.pid, signal);
       await npm.seen('stdout', /"stopping"/);
       expect((await fetch(`${npm.url}/docs`)).status).toBe(200);
@@ -41,11 +37,11 @@ describe('npm start', () => {
   );
 
   // As from a terminal, timeout(1) and some supervisors. npm passes the signal on, so that the server gets it twice.
-  test.for(each('SIGTERM', 'SIGINT'))(
-    '%s to all its processes: a request under way is answered, then exit 0, WORKERS %s',
-    async ([signal, WORKERS]) => {
+  test.for(['SIGTERM', 'SIGINT'] as const)(
+    '%s to all its processes: a request under way is answered, then exit 0',
+    async (signal) => {
       const file = path.join(temporaryFolder(), 'store.db');
-      const npm = await startWithNpm({ DATABASE_URL: `sqlite:${file}`, WORKERS });
+      const npm = await startWithNpm({ DATABASE_URL: `sqlite:${file}` });
       const socket = await begin(npm);
       void npm.end(signal);
       await npm.seen('stdout', /"stopping"/);
@@ -54,8 +50,8 @@ describe('npm start', () => {
   );
 });
 
-test.for(workers)('SIGTERM and SIGHUP during the stop do nothing, WORKERS %s', async (WORKERS) => {
-  const server = await startServer({ env: { WORKERS }, group: true });
+test('SIGTERM and SIGHUP during the stop do nothing', async () => {
+  const server = await startServer({ group: true });
   const socket = await begin(server);
   for (const signal of ['SIGTERM', 'SIGTERM', 'SIGHUP', 'SIGINT'] as const) {
     void server.end(signal);
@@ -65,23 +61,10 @@ test.for(workers)('SIGTERM and SIGHUP during the stop do nothing, WORKERS %s', a
   await expectComplete(socket, server, path.join(server.folder, 'data/animal-store.db'));
 });
 
-test('a worker that is killed by the signal while it starts is no failure', async () => {
-  const script = `
-    import cluster from 'node:cluster';
-    if (cluster.worker?.id === 2) {
-      console.log('worker 2 starts');
-      await new Promise(() => setInterval(() => {}, 1000));
-    }`;
-  const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(script)}`;
-  const server = await startServer({ env: { WORKERS: '2', NODE_OPTIONS }, group: true });
-  await server.seen('stdout', /worker 2 starts/);
-  expect(await server.end('SIGTERM')).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
-});
-
-test.for(each('SIGINT', 'SIGTERM'))(
-  'after %s, two Ctrl-C at least a second apart end at once, with exit 1, WORKERS %s',
-  async ([first, WORKERS]) => {
-    const server = await startServer({ env: { LAME_DUCK_MS: '60000', WORKERS }, group: true });
+test.for(['SIGINT', 'SIGTERM'] as const)(
+  'after %s, two Ctrl-C at least a second apart end at once, with exit 1',
+  async (first) => {
+    const server = await startServer({ env: { LAME_DUCK_MS: '60000' }, group: true });
     void server.end(first);
     await server.seen('stdout', /"stopping"/);
     // The terminal and npm each send one.
@@ -95,15 +78,12 @@ test.for(each('SIGINT', 'SIGTERM'))(
 
 test('a stop that does not end, ends at its deadline with exit 1, however many signals follow', async () => {
   const source = plant('src/server/serve.ts', 'await app.close();', 'await new Promise(() => undefined);');
-  const codes = workers.map(async (WORKERS) => {
-    const server = await startServer({ env: { WORKERS }, source });
+  const server = await startServer({ source });
+  void server.end('SIGTERM');
+  await server.seen('stdout', /"stopping"/);
+  for (let seconds = 0; seconds < 8; seconds++) {
+    await sleep(1000);
     void server.end('SIGTERM');
-    await server.seen('stdout', /"stopping"/);
-    for (let seconds = 0; seconds < 8; seconds++) {
-      await sleep(1000);
-      void server.end('SIGTERM');
-    }
-    return (await server.end()).code;
-  });
-  expect(await Promise.all(codes)).toEqual([1, 1]);
+  }
+  expect((await server.end()).code).toBe(1);
 }, 60_000);

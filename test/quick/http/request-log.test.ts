@@ -1,8 +1,6 @@
 /** Tests of the log line of a request. */
 import { describe, expect, test, vi } from 'vitest';
-import { createSampledRequestLog } from '../../../src/http/request-log.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
-import { openSocket, type Server, startServer } from '../../support/process.ts';
 import { converse } from '../../support/raw.ts';
 
 const traceId = '0af7651916cd43dd8448eb211c80319c';
@@ -110,78 +108,4 @@ describe('the log', () => {
       expect(await lineOf(app, headers['x-request-id'])).not.toHaveProperty('traceId');
     },
   );
-});
-
-describe('the log with LOG_SAMPLE', () => {
-  const linesOf = (log: string) =>
-    log
-      .split('\n')
-      .filter((line) => line.includes('"msg":"request"'))
-      .map((line) => JSON.parse(line));
-
-  /** Number of requests that the server has counted. */
-  async function counted(server: Server): Promise<number> {
-    const text = await (await fetch(`${server.opsUrl()}/metrics`)).text();
-    const counts = text.matchAll(/^http_request_duration_seconds_count\{.*\} (\d+)$/gm);
-    return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
-  }
-
-  test('a real process writes about one line in two, which says so, and counts every request', async () => {
-    const server = await startServer({ env: { LOG_SAMPLE: '2' } });
-    const key = await server.firstKey();
-    for (let round = 0; round < 20; round++)
-      await Promise.all(Array.from({ length: 20 }, () => server.call(key, 'GET', '/v1/pets')));
-    await vi.waitFor(async () => expect(await counted(server)).toBe(400));
-    const lines = linesOf((await server.end('SIGTERM')).stdout).filter(({ ms }) => ms <= 500);
-    // Seven standard deviations around 200.
-    expect(lines.length).toBeGreaterThan(130);
-    expect(lines.length).toBeLessThan(270);
-    for (const line of lines) expect(line).toMatchObject({ sample: 2, method: 'GET', status: 200 });
-  });
-
-  test('a real process writes every slow request and server error, and no flood of other errors', async () => {
-    const server = await startServer({ env: { LOG_SAMPLE: '1000000', MAX_CONNECTIONS: '2' } });
-    const key = await server.firstKey();
-    for (let count = 0; count < 10; count++) {
-      expect((await server.call(key, 'GET', '/v1/pets')).status).toBe(200);
-      expect((await server.call(key, 'POST', '/v1/pets', {})).status).toBe(400);
-    }
-    const head = `POST /v1/pets HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${key}\r\n`;
-    const slow = [
-      `${head}Content-Type: application/json\r\nContent-Length: 31\r\n\r\n`,
-      '{"name":"Tabby","categoryId":1}',
-    ];
-    expect(await converse(server.port, slow, { gapMs: 600 })).toMatchObject([{ status: 201 }]);
-    const held = [await openSocket(server.port), await openSocket(server.port)];
-    // The server has many listening sockets, and may accept a later connection first.
-    await vi.waitFor(async () => {
-      const refused = await converse(server.port, ['GET / HTTP/1.1\r\nHost: localhost\r\n\r\n']);
-      expect(refused).toMatchObject([{ status: 503 }]);
-    });
-    for (const socket of held) socket.destroy();
-    const lines = linesOf((await server.end('SIGTERM')).stdout);
-    const notable = lines.filter(({ status, ms }) => status >= 500 || ms > 500);
-    expect(notable.map(({ status }) => status)).toEqual(expect.arrayContaining([201, 503]));
-    expect(lines).toEqual(notable);
-    for (const line of lines) expect(line).not.toHaveProperty('sample');
-  });
-
-  test.for([
-    [{ status: 500 }, 100],
-    [{ status: 503 }, 100],
-    [{ status: 200, ms: 500.01 }, 100],
-    [{ status: 404, ms: 30_000 }, 100],
-    [{ status: 200, ms: 500 }, 0],
-    [{ status: 401 }, 0],
-    [{ status: 429, ms: 0.1 }, 0],
-    [{ status: 499, ms: 0.1 }, 0],
-    [{ status: 501 }, 0],
-  ] as const)('of a hundred exchanges %o, %d lines are written in any case', ([exchange, written]) => {
-    const lines: string[] = [];
-    const log = createSampledRequestLog((line) => void lines.push(line), '"pid":1', 1_000_000);
-    for (let count = 0; count < 100; count++) log({ reqId: 'x', ...exchange });
-    expect(lines.filter((line) => !line.includes('"sample":1000000,'))).toHaveLength(written);
-    // With a chance of 1 in 10,000, one of them is in the sample.
-    expect(lines.length).toBeLessThanOrEqual(written + 1);
-  });
 });

@@ -1,9 +1,11 @@
 /** Tests of reading the settings from the environment, and of .env.example. */
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { parseEnv } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { type Config, ConfigError, readConfig, settings, signUpOf } from '../../../src/config.ts';
-import { launchServer } from '../../support/process.ts';
+import { temporaryFolder } from '../../support/app.ts';
+import { launchServer, runCli, startServer } from '../../support/process.ts';
 
 const defaults: Config = {
   DEPLOYMENT: 'development',
@@ -11,11 +13,9 @@ const defaults: Config = {
   PORT: 3000,
   DATABASE_URL: 'sqlite:./data/animal-store.db',
   LOG_LEVEL: 'info',
-  LOG_SAMPLE: 1,
   QUICKSTART_BASE_PATH: '/quickstart',
   ACCOUNT_PAGES: 'on',
   SUNSET_ENFORCE: 'true',
-  WORKERS: '1',
   OPS_HOST: '127.0.0.1',
   OPS_PORT: '9464',
   LAME_DUCK_MS: 0,
@@ -72,8 +72,6 @@ describe('readConfig', () => {
     ['SIGN_UP', 'invitation'],
     ['SIGN_UP', 'off'],
     ['SUNSET_ENFORCE', 'false'],
-    ['WORKERS', 'auto'],
-    ['WORKERS', '99'],
     ['OPS_HOST', '::1'],
     ...['off', '0', '9', '1024', '59999', '64999', '65499', '65529', '65535'].map(
       (port) => ['OPS_PORT', port] as const,
@@ -93,7 +91,6 @@ describe('readConfig', () => {
   test.for<[name: keyof Config, least: number, most: number]>([
     ['PORT', 0, 65_535],
     ['LAME_DUCK_MS', 0, 600_000],
-    ['LOG_SAMPLE', 1, 1_000_000],
     ['MAX_IN_FLIGHT', 1, 100_000],
     ['RATE_LIMIT', 1, 1_000_000],
     ['REFUSAL_LIMIT', 1, 1_000_000],
@@ -159,7 +156,6 @@ describe('readConfig', () => {
     ['ACCOUNT_PAGES must be one of on, off.', 'ACCOUNT_PAGES', ['true', 'ON', 'onoff', ' on']],
     ['SIGN_UP must be one of open, invitation, off.', 'SIGN_UP', ['invite', 'Open', 'on', 'invitations']],
     [enforce, 'SUNSET_ENFORCE', ['yes', '1', 'TRUE']],
-    ['WORKERS must be auto or a whole number from 1 to 99.', 'WORKERS', ['0', '100', '01', 'Auto', 'auto1', '1auto']],
     [
       'OPS_PORT must be off, or a whole number from 0 to 65535.',
       'OPS_PORT',
@@ -244,6 +240,39 @@ test.for([
   const { code, stdout, stderr } = await launchServer({ env: { [name]: value } }).end();
   expect([code, stdout]).toEqual([1, '']);
   expect(stderr).toBe(`animal-store: ${name} must be ${settings.properties[name].title}.\n`);
+});
+
+describe('a setting of earlier releases', () => {
+  const workers =
+    'WORKERS is no longer a setting: for more processes, start each with ports of its own on one file, or use PostgreSQL (docs/scaling.md).';
+
+  test.for(['2', '99', 'auto', '0', 'x'])('WORKERS=%s stops the start', async (WORKERS) => {
+    expect(await launchServer({ env: { WORKERS } }).end()).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: `animal-store: ${workers}\n`,
+    });
+  });
+
+  test('WORKERS=1, from .env as well, and LOG_SAMPLE are one warning each', async () => {
+    const folder = temporaryFolder();
+    writeFileSync(path.join(folder, '.env'), 'WORKERS=1\n');
+    const server = await startServer({ folder, env: { LOG_SAMPLE: '100' } });
+    const { code, stdout } = await server.end('SIGTERM');
+    const lines = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    const warnings = lines.filter(({ level }) => level === 40).map(({ msg }) => msg);
+    expect([code, warnings]).toEqual([0, [workers, 'LOG_SAMPLE is no longer a setting: each request is one line.']]);
+  });
+
+  test('an empty one is none, and a command ignores it', async () => {
+    const server = await startServer({ env: { WORKERS: '', LOG_SAMPLE: '' } });
+    expect(server.stdout()).not.toContain('no longer');
+    expect(await runCli(['migrate'], { env: { WORKERS: '2' } })).toMatchObject({ code: 0 });
+    await server.end('SIGTERM');
+  });
 });
 
 describe('signUpOf', () => {

@@ -278,18 +278,18 @@ describe('exit 1, with one sentence and no stack', () => {
     );
   });
 
-  test.for(['1', '2'])('OPS_PORT in use, as by another copy, names the setting, WORKERS %s', async (WORKERS) => {
+  test('OPS_PORT in use, as by another copy, names the setting', async () => {
     const other = await startServer();
     const { port } = new URL(other.opsUrl());
-    expect(await refusal({ OPS_PORT: port, WORKERS })).toBe(
+    expect(await refusal({ OPS_PORT: port })).toBe(
       `OPS_PORT ${port} on 127.0.0.1 is already in use: set OPS_PORT to a free port or to off, or stop the process that uses it.`,
     );
   });
 
-  test.for(['1', '2'])('PORT and OPS_PORT in use are both named at once, WORKERS %s', async (WORKERS) => {
+  test('PORT and OPS_PORT in use are both named at once', async () => {
     const other = await startServer();
     const { port } = new URL(other.opsUrl());
-    expect(await refusal({ PORT: String(other.port), OPS_PORT: port, WORKERS })).toBe(
+    expect(await refusal({ PORT: String(other.port), OPS_PORT: port })).toBe(
       `PORT ${other.port} on 127.0.0.1 is already in use: set PORT to a free port, or stop the process that uses it.\n` +
         `OPS_PORT ${port} on 127.0.0.1 is already in use: set OPS_PORT to a free port or to off, or stop the process that uses it.`,
     );
@@ -435,15 +435,11 @@ describe('the end', () => {
     },
   );
 
-  test.for([
-    ['SIGTERM', '1'],
-    ['SIGINT', '1'],
-    ['SIGTERM', '2'],
-  ])('%s as soon as the server heeds it, WORKERS %s: exit 0, and no stack', async ([signal, WORKERS]) => {
+  test.for(['SIGTERM', 'SIGINT'])('%s as soon as the server heeds it: exit 0, and no stack', async (signal) => {
     const sendOnceHeeded = `process.on('newListener', (name) => name === '${signal}' && process.kill(process.pid, name))`;
     const preload = `data:text/javascript,${encodeURIComponent(sendOnceHeeded)}`;
     const server = launch(process.execPath, ['--import', preload, `${projectFolder}src/main.ts`], {
-      env: { PORT: '0', OPS_PORT: '0', WORKERS },
+      env: { PORT: '0', OPS_PORT: '0' },
     });
     expect(await server.end()).toMatchObject({ code: 0, stderr: expect.not.stringMatching(/^ +at /m) });
   });

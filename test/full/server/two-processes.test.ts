@@ -1,0 +1,72 @@
+/** Tests two processes with ports of their own on one SQLite file, as docs/scaling.md describes them: directly, and behind nginx. */
+import { spawnSync } from 'node:child_process';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { sideBySide } from '../../support/client.ts';
+import { name, startNginx } from '../../support/nginx.ts';
+import { type Server, startServer } from '../../support/process.ts';
+
+const tabby = { name: 'Tabby', categoryId: 1 };
+
+async function startTwo(env: Record<string, string> = {}) {
+  const first = await startServer({ env });
+  const second = await startServer({ env, folder: first.folder });
+  return { first, second, key: await first.firstKey() };
+}
+
+/** The ids of all animals, as `server` lists them. */
+async function idsOf(server: Server, key: string): Promise<number[]> {
+  const ids: number[] = [];
+  let next: string | undefined = '/v1/pets?limit=100';
+  while (next) {
+    const { json, headers } = await server.call(key, 'GET', next);
+    ids.push(...(json as { id: number }[]).map(({ id }) => id));
+    next = /<([^>]+)>; rel="next"/.exec(headers.get('link') ?? '')?.[1];
+  }
+  return ids;
+}
+
+test('creates on both at once are stored once, and each reads at once what the other has acknowledged', async () => {
+  const { first, second, key } = await startTwo();
+  await sideBySide(16, async () => {
+    for (let round = 0; round < 10; round++) {
+      const retry = { 'idempotency-key': crypto.randomUUID() };
+      const add = (server: Server) => server.call(key, 'POST', '/v1/pets', tabby, retry);
+      const [one, other] = await Promise.all([add(first), add(second)]);
+      expect([one.status, other.status, other.json]).toEqual([201, 201, one.json]);
+      const [writer, reader] = round % 2 === 0 ? [first, second] : [second, first];
+      const { id } = (await writer.call(key, 'POST', '/v1/pets', tabby)).json;
+      expect((await reader.call(key, 'GET', `/v1/pets/${id}`)).status).toBe(200);
+    }
+  });
+  const ids = await idsOf(first, key);
+  expect(ids).toHaveLength(16 * 10 * 2);
+  expect(new Set(ids).size).toBe(ids.length);
+  expect(await idsOf(second, key)).toEqual(ids);
+  expect(await first.end('SIGTERM')).toMatchObject({ code: 0 });
+  expect((await second.call(key, 'POST', '/v1/pets', tabby)).status).toBe(201);
+  expect(await second.end('SIGTERM')).toMatchObject({ code: 0 });
+}, 60_000);
+
+describe('behind nginx', () => {
+  const missing = ['nginx', 'openssl'].filter((tool) => spawnSync(tool, ['-h']).error);
+  beforeEach(({ skip }) => {
+    if (missing.length > 0) skip(`not installed: ${missing.join(', ')}`);
+  });
+
+  test('both get requests, and while one is down the other serves all', async () => {
+    const { first, second, key } = await startTwo({ BASE_URL: `https://${name}/v1`, TRUST_PROXY: '127.0.0.1' });
+    const { call } = await startNginx({ production: first.port, second: second.port, staging: first.port });
+    const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+    const add = () => call('POST', '/v1/pets', headers, JSON.stringify(tabby));
+    for (let count = 1; count <= 10; count++) {
+      expect((await add()).status).toBe(201);
+      for (let reader = 0; reader < 2; reader++)
+        expect(JSON.parse((await call('GET', '/v1/pets?limit=100', headers)).body)).toHaveLength(count);
+    }
+    await first.end('SIGKILL');
+    for (let count = 0; count < 10; count++) expect((await add()).status).toBe(201);
+    expect(await idsOf(second, key)).toHaveLength(20);
+    for (const server of [first, second])
+      expect(server.stdout()).toContain('"method":"POST","route":"/v1/pets","status":201');
+  }, 60_000);
+});
