@@ -1,5 +1,6 @@
 /** Tests two processes with ports of their own on one SQLite file, as docs/scaling.md describes them: directly, and behind nginx. */
 import { spawnSync } from 'node:child_process';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { sideBySide } from '../../support/client.ts';
 import { name, startNginx } from '../../support/nginx.ts';
@@ -63,9 +64,17 @@ describe('behind nginx', () => {
       for (let reader = 0; reader < 2; reader++)
         expect(JSON.parse((await call('GET', '/v1/pets?limit=100', headers)).body)).toHaveLength(count);
     }
+    process.kill(first.pid, 'SIGSTOP');
+    const adding = Promise.all(Array.from({ length: 4 }, add));
+    await sleep(500);
+    const reading = Promise.all(Array.from({ length: 4 }, () => call('GET', '/v1/pets', headers)));
+    await sleep(500);
     await first.end('SIGKILL');
+    const added = (await adding).map(({ status }) => status);
+    expect(new Set(added)).toEqual(new Set([201, 503]));
+    for (const { status } of await reading) expect(status).toBe(200);
     for (let count = 0; count < 10; count++) expect((await add()).status).toBe(201);
-    expect(await idsOf(second, key)).toHaveLength(20);
+    expect(await idsOf(second, key)).toHaveLength(20 + added.filter((status) => status === 201).length);
     for (const server of [first, second])
       expect(server.stdout()).toContain('"method":"POST","route":"/v1/pets","status":201');
   }, 60_000);
