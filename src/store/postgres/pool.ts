@@ -194,9 +194,10 @@ function createPool(
 
   /** While the database cannot be reached, all jobs wait for one attempt at a time: a server that has just come back is not flooded. */
   async function checkOut(job: Job): Promise<pg.PoolClient> {
-    while (unreachable !== undefined && !job.late) {
+    while (unreachable !== undefined) {
       reconnecting ??= reconnect();
       await reconnecting;
+      if (job.late) throw unreachable;
     }
     const client = await pool.connect().catch((error: unknown) => {
       // Otherwise it may be the wait in the queue that has ended.

@@ -63,8 +63,9 @@ test('work is rejected at its deadline: waiting work never starts, running work 
   const waiting = keyed.read(never, 300);
   await expect(waiting).rejects.toMatchObject(unavailable(new TimeoutError('no connection is free')));
   await expect(running).rejects.toMatchObject(unavailable(new TimeoutError('the database did not answer in time')));
-  expect(performance.now() - begun).toBeLessThan(1500);
   expect(await keyed.read(pid)).toBeGreaterThan(0);
+  // Before the server's own time-out.
+  expect(performance.now() - begun).toBeLessThan(2000);
   const { pool, failedWrites } = pools.measure();
   expect(never).not.toHaveBeenCalled();
   expect([pool.abandoned, pool.abandonedTotal, pool.errors.timeout]).toEqual([0, 1, 1]);
