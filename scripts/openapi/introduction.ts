@@ -61,7 +61,11 @@ const commonLimits: Row[] = [
     `${seconds(bodyGrace)} seconds, and 1 more per ${kibibytes(bodyRate)} received; ${seconds(request)} for the whole request`,
     '408 `request_timeout`',
   ],
-  ['requests per minute and API key', 'set by the operator, sent in `RateLimit-Limit`', '429 `rate_limited`'],
+  [
+    'requests per minute and account, with all of its API keys',
+    'set by the operator, sent in `RateLimit-Limit`',
+    '429 `rate_limited`',
+  ],
   [
     'invalid parameters and fields that a message names',
     String(maxNamed),

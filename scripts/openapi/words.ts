@@ -43,7 +43,7 @@ export const headers = {
     example: 'no-store',
   },
   'RateLimit-Limit': number(
-    'Requests per minute that the API key allows. Sent only if the deployment has a limit.',
+    'Requests per minute that the account can send, with all of its API keys. Sent only if the deployment has a limit.',
     '600',
   ),
   'RateLimit-Remaining': number('Requests left in the current minute.', '599'),
@@ -166,7 +166,7 @@ export const meanings: Record<number, Meaning> = {
   },
   429: {
     name: 'TooManyRequests',
-    text: 'Too many requests with this API key, or too many rejected API keys from this address',
+    text: 'Too many requests of this account, or too many rejected API keys from this address',
     headers: ['Retry-After'],
   },
   431: {
