@@ -4,13 +4,22 @@ import { isName, type Scope, scopes } from '../core/accounts.ts';
 
 const unitMs: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** Returns `30m`, `24h` or `90d` in milliseconds. */
-export function duration(text: string): number {
-  const [, count, unit = ''] = /^(\d{1,5})([mhd])$/.exec(text) ?? [];
-  const ms = unitMs[unit];
-  if (ms === undefined) throw new InvalidArgumentError('Give a whole number and m, h or d, such as 24h.');
-  return Number(count) * ms;
+/** A parser of `30m`, `24h` or `90d`, which returns milliseconds. */
+function durationFrom(least: number): (text: string) => number {
+  return (text) => {
+    const [, count, unit = ''] = /^(\d{1,5})([mhd])$/.exec(text) ?? [];
+    const ms = unitMs[unit];
+    if (ms === undefined || Number(count) < least)
+      throw new InvalidArgumentError(`Give a whole number from ${least} to 99999 and m, h or d, such as 24h.`);
+    return Number(count) * ms;
+  };
 }
+
+/** How long a new key lives. */
+export const lifetime = durationFrom(1);
+
+/** How long a key that is rotated still works. */
+export const overlap = durationFrom(0);
 
 export function scopeList(text: string): Scope[] {
   const given = text.split(',');

@@ -3,7 +3,7 @@ import { type Command, Option } from 'commander';
 import { type ApiKey, KeyLimitError, newSecret, type Scope, type Secret, scopes } from '../core/accounts.ts';
 import { limits } from '../core/limits.ts';
 import { storedName } from './accounts.ts';
-import { duration, keyId, name, scopeList } from './arguments.ts';
+import { keyId, lifetime, name, overlap, scopeList } from './arguments.ts';
 import { CommandError, type Context, found, now } from './context.ts';
 import { keyUsageCommand } from './key-usage.ts';
 
@@ -27,7 +27,7 @@ function createKeyCommand(key: Command, context: Context): void {
         .argParser(scopeList)
         .default([...scopes], scopes.join(',')),
     )
-    .option('--expires <duration>', 'how long the key lives, such as 90d (default: until revoked)', duration)
+    .option('--expires <duration>', 'how long the key lives, such as 90d (default: until revoked)', lifetime)
     .option('--json', 'print JSON')
     .action((options: { account: string; name: string; scopes: Scope[]; expires?: number; json?: boolean }) =>
       context.withStore(async (store) => {
@@ -91,9 +91,9 @@ function rotateKeyCommand(key: Command, context: Context): void {
       'create a new key with the same account, name, scopes and lifetime; the old key expires after the overlap',
     )
     .argument('<id>', 'the id that key list shows', keyId)
-    .requiredOption('--overlap <duration>', 'how long the old key still works, such as 24h', duration)
+    .requiredOption('--overlap <duration>', 'how long the old key still works, such as 24h', overlap)
     .option('--json', 'print JSON')
-    .action((id: number, { overlap, json }: { overlap: number; json?: boolean }) =>
+    .action((id: number, { overlap: overlapMs, json }: { overlap: number; json?: boolean }) =>
       context.withStore(async ({ accounts }) => {
         const secret = createSecret(context);
         const missing = `There is no key ${id} that could be rotated.`;
@@ -103,7 +103,7 @@ function rotateKeyCommand(key: Command, context: Context): void {
         );
         const state = stateOf(old);
         if (state !== 'active') throw new CommandError(`Key ${id} is ${state}: only an active key can be rotated.`);
-        const oldExpiresAt = new Date(now().getTime() + overlap);
+        const oldExpiresAt = new Date(now().getTime() + overlapMs);
         const successor = found(await withinLimit(accounts.rotateKey(id, oldExpiresAt, secret), old.account), missing);
         context.printEvent({ event: 'key_rotated', account: successor.accountId, key: successor.id });
         printSecret(context, secret, successor, json);

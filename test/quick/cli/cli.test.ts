@@ -224,13 +224,18 @@ describe('usage', () => {
   });
 
   const create = ['key', 'create', '--account', 'zoo', '--name', 'a'];
-  const aLife = 'Give a whole number and m, h or d, such as 24h.';
+  const aLife = 'Give a whole number from 1 to 99999 and m, h or d, such as 24h.';
+  const anOverlap = 'Give a whole number from 0 to 99999 and m, h or d, such as 24h.';
   const aName = 'Give 1 to 100 printable characters, without a space at either end.';
   const anId = 'Give the number that key list shows.';
   test.for([
     [[...create, '--expires', '90'], aLife],
     [[...create, '--expires', 'x90d'], aLife],
     [[...create, '--expires', '90dx'], aLife],
+    [[...create, '--expires', '0d'], aLife],
+    [[...create, '--expires', '00000m'], aLife],
+    [[...create, '--expires', '100000d'], aLife],
+    [['key', 'rotate', '1', '--overlap', '100000m'], anOverlap],
     [[...create, '--scopes', 'pets:read,pets:eat'], 'Give one or more of pets:read,pets:write.'],
     [[...create, '--name', ''], aName],
     [[...create, '--name', 'a '], aName],
