@@ -13,12 +13,13 @@ const read = (name: string) => readFileSync(path.join(root, name), 'utf8');
 /** Between two comments of the README. */
 const settingsPart = /(?<=<!-- settings, .* -->\n\n)[\s\S]*(?=\n\n<!-- end of settings -->)/;
 
-/** The file with the part that matches `pattern` replaced. Throws unless it matches once. */
-function withPart(name: string, pattern: RegExp, part: string): string {
+/** The file with the parts that match `pattern` replaced. Throws unless it matches `times` times. */
+function withPart(name: string, pattern: RegExp, part: string, times = 1): string {
   const text = read(name);
-  const found = text.match(new RegExp(pattern, `${pattern.flags}g`))?.length ?? 0;
-  if (found !== 1) throw new Error(`${name} must match ${pattern} once, not ${found} times.`);
-  return text.replace(pattern, () => part);
+  const all = new RegExp(pattern, `${pattern.flags}g`);
+  const found = text.match(all)?.length ?? 0;
+  if (found !== times) throw new Error(`${name} must match ${pattern} ${times} times, not ${found}.`);
+  return text.replace(all, () => part);
 }
 
 /** The tag and the digest of the image. The digest of another version would be pulled in its place: zeros are refused. */
@@ -35,6 +36,12 @@ function namingVersion(): Record<string, string> {
   return {
     Dockerfile: withPart('Dockerfile', /(?<=image\.version=")[^"]*/, version),
     '.github/SECURITY.md': withPart('.github/SECURITY.md', /\d+\.\d+(?=\.x now)/, version.replace(/\.\d+$/, '')),
+    'docs/operations.md': withPart(
+      'docs/operations.md',
+      /(?<=\/animal-store:|"version":"|`)\d+\.\d+\.\d+(?=$|"| \()/m,
+      version,
+      4,
+    ),
     [job]: withPart(job, /(?<=^ {2}name: animal-store-migrate-)[\d-]+/m, version.replaceAll('.', '-')),
     [image]: withPart(image, /(?<=^ +newTag: )[\s\S]*/m, imageOf(version, read(image))),
   };

@@ -74,6 +74,7 @@ test.skipIf(noGit)(
       'Dockerfile',
       'deploy/kubernetes/image/kustomization.yaml',
       'deploy/kubernetes/postgres/migration-job.yaml',
+      'docs/operations.md',
       `docs/releases/${next}/openapi.quickstart.yaml`,
       `docs/releases/${next}/openapi.yaml`,
       'package-lock.json',
