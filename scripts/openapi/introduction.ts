@@ -2,12 +2,12 @@
 import { dateText, sunset } from '../../src/core/deprecation.ts';
 import { type ErrorCode, errorMessages } from '../../src/core/errors.ts';
 import { retryWindowMs } from '../../src/core/idempotency.ts';
-import { limits } from '../../src/core/limits.ts';
+import { inDigits, limits } from '../../src/core/limits.ts';
 import { maxPage, NewPet } from '../../src/core/pets.ts';
 import { maxNamed } from '../../src/core/schema.ts';
 import { statuses } from '../../src/http/errors.ts';
 import { IdempotencyHeaders } from '../../src/pets/idempotency.ts';
-import { exampleServer, headers, headersOfQuickstart, hours, inDigits, kibibytes } from './words.ts';
+import { exampleServer, headers, headersOfQuickstart, hours, kibibytes } from './words.ts';
 
 export interface Introduction {
   lead: string;

@@ -1,7 +1,7 @@
 /** What the OpenAPI documents say of headers, and the meaning of each status. */
 import type { ErrorCode } from '../../src/core/errors.ts';
 import { retryWindowMs } from '../../src/core/idempotency.ts';
-import { limits } from '../../src/core/limits.ts';
+import { inDigits, limits } from '../../src/core/limits.ts';
 import { standingHeaders } from '../../src/http/responses.ts';
 import { deprecationHeaders } from '../../src/pets/deprecation.ts';
 
@@ -9,7 +9,6 @@ import { deprecationHeaders } from '../../src/pets/deprecation.ts';
 export const exampleServer = 'https://api.example.com/v1';
 
 export const kibibytes = (bytes: number) => `${bytes / 1024} KiB`;
-export const inDigits = (count: number) => count.toLocaleString('en');
 export const hours = (ms: number) => `${ms / 3_600_000} hours`;
 
 const text = { type: 'string' };

@@ -128,7 +128,7 @@ export function createPages(app: App, options: PagesOptions): Pages {
   app.setErrorHandler(async (thrown, request, reply) => {
     if (thrown instanceof SessionEndedError) return redirect(reply, '/sign-in?done=ended');
     if (!wantsPage(request) || request.raw.errored) return sendError(thrown, request, reply);
-    const error = toApiError(thrown);
+    const error = toApiError(thrown, request);
     const status = statuses[error.code];
     logError(error, request);
     reply.code(status).headers(headersOf(error));

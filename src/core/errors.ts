@@ -1,4 +1,7 @@
 /** The closed table of error codes, and the error class that carries one. http/errors.ts adds HTTP statuses and headers. */
+import { inDigits, limits } from './limits.ts';
+
+export const bodyTooLarge = (maxBytes: number) => `The body is larger than ${inDigits(maxBytes)} bytes.`;
 
 /** The default message of each code, sent if the code that throws gives no more exact one. */
 export const errorMessages = {
@@ -20,13 +23,13 @@ export const errorMessages = {
   request_timeout: 'The request did not arrive in time.',
   operation_removed: 'This operation has been removed; list animals with GET /pets and its status filter.',
   precondition_failed: 'A precondition (If-Match or If-None-Match) does not hold, so nothing was changed.',
-  payload_too_large: 'The body is too large.',
-  uri_too_long: 'The URL is too long.',
+  payload_too_large: bodyTooLarge(limits.bodyBytes),
+  uri_too_long: `The URL is longer than ${inDigits(limits.url)} bytes.`,
   unsupported_media_type: 'The body must be application/json in UTF-8, without a content coding.',
   expectation_failed: 'The only supported expectation is 100-continue.',
   idempotency_key_reused: 'This Idempotency-Key was already used with another body.',
   rate_limited: 'Too many requests; try again after the time in Retry-After.',
-  headers_too_large: 'The header section is too large.',
+  headers_too_large: `The request line and the headers are larger than ${inDigits(limits.headerBytes)} bytes.`,
   internal_error: "The server has a fault. Its log has the details under this response's X-Request-Id.",
   not_implemented: 'This operation is a placeholder and is not implemented.',
   service_unavailable: 'The service cannot answer right now; try again after the time in Retry-After.',

@@ -379,3 +379,6 @@ export type LimitName = keyof typeof limitTable;
 export const limits = Object.fromEntries(
   Object.entries(limitTable).map(([name, { value }]) => [name, value]),
 ) as Readonly<Record<LimitName, number>>;
+
+/** A number as messages and documents write it: 65,536. */
+export const inDigits = (count: number) => count.toLocaleString('en');

@@ -1,7 +1,7 @@
 /** Reads request bodies: they must be JSON in UTF-8, or a form where the route takes one. Otherwise the response is 415. */
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { ApiError } from '../core/errors.ts';
+import { ApiError, bodyTooLarge } from '../core/errors.ts';
 import { readJson } from '../core/int64.ts';
 import { HttpError, type NotFound } from './errors.ts';
 import type { Exchanges } from './exchange.ts';
@@ -33,7 +33,9 @@ function bodyFault({ headers, routeOptions }: FastifyRequest): ApiError | undefi
   if (routeOptions.config.form ? !form.test(type ?? '') : type !== undefined && !json.test(type))
     return routeOptions.config.form ? notForm : new ApiError('unsupported_media_type');
   if (coding !== undefined && !/^identity$/i.test(coding)) return isEncoded;
-  if (length !== undefined && Number(length) > routeOptions.bodyLimit) return new ApiError('payload_too_large');
+  const { bodyLimit } = routeOptions;
+  if (length !== undefined && Number(length) > bodyLimit)
+    return new ApiError('payload_too_large', bodyTooLarge(bodyLimit));
   return undefined;
 }
 

@@ -1,7 +1,7 @@
 /** Maps errors to HTTP: the status and headers of each code, the body of every error response, and how it is sent. */
 import { type Static, Type } from '@sinclair/typebox';
 import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError, type ErrorCode } from '../core/errors.ts';
+import { ApiError, bodyTooLarge, type ErrorCode } from '../core/errors.ts';
 import { linesOf } from './head.ts';
 import { respond, standing } from './responses.ts';
 
@@ -88,11 +88,15 @@ const frameworkCodes: Record<string, ErrorCode> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'bad_request',
 };
 
-/** Turns any thrown value into an ApiError: by Fastify's code if `frameworkCodes` has it, otherwise `internal_error`. `cause` is the original. */
-export function toApiError(error: unknown): ApiError {
+/**
+ * Turns any thrown value into an ApiError: by Fastify's code if `frameworkCodes` has it, otherwise `internal_error`. `cause` is the original.
+ * Without `request`, the limit of a body is that of JSON.
+ */
+export function toApiError(error: unknown, request?: FastifyRequest): ApiError {
   if (error instanceof ApiError) return error;
   const code = frameworkCodes[String((error as Partial<FastifyError>).code)] ?? 'internal_error';
-  return new ApiError(code, undefined, { cause: error });
+  const message = code === 'payload_too_large' && request ? bodyTooLarge(request.routeOptions.bodyLimit) : undefined;
+  return new ApiError(code, message, { cause: error });
 }
 
 /** An error response, ready to send. */
@@ -151,7 +155,9 @@ export function createErrorLog(logger: FastifyBaseLogger): LogError {
 export function createErrorSender(logError: LogError): SendError {
   return (thrown, request, reply) => {
     // The client disconnected while sending its body. Nobody reads this response.
-    const error = request.raw.errored ? new ApiError('bad_request', undefined, { cause: thrown }) : toApiError(thrown);
+    const error = request.raw.errored
+      ? new ApiError('bad_request', undefined, { cause: thrown })
+      : toApiError(thrown, request);
     const { status, lines, body } = renderError(error);
     if (status >= 500) logError(error, request);
     request.exchange.sentCode = error.code;

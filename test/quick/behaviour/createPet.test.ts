@@ -216,6 +216,7 @@ describe('POST /v1/pets', () => {
     expect((await add({ ...biscuit, name: 'x'.repeat(65_000) })).json.code).toBe('invalid_body');
     expect((await add({ ...biscuit, name: 'x'.repeat(66_000) })).json).toMatchObject({
       code: 'payload_too_large',
+      message: 'The body is larger than 65,536 bytes.',
       status: 413,
     });
   });
