@@ -25,7 +25,8 @@ export const errorMessages = {
   precondition_failed: 'A precondition (If-Match or If-None-Match) does not hold, so nothing was changed.',
   payload_too_large: bodyTooLarge(limits.bodyBytes),
   uri_too_long: `The URL is longer than ${inDigits(limits.url)} bytes.`,
-  unsupported_media_type: 'The body must be application/json in UTF-8, without a content coding.',
+  unsupported_media_type:
+    'Send the header Content-Type: application/json; the body must be in UTF-8, without a content coding.',
   expectation_failed: 'The only supported expectation is 100-continue.',
   idempotency_key_reused: 'This Idempotency-Key was already used with another body.',
   rate_limited: 'Too many requests; try again after the time in Retry-After.',

@@ -72,8 +72,16 @@ describe('POST /quickstart/messages', () => {
     ['{"message":1}', 'application/json', 'message must be a string without NUL and without lone surrogates.'],
     ['{"message":"a","to":"b"}', 'application/json', '"to" is not a known field.'],
     ['', 'application/json', 'The body is missing.'],
-    ['{"message":"a"}', 'text/plain', 'The body must be application/json in UTF-8, without a content coding.'],
-    ['{"message":"a"}', null, 'The body must be application/json in UTF-8, without a content coding.'],
+    [
+      '{"message":"a"}',
+      'text/plain',
+      'Send the header Content-Type: application/json; the body must be in UTF-8, without a content coding.',
+    ],
+    [
+      '{"message":"a"}',
+      null,
+      'Send the header Content-Type: application/json; the body must be in UTF-8, without a content coding.',
+    ],
   ])('returns 400 invalid_body for %s as %s', async (body, type, message) => {
     const { call } = await startApp();
     expect((await call('POST', '/quickstart/messages', { body, type })).json).toEqual({
