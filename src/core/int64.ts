@@ -101,11 +101,14 @@ function parseJson(text: string): unknown {
 /** Parses UTF-8 JSON with integers as exact BigInts. Throws SyntaxError, whose message names the fault. */
 export function readJson(bytes: Buffer): unknown {
   if (!isUtf8(bytes)) throw new SyntaxError('not valid UTF-8');
+  const text = bytes.toString();
   try {
-    return parseJson(bytes.toString());
+    return parseJson(text);
   } catch (error) {
-    const fault = error instanceof RangeError ? 'nested too deeply' : `not valid JSON: ${faultOf(messageOf(error))}`;
-    throw new SyntaxError(fault);
+    if (error instanceof RangeError) throw new SyntaxError('nested too deeply');
+    // V8's message would show the character, which is invisible.
+    const fault = text.startsWith('\uFEFF') ? 'it begins with a byte order mark' : faultOf(messageOf(error));
+    throw new SyntaxError(`not valid JSON: ${fault}`);
   }
 }
 

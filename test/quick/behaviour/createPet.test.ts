@@ -159,6 +159,12 @@ describe('POST /v1/pets', () => {
     });
   });
 
+  test('says that a body begins with a byte order mark', async () => {
+    const { call } = await startApp();
+    const { json } = await call('POST', '/v1/pets', { body: '\ufeff{"name":"x","categoryId":1}' });
+    expect(json.message).toBe('The body is not valid JSON: it begins with a byte order mark.');
+  });
+
   test('returns 400 for a number of 60,000 digits without computing it', async () => {
     const { call } = await startApp();
     const categoryId = `1${'0'.repeat(60_000)}1`;
