@@ -89,6 +89,7 @@ const bearer = /^bearer +[\x21-\x7e]+$/i;
 /** Requires an API key for every route in the scope of `app`. A 401 is sent before the request body is read. */
 export async function installAuth(app: FastifyInstance, options: AuthOptions): Promise<void> {
   const { accounts, live, now, exchanges, cache, refusals, charge, sendError } = options;
+  const { pattern: ofOthers, message: belongsElsewhere } = otherDeployments[live ? 'production' : 'others'];
   app.decorateRequest('apiKey', null);
   app.decorateRequest('keyRefusal', null);
 
@@ -144,7 +145,10 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
     if (known && checkKey(known, request)) return done();
     verify(request, reply, (pluginError) => {
       if (request.apiKey) return done();
-      const error = authError(request, pluginError as Error);
+      const error =
+        request.keyRefusal && ofOthers.test(authorization)
+          ? rejectedKey(request.keyRefusal, belongsElsewhere)
+          : authError(request, pluginError as Error);
       if (!request.keyRefusal) return done(error);
       refusals.count(request).then((exceeded) => done(exceeded ?? error), done);
     });
@@ -156,9 +160,21 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
 const missing = new HttpError('missing_api_key', { 'www-authenticate': realm });
 
 /** The 401 for a key that was sent but is rejected. */
-export function rejectedKey(code: ErrorCode): HttpError {
-  return new HttpError(code, { 'www-authenticate': `${realm}, error="invalid_token"` });
+export function rejectedKey(code: ErrorCode, message?: string): HttpError {
+  return new HttpError(code, { 'www-authenticate': `${realm}, error="invalid_token"` }, message);
 }
+
+/** By its prefix alone, a key is one of another deployment: whether it exists there stays unknown. */
+const otherDeployments = {
+  production: {
+    pattern: /^bearer +ast_test_/i,
+    message: 'The API key is not one of production: keys of production start with ast_live_.',
+  },
+  others: {
+    pattern: /^bearer +ast_live_/i,
+    message: 'The API key is one of production, and this is another deployment: its keys start with ast_test_.',
+  },
+};
 
 function authError({ keyRefusal }: FastifyRequest, pluginError: Error & { code?: unknown }): Error {
   if (keyRefusal) return rejectedKey(keyRefusal);

@@ -282,7 +282,15 @@ describe('the Authorization header', () => {
     const others = await newKey({ live: !live });
     expect(own.key).toMatch(live ? /^ast_live_/ : /^ast_test_/);
     expect((await call('GET', '/v1/pets', { key: own.key })).status).toBe(200);
-    expect((await call('GET', '/v1/pets', { key: others.key })).json.code).toBe('invalid_api_key');
+    const message = live
+      ? 'The API key is not one of production: keys of production start with ast_live_.'
+      : 'The API key is one of production, and this is another deployment: its keys start with ast_test_.';
+    // The prefix alone decides: the response to a key that exists and to one that does not is the same.
+    for (const key of [others.key, newSecret(!live).key, live ? 'ast_test_x' : 'ast_live_x']) {
+      const { headers, json } = await call('GET', '/v1/pets', { key });
+      expect(headers['www-authenticate']).toBe(invalidToken);
+      expect(json).toEqual({ code: 'invalid_api_key', message, status: 401 });
+    }
   });
 });
 
