@@ -4,7 +4,7 @@ const { engines } = require('../package.json');
 const needed = Number.parseInt(engines.node.replace('>=', ''), 10);
 if (Number.parseInt(process.versions.node, 10) < needed) {
   process.stderr.write(
-    `animal-store: Node ${needed} or later is needed, and this is ${process.version}: install it, or run npm ci, which brings it on most platforms.\n`,
+    `animal-store: Node ${needed} or later is needed, and this is ${process.version}. Install it; or run npm ci, which brings one on most platforms, and start with npm start or npx animal-store, which find it.\n`,
   );
   process.exit(1);
 }

@@ -187,7 +187,7 @@ test('with an older Node, npm start and npx animal-store say in one sentence whi
       {
         code: 1,
         stdout: '',
-        stderr: `animal-store: Node 24 or later is needed, and this is ${version.trimEnd()}: install it, or run npm ci, which brings it on most platforms.\n`,
+        stderr: `animal-store: Node 24 or later is needed, and this is ${version.trimEnd()}. Install it; or run npm ci, which brings one on most platforms, and start with npm start or npx animal-store, which find it.\n`,
       },
     ]);
 });
