@@ -1,6 +1,6 @@
 /** HTML forms: where they may come from, how they are parsed, how their fields are checked, and what is shown at a field that is refused. */
 import formbody from '@fastify/formbody';
-import type { Static, TObject } from '@sinclair/typebox';
+import { type Static, type TObject, Type } from '@sinclair/typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isName, maxNameCharacters } from '../core/accounts.ts';
 import { ApiError, type ErrorCode } from '../core/errors.ts';
@@ -81,14 +81,21 @@ function faultsOf({ properties }: TObject, texts: readonly string[]): Fault[] {
   const others: string[] = [];
   for (const text of texts) {
     const [field = ''] = text.split(' ', 1);
-    if (Object.hasOwn(properties, field)) faults.push({ field, text: `${text}.` });
+    // With a capital, as its label has.
+    if (Object.hasOwn(properties, field)) faults.push({ field, text: `${field[0]?.toUpperCase()}${text.slice(1)}.` });
     else others.push(text);
   }
   return others.length > 0 ? [...faults, { text: `${joinFaults(others)}.` }] : faults;
 }
 
-/** Returns a function that reads a form. It throws FormError, which names each invalid field, or ApiError `invalid_body` if it is no form. */
-export function formReader<Schema extends TObject>(schema: Schema): (request: FastifyRequest) => Static<Schema> {
+/**
+ * Returns a function that reads a form. It throws FormError, which names each invalid field and has what `moreFaults` finds, or ApiError
+ * `invalid_body` if it is no form.
+ */
+export function formReader<Schema extends TObject>(
+  schema: Schema,
+  moreFaults: (fields: Values) => Fault[] = () => [],
+): (request: FastifyRequest) => Static<Schema> {
   const check = checkOf({ ...schema, additionalProperties: false });
   return ({ body }) => {
     if (!isObject(body)) throw new ApiError('invalid_body', typeof body === 'string' ? body : notValid);
@@ -99,8 +106,8 @@ export function formReader<Schema extends TObject>(schema: Schema): (request: Fa
       else if (name === 'name' && typeof fields[name] === 'string')
         fields[name] = toNfc(fields[name].trim(), maxNameCharacters);
     }
-    const texts = check(fields);
-    if (texts.length > 0) throw new FormError(faultsOf(schema, texts));
+    const faults = [...faultsOf(schema, check(fields)), ...moreFaults(fields)];
+    if (faults.length > 0) throw new FormError(faults);
     return fields as Static<Schema>;
   };
 }
@@ -117,18 +124,26 @@ export const Password = kind<string>('Password', (value) => typeof value === 'st
   type: 'string',
 });
 
-function refuse(fault: string | undefined): void {
-  if (fault !== undefined) throw new FormError([{ field: 'password', text: `The password ${fault}.` }]);
+const faultOf = (text: string | undefined): Fault[] =>
+  text === undefined ? [] : [{ field: 'password', text: `The password ${text}.` }];
+
+function refuse(faults: Fault[]): void {
+  if (faults.length > 0) throw new FormError(faults);
 }
 
 /** Throws FormError if a new password is refused at once. */
 export function checkNewPassword(password: string, name: string): void {
-  refuse(passwordFault(password, name));
+  refuse(faultOf(passwordFault(password, name)));
 }
+
+/** Reads the name and the password of a new account. Throws FormError with the faults of both. */
+export const readNewPerson = formReader(Type.Object({ name: Name, password: Password }), ({ name, password }) =>
+  typeof password === 'string' ? faultOf(passwordFault(password, String(name))) : [],
+);
 
 /** Rejects with FormError if a new password is too common. This costs as much as the hash, so both need the same turn. */
 export async function hashNew({ hash }: Hasher, password: string, name: string): Promise<string> {
-  refuse(await commonFault(password, name));
+  refuse(faultOf(await commonFault(password, name)));
   return hash(password);
 }
 

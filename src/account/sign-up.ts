@@ -15,6 +15,7 @@ import {
   hashNew,
   Name,
   Password,
+  readNewPerson,
   type Show,
   typedName,
 } from './forms.ts';
@@ -25,8 +26,6 @@ const closed = {
   invitation: 'Sign-up is by invitation: ask the operator of this service for a link.',
   off: 'New accounts cannot be created here.',
 };
-
-const readNew = formReader(Type.Object({ name: Name, password: Password }));
 
 /** GET and POST at `url`. */
 export function signUp(app: App, url: string, scope: AccountScope): void {
@@ -43,9 +42,8 @@ export function signUp(app: App, url: string, scope: AccountScope): void {
     exchanges,
     show,
     async post(request, reply) {
-      const { name, password } = readNew(request);
       if (reason) throw new ApiError('forbidden', reason);
-      checkNewPassword(password, name);
+      const { name, password } = readNewPerson(request);
       const network = hashOf('sha256', networkOf(request.exchange.address), 'buffer');
       const create = (hasher: Hasher) => createAccount(scope, hasher, request, { name, password, network });
       await sessions.begin(request, reply, await attempts.signUp(request, create));
@@ -138,8 +136,7 @@ async function choosePassword(
 }
 
 async function createInvited(scope: AccountScope, request: FastifyRequest, link: Buffer): Promise<Person> {
-  const { name, password } = readNew(request);
-  checkNewPassword(password, name);
+  const { name, password } = readNewPerson(request);
   const create = (hasher: Hasher) => createAccount(scope, hasher, request, { name, password, link });
   return scope.attempts.signUp(request, create, link);
 }

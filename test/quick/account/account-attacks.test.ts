@@ -1050,8 +1050,8 @@ describe('a malformed form', () => {
       400,
       'and 77 more.',
     ],
-    ['with a name twice', `${fields}&name=other`, {}, 400, 'name must have 1 to 100 printable characters.'],
-    ['with a lifetime twice', `${fields}&expires=30d`, {}, 400, 'expires must be one of never, 30d, 90d, 365d.'],
+    ['with a name twice', `${fields}&name=other`, {}, 400, 'Name must have 1 to 100 printable characters.'],
+    ['with a lifetime twice', `${fields}&expires=30d`, {}, 400, 'Expires must be one of never, 30d, 90d, 365d.'],
     ['with the field __proto__', `${fields}&__proto__=x`, {}, 400, '"__proto__" is not a known field.'],
     [
       'with the field __proto__[admin]',
@@ -1072,7 +1072,7 @@ describe('a malformed form', () => {
       'name=evil&expires=never&toString=x',
       {},
       400,
-      'scopes must be at least one of pets:read, pets:write. "toString" is not a known field.',
+      'Scopes must be at least one of pets:read, pets:write. "toString" is not a known field.',
     ],
     ['with a field without a name', `${fields}&=x`, {}, 400, '"" is not a known field.'],
     ['with NUL in a value', 'name=ev%00il&scopes=pets%3Aread&expires=never', {}, 400, notValid],
@@ -1100,8 +1100,8 @@ describe('a malformed form', () => {
     ['with a lone surrogate', 'name=ev%ED%A0%80il&scopes=pets%3Aread&expires=never', {}, 400, notValid],
     ['with a code point beyond Unicode', 'name=%F4%90%80%80&scopes=pets%3Aread&expires=never', {}, 400, notValid],
     ['with a field name that is not UTF-8', `${fields}&%FF=x`, {}, 400, notValid],
-    ['that is empty', '', {}, 400, 'name is required'],
-    ['of separators', '&&&===&&&', {}, 400, 'name is required'],
+    ['that is empty', '', {}, 400, 'Name is required'],
+    ['of separators', '&&&===&&&', {}, 400, 'Name is required'],
     [
       'as JSON',
       '{"name":"evil","scopes":["pets:read"],"expires":"never"}',
@@ -1160,12 +1160,10 @@ describe('a malformed form', () => {
       const url = path.replace('/account/links/LINK', await app.addLink('reset', account));
       const before = await stateOf(app);
       const secret = path === '/account/delete' ? 'current' : 'password';
+      const label = path === '/account/delete' ? 'Current' : 'Password';
       const right = { name: 'ada', password: next, ...(/password|delete/.test(path) && { current: password }) };
       const doubled = await client.post(url, { ...right, [secret]: [password, password] });
-      expect([doubled.status, alertOf(doubled)]).toEqual([
-        400,
-        expect.stringContaining(`${secret} must be given once`),
-      ]);
+      expect([doubled.status, alertOf(doubled)]).toEqual([400, expect.stringContaining(`${label} must be given once`)]);
       for (const form of [{}, { ...right, admin: 'true' }, { ...right, 'name[]': 'ada' }, { [`${secret}[$ne]`]: 'x' }])
         expect((await client.post(url, form)).status).toBe(400);
       expect(await stateOf(app)).toEqual(before);

@@ -221,22 +221,22 @@ describe('API keys', () => {
   });
 
   test.each([
-    ['no name', { name: '' }, 'name must have 1 to 100 printable characters.'],
-    ['a name of 101 characters', { name: 'n'.repeat(101) }, 'name must have 1 to 100 printable characters.'],
-    ['no scope', { scopes: [] }, 'scopes must be at least one of pets:read, pets:write.'],
-    ['an unknown scope', { scopes: 'admin' }, 'scopes must be at least one of pets:read, pets:write.'],
+    ['no name', { name: '' }, 'Name must have 1 to 100 printable characters.'],
+    ['a name of 101 characters', { name: 'n'.repeat(101) }, 'Name must have 1 to 100 printable characters.'],
+    ['no scope', { scopes: [] }, 'Scopes must be at least one of pets:read, pets:write.'],
+    ['an unknown scope', { scopes: 'admin' }, 'Scopes must be at least one of pets:read, pets:write.'],
     [
       'the same scope twice',
       { scopes: ['pets:read', 'pets:read'] },
-      'scopes must be at least one of pets:read, pets:write.',
+      'Scopes must be at least one of pets:read, pets:write.',
     ],
-    ['an unknown lifetime', { expires: '1000d' }, 'expires must be one of never, 30d, 90d, 365d.'],
+    ['an unknown lifetime', { expires: '1000d' }, 'Expires must be one of never, 30d, 90d, 365d.'],
     [
       'a name of Object.prototype as lifetime',
       { expires: 'toString' },
-      'expires must be one of never, 30d, 90d, 365d.',
+      'Expires must be one of never, 30d, 90d, 365d.',
     ],
-    ['two lifetimes', { expires: ['never', '30d'] }, 'expires must be one of never, 30d, 90d, 365d.'],
+    ['two lifetimes', { expires: ['never', '30d'] }, 'Expires must be one of never, 30d, 90d, 365d.'],
   ])('are not made with %s', async (_what, form, sentence) => {
     const app = await startPages();
     const ada = await app.enterAs('ada');

@@ -128,7 +128,7 @@ describe('creating an account', () => {
     const app = await startPages();
     const refused = await app.open().post('/account/sign-up', { name, password });
     expect(refused).toMatchObject({ status: 400, cookies: [] });
-    expect(alertOf(refused)).toBe('name must have 1 to 100 printable characters.');
+    expect(alertOf(refused)).toBe('Name must have 1 to 100 printable characters.');
     expect(await namesOf(app)).toEqual([]);
   });
 
@@ -136,7 +136,7 @@ describe('creating an account', () => {
     const app = await startPages();
     const foxes = '🦊'.repeat(100);
     const refused = await app.open().post('/account/sign-up', { name: `${foxes}🦊`, password });
-    expect(alertOf(refused)).toBe('name must have 1 to 100 printable characters.');
+    expect(alertOf(refused)).toBe('Name must have 1 to 100 printable characters.');
     const browser = app.open();
     expect(await browser.post('/account/sign-up', { name: foxes, password })).toMatchObject({ status: 303 });
     expect(keyOf(await makeKey(browser, { name: foxes }))).toMatch(/^ast_test_/);
@@ -364,7 +364,7 @@ describe('settings', () => {
       400,
       'The password must have 15 to 256 characters; it has 5.',
     ],
-    ['no current password', { password: next }, 400, 'current is required.'],
+    ['no current password', { password: next }, 400, 'Current is required.'],
     ['an unknown field', { current: password, password: next, admin: '1' }, 400, '"admin" is not a known field.'],
   ])('%s changes nothing', async (_what, form, status, sentence) => {
     const app = await startPages();
@@ -773,13 +773,14 @@ function expectPageHeaders({ headers, status, text }: Page, where: string, refer
 }
 
 describe('a refused form', () => {
-  const wrongName = 'name must have 1 to 100 printable characters.';
+  const wrongName = 'Name must have 1 to 100 printable characters.';
   const short = 'The password must have 15 to 256 characters; it has 5.';
+  const noPassword = 'The password must have 15 to 256 characters; it has 0.';
   const wrongPassword = 'The current password is wrong.';
   const next = 'forty herons walk by the canal';
-  const lifetime = 'expires must be one of never, 30d, 90d, 365d.';
-  const overlap = 'overlap must be one of none, 1h, 24h, 7d.';
-  const noScope = 'scopes must be at least one of pets:read, pets:write.';
+  const lifetime = 'Expires must be one of never, 30d, 90d, 365d.';
+  const overlap = 'Overlap must be one of none, 1h, 24h, 7d.';
+  const noScope = 'Scopes must be at least one of pets:read, pets:write.';
 
   test.each<[string, Record<string, string>, Record<string, string>]>([
     ['/account/sign-in', { name: 'ada', password: 'wrong' }, { password: 'The name or the password is wrong.' }],
@@ -787,6 +788,8 @@ describe('a refused form', () => {
     ['/account/sign-up', { name: '', password }, { name: wrongName }],
     ['/account/sign-up', { name: 'ada', password }, { name: 'This name is taken: choose another.' }],
     ['/account/sign-up', { name: 'ben', password: 'short' }, { password: short }],
+    ['/account/sign-up', { name: '', password: '' }, { name: wrongName, password: noPassword }],
+    ['INVITATION', { name: '', password: 'short' }, { name: wrongName, password: short }],
     ['INVITATION', { name: 'ada', password }, { name: 'This name is taken: choose another.' }],
     ['INVITATION', { name: 'ben', password: 'short' }, { password: short }],
     ['RESET', { password: 'short' }, { password: short }],

@@ -12,8 +12,8 @@ test.each([
   ['/v1/pets', undefined, missing],
   ['/quickstart/messages', json, missing],
   ['/quickstart/messages', undefined, missing],
-  ['/account/sign-in', form, 'name is required. password is required.'],
-  ['/account/sign-up', form, 'name is required. password is required.'],
+  ['/account/sign-in', form, 'Name is required. Password is required.'],
+  ['/account/sign-up', form, 'Name is required. Password is required.'],
 ])('POST %s without Content-Length and Transfer-Encoding, as %s, gets 400 at once', async (path, type, message) => {
   const { port, key } = await startApp();
   const request = (version: string, more = '') =>
@@ -33,5 +33,5 @@ test('a form without a body gets the page of the form again', async () => {
   const headers = `Host: a\r\nAccept: text/html\r\nSec-Fetch-Site: same-origin\r\nContent-Type: ${form}\r\n`;
   const [page] = await converse(port, [`POST /account/sign-in HTTP/1.1\r\n${headers}\r\n`], { deadlineMs: 2000 });
   expect(page?.status).toBe(400);
-  expect(page?.text).toMatch(/role="alert".*name is required\..*password is required\..*<form /s);
+  expect(page?.text).toMatch(/role="alert".*Name is required\..*Password is required\..*<form /s);
 });
