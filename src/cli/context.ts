@@ -4,8 +4,7 @@ import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import type { Config } from '../config.ts';
 import { readEnvironment } from '../server/environment.ts';
-import { openStore, sqliteFile } from '../store/open.ts';
-import { readTarget } from '../store/postgres/url.ts';
+import { describeStore, openStore, sqliteFile } from '../store/open.ts';
 import type { Store, StoreLogger } from '../store/store.ts';
 import { createOutput, type Output, type TerminalStream } from './output.ts';
 
@@ -53,11 +52,6 @@ export function found<Found>(value: Found | undefined, sentence: string): Found 
 }
 
 export const now = () => new Date();
-
-/** Throws OpenError if the URL is malformed: what its password is would be a guess. */
-function withoutPassword(url: string): string {
-  return readTarget(url).label;
-}
 
 function createNames(cwd: string): Pick<Context, 'resolve' | 'asGiven'> {
   /** Absolute path → the name that was given, the first if there were several. */
@@ -123,7 +117,7 @@ export function createContext(env: NodeJS.ProcessEnv, io: Io): Context {
     withStore: async (use, { create = false } = {}) => {
       const url = settings().DATABASE_URL;
       const file = url.startsWith('sqlite:') ? resolve(sqliteFile(url)) : undefined;
-      const name = file === undefined ? withoutPassword(url) : sqliteFile(url);
+      const name = describeStore(url);
       const missing = file !== undefined && statSync(file, { throwIfNoEntry: false }) === undefined;
       if (missing && !create) {
         throw new CommandError(

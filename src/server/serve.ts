@@ -7,14 +7,14 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { createEventLog } from '../account/trail.ts';
 import { buildApp } from '../app.ts';
-import { type Config, type ConfigError, signUpOf } from '../config.ts';
+import { type Config, type ConfigError, changedSettings, signUpOf } from '../config.ts';
 import { newSecret, scopes } from '../core/accounts.ts';
 import { sunsetWarning } from '../core/deprecation.ts';
 import { codeOf, messageOf } from '../core/errors.ts';
 import type { ServesHost } from '../http/hosts.ts';
 import { createMetrics, type Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../ops/routes.ts';
-import { openStore } from '../store/open.ts';
+import { describeStore, openStore } from '../store/open.ts';
 import type { OpenError, Store } from '../store/store.ts';
 import { readEnvironment, refuseToStart } from './environment.ts';
 import { hostsOf, listen, listenOps } from './listen.ts';
@@ -90,7 +90,7 @@ export async function run(): Promise<void> {
   try {
     await listenOps(ops, config, logger);
     url = await listen(app, { host: config.HOST, port: config.PORT, prefix: '' });
-    logger.info(release, `Server listening at ${url}`);
+    logger.info({ ...release, settings: shownSettings(config) }, `Server listening at ${url}`);
   } catch (error) {
     // A signal arrived before the server listened; stop() is already running.
     if (stopping) return;
@@ -105,6 +105,12 @@ export async function run(): Promise<void> {
       'the store does not answer: no first API key was looked for or made',
     );
   });
+}
+
+/** The settings that differ from their defaults, without the password of the store. */
+function shownSettings(config: Config): Partial<Config> {
+  const changed = changedSettings(config);
+  return changed.DATABASE_URL ? { ...changed, DATABASE_URL: describeStore(changed.DATABASE_URL) } : changed;
 }
 
 /** Opens the store. If it can no longer be written to, waiting writes get 503 and the process exits with 1, so that it is restarted. */

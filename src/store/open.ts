@@ -1,5 +1,5 @@
 /** Opens the store with the engine that the scheme of the database URL names. */
-
+import { readTarget } from './postgres/url.ts';
 import { openSqlite } from './sqlite/store.ts';
 import type { OpenOptions, Store } from './store.ts';
 
@@ -16,4 +16,9 @@ export async function openStore(databaseUrl: string, options: OpenOptions): Prom
 /** The file path in a `sqlite:` URL. */
 export function sqliteFile(databaseUrl: string): string {
   return databaseUrl.slice('sqlite:'.length);
+}
+
+/** The file or the database that a URL names, without user, password and parameters. Throws OpenError if the URL is malformed. */
+export function describeStore(databaseUrl: string): string {
+  return databaseUrl.startsWith('sqlite:') ? sqliteFile(databaseUrl) : readTarget(databaseUrl).label;
 }

@@ -43,7 +43,7 @@ test('in development, the log has one readable line each, and the first key come
       [
         `^${time}migrations applied: 0001_initial.sql, .+\n`,
         `${time}Ops port open at http://127\\.0\\.0\\.1:\\d+\n`,
-        `${time}Server listening at ${url} {"version":"[\\d.]+"(?:,"revision":"\\w+")?}\n`,
+        `${time}Server listening at ${url} {"version":"[\\d.]+"(?:,"revision":"\\w+")?,"settings":{"PORT":0,"OPS_PORT":"0"}}\n`,
         `${time}account created {"event":"account_created","account":1}\n`,
         `${time}key created {"event":"key_created","account":1,"key":1}\n`,
         '\nThe store had no API key, so here is a first one\\. It is shown only now:\n',

@@ -6,8 +6,8 @@ import { expect, test } from 'vitest';
 import { run } from '../../../src/cli/program.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
 import { OpenError } from '../../../src/store/store.ts';
-import { launchServer, runCli } from '../../support/process.ts';
-import { emptyStore, open, temporaryFolder } from '../../support/store.ts';
+import { launchServer, runCli, startServer } from '../../support/process.ts';
+import { emptyStore, newDatabase, open, temporaryFolder } from '../../support/store.ts';
 
 test('omitted parts have defaults: port 5432, no TLS, named statements, ten connections', () => {
   expect(readTarget('postgres://db/animals')).toEqual({
@@ -220,4 +220,13 @@ test('a certificate that cannot be read is an error', () => {
 
 test('an invalid URL is reported before any connection is opened', async () => {
   await expect(open('postgres://host/a?connections=0')).rejects.toThrow(new OpenError(count));
+});
+
+test('the log of a server names its database without user, password and parameters', async () => {
+  const url = new URL(await newDatabase());
+  Object.assign(url, { password: 'hidden', search: 'connections=2' });
+  const server = await startServer({ env: { DATABASE_URL: url.href } });
+  const [line] = await server.seen('stdout', /^.*Server listening at.*$/m);
+  expect(JSON.parse(line).settings.DATABASE_URL).toBe(`postgres://${url.host}${url.pathname}`);
+  expect(server.stdout()).not.toContain('hidden');
 });

@@ -168,6 +168,14 @@ describe('the log', () => {
     expect(stdout).not.toContain(key);
   });
 
+  test('names the settings that differ from their defaults, from the environment and from .env', async () => {
+    const folder = temporaryFolder();
+    writeFileSync(path.join(folder, '.env'), 'RATE_LIMIT=600\nLOG_LEVEL=info\n');
+    const server = await startServer({ folder, env: { DATABASE_URL: 'sqlite:a.db', SUNSET_ENFORCE: 'true' } });
+    const [line] = await server.seen('stdout', /^.*Server listening at.*$/m);
+    expect(JSON.parse(line).settings).toEqual({ PORT: 0, OPS_PORT: '0', DATABASE_URL: 'a.db', RATE_LIMIT: 600 });
+  });
+
   test('is for people on a terminal', async ({ skip }) => {
     if (!isInstalled('script')) skip('script, of util-linux, is not installed: no terminal to be had');
     const command = `exec '${process.execPath}' '${projectFolder}src/main.ts'`;
