@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import type { Writable } from 'node:stream';
 import { parseEnv } from 'node:util';
-import { type Config, ConfigError, readConfig } from '../config.ts';
+import { type Config, ConfigError, readConfig, settings } from '../config.ts';
 
 /** Settings that contain passwords. NAME_FILE names a file with the value of NAME. */
 const secrets = ['DATABASE_URL'] as const;
@@ -16,6 +16,12 @@ export function readEnvironment(env: NodeJS.ProcessEnv, folder: string): Config 
   for (const [name, value] of Object.entries(readDotEnv(folder))) env[name] ??= value;
   const found = readSecrets(env, folder);
   return readConfig({ ...env, ...found }, Object.keys(found));
+}
+
+/** The names in the .env of `folder` that are no settings, and none that the PostgreSQL driver reads. */
+export function findUnknownNames(folder: string): string[] {
+  const isSetting = (name: string) => Object.hasOwn(settings.properties, name.replace(/_FILE$/, ''));
+  return Object.keys(readDotEnv(folder)).filter((name) => !isSetting(name) && !name.startsWith('PG'));
 }
 
 /** The values of the secrets that files hold. They stay out of `env`, which child processes inherit. */

@@ -16,7 +16,7 @@ import { createMetrics, type Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../ops/routes.ts';
 import { describeStore, openStore } from '../store/open.ts';
 import type { OpenError, Store } from '../store/store.ts';
-import { readEnvironment, refuseToStart } from './environment.ts';
+import { findUnknownNames, readEnvironment, refuseToStart } from './environment.ts';
 import { hostsOf, listen, listenOps } from './listen.ts';
 import { type Log, openLog } from './log.ts';
 import { memoryLimit, usedMemory } from './memory.ts';
@@ -38,13 +38,15 @@ function loadConfig(): Config {
   }
 }
 
-/** Warns of settings of earlier releases. Refuses to start if one asks for several processes. */
-function checkFormerSettings({ WORKERS, LOG_SAMPLE }: NodeJS.ProcessEnv, logger: Logger): void {
+/** Warns of settings of earlier releases, and of other names in .env. Refuses to start if one asks for several processes. */
+function checkNames({ WORKERS, LOG_SAMPLE }: NodeJS.ProcessEnv, logger: Logger): void {
   const workers =
     'WORKERS is no longer a setting: for more processes, start each with ports of its own on one file, or use PostgreSQL (docs/scaling.md).';
   if (WORKERS === '1') logger.warn(workers);
   else if (WORKERS) refuseToStart(workers);
   if (LOG_SAMPLE) logger.warn('LOG_SAMPLE is no longer a setting: each request is one line.');
+  for (const name of findUnknownNames(process.cwd()))
+    if (name !== 'WORKERS' && name !== 'LOG_SAMPLE') logger.warn(`${name} in .env is not a setting`);
 }
 
 /** Serves until a signal. */
@@ -52,7 +54,7 @@ export async function run(): Promise<void> {
   const config = loadConfig();
   const log = await openLog(config);
   const { logger } = log;
-  checkFormerSettings(process.env, logger);
+  checkNames(process.env, logger);
   const metrics = createMetrics(release.version, log.lostLines, release.revision, {
     used: usedMemory,
     limit: memoryLimit(),

@@ -176,6 +176,24 @@ describe('the log', () => {
     expect(JSON.parse(line).settings).toEqual({ PORT: 0, OPS_PORT: '0', DATABASE_URL: 'a.db', RATE_LIMIT: 600 });
   });
 
+  test('warns of each name in .env that is not a setting', async () => {
+    const folder = temporaryFolder();
+    const known = 'LOG_LEVEL=info\nDATABASE_URL_FILE=\nSIGN_UP_FILE=\nPGPASSWORD=x\n';
+    writeFileSync(path.join(folder, '.env'), `${known}LOG_LVEL=debug\nRATE_LIMIT_FILES=x\ntoString=x\n`);
+    const server = await startServer({ folder, env: { LOG_LVL: 'debug' } });
+    const warnings = server
+      .stdout()
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+      .filter(({ level }) => level === 40);
+    expect(warnings.map(({ msg }) => msg)).toEqual([
+      'LOG_LVEL in .env is not a setting',
+      'RATE_LIMIT_FILES in .env is not a setting',
+      'toString in .env is not a setting',
+    ]);
+  });
+
   test('is for people on a terminal', async ({ skip }) => {
     if (!isInstalled('script')) skip('script, of util-linux, is not installed: no terminal to be had');
     const command = `exec '${process.execPath}' '${projectFolder}src/main.ts'`;
