@@ -9,8 +9,7 @@ import { checkOf, isObject, isStorable, joinFaults, kind, toNfc, type Values } f
 import type { Exchanges } from '../http/exchange.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
-import { commonFault, passwordFault } from './password-rules.ts';
-import type { Hasher } from './passwords.ts';
+import { passwordFault } from './password-rules.ts';
 
 /** The values of a field that is sent once, or of one that is sent several times. */
 type Fields = Record<string, string | string[]>;
@@ -131,20 +130,14 @@ function refuse(faults: Fault[]): void {
   if (faults.length > 0) throw new FormError(faults);
 }
 
-/** Throws FormError if a new password is refused at once. */
-export function checkNewPassword(password: string, name: string): void {
-  refuse(faultOf(passwordFault(password, name)));
-}
-
 /** Reads the name and the password of a new account. Throws FormError with the faults of both. */
 export const readNewPerson = formReader(Type.Object({ name: Name, password: Password }), ({ name, password }) =>
   typeof password === 'string' ? faultOf(passwordFault(password, String(name))) : [],
 );
 
-/** Rejects with FormError if a new password is too common. This costs as much as the hash, so both need the same turn. */
-export async function hashNew({ hash }: Hasher, password: string, name: string): Promise<string> {
-  refuse(faultOf(await commonFault(password, name)));
-  return hash(password);
+/** Throws FormError if a new password is refused at once. */
+export function checkNewPassword(password: string, name: string): void {
+  refuse(faultOf(passwordFault(password, name)));
 }
 
 /**

@@ -1,43 +1,58 @@
 /** Which passwords are accepted (NIST SP 800-63B-4, section 3.1.1). */
 import { limits } from '../core/limits.ts';
 import { toNfc } from '../core/schema.ts';
-import { createGuesses } from './guesses.ts';
+import knownPasswords from './known-passwords.json' with { type: 'json' };
 
 const minCharacters = 15;
 
-/**
- * Why a password is refused whoever uses it, as the end of the sentence "The password …", or undefined. `name`: the name of its account. It may
- * still be too common.
- */
+/** A date has as many characters. */
+const few = 8;
+
+const known: ReadonlySet<string> = new Set(knownPasswords);
+const minKnown = 5;
+
+/** Why a password is refused, as the end of the sentence "The password …", or undefined. `name`: the name of its account. */
 export function passwordFault(password: string, name: string): string | undefined {
   const text = toNfc(password, limits.passwordCharacters);
   // A character is a code point (NIST SP 800-63B-4, section 3.1.1.2).
   const { length } = [...text];
   if (length < minCharacters || length > limits.passwordCharacters)
     return `must have ${minCharacters} to ${limits.passwordCharacters} characters; it has ${length}`;
-  if (text.toLowerCase() === name.normalize('NFC').toLowerCase()) return 'must not be the name of the account';
-  if (isRepetition(text)) return 'must not repeat the same characters';
+  const lower = text.toLowerCase();
+  const others = lower.replaceAll(name.normalize('NFC').toLowerCase(), '');
+  if (others !== lower && (others.length <= few || isKnown(others))) return 'must be more than the name of the account';
+  if (new Set(lower).size < 5 || periodOf(lower) !== lower) return 'must not repeat the same characters';
+  if (isKnown(lower)) return 'is too common: choose one that nobody else would think of';
   return undefined;
 }
 
-/** Whether the text has fewer than 5 different characters, or is a shorter text written several times. */
-function isRepetition(text: string): boolean {
-  if (new Set(text).size < 5) return true;
+/** The shortest text that gives this one if it is written again and again. */
+function periodOf(text: string): string {
   for (let period = 1; period <= text.length / 2; period++) {
-    if (text.slice(period) === text.slice(0, -period)) return true;
+    if (text.slice(period) === text.slice(0, -period)) return text.slice(0, period);
   }
-  return false;
+  return text;
 }
 
-/** Passwords that fewer than 10 to this power guesses find are too common. */
-const minPower = 12.5;
+/** Whether the text is a run, one or two known passwords, or one of these repeated, apart from punctuation and what surrounds its letters. */
+function isKnown(text: string): boolean {
+  const words = text.replace(/[^\p{L}\p{M}\p{N}]/gu, '');
+  if (isRun(words)) return true;
+  return [text, words]
+    .flatMap((form) => [form, form.replace(/^\P{L}+/u, '').replace(/\P{L}+$/u, '')])
+    .map(periodOf)
+    .some((form) => known.has(form) || isPair(form));
+}
 
-/** All servers of a process share one thread: its dictionaries take 70 MB of memory while it runs. */
-const guesses = createGuesses();
+/** Whether the steps from one character to the next are of three sizes at most, as in `abcdefghi`, `1122334455` and `147258369`. */
+function isRun(text: string): boolean {
+  const codes = Array.from(text, (character) => character.codePointAt(0) as number);
+  return codes.length > few && new Set(codes.slice(1).map((code, at) => code - (codes[at] as number))).size <= 3;
+}
 
-/** The same for a password without such a fault that is too common. Rejects with ApiError `service_unavailable` if that cannot be checked. */
-export async function commonFault(password: string, name: string, { powerOf } = guesses): Promise<string | undefined> {
-  const power = await powerOf({ password: password.normalize('NFC'), name: name.normalize('NFC') });
-  if (power === undefined) return 'takes too long to check: choose another';
-  return power < minPower ? 'is too common: choose one that nobody else would think of' : undefined;
+function isPair(text: string): boolean {
+  for (let end = minKnown; end <= text.length - minKnown; end++) {
+    if (known.has(text.slice(0, end)) && known.has(text.slice(end))) return true;
+  }
+  return false;
 }

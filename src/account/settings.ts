@@ -8,7 +8,6 @@ import {
   checkNewPassword,
   formReader,
   formRoute,
-  hashNew,
   Name,
   noticeOf,
   Password,
@@ -45,9 +44,7 @@ function changePassword(scope: AccountScope): Act {
     const { current, password } = read(request);
     checkNewPassword(password, account.name);
     const person = await checkPassword(scope, request, account.name, current, wrong);
-    const passwordHash = await passwords.inTurn(networkOf(request.exchange.address), (hasher) =>
-      hashNew(hasher, password, account.name),
-    );
+    const passwordHash = await passwords.inTurn(networkOf(request.exchange.address), (hasher) => hasher.hash(password));
     // Whoever changed the password or the account meanwhile has ended its sessions, too.
     if (!(await people.setPassword(account.id, passwordHash, { session, previous: person.passwordHash })))
       throw new SessionEndedError();

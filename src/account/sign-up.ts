@@ -12,7 +12,6 @@ import {
   FormError,
   formReader,
   formRoute,
-  hashNew,
   Name,
   Password,
   readNewPerson,
@@ -71,7 +70,7 @@ async function createAccount(
   const nameTaken = new FormError([{ field: 'name', text: 'This name is taken: choose another.' }]);
   // A hash costs a hundred times as much.
   if (await people.findPerson(name)) throw nameTaken;
-  const passwordHash = await hashNew(hasher, password, name);
+  const passwordHash = await hasher.hash(password);
   const account = await people.signUp(name, passwordHash, link, network);
   if (account === 'link_used') throw linkUsed;
   if (account === 'name_taken') throw nameTaken;
@@ -129,7 +128,7 @@ async function choosePassword(
 ): Promise<Person> {
   const { password } = readPassword(request);
   checkNewPassword(password, account.name);
-  const passwordHash = await attempts.signUp(request, (hasher) => hashNew(hasher, password, account.name), link);
+  const passwordHash = await attempts.signUp(request, (hasher) => hasher.hash(password), link);
   if (!(await people.setPassword(account.id, passwordHash, { link }))) throw linkUsed;
   record('password_changed', request, { account: account.id });
   return { account, passwordHash };

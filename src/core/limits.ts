@@ -293,7 +293,7 @@ export const limitTable = {
     beyond: '429',
   },
   signUps: {
-    what: 'forms that create an account in 24 hours, ask whether a name is taken, or have a common password',
+    what: 'forms that create an account in 24 hours, or ask whether a name is taken',
     value: 50,
     holder: 'network',
     shared: true,
@@ -323,13 +323,6 @@ export const limitTable = {
     value: 10,
     holder: 'network',
     beyond: '503',
-  },
-  passwordEstimate: {
-    what: 'time to estimate how many guesses find a new password',
-    value: 5 * secondMs,
-    unit: 'ms',
-    holder: 'request',
-    beyond: '400',
   },
   sessions: { what: 'sessions', value: 50, holder: 'account', shared: true, beyond: 'the oldest end' },
   sessionLifetime: {

@@ -836,26 +836,12 @@ describe('brute force', () => {
     const signUp = async (name: string, text = password) =>
       (await client.post('/account/sign-up', { name, password: text })).status;
     for (let form = 0; form < 60; form++) expect(await signUp('n', 'short')).toBe(400);
+    for (let form = 0; form < 60; form++) expect(await signUp('n', 'mynameisjonathan')).toBe(400);
     for (let form = 0; form < 60; form++) expect(await signUp('', password)).toBe(400);
     expect(await textRows(app.databaseUrl, 'SELECT * FROM counted_attempt')).toEqual([]);
     for (let form = 0; form < 50; form++) expect(await signUp('a1')).toBe(400);
     expect(await signUp('a1')).toBe(429);
     expect(await signUp('n1')).toBe(429);
-  }, 60_000);
-
-  test('of common passwords: one address tries 50 in 24 hours, because each costs as much as a hash', async () => {
-    const app = await startBehindProxy(0);
-    const signUp = (address: string, text: string) =>
-      app.open({ 'x-forwarded-for': address }).post('/account/sign-up', { name: 'n1', password: text });
-    for (let form = 0; form < 50; form++) {
-      const page = await signUp('192.0.2.7', 'mynameisjonathan');
-      expect([page.status, alertOf(page)]).toEqual([
-        400,
-        'The password is too common: choose one that nobody else would think of.',
-      ]);
-    }
-    expectLimited(await signUp('192.0.2.7', password), /^Too many new accounts from this address/, 86_400);
-    expect((await signUp('192.0.2.8', password)).status).toBe(303);
   }, 60_000);
 
   test('of accounts: one address creates 50 in 24 hours, and no more', async () => {
@@ -876,10 +862,6 @@ describe('brute force', () => {
       .open({ 'x-forwarded-for': '192.0.2.7' })
       .post('/account/sign-up', { name: 'n50', password: 'short' });
     expect([short.status, alertOf(short)]).toEqual([400, 'The password must have 15 to 256 characters; it has 5.']);
-    const common = await app
-      .open({ 'x-forwarded-for': '192.0.2.7' })
-      .post('/account/sign-up', { name: 'n50', password: 'mynameisjonathan' });
-    expect(common.status).toBe(429);
     expect((await signUp('192.0.2.8', 51)).status).toBe(303);
     // Signing in is another count.
     expect((await signIn(app, '192.0.2.7', 'n1', password)).status).toBe(303);
