@@ -27,18 +27,19 @@ REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM :"role";
 
 GRANT SELECT ON migration, additive_migration, pet_revision TO :"role";
 GRANT SELECT, INSERT ON pet, rotated_key TO :"role";
--- SELECT … FOR UPDATE needs UPDATE on pet_id, one_time_link, counted_attempt and message.
+-- SELECT … FOR UPDATE needs UPDATE on pet_id, one_time_link and message.
 GRANT SELECT, UPDATE ON pet_id TO :"role";
 -- Not the text.
 GRANT SELECT (id, account_id, created_at), INSERT, UPDATE (created_at), DELETE ON message TO :"role";
 GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency TO :"role";
-GRANT SELECT, INSERT, UPDATE (expires_at), DELETE ON counted_attempt, one_time_link TO :"role";
+GRANT SELECT, INSERT, UPDATE (expires_at), DELETE ON one_time_link TO :"role";
 GRANT SELECT, INSERT, UPDATE (password_hash), DELETE ON account TO :"role";
 GRANT SELECT, INSERT, UPDATE (expires_at, revoked_at, last_used_at, deprecated_calls), DELETE ON api_key TO :"role";
 GRANT SELECT, INSERT, UPDATE (succeeded, client_errors, rate_limited, server_errors, deprecated_calls, error_code, error_at), DELETE
   ON api_key_usage TO :"role";
 GRANT SELECT, INSERT, UPDATE (used_at), DELETE ON session TO :"role";
 -- Only 1.1.0 uses these.
+GRANT SELECT, INSERT, UPDATE (expires_at), DELETE ON counted_attempt TO :"role";
 GRANT SELECT, INSERT, DELETE ON account_event TO :"role";
 GRANT SELECT, INSERT ON form_token, timeline TO :"role";
 

@@ -110,4 +110,5 @@ export function createPasswords(): Passwords {
   };
 }
 
-const busy = () => new ApiError('service_unavailable', 'Other attempts are being checked: try again in a second.');
+export const busy = () =>
+  new ApiError('service_unavailable', 'Other attempts are being checked: try again in a second.');

@@ -68,7 +68,7 @@ export async function createAccountScope(
   });
   app.route({ method: ['GET', 'HEAD'], url: '/*', onRequest: noPage, handler: noPage });
   const passwords = createPasswords();
-  return { ...shared, passwords, attempts: createAttempts(people, passwords, now), sessions, pages };
+  return { ...shared, passwords, attempts: createAttempts(passwords, now), sessions, pages };
 }
 
 interface Checks extends Pick<AccountScope, 'exchanges' | 'pages' | 'sessions'> {

@@ -1,4 +1,4 @@
-/** People who sign in on the account pages: their sessions and one-time links, the limit of failed attempts, and the interface of a store of them. */
+/** People who sign in on the account pages: their sessions and one-time links, and the interface of a store of them. */
 import { hash, randomBytes } from 'node:crypto';
 import type { Account } from './accounts.ts';
 import { limits } from './limits.ts';
@@ -84,28 +84,6 @@ export interface People {
   addLink(hash: Buffer, purpose: LinkPurpose, accountId: number | null): Promise<void>;
   /** Undefined if the link does not exist, was used or has expired. */
   findLink(hash: Buffer): Promise<OneTimeLink | undefined>;
-  /**
-   * Counts an attempt for each subject (32 bytes), before its outcome is known: simultaneous attempts cannot exceed the limit. If a subject
-   * already has its `max` attempts within its window, counts nothing and resolves to a refusal. `at`: the time of the attempt; now, if it is
-   * undefined.
-   */
-  countAttempt(subjects: Attempt[], at?: Date): Promise<AttemptRefusal | undefined>;
-  /** Takes back one attempt of the time `at` of each subject, or with `all` every attempt. */
-  forgetAttempts(subjects: { subject: Buffer; all: boolean }[], at?: Date): Promise<void>;
-}
-
-/** `subject` has reached its limit. The oldest attempt that counts is from `since`, and leaves the window at `until`. */
-interface AttemptRefusal {
-  subject: Buffer;
-  since: Date;
-  until: Date;
-}
-
-export interface Attempt {
-  subject: Buffer;
-  max: number;
-  /** Default: limits.attemptWindow. */
-  windowMs?: number;
 }
 
 /** What a server records in the trail. Ids only: never a name, a password, a session or a key. */

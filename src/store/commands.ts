@@ -1,6 +1,5 @@
 /** The table of commands: every change except those of animals, written once for both engines. Their inputs and outcomes are JSON. */
 import * as accounts from './commands/accounts.ts';
-import * as attempts from './commands/attempts.ts';
 import * as keys from './commands/keys.ts';
 import * as messages from './commands/messages.ts';
 import * as people from './commands/people.ts';
@@ -10,14 +9,12 @@ import type { Steps } from './steps.ts';
 
 const { addAccount, removeAccount } = accounts;
 const { sweepKeys, addKey, revokeKey, rotateKey } = keys;
-const { countAttempt, forgetAttempts } = attempts;
 const { signUp, setPassword, addLink } = people;
 const { addSession, touchSession, endSession, endSessions } = sessions;
 
 export const commands = {
   ...{ addAccount, removeAccount },
   ...{ sweepKeys, addKey, revokeKey, rotateKey, recordUses },
-  ...{ countAttempt, forgetAttempts },
   ...{ signUp, setPassword, addLink },
   ...{ addSession, touchSession, endSession, endSessions },
   addMessage: messages.addMessage,
@@ -27,12 +24,6 @@ export type CommandName = keyof typeof commands;
 export type Input<Name extends CommandName> = Parameters<(typeof commands)[Name]>[0];
 export type Outcome<Name extends CommandName> =
   ReturnType<(typeof commands)[Name]> extends Steps<infer Result> ? Result : never;
-
-/**
- * PostgreSQL runs these as SERIALIZABLE: their limit must hold, and they count rows that simultaneous ones add without a lock that both take.
- * It runs all others as READ COMMITTED: those with a rule about an account lock its row first.
- */
-export const serializable: ReadonlySet<CommandName> = new Set(['countAttempt']);
 
 /** The same table, in a form in which TypeScript knows that a command and its input belong together. */
 const table: { [Name in CommandName]: (input: Input<Name>) => Steps<Outcome<Name>> } = commands;

@@ -48,23 +48,6 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
       const row = await read(() => findLink(hash, now));
       return row && isLinkValid(row.purpose, Number(row.expires_at), now) ? toLink(row) : undefined;
     },
-
-    async countAttempt(attempts, when) {
-      const subjects = attempts.map(({ subject, max, windowMs = limits.attemptWindow }) => ({
-        subject: subject.toString('hex'),
-        max,
-        windowMs,
-      }));
-      const refusal = await write('countAttempt', { subjects, at: when?.getTime() ?? at() });
-      if (!refusal) return undefined;
-      const { subject, since, until } = refusal;
-      return { subject: Buffer.from(subject, 'hex'), since: new Date(since), until: new Date(until) };
-    },
-
-    forgetAttempts: (forgotten, when) => {
-      const subjects = forgotten.map(({ subject, all }) => ({ subject: subject.toString('hex'), all }));
-      return write('forgetAttempts', { subjects, at: when?.getTime() ?? at() });
-    },
   };
 }
 

@@ -263,8 +263,8 @@ export const plantedBugs: PlantedBug[] = [
   {
     name: 'a right password forgets the failures of the address',
     file: 'src/account/attempts.ts',
-    from: 'all: attempt === all',
-    to: 'all: true',
+    from: 'account.attempts.delete(name);',
+    to: 'account.attempts.delete(name);\n        networks(network).attempts.delete(network);',
     caughtBy: ['test/quick/account/account-attacks.test.ts', 'brute force > with an account of one’s own in between'],
   },
   {

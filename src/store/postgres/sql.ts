@@ -22,8 +22,8 @@ export interface Sql {
   rows<Row extends object>(statement: Statement, values: string[]): Promise<Row[]>;
   /** As `rows`, with each row as an array. */
   arrays<Row extends unknown[]>(statement: Statement, values: string[]): Promise<Row[]>;
-  /** Runs `work` in a transaction; rolls it back if `work` rejects. Default: READ COMMITTED, whatever the database sets. */
-  begin<Result>(work: (sql: Sql) => Promise<Result>, isolation?: 'READ COMMITTED' | 'SERIALIZABLE'): Promise<Result>;
+  /** Runs `work` in a transaction, READ COMMITTED whatever the database sets; rolls it back if `work` rejects. */
+  begin<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result>;
 }
 
 /** Named by its text: behind a pooler, whose sessions serve many clients, a name never means another statement. */
@@ -85,8 +85,8 @@ export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
     arrays: <Row>(statement: Statement, values: string[]) =>
       runPrepared<Row[]>(statement, values, { rowMode: 'array' }),
     unsafe: <Rows>(text: string, values?: unknown[]) => run<Rows>({ text, ...(values && { values }) }),
-    async begin<Result>(work: (sql: Sql) => Promise<Result>, isolation = 'READ COMMITTED') {
-      await run({ text: `BEGIN ISOLATION LEVEL ${isolation}` });
+    async begin<Result>(work: (sql: Sql) => Promise<Result>) {
+      await run({ text: 'BEGIN ISOLATION LEVEL READ COMMITTED' });
       try {
         const result = await work(sql);
         await run({ text: 'COMMIT' });

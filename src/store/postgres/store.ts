@@ -1,6 +1,6 @@
 /** The shared store: a PostgreSQL database that several servers can use. */
 import { openAccounts } from '../accounts.ts';
-import { type CommandName, serializable, stepsOf } from '../commands.ts';
+import { type CommandName, stepsOf } from '../commands.ts';
 import type { Engine } from '../engine.ts';
 import { openMessages, openPeople } from '../people.ts';
 import { openPets } from '../pets.ts';
@@ -23,10 +23,7 @@ export function createEngine({ keyed, strangers }: Pick<Pools, 'keyed' | 'strang
   return {
     write: (name, input) =>
       poolFor(forKeys.has(name)).write((sql) =>
-        sql.begin(
-          (transaction) => runSteps(transaction, stepsOf(name, input)),
-          serializable.has(name) ? 'SERIALIZABLE' : undefined,
-        ),
+        sql.begin((transaction) => runSteps(transaction, stepsOf(name, input))),
       ),
     read: (query, forKey) => poolFor(forKey).read((sql) => runSteps(sql, query())),
   };

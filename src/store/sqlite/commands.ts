@@ -30,7 +30,7 @@ export type Write =
   | { [Name in CommandName]: [name: Name, input: Input<Name>] }[CommandName];
 
 /** Commands are prepared when they first run. Their tables are checked before: a store that lacks one must not accept any write. */
-const tables = 'account api_key api_key_usage counted_attempt message one_time_link rotated_key session'.split(' ');
+const tables = 'account api_key api_key_usage message one_time_link rotated_key session'.split(' ');
 
 /** Pets that one statement inserts at most: SQLite holds their text in memory several times. */
 const maxInserted = 100;

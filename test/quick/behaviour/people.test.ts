@@ -1,5 +1,4 @@
-/** Tests of people in the store: passwords, sessions, links, attempts, and the limit of keys. */
-import { createHash } from 'node:crypto';
+/** Tests of people in the store: passwords, sessions, links, and the limit of keys. */
 import fs from 'node:fs';
 import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -34,7 +33,6 @@ async function openPeople() {
     databaseUrl,
     store,
     ...store.people,
-    countAttempt: untilOf(store),
     openSecond: open,
     /** Sets the clock to `ms` after the start. */
     setTime: (ms: number) => {
@@ -43,12 +41,6 @@ async function openPeople() {
     count: async (table: string) => Number((await textRows(databaseUrl, `SELECT count(*) AS n FROM ${table}`))[0]?.n),
   };
 }
-
-/** Counts attempts; resolves to when the next one is allowed. */
-const untilOf =
-  ({ people }: Store) =>
-  async (...given: Parameters<typeof people.countAttempt>) =>
-    (await people.countAttempt(...given))?.until;
 
 /** A store with two people; their accounts have the ids 1 and 2. */
 async function openWithPeople() {
@@ -417,188 +409,7 @@ describe('a one-time link', () => {
   });
 });
 
-describe('attempts', () => {
-  const max = 10;
-  const subjectOf = (text: string) => createHash('sha256').update(text).digest();
-  const [ada, address] = [subjectOf('ada'), subjectOf('192.0.2.1')];
-  const limited = (...subjects: Buffer[]) => subjects.map((subject) => ({ subject, max }));
-
-  test('are allowed up to the limit; the next one when the first leaves the window of 15 minutes', async () => {
-    const { countAttempt, setTime } = await openPeople();
-    for (let index = 0; index < max; index++) {
-      setTime(index * minuteMs);
-      expect(await countAttempt(limited(ada))).toBeUndefined();
-    }
-    expect(await countAttempt(limited(ada))).toEqual(at(15 * minuteMs));
-    setTime(15 * minuteMs - 1);
-    expect(await countAttempt(limited(ada))).toEqual(at(15 * minuteMs));
-    setTime(15 * minuteMs);
-    expect(await countAttempt(limited(ada))).toBeUndefined();
-    expect(await countAttempt(limited(ada))).toEqual(at(16 * minuteMs));
-    // A lower limit waits for more attempts to leave.
-    expect(await countAttempt([{ subject: ada, max: 2 }])).toEqual(at(24 * minuteMs));
-  });
-
-  test('of two subjects are counted for neither if one has reached its limit', async () => {
-    const { countAttempt, count } = await openPeople();
-    for (let index = 0; index < max; index++) await countAttempt(limited(ada));
-    for (const pair of [
-      [ada, address],
-      [address, ada],
-    ])
-      expect(await countAttempt(limited(...pair))).toEqual(at(15 * minuteMs));
-    expect(await count('(SELECT DISTINCT subject FROM counted_attempt) AS subjects')).toBe(1);
-    for (let index = 0; index < max; index++) expect(await countAttempt(limited(address))).toBeUndefined();
-    expect(await countAttempt(limited(address))).toBeDefined();
-  });
-
-  test('of two subjects that have both reached their limit wait for the later one', async () => {
-    const { countAttempt, setTime } = await openPeople();
-    for (let index = 0; index < max; index++) await countAttempt(limited(ada));
-    setTime(minuteMs);
-    for (let index = 0; index < max; index++) await countAttempt(limited(address));
-    expect(await countAttempt(limited(ada, address))).toEqual(at(16 * minuteMs));
-    expect(await countAttempt(limited(address, ada))).toEqual(at(16 * minuteMs));
-  });
-
-  test('have a limit for each subject', async () => {
-    const { countAttempt } = await openPeople();
-    const both = [
-      { subject: ada, max: 3 },
-      { subject: address, max: 2 },
-    ];
-    expect([await countAttempt(both), await countAttempt(both)]).toEqual([undefined, undefined]);
-    expect(await countAttempt(both)).toBeDefined();
-    expect(await countAttempt([{ subject: ada, max: 3 }])).toBeUndefined();
-    expect(await countAttempt([{ subject: ada, max: 3 }])).toBeDefined();
-  });
-
-  test('at the same time on two servers cannot exceed the limit: 200 attempts, 10 allowed', async () => {
-    const opened = await openPeople();
-    const results = await simultaneously(opened, 200, ({ people }, index) =>
-      people.countAttempt(index % 4 < 2 ? limited(ada, address) : limited(address, ada)),
-    );
-    expect(results.filter((result) => result === undefined)).toHaveLength(max);
-    expect(results.filter((result) => result?.until.getTime() === start + 15 * minuteMs)).toHaveLength(200 - max);
-  });
-
-  test('that succeeded are taken back: the last one', async () => {
-    const { countAttempt, forgetAttempts, setTime, count } = await openPeople();
-    for (let index = 0; index < max; index++) {
-      setTime(index * minuteMs);
-      await countAttempt(limited(ada));
-    }
-    await forgetAttempts([{ subject: ada, all: false }]);
-    setTime(12 * minuteMs);
-    expect(await countAttempt(limited(ada))).toBeUndefined();
-    // The times of the others are unchanged: the ninth was at minute 8, the tenth at minute 12.
-    expect(await countAttempt(limited(ada))).toEqual(at(15 * minuteMs));
-    expect(await countAttempt([{ subject: ada, max: 2 }])).toEqual(at(23 * minuteMs));
-    expect(await countAttempt([{ subject: ada, max: 1 }])).toEqual(at(27 * minuteMs));
-    await countAttempt(limited(address));
-    await forgetAttempts([{ subject: address, all: false }]);
-    expect(await count('(SELECT DISTINCT subject FROM counted_attempt) AS subjects')).toBe(1);
-  });
-
-  test('that overlap are taken back by their own time', async () => {
-    const { countAttempt, forgetAttempts, setTime } = await openPeople();
-    for (const minute of [0, 5, 5, 10]) await countAttempt(limited(ada), at(minute * minuteMs));
-    setTime(10 * minuteMs);
-    await forgetAttempts([{ subject: ada, all: false }], at(0));
-    await forgetAttempts([{ subject: ada, all: false }], at(5 * minuteMs));
-    // There is none of this time.
-    await forgetAttempts([{ subject: ada, all: false }], at(7 * minuteMs));
-    expect(await countAttempt([{ subject: ada, max: 2 }])).toEqual(at(20 * minuteMs));
-    expect(await countAttempt([{ subject: ada, max: 1 }])).toEqual(at(25 * minuteMs));
-    expect(await countAttempt([{ subject: ada, max: 3 }])).toBeUndefined();
-  });
-
-  test('that succeeded are taken back: all of one subject, the last of another, none of an unknown one', async () => {
-    const { countAttempt, forgetAttempts } = await openPeople();
-    for (let index = 0; index < max; index++) await countAttempt(limited(ada, address));
-    await forgetAttempts([
-      { subject: ada, all: true },
-      { subject: address, all: false },
-      { subject: subjectOf('nobody'), all: false },
-      { subject: subjectOf('nobody else'), all: true },
-    ]);
-    expect(await countAttempt(limited(address))).toBeUndefined();
-    expect(await countAttempt(limited(address))).toBeDefined();
-    for (let index = 0; index < max; index++) expect(await countAttempt(limited(ada))).toBeUndefined();
-    expect(await countAttempt(limited(ada))).toBeDefined();
-  });
-
-  test('that are counted and taken back at the same time leave none behind', async () => {
-    const opened = await openPeople();
-    const unlimited = [ada, address].map((subject) => ({ subject, max: 1000 }));
-    await simultaneously(opened, 100, async ({ people }) => {
-      expect(await people.countAttempt(unlimited)).toBeUndefined();
-      await people.forgetAttempts([address, ada].map((subject) => ({ subject, all: false })));
-    });
-    expect(await opened.count('(SELECT DISTINCT subject FROM counted_attempt) AS subjects')).toBe(0);
-  });
-
-  test('that are counted delete up to ten subjects whose attempts have left the window', async () => {
-    const { countAttempt, setTime, count } = await openPeople();
-    for (let index = 0; index < 15; index++) await countAttempt(limited(subjectOf(`old ${index}`)));
-    setTime(minuteMs);
-    await countAttempt(limited(address));
-    setTime(15 * minuteMs);
-    await countAttempt(limited(ada));
-    expect(await count('(SELECT DISTINCT subject FROM counted_attempt) AS subjects')).toBe(7);
-    await countAttempt(limited(ada));
-    expect(await count('(SELECT DISTINCT subject FROM counted_attempt) AS subjects')).toBe(2);
-    // The attempt of minute 1 still counts.
-    expect(await countAttempt([{ subject: address, max: 1 }])).toEqual(at(16 * minuteMs));
-  });
-
-  test('name the subject that has to wait for longest, and when the oldest of its attempts was', async () => {
-    const { store, setTime } = await openPeople();
-    const { countAttempt } = store.people;
-    const oneOf = (subject: Buffer) => [{ subject, max: 1 }];
-    await countAttempt(oneOf(ada));
-    setTime(minuteMs);
-    await countAttempt(oneOf(address));
-    const refusal = { subject: address, since: at(minuteMs), until: at(16 * minuteMs) };
-    expect(await countAttempt([...oneOf(ada), ...oneOf(address)])).toEqual(refusal);
-    expect(await countAttempt([...oneOf(address), ...oneOf(ada)])).toEqual(refusal);
-  });
-
-  test('have a window of their own', async () => {
-    const { countAttempt, setTime } = await openPeople();
-    const perDay = [{ subject: ada, max: 1, windowMs: 24 * hourMs }];
-    expect(await countAttempt(perDay)).toBeUndefined();
-    setTime(24 * hourMs - 1);
-    expect(await countAttempt(perDay)).toEqual(at(24 * hourMs));
-    setTime(24 * hourMs);
-    expect(await countAttempt(perDay)).toBeUndefined();
-  });
-
-  test('that are taken back do not keep those before them in the store', async () => {
-    const { countAttempt, forgetAttempts, setTime, count } = await openPeople();
-    for (const minute of [0, 10]) {
-      setTime(minute * minuteMs);
-      await countAttempt(limited(ada));
-    }
-    await forgetAttempts([{ subject: ada, all: false }]);
-    expect(await count('(SELECT DISTINCT subject FROM counted_attempt) AS subjects')).toBe(1);
-    setTime(15 * minuteMs);
-    await countAttempt(limited(address));
-    expect(await count('(SELECT DISTINCT subject FROM counted_attempt) AS subjects')).toBe(1);
-  });
-});
-
 describe('a clock that is set back by a day', () => {
-  test('locks nobody out: attempts of the future do not count', async () => {
-    const { countAttempt, setTime } = await openPeople();
-    const subject = newHash();
-    setTime(24 * hourMs);
-    for (let index = 0; index < 10; index++) await countAttempt([{ subject, max: 10 }]);
-    setTime(0);
-    for (let index = 0; index < 10; index++) expect(await countAttempt([{ subject, max: 10 }])).toBeUndefined();
-    expect(await countAttempt([{ subject, max: 10 }])).toEqual(at(15 * minuteMs));
-  });
-
   test('ends sessions and links, which would live for longer', async () => {
     const { addSession, findSession, addLink, findLink, setPassword, signUp, endSessions, setTime } =
       await openWithPeople();

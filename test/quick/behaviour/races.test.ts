@@ -15,7 +15,6 @@ import { emptyStore, engine, open, runSql, textRows } from '../../support/store.
 const minuteMs = 60_000;
 const at = Date.UTC(2027, 0, 1);
 const oldHash = 'old';
-const maxAttempts = 3;
 const maxMessages = 3;
 
 /** Copies of each of the two commands that run at once. */
@@ -24,7 +23,7 @@ const endedKeys = 5;
 
 const hashOf = (text: string) => createHash('sha256').update(text).digest('hex');
 
-/** An account of its own for each pair of commands: one place is left for a key, for a session and for an attempt. */
+/** An account of its own for each pair of commands: one place is left for a key and for a session. */
 interface World {
   id: number;
   name: string;
@@ -33,7 +32,6 @@ interface World {
   session: string;
   reset: string;
   invitation: string;
-  subject: string;
 }
 
 const firstId = 1_000_000;
@@ -43,7 +41,7 @@ function worldOf(index: number): World {
   const hash = (what: string) => hashOf(`${what} of ${id}`);
   return {
     ...{ id, name: `ada ${id}`, key: 100 * id },
-    ...{ session: hash('session'), reset: hash('reset'), invitation: hash('invitation'), subject: hash('subject') },
+    ...{ session: hash('session'), reset: hash('reset'), invitation: hash('invitation') },
   };
 }
 
@@ -95,11 +93,6 @@ const races: Races = {
     },
     effects: once,
   },
-  countAttempt: {
-    input: ({ subject }) => ({ subjects: [{ subject, max: maxAttempts, windowMs: minuteMs }], at }),
-    effects: (refusal) => countOf(refusal === undefined),
-  },
-  forgetAttempts: { input: ({ subject }) => ({ subjects: [{ subject, all: false }], at }), effects: once },
   signUp: {
     // The link can be used for one account, whatever its name is.
     input: ({ id, invitation }, copy) =>
@@ -164,7 +157,7 @@ async function openEngine(databaseUrl: string): Promise<Pick<Engine, 'write'>> {
   return createEngine(pools);
 }
 
-/** 49 active keys and 5 that have expired, 49 sessions, two links and two attempts. */
+/** 49 active keys and 5 that have expired, 49 sessions and two links. */
 function setUp(worlds: World[]): string {
   const [random, blob] =
     engine === 'SQLite'
@@ -185,11 +178,6 @@ function setUp(worlds: World[]): string {
     `${session} VALUES ${values(({ id, session: hash }) => `${blob(hash)}, ${id}, ${at - 1}, ${at - 1}`)}`,
     `${link} ${values(({ id, reset }) => `${blob(reset)}, 'reset', ${id}, ${at + minuteMs}`)}`,
     `${link} ${values(({ invitation }) => `${blob(invitation)}, 'invitation', NULL, ${at + minuteMs}`)}`,
-    ...Array.from(
-      { length: maxAttempts - 1 },
-      () =>
-        `INSERT INTO counted_attempt (subject, at, expires_at) VALUES ${values(({ subject }) => `${blob(subject)}, ${at}, ${at + minuteMs}`)}`,
-    ),
   ].join(';');
 }
 
@@ -224,7 +212,6 @@ async function readTables(databaseUrl: string): Promise<(table: string, world: W
     rotated_key: 'SELECT account_id AS place FROM rotated_key JOIN api_key ON id = key_id',
     session: `SELECT account_id AS place, ${hex('hash')} AS hash FROM session`,
     one_time_link: 'SELECT account_id AS place FROM one_time_link',
-    counted_attempt: `SELECT ${hex('subject')} AS place FROM counted_attempt`,
     message: 'SELECT account_id AS place FROM message',
   };
   const tables = Object.entries(queries).map(async ([table, query]) => {
@@ -232,7 +219,7 @@ async function readTables(databaseUrl: string): Promise<(table: string, world: W
     return [table, Map.groupBy(rows, ({ place }) => place)] as const;
   });
   const found = new Map(await Promise.all(tables));
-  return (table, { id, subject }) => found.get(table)?.get(table === 'counted_attempt' ? subject : String(id)) ?? [];
+  return (table, { id }) => found.get(table)?.get(String(id)) ?? [];
 }
 
 function sumOf(done: Effect[], name: CommandName, isCounted = (_copy: number) => true): number {
@@ -251,8 +238,6 @@ function faultsOf(world: World, done: Effect[], rowsOf: (table: string) => Row[]
   const raced = keys.find(({ id }) => Number(id) === world.key);
   const used = rowsOf('api_key_usage').find(({ id }) => Number(id) === world.key);
   const active = keys.filter((key) => key.revoked_at === null && Number(key.expires_at ?? Infinity) > at).length;
-  const attempts = rowsOf('counted_attempt').length;
-  const counted = maxAttempts - 1 + effectsOf('countAttempt');
   const madeKeys = effectsOf('addKey') + effectsOf('rotateKey') - Math.min(effectsOf('revokeKey'), 1);
 
   const rules = {
@@ -276,9 +261,6 @@ function faultsOf(world: World, done: Effect[], rowsOf: (table: string) => Row[]
     'an invitation is used once': effectsOf('signUp', isInvited) === (ran('signUp') ? 1 : 0),
     'a name is taken once':
       effectsOf('addAccount') + effectsOf('signUp', (copy) => !isInvited(copy)) === rowsOf('new').length,
-    'an attempt is counted up to the limit': attempts <= maxAttempts,
-    'an attempt is counted once': attempts <= counted && (ran('forgetAttempts') || attempts === counted),
-    'an attempt is taken back once': attempts >= counted - effectsOf('forgetAttempts'),
     // PostgreSQL may add a few more: see addMessage.
     'an account has its most messages': engine === 'PostgreSQL' || rowsOf('message').length <= maxMessages,
     'a message is added once': rowsOf('message').length === effectsOf('addMessage'),

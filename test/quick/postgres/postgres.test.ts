@@ -5,12 +5,11 @@ import { describe, expect, test } from 'vitest';
 import { newSecret } from '../../../src/core/accounts.ts';
 import { limits } from '../../../src/core/limits.ts';
 import { newToken } from '../../../src/core/people.ts';
-import { openStore } from '../../../src/store/open.ts';
 import { TimeoutError } from '../../../src/store/postgres/errors.ts';
 import { createPetReads } from '../../../src/store/postgres/pets.ts';
 import type { Statement } from '../../../src/store/postgres/sql.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { clientOf, emptyStore, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
+import { clientOf, emptyStore, open, temporaryFolder, textRows } from '../../support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 
@@ -66,10 +65,6 @@ test('the store works with prepare=false, without named statements, for use behi
   const link = newToken().hash;
   await people.addLink(link, 'invitation', null);
   expect(await people.signUp('ada', 'hash', link)).toMatchObject({ id: 2, hasPassword: true });
-  const subject = newToken().hash;
-  expect(await people.countAttempt([{ subject, max: 1 }])).toBeUndefined();
-  expect(await people.countAttempt([{ subject, max: 1 }])).toMatchObject({ until: expect.any(Date) });
-  await people.forgetAttempts([{ subject, all: true }]);
   await people.addSession(link, 2, 'hash');
   expect((await people.findSession(link))?.account.name).toBe('ada');
   expect(await people.setPassword(2, 'other hash')).toBe(true);
@@ -248,30 +243,6 @@ describe('locks', () => {
     expect(await people.findSession(hash)).toBeUndefined();
   });
 
-  test('attempts of the same subjects in different order never end in a deadlock', async () => {
-    const databaseUrl = await newDatabase({ template: 'template_animals' });
-    const stores = await Promise.all([1, 2].map(() => openStore(databaseUrl, { now: () => new Date() })));
-    const hashes = Array.from({ length: 20 }, () => newToken().hash).sort(Buffer.compare);
-    const subjects = hashes.toReversed().map((subject) => ({ subject, max: 1000 }));
-    // The rows are now in the table in another order than in the index.
-    for (const subject of subjects) await stores[0]?.people.countAttempt([subject]);
-    const lasts = subjects.map(({ subject }) => ({ subject, all: false }));
-    for (let round = 0; round < 20; round++) {
-      const calls = stores.flatMap(({ people }) => [
-        ...[subjects, subjects.toReversed()].map((counted) => people.countAttempt(counted)),
-        ...[lasts, lasts.toReversed()].map((forgotten) => people.forgetAttempts(forgotten)),
-      ]);
-      await Promise.all(calls);
-    }
-    // A session reports its deadlocks when it ends, at the latest.
-    for (const store of stores) await store.close();
-    const [row] = await textRows(
-      databaseUrl,
-      'SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()',
-    );
-    expect(row?.deadlocks).toBe('0');
-  });
-
   /** Why a call is rejected. On a busy machine, its deadline can come before the answer that the database gives 0.3 s earlier: then it is called again. */
   async function reasonOf(call: () => Promise<unknown>): Promise<unknown> {
     for (let left = 4; ; left--) {
@@ -285,17 +256,15 @@ describe('locks', () => {
     // Those of people use a quarter of the connections.
     const store = await open(`${databaseUrl}?connections=24`);
     const { accounts, people } = store;
-    const [link, counted, forgotten] = [newToken().hash, newToken().hash, newToken().hash];
+    const link = newToken().hash;
     const newKey = () => ({ account: 'cleo', name: 'k', scopes: [], lifetimeMs: null, secret: newSecret(false) });
     for (const name of ['ada', 'ben', 'cleo']) await people.signUp(name, 'hash');
     await people.addLink(link, 'invitation', null);
-    await people.countAttempt([counted, forgotten].map((subject) => ({ subject, max: 1 })));
     await accounts.addKey(newKey());
     // Opens a connection for each call.
     await Promise.all(Array.from({ length: 6 }, () => store.check()));
     await clientOf(databaseUrl).begin(async (transaction) => {
-      for (const table of ['account', 'one_time_link', 'counted_attempt'])
-        await transaction`SELECT FROM ${transaction(table)} FOR UPDATE`;
+      for (const table of ['account', 'one_time_link']) await transaction`SELECT FROM ${transaction(table)} FOR UPDATE`;
       // Each waits for a row of its own: a second one in the queue for a row would wait for longer.
       const calls: (() => Promise<unknown>)[] = [
         () => people.signUp('dora', 'hash', link),
@@ -305,9 +274,6 @@ describe('locks', () => {
       ];
       const reasons = await Promise.all(calls.map(reasonOf));
       expect(reasons).toMatchObject(calls.map(() => ({ code: 'service_unavailable', cause: { code: '55P03' } })));
-      // Attempts wait for no row that somebody else holds.
-      expect(await people.countAttempt([{ subject: counted, max: 1 }])).toMatchObject({ until: expect.any(Date) });
-      await people.forgetAttempts([{ subject: forgotten, all: true }]);
     });
   });
 });

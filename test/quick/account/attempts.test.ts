@@ -1,0 +1,141 @@
+/** Tests of the limits of attempts, without a hash: windows, what is counted and taken back, and what is forgotten. */
+import type { FastifyRequest } from 'fastify';
+import { expect, test } from 'vitest';
+import { createAttempts } from '../../../src/account/attempts.ts';
+import type { Hasher } from '../../../src/account/passwords.ts';
+import { ApiError } from '../../../src/core/errors.ts';
+import { limits } from '../../../src/core/limits.ts';
+import type { HttpError } from '../../../src/http/errors.ts';
+
+const minuteMs = 60_000;
+const dayMs = 24 * 60 * minuteMs;
+
+const from = (address: string) => ({ exchange: { address } }) as FastifyRequest;
+const addressOf = (number: number) => `10.${number >> 16}.${(number >> 8) & 255}.${number & 255}`;
+
+/** Attempts with a clock. Each resolves to its outcome: `right`, `wrong`, `busy`, or the seconds of Retry-After. */
+function openAttempts() {
+  let time = Date.UTC(2027, 0, 1);
+  const start = time;
+  const attempts = createAttempts({ inTurn: async (_network, work) => work({} as Hasher) }, () => new Date(time));
+  const outcomeOf = (error: HttpError) =>
+    error.code === 'service_unavailable' ? 'busy' : Number(error.headers['retry-after']);
+
+  function signIn(name: string, address: string, check: boolean | Promise<boolean> = false) {
+    const checked = attempts.signIn(from(address), name, async () => check);
+    return checked.then((isRight) => (isRight ? 'right' : 'wrong'), outcomeOf);
+  }
+
+  return {
+    signIn,
+    signUp: (address: string, link?: Buffer, create = async () => {}) =>
+      attempts.signUp(from(address), create, link).then(() => 'made', outcomeOf),
+    /** Fails `times` times, from another network each. */
+    async fail(name: string, times: number) {
+      for (let number = 0; number < times; number++) expect(await signIn(name, addressOf(1000 + number))).toBe('wrong');
+    },
+    setTime: (ms: number) => {
+      time = start + ms;
+    },
+  };
+}
+
+test('the eleventh failure waits until the first leaves the window of 15 minutes', async () => {
+  const { signIn, setTime } = openAttempts();
+  for (let minute = 0; minute < 10; minute++) {
+    setTime(minute * minuteMs);
+    expect(await signIn('ada', addressOf(minute))).toBe('wrong');
+  }
+  expect(await signIn('ada', addressOf(10), true)).toBe(6 * 60);
+  setTime(15 * minuteMs - 1);
+  expect(await signIn('ada', addressOf(10), true)).toBe(1);
+  setTime(15 * minuteMs);
+  expect(await signIn('ada', addressOf(10))).toBe('wrong');
+  expect(await signIn('ada', addressOf(11))).toBe(60);
+});
+
+test('a refused attempt counts neither for the account nor for the network, and waits for the later of the two', async () => {
+  const { signIn, fail, setTime } = openAttempts();
+  await fail('ada', 10);
+  for (let times = 0; times < 20; times++) expect(await signIn('ada', '192.0.2.1')).toBe(15 * 60);
+  setTime(minuteMs);
+  for (let number = 0; number < 10; number++) expect(await signIn(`p${number}`, '192.0.2.1')).toBe('wrong');
+  expect(await signIn('ada', '192.0.2.1')).toBe(15 * 60);
+  expect(await signIn('ada', '192.0.2.2')).toBe(14 * 60);
+});
+
+test('of 20 simultaneous attempts ten are checked, and the others are refused at once', async () => {
+  const { signIn } = openAttempts();
+  for (const isRight of [true, false]) {
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const running = Array.from({ length: 10 }, (_, number) => signIn(`p${number}`, '192.0.2.1', promise));
+    for (let number = 10; number < 20; number++) expect(await signIn(`p${number}`, '192.0.2.1', true)).toBe('busy');
+    resolve(isRight);
+    expect(await Promise.all(running)).toEqual(Array(10).fill(isRight ? 'right' : 'wrong'));
+  }
+  expect(await signIn('p10', '192.0.2.1', true)).toBe(15 * 60);
+});
+
+test('a right password gives back its own attempt of the network, and forgets the failures of the account', async () => {
+  const { signIn, fail } = openAttempts();
+  await fail('ada', 8);
+  for (let number = 0; number < 9; number++) expect(await signIn(`p${number}`, '192.0.2.1')).toBe('wrong');
+  for (let times = 0; times < 3; times++) expect(await signIn('ada', '192.0.2.1', true)).toBe('right');
+  await fail('ada', 9);
+  expect(await signIn('ada', '192.0.2.1')).toBe('wrong');
+  expect(await signIn('p10', '192.0.2.1', true)).toBe(15 * 60);
+  expect(await signIn('ada', '192.0.2.2', true)).toBe(15 * 60);
+});
+
+test('an attempt that ends in a 503 does not count; one that ends in another error does', async () => {
+  const { signIn, signUp } = openAttempts();
+  const unavailable = Promise.reject(new ApiError('service_unavailable'));
+  for (let times = 0; times < 20; times++) expect(await signIn('ada', '192.0.2.1', unavailable)).toBe('busy');
+  const create = () => unavailable.then(() => {});
+  for (let times = 0; times < 60; times++) expect(await signUp('192.0.2.1', undefined, create)).toBe('busy');
+  expect(await signUp('192.0.2.1')).toBe('made');
+  const broken = Promise.reject(Object.assign(new Error('broken'), { headers: {} }));
+  for (let times = 0; times < 10; times++) expect(await signIn('ada', '192.0.2.1', broken)).toBeNaN();
+  expect(await signIn('ada', '192.0.2.1', true)).toBe(15 * 60);
+});
+
+test('a network has 50 sign-ups a day, and each link 50 from anywhere', async () => {
+  const { signIn, signUp, setTime } = openAttempts();
+  const link = Buffer.from('link');
+  for (let times = 0; times < 50; times++) {
+    expect(await signUp('192.0.2.1')).toBe('made');
+    expect(await signUp(addressOf(times), link)).toBe('made');
+  }
+  expect(await signUp('192.0.2.1')).toBe(dayMs / 1000);
+  expect(await signUp('192.0.2.3', link)).toBe(dayMs / 1000);
+  expect(await signUp('192.0.2.1', Buffer.from('other link'))).toBe('made');
+  expect(await signUp('192.0.2.3')).toBe('made');
+  expect(await signIn('ada', '192.0.2.1')).toBe('wrong');
+  setTime(dayMs - 1);
+  expect(await signUp('192.0.2.1')).toBe(1);
+  setTime(dayMs);
+  expect(await signUp('192.0.2.1')).toBe('made');
+});
+
+test('a clock that is set back by a day locks nobody out: attempts of the future do not count', async () => {
+  const { signIn, fail, setTime } = openAttempts();
+  setTime(dayMs);
+  await fail('ada', 10);
+  setTime(0);
+  await fail('ada', 10);
+  expect(await signIn('ada', '192.0.2.1', true)).toBe(15 * 60);
+});
+
+test('names that are made up push out no network, and an account only when more than 50,000 were tried since', async () => {
+  const { signIn, fail } = openAttempts();
+  await fail('ada', 10);
+  for (let number = 0; number < 10; number++) await signIn(`p${number}`, '192.0.2.1');
+  const tryNames = async (count: number) => {
+    for (let number = 0; number < count; number++) await signIn(`made up ${number}`, addressOf(number % 30_000));
+  };
+  await tryNames(limits.rememberedAttempts - 11);
+  expect(await signIn('ada', '192.0.2.2', true)).toBe(15 * 60);
+  await tryNames(limits.rememberedAttempts);
+  expect(await signIn('ada', '192.0.2.2', true)).toBe('right');
+  expect(await signIn('ben', '192.0.2.1', true)).toBe(15 * 60);
+});
