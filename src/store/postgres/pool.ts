@@ -104,7 +104,8 @@ const connectTimeoutMs = 1000;
 /** The time-out of a pool is for the wait in its queue, and would be that of its connection attempts, too. */
 class PoolClient extends pg.Client {
   constructor(config?: pg.ClientConfig) {
-    super({ ...config, connectionTimeoutMillis: connectTimeoutMs });
+    // The pool makes the password not enumerable.
+    super({ ...config, password: config?.password, connectionTimeoutMillis: connectTimeoutMs });
   }
 }
 
