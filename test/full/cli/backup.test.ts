@@ -1,4 +1,5 @@
 /** The commands check, backup and restore. */
+import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
@@ -246,12 +247,14 @@ describe('backup', { timeout: 60_000 }, () => {
       fs.rmSync(at(name));
     }
     for (const name of made) fs.writeFileSync(at(name), 'precious');
-    for (const name of ['partial-1', 'partial-1-journal', 'sha256.partial-1'])
+    const [killed, users] = [`partial-${randomUUID()}`, 'copy.db.partial-notes'];
+    for (const name of [killed, `${killed}-journal`, `sha256.${killed}`])
       fs.writeFileSync(at(`copy.db.${name}`), 'of a backup that was killed');
+    fs.writeFileSync(at(users), 'a file of the user');
     await run('backup', 'copy.db', '--force');
     expect(namesIn(at('copy.db'))).toEqual(['Tabby']);
     expect(await run('check', 'copy.db')).toMatch(/^checksum +matches$/m);
-    expect(fs.readdirSync(folder).sort()).toEqual([...made, 'data']);
+    expect(fs.readdirSync(folder).sort()).toEqual(['copy.db', users, 'copy.db.sha256', 'data']);
   });
 
   test('exit 1: the store itself under any name, a folder, a missing folder, and a missing store', async () => {
@@ -332,8 +335,8 @@ describe('restore', { timeout: 60_000 }, () => {
     // Only root may change the owner of a file.
     const owner = process.getuid?.() === 0 ? 1000 : fs.statSync(here.store).uid;
     fs.chownSync(here.store, owner, -1);
-    for (const suffix of ['', '-wal', '-journal'])
-      fs.writeFileSync(`${here.store}.partial-1${suffix}`, 'of a restore that was killed');
+    const killed = `${here.store}.partial-${randomUUID()}`;
+    for (const suffix of ['', '-wal', '-journal']) fs.writeFileSync(killed + suffix, 'of a restore that was killed');
     expect(await here.run('restore', 'copy.db')).toMatch(
       /^Restored 1 animal from copy\.db\.\nThe previous store is kept as \.\/data\/animal-store\.db\.\w+\.before-restore\.\n$/,
     );
