@@ -10,7 +10,7 @@ import { CopyError, OpenError, type OpenOptions } from './store.ts';
 /** A row that refers to another one comes after it. */
 const copied = ['pet', 'account', 'api_key', 'idempotency', 'message', 'rotated_key', 'api_key_usage'] as const;
 
-/** Rows that do not live long, and `import` and `form_token`, which no release from 2.0.0 on reads. */
+/** Rows that do not live long, or that no release from 2.0.0 on reads. */
 const notCopied = ['session', 'one_time_link', 'attempt', 'counted_attempt', 'account_event', 'import', 'form_token'];
 
 /** A server reads `migration` first: one that starts meanwhile waits. */

@@ -44,7 +44,7 @@ export function removeStore(file: string): void {
 }
 
 /** What follows the name of a file: a UUID, and the suffix of SQLite's files. */
-const ours = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-wal|-shm|-journal)?$/;
+const ours = new RegExp(`^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:${sidecarFiles.join('|')})?$`);
 
 /**
  * A new name beside `file`, for what is renamed to it when it is complete. Removes such files of earlier processes; one that still writes then fails.

@@ -63,7 +63,8 @@ export function createPools(
   const strangers = few < connections ? create(few) : keyed;
   const all = new Set([keyed, strangers]);
   return {
-    ...{ keyed, strangers },
+    keyed,
+    strangers,
     measure() {
       const { failedWrites, lastFailedWriteAt, ...rest } = counts;
       const each = [...all].map((pool) => pool.measure());
