@@ -13,7 +13,6 @@ import { sunset } from './core/deprecation.ts';
 import type { Messages } from './core/messages.ts';
 import type { People } from './core/people.ts';
 import type { Pets } from './core/pets.ts';
-import { createPageNotFound } from './docs/not-found.ts';
 import { documentRoutes, referencePageRoutes } from './docs/routes.ts';
 import { proxiesOf } from './http/addresses.ts';
 import { createKeyCache, holderOfKey, installAuth, type KeyCache } from './http/auth.ts';
@@ -143,13 +142,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     sendError,
     exchanges,
     keys: createKeyCache(app),
-    notFound: createPageNotFound({
-      base,
-      quickstartBasePath: options.quickstartBasePath,
-      accountPages: options.signUp !== undefined,
-      api: createNotFound(base),
-      elsewhere: createNotFound(base, { vary: 'Accept' }),
-    }),
+    notFound: createNotFound(base),
     record: createTrail(logger, metrics),
     usage,
     removed: () => options.enforceSunset && now().getTime() >= sunset.getTime(),
@@ -252,14 +245,12 @@ async function addRoutes(app: App, parts: Parts, requireKey: RequireKey): Promis
   const accountPages = whoSignsUp !== undefined;
   // GET /openapi.json and /openapi.yaml
   documentRoutes(app, { document: documents.animalStore, base, accountPages, exchanges });
-  // GET /, /docs and the files below /docs/
+  // GET /, /docs and the files below /docs/; /docs/ and /account/ lead to the pages
   referencePageRoutes(app, { readFile, root, quickstartBasePath, accountPages, exchanges, notFound });
 
   if (whoSignsUp !== undefined) {
     // GET /account/account.css and /account/account.js
     accountFileRoutes(app, { readFile, exchanges });
-    // Outside the scope of the account pages: their wildcard would match it.
-    refuseEmptyParameter(app, '/account/', notFound);
     await app.register((account: App) => addAccountRoutes(account, parts, whoSignsUp), { prefix: '/account' });
   }
 

@@ -9,7 +9,6 @@ import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
 import { respond, sendRendered, standing } from '../http/responses.ts';
 import { type Codings, chooseCoding, renderCodings } from './codings.ts';
-import { prefersPage } from './not-found.ts';
 import { pageHeaders } from './page-headers.ts';
 
 export interface ReferencePageOptions {
@@ -144,24 +143,19 @@ export function referencePageRoutes(
     serve(`/docs/${name}`, type, async () => withoutComments(await readText(...parts)));
   refuseOtherMethods(app);
 
-  const location = `${root}/docs`;
-  const redirect = linesOf([
-    ...standing,
-    'location',
-    location,
-    'vary',
-    'Accept',
-    'cache-control',
-    'no-store',
-    'content-length',
-    '0',
-  ]);
-  // Only browsers are redirected to the reference page: for all others, and for other methods, there is nothing. Therefore a scope of its own.
+  const redirect = (status: number, page: string) => {
+    const lines = linesOf([...standing, 'location', root + page, 'cache-control', 'no-store', 'content-length', '0']);
+    return (_request: FastifyRequest, reply: FastifyReply) => respond(reply, status, lines, '');
+  };
+  const toDocs = redirect(302, '/docs');
+  // A scope of its own: other methods get 404 there, and not 405.
   app.register(async (scope) => {
-    scope.get('/', (request: FastifyRequest, reply: FastifyReply) => {
-      if (!prefersPage(request.headers.accept)) return notFound(request, reply);
-      respond(reply, 302, redirect, '');
-    });
+    scope.get('/docs/', redirect(308, '/docs'));
+    if (accountPages) scope.get('/account/', redirect(308, '/account'));
+    // Browsers name text/html. For programs there is nothing.
+    scope.get('/', (request, reply) =>
+      request.headers.accept?.includes('text/html') ? toDocs(request, reply) : notFound(request, reply),
+    );
   });
 }
 

@@ -1,8 +1,8 @@
 /** Responds to requests for paths that have no operation: 404 with the address of the API, and to OPTIONS * with 204. */
 import { METHODS } from 'node:http';
 import type { FastifyInstance } from 'fastify';
-import { errorMessages } from '../core/errors.ts';
-import { HttpError, type NotFound } from './errors.ts';
+import { ApiError, errorMessages } from '../core/errors.ts';
+import type { NotFound } from './errors.ts';
 import { linesOf } from './head.ts';
 import { respond, standing } from './responses.ts';
 
@@ -12,17 +12,13 @@ const serverWide = linesOf([...standing, 'allow', 'GET, HEAD, POST, OPTIONS']);
 /** A path, other than the root, that ends in a slash. Clients of proxies send it after the scheme and the host (RFC 9112, section 3.2.2). */
 const endsInSlash = /^(?:https?:\/\/[^/?]+)?\/[^?]*\/(?:\?|$)/i;
 
-/** `base`: the start of the URLs in responses: the public base address, or its path. Ends in /v1. `headers`: those that the errors carry, too. */
-export function createNotFound(base: string, headers: Record<string, string> = {}): NotFound {
+/** `base`: the start of the URLs in responses: the public base address, or its path. Ends in /v1. */
+export function createNotFound(base: string): NotFound {
   const docs = `${base.slice(0, -'/v1'.length)}/docs`;
   const api = `The API is below ${base}, for example GET ${base}/pets; ${docs} describes it.`;
   // Created once: capturing a stack trace costs more than the rest of the response.
-  const unknown = new HttpError('route_not_found', headers, `${errorMessages.route_not_found} ${api}`);
-  const slash = new HttpError(
-    'route_not_found',
-    headers,
-    `${errorMessages.route_not_found} No path ends in a slash. ${api}`,
-  );
+  const unknown = new ApiError('route_not_found', `${errorMessages.route_not_found} ${api}`);
+  const slash = new ApiError('route_not_found', `${errorMessages.route_not_found} No path ends in a slash. ${api}`);
 
   return (request, reply) => {
     const { url = '' } = request.raw;

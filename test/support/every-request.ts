@@ -43,9 +43,13 @@ interface Route {
   needsKey?: true;
   get?: [known: number, unknown: number];
   post?: (sent: Sent) => number;
+  /** What any other method gets. By default 405, and 204 for OPTIONS. */
+  otherwise?: number;
 }
 
 const file: Route = { get: [200, 200] };
+/** A page with a slash at its end: other methods than GET and HEAD get 404. */
+const redirect: Route = { get: [308, 308], otherwise: 404 };
 /** `filled`: the status of a form with the field name alone. */
 const form = (get: [known: number, unknown: number], filled: number, empty: number) => ({
   get,
@@ -90,6 +94,8 @@ export const routes: Record<string, Route> = {
   '/openapi.json': file,
   '/openapi.yaml': file,
   '/docs': file,
+  '/docs/': redirect,
+  '/account/': redirect,
   '/docs/quickstart': file,
   '/docs/changelog': file,
   '/docs/icon.svg': file,
@@ -116,8 +122,8 @@ export const routes: Record<string, Route> = {
   '/account/sign-out-everywhere': ownForm(303, 303),
 };
 
-/** The server has routes for these. They respond as if there were none; the first two lead browsers to a page. */
-export const hiddenRoutes = ['/', '/account/', '/account/*', '/account/keys/', '/account/links/', '/v1/pets/'];
+/** The server has routes for these. They respond as if there were none; the first leads browsers to a page. */
+export const hiddenRoutes = ['/', '/account/*', '/account/keys/', '/account/links/', '/v1/pets/'];
 const unknownPaths = [...hiddenRoutes, '/cats', '/v1/cats', '/quickstart/cats', '/docs/cats'];
 
 function expected(route: Route | undefined, version: string, sent: Sent): number {
@@ -125,8 +131,9 @@ function expected(route: Route | undefined, version: string, sent: Sent): number
   if (version === '1.0' && framings[sent.framing]?.('xx').startsWith(chunked)) return 400;
   if (!route) return 404;
   if (route.needsKey && !sent.known) return 401;
-  if (sent.method === 'OPTIONS') return 204;
   if (sent.method === 'GET' || sent.method === 'HEAD') return route.get?.[sent.known ? 0 : 1] ?? 405;
+  if (route.otherwise !== undefined) return route.otherwise;
+  if (sent.method === 'OPTIONS') return 204;
   return (sent.method === 'POST' ? route.post?.(sent) : undefined) ?? 405;
 }
 

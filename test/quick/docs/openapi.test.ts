@@ -90,8 +90,18 @@ describe('the OpenAPI documents', () => {
     });
     const documents = ['/openapi.json', '/openapi.yaml', '/quickstart/openapi.json', '/quickstart/openapi.yaml'];
     const scripts = ['choices', 'page', 'panel', 'search'].map((name) => `/docs/${name}.js`);
-    const page = ['/', '/docs', '/docs/quickstart', '/docs/changelog', '/docs/page.css', '/docs/icon.svg', ...scripts];
+    const page = [
+      '/',
+      '/docs',
+      '/docs/',
+      '/docs/quickstart',
+      '/docs/changelog',
+      '/docs/page.css',
+      '/docs/icon.svg',
+      ...scripts,
+    ];
     const account = [
+      '/account/',
       '/account',
       '/account/keys/:id',
       '/account/settings',

@@ -1,4 +1,4 @@
-/** Tests of paths without an operation: a slash at the end, OPTIONS *, and the message that says where the API is. */
+/** Tests of paths without an operation: a slash at the end, the two redirects, OPTIONS *, and the message that says where the API is. */
 import { request } from 'undici';
 import { describe, expect, test } from 'vitest';
 import { createMetrics } from '../../../src/http/metrics.ts';
@@ -40,8 +40,10 @@ describe('a path with a slash at its end', () => {
       ]),
     );
     const found = new Map<string, string[]>();
+    const isRedirect = (method: string, path: string) =>
+      ['GET', 'HEAD'].includes(method) && ['/docs/', '/account/'].includes(path);
     for (const path of new Set(paths))
-      for (const method of methods)
+      for (const method of methods.filter((each) => !isRedirect(each, path)))
         for (const key of [{}, { authorization: `Bearer ${app.key}` }]) {
           // A form from another site would be 403.
           const headers = { ...key, 'sec-fetch-site': 'same-origin' };
@@ -70,6 +72,41 @@ describe('a path with a slash at its end', () => {
   });
 });
 
+const browser = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
+
+describe('the pages with a slash at their end', () => {
+  test.each([
+    [undefined, ''],
+    ['https://example.com/animals/v1', 'https://example.com/animals'],
+  ])('redirect GET and HEAD to the page: BASE_URL %s', async (baseUrl, root) => {
+    const { call } = await startApp({ baseUrl });
+    for (const page of ['/docs', '/account'])
+      for (const method of ['GET', 'HEAD'])
+        for (const accept of [browser, '*/*']) {
+          const { status, headers, text } = await call(method, `${page}/?from=mail`, {
+            key: null,
+            headers: { accept },
+          });
+          expect([status, headers.location, text]).toEqual([308, root + page, '']);
+        }
+  });
+
+  test('do not lead to account pages that are switched off', async () => {
+    const { call } = await startApp({ signUp: undefined });
+    expect((await call('GET', '/account/', { key: null })).json.code).toBe('route_not_found');
+  });
+});
+
+test('an unknown path is the same JSON error for every client, whatever it accepts', async () => {
+  const { call } = await startApp();
+  for (const path of ['/doc', '/docs/page.js/', '/docs/quickstart/', '/v1', '/v1/pets/', '/quickstart/nowhere']) {
+    for (const accept of [browser, '*/*', undefined]) {
+      const { status, headers, json } = await call('GET', path, { key: null, headers: accept ? { accept } : {} });
+      expect([path, status, json.code, headers.vary]).toEqual([path, 404, 'route_not_found', undefined]);
+    }
+  }
+});
+
 describe('the message of a 404', () => {
   test.each([
     [undefined, api],
@@ -94,7 +131,7 @@ describe('the message of a 404', () => {
     const messageOf = async (target: string) => JSON.parse((await send(app, 'GET', target)).text).message;
     for (const target of ['http://a/', 'HTTP://a/', 'http://a', 'http://a/?b/', '/?b/', '/'])
       expect(await messageOf(target), target).toBe(`${nothing} ${api}`);
-    for (const target of ['http://a/docs/', 'http://a//', 'http://a/v1/pets/?limit=1', '/docs/'])
+    for (const target of ['http://a/docs/x/', 'http://a//', 'http://a/v1/pets/?limit=1', '/docs/x/'])
       expect(await messageOf(target), target).toBe(`${nothing} No path ends in a slash. ${api}`);
   });
 });
