@@ -86,7 +86,7 @@ export const settings = Type.Object({
       pattern: `^${hostName}(,${hostName})*$`,
       format: 'hosts',
       description:
-        'Hosts that requests may name, on both ports, besides localhost, loopback addresses and the host of BASE_URL; others get 400. Unset: no others if HOST (for the ops port OPS_HOST) is a loopback address, otherwise all.',
+        'Hosts that requests may name, on both ports, besides localhost, IP addresses and the host of BASE_URL; others get 400. Unset: no others if HOST (for the ops port OPS_HOST) is a loopback address, otherwise all.',
     }),
   ),
   DATABASE_URL: Type.String({

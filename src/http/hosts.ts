@@ -3,7 +3,7 @@
  * the server for the page's own site, and CORS does not apply. But it sends the page's host name, which this check rejects.
  */
 import type { IncomingMessage } from 'node:http';
-import { isIPv4 } from 'node:net';
+import { BlockList, isIP, isIPv6 } from 'node:net';
 
 /** uri-host [":" port] (RFC 9110, section 7.2). Node joins repeated Host headers with a comma and a space, which no valid host contains. */
 export const hostSyntax = /^(?:\[[0-9A-Za-z.:_~-]+\]|(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::\d*)?$/;
@@ -11,8 +11,8 @@ export const hostSyntax = /^(?:\[[0-9A-Za-z.:_~-]+\]|(?:[\w.~!$&'()*+,;=-]|%[0-9
 /** A target in absolute form. */
 const absoluteForm = /^([a-z][a-z\d+.-]*):\/\/([^/?#]*)/i;
 
-/** A name that browsers resolve to this machine (RFC 6761, section 6.3), or one of its addresses, as `hostnameOf` returns them. */
-const loopback = /^(?:(?:.+\.)?localhost|127\.\d+\.\d+\.\d+|\[::1\]|\[::ffff:7f[\da-f]{2}:[\da-f]+\])$/;
+/** Names that browsers resolve to this machine (RFC 6761, section 6.3), and addresses, as `hostnameOf` returns them: DNS rebinding needs a name. */
+const always = /^(?:(?:.+\.)?localhost|\d+\.\d+\.\d+\.\d+|\[.+\])$/;
 
 const slash = '/'.charCodeAt(0);
 
@@ -33,36 +33,30 @@ function hostnameOf(text: string): string | undefined {
   return hostSyntax.test(text) ? URL.parse(`http://${text}`)?.hostname.replace(/\.$/, '') : undefined;
 }
 
-/** Whether an address, or a name in the form of URLs, leads to this machine only. */
-export function isLoopback(host: string): boolean {
-  const name = hostnameOf(host.includes(':') ? `[${host}]` : host);
-  return name !== undefined && loopback.test(name);
+const loopback = new BlockList();
+loopback.addSubnet('127.0.0.0', 8);
+loopback.addAddress('::1', 'ipv6');
+
+/** Whether an IP address leads to this machine only. */
+export function isLoopback(address: string): boolean {
+  return isIP(address) > 0 && loopback.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
 }
 
 /** Whether a request may name `host`, which may have a port. Undefined: the request names none. */
 export type ServesHost = (host: string | undefined) => boolean;
 
-export interface HostsOptions {
-  /** Hosts without a port. */
-  names: string[];
-  /** Whether addresses other than loopback addresses are served, too. */
-  addresses: boolean;
-}
-
 /**
- * Serves the hosts `names`, and those that lead to this machine. A request without a host (HTTP/1.0) is served: a probe may send it, but no
- * browser does.
+ * Serves the hosts `names`, given without a port, localhost and every IP address. A request without a host (HTTP/1.0) is served: a probe may send
+ * it, but no browser does.
  */
-export function createHosts({ names, addresses }: HostsOptions): ServesHost {
+export function createHosts(names: string[]): ServesHost {
   const served = new Set(names.map(hostnameOf));
-  const isAddress = (name: string) => isIPv4(name) || name.startsWith('[');
   /** Nearly all requests name the same host. */
   let last: string | undefined;
   return (host) => {
     if (host === last || host === undefined) return true;
     const name = hostnameOf(host);
-    if (name === undefined) return false;
-    if (!served.has(name) && !loopback.test(name) && !(addresses && isAddress(name))) return false;
+    if (name === undefined || !(served.has(name) || always.test(name))) return false;
     last = host;
     return true;
   };

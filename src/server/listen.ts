@@ -30,9 +30,8 @@ export function localUrl(host: string, port: number | string): string {
 }
 
 /**
- * Resolves to the hosts that requests to a server at `host` may name. On a loopback address: those that lead to this machine, and those of the
- * settings. On another address: every host (undefined). If ALLOWED_HOSTS is set: those of the settings, and every IP address, because DNS
- * rebinding needs a name.
+ * Resolves to the hosts that requests to a server at `host` may name, or to undefined for every host: that is the default, except on a loopback
+ * address.
  */
 export async function hostsOf(
   host: string,
@@ -40,11 +39,10 @@ export async function hostsOf(
 ): Promise<ServesHost | undefined> {
   // If the name cannot be resolved, listen() reports it.
   const { address } = await lookup(host).catch(() => ({ address: host }));
-  const isLocal = isLoopback(address);
-  if (!isLocal && ALLOWED_HOSTS === undefined) return undefined;
+  if (!isLoopback(address) && ALLOWED_HOSTS === undefined) return undefined;
   const names = [host, ...(ALLOWED_HOSTS?.split(',') ?? [])];
   if (BASE_URL !== undefined) names.push(new URL(BASE_URL).hostname);
-  return createHosts({ names, addresses: !isLocal });
+  return createHosts(names);
 }
 
 /**

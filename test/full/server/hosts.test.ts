@@ -8,21 +8,13 @@ const summaryOf = ({ status, text }: RawAnswer) => (status < 400 ? `${status}` :
 
 const foreign = [
   ...['evil.example', 'evil.example:3000', 'localhost.evil.example', '127.0.0.1.evil.example', 'evillocalhost', ''],
-  ...[
-    '192.0.2.1',
-    '0.0.0.0',
-    '128.0.0.1',
-    '[::]',
-    '[::2]:80',
-    '[2001:db8::1]',
-    '[::ffff:192.0.2.1]',
-    'localhost:99999',
-  ],
+  'localhost:99999',
 ];
 const local = [
   ...['localhost', 'LocalHost:1', 'localhost.', 'store.localhost:80', '127.0.0.1', '127.255.0.9:65535', 'localhost:'],
   ...['[::1]', '[::1]:80', '[0:0:0:0:0:0:0:1]', '[::ffff:127.0.0.1]'],
 ];
+const addresses = ['192.0.2.1', '0.0.0.0', '[::]', '[2001:db8::1]:80', '[::ffff:192.0.2.1]'];
 
 /** The summary of the response to each request, by its Host. */
 async function askAll(port: number, hosts: readonly string[], path = '/openapi.json'): Promise<Record<string, string>> {
@@ -38,13 +30,13 @@ const refused = '400 bad_request';
 const opsPort = (server: Server) => Number(new URL(server.opsUrl()).port);
 
 describe('a server on a loopback address', () => {
-  test('serves local hosts, the host of BASE_URL and those of ALLOWED_HOSTS, on both ports, and no others', async () => {
+  test('serves local hosts, addresses, the host of BASE_URL and those of ALLOWED_HOSTS, on both ports, and no others', async () => {
     const server = await startServer({
-      env: { BASE_URL: 'https://Animals.example.com:8443/v1', ALLOWED_HOSTS: 'Proxy_1,[2001:db8::2]' },
+      env: { BASE_URL: 'https://Animals.example.com:8443/v1', ALLOWED_HOSTS: 'Proxy_1' },
     });
-    const named = ['animals.example.com', 'ANIMALS.example.com:80', 'proxy_1:9', '[2001:DB8::2]:1'];
+    const named = ['animals.example.com', 'ANIMALS.example.com:80', 'proxy_1:9'];
     const others = [...foreign, 'www.animals.example.com', 'animals.example', 'a.proxy_1'];
-    const expected = { ...all([...local, ...named], '200'), ...all(others, refused) };
+    const expected = { ...all([...local, ...addresses, ...named], '200'), ...all(others, refused) };
     const hosts = Object.keys(expected);
     expect(await askAll(server.port, hosts)).toEqual(expected);
     expect(await askAll(opsPort(server), hosts, '/metrics')).toEqual(expected);
@@ -124,7 +116,7 @@ describe('a server on a loopback address', () => {
 
 describe('a server on another address', () => {
   const env = { HOST: '0.0.0.0', OPS_HOST: '0.0.0.0' };
-  const hosts = [...local, ...foreign].filter((host) => host !== 'localhost:99999');
+  const hosts = [...local, ...addresses, ...foreign].filter((host) => host !== 'localhost:99999');
 
   test('serves every host', async () => {
     const server = await startServer({ env });
@@ -136,7 +128,7 @@ describe('a server on another address', () => {
     const base = { BASE_URL: 'http://animals.example.com/v1', ALLOWED_HOSTS: 'animals.internal' };
     const server = await startServer({ env: { ...env, ...base } });
     const expected = {
-      ...all([...local, 'animals.example.com', 'animals.internal:80', '192.0.2.1:3000', '[2001:db8::1]:80'], '200'),
+      ...all([...local, ...addresses, 'animals.example.com', 'animals.internal:80'], '200'),
       ...all(['evil.example', '192.0.2.1.evil.example', 'evil.example:80', ''], refused),
     };
     for (const port of [server.port, opsPort(server)])

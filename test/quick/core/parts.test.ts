@@ -130,25 +130,18 @@ describe('the hosts that requests may name', () => {
     ...['localhost', 'LocalHost:1', 'localhost.', 'a.localhost:80', '127.0.0.1', '127.255.0.9:65535', 'localhost:'],
     ...['[::1]', '[::1]:80', '[0:0:0:0:0:0:0:1]', '[::ffff:127.0.0.1]'],
   ];
-  const named = ['store', 'STORE:80', 'animals.example.com.', '[2001:DB8:0::2]:1'];
-  const addresses = ['192.0.2.1', '0.0.0.0:80', '128.0.0.1', '[::]', '[::2]:80', '[::ffff:192.0.2.1]'];
+  const named = ['store', 'STORE:80', 'animals.example.com.'];
+  const addresses = ['192.0.2.1', '0.0.0.0:80', '128.0.0.1', '[::]', '[2001:DB8:0::2]:1', '[::ffff:192.0.2.1]'];
   const foreign = [
     ...['', 'evil.example', 'localhost.evil.example', '127.0.0.1.evil.example', 'evillocalhost', 'localhost:99999'],
     ...['animals.example', 'a.store', 'me@localhost', 'localhost, evil.example', 'evil.example/localhost', '[::1'],
   ];
-  const names = ['Store', 'animals.example.com', '[2001:db8::2]'];
-  const served = (withAddresses: boolean, hosts: string[]) =>
-    hosts.filter(createHosts({ names, addresses: withAddresses }));
+  const names = ['Store', 'animals.example.com'];
 
-  test('are the names, and those that lead to this machine', () => {
-    const expected = [...local, ...named];
-    expect(served(false, [...expected, ...addresses, ...foreign])).toEqual(expected);
-    expect(served(false, [...foreign, ...addresses, ...expected])).toEqual(expected);
-  });
-
-  test('can include all addresses', () => {
+  test('are the names, localhost and addresses', () => {
     const expected = [...local, ...named, ...addresses];
-    expect(served(true, [...expected, ...foreign])).toEqual(expected);
+    expect([...expected, ...foreign].filter(createHosts(names))).toEqual(expected);
+    expect([...foreign, ...expected].filter(createHosts(names))).toEqual(expected);
   });
 
   test('come from a target in absolute form before Host', () => {
@@ -159,7 +152,7 @@ describe('the hosts that requests may name', () => {
   });
 
   test('are limited on a loopback address', () => {
-    const all = ['127.0.0.1', '127.1.2.3', '::1', '::ffff:127.0.0.1', 'localhost'];
+    const all = ['127.0.0.1', '127.1.2.3', '::1', '0:0:0:0:0:0:0:1', '::ffff:127.0.0.1'];
     expect([...all, '0.0.0.0', '::', '192.0.2.1', '2001:db8::1', '::2', 'store'].filter(isLoopback)).toEqual(all);
   });
 });
