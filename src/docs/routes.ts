@@ -1,4 +1,5 @@
-/** Serves the OpenAPI documents and the reference pages. They need no API key. */
+/** Serves the OpenAPI documents, the reference pages and their files. They need no API key. */
+import { gzipSync } from 'node:zlib';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parse } from 'yaml';
 import type { NotFound } from '../http/errors.ts';
@@ -7,23 +8,36 @@ import { linesOf } from '../http/head.ts';
 import { hostOf } from '../http/hosts.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
-import { respond, sendRendered, standing } from '../http/responses.ts';
-import { type Codings, chooseCoding, renderCodings } from './codings.ts';
-import { pageHeaders } from './page-headers.ts';
+import {
+  type Kind,
+  type Rendered,
+  render,
+  respond,
+  sendRendered,
+  standing,
+  standingHeaders,
+} from '../http/responses.ts';
 
-export interface ReferencePageOptions {
-  /** Reads a file of src/pages/. */
-  readFile: (name: string) => Promise<Buffer>;
-  /** The start of the page's URL: the public base address without /v1. */
-  root: string;
-  quickstartBasePath: string | undefined;
-  /** Whether the server has the account pages, which the reference pages then link to. */
-  accountPages: boolean;
-  exchanges: Exchanges;
-  notFound: NotFound;
-}
+/** The pages load resources from their own origin only, have no inline scripts and styles, evaluate no strings as scripts and cannot be framed. */
+const policy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
 
-const security = linesOf(Object.entries(pageHeaders).flat());
+const security = linesOf(
+  Object.entries({
+    ...standingHeaders,
+    'content-security-policy': policy,
+    'referrer-policy': 'no-referrer',
+    'cross-origin-opener-policy': 'same-origin',
+  }).flat(),
+);
 
 const pages = {
   '/docs': 'animal-store.html',
@@ -46,33 +60,24 @@ const files = {
 /** The address of the documents' own examples. */
 const exampleRoot = 'https://api.example.com';
 
-/** Scripts and styles without the comments that have lines of their own: a fifth of their compressed size. */
-const withoutComments = (text: string) => text.replace(/^ *(?:\/\/.*|\/\*[\s\S]*?\*\/)\n/gm, '');
-
-interface Adapted {
-  /** The start of the address of this server. If undefined, the page keeps the address of the examples. */
-  root: string | undefined;
-  quickstartBasePath: string | undefined;
-  accountPages: boolean;
+/** A response in two content codings. Each has its own ETag, because its bytes differ. */
+interface Codings {
+  plain: Rendered;
+  gzip: Rendered;
 }
 
-/** Fills in what depends on the settings and on the address. scripts/reference.ts made the rest of the page. */
-function adaptPage(html: string, { root = exampleRoot, quickstartBasePath = '', accountPages }: Adapted): string {
-  const conditions: Record<string, boolean> = {
-    account: accountPages,
-    'no account': !accountPages,
-    quickstart: quickstartBasePath !== '',
-  };
-  return html
-    .replace(/ *<!-- if ([\w ]+) -->\n(.*?) *<!-- end -->\n/gs, (_, name: string, part: string) =>
-      conditions[name] ? part : '',
-    )
-    .replaceAll('{{quickstart}}', quickstartBasePath.slice(1))
-    .replaceAll(`${exampleRoot}/v1`, () => `${root}/v1`)
-    .replaceAll(`${exampleRoot}/quickstart`, () => root + quickstartBasePath);
+/** Compresses `content` now, which takes about 1 ms for 100 kB. For public texts only: see docs/decisions/compression.md. */
+function renderCodings(content: string, kind: Kind): Codings {
+  const both = { ...kind, isPublic: true, vary: 'Accept-Encoding' };
+  return { plain: render(content, both), gzip: render(gzipSync(content), { ...both, encoding: 'gzip' }) };
 }
 
-/** Addresses for which a page is made in a second, at most. Host is whatever the client writes, and each page takes 2 ms. */
+/** Whether Accept-Encoding names gzip, with any weight but 0 (RFC 9110, section 12.5.3). */
+function acceptsGzip({ headers }: FastifyRequest): boolean {
+  return /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i.test(headers['accept-encoding'] ?? '');
+}
+
+/** Addresses for which a text is made in a second, at most. Host is whatever the client writes, and each page takes 2 ms. */
 const maxAddresses = 10;
 
 /**
@@ -108,39 +113,84 @@ function keepLast<Made>(make: (address: string) => Promise<Made>): (address: str
   };
 }
 
+/**
+ * Serves what `read` returns for the start of the server's address, which is empty if the text does not depend on it. Nothing is read before the
+ * first request: parsing and compressing the documents would take a third of the start time.
+ */
+function serve(
+  app: App,
+  exchanges: Exchanges,
+  url: string,
+  kind: Kind,
+  read: (address: string) => Promise<string>,
+  addressOf = (_: FastifyRequest) => '',
+): void {
+  const codings = keepLast(async (address) => renderCodings(await read(address), kind));
+  app.get(url, async (request, reply) => {
+    const { plain, gzip } = await codings(addressOf(request));
+    sendRendered(exchanges, reply, acceptsGzip(request) ? gzip : plain);
+  });
+}
+
+export interface ReferencePageOptions {
+  /** Reads a file of src/pages/. */
+  readFile: (name: string) => Promise<Buffer>;
+  /** The start of the page's URL: the public base address without /v1. */
+  root: string;
+  quickstartBasePath: string | undefined;
+  /** Whether the server has the account pages, which the reference pages then link to. */
+  accountPages: boolean;
+  exchanges: Exchanges;
+  notFound: NotFound;
+}
+
+/** Scripts and styles without the comments that have lines of their own: a fifth of their compressed size. */
+const withoutComments = (text: string) => text.replace(/^ *(?:\/\/.*|\/\*[\s\S]*?\*\/)\n/gm, '');
+
+/**
+ * Fills in what depends on the settings and on the address. scripts/reference.ts made the rest of the page. `root`: the start of the address of
+ * this server.
+ */
+function adaptPage(
+  html: string,
+  root: string,
+  { quickstartBasePath = '', accountPages }: Pick<ReferencePageOptions, 'quickstartBasePath' | 'accountPages'>,
+): string {
+  const conditions: Record<string, boolean> = {
+    account: accountPages,
+    'no account': !accountPages,
+    quickstart: quickstartBasePath !== '',
+  };
+  return html
+    .replace(/ *<!-- if ([\w ]+) -->\n(.*?) *<!-- end -->\n/gs, (_, name: string, part: string) =>
+      conditions[name] ? part : '',
+    )
+    .replaceAll('{{quickstart}}', quickstartBasePath.slice(1))
+    .replaceAll(`${exampleRoot}/v1`, () => `${root}/v1`)
+    .replaceAll(`${exampleRoot}/quickstart`, () => root + quickstartBasePath);
+}
+
 /** The start of the address that a browser used; empty if it has characters that would need escapes in the samples. */
 function addressUsed(request: FastifyRequest): string {
   const host = hostOf(request.raw) ?? '';
   return /^[\w.-]+(?::\d+)?$/.test(host) ? `${request.protocol}://${host}` : '';
 }
 
-export function referencePageRoutes(
-  app: App,
-  { readFile, root, quickstartBasePath, accountPages, exchanges, notFound }: ReferencePageOptions,
-): void {
-  /** `read` is given the start of the server's address if the file depends on it, and otherwise an empty text. */
-  function serve(
-    url: string,
-    type: string,
-    read: (address: string) => Promise<string>,
-    addressOf = (_: FastifyRequest) => '',
-  ): void {
-    const codings = keepLast(async (address) => renderCodings(await read(address), { security, type }));
-    app.get(url, async (request, reply) =>
-      sendRendered(exchanges, reply, chooseCoding(request, await codings(addressOf(request)))),
-    );
-  }
+export function referencePageRoutes(app: App, options: ReferencePageOptions): void {
+  const { readFile, root, quickstartBasePath, accountPages, exchanges, notFound } = options;
   const readText = async (...names: string[]) => (await Promise.all(names.map(readFile))).join('');
   const addressOf = (request: FastifyRequest) => (root.startsWith('http') ? root : addressUsed(request));
 
   for (const [url, name] of Object.entries(pages)) {
     if (name === 'quickstart.html' && quickstartBasePath === undefined) continue;
     const read = async (address: string) =>
-      adaptPage(await readText(`reference/${name}`), { root: address || undefined, quickstartBasePath, accountPages });
-    serve(url, 'text/html; charset=utf-8', read, addressOf);
+      adaptPage(await readText(`reference/${name}`), address || exampleRoot, options);
+    serve(app, exchanges, url, { security, type: 'text/html; charset=utf-8' }, read, addressOf);
   }
-  for (const [name, { type, parts }] of Object.entries(files))
-    serve(`/docs/${name}`, type, async () => withoutComments(await readText(...parts)));
+  for (const [name, { type, parts }] of Object.entries(files)) {
+    const read = async () => withoutComments(await readText(...parts));
+    serve(app, exchanges, `/docs/${name}`, { security, type }, read);
+  }
   refuseOtherMethods(app);
 
   const redirect = (status: number, page: string) => {
@@ -170,30 +220,23 @@ export interface DocumentOptions {
 }
 
 /** The committed text with this server's address, which may be only a path, and without links that lead nowhere. */
-function adaptDocument(document: string, base: string, accountPages: boolean): string {
+function adaptDocument({ document, base, accountPages }: DocumentOptions): string {
   const text = base.startsWith('/') ? document : document.replaceAll(`${exampleRoot}/v1/`, `${base}/`);
   return accountPages ? text : text.replace(/\[([^\]]+)\]\(account[^)]*\)/g, '$1');
 }
 
-export function documentRoutes(app: App, { document, base, accountPages, exchanges }: DocumentOptions): void {
-  let cached: { json: Codings; yaml: Codings } | undefined;
-
-  /** Parses and compresses the document on the first request: doing so at the start would take a third of the start time. */
-  function documents(): { json: Codings; yaml: Codings } {
-    if (cached) return cached;
-    const adapted = adaptDocument(document, base, accountPages);
-    const openapi: { servers: { url: string; description: string }[] } = parse(adapted);
-    const server = { url: base, description: 'This server' };
+export function documentRoutes(app: App, options: DocumentOptions): void {
+  const server = { url: options.base, description: 'This server' };
+  const readJson = async () => {
+    const openapi: { servers: (typeof server)[] } = parse(adaptDocument(options));
     openapi.servers.unshift(server);
-    // The committed text, whose quotes and examples a writer of YAML would change. JSON is YAML.
-    const text = adapted.replace(/^servers:$/m, (line) => `${line}\n  - ${JSON.stringify(server)}`);
-    // RFC 9512, section 2.1.
-    const yaml = renderCodings(text, { type: 'application/yaml' });
-    cached = { json: renderCodings(JSON.stringify(openapi, null, 2)), yaml };
-    return cached;
-  }
-
-  app.get('/openapi.json', (request, reply) => sendRendered(exchanges, reply, chooseCoding(request, documents().json)));
-  app.get('/openapi.yaml', (request, reply) => sendRendered(exchanges, reply, chooseCoding(request, documents().yaml)));
+    return JSON.stringify(openapi, null, 2);
+  };
+  // The committed text, whose quotes and examples a writer of YAML would change. JSON is YAML.
+  const readYaml = async () =>
+    adaptDocument(options).replace(/^servers:$/m, (line) => `${line}\n  - ${JSON.stringify(server)}`);
+  serve(app, options.exchanges, '/openapi.json', {}, readJson);
+  // RFC 9512, section 2.1.
+  serve(app, options.exchanges, '/openapi.yaml', { type: 'application/yaml' }, readYaml);
   refuseOtherMethods(app);
 }
