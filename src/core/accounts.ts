@@ -104,8 +104,6 @@ export interface Accounts {
   listOwnKeys(accountId: number, maxEnded: number): Promise<{ active: OwnKey[]; ended: OwnKey[] }>;
   /** `wasValid`: the key was valid lately, so that its look-up does not wait behind those of strangers. */
   findKey(hash: Buffer, wasValid?: boolean): Promise<KnownKey | undefined>;
-  /** Which of these keys do not exist, or have ended. */
-  findEnded(ids: number[]): Promise<number[]>;
   /** Undefined if the key does not exist. A key that is already revoked keeps its revocation date. */
   revokeKey(id: number, session?: Buffer): Promise<ApiKey | undefined>;
   /**

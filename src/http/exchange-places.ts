@@ -49,8 +49,7 @@ export interface ExchangePlaces {
 }
 
 /** The kinds of places. That of a request itself has no limit. */
-export const placeNames = ['requests', 'work', 'bodies', 'unread_bytes'] as const;
-export type PlaceName = (typeof placeNames)[number];
+export type PlaceName = 'requests' | 'work' | 'bodies' | 'unread_bytes';
 
 /** Smaller bodies fit into the kernel's send buffer, or nearly so. */
 const largeBytes = 64 * 1024;

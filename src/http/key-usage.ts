@@ -15,16 +15,8 @@ export interface KeyUsage {
 
 const flushEveryMs = 60_000;
 
-/** How many keys one transaction updates. More would let other writes wait. */
+/** How many keys one transaction updates, before a turn of the event loop. More would let other writes wait. */
 const batchSize = 100;
-
-/** Yields `batchSize` items at a time, with a turn of the event loop between them. */
-async function* inBatches<Item>(items: Item[]): AsyncGenerator<Item[]> {
-  for (let from = 0; from < items.length; from += batchSize) {
-    if (from > 0) await setImmediate();
-    yield items.slice(from, from + batchSize);
-  }
-}
 
 export interface KeyUsageOptions {
   accounts: Accounts;
@@ -101,13 +93,11 @@ function createUses() {
 export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger, now }: KeyUsageOptions): KeyUsage {
   const uses = createUses();
 
-  /** Forgets keys that have ended. Otherwise each key that was ever used would keep its series in the metrics. */
-  async function dropEnded(): Promise<void> {
-    for await (const ids of inBatches(metrics.deprecatedKeys())) metrics.dropDeprecated(await accounts.findEnded(ids));
-  }
-
   async function write(): Promise<void> {
-    for await (const batch of inBatches(uses.take())) {
+    const all = uses.take();
+    for (let from = 0; from < all.length; from += batchSize) {
+      if (from > 0) await setImmediate();
+      const batch = all.slice(from, from + batchSize);
       try {
         await accounts.recordUses(batch.map(toKeyUse));
       } catch (error) {
@@ -125,10 +115,7 @@ export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger
     return written;
   }
 
-  const timer = setInterval(() => {
-    void flush();
-    dropEnded().catch((error) => logger.warn({ err: error }, 'could not find out which API keys have ended'));
-  }, flushEveryMs).unref();
+  const timer = setInterval(flush, flushEveryMs).unref();
   app.addHook('onClose', async () => {
     clearInterval(timer);
     await flush();

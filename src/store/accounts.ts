@@ -10,7 +10,7 @@ import {
 import { dayOf, type KeyUse } from '../core/usage.ts';
 import { type KeyRefusal, sweptKeys } from './commands/keys.ts';
 import type { Engine } from './engine.ts';
-import { findEnded, listAccounts, listKeys, listOwnKeys } from './queries/accounts.ts';
+import { listAccounts, listKeys, listOwnKeys } from './queries/accounts.ts';
 import { listOwnUsage, listUsage } from './queries/usage.ts';
 import { type AccountRow, type ApiKeyRow, toAccount, toApiKey, toDayOfUse, toKnownKey, toOwnKey } from './rows.ts';
 
@@ -65,11 +65,6 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
     async findKey(hash, wasValid) {
       const row = await findKey(hash, wasValid);
       return row && toKnownKey(row, at());
-    },
-
-    findEnded: (ids) => {
-      const now = at();
-      return read(() => findEnded(ids, now), true);
     },
 
     revokeKey: async (id, session) =>

@@ -41,13 +41,3 @@ export function* findKey(hash: Buffer): Steps<KnownKeyRow | undefined> {
   const [key] = yield* sql<KnownKeyRow>`SELECT ${raw(knownKeyColumns)} WHERE hash = ${hash}`;
   return key;
 }
-
-/** Which of these keys have ended at `at`, or do not exist. */
-export function* findEnded(ids: number[], at: number): Steps<number[]> {
-  const ended: number[] = [];
-  for (const id of ids) {
-    const [active] = yield* sql`SELECT 1 AS one FROM api_key WHERE id = ${id} AND ${raw(isActive)} ${at}`;
-    if (!active) ended.push(id);
-  }
-  return ended;
-}

@@ -128,7 +128,6 @@ async function useEach({ pets, accounts, messages, people, check }: Store): Prom
   await accounts.listOwnKeys(person.id, limits.activeKeys);
   await accounts.findKey(newSecret(true).hash);
   await accounts.recordUses([new Date(0), at].map((lastUsedAt) => ({ id: added.id, lastUsedAt, deprecatedCalls: 1 })));
-  await accounts.findEnded([added.id]);
   await accounts.listUsage(added.id, 1);
   await accounts.listOwnUsage(person.id, 1);
   await accounts.rotateKey(added.id, at, newSecret(true));

@@ -349,7 +349,7 @@ describe('CORS_ORIGINS', () => {
   });
 });
 
-test('the request metrics are a histogram by method, route and status, and can be reset', async () => {
+test('the request metrics are a histogram by method, route and status', async () => {
   const { registry, request } = createMetrics('test');
   const one = { reqId: 'a', method: 'GET', route: '/x', status: 200 };
   for (const ms of [0.4, 0.6, 20_000]) request({ ...one, ms });
@@ -368,6 +368,4 @@ test('the request metrics are a histogram by method, route and status, and can b
   ];
   for (const line of lines) expect(text).toContain(`${line}\n`);
   expect(text).toMatch(new RegExp(`^${name}_sum\\{method="GET",route="/x",status="200"\\} 20\\.001$`, 'm'));
-  registry.resetMetrics();
-  expect(await registry.metrics()).toContain(`${name}_count{method="GET",route="/x",status="200"} 0\n`);
 });

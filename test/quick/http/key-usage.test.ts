@@ -6,31 +6,25 @@ import type { ApiKey } from '../../../src/core/accounts.ts';
 import { createKeyUsage } from '../../../src/http/key-usage.ts';
 import { createMetrics } from '../../../src/http/metrics.ts';
 
-test('the series of a key that has ended is dropped within a minute', async () => {
-  vi.useFakeTimers();
-  onTestFinished(() => void vi.useRealTimers());
-  const app = fastify();
-  const metrics = createMetrics('test');
-  const accounts = { recordUses: vi.fn(async () => undefined), findEnded: vi.fn(async () => [2]) };
-  const usage = createKeyUsage(app, {
-    accounts: accounts as never,
-    metrics,
-    logger: pino({ level: 'silent' }),
-    now: () => new Date(),
-  });
-  for (const id of [1, 2, 3]) usage.countDeprecated({ id, accountId: 7 } as ApiKey, {});
-  await vi.advanceTimersByTimeAsync(60_000);
-  expect(accounts.findEnded).toHaveBeenCalledWith([1, 2, 3]);
-  expect(metrics.deprecatedKeys()).toEqual([1, 3]);
-  const series = await metrics.registry.getSingleMetric('animal_store_deprecated_calls_total')?.get();
-  expect(series?.values.map(({ labels }) => labels.key)).toEqual(['1', '3']);
-  await app.close();
+test('deprecated calls are counted for the 1,000 keys that called last', async () => {
+  const { deprecatedCall, registry } = createMetrics('test');
+  for (let id = 1; id <= 1000; id++) deprecatedCall({ id, accountId: 7 } as ApiKey);
+  for (const id of [1, 1001]) deprecatedCall({ id, accountId: 7 } as ApiKey);
+  const text = await registry.metrics();
+  const series = text.match(/^animal_store_deprecated_calls_total\{.*$/gm) ?? [];
+  expect(series).toHaveLength(1000);
+  for (const [key, calls] of [
+    [1, 2],
+    [3, 1],
+    [1001, 1],
+  ])
+    expect(series).toContain(`animal_store_deprecated_calls_total{account="7",key="${key}"} ${calls}`);
 });
 
 test('the uses of many keys are written in transactions of 100, so that other writes do not wait long', async () => {
   const app = fastify();
   const recordUses = vi.fn(async (_uses: unknown[]) => undefined);
-  const accounts = { recordUses, findEnded: async () => [] };
+  const accounts = { recordUses };
   const metrics = createMetrics('test');
   const logger = pino({ level: 'silent' });
   const usage = createKeyUsage(app, { accounts: accounts as never, metrics, logger, now: () => new Date() });
@@ -50,7 +44,7 @@ test('a server that stops while counts are written writes the rest, too', async 
     if (written.push(uses.length) === 1) throw new Error('lost');
   };
   const metrics = createMetrics('test');
-  const accounts = { recordUses, findEnded: async () => [] } as never;
+  const accounts = { recordUses } as never;
   const usage = createKeyUsage(app, { accounts, metrics, logger: pino({ level: 'silent' }), now: () => new Date() });
   for (let id = 1; id <= 201; id++) usage.count({ reqId: 'test', key: id, status: 200 });
   vi.advanceTimersByTime(60_000);
