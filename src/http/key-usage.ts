@@ -2,7 +2,6 @@
 import { setImmediate } from 'node:timers/promises';
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import type { Accounts, ApiKey } from '../core/accounts.ts';
-import type { ErrorCode } from '../core/errors.ts';
 import { type Counts, dayOf, type KeyUse, outcomeOf, outcomes } from '../core/usage.ts';
 import type { Metrics } from './metrics.ts';
 import type { EndedExchange, OnEnd } from './request-log.ts';
@@ -25,44 +24,29 @@ export interface KeyUsageOptions {
   now: () => Date;
 }
 
-/** What was counted of a key on one day. Times are in milliseconds. */
-interface Use extends Counts {
-  id: number;
-  lastUsedAt: number;
-  deprecatedCalls: number;
-  errorCode: ErrorCode | undefined;
-  errorAt: number;
-}
+/** What was counted of a key on one day. */
+type Use = KeyUse & Counts;
 
-function newUse(id: number): Use {
+function newUse(id: number, lastUsedAt: Date): Use {
   const counts = { succeeded: 0, clientErrors: 0, rateLimited: 0, serverErrors: 0, deprecatedCalls: 0 };
-  return { id, lastUsedAt: 0, ...counts, errorCode: undefined, errorAt: 0 };
+  return { id, lastUsedAt, ...counts, lastError: undefined };
 }
 
 function addTo(use: Use, other: Use): void {
   for (const outcome of outcomes) use[outcome] += other[outcome];
   use.deprecatedCalls += other.deprecatedCalls;
-  use.lastUsedAt = Math.max(use.lastUsedAt, other.lastUsedAt);
-  if (other.errorAt <= use.errorAt) return;
-  use.errorCode = other.errorCode;
-  use.errorAt = other.errorAt;
+  if (other.lastUsedAt > use.lastUsedAt) use.lastUsedAt = other.lastUsedAt;
+  if (other.lastError && !(use.lastError && use.lastError.at >= other.lastError.at)) use.lastError = other.lastError;
 }
-
-function toKeyUse({ lastUsedAt, errorCode: code, errorAt, ...counts }: Use): KeyUse {
-  const lastError = code && { code, at: new Date(errorAt) };
-  return { ...counts, lastUsedAt: new Date(lastUsedAt), lastError };
-}
-
-type UsesOfDay = Map<number, Use>;
 
 /** The uses that are not yet written: by day, because a request counts for the day of its response. */
 function createUses() {
-  let days = new Map<number, UsesOfDay>();
+  let days = new Map<number, Map<number, Use>>();
   let currentDay = Number.NaN;
-  let current: UsesOfDay = new Map();
+  let current = new Map<number, Use>();
 
-  function useOf(id: number, at: number): Use {
-    const day = dayOf(at);
+  function useOf(id: number, at: Date): Use {
+    const day = dayOf(at.getTime());
     if (day !== currentDay) {
       currentDay = day;
       current = days.get(day) ?? new Map();
@@ -70,7 +54,7 @@ function createUses() {
     }
     const known = current.get(id);
     if (known) return known;
-    const use = newUse(id);
+    const use = newUse(id, at);
     current.set(id, use);
     return use;
   }
@@ -99,7 +83,7 @@ export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger
       if (from > 0) await setImmediate();
       const batch = all.slice(from, from + batchSize);
       try {
-        await accounts.recordUses(batch.map(toKeyUse));
+        await accounts.recordUses(batch);
       } catch (error) {
         logger.warn({ err: error }, 'could not record the use of API keys; the next attempt is in a minute');
         // The commit may have succeeded. Counting its requests twice is better than losing them.
@@ -124,14 +108,12 @@ export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger
   return {
     count({ key, status, isDeprecated, sentCode, code = sentCode }) {
       if (key === undefined) return;
-      const at = now().getTime();
+      const at = now();
       const use = uses.useOf(key, at);
       use.lastUsedAt = at;
       use[outcomeOf(status)] += 1;
       if (isDeprecated) use.deprecatedCalls += 1;
-      if (code === undefined) return;
-      use.errorCode = code;
-      use.errorAt = at;
+      if (code !== undefined) use.lastError = { code, at };
     },
     countDeprecated(key, exchange) {
       exchange.isDeprecated = true;
