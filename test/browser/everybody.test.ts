@@ -20,17 +20,15 @@ describeInBrowser('accessibility', () => {
       await clipped(page);
       expect(await accessibilityFaults(page, 'best-practice'), `${slug}, all parts open`).toEqual([]);
     }
-    for (const path of ['/docs/changelog', '/doc']) {
-      await page.goto(server.url + path);
-      await picture(page, `${name}${path.replaceAll('/', '-')}`);
-      expect(await accessibilityFaults(page, 'best-practice'), path).toEqual([]);
-      expect(await clipped(page), path).toEqual([]);
-    }
+    await page.goto(`${server.url}/docs/changelog`);
+    await picture(page, `${name}-changelog`);
+    expect(await accessibilityFaults(page, 'best-practice'), 'changelog').toEqual([]);
+    expect(await clipped(page), 'changelog').toEqual([]);
     for (const place of ['pets/listPets', 'pets/getPet', 'store/listOrders']) {
       await open(place);
       await picture(page, `${name}-${place.split('/')[1]}`);
     }
-    expect(faults().filter((fault) => !fault.includes('status of 404'))).toEqual([]);
+    expect(faults()).toEqual([]);
   });
 
   test.each(looks)('axe has no remark on the panels, before and after a response: %s', async (name, options) => {
