@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { Eta } from 'eta';
 import type { ErrorCode } from '../src/core/errors.ts';
-import { describeKeys, documents, type Introduction, limitTable } from './openapi/introduction.ts';
+import { describeKeys, documents, type Introduction } from './openapi/introduction.ts';
 import { parseDocument, serverOf } from './reference/document.ts';
 import { createTell, createTypes, fieldsOf, modelId } from './reference/fields.ts';
 import {
@@ -58,7 +58,7 @@ const requestsOf = ({ general, requests, limits, numbers }: Introduction, keys: 
     { id: '', title: '', text: general },
     { id: 'keys', title: 'API keys', text: keys },
     ...(numbers ? [{ id: 'numbers', title: 'Numbers', text: numbers }] : []),
-    { id: 'limits', title: 'Limits', text: limitTable(limits) },
+    { id: 'limits', title: 'Limits', text: limits },
     { id: 'methods', title: 'Methods, paths and origins', text: requests },
   ].map((section) => ({ ...section, text: toHtml(section.text) }));
 
