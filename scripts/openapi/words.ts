@@ -93,12 +93,6 @@ export const headers = {
   },
   'Retry-After': number('Seconds to wait before trying again. Always sent with 429 and 503.', '1'),
   'Accept-Encoding': constant('Sent if the body has a content coding: bodies must have none.', 'identity'),
-  Allow: {
-    description: 'The methods that the path supports (RFC 9110, section 10.2.1).',
-    required: true,
-    schema: text,
-    example: 'GET, HEAD, POST, OPTIONS',
-  },
 } as const;
 export type HeaderName = keyof typeof headers;
 
@@ -112,7 +106,7 @@ export const headersOfQuickstart = {
   },
 };
 
-/** Headers of every response, except that a 204 has no Cache-Control. */
+/** Headers of every response. */
 export const alwaysSent: HeaderName[] = [
   'X-Request-Id',
   'X-Content-Type-Options',
@@ -133,7 +127,6 @@ interface Meaning {
 
 /** The meaning of each status. */
 export const meanings: Record<number, Meaning> = {
-  204: { name: 'Methods', text: 'The supported methods are in Allow.', headers: ['Allow'] },
   304: { name: 'NotModified', text: 'The response that you already have is current.' },
   400: { name: 'BadRequest', text: 'The request is not valid' },
   401: {
