@@ -1,14 +1,7 @@
-/** What a document and its reference page say before the operations: the texts of introduction.md, with the values of the code. */
-import { readFileSync } from 'node:fs';
-import { dateText, sunset } from '../../src/core/deprecation.ts';
+/** What a document and its reference page say before the operations. */
 import { type ErrorCode, errorMessages } from '../../src/core/errors.ts';
-import { retryWindowMs } from '../../src/core/idempotency.ts';
-import { inDigits, limits } from '../../src/core/limits.ts';
-import { maxPage, NewPet } from '../../src/core/pets.ts';
-import { maxNamed } from '../../src/core/schema.ts';
 import { statuses } from '../../src/http/errors.ts';
-import { IdempotencyHeaders } from '../../src/pets/idempotency.ts';
-import { exampleServer, headers, headersOfQuickstart, hours, kibibytes } from './words.ts';
+import { headers, headersOfQuickstart, textOf } from './words.ts';
 
 /** Markdown. */
 export interface Introduction {
@@ -22,47 +15,6 @@ export interface Introduction {
   limits: string;
   errors: { text: string; rows: { status: number; code: ErrorCode; message: string }[] };
   numbers?: string;
-}
-
-const retryKey = IdempotencyHeaders.properties['Idempotency-Key'];
-const { name } = NewPet.properties;
-const values: Record<string, string | number> = {
-  server: exampleServer,
-  sunset: dateText(sunset),
-  url: inDigits(limits.url),
-  headers: kibibytes(limits.headerBytes),
-  bodyBytes: inDigits(limits.bodyBytes),
-  body: kibibytes(limits.bodyBytes),
-  request: limits.request / 1000,
-  bodyGrace: limits.bodyGrace / 1000,
-  bodyRate: kibibytes(limits.bodyRate),
-  named: maxNamed,
-  page: maxPage,
-  name: `${name.minLength} to ${inDigits(name.maxLength)}`,
-  retryKey: `${retryKey.minLength} to ${retryKey.maxLength}`,
-  retries: hours(retryWindowMs),
-};
-
-/** The texts, by the names in the comments before them. */
-const texts = new Map(
-  readFileSync(new URL('introduction.md', import.meta.url), 'utf8')
-    .split('<!-- ')
-    .slice(1)
-    .map((part) => {
-      const [, title = '', text = ''] = /^(.*?)(?:: .*)? -->\n(.*)$/s.exec(part) ?? [];
-      return [title, text.trim()];
-    }),
-);
-
-/** Throws if there is no such text or value. */
-function textOf(title: string, more: Record<string, string> = {}): string {
-  const text = texts.get(title);
-  if (text === undefined) throw new Error(`introduction.md has no text "${title}".`);
-  return text.replace(/\{\{(\w+)\}\}/g, (_, key: string) => {
-    const value = more[key] ?? values[key];
-    if (value === undefined) throw new Error(`introduction.md names an unknown value "${key}".`);
-    return String(value);
-  });
 }
 
 /** `lowerCase`: a method that is none in lower case. */
