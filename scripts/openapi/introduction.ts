@@ -71,34 +71,9 @@ export function toMarkdown({ lead, steps, actions, general, requests, limits, er
   return parts.filter((part) => part !== undefined).join('\n\n');
 }
 
-const hostOf = (description: string, host: string) => ({
-  description,
-  variables: { host: { default: host, description: `${description} host.` } },
-});
-
 export const documents = {
-  'openapi.yaml': {
-    prefix: '/v1',
-    title: 'Animal Store',
-    introduce: (_codes: ErrorCode[]): Introduction => store,
-    headers,
-    servers: [
-      { url: 'https://{host}/v1', ...hostOf('Production', 'api.example.com') },
-      { url: 'https://{host}/v1', ...hostOf('Staging', 'staging.example.com') },
-    ],
-    tags: [
-      { name: 'Pets', description: 'Operations on animals.' },
-      { name: 'Store', description: 'Operations on the store other than those on animals.' },
-    ],
-  },
-  'openapi.quickstart.yaml': {
-    prefix: '/quickstart',
-    title: 'Messages quickstart',
-    introduce: introduceQuickstart,
-    headers: headersOfQuickstart,
-    servers: [{ url: 'https://{host}/quickstart', ...hostOf('Production', 'api.example.com') }],
-    tags: [{ name: 'Messages', description: 'Operations on messages.' }],
-  },
+  'openapi.yaml': { prefix: '/v1', introduce: (_codes: ErrorCode[]) => store, headers },
+  'openapi.quickstart.yaml': { prefix: '/quickstart', introduce: introduceQuickstart, headers: headersOfQuickstart },
 };
 
 export const bearerFormat = '^ast_(live|test)_[0-9A-Za-z]{36}$';
