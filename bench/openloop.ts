@@ -37,12 +37,8 @@ interface Connection {
   busy: boolean;
   dueAt: number;
   sentAt: number;
-  /** The start of response headers that are not complete. */
-  head: string;
-  status: number;
-  /** Bytes of the body that are still to come. */
-  left: number;
-  closing: boolean;
+  /** What has arrived of the response. */
+  text: string;
 }
 
 const soonMs = 500;
@@ -68,7 +64,7 @@ const due: number[] = [];
 let taken = 0;
 let sent = 0;
 let open = 0;
-const found = { good: 0, fromSending: 0, fromSchedule: 0, refused: 0, lost: 0, late: 0 };
+const found = { good: 0, fromSending: 0, fromSchedule: 0, refused: 0, late: 0 };
 
 function send(connection: Connection, dueAt: number): void {
   sent += 1;
@@ -80,8 +76,8 @@ function send(connection: Connection, dueAt: number): void {
   connection.socket.write(`${start}${last}\r\n${task.work === 'create' ? body : ''}`, 'latin1');
 }
 
-function answered(connection: Connection): void {
-  const { status, dueAt, sentAt } = connection;
+function answered(connection: Connection, status: number, isLast: boolean): void {
+  const { dueAt, sentAt } = connection;
   const now = performance.now();
   connection.busy = false;
   times.push(now - sentAt);
@@ -91,33 +87,22 @@ function answered(connection: Connection): void {
     if (now - sentAt < soonMs) found.fromSending += 1;
     if (now - dueAt < soonMs) found.fromSchedule += 1;
   }
-  if (connection.closing) return;
-  if (now >= endsAt) return void free.push(connection);
-  if (task.rate === 0) send(connection, now);
+  if (isLast) return;
+  if (now >= endsAt) free.push(connection);
+  else if (task.rate === 0) send(connection, now);
   else if (taken < due.length) send(connection, due[taken++] as number);
   else free.push(connection);
 }
 
-function read(connection: Connection, text: string): void {
-  let at = 0;
-  while (at < text.length) {
-    if (connection.left === 0) {
-      const end = text.indexOf('\r\n\r\n', at);
-      if (end === -1) {
-        connection.head = text.slice(at);
-        return;
-      }
-      const head = text.slice(at, end);
-      connection.status = Number(head.slice(9, 12));
-      connection.left = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? '0');
-      connection.closing = /connection: close/i.test(head);
-      at = end + 4;
-    }
-    const bytes = Math.min(connection.left, text.length - at);
-    connection.left -= bytes;
-    at += bytes;
-    if (connection.left === 0 && connection.busy) answered(connection);
-  }
+/** A connection has one request at a time. */
+function read(connection: Connection, bytes: string): void {
+  connection.text += bytes;
+  const end = connection.text.indexOf('\r\n\r\n');
+  const head = connection.text.slice(0, end);
+  const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
+  if (end === -1 || connection.text.length < end + 4 + length) return;
+  connection.text = '';
+  if (connection.busy) answered(connection, Number(head.slice(9, 12)), /connection: close/i.test(head));
 }
 
 /** The connections share it: what has arrived is read at once. */
@@ -126,39 +111,23 @@ const buffer = Buffer.alloc(64 * 1024);
 function openConnection(): Connection {
   open += 1;
   const callback = (bytes: number) => {
-    const text = connection.head + buffer.toString('latin1', 0, bytes);
-    connection.head = '';
-    read(connection, text);
+    read(connection, buffer.toString('latin1', 0, bytes));
     return true;
   };
   const socket = connect({ port: task.port, host: '127.0.0.1', noDelay: true, onread: { buffer, callback } });
-  const connection: Connection = {
-    socket,
-    busy: false,
-    dueAt: 0,
-    sentAt: 0,
-    head: '',
-    status: 0,
-    left: 0,
-    closing: false,
-  };
+  const connection: Connection = { socket, busy: false, dueAt: 0, sentAt: 0, text: '' };
   socket.on('error', () => undefined);
   socket.on('close', () => {
     open -= 1;
-    const at = connection.busy ? -1 : free.indexOf(connection);
-    if (at >= 0) free.splice(at, 1);
-    if (connection.busy) lose(connection);
+    if (free.includes(connection)) free.splice(free.indexOf(connection), 1);
+    if (connection.busy) times.push(Number.POSITIVE_INFINITY);
+    connection.busy = false;
     if (task.rate === 0 && performance.now() < endsAt) send(openConnection(), performance.now());
   });
   return connection;
 }
 
-function lose(connection: Connection): void {
-  connection.busy = false;
-  found.lost += 1;
-  times.push(Number.POSITIVE_INFINITY);
-}
-
+/** Uses the elapsed time, so that a late timer does not lower the rate. */
 function sendDue(now: number): void {
   const until = Math.floor(((Math.min(now, endsAt) - begun) / 1000) * task.rate);
   for (; scheduled < until; scheduled++) {
@@ -175,19 +144,11 @@ function sendDue(now: number): void {
 let scheduled = 0;
 if (task.rate === 0)
   for (let opened = 0; opened < task.connections; opened++) send(openConnection(), performance.now());
-await new Promise<void>((resolve) => {
-  const timer = setInterval(() => {
-    const now = performance.now();
-    sendDue(now);
-    if (now < endsAt) return;
-    clearInterval(timer);
-    resolve();
-  }, 1);
-});
+const timer = setInterval(() => sendDue(performance.now()), 1);
+await new Promise((resolve) => setTimeout(resolve, task.seconds * 1000));
+clearInterval(timer);
 await new Promise((resolve) => setTimeout(resolve, graceMs));
-const unanswered = sent - times.length;
-found.lost += unanswered;
-const sorted = times.concat(Array(unanswered).fill(Number.POSITIVE_INFINITY)).sort((a, b) => a - b);
+const sorted = times.concat(Array(sent - times.length).fill(Number.POSITIVE_INFINITY)).sort((a, b) => a - b);
 const p99 = sorted[Math.floor(sorted.length * 0.99)] as number;
 const perSecond = (count: number) => Math.round(count / task.seconds);
 const answers: Answers = {
@@ -195,7 +156,7 @@ const answers: Answers = {
   fromSending: perSecond(found.fromSending),
   fromSchedule: perSecond(found.fromSchedule),
   refused: perSecond(found.refused),
-  lost: found.lost,
+  lost: sorted.filter((time) => time === Number.POSITIVE_INFINITY).length,
   p99: Number.isFinite(p99) ? Math.round(p99) : null,
   late: found.late,
 };

@@ -1,113 +1,79 @@
-/** Starts the servers under load: the animal store on a seeded file, and the baselines, node:http and plain Fastify. */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+/** Starts the servers under load, each on a store of its own with the same animals, and PostgreSQL on disk, with fsync. */
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, constants, copyFileSync, openSync, readFileSync, writeFileSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
+import { closeSync, openSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import Database from 'better-sqlite3';
+import postgres from 'postgres';
 import { newSecret, scopes } from '../src/core/accounts.ts';
 import { openStore } from '../src/store/open.ts';
+import * as testPostgres from '../test/support/postgres.ts';
 import { nodeOptions, projectFolder } from '../test/support/project.ts';
-
-/** Whether processes can be pinned: the server to one core and the load to another. */
-const pinned = availableParallelism() > 1 && spawnSync('taskset', ['-V']).status === 0;
-
-/** The command that runs a program pinned to `core` where that is possible. */
-export function onCore(core: number, command: string[]): [string, string[]] {
-  const [program, ...args] = pinned ? ['taskset', '-c', String(core), ...command] : command;
-  return [program as string, args];
-}
+import { onCore } from './works.ts';
 
 export interface Running {
-  url: string;
+  name: string;
+  port: number;
+  /** An API key. */
+  key: string;
+  /** Animals in its store. */
+  rows: number;
   pid: number;
   /** Time from the start of the process to its first response, in milliseconds. */
   startMs: number;
+  /** Processor time of the process so far, user and system, in microseconds. */
+  usedUs: () => number;
   /** Memory of the process now, in MiB. */
   memoryMiB: () => number;
   stop: () => Promise<void>;
 }
 
-/** Creates a store with `rows` animals, which alternate between the statuses, and returns an API key for it. */
-async function seed(file: string, rows: number): Promise<string> {
-  const store = await openStore(`sqlite:${file}`, { now: () => new Date() });
-  const secret = newSecret(false);
-  await store.accounts.addAccount('bench');
-  await store.accounts.addKey({ account: 'bench', name: 'bench', scopes: [...scopes], lifetimeMs: null, secret });
-  await store.close();
-  const database = new Database(file);
-  database.pragma('synchronous = OFF');
-  database
-    .prepare(
-      `WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-       INSERT INTO pet (name, category_id, status)
-       SELECT 'pet ' || i, i % 100, CASE i % 3 WHEN 0 THEN 'available' WHEN 1 THEN 'pending' ELSE 'sold' END FROM n`,
-    )
-    .run(rows);
-  database.pragma('wal_checkpoint(TRUNCATE)');
-  database.close();
-  return secret.key;
-}
+export const baseRows = 10_000;
+const firstPort = 4101;
 
-/** Creates a store with `rows` animals in `file`. */
-export type CopySeed = (rows: number, file: string) => Promise<{ file: string; key: string }>;
-
-/** Fills one store in `folder` per number of rows, and copies it for each server, because every server writes to its own store. */
-export function createSeeds(folder: string): CopySeed {
-  const keys = new Map<number, string>();
-  return async (rows, file) => {
-    const source = path.join(folder, `seed-${rows}.db`);
-    const key = keys.get(rows) ?? (await seed(source, rows));
-    keys.set(rows, key);
-    copyFileSync(source, file, constants.COPYFILE_FICLONE);
-    return { file, key };
-  };
-}
-
-const children = new Set<ChildProcess>();
+const children: ChildProcess[] = [];
 process.on('exit', () => {
   for (const child of children) child.kill();
 });
 
-interface Start {
-  port: number;
-  /** The file for its output. */
-  log: string;
-  environment?: Record<string, string>;
-}
-
-/** Starts a Node program and waits for its first response. */
-async function start(args: string[], { port, log, environment }: Start): Promise<Running> {
+/** Starts a Node program on the servers' core, and waits for its first response. `log`: the file for its output. */
+async function start(
+  args: string[],
+  log: string,
+  env: Record<string, string>,
+): Promise<Omit<Running, 'name' | 'key' | 'rows'>> {
+  const port = Number(env.PORT);
   const begun = performance.now();
-  const url = `http://127.0.0.1:${port}`;
-  const [program, programArgs] = onCore(0, [process.execPath, ...args]);
   const output = openSync(log, 'a');
-  const child = spawn(program, programArgs, {
+  const child = spawn(...onCore(0, [process.execPath, ...args]), {
     cwd: path.dirname(log),
-    env: { PATH: process.env.PATH, NODE_ENV: 'production', ...environment },
+    env: { PATH: process.env.PATH, NODE_ENV: 'production', ...env },
     stdio: ['ignore', output, output],
   });
   closeSync(output);
-  children.add(child);
-  for (;;) {
-    const answered = await fetch(`${url}/v1/pets/1`).then(
+  children.push(child);
+  const isUp = () =>
+    fetch(`http://127.0.0.1:${port}/v1/pets/1`).then(
       (response) => response.arrayBuffer().then(() => true),
       () => false,
     );
-    if (child.exitCode !== null)
-      throw new Error(`the server at ${url} ended with ${child.exitCode}:\n${readFileSync(log, 'utf8')}`);
-    if (answered) break;
+  while (!(await isUp())) {
+    if (child.exitCode !== null) throw new Error(`${args.join(' ')} ended:\n${readFileSync(log, 'utf8')}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
+  const inProc = (file: string) => readFileSync(`/proc/${child.pid}/${file}`, 'utf8');
   return {
-    url,
+    port,
     pid: child.pid as number,
     startMs: performance.now() - begun,
-    memoryMiB: () =>
-      Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1] ?? Number.NaN) / 1024,
-    stop: async () => {
-      children.delete(child);
+    usedUs() {
+      // The fields after the name, in ticks of 10 ms: proc_pid_stat(5).
+      const fields = inProc('stat').split(') ')[1]?.split(' ') ?? [];
+      return (Number(fields[11]) + Number(fields[12])) * 10_000;
+    },
+    // Resident pages of 4 KiB.
+    memoryMiB: () => Number(inProc('statm').split(' ')[1]) / 256,
+    async stop() {
       if (child.exitCode !== null) return;
       child.kill();
       await once(child, 'exit');
@@ -115,48 +81,79 @@ async function start(args: string[], { port, log, environment }: Start): Promise
   };
 }
 
-/** Starts the animal store as in production, with JSON logs at info in a file next to the store. */
-export function startStore(file: string, port: number, environment: Record<string, string> = {}): Promise<Running> {
-  return start([...nodeOptions, path.join(projectFolder, 'src/main.ts')], {
-    port,
-    log: `${file}.log`,
-    // Several servers run in parallel, and they cannot share one OPS_PORT.
-    environment: { DATABASE_URL: `sqlite:${file}`, PORT: String(port), OPS_PORT: 'off', ...environment },
-  });
+/** Creates a store with `rows` animals, which alternate between the statuses. Returns an API key. */
+async function seed(url: string, rows: number): Promise<string> {
+  const store = await openStore(url, { now: () => new Date() });
+  const secret = newSecret(false);
+  await store.accounts.addAccount('bench');
+  await store.accounts.addKey({ account: 'bench', name: 'bench', scopes: [...scopes], lifetimeMs: null, secret });
+  await store.close();
+  const insert = `INSERT INTO pet (id, name, category_id, status)
+    SELECT i, 'pet ' || i, i % 100, CASE i % 3 WHEN 0 THEN 'available' WHEN 1 THEN 'pending' ELSE 'sold' END FROM`;
+  if (url.startsWith('sqlite:')) {
+    const database = new Database(url.slice('sqlite:'.length));
+    database.pragma('synchronous = OFF');
+    const numbers = 'WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?)';
+    database.prepare(`${numbers} ${insert} n`).run(rows);
+    database.pragma('wal_checkpoint(TRUNCATE)');
+    database.close();
+  } else {
+    const sql = postgres(url, { max: 1 });
+    await sql.unsafe(`${insert} generate_series(1, ${rows}) AS i`);
+    // Then the planner knows the table.
+    await sql`VACUUM ANALYZE pet`;
+    await sql.end();
+  }
+  return secret.key;
 }
 
-/** Plain Fastify on the store in `file`, or on its PostgreSQL database; it logs to a file next to the store. */
-export function startPlain(file: string, port: number, logger: 'on' | 'off', databaseUrl = file): Promise<Running> {
-  const args = [fileURLToPath(import.meta.resolve('./plain.ts')), String(port), databaseUrl, logger];
-  return start(args, { port, log: `${file}.plain.log` });
+/** Starts PostgreSQL, not pinned to a core, and returns a function that creates a database and returns its URL. */
+async function startPostgres() {
+  const data = testPostgres.dataFolder();
+  testPostgres.initialize(data, []);
+  const server = await testPostgres.start(data);
+  async function stop() {
+    await server.kill();
+    rmSync(data, { recursive: true, force: true });
+  }
+  // Stop it even if the run fails.
+  process.once('exit', stop);
+  async function create(name: string) {
+    const administrator = postgres(server.url('postgres'), { max: 1 });
+    await administrator`CREATE DATABASE ${administrator(name)}`;
+    await administrator.end();
+    return server.url(name);
+  }
+  return { create, stop };
 }
 
-const hopByHop = ['date', 'connection', 'keep-alive', 'transfer-encoding'];
-
-/** node:http, which sends the responses that `store` gave to the same requests. */
-export async function startBare(store: Running, key: string, folder: string, port: number): Promise<Running> {
-  const authorization = { authorization: `Bearer ${key}` };
-  const record = async (target: string, init: RequestInit = { headers: authorization }) => {
-    const response = await fetch(store.url + target, init);
-    const headers = [...response.headers].filter(([name]) => !hopByHop.includes(name));
-    return { status: response.status, headers: Object.fromEntries(headers), body: await response.text() };
+/**
+ * Starts the servers on new stores in `folder`. The animal store is the last one, and is started as in production, with JSON logs at info in a file
+ * next to the store. Above 10,000 animals it is compared with itself, otherwise with the floor and plain Fastify.
+ */
+export async function startServers(rows: number, engine: string | undefined, folder: string) {
+  const database = engine === 'postgres' ? await startPostgres() : undefined;
+  const servers: Running[] = [];
+  async function add(name: string, program: string[], holds = rows, isOnPostgres = database !== undefined) {
+    const port = firstPort + servers.length;
+    const file = path.join(folder, `${port}.db`);
+    const url = isOnPostgres && database ? await database.create(`animals${port}`) : `sqlite:${file}`;
+    const key = await seed(url, holds);
+    const env = { KEY: key, DATABASE_URL: url, PORT: String(port), OPS_PORT: 'off' };
+    servers.push({ name, key, rows: holds, ...(await start(program, `${file}.log`, env)) });
+  }
+  const ofBench = (name: string) => [path.join(import.meta.dirname, name)];
+  const store = [...nodeOptions, `${projectFolder}src/main.ts`];
+  if (rows > baseRows) await add(`${baseRows} animals`, store, baseRows);
+  else {
+    await add('floor', ofBench('floor.ts'), rows, false);
+    await add('plain Fastify', ofBench('plain.ts'));
+    if (database) await add('store on SQLite', store, rows, false);
+  }
+  await add(rows > baseRows ? `${rows} animals` : 'animal store', store);
+  const stop = async () => {
+    await Promise.all(servers.map((server) => server.stop()));
+    await database?.stop();
   };
-  const answers: Record<string, unknown> = {
-    list: await record('/v1/pets'),
-    get: await record('/v1/pets/5000'),
-    none: await record('/v1/pets', {}),
-    create: await record('/v1/pets', {
-      method: 'POST',
-      body: newPet,
-      headers: { ...authorization, 'content-type': 'application/json' },
-    }),
-  };
-  for (const limit of limits) answers[`list ${limit}`] = await record(`/v1/pets?limit=${limit}`);
-  const file = path.join(folder, 'recorded.json');
-  writeFileSync(file, JSON.stringify(answers));
-  const args = [fileURLToPath(import.meta.resolve('./bare.ts')), String(port), file];
-  return start(args, { port, log: path.join(folder, 'bare.log') });
+  return { servers, stop };
 }
-
-export const limits = [5, 20, 50, 100];
-export const newPet = '{"name":"Biscuit","categoryId":9007199254740993}';

@@ -13,13 +13,11 @@ const read = (name: string) => readFileSync(path.join(root, name), 'utf8');
 /** Between two comments of the README. */
 const settingsPart = /(?<=<!-- settings, .* -->\n\n)[\s\S]*(?=\n\n<!-- end of settings -->)/;
 
-/** The file with the parts that match `pattern` replaced. Throws unless it matches `times` times. */
-function withPart(name: string, pattern: RegExp, part: string, times = 1): string {
+/** The file with the part that matches `pattern` replaced. Throws unless there is one. */
+function withPart(name: string, pattern: RegExp, part: string): string {
   const text = read(name);
-  const all = new RegExp(pattern, `${pattern.flags}g`);
-  const found = text.match(all)?.length ?? 0;
-  if (found !== times) throw new Error(`${name} must match ${pattern} ${times} times, not ${found}.`);
-  return text.replace(all, () => part);
+  if (!pattern.test(text)) throw new Error(`${name} must match ${pattern}.`);
+  return text.replace(pattern, () => part);
 }
 
 /** The tag and the digest of the image. The digest of another version would be pulled in its place: zeros are refused. */
@@ -35,13 +33,6 @@ function namingVersion(): Record<string, string> {
   const job = 'deploy/kubernetes/postgres/migration-job.yaml';
   return {
     Dockerfile: withPart('Dockerfile', /(?<=image\.version=")[^"]*/, version),
-    '.github/SECURITY.md': withPart('.github/SECURITY.md', /\d+\.\d+(?=\.x now)/, version.replace(/\.\d+$/, '')),
-    'docs/operations.md': withPart(
-      'docs/operations.md',
-      /(?<=\/animal-store:|"version":"|`)\d+\.\d+\.\d+(?=$|"| \()/m,
-      version,
-      4,
-    ),
     [job]: withPart(job, /(?<=^ {2}name: animal-store-migrate-)[\d-]+/m, version.replaceAll('.', '-')),
     [image]: withPart(image, /(?<=^ +newTag: )[\s\S]*/m, imageOf(version, read(image))),
   };

@@ -9,6 +9,7 @@ import type { Components, Json } from './openapi/components.ts';
 import { bearerFormat, describeKeys, documents, toMarkdown } from './openapi/introduction.ts';
 import { describeOperation, errorsOf, type Route } from './openapi/operations.ts';
 import { shareAll } from './openapi/share.ts';
+import { frames } from './openapi/words.ts';
 
 type DocumentName = keyof typeof documents;
 
@@ -25,7 +26,8 @@ function describeErrors(codes: ErrorCode[]): Json {
 
 /** One document, as a value. */
 function describeDocument(name: DocumentName, routes: Route[]): Json {
-  const { prefix, title, introduce, headers, servers, tags } = documents[name];
+  const { prefix, introduce, headers } = documents[name];
+  const frame = frames[name];
   const components: Components = { parameters: {}, headers: {}, responses: {}, schemas: {}, examples: {} };
   const inDocument = routes.filter(({ url }) => url.startsWith(`${prefix}/`));
   const operations = inDocument.map(({ operation }) => operation);
@@ -43,17 +45,8 @@ function describeDocument(name: DocumentName, routes: Route[]): Json {
   );
   const { source, form } = describeKeys(operations);
   return {
-    openapi: '3.1.0',
-    info: {
-      title,
-      description: toMarkdown(introduction),
-      version: '1.0.0',
-      contact: { name: 'Animal Store', url: 'https://api.example.com' },
-      license: { name: 'MIT', identifier: 'MIT' },
-    },
-    servers,
-    tags,
-    security: [{ apiKey: [] }],
+    ...frame,
+    info: { ...frame?.info, description: toMarkdown(introduction) },
     paths,
     components: {
       securitySchemes: {

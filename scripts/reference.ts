@@ -1,58 +1,51 @@
 /** Makes the reference pages from the OpenAPI documents and the templates in src/pages/reference/. */
 import { readFileSync } from 'node:fs';
 import { Eta } from 'eta';
-import { describeKeys, documents, type Introduction, limitTable } from './openapi/introduction.ts';
-import { type Document, parseDocument, resolve, type Schema, serverOf } from './reference/document.ts';
+import type { ErrorCode } from '../src/core/errors.ts';
+import { describeKeys, documents, type Introduction } from './openapi/introduction.ts';
+import { parseDocument, serverOf } from './reference/document.ts';
 import { createTell, createTypes, fieldsOf, modelId } from './reference/fields.ts';
-import { codesOf, type Group, modelsOf, operationsOf, operationView, responseHeaders } from './reference/operations.ts';
+import {
+  type Context,
+  codesOf,
+  modelsOf,
+  operationsOf,
+  operationView,
+  responseHeaders,
+} from './reference/operations.ts';
 import { toHtml, toInlineHtml, toLinkedHtml } from './reference/text.ts';
-
-interface Page {
-  /** Its name among the links of the header. */
-  page: string;
-  /** The first part of the ids in the page. */
-  slug: string;
-  source: keyof typeof documents;
-  /** Paths that are relative to the page. `{{quickstart}}`: the server fills it in. */
-  root: string;
-  base: string;
-}
 
 /** The pages, by the names of their files in src/pages/reference/. */
 const pages = {
-  'animal-store.html': { slug: 'animal-store', page: 'reference', source: 'openapi.yaml', root: '', base: 'v1' },
+  'animal-store.html': {
+    /** The first part of the ids in the page. */
+    slug: 'animal-store',
+    /** Its name among the links of the header. */
+    page: 'reference',
+    source: 'openapi.yaml',
+    // Paths that are relative to the page. `{{quickstart}}`: the server fills it in.
+    root: '',
+    base: 'v1',
+    description: 'openapi',
+  },
   'quickstart.html': {
     slug: 'messages-quickstart',
     page: 'quickstart',
     source: 'openapi.quickstart.yaml',
     root: '../',
     base: '../{{quickstart}}',
+    description: '../{{quickstart}}/openapi',
   },
-} satisfies Record<string, Page>;
+} as const;
 type PageName = keyof typeof pages;
 
-const at = (name: string) => new URL(`../${name}`, import.meta.url);
-const read = (name: string) => readFileSync(at(name), 'utf8');
-
-function groupsOf(
-  document: Document,
-  toView: (found: ReturnType<typeof operationsOf>[number]) => Group['operations'][number],
-): Group[] {
-  const found = operationsOf(document);
-  return document.tags
-    .map(({ name, description }) => ({
-      name,
-      text: toHtml(description),
-      operations: found.filter(({ operation }) => operation.tags?.[0] === name).map(toView),
-    }))
-    .filter(({ operations }) => operations.length > 0);
-}
+const read = (name: string) => readFileSync(new URL(`../${name}`, import.meta.url), 'utf8');
 
 /** The table of errors; two tables if there are errors that every operation can return. */
-function groupErrors({ rows }: Introduction['errors'], common: Set<string>) {
+function groupErrors({ rows }: Introduction['errors'], common: ErrorCode[]) {
   const shown = rows.map((row) => ({ ...row, message: toInlineHtml(row.message) }));
-  if (common.size === 0) return [{ id: '', title: '', rows: shown }];
-  const [every, some] = [true, false].map((is) => shown.filter(({ code }) => common.has(code) === is));
+  if (common.length === 0) return [{ id: '', title: '', rows: shown }];
+  const [every, some] = [true, false].map((is) => shown.filter(({ code }) => common.includes(code) === is));
   return [
     { id: 'errors/every', title: 'Of every operation', rows: every },
     { id: 'errors/some', title: 'Of some requests', rows: some },
@@ -65,47 +58,47 @@ const requestsOf = ({ general, requests, limits, numbers }: Introduction, keys: 
     { id: '', title: '', text: general },
     { id: 'keys', title: 'API keys', text: keys },
     ...(numbers ? [{ id: 'numbers', title: 'Numbers', text: numbers }] : []),
-    { id: 'limits', title: 'Limits', text: limitTable(limits) },
+    { id: 'limits', title: 'Limits', text: limits },
     { id: 'methods', title: 'Methods, paths and origins', text: requests },
   ].map((section) => ({ ...section, text: toHtml(section.text) }));
 
 /** Makes one page from a document in YAML. Throws if an operation has no entry, or a reference leads nowhere. */
 export function renderPage(name: PageName, yaml = read(pages[name].source)): string {
-  const { slug, page, root, base, source }: Page = pages[name];
+  const page = pages[name];
+  const { slug } = page;
   const document = parseDocument(yaml);
-  const { title } = document.info;
-  const server = serverOf(document);
-  const names = modelsOf(document);
-  const describe = createTypes(document, slug, new Set(names));
+  const models = modelsOf(document);
   const { all, common } = codesOf(document);
-  const introduction = documents[source].introduce(all);
+  const introduction = documents[page.source].introduce(all);
   const headers = responseHeaders(document);
-  const context = {
+  const context: Context = {
     document,
     slug,
-    server,
-    describe,
+    server: serverOf(document),
+    describe: createTypes(
+      slug,
+      models.map(([model]) => model),
+    ),
     tell: createTell(),
-    commonHeaders: new Set(headers.common.map(([header]) => header)),
+    commonHeaders: headers.common.map((header) => header.name),
     commonErrors: common,
   };
-  const groups = groupsOf(document, (found) => operationView(context, found));
+  const found = operationsOf(document);
+  const groups = document.tags.map((tag) => ({
+    name: tag.name,
+    text: toHtml(tag.description),
+    operations: found
+      .filter(({ operation }) => operation.tags[0] === tag.name)
+      .map((operation) => operationView(context, operation)),
+  }));
   const operations = groups.flatMap((group) => group.operations);
-  if (operations.length !== operationsOf(document).length)
-    throw new Error('An operation has a tag that is not declared.');
-  const view = {
-    slug,
-    page,
-    root,
-    base,
-    description: base === 'v1' ? 'openapi' : `${base}/openapi`,
-    server,
-    title,
+  if (operations.length !== found.length) throw new Error('An operation has a tag that is not declared.');
+  const keys = describeKeys(operations.map(({ operationId, scopes: [scope] }) => ({ operationId, scope })));
+  return render('page', {
+    ...page,
+    title: document.info.title,
     lead: toHtml([introduction.lead, introduction.actions].join('\n\n')),
-    requests: requestsOf(
-      introduction,
-      describeKeys(operations.map(({ operationId, scopes: [scope] }) => ({ operationId, scope }))).form,
-    ),
+    requests: requestsOf(introduction, keys.form),
     aboutErrors: toHtml(introduction.errors.text),
     errors: groupErrors(introduction.errors, common),
     groups,
@@ -114,24 +107,13 @@ export function renderPage(name: PageName, yaml = read(pages[name].source)): str
     headers: [
       { id: 'headers/most', title: 'Of most responses', list: headers.common },
       { id: 'headers/some', title: 'Of some responses', list: headers.others },
-    ].map(({ id, title, list }) => ({
-      id,
-      title,
-      list: list.map(([header, part]) => ({ name: header, text: toInlineHtml(part.description) })),
-    })),
-    models: names.map((model) => {
-      const schema = { $ref: `#/components/schemas/${model}` };
+    ],
+    models: models.map(([model, schema]) => {
       const id = modelId(slug, model);
-      const { description: words } = resolve<Schema>(document, schema);
-      return {
-        name: model,
-        id,
-        text: toInlineHtml(words),
-        fields: fieldsOf(context, schema, { id, title: model }),
-      };
+      const fields = fieldsOf(context, schema, { id, title: model });
+      return { name: model, id, text: toInlineHtml(schema.description), fields };
     }),
-  };
-  return render('page', view);
+  });
 }
 
 const templates = [

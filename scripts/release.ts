@@ -30,14 +30,6 @@ function refusalOf(version: string): string | undefined {
   return undefined;
 }
 
-/** npm writes both files in this form. */
-function setVersion(name: string, version: string): void {
-  const content = JSON.parse(read(name)) as { version: string; packages?: { '': { version: string } } };
-  content.version = version;
-  if (content.packages) content.packages[''].version = version;
-  writeFileSync(at(name), `${JSON.stringify(content, null, 2)}\n`);
-}
-
 function release(version: string): void {
   const today = new Date().toISOString().slice(0, 10);
   const heading = `${unreleased}\n## [${version}] - ${today}\n`;
@@ -45,7 +37,7 @@ function release(version: string): void {
     at('CHANGELOG.md'),
     read('CHANGELOG.md').replace(unreleased, () => heading),
   );
-  for (const name of ['package.json', 'package-lock.json']) setVersion(name, version);
+  execFileSync('npm', ['version', version, '--no-git-tag-version'], { cwd: root });
   execFileSync(process.execPath, [at('scripts/generate.ts')], { stdio: 'inherit' });
   mkdirSync(at(folderOf(version)));
   for (const name of documents) copyFileSync(at(name), at(folderOf(version), name));

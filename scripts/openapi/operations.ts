@@ -6,7 +6,7 @@ import { checkOf, joinFaults, requirementOf } from '../../src/core/schema.ts';
 import { statuses } from '../../src/http/errors.ts';
 import type { Operation } from '../../src/http/operation.ts';
 import { type Components, type Json, ref, schemaOf } from './components.ts';
-import { alwaysSent, commonErrors, type HeaderName, headers, meanings, rateHeaders } from './words.ts';
+import { alwaysSent, commonErrors, headers, meanings, rateHeaders } from './words.ts';
 
 export interface Route {
   method: string;
@@ -28,7 +28,7 @@ const ifNoneMatch = {
   required: false,
   description: 'The ETag of the response that you have, a list of them, or `*`. If it is current, the response is 304.',
   schema: { type: 'string' },
-  example: headers.ETag.example,
+  example: headers.ETag?.example,
 };
 
 function parametersOf({ schema, operation }: Route, components: Components): Json[] {
@@ -64,14 +64,14 @@ function messageOf(code: ErrorCode, { schema, operation: { scope } }: Route): st
   return code === 'insufficient_scope' ? `The API key lacks the scope ${scope}.` : errorMessages[code];
 }
 
-function headerRefs(names: readonly HeaderName[]): Json {
+function headerRefs(names: string[]): Json {
   return Object.fromEntries(names.map((name) => [name, ref('headers', name)]));
 }
 
-const announced: HeaderName[] = ['Deprecation', 'Sunset', 'Link'];
+const announced = ['Deprecation', 'Sunset', 'Link'];
 
 function errorResponse(status: number, codes: ErrorCode[], route: Route): Json {
-  const { text, headers: own = [], before } = meanings[status] as (typeof meanings)[number];
+  const { text, headers: own = [], before } = meanings[status] as (typeof meanings)[string];
   const isAnnounced = route.operation.sunset !== undefined && before !== 'path';
   const values = codes.map((code) => [code, { value: { code, message: messageOf(code, route), status } }]);
   return {

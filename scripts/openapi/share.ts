@@ -35,7 +35,7 @@ export function shareAll(operations: Json[], components: Components): void {
   const responses = operations.flatMap(({ responses }) =>
     usesIn(responses, ({ headers }, status) => {
       const isDeprecated = Object.hasOwn(headers as Json, 'Deprecation');
-      return `${meanings[Number(status)]?.name ?? status}${isDeprecated ? 'Deprecated' : ''}`;
+      return `${meanings[status]?.name ?? status}${isDeprecated ? 'Deprecated' : ''}`;
     }),
   );
   share('responses', responses, components);

@@ -1,34 +1,22 @@
-/** Reads an OpenAPI document, and follows its references. */
+/** Reads an OpenAPI document, with every reference replaced by what it points to. */
 import { parse } from 'yaml';
 
 export interface Schema {
-  $ref?: string;
-  type?: string | string[];
+  /** Its name among the components. */
+  model?: string;
+  type?: string;
   format?: string;
   description?: string;
   enum?: unknown[];
-  const?: unknown;
   default?: unknown;
-  examples?: unknown[];
   minimum?: bigint;
   maximum?: bigint;
   minLength?: bigint;
   maxLength?: bigint;
   pattern?: string;
   items?: Schema;
-  anyOf?: Schema[];
-  oneOf?: Schema[];
   required?: string[];
   properties?: Record<string, Schema>;
-}
-
-export interface Reference {
-  $ref: string;
-}
-
-interface Examples {
-  example?: unknown;
-  examples?: Record<string, Example | Reference>;
 }
 
 export interface Example {
@@ -36,92 +24,78 @@ export interface Example {
   value?: unknown;
 }
 
-export interface Media extends Examples {
+export interface Media {
   schema: Schema;
+  example?: unknown;
+  examples?: Record<string, Example>;
 }
 
-export interface Parameter extends Examples {
+export interface Parameter extends Media {
   name: string;
-  in: 'path' | 'query' | 'header' | 'cookie';
+  in: 'path' | 'query' | 'header';
   required?: boolean;
   description?: string;
-  schema: Schema;
 }
 
-export interface Header {
+interface Body {
   description?: string;
+  content?: { 'application/json': Media };
 }
 
-export interface Response {
-  description: string;
-  headers?: Record<string, Header | Reference>;
-  content?: Record<string, Media>;
-  links?: Record<string, Link | Reference>;
-}
-
-interface Link {
-  operationId?: string;
-  description?: string;
+export interface Response extends Body {
+  headers?: Record<string, { description?: string }>;
+  links?: Record<string, { operationId: string; description?: string }>;
 }
 
 export interface Operation {
   operationId: string;
   summary: string;
   description?: string;
-  tags?: string[];
+  tags: [string];
   deprecated?: boolean;
-  parameters?: (Parameter | Reference)[];
-  requestBody?: Body | Reference;
-  responses: Record<string, Response | Reference>;
-  security?: Record<string, string[]>[];
+  parameters?: Parameter[];
+  requestBody?: Body;
+  responses: Record<string, Response>;
+  security?: { apiKey: string[] }[];
   'x-stability'?: string;
   'x-deprecated-sunset'?: string;
   'x-hideTryItPanel'?: boolean;
 }
 
-export interface Body {
-  description?: string;
-  content: Record<string, Media>;
-}
-
-type PathItem = { parameters?: (Parameter | Reference)[] } & Record<string, Operation>;
-
 export interface Document {
   info: { title: string };
-  servers: { url: string; variables?: Record<string, { default: string }> }[];
+  servers: [{ url: string; variables: Record<string, { default: string }> }];
   tags: { name: string; description?: string }[];
-  paths: Record<string, PathItem>;
+  paths: Record<string, Record<string, Operation>>;
   components: { schemas: Record<string, Schema> };
 }
 
-/** Integers become bigints: an example can exceed 2^53. */
-export const parseDocument = (yaml: string) => parse(yaml, { intAsBigInt: true }) as Document;
+type Tree = { [name: string]: Tree };
 
-/** The last part of a reference, for example Pet. */
-export const nameOf = (reference: string) => reference.slice(reference.lastIndexOf('/') + 1);
-
-/** The part that a reference points to, with the siblings of `$ref` in its place. Throws if there is none. */
-export function resolve<Part extends object>(document: Document, part: Part | Reference): Part {
-  if (!('$ref' in part) || typeof part.$ref !== 'string') return part as Part;
-  const { $ref, ...siblings } = part as Reference;
-  const steps = $ref.split('/').slice(1);
-  // JSON Pointer escapes (RFC 6901, section 4).
-  const names = steps.map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'));
-  let target: unknown = document;
-  for (const name of names) target = (target as Record<string, unknown> | undefined)?.[name];
-  if (target === undefined) throw new Error(`${$ref} does not exist.`);
-  return resolve(document, { ...(target as Part), ...siblings });
+/** Integers become bigints: an example can exceed 2^53. Throws if a reference leads nowhere. */
+export function parseDocument(yaml: string): Document {
+  const document = parse(yaml, { intAsBigInt: true }) as Tree;
+  function follow(part: unknown): unknown {
+    if (Array.isArray(part)) return part.map(follow);
+    if (typeof part !== 'object' || part === null) return part;
+    const { $ref, ...own } = part as { $ref?: string };
+    const [, ...steps] = $ref?.split('/') ?? [];
+    const target = $ref && steps.reduce((found: Tree | undefined, step) => found?.[step], document);
+    if ($ref && target === undefined) throw new Error(`${$ref} does not exist.`);
+    const model = steps[1] === 'schemas' ? { model: steps[2] } : {};
+    const all = Object.entries({ ...(target as object), ...own, ...model });
+    return Object.fromEntries(all.map(([name, value]) => [name, follow(value)]));
+  }
+  return follow(document) as Document;
 }
 
 /** The address of the first server, with the defaults of its variables. */
-export function serverOf({ servers: [server] }: Document): string {
-  if (!server) throw new Error('The document names no server.');
-  return server.url.replace(/\{(\w+)\}/g, (_, name: string) => server.variables?.[name]?.default ?? '');
-}
+export const serverOf = ({ servers: [{ url, variables }] }: Document) =>
+  url.replace(/\{(\w+)\}/g, (_, name: string) => variables[name]?.default ?? '');
 
-/** The examples of a part, by name. */
-export function examplesOf(document: Document, { example, examples = {} }: Examples): Example[] {
-  const named = Object.entries(examples).map(([name, given]) => ({ summary: name, ...resolve(document, given) }));
+/** The examples of a part, each with a summary or its name. */
+export function examplesOf({ example, examples = {} }: Media): Example[] {
+  const named = Object.entries(examples).map(([name, given]) => ({ summary: name, ...given }));
   return example === undefined ? named : [{ value: example }, ...named];
 }
 

@@ -36,53 +36,45 @@ interface Optional {
 
 type Part = string | Slot | Optional;
 
-const url = ({ url: value }: Request): Slot => ({ slot: 'url', before: '', value });
-const key = (before: string): Slot => ({ slot: 'key', before, value: '<API_KEY>' });
+/** A tag: the parts of a template, some of which are lists. */
+const code = (texts: TemplateStringsArray, ...values: (Part | Part[])[]): Part[] =>
+  texts.flatMap((text, index) => [text, ...[values[index] ?? []].flat()]);
 
-const optional = ({ headers }: Request, write: (name: string, slot: (before: string) => Slot) => Part[]): Part[] =>
-  headers.map(({ name, value = '' }) => ({
-    header: name,
-    hidden: value === '',
-    parts: write(name, (before) => ({ slot: name, before, value })),
-  }));
+const key = (before: string): Slot => ({ slot: 'key', before, value: '<API_KEY>' });
+const slot = (name: string, value: string, before = ''): Slot => ({ slot: name, before, value });
+
+const optional = ({ headers }: Request, write: (name: string, value: string) => Part[]): Part[] =>
+  headers.map(({ name, value = '' }) => ({ header: name, hidden: value === '', parts: write(name, value) }));
+
+/** What only a request with a body has. */
+const withBody = ({ body }: Request, write: (value: Slot) => Part[]): Part[] =>
+  body === undefined ? [] : write(slot('body', body));
 
 function curl(request: Request): Part[] {
-  const { method, body } = request;
+  const { method, body, url } = request;
   const next = body === undefined ? ' ' : ' \\\n  ';
-  return [
-    'curl -H ',
-    key('Authorization: Bearer '),
-    ...(body === undefined ? [] : [`${next}-H 'Content-Type: application/json'`]),
-    ...optional(request, (name, slot) => [`${next}-H `, slot(`${name}: `)]),
-    // With --data a value that starts with @ would be the name of a file.
-    ...(body === undefined ? [] : [`${next}--data-raw `, { slot: 'body', before: '', value: body }]),
-    ...(method === (body === undefined ? 'GET' : 'POST') ? [] : [`${next}-X ${method}`]),
-    next,
-    url(request),
-  ];
+  const other = method === (body === undefined ? 'GET' : 'POST') ? '' : `${next}-X ${method}`;
+  const type = withBody(request, () => [`${next}-H 'Content-Type: application/json'`]);
+  const headers = optional(request, (name, value) => code`${next}-H ${slot(name, value, `${name}: `)}`);
+  // With --data a value that starts with @ would be the name of a file.
+  const data = withBody(request, (value) => code`${next}--data-raw ${value}`);
+  return code`curl -H ${key('Authorization: Bearer ')}${type}${headers}${data}${other}${next}${slot('url', url)}`;
 }
 
 /** The call of fetch, in JavaScript and TypeScript. */
-const fetching = (request: Request): Part[] => [
-  'const response = await fetch(',
-  url(request),
-  `, {\n  method: '${request.method}',\n  headers: {\n    Authorization: `,
-  key('Bearer '),
-  ',\n',
-  ...(request.body === undefined ? [] : ["    'Content-Type': 'application/json',\n"]),
-  ...optional(request, (name, slot) => [`    '${name}': `, slot(''), ',\n']),
-  '  },\n',
-  ...(request.body === undefined ? [] : ['  body: ', { slot: 'body', before: '', value: request.body }, ',\n']),
-  '});\n',
-];
+const fetching = (request: Request): Part[] => code`const response = await fetch(${slot('url', request.url)}, {
+  method: '${request.method}',
+  headers: {
+    Authorization: ${key('Bearer ')},
+${withBody(request, () => ["    'Content-Type': 'application/json',\n"])}${optional(request, (name, value) => code`    '${name}': ${slot(name, value)},\n`)}  },
+${withBody(request, (value) => code`  body: ${value},\n`)}});
+`;
 
 const hasBigInteger = ({ types }: Request) => types?.declarations.some((text) => text.includes('bigint')) ?? false;
 
-const javascript = (request: Request): Part[] => [
-  ...fetching(request),
-  ...(hasBigInteger(request) ? ['// The text has every digit. JSON.parse would round integers beyond 2^53.\n'] : []),
-  'console.log(response.status, await response.text());',
-];
+const printText = 'console.log(response.status, await response.text());';
+const javascript = (request: Request): Part[] =>
+  code`${fetching(request)}${hasBigInteger(request) ? '// The text has every digit. JSON.parse would round integers beyond 2^53.\n' : ''}${printText}`;
 
 const exact = `// JSON.parse rounds integers beyond 2^53. With this reviver they are bigints.
 const exact = (_: string, value: unknown, context?: { source?: string }) =>
@@ -94,35 +86,28 @@ function typescript(request: Request): Part[] {
   const { types } = request;
   // Without an import or export, TypeScript rejects await outside a function.
   const start = 'export {}; // Makes the file a module.\n\n';
-  if (!types) return [start, ...fetching(request), 'console.log(response.status, await response.text());'];
+  if (!types) return code`${start}${fetching(request)}${printText}`;
   const isBig = hasBigInteger(request);
-  return [
-    start,
-    ...types.declarations.map((text) => `${text}\n\n`),
-    ...(isBig ? [exact] : []),
-    ...fetching(request),
-    // biome-ignore lint/suspicious/noTemplateCurlyInString: it is code of the sample.
-    'if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);\n',
-    `const result: ${types.type} = JSON.parse(await response.text()${isBig ? ', exact' : ''});\n`,
-    'console.log(response.status, result);',
-  ];
+  return code`${start}${types.declarations.map((text) => `${text}\n\n`)}${isBig ? exact : ''}${fetching(request)}if (!response.ok) throw new Error(\`\${response.status} \${await response.text()}\`);
+const result: ${types.type} = JSON.parse(await response.text()${isBig ? ', exact' : ''});
+console.log(response.status, result);`;
 }
 
-const python = (request: Request): Part[] => [
-  'from urllib.error import HTTPError\nfrom urllib.request import Request, urlopen\n\nrequest = Request(\n    ',
-  url(request),
-  `,\n    method='${request.method}',\n    headers={\n        'Authorization': `,
-  key('Bearer '),
-  ',\n',
-  ...(request.body === undefined ? [] : ["        'Content-Type': 'application/json',\n"]),
-  ...optional(request, (name, slot) => [`        '${name}': `, slot(''), ',\n']),
-  '    },\n',
-  ...(request.body === undefined
-    ? []
-    : ['    data=', { slot: 'body', before: '', value: request.body }, '.encode(),\n']),
-  ')\ntry:\n    with urlopen(request) as response:\n        print(response.status, response.read().decode())\n',
-  'except HTTPError as error:\n    print(error.code, error.read().decode())',
-];
+const python = (request: Request): Part[] => code`from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+request = Request(
+    ${slot('url', request.url)},
+    method='${request.method}',
+    headers={
+        'Authorization': ${key('Bearer ')},
+${withBody(request, () => ["        'Content-Type': 'application/json',\n"])}${optional(request, (name, value) => code`        '${name}': ${slot(name, value)},\n`)}    },
+${withBody(request, (value) => code`    data=${value}.encode(),\n`)})
+try:
+    with urlopen(request) as response:
+        print(response.status, response.read().decode())
+except HTTPError as error:
+    print(error.code, error.read().decode())`;
 
 /** HTML of the parts. */
 function toHtml(parts: Part[], grammar: Grammar, quote: (text: string) => string): string {

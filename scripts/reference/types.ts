@@ -1,5 +1,5 @@
 /** Writes the schemas of responses as TypeScript. */
-import { type Document, nameOf, resolve, type Schema } from './document.ts';
+import type { Schema } from './document.ts';
 
 export interface Types {
   /** The type of the response. */
@@ -8,34 +8,22 @@ export interface Types {
   declarations: string[];
 }
 
-const integer = ({ maximum }: Schema) =>
-  maximum !== undefined && maximum <= Number.MAX_SAFE_INTEGER ? 'number' : 'number | bigint';
-
-const nameOfType: Record<string, string> = { string: 'string', number: 'number', boolean: 'boolean', null: 'null' };
-
 /** Integers that can exceed 2^53 are `number | bigint`. */
-export function typesOf(document: Document, schema: Schema): Types {
+export function typesOf(schema: Schema): Types {
   const declared = new Map<string, string>();
 
-  function declare(name: string, { properties = {}, required = [] }: Schema): string {
-    declared.set(name, '');
-    const fields = Object.entries(properties).map(
-      ([field, type]) => `  ${field}${required.includes(field) ? '' : '?'}: ${describe(type)};\n`,
-    );
-    declared.set(name, `interface ${name} {\n${fields.join('')}}`);
-    return name;
-  }
-
-  function describe(given: Schema): string {
-    const full = resolve<Schema>(document, given);
+  function describe({ model = 'Result', type = 'unknown', ...full }: Schema): string {
     if (full.enum) return full.enum.map((value) => `'${value}'`).join(' | ');
     if (full.items) return `${describe(full.items)}[]`;
-    if (full.properties) {
-      const name = given.$ref ? nameOf(given.$ref) : 'Result';
-      return declared.has(name) ? name : declare(name, full);
-    }
-    if (full.type === 'integer') return integer(full);
-    return nameOfType[String(full.type)] ?? 'unknown';
+    if (type === 'integer') return (full.maximum ?? 2n ** 63n) < 2n ** 53n ? 'number' : 'number | bigint';
+    if (!full.properties) return type;
+    // First, so that it comes before the interfaces that it needs.
+    if (!declared.has(model)) declared.set(model, '');
+    const fields = Object.entries(full.properties).map(
+      ([name, field]) => `  ${name}${full.required?.includes(name) ? '' : '?'}: ${describe(field)};\n`,
+    );
+    declared.set(model, `interface ${model} {\n${fields.join('')}}`);
+    return model;
   }
 
   return { type: describe(schema), declarations: [...declared.values()] };

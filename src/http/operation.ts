@@ -20,7 +20,7 @@ export type App = FastifyInstance<
   TypeBoxTypeProvider
 >;
 
-/** Names of documented response headers; scripts/openapi/words.ts holds their descriptions. */
+/** Names of documented response headers; scripts/openapi/words.yaml holds their descriptions. */
 type AnswerHeader = 'Link' | 'Location' | 'Idempotent-Replayed';
 
 /** A request and its response. The document shows their parts under one name, by which tools pair them. */

@@ -131,15 +131,6 @@ describe('a body', () => {
     }
     expect(await text(socket)).toMatch(/^HTTP\/1\.1 201 /);
   });
-
-  test('that is too slow gets 408 from the server', async () => {
-    const { nginx, key } = await startBehind();
-    const socket = nginx.open();
-    socket.write(`${head(key)}Content-Length: 60000\r\n\r\n`);
-    const timer = setInterval(() => socket.write(' '), 500);
-    socket.once('close', () => clearInterval(timer));
-    expect(await text(socket)).toMatch(/^HTTP\/1\.1 408 [\s\S]*"code":"request_timeout"/);
-  });
 });
 
 describe('the limits', () => {

@@ -69,12 +69,10 @@ test.skipIf(noGit)(
     expect(git('log', '--format=%s')).toBe(`release: ${next}\none`);
     expect(git('status', '--porcelain')).toBe('');
     expect(git('diff', '--name-only', 'HEAD~1').split('\n')).toEqual([
-      '.github/SECURITY.md',
       'CHANGELOG.md',
       'Dockerfile',
       'deploy/kubernetes/image/kustomization.yaml',
       'deploy/kubernetes/postgres/migration-job.yaml',
-      'docs/operations.md',
       `docs/releases/${next}/openapi.quickstart.yaml`,
       `docs/releases/${next}/openapi.yaml`,
       'package-lock.json',
