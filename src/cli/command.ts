@@ -2,52 +2,49 @@
 import { statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
-import type { Config } from '../config.ts';
+import type { Scope } from '../core/accounts.ts';
 import type { CommandEvent } from '../core/people.ts';
+import type { PetStatus } from '../core/pets.ts';
 import { printError, readEnvironment } from '../server/environment.ts';
 import { describeStore, openStore, sqliteFile } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
-import type { kinds } from './kinds.ts';
 
-type NameOf<Label> = Label extends `[${infer Inner}]`
-  ? NameOf<Inner>
-  : Label extends `--${infer Name} <${string}>` | `--${infer Name}` | `<${infer Name}>`
-    ? Name
-    : never;
-type ValueOf<Label> = Label extends `[${infer Inner}]`
-  ? ValueOf<Inner> | undefined
-  : Label extends `${string}<${infer Kind}>`
-    ? Kind extends keyof typeof kinds
-      ? NonNullable<ReturnType<(typeof kinds)[Kind]['read']>>
-      : string
-    : true;
-
-/** `[--expires <lifetime>]`, in brackets if it can be left out, gives `expires`, of the kind `lifetime`; `<file>` gives `file`. */
-type Values<Inputs> = { [Label in keyof Inputs as NameOf<Label>]: ValueOf<Label> };
-
-type Inputs = Record<string, string>;
-
-export interface Command<Given extends Inputs = Inputs> {
-  about: string;
-  /** What follows its name in an example that the usage does not make plain. */
-  example?: string;
-  /** Its arguments and options as in its usage, and what each is about. */
-  inputs: Given;
-  run: (cli: Cli, values: Values<Given>) => Promise<void>;
+/** The inputs of all commands. Those whose label is in brackets may be undefined. */
+export interface Values {
+  account: string;
+  name: string;
+  id: number;
+  file: string;
+  from: string;
+  to: string;
+  overlap: number;
+  expires?: number;
+  scopes?: Scope[];
+  status?: PetStatus;
+  json?: true;
+  force?: true;
 }
 
-/** Gives the values of `run` their types. */
-export const command = <Given extends Inputs>(definition: Command<Given>) => definition as unknown as Command;
+export interface Command {
+  about: string;
+  /** Its inputs as in its usage, in brackets if they can be left out, such as `[--expires <lifetime>]`; and what each is about. */
+  inputs: Record<string, string>;
+  run: (cli: Cli, values: Values) => Promise<void>;
+}
 
-export const jsonOption = { '[--json]': 'print JSON' } as const;
+export type Commands = Record<string, Command>;
+
+export const jsonOption = { '[--json]': 'print JSON' };
 
 /** A refusal that the operator reads as one sentence a line. */
 export class CommandError extends Error {}
 
-export function found<Found>(value: Found | undefined, sentence: string): Found {
-  if (value === undefined) throw new CommandError(sentence);
-  return value;
+/** Throws CommandError. */
+export function refuse(sentence: string): never {
+  throw new CommandError(sentence);
 }
+
+export const found = <Found>(value: Found | undefined, sentence: string): Found => value ?? refuse(sentence);
 
 export const now = () => new Date();
 
@@ -56,57 +53,57 @@ export const counted = (noun: string, count = 0) => `${count} ${noun}${count ===
 /** `schemaVersion` as `schema version`. */
 export const inWords = (name: string) => name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 
-/** A date that is null is one that never comes. */
-const textOf = (value: unknown) => (value instanceof Date ? value.toISOString() : String(value ?? 'never'));
+/** The text of a cell. A date that is null is one that never comes. */
+function textOf(value: unknown): string {
+  if (value instanceof Date) return value.toISOString();
+  return value instanceof Object ? Object.values(value).map(textOf).join(' ') : String(value ?? 'never');
+}
 
-type TerminalStream = Writable & { isTTY?: boolean };
+/** Rows as lines, each column as wide as its widest cell. */
+export function inColumns(rows: string[][]): string {
+  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];
+  const lineOf = (row: string[]) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join('  ')
+      .trimEnd();
+  return rows.map(lineOf).join('\n');
+}
 
 /** The caller's streams; a real process passes its own. */
 export interface Io {
   stdin: Readable;
-  stdout: TerminalStream;
-  stderr: TerminalStream;
+  stdout: Writable;
+  stderr: Writable & { isTTY?: boolean };
 }
-
-const redrawMs = 100;
-const clearToEnd = '\x1b[K';
 
 export type Cli = ReturnType<typeof createCli>;
 
 export function createCli(env: NodeJS.ProcessEnv, io: Io) {
   const { stdout, stderr } = io;
-  let config: Config | undefined;
   let progressShown = false;
 
   /** Throws ConfigError. */
-  const settings = () => {
-    config ??= readEnvironment(env, '.');
-    return config;
-  };
+  const settings = () => readEnvironment(env, '.');
 
   function clearProgress(): void {
-    if (progressShown) stderr.write(`\r${clearToEnd}`);
+    if (progressShown) stderr.write('\r\x1b[K');
     progressShown = false;
   }
 
-  function print(text: string): void {
+  function write(stream: Writable, text: string): void {
     clearProgress();
-    stdout.write(`${text}\n`);
+    stream.write(`${text}\n`);
   }
 
+  const print = (text: string) => write(stdout, text);
   /** Prints a line on stderr that is not an error. */
-  function note(text: string): void {
-    clearProgress();
-    stderr.write(`${text}\n`);
-  }
-
+  const note = (text: string) => write(stderr, text);
   const printJson = (value: unknown) => print(JSON.stringify(value, null, 2));
   // Of a checkpoint that fails: nothing is lost, and a later one succeeds.
   const logger = { warn: note, error: () => undefined };
 
   return {
-    /** With what .env adds after `settings`. */
-    env,
     io,
     settings,
     logger,
@@ -119,21 +116,10 @@ export function createCli(env: NodeJS.ProcessEnv, io: Io) {
       printError(stderr, sentences);
     },
 
-    /** Prints rows under the names of their members, each column as wide as its widest cell; without rows, the sentence. */
-    printTable(rows: object[], empty: string) {
-      const [first] = rows;
-      if (!first) return print(empty);
-      const table = [Object.keys(first).map((name) => inWords(name).toUpperCase())];
-      for (const row of rows) table.push(Object.values(row).map(textOf));
-      const widthOf = (column: number) => Math.max(...table.map((cells) => cells[column]?.length ?? 0));
-      const widths = Object.keys(first).map((_, column) => widthOf(column) + 2);
-      for (const cells of table)
-        print(
-          cells
-            .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-            .join('')
-            .trimEnd(),
-        );
+    /** Prints rows under the names of their members; without rows, the sentence. */
+    printTable(rows: object[], empty = '') {
+      const headings = Object.keys(rows[0] ?? {}).map((name) => inWords(name).toUpperCase());
+      print(rows.length > 0 ? inColumns([headings, ...rows.map((row) => Object.values(row).map(textOf))]) : empty);
     },
 
     /** Prints a secret alone on stdout, so that a script can read it, and the explanation on stderr; or both as JSON. */
@@ -144,31 +130,24 @@ export function createCli(env: NodeJS.ProcessEnv, io: Io) {
     },
 
     /** Prints an event on stderr, as a server's log has it. On a terminal, the command's own sentence is enough. */
-    printEvent({ event, ...ids }: CommandEvent) {
+    printEvent(event: CommandEvent['event'], account?: number, key?: number) {
       if (stderr.isTTY) return;
       const base = { level: 30, time: Date.now(), pid: process.pid, hostname: hostname() };
-      note(JSON.stringify({ ...base, event, ...ids, msg: event.replaceAll('_', ' ') }));
+      note(JSON.stringify({ ...base, event, account, key, msg: event.replaceAll('_', ' ') }));
     },
 
     /** Returns a function that shows on a terminal how far the work is. */
-    progress(what: string) {
-      let drawn = Number.NEGATIVE_INFINITY;
-      return (done: number, total: number) => {
-        const time = performance.now();
-        if (!stderr.isTTY || time - drawn < redrawMs) return;
-        drawn = time;
-        progressShown = true;
-        stderr.write(`\r${what}: ${total > 0 ? Math.floor((100 * done) / total) : 100} %${clearToEnd}`);
-      };
+    progress: (what: string) => (done: number, total: number) => {
+      if (!stderr.isTTY) return;
+      progressShown = true;
+      stderr.write(`\r${what}: ${Math.floor((100 * done) / (total || 1))} %\x1b[K`);
     },
 
     /** The path of the store's file. Throws CommandError if the store is in PostgreSQL. */
     storeFile(): string {
       const { DATABASE_URL } = settings();
       if (DATABASE_URL.startsWith('sqlite:')) return sqliteFile(DATABASE_URL);
-      throw new CommandError(
-        'DATABASE_URL names PostgreSQL: use its own tools, such as pg_dump, as docs/operations.md describes.',
-      );
+      refuse('DATABASE_URL names PostgreSQL: use its own tools, such as pg_dump, as docs/operations.md describes.');
     },
 
     /**
@@ -180,9 +159,7 @@ export function createCli(env: NodeJS.ProcessEnv, io: Io) {
       const name = describeStore(DATABASE_URL);
       const missing = DATABASE_URL.startsWith('sqlite:') && !statSync(name, { throwIfNoEntry: false });
       if (missing && !create)
-        throw new CommandError(
-          `DATABASE_URL: ${name} does not exist: start the server or run animal-store migrate to create it.`,
-        );
+        refuse(`DATABASE_URL: ${name} does not exist: start the server or run animal-store migrate to create it.`);
       if (stderr.isTTY && !missing) note(`Store: ${name}`);
       const store = await openStore(DATABASE_URL, { now, migrate: create, logger });
       if (missing) note(`Created the store ${name}.`);

@@ -1,5 +1,5 @@
 /** The commands that look after the store as a whole, and the one that checks the server. */
-import { existsSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { get, type IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { localUrl } from '../server/listen.ts';
@@ -10,7 +10,7 @@ import { checkStore } from '../store/sqlite/check.ts';
 import { checksumFile } from '../store/sqlite/checksum.ts';
 import { restoreStore } from '../store/sqlite/restore.ts';
 import { openExisting } from '../store/sqlite/store-file.ts';
-import { type Cli, CommandError, command, counted, inWords, jsonOption, now } from './command.ts';
+import { type Cli, type Commands, counted, inColumns, inWords, jsonOption, now, refuse } from './command.ts';
 
 const healthTimeoutMs = 3000;
 
@@ -18,32 +18,25 @@ const healthTimeoutMs = 3000;
 export function refuseTarget({ settings }: Cli, file: string, force: true | undefined): void {
   // The rest of a PostgreSQL URL is the name of no file.
   const store = sqliteFile(settings().DATABASE_URL);
-  if (['', ...sidecarFiles].some((suffix) => isSame(file, store + suffix)))
-    throw new CommandError(`${file} is the store itself.`);
-  if (!existsSync(file)) return;
-  if (!statSync(file).isFile()) throw new CommandError(`${file} is not a file.`);
-  if (!force) throw new CommandError(`${file} exists already: use --force to replace it.`);
+  if (['', ...sidecarFiles].some((suffix) => isSame(file, store + suffix))) refuse(`${file} is the store itself.`);
+  const stats = statSync(file, { throwIfNoEntry: false });
+  if (!stats) return;
+  if (!stats.isFile()) refuse(`${file} is not a file.`);
+  if (!force) refuse(`${file} exists already: use --force to replace it.`);
 }
 
-export const maintenanceCommands = {
-  migrate: command({
+export const maintenanceCommands: Commands = {
+  migrate: {
     about: 'update the schema of the store to this release',
     inputs: {},
     async run(cli) {
-      cli.settings();
-      // Until 2.0.0 it also granted. The servers' role would silently lack its rights.
-      if (cli.env.DATABASE_SERVER_ROLE)
-        throw new CommandError(
-          'DATABASE_SERVER_ROLE is no longer a setting: remove it, and give the role its rights with psql and deploy/postgres/grants.sql (docs/operations.md).',
-        );
       const applied = await cli.withStore(async ({ migrated }) => migrated, true);
       cli.print(applied.length === 0 ? 'The store is up to date.' : `Applied ${applied.join(', ')}.`);
     },
-  }),
+  },
 
-  check: command({
+  check: {
     about: 'check the store or a backup; exits 1 if it has a problem',
-    example: 'data/backup.db',
     inputs: {
       '[<file>]': 'a backup, also against <file>.sha256 (default: the store)',
       ...jsonOption,
@@ -56,21 +49,17 @@ export const maintenanceCommands = {
       const { problems, rows, ...facts } = report;
       if (json) cli.printJson({ ok: problems.length === 0, ...report });
       else if (report.schemaVersion !== null) {
-        const found = Object.entries({ ...facts, ...rows }).filter(([, value]) => value !== null);
-        const table = found.map(([what, value]) => ({
-          what: what in rows ? `rows of ${what}` : inWords(what),
-          found: value,
-        }));
-        cli.printTable(table, '');
+        const table = Object.entries({ ...facts, ...rows }).filter(([, value]) => value !== null);
+        const labelOf = (what: string) => (what in rows ? `rows of ${what}` : inWords(what));
+        cli.print(inColumns(table.map(([what, value]) => [labelOf(what), String(value)])));
       }
-      if (problems.length > 0) throw new CommandError(problems.join('\n'));
-      if (!json) cli.print('file' in report ? `${report.file} is sound.` : `${report.database} can be read.`);
+      if (problems.length > 0) refuse(problems.join('\n'));
+      if (!json) cli.print('No problems were found.');
     },
-  }),
+  },
 
-  backup: command({
+  backup: {
     about: 'copy the store to a file and check it; the server may run',
-    example: 'data/backup.db',
     inputs: {
       '<file>': 'the file to write, and <file>.sha256 with its checksum',
       '[--force]': 'replace both files if they exist',
@@ -85,11 +74,10 @@ export const maintenanceCommands = {
         source.close();
       }
     },
-  }),
+  },
 
-  restore: command({
+  restore: {
     about: 'replace the store with a backup; stop the server first',
-    example: 'data/backup.db',
     inputs: { '<file>': 'a backup; it must match <file>.sha256, if that exists' },
     async run(cli, { file }) {
       const options = { now, onProgress: cli.progress('Copying') };
@@ -98,47 +86,45 @@ export const maintenanceCommands = {
       cli.print(`Restored ${counted('animal', animals)} from ${file}.`);
       if (kept !== undefined) cli.print(`The previous store is kept as ${kept}.`);
     },
-  }),
+  },
 
-  copy: command({
+  copy: {
     about: 'copy an SQLite store into an empty PostgreSQL database',
-    example: '--from sqlite:data/animal-store.db --to postgres://animals@db.example.com/animals',
     inputs: {
-      '--from <sqlite-url>': 'sqlite: and the path of a file',
-      '--to <postgres-url>': 'postgres://user:password@host:port/database',
+      '--from <sqlite-url>': 'the store to copy',
+      '--to <postgres-url>': 'an empty database',
     },
     async run(cli, { from, to }) {
       // Imported only here: the PostgreSQL driver takes long to load.
       const { copyStore } = await import('../store/copy.ts');
       const options = { now, onProgress: cli.progress('Copying') };
-      const { pet, account, api_key, idempotency, message } = await copyStore(from, to, options);
-      const counts = Object.entries({ animal: pet, account, key: api_key, 'idempotency key': idempotency, message });
-      cli.print(`Copied and compared: ${counts.map(([noun, count]) => counted(noun, count)).join(', ')}.`);
+      const rows = Object.entries(await copyStore(from, to, options));
+      cli.print(
+        `Copied and compared: ${rows.map(([table, count]) => `${counted('row', count)} of ${table}`).join(', ')}.`,
+      );
     },
-  }),
+  },
 
-  health: command({
+  health: {
     about: 'ask the server at OPS_HOST and OPS_PORT if it is ready',
     inputs: {},
     async run(cli) {
       const { OPS_HOST, OPS_PORT } = cli.settings();
-      if (OPS_PORT === 'off') throw new CommandError('OPS_PORT is off: there is no ops port to ask.');
+      if (OPS_PORT === 'off') refuse('OPS_PORT is off: there is no ops port to ask.');
       const url = `${localUrl(OPS_HOST, OPS_PORT)}/readyz`;
       // Not fetch, which refuses some ports, such as 6000 and 10080.
       const response = await new Promise<IncomingMessage>((resolve, reject) => {
         get(url, { signal: AbortSignal.timeout(healthTimeoutMs) }, resolve).on('error', reject);
-      }).catch((error: NodeJS.ErrnoException) => {
-        // The cause says that the time is over; if both addresses of localhost fail, there is only a code.
-        const reason = (error.cause instanceof Error && error.cause.message) || error.message || error.code;
-        throw new CommandError(`${url} does not answer: ${reason}.`);
+      }).catch(() => {
+        refuse(`${url} does not answer.`);
       });
       const body = await text(response).catch(() => '');
-      if (body.startsWith('{"code":"service_unavailable"')) throw new CommandError('The server is not ready.');
+      if (body.startsWith('{"code":"service_unavailable"')) refuse('The server is not ready.');
       if (!body.startsWith('{"status":"ready"'))
-        throw new CommandError(`${url} answers ${response.statusCode}, but it is not an animal store.`);
+        refuse(`${url} answers ${response.statusCode}, but it is not an animal store.`);
       cli.print('ready');
     },
-  }),
+  },
 };
 
 async function checkDatabase({ settings, logger }: Cli, url: string) {

@@ -1,44 +1,40 @@
 /** The commands export and import. An import checks every line, then adds each animal as a POST with an Idempotency-Key does. */
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { setImmediate } from 'node:timers/promises';
-import { getSystemErrorMessage } from 'node:util';
-import { ApiError, messageOf } from '../core/errors.ts';
+import { type ApiError, messageOf } from '../core/errors.ts';
 import { readJson } from '../core/int64.ts';
 import { limits } from '../core/limits.ts';
-import { maxPage, NewPet, statuses } from '../core/pets.ts';
+import { maxPage, NewPet } from '../core/pets.ts';
 import { checkOf, isObject, joinFaults } from '../core/schema.ts';
 import { claim, makeFile, publish } from '../store/files.ts';
 import type { Store } from '../store/store.ts';
-import { type Cli, CommandError, command, counted } from './command.ts';
+import { type Cli, type Commands, counted, refuse } from './command.ts';
 import { refuseTarget } from './maintenance.ts';
 
-export const transferCommands = {
-  import: command({
+export const transferCommands: Commands = {
+  import: {
     about: 'add the animals of a file; repeat it if it is interrupted',
-    example: 'data/animals.jsonl',
     inputs: { '<file>': 'JSON lines, as export writes them; - is standard input' },
     async run(cli, { file: name }) {
       const file = await openSource(cli, name);
       try {
-        const source = { name, file, ...stateOf(file) };
-        const hash = checkLines(cli, source);
-        await cli.withStore((store) => importLines(cli, store, source, hash), true);
+        const before = fs.fstatSync(file);
+        const hash = checkLines(cli, file, before);
+        await cli.withStore((store) => importLines(cli, store, { name, file, before, hash }), true);
       } finally {
         fs.closeSync(file);
       }
     },
-  }),
+  },
 
-  export: command({
+  export: {
     about: 'write all animals as JSON lines, in ascending order of id',
-    example: 'data/animals.jsonl --status available',
     inputs: {
       '[<file>]': 'the file to write (default: - for standard output)',
-      '[--status <status>]': `only those that are ${statuses.join(', ')}`,
+      '[--status <status>]': 'only animals with this status',
       '[--force]': 'replace the file if it exists',
     },
     async run(cli, { file = '-', status, force }) {
@@ -60,49 +56,29 @@ export const transferCommands = {
         if (file === '-') await pipeline(lines, cli.io.stdout, { end: false });
         else {
           refuseTarget(cli, file, force);
-          await writeFile(file, lines());
+          const partial = claim(file);
+          await makeFile(partial, 0o666, async (descriptor) => {
+            // Not a stream, which would close the descriptor on an error.
+            for await (const text of lines()) fs.writeFileSync(descriptor, text);
+          });
+          publish(partial, file);
         }
         return written;
       });
       cli.note(`Exported ${counted('animal', count)}.`);
     },
-  }),
+  },
 };
-
-/** Writes a temporary file, which is on disk before it is renamed to `file`. */
-async function writeFile(file: string, texts: AsyncIterable<string>): Promise<void> {
-  const partial = claim(file);
-  await makeFile(partial, 0o666, async (descriptor) => {
-    // Not a stream, which would close the descriptor on an error.
-    for await (const text of texts) fs.writeFileSync(descriptor, text);
-  }).catch((error: NodeJS.ErrnoException) => {
-    // A write to an open file: the system's error has no path.
-    if (error.errno === undefined || error.path !== undefined) throw error;
-    throw new CommandError(`${file} cannot be written: ${getSystemErrorMessage(error.errno)}.`);
-  });
-  publish(partial, file);
-}
-
-/** The size and the time of the last change. */
-function stateOf(file: number) {
-  const { size, mtimeMs } = fs.fstatSync(file);
-  return { size, mtimeMs };
-}
-
-interface Source extends ReturnType<typeof stateOf> {
-  name: string;
-  file: number;
-}
 
 /** Opens a regular file itself, and a temporary copy of anything that can be read only once, such as a pipe. Returns a descriptor. */
 async function openSource({ io }: Cli, name: string): Promise<number> {
   const stats = name === '-' ? undefined : fs.statSync(name);
-  if (stats?.isDirectory()) throw new CommandError(`${name} is a folder.`);
+  if (stats?.isDirectory()) refuse(`${name} is a folder.`);
   if (stats?.isFile()) return fs.openSync(name, 'r');
-  const folder = fs.mkdtempSync(path.join(tmpdir(), 'animal-store-'));
-  const file = fs.openSync(path.join(folder, 'import'), 'wx+', 0o600);
+  const copy = `${tmpdir()}/animal-store-${randomUUID()}`;
+  const file = fs.openSync(copy, 'wx+', 0o600);
   // Without a name, the copy disappears with the process, however that ends.
-  fs.rmSync(folder, { recursive: true });
+  fs.unlinkSync(copy);
   const input = stats ? fs.createReadStream(name) : io.stdin;
   await pipeline(input, fs.createWriteStream('', { fd: file, autoClose: false }));
   return file;
@@ -114,10 +90,7 @@ const chunkBytes = 256 * 1024;
  * The lines of a file of any size, with their numbers from 1. Only a line feed ends a line: JSON text may contain all other line breaks. A line
  * that is longer than a body may be is cut after that length. `onChunk` is called with each part that is read, and where it begins.
  */
-function* readLines(
-  file: number,
-  onChunk: (chunk: Buffer, at: number) => void,
-): Generator<[number: number, text: Buffer]> {
+function* readLines(file: number, onChunk: (chunk: Buffer, at: number) => void) {
   const buffer = Buffer.allocUnsafe(chunkBytes);
   let begun = Buffer.alloc(0);
   let [number, at] = [0, 0];
@@ -127,13 +100,13 @@ function* readLines(
     onChunk(chunk, at);
     let start = 0;
     for (let end = chunk.indexOf('\n'); end !== -1; end = chunk.indexOf('\n', start)) {
-      yield [++number, Buffer.concat([begun, chunk.subarray(start, end)])];
+      yield [++number, Buffer.concat([begun, chunk.subarray(start, end)])] as const;
       begun = Buffer.alloc(0);
       start = end + 1;
     }
     if (begun.length <= limits.bodyBytes) begun = Buffer.concat([begun, chunk.subarray(start)]);
   }
-  if (begun.length > 0) yield [number + 1, begun];
+  if (begun.length > 0) yield [number + 1, begun] as const;
 }
 
 const check = checkOf(NewPet);
@@ -154,7 +127,7 @@ function readPet(text: Buffer): NewPet | undefined {
 const maxNamed = 20;
 
 /** Checks every line. Returns a hash of the file. Throws CommandError, which names the bad lines. */
-function checkLines(cli: Cli, { file, size }: Source): string {
+function checkLines(cli: Cli, file: number, { size }: fs.Stats): string {
   const show = cli.progress('Checking');
   const hash = createHash('sha256');
   const sentences: string[] = [];
@@ -174,9 +147,8 @@ function checkLines(cli: Cli, { file, size }: Source): string {
       if (bad <= maxNamed) sentences.push(`line ${number}: ${error.message.replace(/\p{C}/gu, '�')}.`);
     }
   }
-  if (bad > maxNamed) sentences.push(`And ${counted('more line', bad - maxNamed)}.`);
   const summary = `${bad} of ${counted('line', lines)} ${bad === 1 ? 'is' : 'are'} bad, so nothing was imported.`;
-  if (bad > 0) throw new CommandError([...sentences, summary].join('\n'));
+  if (bad > 0) refuse([...sentences, summary].join('\n'));
   // 128 bits of SHA-256: the store keeps them for each line.
   return hash.digest('base64url').slice(0, 22);
 }
@@ -188,11 +160,15 @@ const maxCounted = 1_000_000;
 const maxUnanswered = 1000;
 
 /** A line that an earlier import of the same content has added is found by its key. Throws CommandError if it ends before the last line. */
-async function importLines(cli: Cli, { pets }: Store, source: Source, hash: string): Promise<void> {
-  const { name, file, size, mtimeMs } = source;
-  const before = await pets.count(maxCounted);
-  const atLeast = before === maxCounted ? 'at least ' : '';
-  if (before > 0) cli.note(`The store has ${atLeast}${counted('animal', before)} already.`);
+async function importLines(
+  cli: Cli,
+  { pets }: Store,
+  source: { name: string; file: number; before: fs.Stats; hash: string },
+): Promise<void> {
+  const { name, file, before, hash } = source;
+  const count = await pets.count(maxCounted);
+  if (count > 0)
+    cli.note(`The store has ${count === maxCounted ? 'at least ' : ''}${counted('animal', count)} already.`);
 
   const show = cli.progress('Importing');
   let [added, present] = [0, 0];
@@ -207,40 +183,27 @@ async function importLines(cli: Cli, { pets }: Store, source: Source, hash: stri
       // Also `reused`: the animal was changed by SQL.
       else present += 1;
     } catch (error) {
-      ended ??= `The store cannot be written (${messageOf(error instanceof ApiError ? error.cause : error)}): at least`;
+      ended ??= `The store cannot be written (${messageOf((error as ApiError).cause)}): at least`;
     }
   }
 
   function onChunk(_chunk: Buffer, at: number): void {
-    show(at, size);
-    const now = stateOf(file);
-    if (now.size !== size || now.mtimeMs !== mtimeMs) ended ??= `${name} changed during the import:`;
+    show(at, before.size);
+    const { size, mtimeMs } = fs.fstatSync(file);
+    if (size !== before.size || mtimeMs !== before.mtimeMs) ended ??= `${name} changed during the import:`;
   }
 
-  // The same for each further signal: what has begun ends within the time limits of the store.
-  function interrupt(): void {
-    ended ??= 'Interrupted:';
+  for (const [number, text] of readLines(file, onChunk)) {
+    if (ended !== undefined) break;
+    const pet = readPet(text);
+    if (pet) unanswered.push(add(pet, number));
+    if (unanswered.length === maxUnanswered) await Promise.all(unanswered.splice(0, maxUnanswered / 2));
   }
-
-  for (const signal of signals) process.on(signal, interrupt);
-  try {
-    for (const [number, text] of readLines(file, onChunk)) {
-      if (ended !== undefined) break;
-      const pet = readPet(text);
-      if (pet) unanswered.push(add(pet, number));
-      if (unanswered.length === maxUnanswered) await Promise.all(unanswered.splice(0, maxUnanswered / 2));
-    }
-    await Promise.all(unanswered);
-  } finally {
-    for (const signal of signals) process.off(signal, interrupt);
-  }
+  await Promise.all(unanswered);
   const already = present > 0 ? `; already there: ${present}` : '';
   if (ended !== undefined)
-    throw new CommandError(
+    refuse(
       `${ended} ${counted('animal', added)} added${already}. Repeat the import with the same content within 24 hours to continue.`,
     );
   cli.print(`Imported ${counted('animal', added)}${already}.`);
-  if (added === 0 && present > 0) cli.note('To add the same animals once more, add an empty line to the file.');
 }
-
-const signals = ['SIGINT', 'SIGTERM'] as const;
