@@ -12,7 +12,7 @@ const folder = projectFolder;
 /** The names of all commands, from --help. */
 async function commands(): Promise<string[]> {
   const { stdout } = await runCli(['--help'], { folder });
-  return [...stdout.matchAll(/^ {2}(\w+(?: \w+)?) {2}/gm)].map(([, name = '']) => name);
+  return [...stdout.matchAll(/^(\w+(?: \w+)?) {2}/gm)].map(([, name = '']) => name);
 }
 
 test('exit 0: --help of all commands, and of each, is on stdout and no wider than a terminal', async () => {
