@@ -7,6 +7,7 @@ import { type Cli, type Commands, found, jsonOption, now } from './command.ts';
 const idInput = { '<id>': 'the id that key list shows' };
 
 const stateOf = (key: ApiKey) => rejectionReason(key, now())?.replace('_api_key', '') ?? 'active';
+
 function printKey({ printSecret }: Cli, secret: string, key: ApiKey, json: true | undefined): void {
   printSecret(
     secret,
