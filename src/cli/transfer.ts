@@ -1,36 +1,209 @@
-/** The command that copies a store from SQLite to PostgreSQL. */
-import type { Command } from 'commander';
-import { sqliteFile } from '../store/open.ts';
-import { type Context, now } from './context.ts';
-import { animals, counted } from './output.ts';
+/** The commands export and import. An import checks every line, then adds each animal as a POST with an Idempotency-Key does. */
+import { createHash, randomUUID } from 'node:crypto';
+import fs from 'node:fs';
+import { tmpdir } from 'node:os';
+import { pipeline } from 'node:stream/promises';
+import { setImmediate } from 'node:timers/promises';
+import { type ApiError, messageOf } from '../core/errors.ts';
+import { readJson } from '../core/int64.ts';
+import { limits } from '../core/limits.ts';
+import { maxPage, NewPet } from '../core/pets.ts';
+import { checkOf, isObject, joinFaults } from '../core/schema.ts';
+import { claim, makeFile, publish } from '../store/files.ts';
+import type { Store } from '../store/store.ts';
+import { type Cli, type Commands, counted, refuse } from './command.ts';
+import { refuseTarget } from './maintenance.ts';
 
-const toSqlite = 'use export and import instead, which give the animals new ids';
+export const transferCommands: Commands = {
+  import: {
+    about: 'add the animals of a file; repeat it if it is interrupted',
+    inputs: { '<file>': 'JSON lines, as export writes them; - is standard input' },
+    async run(cli, { file: name }) {
+      const file = await openSource(cli, name);
+      try {
+        const before = fs.fstatSync(file);
+        const hash = checkLines(cli, file, before);
+        await cli.withStore((store) => importLines(cli, store, { name, file, before, hash }), true);
+      } finally {
+        fs.closeSync(file);
+      }
+    },
+  },
 
-export function copyCommand(program: Command, { print, resolve, withProgress }: Context): void {
-  program
-    .command('copy')
-    .description(
-      'copy a store from SQLite into an empty PostgreSQL database, all of it or nothing, and compare every row',
-    )
-    .requiredOption('--from <url>', 'the store to copy: sqlite: and the path of a file')
-    .requiredOption('--to <url>', 'where to copy it: postgres://user:password@host:port/database')
-    .action(async ({ from, to }: { from: string; to: string }, command: Command) => {
-      // The messages leave out the URLs, which may have a password.
-      if (!/^sqlite:./.test(from))
-        command.error(
-          `error: --from must be sqlite: and the path of a file. From PostgreSQL to PostgreSQL use pg_dump, to SQLite ${toSqlite}.`,
-        );
-      if (!/^postgres(ql)?:\/\//.test(to))
-        command.error(`error: --to must be postgres://user:password@host:port/database. To SQLite ${toSqlite}.`);
-      // Imported only here: the PostgreSQL driver takes long to load.
-      const { copyStore } = await import('../store/copy.ts');
-      const { pet, account, api_key, idempotency, message } = await withProgress('Copying', 'animals', ({ show }) =>
-        copyStore(resolve(sqliteFile(from)), to, { now, onProgress: show }),
-      );
-      const others = [
-        ...[counted('account', account), counted('key', api_key)],
-        ...[counted('idempotency key', idempotency), counted('message', message)],
-      ];
-      print(`Copied and compared: ${[animals(pet), ...others].join(', ')}.`);
-    });
+  export: {
+    about: 'write all animals as JSON lines, in ascending order of id',
+    inputs: {
+      '[<file>]': 'the file to write (default: - for standard output)',
+      '[--status <status>]': 'only animals with this status',
+      '[--force]': 'replace the file if it exists',
+    },
+    async run(cli, { file = '-', status, force }) {
+      const count = await cli.withStore(async ({ pets }) => {
+        const lastId = await pets.lastId();
+        const show = cli.progress('Exporting');
+        let written = 0;
+        async function* lines(): AsyncGenerator<string> {
+          for (let after: bigint | undefined = 0n; after !== undefined; ) {
+            const page = await pets.list({ limit: maxPage, status, after });
+            after = page.next;
+            written += page.pets.length;
+            show(Number(after ?? lastId), lastId);
+            yield page.pets.map((pet) => `${pet}\n`).join('');
+            // SQLite's reads of one turn of the event loop share a snapshot, which would hold up checkpoints.
+            await setImmediate();
+          }
+        }
+        if (file === '-') await pipeline(lines, cli.io.stdout, { end: false });
+        else {
+          refuseTarget(cli, file, force);
+          const partial = claim(file);
+          await makeFile(partial, 0o666, async (descriptor) => {
+            // Not a stream, which would close the descriptor on an error.
+            for await (const text of lines()) fs.writeFileSync(descriptor, text);
+          });
+          publish(partial, file);
+        }
+        return written;
+      });
+      cli.note(`Exported ${counted('animal', count)}.`);
+    },
+  },
+};
+
+/** Opens a regular file itself, and a temporary copy of anything that can be read only once, such as a pipe. Returns a descriptor. */
+async function openSource({ io }: Cli, name: string): Promise<number> {
+  const stats = name === '-' ? undefined : fs.statSync(name);
+  if (stats?.isDirectory()) refuse(`${name} is a folder.`);
+  if (stats?.isFile()) return fs.openSync(name, 'r');
+  const copy = `${tmpdir()}/animal-store-${randomUUID()}`;
+  const file = fs.openSync(copy, 'wx+', 0o600);
+  // Without a name, the copy disappears with the process, however that ends.
+  fs.unlinkSync(copy);
+  const input = stats ? fs.createReadStream(name) : io.stdin;
+  await pipeline(input, fs.createWriteStream('', { fd: file, autoClose: false }));
+  return file;
+}
+
+const chunkBytes = 256 * 1024;
+
+/**
+ * The lines of a file of any size, with their numbers from 1. Only a line feed ends a line: JSON text may contain all other line breaks. A line
+ * that is longer than a body may be is cut after that length. `onChunk` is called with each part that is read, and where it begins.
+ */
+function* readLines(file: number, onChunk: (chunk: Buffer, at: number) => void) {
+  const buffer = Buffer.allocUnsafe(chunkBytes);
+  let begun = Buffer.alloc(0);
+  let [number, at] = [0, 0];
+  for (let length = -1; length !== 0; at += length) {
+    length = fs.readSync(file, buffer, 0, chunkBytes, at);
+    const chunk = buffer.subarray(0, length);
+    onChunk(chunk, at);
+    let start = 0;
+    for (let end = chunk.indexOf('\n'); end !== -1; end = chunk.indexOf('\n', start)) {
+      yield [++number, Buffer.concat([begun, chunk.subarray(start, end)])] as const;
+      begun = Buffer.alloc(0);
+      start = end + 1;
+    }
+    if (begun.length <= limits.bodyBytes) begun = Buffer.concat([begun, chunk.subarray(start)]);
+  }
+  if (begun.length > 0) yield [number + 1, begun] as const;
+}
+
+const check = checkOf(NewPet);
+
+/** The animal of a line; undefined if the line is empty. Throws SyntaxError, whose message names the faults. */
+function readPet(text: Buffer): NewPet | undefined {
+  if (text.length > limits.bodyBytes) throw new SyntaxError(`longer than ${limits.bodyBytes} bytes`);
+  if (text.toString().trim() === '') return undefined;
+  const values = readJson(text);
+  if (!isObject(values)) throw new SyntaxError('must be a JSON object');
+  // An export has the ids of another store.
+  delete values.id;
+  const faults = check(values);
+  if (faults.length > 0) throw new SyntaxError(joinFaults(faults));
+  return values as unknown as NewPet;
+}
+
+const maxNamed = 20;
+
+/** Checks every line. Returns a hash of the file. Throws CommandError, which names the bad lines. */
+function checkLines(cli: Cli, file: number, { size }: fs.Stats): string {
+  const show = cli.progress('Checking');
+  const hash = createHash('sha256');
+  const sentences: string[] = [];
+  let [lines, bad] = [0, 0];
+  const onChunk = (chunk: Buffer, at: number) => {
+    hash.update(chunk);
+    show(at, size);
+  };
+  for (const [number, text] of readLines(file, onChunk)) {
+    lines = number;
+    try {
+      readPet(text);
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      bad += 1;
+      // A message may quote the line, which may contain control characters that a terminal would obey.
+      if (bad <= maxNamed) sentences.push(`line ${number}: ${error.message.replace(/\p{C}/gu, '�')}.`);
+    }
+  }
+  const summary = `${bad} of ${counted('line', lines)} ${bad === 1 ? 'is' : 'are'} bad, so nothing was imported.`;
+  if (bad > 0) refuse([...sentences, summary].join('\n'));
+  // 128 bits of SHA-256: the store keeps them for each line.
+  return hash.digest('base64url').slice(0, 22);
+}
+
+/** Counting more could take longer than PostgreSQL may. */
+const maxCounted = 1_000_000;
+
+/** Additions that may be unanswered: two batches of PostgreSQL, and a transaction of SQLite. */
+const maxUnanswered = 1000;
+
+/** A line that an earlier import of the same content has added is found by its key. Throws CommandError if it ends before the last line. */
+async function importLines(
+  cli: Cli,
+  { pets }: Store,
+  source: { name: string; file: number; before: fs.Stats; hash: string },
+): Promise<void> {
+  const { name, file, before, hash } = source;
+  const count = await pets.count(maxCounted);
+  if (count > 0)
+    cli.note(`The store has ${count === maxCounted ? 'at least ' : ''}${counted('animal', count)} already.`);
+
+  const show = cli.progress('Importing');
+  let [added, present] = [0, 0];
+  let ended: string | undefined;
+  const unanswered: Promise<void>[] = [];
+
+  async function add(pet: NewPet, line: number): Promise<void> {
+    try {
+      // No account has this id.
+      const { outcome } = await pets.add(pet, { accountId: 0, key: `${hash} ${line}` });
+      if (outcome === 'added') added += 1;
+      // Also `reused`: the animal was changed by SQL.
+      else present += 1;
+    } catch (error) {
+      ended ??= `The store cannot be written (${messageOf((error as ApiError).cause)}): at least`;
+    }
+  }
+
+  function onChunk(_chunk: Buffer, at: number): void {
+    show(at, before.size);
+    const { size, mtimeMs } = fs.fstatSync(file);
+    if (size !== before.size || mtimeMs !== before.mtimeMs) ended ??= `${name} changed during the import:`;
+  }
+
+  for (const [number, text] of readLines(file, onChunk)) {
+    if (ended !== undefined) break;
+    const pet = readPet(text);
+    if (pet) unanswered.push(add(pet, number));
+    if (unanswered.length === maxUnanswered) await Promise.all(unanswered.splice(0, maxUnanswered / 2));
+  }
+  await Promise.all(unanswered);
+  const already = present > 0 ? `; already there: ${present}` : '';
+  if (ended !== undefined)
+    refuse(
+      `${ended} ${counted('animal', added)} added${already}. Repeat the import with the same content within 24 hours to continue.`,
+    );
+  cli.print(`Imported ${counted('animal', added)}${already}.`);
 }

@@ -137,6 +137,8 @@ export interface Pets {
   find(id: bigint): Promise<FoundPet> | FoundPet;
   /** The highest id; 0 if there are no pets. */
   lastId(): Promise<number>;
+  /** The number of pets, or `most` if there are more. */
+  count(most: number): Promise<number>;
   /** The state now: every write is in it that was acknowledged before the call. */
   state(): Promise<StoreState> | StoreState;
   /** Whether reads need a round trip. They then return promises. */

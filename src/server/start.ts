@@ -3,7 +3,7 @@ import { enableCompileCache, flushCompileCache } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
 /** npm passes on the SIGINT that the terminal has already sent to every process: within this time, all are one Ctrl-C. */
-export const sameInterruptMs = 1000;
+const sameInterruptMs = 1000;
 
 let stop: (signal: NodeJS.Signals) => void = () => process.exit(0);
 let abort = (): void => process.exit(1);

@@ -51,8 +51,8 @@ const ours = new RegExp(`^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:${sideca
  * With one fixed name, a process could rename what another has just begun to write.
  */
 export function claim(file: string): string {
-  const { dir, base } = path.parse(file);
-  const prefix = `${base}.partial-`;
+  const dir = path.dirname(file);
+  const prefix = `${path.basename(file)}.partial-`;
   for (const name of fs.readdirSync(dir))
     if (name.startsWith(prefix) && ours.test(name.slice(prefix.length)))
       fs.rmSync(path.join(dir, name), { force: true });

@@ -8,6 +8,7 @@ export function openPets(engine: Engine, at: () => number): Pets {
   return {
     ...engine.pets,
     lastId: () => engine.read(findLastId, true),
+    count: (most) => engine.read(() => countPets(most), true),
     add: (pet, retry, keyId) => engine.pets.add({ pet, retry, keyId, at: at() }),
   };
 }
@@ -15,6 +16,12 @@ export function openPets(engine: Engine, at: () => number): Pets {
 function* findLastId(): Steps<number> {
   const [row] = yield* sql<{ id: bigint | string | null }>`SELECT max(id) AS id FROM pet`;
   return Number(row?.id ?? 0);
+}
+
+function* countPets(most: number): Steps<number> {
+  const [row] = yield* sql<{ count: bigint | string }>`
+    SELECT count(*) AS count FROM (SELECT 1 FROM pet LIMIT ${most}) AS counted`;
+  return Number(row?.count);
 }
 
 /** Ids named at most in one sentence. */

@@ -39,7 +39,7 @@ export interface StoreMetrics {
 }
 
 /** Where the store reports what is no error of a caller: the logger of pino, or what a command prints. */
-export interface StoreLogger {
+interface StoreLogger {
   warn(sentence: string): void;
   error(fields: { err: Error }, sentence: string): void;
 }

@@ -2,16 +2,60 @@
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect } from 'vitest';
+import { newSecret, scopes } from '../../src/core/accounts.ts';
 import type { NewPet } from '../../src/core/pets.ts';
 import { openStore } from '../../src/store/open.ts';
+import type { Store } from '../../src/store/store.ts';
 import { temporaryFolder } from './app.ts';
-import { type Exit, runCli } from './process.ts';
+import { type CliSurroundings, type Exit, runCli } from './process.ts';
 
 /** The sentences with which a command failed. */
 export function commandErrorOf({ code, stdout, stderr }: Exit): string {
   expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
   expect(stderr).toMatch(/^(animal-store: [^\n]+\.\n)+$/);
   return stderr.replaceAll('animal-store: ', '').trimEnd();
+}
+
+/** An event as the log has it, which has ids and no names. */
+const event =
+  /^\{"level":30,"time":\d{13},"pid":\d+,"hostname":"[^"]+","event":"(\w+)"(?:,"account":(\d+))?(?:,"key":(\d+))?,"msg":"[a-z ]+"\}$/gm;
+
+/** What a command printed, with names for what differs from run to run, and each event as `event_name account key`. */
+const masked = (text: string) =>
+  text
+    .replace(event, (_all, ...parts) => parts.slice(0, 3).filter(Boolean).join(' '))
+    .replace(/ast_(test|live)_[0-9A-Za-z]{36}\b/g, '<$1 key>')
+    .replace(/ast_test_[0-9A-Za-z]{4}\b/g, '<hint>')
+    .replace(/\/links\/[\w-]{43}\b/g, '/links/<token>')
+    .replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, '<time>')
+    .replace(/ {2,}/g, '  ');
+
+/** A command line, split at spaces; its exit code; its stdout; its stderr. In both outputs, `masked` has replaced what differs. */
+export type Row = [
+  line: string | string[],
+  code: 0 | 1 | 2,
+  stdout: string,
+  stderr?: string,
+  env?: CliSurroundings['env'],
+];
+
+export const refusal = (sentence: string) => `animal-store: ${sentence}\n`;
+
+/** Runs the command of each row in turn. */
+export async function expectRows(folder: string, rows: Row[], surroundings: CliSurroundings = {}): Promise<void> {
+  for (const [line, code, stdout, stderr = '', env] of rows) {
+    const args = typeof line === 'string' ? line.split(' ') : line;
+    const exit = await runCli(args, { folder, ...surroundings, ...(env && { env }) });
+    const shown = { code: exit.code, stdout: masked(exit.stdout), stderr: masked(exit.stderr) };
+    expect(shown, args.join(' ')).toEqual({ code, stdout, stderr });
+  }
+}
+
+/** Uses the store that the default DATABASE_URL names in a folder, and creates it if it is missing. */
+export async function useStore<Result>(folder: string, use: (store: Store) => Promise<Result>): Promise<Result> {
+  const file = path.join(folder, 'data/animal-store.db');
+  const store = await openStore(`sqlite:${file}`, { now: () => new Date() });
+  return use(store).finally(() => store.close());
 }
 
 export interface CommandFolder {
@@ -28,15 +72,10 @@ export interface CommandFolder {
 /** Creates a folder to run commands in. It has a store of these animals, or no store without animals. */
 export async function commandFolder(...pets: NewPet[]): Promise<CommandFolder> {
   const folder = temporaryFolder();
-  const store = path.join(folder, 'data/animal-store.db');
-  if (pets.length > 0) {
-    const opened = await openStore(`sqlite:${store}`, { now: () => new Date() });
-    await Promise.all(pets.map((pet) => opened.pets.add(pet)));
-    await opened.close();
-  }
+  if (pets.length > 0) await useStore(folder, (store) => Promise.all(pets.map((pet) => store.pets.add(pet))));
   return {
     folder,
-    store,
+    store: path.join(folder, 'data/animal-store.db'),
     at: (name) => path.join(folder, name),
     run: async (...args) => {
       const { code, stdout, stderr } = await runCli(args, { folder });
@@ -46,6 +85,26 @@ export async function commandFolder(...pets: NewPet[]): Promise<CommandFolder> {
     refused: async (...args) => commandErrorOf(await runCli(args, { folder })),
   };
 }
+
+/** A folder whose store has the account `zoo`, with as many keys. */
+export async function withZoo(keys = 0) {
+  const here = await commandFolder();
+  await useStore(here.folder, async ({ accounts }) => {
+    await accounts.addAccount('zoo');
+    for (let added = 0; added < keys; added++)
+      await accounts.addKey({
+        account: 'zoo',
+        name: 'till',
+        scopes: [...scopes],
+        lifetimeMs: null,
+        secret: newSecret(false),
+      });
+  });
+  return { ...here, keys: async () => JSON.parse(await here.run('key', 'list', '--json')) };
+}
+
+/** Sets a password for `zoo`, as the account pages do. */
+export const setPassword = (folder: string) => useStore(folder, ({ people }) => people.setPassword(1, '$argon2id$'));
 
 /** Reads a store on a new connection. */
 export function query<Row>(file: string, sql: string): Row[] {

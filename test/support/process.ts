@@ -1,6 +1,7 @@
 /** Runs the server and the operator's commands, each in its own folder and environment. Processes are killed when the test ends. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { realpathSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import path from 'node:path';
 import { Readable, Writable } from 'node:stream';
@@ -14,6 +15,10 @@ export interface CliSurroundings {
   folder?: string;
   /** The whole environment. A process also gets PATH, and a server PORT=0. */
   env?: Record<string, string | undefined>;
+  /** Of a command inside this process: whether stderr is a terminal, what stdin has, and how writing to stdout fails. */
+  isTTY?: boolean;
+  stdin?: string;
+  unwritable?: Error;
 }
 
 export interface Surroundings extends CliSurroundings {
@@ -161,25 +166,39 @@ async function listening(server: Process): Promise<Server> {
   };
 }
 
-/** Runs a command inside this process. */
-export async function runCli(
-  args: string[],
-  { folder = temporaryFolder(), env = {} }: CliSurroundings = {},
-): Promise<Exit> {
-  const [stdout, stderr] = [createSink(), createSink()];
+/** The commands that run in this process, and the folder that it was in before. */
+let [running, before] = [0, ''];
+
+/** Runs a command inside this process, in its folder: at the same time, others can run in the same folder only. */
+export async function runCli(args: string[], surroundings: CliSurroundings = {}): Promise<Exit> {
+  const { folder = temporaryFolder(), env = {}, isTTY = false, stdin = '', unwritable } = surroundings;
+  const [stdout, stderr] = [createSink(unwritable), createSink()];
   // As a process gets it: without the variables that are undefined, and with nothing of this process's environment.
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined));
-  const io = { cwd: folder, stdin: Readable.from([]), stdout: stdout.stream, stderr: stderr.stream };
-  const code = await run(args, given, io);
-  return { code, stdout: stdout.text(), stderr: stderr.text() };
+  if (running > 0 && process.cwd() !== realpathSync(folder)) throw new Error('Another command runs in another folder.');
+  if (running === 0) before = process.cwd();
+  running += 1;
+  process.chdir(folder);
+  try {
+    const io = {
+      stdin: Readable.from([stdin]),
+      stdout: stdout.stream,
+      stderr: Object.assign(stderr.stream, { isTTY }),
+    };
+    const code = await run(args, given, io);
+    return { code, stdout: stdout.text(), stderr: stderr.text() };
+  } finally {
+    running -= 1;
+    if (running === 0) process.chdir(before);
+  }
 }
 
-function createSink(): { stream: Writable; text: () => string } {
+function createSink(error?: Error): { stream: Writable; text: () => string } {
   const chunks: Buffer[] = [];
   const stream = new Writable({
     write(chunk: Buffer, _encoding, done) {
       chunks.push(chunk);
-      done();
+      done(error);
     },
   });
   return { stream, text: () => Buffer.concat(chunks).toString() };

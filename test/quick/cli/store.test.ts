@@ -1,0 +1,249 @@
+/** What the commands for one-time links and for the whole store print and change, in tables. Each event is `name account key`. */
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import { describe, expect, test } from 'vitest';
+import { hashToken } from '../../../src/core/people.ts';
+import { temporaryFolder } from '../../support/app.ts';
+import {
+  change,
+  commandErrorOf,
+  commandFolder,
+  expectRows,
+  query,
+  type Row,
+  refusal,
+  setPassword,
+  useStore,
+  withZoo,
+} from '../../support/commands.ts';
+import { runCli } from '../../support/process.ts';
+
+const created = 'Created the store ./data/animal-store.db.\n';
+const instant = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+
+describe('one-time links', () => {
+  const local = 'http://127.0.0.1:3000/account/links/<token>\n';
+  const note = (whose: string) => `The link for ${whose} works once, until <time>:\n`;
+
+  test('invite is for an account without a password, and adds one that is missing; reset is for one with a password', async () => {
+    const { folder } = await withZoo();
+    await expectRows(folder, [
+      ['account invite', 0, local, `account_invited\n${note('a new account')}`],
+      ['account invite zoo', 0, local, `account_invited 1\n${note('account zoo')}`],
+      [
+        ['account', 'invite', 'Fair 2'],
+        0,
+        local,
+        `account_created 2\nAccount Fair 2 added.\naccount_invited 2\n${note('account Fair 2')}`,
+      ],
+      ['account reset circus', 1, '', refusal('There is no account circus.')],
+      ['account reset zoo', 1, '', refusal('Account zoo has no password yet: use account invite zoo.')],
+    ]);
+    await setPassword(folder);
+    const reset: Row = ['account reset zoo', 0, local, `account_reset 1\n${note('account zoo')}`];
+    await expectRows(folder, [
+      ['account invite zoo', 1, '', refusal('Account zoo has a password already: use account reset zoo.')],
+      reset,
+      // These settings are for those who have no account yet.
+      [...reset, { SIGN_UP: 'off' }],
+      [...reset, { SIGN_UP: 'invitation' }],
+    ] as Row[]);
+  });
+
+  test('what is stored of a link is as printed: 24 hours for an invitation, 1 hour for a reset', async () => {
+    const { folder, run, store } = await withZoo();
+    await setPassword(folder);
+    const zoo = { id: 1, name: 'zoo', hasPassword: true };
+    for (const [args, hours, account, purpose] of [
+      [['invite'], 24, null, 'invitation'],
+      [['reset', 'zoo'], 1, zoo, 'reset'],
+    ] as const) {
+      change(store, 'DELETE FROM one_time_link');
+      const start = Date.now();
+      const printed = JSON.parse(await run('account', ...args, '--json'));
+      const link = expect.stringMatching(/^http:\/\/127\.0\.0\.1:3000\/account\/links\/[\w-]{43}$/);
+      expect(printed).toEqual({ account: account?.name ?? null, link, expiresAt: instant });
+      const found = await useStore(folder, ({ people }) =>
+        people.findLink(hashToken(printed.link.slice(-43)) as Buffer),
+      );
+      expect(found).toEqual({ purpose, account: account && expect.objectContaining(account) });
+      const until = Date.parse(printed.expiresAt);
+      expect(until).toBeGreaterThanOrEqual(start + hours * 3_600_000);
+      // The link does not end before the time that the operator was told.
+      const [stored] = query<{ expires_at: number }>(store, 'SELECT expires_at FROM one_time_link');
+      expect(stored?.expires_at).toBeGreaterThanOrEqual(until);
+      expect(stored?.expires_at).toBeLessThanOrEqual(Date.now() + hours * 3_600_000);
+    }
+  });
+
+  const unset = 'BASE_URL is not set: the link has an address of this machine.\n';
+  const api = 'https://api.example.com';
+  test('begins with the address of the server, of which a note asks for a public one', async () => {
+    const { folder } = await withZoo();
+    const roots: [root: string, env: Record<string, string>, note?: string][] = [
+      ['http://127.0.0.1:8080', { PORT: '8080' }],
+      ['http://[::2]:3000', { HOST: '::2' }],
+      ['http://192.0.2.7:3000', { HOST: '192.0.2.7' }],
+      [api, { BASE_URL: `${api}/v1`, PORT: '0' }],
+      ['http://[::1]:80/v1/store', { BASE_URL: 'http://[::1]:80/v1/store/v1' }],
+      [api, { BASE_URL: `${api}/v1`, DEPLOYMENT: 'production' }],
+      ['http://127.0.0.1:3000', { DEPLOYMENT: 'production' }, unset],
+      ['http://127.0.0.1:3000', { DEPLOYMENT: 'staging' }, unset],
+      ['http://127.0.0.1:3000', { HOST: '0.0.0.0' }],
+      ['http://[::1]:3000', { HOST: '::' }],
+    ];
+    await expectRows(
+      folder,
+      roots.map(([root, env, before = '']) => [
+        'account invite',
+        0,
+        `${root}/account/links/<token>\n`,
+        `${before}account_invited\n${note('a new account')}`,
+        env,
+      ]),
+    );
+  });
+
+  test('exit 1, and nothing is changed: a link that no page would take', async () => {
+    const { folder, store } = await withZoo();
+    await setPassword(folder);
+    const noPages = refusal('ACCOUNT_PAGES is off: the server has no page for the link.');
+    const noSignUp = refusal('SIGN_UP is off: invitations are not accepted.');
+    await expectRows(folder, [
+      ['account invite', 1, '', noPages, { ACCOUNT_PAGES: 'off' }],
+      ['account invite fair', 1, '', noPages, { ACCOUNT_PAGES: 'off' }],
+      ['account reset zoo', 1, '', noPages, { ACCOUNT_PAGES: 'off' }],
+      ['account invite', 1, '', noSignUp, { SIGN_UP: 'off' }],
+      ['account invite fair', 1, '', noSignUp, { SIGN_UP: 'off' }],
+    ]);
+    for (const table of ['one_time_link', "account WHERE name = 'fair'"])
+      expect(query(store, `SELECT * FROM ${table}`)).toEqual([]);
+  });
+});
+
+describe('the store', () => {
+  test('is created by migrate, which then finds it up to date', async () => {
+    const { folder } = await commandFolder();
+    const applied = readdirSync(path.join(import.meta.dirname, '../../../migrations/sqlite'))
+      .sort()
+      .join(', ');
+    await expectRows(folder, [
+      ['migrate', 0, `Applied ${applied}.\n`, created],
+      ['migrate', 0, 'The store is up to date.\n'],
+    ]);
+  });
+
+  test('exit 1: is not created by commands that need what is in it: the sentence names the file', async () => {
+    const { folder } = await commandFolder();
+    const sentence =
+      'DATABASE_URL: other/store.db does not exist: start the server or run animal-store migrate to create it.';
+    const lines = [
+      ...['account list', 'account remove zoo', 'account reset zoo', 'key create --account zoo --name till'],
+      ...['key list --json', 'key revoke 1', 'key rotate 1 --overlap 1h', 'key usage 1', 'export'],
+    ];
+    const rows = lines.map((line): Row => [line, 1, '', refusal(sentence)]);
+    await expectRows(folder, rows, { env: { DATABASE_URL: 'sqlite:other/store.db' } });
+    expect(readdirSync(folder)).toEqual([]);
+  });
+
+  test('is named on a terminal, where no events are printed', async () => {
+    const { folder } = await withZoo(1);
+    const named = 'Store: ./data/animal-store.db\n';
+    const rows: Row[] = [
+      ['key revoke 1', 0, 'Key 1 revoked.\n', named],
+      ['account add circus', 0, 'Account circus added.\n', named],
+    ];
+    await expectRows(folder, rows, { isTTY: true });
+    const { stderr } = await runCli(['account', 'add', 'zoo'], { isTTY: true });
+    expect(stderr).toBe(created);
+  });
+
+  test('is the one that .env names; exit 1 if .env cannot be read, so that no other store is used instead', async () => {
+    const { folder, store } = await withZoo();
+    const elsewhere = temporaryFolder();
+    writeFileSync(path.join(elsewhere, '.env'), `DATABASE_URL=sqlite:${path.relative(elsewhere, store)}\n`);
+    const list = 'ID  NAME  CREATED AT  HAS PASSWORD\n1  zoo  <time>  false\n';
+    await expectRows(elsewhere, [['account list', 0, list]]);
+    mkdirSync(path.join(folder, '.env'));
+    expect(commandErrorOf(await runCli(['account', 'list'], { folder }))).toMatch(/^\.env cannot be read: .+[^.]\.$/);
+  });
+
+  test('exit 1: the errors of all settings are printed', async () => {
+    const env = { DATABASE_URL: 'mysql://example.com', PORT: 'http' };
+    expect(commandErrorOf(await runCli(['account', 'list'], { env }))).toBe(
+      'PORT must be a whole number from 0 to 65535.\nDATABASE_URL must be sqlite: and the path of a file, or postgres://user:password@host:port/database.',
+    );
+  });
+
+  test('exit 1: a file that is not a store', async () => {
+    const { folder, store, at } = await withZoo();
+    writeFileSync(store, 'Not a database. '.repeat(1000));
+    new Database(at('other.db')).exec('CREATE TABLE pet (id INTEGER PRIMARY KEY)').close();
+    const noDatabase = 'DATABASE_URL: ./data/animal-store.db cannot be opened: file is not a database.';
+    const foreign = 'DATABASE_URL: other.db is a database of another application.';
+    await expectRows(folder, [
+      ['migrate', 1, '', refusal(noDatabase)],
+      ['migrate', 1, '', refusal(foreign), { DATABASE_URL: 'sqlite:other.db' }],
+    ]);
+  });
+
+  test.for([
+    ['a write', 'account', 'account add circus'],
+    ['an export', 'pet', 'export'],
+  ] as const)('exit 1: %s that fails in the database', async ([, table, line]) => {
+    const { folder, store } = await withZoo();
+    const [{ page, size } = { page: 0, size: 0 }] = query<{ page: number; size: number }>(
+      store,
+      `SELECT rootpage AS page, page_size AS size FROM sqlite_schema, pragma_page_size WHERE name = '${table}'`,
+    );
+    writeFileSync(store, readFileSync(store).fill(0, (page - 1) * size, page * size));
+    const sentence = 'The store cannot answer: database disk image is malformed.';
+    await expectRows(folder, [[line, 1, '', refusal(sentence)]]);
+  });
+});
+
+describe('files', () => {
+  test('exit 1: a file or folder that cannot be used is named in one sentence', async () => {
+    const { folder, at } = await withZoo();
+    mkdirSync(at('folder'));
+    await expectRows(folder, [
+      ['import missing.jsonl', 1, '', refusal('missing.jsonl does not exist.')],
+      ['import missing/a.jsonl', 1, '', refusal('missing/a.jsonl does not exist.')],
+      ['import folder', 1, '', refusal('folder is a folder.')],
+      ['export missing/out.jsonl', 1, '', refusal('missing does not exist.')],
+      ['export folder', 1, '', refusal('folder is not a file.')],
+      ['backup missing/copy.db', 1, '', refusal('missing does not exist.')],
+      ['restore missing.db', 1, '', refusal('missing.db does not exist.')],
+    ]);
+    expect(readdirSync(folder).sort()).toEqual(['data', 'folder']);
+  });
+
+  test('on a terminal, the work that takes long shows how far it is, and no more of it when the command ends', async () => {
+    const { folder, at } = await withZoo();
+    const line = (_: unknown, index: number) => `{"name":"pet ${index}","categoryId":1}\n`;
+    writeFileSync(at('animals.jsonl'), Array.from({ length: 3000 }, line).join(''));
+    for (const [args, what] of [
+      [['import', 'animals.jsonl'], 'Importing'],
+      [['export', 'out.jsonl'], 'Exporting'],
+      [['backup', 'copy.db'], 'Copying'],
+    ] as const) {
+      const { code, stderr } = await runCli([...args], { folder, isTTY: true });
+      expect(code).toBe(0);
+      const shown = stderr.replaceAll('\x1b[K', '<clear>');
+      expect(shown).toMatch(new RegExp(`\\r${what}: (\\d\\d?|100) %<clear>`));
+      expect(shown.split('\r').at(-1)).toMatch(/^<clear>(Exported .+\n)?$/);
+    }
+  });
+
+  test.for([
+    ['EPIPE', 'write EPIPE', 'The output was closed before its end.'],
+    ['ENOSPC', 'ENOSPC: no space left on device, write', 'ENOSPC: no space left on device, write.'],
+  ])('exit 1: output that cannot be written, %s, does not undo the change', async ([code, message, sentence = '']) => {
+    const { folder, run } = await withZoo();
+    const unwritable = Object.assign(new Error(message), { code, syscall: 'write' });
+    const exit = await runCli(['account', 'add', 'circus'], { folder, isTTY: true, unwritable });
+    expect([exit.code, exit.stderr]).toEqual([1, `Store: ./data/animal-store.db\n${refusal(sentence)}`]);
+    expect(await run('account', 'list')).toContain('circus');
+  });
+});
