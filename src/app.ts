@@ -70,8 +70,8 @@ export interface AppOptions {
   live: boolean;
   /** Public base address, ending in /v1. If undefined, URLs in responses are absolute paths. */
   baseUrl?: string | undefined;
-  /** Who can create an account on the account pages. If undefined, the pages are not served. */
-  signUp?: SignUp | undefined;
+  /** Who can create an account on the account pages. */
+  signUp: SignUp;
   /** Path of the messages quickstart. If undefined, it is not served. */
   quickstartBasePath?: string | undefined;
   /** Whether getPet returns 410 from its sunset date on. */
@@ -146,7 +146,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     notFound: createPageNotFound({
       base,
       quickstartBasePath: options.quickstartBasePath,
-      accountPages: options.signUp !== undefined,
+      accountPages: options.signUp !== 'none',
       api: createNotFound(base),
       elsewhere: createNotFound(base, { vary: 'Accept' }),
     }),
@@ -249,13 +249,13 @@ async function addRoutes(app: App, parts: Parts, requireKey: RequireKey): Promis
   const { base, documents, exchanges, notFound, quickstartBasePath, signUp: whoSignsUp } = parts;
   const { readPageFile: readFile } = parts;
   const root = base.slice(0, -'/v1'.length);
-  const accountPages = whoSignsUp !== undefined;
+  const accountPages = whoSignsUp !== 'none';
   // GET /openapi.json and /openapi.yaml
   documentRoutes(app, { document: documents.animalStore, base, accountPages, exchanges });
   // GET /, /docs and the files below /docs/
   referencePageRoutes(app, { readFile, root, quickstartBasePath, accountPages, exchanges, notFound });
 
-  if (whoSignsUp !== undefined) {
+  if (accountPages) {
     // GET /account/account.css and /account/account.js
     accountFileRoutes(app, { readFile, exchanges });
     // Outside the scope of the account pages: their wildcard would match it.

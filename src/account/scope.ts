@@ -16,8 +16,8 @@ import { createPasswords, type Passwords } from './passwords.ts';
 import { createSessions, type Sessions } from './session.ts';
 import type { RecordEvent } from './trail.ts';
 
-/** Who can create an account: anyone, people with an invitation, or nobody. */
-export type SignUp = 'open' | 'invitation' | 'off';
+/** Who can create an account: anyone, people with an invitation, or nobody; `none`: there are no account pages. */
+export type SignUp = 'open' | 'invitation' | 'off' | 'none';
 
 /** What the routes of the account pages share. */
 export interface AccountScope {

@@ -19,9 +19,9 @@ import {
   typedName,
 } from './forms.ts';
 import type { Hasher } from './passwords.ts';
-import type { AccountScope } from './scope.ts';
+import type { AccountScope, SignUp } from './scope.ts';
 
-const closed = {
+const closed: Partial<Record<SignUp, string>> = {
   invitation: 'Sign-up is by invitation: ask the operator of this service for a link.',
   off: 'New accounts cannot be created here.',
 };
@@ -29,7 +29,7 @@ const closed = {
 /** GET and POST at `url`. */
 export function signUp(app: App, url: string, scope: AccountScope): void {
   const { attempts, exchanges, pages, sessions } = scope;
-  const reason = scope.signUp === 'open' ? undefined : closed[scope.signUp];
+  const reason = closed[scope.signUp];
 
   const show: Show = (request, reply, refusal) => {
     if (request.session && refusal === undefined) return pages.redirect(reply, '');

@@ -57,8 +57,8 @@ export function resetCommand(account: Command, context: Context): void {
 
 /** The address that the paths of the account pages are appended to. Throws CommandError if there are no pages, or their port is unknown. */
 function linkRoot({ note, settings }: Context): string {
-  const { ACCOUNT_PAGES, BASE_URL, DEPLOYMENT, HOST, PORT } = settings();
-  if (ACCOUNT_PAGES === 'off') throw new CommandError('ACCOUNT_PAGES is off: the server has no page for the link.');
+  const { BASE_URL, DEPLOYMENT, HOST, PORT, SIGN_UP } = settings();
+  if (SIGN_UP === 'none') throw new CommandError('SIGN_UP is none: the server has no page for the link.');
   if (BASE_URL !== undefined) return BASE_URL.slice(0, -'/v1'.length);
   if (PORT === 0) throw new CommandError("PORT is 0, so the link's address is not known: set BASE_URL.");
   if (DEPLOYMENT !== 'development' || ['0.0.0.0', '::'].includes(HOST))

@@ -677,8 +677,8 @@ describe('paths and methods', () => {
     expect(app.log()).not.toContain('"route":"/account/*"');
   });
 
-  test('nothing is served if ACCOUNT_PAGES is off', async () => {
-    const app = await startPages({ signUp: undefined });
+  test('nothing is served if SIGN_UP is none', async () => {
+    const app = await startPages({ signUp: 'none' });
     const client = app.open();
     for (const [path] of paths) expect((await client.get(path)).status, path).toBe(404);
     expect((await client.post('/account/sign-up', { name: 'ada', password })).status).toBe(404);

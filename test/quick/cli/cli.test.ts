@@ -586,13 +586,13 @@ describe('one-time links', () => {
     );
   });
 
-  const noPages = 'ACCOUNT_PAGES is off: the server has no page for the link.';
+  const noPages = 'SIGN_UP is none: the server has no page for the link.';
   const noPort = "PORT is 0, so the link's address is not known: set BASE_URL.";
   const noSignUp = 'SIGN_UP is off: invitations are not accepted.';
   test.for([
-    [{ ACCOUNT_PAGES: 'off' }, ['invite'], noPages],
-    [{ ACCOUNT_PAGES: 'off' }, ['invite', 'fair'], noPages],
-    [{ ACCOUNT_PAGES: 'off' }, ['reset', 'zoo'], noPages],
+    [{ SIGN_UP: 'none' }, ['invite'], noPages],
+    [{ SIGN_UP: 'none' }, ['invite', 'fair'], noPages],
+    [{ SIGN_UP: 'none' }, ['reset', 'zoo'], noPages],
     [{ PORT: '0' }, ['invite', 'fair'], noPort],
     [{ PORT: '0' }, ['reset', 'zoo'], noPort],
     [{ SIGN_UP: 'off' }, ['invite'], noSignUp],

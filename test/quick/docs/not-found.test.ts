@@ -47,7 +47,7 @@ describe('an unknown path', () => {
   );
 
   test('has no links to pages that are switched off', async () => {
-    const { call } = await startApp({ signUp: undefined, quickstartBasePath: undefined });
+    const { call } = await startApp({ signUp: 'none', quickstartBasePath: undefined });
     const { text } = await call('GET', '/doc', { key: null, headers: { accept: browser } });
     expect(text.match(/<a href="[^"]*"/g)).toEqual(['<a href="/docs"']);
     expect((await call('GET', '/account/', { key: null, headers: { accept: browser } })).status).toBe(404);

@@ -30,7 +30,7 @@ describe('the OpenAPI documents', () => {
   });
 
   test('are served with the address of this server in their examples, and without links to pages that it lacks', async () => {
-    const { call } = await startApp({ baseUrl: 'https://example.com/animals/v1', signUp: undefined });
+    const { call } = await startApp({ baseUrl: 'https://example.com/animals/v1', signUp: 'none' });
     for (const name of ['/openapi.yaml', '/openapi.json']) {
       const { info, components } = parse((await call('GET', name, { key: null })).text);
       expect(info.description).toContain(

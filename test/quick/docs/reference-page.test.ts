@@ -70,7 +70,7 @@ describe('GET /docs', () => {
   });
 
   test('no link is broken without the account pages and the quickstart, which are not mentioned then', async () => {
-    const app = await startApp({ signUp: undefined, quickstartBasePath: undefined });
+    const app = await startApp({ signUp: 'none', quickstartBasePath: undefined });
     expect((await follow(app, ['/docs'])).join()).not.toMatch(/account|quickstart/);
     expect((await app.call('GET', '/docs')).text).toContain('Ask the operator of the service for one.');
     expect((await app.call('GET', '/docs')).text).not.toContain('/account');
