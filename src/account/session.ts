@@ -15,13 +15,6 @@ export interface OwnSession extends Session {
   hash: Buffer;
 }
 
-export interface SessionOptions {
-  people: People;
-  now: () => Date;
-  /** Whether the public address is https: the cookie is then never sent over plain http. */
-  secure: boolean;
-}
-
 export interface Sessions {
   /** Whether the request has a cookie of a session, which may have ended. */
   isGiven(request: FastifyRequest): boolean;
@@ -43,7 +36,12 @@ export function sessionOf({ session }: FastifyRequest): OwnSession {
 /** One write a minute is exact enough for an idle time of an hour. */
 const touchEveryMs = 60_000;
 
-export function createSessions(app: FastifyInstance, { people, now, secure }: SessionOptions): Sessions {
+/** `secure`: whether the public address is https. The cookie is then never sent over plain http. */
+export function createSessions(
+  app: FastifyInstance,
+  { people, now }: { people: People; now: () => Date },
+  secure: boolean,
+): Sessions {
   app.decorateRequest('session', null);
   // Browsers accept the prefix only on a cookie of this host alone, set over https (RFC 6265bis, section 4.1.3.2).
   const name = secure ? '__Host-session' : 'session';

@@ -242,7 +242,7 @@ export const plantedBugs: PlantedBug[] = [
   },
   {
     name: 'a form of another site is accepted',
-    file: 'src/account/forms.ts',
+    file: 'src/account/scope.ts',
     from: "headers.origin === origin : site === 'same-origin';",
     to: "headers.origin === origin : site !== 'none';",
     caughtBy: [
@@ -263,8 +263,8 @@ export const plantedBugs: PlantedBug[] = [
   {
     name: 'a right password forgets the failures of the address',
     file: 'src/account/attempts.ts',
-    from: 'account.attempts.delete(name);',
-    to: 'account.attempts.delete(name);\n        networks(network).attempts.delete(network);',
+    from: 'account.forget();',
+    to: 'account.forget();\n          networks(network, at).forget();',
     caughtBy: ['test/quick/account/account-attacks.test.ts', 'brute force > with an account of one’s own in between'],
   },
   {

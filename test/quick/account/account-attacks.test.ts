@@ -957,7 +957,6 @@ describe('a malformed form', () => {
   const type = 'application/x-www-form-urlencoded';
   const fields = 'name=evil&scopes=pets%3Aread&expires=never';
   const notValid = 'The form is not valid.';
-  const tooMany = 'The form has more than 100 fields.';
   const tooLarge = 'The body is larger than 16,384 bytes.';
   const notForm = 'The body must be application/x-www-form-urlencoded.';
 
@@ -971,15 +970,13 @@ describe('a malformed form', () => {
       '"a" is not a known field.',
     ],
     ['of 100,000 fields', 'a=1&'.repeat(100_000), {}, 413, tooLarge],
-    ['of 100 fields', `${fields}${'&a'.repeat(97)}`, {}, 400, '"a" is not a known field.'],
-    ['of 101 fields', `${fields}${'&a'.repeat(98)}`, {}, 400, tooMany],
-    ['of as many fields as fit', `${fields}${'&a'.repeat(8000)}`, {}, 400, tooMany],
+    ['of as many fields as fit', `${fields}${'&a'.repeat(8000)}`, {}, 400, '"a" is not a known field.'],
     [
-      'of 100 different fields',
-      `${fields}${Array.from({ length: 97 }, (_, at) => `&f${at}=1`).join('')}`,
+      'of as many different fields as fit',
+      `${fields}${Array.from({ length: 3700 }, (_, at) => `&${at.toString(36)}`).join('')}`,
       {},
       400,
-      'and 77 more.',
+      'and 3680 more.',
     ],
     ['with a name twice', `${fields}&name=other`, {}, 400, 'Name must have 1 to 100 printable characters.'],
     ['with a lifetime twice', `${fields}&expires=30d`, {}, 400, 'Expires must be one of never, 30d, 90d, 365d.'],
