@@ -39,8 +39,8 @@ const notices: Partial<Record<Template, Record<string, string>>> = {
   settings: { password: 'Your password is changed, and all other sessions have ended.' },
 };
 
-/** Where a redirect can lead: a page, and the notice that it shows. The type excludes text from a request, which could lead to another site. */
-type Page = '' | '/sign-in' | '/settings' | `${'' | '/sign-in' | '/settings'}?done=${string}`;
+/** Where a redirect can lead, beside the notice that the page shows. The type excludes text from a request, which could lead to another site. */
+type Page = '' | '/sign-in' | '/settings';
 
 interface PageData extends Record<string, unknown> {
   /** Why the form that was sent is refused. */
@@ -66,15 +66,7 @@ declare module 'fastify' {
   }
 }
 
-export interface Pages {
-  /** The path of a page, below the path of the public address. */
-  path: (page: string) => string;
-  show(request: FastifyRequest, reply: FastifyReply, template: Template, data: PageData): Promise<FastifyReply>;
-  /** Redirects to another page (RFC 9110, section 15.4.4). */
-  redirect(reply: FastifyReply, page: Page): FastifyReply;
-  /** Adds a page at `url`, and its forms, each by its path: the path of another one than the page leads to the page. */
-  route(app: App, url: string, show: Show, forms?: Record<string, Act>): void;
-}
+export type Pages = ReturnType<typeof createPages>;
 
 export interface PagesOptions {
   /** Reads a file of src/pages/. */
@@ -132,11 +124,14 @@ const timeOf = (date: Date) => `${date.toISOString().slice(0, 16).replace('T', '
 const wantsPage = ({ headers }: FastifyRequest) => headers.accept?.includes('text/html') ?? false;
 
 /** `rootPath`: the path of the public address, without /v1; usually empty. */
-export function createPages(app: App, rootPath: string, options: PagesOptions): Pages {
+export function createPages(app: App, rootPath: string, options: PagesOptions) {
   const { readFile, exchanges, sendError, logError } = options;
   let loaded: Eta | undefined;
+  /** The path of a page, below the path of the public address. */
   const path = (page: string) => `${rootPath}/account${page}`;
-  const redirect: Pages['redirect'] = (reply, page) => reply.code(303).header('location', path(page)).send();
+  /** Redirects to another page (RFC 9110, section 15.4.4). */
+  const redirect = (reply: FastifyReply, page: Page | `${Page}?done=${string}`) =>
+    reply.code(303).header('location', path(page)).send();
 
   /** Compiles the templates for the first page: doing so at the start would delay it. */
   async function load(): Promise<Eta> {
@@ -151,7 +146,7 @@ export function createPages(app: App, rootPath: string, options: PagesOptions): 
   });
 
   /** Eta escapes each value for HTML. Every template also has `form`, the route of the form that was sent, and what stands here beside it. */
-  const show: Pages['show'] = async (request, reply, template, data) => {
+  async function show(request: FastifyRequest, reply: FastifyReply, template: Template, data: PageData) {
     loaded ??= await load();
     const { done } = request.query as { done?: unknown };
     const own = notices[template] ?? {};
@@ -164,7 +159,7 @@ export function createPages(app: App, rootPath: string, options: PagesOptions): 
     const html = Buffer.from(loaded.render(`@${template}`, { ...shared, ...data }));
     exchanges.reserveBytes(request, html);
     return reply.type('text/html; charset=utf-8').send(html);
-  };
+  }
 
   app.setErrorHandler(async (thrown, request, reply) => {
     if (thrown instanceof SessionEndedError) return redirect(reply, '/sign-in?done=ended');
@@ -185,7 +180,8 @@ export function createPages(app: App, rootPath: string, options: PagesOptions): 
     path,
     show,
     redirect,
-    route(scope, url, showPage, forms = {}) {
+    /** Adds a page at `url`, and its forms, each by its path: the path of another one than the page leads to the page. */
+    route(scope: App, url: string, showPage: Show, forms: Record<string, Act> = {}): void {
       scope.get(url, (request, reply) => exchanges.work(request.exchange, () => showPage(request, reply)));
       for (const [at, act] of Object.entries(forms)) {
         if (at !== url) scope.get(at, (_request, reply) => redirect(reply, url as Page));
