@@ -1,7 +1,6 @@
 /** Builds the HTTP server: what every connection and every request meets, then the table of routes. */
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import { keys as accountKeys } from './account/keys.ts';
-import { accountFileRoutes } from './account/pages.ts';
 import type { Cost } from './account/passwords.ts';
 import { createAccountScope, noPage, requireSession, type SignUp } from './account/scope.ts';
 import { settings } from './account/settings.ts';
@@ -258,8 +257,6 @@ async function addRoutes(app: App, parts: Parts, requireKey: RequireKey): Promis
   referencePageRoutes(app, { readFile, root, quickstartBasePath, accountPages, exchanges, notFound });
 
   if (accountPages) {
-    // GET /account/account.css and /account/account.js
-    accountFileRoutes(app, { readFile, exchanges });
     // Outside the scope of the account pages: their wildcard would match it.
     refuseEmptyParameter(app, '/account/', notFound);
     await app.register((account: App) => addAccountRoutes(account, parts), { prefix: '/account' });

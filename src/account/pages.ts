@@ -1,4 +1,4 @@
-/** Renders the account pages from their templates, and adds the routes of pages and of their forms. */
+/** Renders the account pages from their templates, and adds the routes of pages and of their forms. docs/routes.ts serves their style and script. */
 import { Eta } from 'eta';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { SessionEndedError } from '../core/accounts.ts';
@@ -6,10 +6,9 @@ import type { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { headersOf, type LogError, type SendError, statuses, toApiError } from '../http/errors.ts';
 import type { Exchanges } from '../http/exchange.ts';
-import { linesOf } from '../http/head.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
-import { type Rendered, render, sendRendered, standingHeaders } from '../http/responses.ts';
+import { standingHeaders } from '../http/responses.ts';
 import { type Fault, FormError } from './forms.ts';
 
 const templates = [
@@ -192,27 +191,4 @@ export function createPages(app: App, rootPath: string, options: PagesOptions) {
       refuseOtherMethods(scope);
     },
   };
-}
-
-const files = {
-  'account.css': { type: 'text/css; charset=utf-8', parts: ['style.css', 'account.css'] },
-  'account.js': { type: 'text/javascript; charset=utf-8', parts: ['copy.js', 'account.js'] },
-};
-
-/** Serves the style sheet and the script of the pages. */
-export function accountFileRoutes(
-  app: App,
-  { readFile, exchanges }: Pick<PagesOptions, 'readFile' | 'exchanges'>,
-): void {
-  for (const [name, { type, parts }] of Object.entries(files)) {
-    let rendered: Rendered | undefined;
-    app.get(`/account/${name}`, async (_request, reply) => {
-      rendered ??= render(Buffer.concat(await Promise.all(parts.map(readFile))), {
-        security: linesOf(Object.entries(security).flat()),
-        type,
-      });
-      sendRendered(exchanges, reply, rendered);
-    });
-  }
-  refuseOtherMethods(app);
 }

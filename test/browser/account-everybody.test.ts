@@ -168,7 +168,7 @@ describeInBrowser('the account pages', () => {
     await page.goto(`${server.url}/docs`);
     await page.getByLabel('Theme').selectOption(theme);
     // Without the script of the page: the theme is there before the page is painted.
-    await page.route('**/account/account.js', (route) => route.fulfill({ contentType: 'text/javascript', body: '' }));
+    await page.route('**/docs/account.js', (route) => route.fulfill({ contentType: 'text/javascript', body: '' }));
     await signUp('robin');
     for (const place of ['', '/settings']) {
       await visit(place);

@@ -1,5 +1,4 @@
 /** Tests of the account pages over HTTP: what each page and each form does. */
-import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { describe, expect, test, vi } from 'vitest';
 import { ApiError } from '../../../src/core/errors.ts';
@@ -436,8 +435,6 @@ const paths = [
   ['/account/sign-in', 'GET, HEAD, POST', 'nothing'],
   ['/account/sign-up', 'GET, HEAD, POST', 'nothing'],
   ['/account/links/LINK', 'GET, HEAD, POST', 'nothing'],
-  ['/account/account.css', 'GET, HEAD', 'nothing'],
-  ['/account/account.js', 'GET, HEAD', 'nothing'],
 ] as const;
 
 describe('paths and methods', () => {
@@ -692,7 +689,7 @@ describe('the headers', () => {
     const wrong = { name: 'ada', current: 'x', password: 'y' };
     const pages: [string, Page][] = [];
     for (const [path] of paths) {
-      if (/LINK|account\./.test(path)) continue;
+      if (path.includes('LINK')) continue;
       pages.push([`GET ${path}`, await ada.get(path)], [`GET ${path} without a session`, await nobody.get(path)]);
       pages.push([`POST ${path}, other site`, await ada.post(path, wrong, { 'sec-fetch-site': 'cross-site' })]);
       pages.push([`PUT ${path}`, await ada.send('PUT', path)]);
@@ -730,25 +727,6 @@ describe('the headers', () => {
         'x-content-type-options': 'nosniff',
       });
     expect(pages.map(({ status }) => status)).toEqual([404, 404, 404, 400]);
-  });
-
-  test('of the style sheet and the script let them be kept, but not without asking', async () => {
-    const client = (await startPages()).open();
-    const read = (part: string) => readFileSync(new URL(`../../../src/pages/${part}`, import.meta.url), 'utf8');
-    for (const [name, type, parts] of [
-      ['account.css', 'text/css; charset=utf-8', ['style.css', 'account.css']],
-      ['account.js', 'text/javascript; charset=utf-8', ['copy.js', 'account.js']],
-    ] as const) {
-      const got = await client.get(`/account/${name}`);
-      expect(got.text).toBe(parts.map(read).join(''));
-      expect(got.headers).toMatchObject({
-        'content-type': type,
-        'x-content-type-options': 'nosniff',
-        'cache-control': 'private, no-cache',
-      });
-      const headers = { 'if-none-match': got.headers.etag as string };
-      expect(await client.get(`/account/${name}`, headers)).toMatchObject({ status: 304, text: '' });
-    }
   });
 });
 
@@ -938,7 +916,6 @@ describe('with a public address of https', () => {
       const ada = await app.enter(account, headers);
       const link = await app.addLink('reset', account);
       for (const [path] of paths) {
-        if (path.includes('account.')) continue;
         for (const page of [
           await ada.get(path),
           await ada.post(path, { name: 'ada', password }, { ...none, 'sec-fetch-site': 'same-origin' }),

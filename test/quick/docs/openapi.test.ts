@@ -89,15 +89,18 @@ describe('the OpenAPI documents', () => {
       },
     });
     const documents = ['/openapi.json', '/openapi.yaml', '/quickstart/openapi.json', '/quickstart/openapi.yaml'];
-    const scripts = ['choices', 'page', 'panel', 'search'].map((name) => `/docs/${name}.js`);
-    const page = ['/', '/docs', '/docs/quickstart', '/docs/changelog', '/docs/page.css', '/docs/icon.svg', ...scripts];
-    const account = [
-      '/account',
-      '/account/keys/:id',
-      '/account/settings',
-      '/account/account.css',
-      '/account/account.js',
+    const scripts = ['choices', 'page', 'panel', 'search', 'account'].map((name) => `/docs/${name}.js`);
+    const page = [
+      '/',
+      '/docs',
+      '/docs/quickstart',
+      '/docs/changelog',
+      '/docs/page.css',
+      '/docs/account.css',
+      '/docs/icon.svg',
+      ...scripts,
     ];
+    const account = ['/account', '/account/keys/:id', '/account/settings'];
     const forms = [
       ...['sign-up', 'sign-in', 'sign-out', 'sign-out-everywhere', 'links/:token', 'password', 'delete'],
       ...['keys', 'keys/:id/rotate', 'keys/:id/revoke'],

@@ -181,6 +181,8 @@ describe('the files of the page', () => {
       ['style', 'reference', 'contents', 'samples', 'print'].map((name) => `${name}.css`),
     ],
     ['icon.svg', 'image/svg+xml', ['icon.svg']],
+    ['account.css', 'text/css; charset=utf-8', ['style.css', 'account.css']],
+    ['account.js', 'text/javascript; charset=utf-8', ['copy.js', 'account.js']],
   ])('/docs/%s returns 200 without comments, and 304 to a matching If-None-Match', async (name, type, parts) => {
     const { call } = await startApp();
     const { status, headers, text } = await call('GET', `/docs/${name}`, { key: null });
