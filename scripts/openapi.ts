@@ -66,6 +66,7 @@ async function readRoutes(): Promise<Route[]> {
     logRequest: () => undefined,
     now: () => new Date(),
     live: false,
+    signUp: 'none',
     quickstartBasePath: documents['openapi.quickstart.yaml'].prefix,
     enforceSunset: true,
     metrics: createMetrics(''),

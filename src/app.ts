@@ -1,11 +1,10 @@
 /** Builds the HTTP server: what every connection and every request meets, then the table of routes. */
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
-import { keyPage } from './account/key-page.ts';
 import { keys as accountKeys } from './account/keys.ts';
-import { accountFileRoutes } from './account/pages.ts';
+import type { Cost } from './account/passwords.ts';
 import { createAccountScope, noPage, requireSession, type SignUp } from './account/scope.ts';
 import { settings } from './account/settings.ts';
-import { signIn, signOut } from './account/sign-in.ts';
+import { signIn } from './account/sign-in.ts';
 import { oneTimeLink, signUp } from './account/sign-up.ts';
 import { createTrail, type RecordEvent } from './account/trail.ts';
 import type { Accounts } from './core/accounts.ts';
@@ -69,8 +68,10 @@ export interface AppOptions {
   live: boolean;
   /** Public base address, ending in /v1. If undefined, URLs in responses are absolute paths. */
   baseUrl?: string | undefined;
-  /** Who can create an account on the account pages. If undefined, the pages are not served. */
-  signUp?: SignUp | undefined;
+  /** Who can create an account on the account pages. */
+  signUp: SignUp;
+  /** The cost of password hashes. Default: what OWASP recommends. */
+  passwordCost?: Cost;
   /** Path of the messages quickstart. If undefined, it is not served. */
   quickstartBasePath?: string | undefined;
   /** Whether getPet returns 410 from its sunset date on. */
@@ -239,19 +240,17 @@ function createKeyRequirement(app: App, parts: Parts, charge: Connections['charg
 
 /** The table of routes: first those without a key, then /v1 and the quickstart, each behind its key. */
 async function addRoutes(app: App, parts: Parts, requireKey: RequireKey): Promise<void> {
-  const { base, documents, exchanges, notFound, quickstartBasePath, signUp: whoSignsUp } = parts;
+  const { base, documents, exchanges, notFound, quickstartBasePath } = parts;
   const { readPageFile: readFile } = parts;
   const root = base.slice(0, -'/v1'.length);
-  const accountPages = whoSignsUp !== undefined;
+  const accountPages = parts.signUp !== 'none';
   // GET /openapi.json and /openapi.yaml
   documentRoutes(app, { document: documents.animalStore, base, accountPages, exchanges });
   // GET /, /docs and the files below /docs/; /docs/ and /account/ lead to the pages
   referencePageRoutes(app, { readFile, root, quickstartBasePath, accountPages, exchanges, notFound });
 
-  if (whoSignsUp !== undefined) {
-    // GET /account/account.css and /account/account.js
-    accountFileRoutes(app, { readFile, exchanges });
-    await app.register((account: App) => addAccountRoutes(account, parts, whoSignsUp), { prefix: '/account' });
+  if (accountPages) {
+    await app.register((account: App) => addAccountRoutes(account, parts), { prefix: '/account' });
   }
 
   // Outside the scope of /v1: an unknown path needs no key.
@@ -274,33 +273,16 @@ async function addRoutes(app: App, parts: Parts, requireKey: RequireKey): Promis
 }
 
 /** Below /account. */
-async function addAccountRoutes(app: App, parts: Parts, whoSignsUp: SignUp): Promise<void> {
-  const { baseUrl, exchanges, live, logError, logger, now, readPageFile: readFile, record, removed, sendError } = parts;
+async function addAccountRoutes(app: App, parts: Parts): Promise<void> {
   const { accounts, people } = parts.store;
-  const given = {
-    accounts,
-    people,
-    record,
-    removed,
-    exchanges,
-    sendError,
-    logError,
-    logger,
-    now,
-    live,
-    baseUrl,
-    readFile,
-  };
-  const scope = await createAccountScope(app, { ...given, signUp: whoSignsUp });
-  signUp(app, '/sign-up', scope);
-  signIn(app, '/sign-in', scope);
-  signOut(app, '/sign-out', scope);
-  oneTimeLink(app, '/links/:token', scope);
+  const scope = await createAccountScope(app, { ...parts, accounts, people, readFile: parts.readPageFile });
+  signUp(app, scope);
+  signIn(app, scope);
+  oneTimeLink(app, scope);
   for (const url of ['/links/', '/keys/']) refuseEmptyParameter(app, url, noPage);
   await app.register(async (own: App) => {
     requireSession(own, scope);
     accountKeys(own, scope);
-    keyPage(own, scope);
     settings(own, scope);
   });
 }

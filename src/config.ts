@@ -115,15 +115,10 @@ export const settings = Type.Object({
     default: '/quickstart',
     description: 'Base path of the messages quickstart; off disables it.',
   }),
-  ACCOUNT_PAGES: oneOf(['on', 'off'], {
-    default: 'on',
-    description:
-      'Whether the server has the pages under /account, where people create an account, sign in and make API keys.',
-  }),
   SIGN_UP: Type.Optional(
-    oneOf(['open', 'invitation', 'off'], {
+    oneOf(['open', 'invitation', 'off', 'none'], {
       description:
-        'Who can create an account on the account pages: open, everybody; invitation, people with a link from animal-store account invite; off, nobody. Unset: open, and in production invitation.',
+        'Who can create an account on the pages under /account, where people sign in and make API keys: open, everybody; invitation, people with a link from animal-store account invite; off, nobody; none removes the pages. Unset: open, and in production invitation.',
     }),
   ),
   LAME_DUCK_MS: Type.Integer({

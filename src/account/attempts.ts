@@ -9,116 +9,104 @@ import { busy, type Hasher, type Passwords } from './passwords.ts';
 
 const dayMs = 24 * 60 * 60 * 1000;
 
-export interface Attempts {
-  /**
-   * Runs `check`, which resolves to whether the password is right. Counts a failure for the account's name, known or not, and for the network.
-   * Rejects with HttpError `rate_limited` after too many, and with ApiError `service_unavailable` if too many are being checked.
-   */
-  signIn(request: FastifyRequest, name: string, check: (hasher: Hasher) => Promise<boolean>): Promise<boolean>;
-  /**
-   * Runs `create`. Counts an attempt for the network or, with `link`, for the link, unless `create` rejects with `service_unavailable`. Rejects
-   * like `signIn`.
-   */
-  signUp<Created>(
-    request: FastifyRequest,
-    create: (hasher: Hasher) => Promise<Created>,
-    link?: Buffer,
-  ): Promise<Created>;
-}
-
 interface Attempt {
-  /** In milliseconds. */
+  /** In milliseconds; -Infinity: taken back. */
   at: number;
-  state: 'running' | 'counted' | 'taken back';
+  /** Whether its password is being checked. */
+  running: boolean;
 }
 
-/** What may have `max` attempts in `windowMs`. */
-interface Subject {
-  key: string;
-  max: number;
-  windowMs: number;
-  /** Of all subjects of this kind. Beyond the limit, the one that was asked for longest ago is forgotten. */
-  attempts: LRUCache<string, Attempt[]>;
+/** Limits each account, network or link to `max` attempts in `windowMs`. Beyond the bound, the one that was asked for longest ago is forgotten. */
+function createLimit(max: number, windowMs: number) {
+  const known = new LRUCache<string, Attempt[]>({ max: limits.rememberedAttempts });
+  return (key: string, now: number) => {
+    // Not those of the future: the clock was set back.
+    const recent = known.get(key)?.filter(({ at }) => at > now - windowMs && at <= now) ?? [];
+    const failed = recent.filter(({ running }) => !running);
+    return {
+      /** Until a failure leaves the window; 0 if there are fewer than `max`. */
+      waitMs: failed.length < max ? 0 : (failed[0] as Attempt).at + windowMs - now,
+      isFull: recent.length >= max,
+      add: (attempt: Attempt) => known.set(key, [...recent, attempt]),
+      forget: () => known.delete(key),
+    };
+  };
 }
 
-function createSubjects(max: number, windowMs: number): (key: string) => Subject {
-  const attempts = new LRUCache<string, Attempt[]>({ max: limits.rememberedAttempts });
-  return (key) => ({ key, max, windowMs, attempts });
-}
+type Subject = ReturnType<ReturnType<typeof createLimit>>;
 
-function recentOf({ attempts, key, windowMs }: Subject, now: number): Attempt[] {
-  // Not those of the future: the clock was set back.
-  const isRecent = ({ at, state }: Attempt) => state !== 'taken back' && at > now - windowMs && at <= now;
-  return attempts.get(key)?.filter(isRecent) ?? [];
-}
-
-/** Rejects if `subjects` have their most counted attempts: until one has left the window of each. */
-function refuse(subjects: Subject[], what: string, now: number): void {
-  const waitsMs = subjects.map((subject) => {
-    const counted = recentOf(subject, now).filter(({ state }) => state === 'counted');
-    return counted.length < subject.max ? 0 : (counted[0] as Attempt).at + subject.windowMs - now;
-  });
-  const seconds = Math.ceil(Math.max(...waitsMs) / 1000);
-  if (seconds === 0) return;
+function tooMany(what: string, waitMs: number): HttpError {
+  const seconds = Math.ceil(waitMs / 1000);
   const minutes = Math.ceil(seconds / 60);
   const hours = Math.ceil(minutes / 60);
   const wait = minutes === 1 ? 'a minute' : hours > 1 ? `${hours} hours` : `${minutes} minutes`;
-  throw new HttpError('rate_limited', { 'retry-after': String(seconds) }, `${what}: try again in ${wait}.`);
+  return new HttpError('rate_limited', { 'retry-after': String(seconds) }, `${what}: try again in ${wait}.`);
 }
 
-/** Reserves an attempt, so that simultaneous ones cannot exceed the limit. */
-function reserve(subjects: Subject[], now: number): Attempt {
-  if (subjects.some((subject) => recentOf(subject, now).length >= subject.max)) throw busy();
-  const attempt: Attempt = { at: now, state: 'running' };
-  for (const subject of subjects) subject.attempts.set(subject.key, [...recentOf(subject, now), attempt]);
-  return attempt;
-}
+export type Attempts = ReturnType<typeof createAttempts>;
 
-export function createAttempts(passwords: Passwords, now: () => Date): Attempts {
+export function createAttempts(passwords: Passwords, now: () => Date) {
   // Names that somebody makes up push out no network, and networks no account.
-  const accounts = createSubjects(limits.failedAttempts, limits.attemptWindow);
-  const networks = createSubjects(limits.failedAttemptsOfNetwork, limits.attemptWindow);
-  const signUps = createSubjects(limits.signUps, dayMs);
-  const links = createSubjects(limits.linkUses, dayMs);
+  const accounts = createLimit(limits.failedAttempts, limits.attemptWindow);
+  const networks = createLimit(limits.failedAttemptsOfNetwork, limits.attemptWindow);
+  const signUps = createLimit(limits.signUps, dayMs);
+  const links = createLimit(limits.linkUses, dayMs);
 
-  /** Runs `work` in the turn of the network. The attempt counts, unless `work` takes it back or the service was unavailable. */
-  async function counted<Result>(
+  /** Runs `work` in the turn of the network. The attempt counts, unless `work` takes it back or rejects with `service_unavailable`. */
+  async function count<Result>(
     network: string,
     subjects: Subject[],
+    attempt: Attempt,
     what: string,
-    work: (hasher: Hasher, attempt: Attempt) => Promise<Result>,
+    work: (hasher: Hasher) => Promise<Result>,
   ): Promise<Result> {
-    const at = now().getTime();
-    refuse(subjects, what, at);
-    const attempt = reserve(subjects, at);
+    const waitMs = Math.max(...subjects.map((subject) => subject.waitMs));
+    if (waitMs > 0) throw tooMany(what, waitMs);
+    if (subjects.some(({ isFull }) => isFull)) throw busy();
+    // Before the check: simultaneous attempts cannot exceed the limit.
+    for (const { add } of subjects) add(attempt);
     try {
-      return await passwords.inTurn(network, (hasher) => work(hasher, attempt));
+      return await passwords.inTurn(network, work);
     } catch (error) {
-      if (error instanceof ApiError && error.code === 'service_unavailable') attempt.state = 'taken back';
+      if (error instanceof ApiError && error.code === 'service_unavailable') attempt.at = Number.NEGATIVE_INFINITY;
       throw error;
     } finally {
-      if (attempt.state === 'running') attempt.state = 'counted';
+      attempt.running = false;
     }
   }
 
   return {
-    async signIn({ exchange }, name, check) {
+    /**
+     * Runs `check`, which resolves to whether the password is right. Counts a failure for the account's name, known or not, and for the network.
+     * Rejects with HttpError `rate_limited` after too many, and with ApiError `service_unavailable` if too many are being checked.
+     */
+    async signIn({ exchange }: FastifyRequest, name: string, check: (hasher: Hasher) => Promise<boolean>) {
+      const at = now().getTime();
       const network = networkOf(exchange.address);
-      const account = accounts(name);
+      const account = accounts(name, at);
+      const attempt = { at, running: true };
       const what = `Too many failed attempts in ${limits.attemptWindow / 60_000} minutes`;
-      return counted(network, [account, networks(network)], what, async (hasher, attempt) => {
-        if (!(await check(hasher))) return false;
-        attempt.state = 'taken back';
-        account.attempts.delete(name);
-        return true;
+      return count(network, [account, networks(network, at)], attempt, what, async (hasher) => {
+        const isRight = await check(hasher);
+        if (isRight) {
+          attempt.at = Number.NEGATIVE_INFINITY;
+          account.forget();
+        }
+        return isRight;
       });
     },
 
-    async signUp({ exchange }, create, link) {
+    /** Runs `create`. Counts an attempt for the network or, with `link`, for the link. Rejects like `signIn`. */
+    async signUp<Created>(
+      { exchange }: FastifyRequest,
+      create: (hasher: Hasher) => Promise<Created>,
+      link?: Buffer,
+    ): Promise<Created> {
+      const at = now().getTime();
       const network = networkOf(exchange.address);
-      const subject = link ? links(link.toString('hex')) : signUps(network);
+      const subject = link ? links(link.toString('hex'), at) : signUps(network, at);
       const what = link ? 'Too many attempts with this link' : 'Too many new accounts from this address';
-      return counted(network, [subject], what, create);
+      return count(network, [subject], { at, running: true }, what, create);
     },
   };
 }

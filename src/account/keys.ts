@@ -1,34 +1,23 @@
-/** The account page of API keys: list them, and the forms that make one, rotate one and revoke one. */
+/** The account pages of API keys: the list of them, with the forms that make one, rotate one and revoke one; and the requests of one key by day. */
 import { Type } from '@sinclair/typebox';
-import type { FastifyRequest } from 'fastify';
 import { type OwnKey, scopes } from '../core/accounts.ts';
 import { limits } from '../core/limits.ts';
 import type { App } from '../http/operation.ts';
-import { type Act, formReader, formRoute, noticeOf, pageRoute, type Show, typedName } from './forms.ts';
-import { found, idOf, makeKey, rotateKey, timeOf } from './new-key.ts';
+import { formReader } from './forms.ts';
+import { found, idOf, makeKey, rotateKey } from './new-key.ts';
+import type { Act, Show } from './pages.ts';
 import type { AccountScope } from './scope.ts';
 import { sessionOf } from './session.ts';
-import { chartSize, shownDays, usageOf } from './usage.ts';
+import { shownDays, usageOf } from './usage.ts';
 
 const dayMs = 24 * 60 * 60 * 1000;
 
+/** What a form of the list chose, if it has these fields. */
 interface Choices {
-  name: string;
-  scopes: string[];
-  expires: string;
+  scopes?: string | string[];
+  expires?: string;
+  overlap?: string;
 }
-
-/** What the form for a new key shows at first. */
-const noChoices: Choices = { name: '', scopes: [...scopes], expires: 'never' };
-
-/** What the person chose in a form that was refused. */
-function choicesOf(request: FastifyRequest): Choices {
-  const { scopes: granted, expires } = request.body as { scopes?: string | string[]; expires?: string };
-  if (expires === undefined) return noChoices;
-  return { name: typedName(request) ?? '', scopes: [granted ?? []].flat(), expires: String(expires) };
-}
-
-const notices = { revoked: 'The key is revoked. Requests with it are refused from now on.' };
 
 /** Ended keys that the page shows. */
 const maxEnded = 20;
@@ -45,41 +34,48 @@ function endOf({ expiresAt }: OwnKey, now: Date): string | undefined {
   return days === 1 ? 'in 1 day' : `in ${days} days`;
 }
 
-/** GET at `/account`, and POST for each of its forms. They need a session. */
+/** Adds `/account` with its forms, and `/account/keys/:id`. They need a session. */
 export function keys(app: App, scope: AccountScope): void {
-  const { accounts, exchanges, now, pages, removed } = scope;
+  const { accounts, now, pages, removed } = scope;
 
-  const show: Show = async (request, reply, refusal) => {
+  const showList: Show = async (request, reply, error) => {
     const { account } = sessionOf(request);
     // One more than the page shows, to know whether there are more.
     const [{ active, ended }, uses] = await Promise.all([
       accounts.listOwnKeys(account.id, maxEnded + 1),
       accounts.listOwnUsage(account.id, shownDays),
     ]);
+    const chosen = error && (request.body as Choices);
+    const changed = idOf(request);
     return pages.show(request, reply, 'keys', {
-      title: 'API keys',
-      notice: noticeOf(request, notices),
-      refusal,
+      error,
+      // Each key has a field of this form.
+      idOf: (field) => (changed === 0 ? field : `${field}-${changed}`),
       active: active.map((key) => ({ ...key, end: endOf(key, now()) })),
       ended: ended.slice(0, maxEnded),
       moreEnded: ended.length > maxEnded,
       maxActiveKeys: limits.activeKeys,
-      given: refusal === undefined ? noChoices : choicesOf(request),
-      overlapOf: (id: number) =>
-        refusal && id === idOf(request) ? (request.body as { overlap?: unknown }).overlap : undefined,
+      // Not what a form beside it chose.
+      given: chosen?.expires === undefined ? { scopes, expires: 'never' } : { scopes: [], ...chosen },
+      overlapOf: (id: number) => (id === changed ? chosen?.overlap : undefined),
       usageOf: ({ id }: OwnKey) => usageOf(uses.get(id) ?? [], now(), removed()),
-      chartSize,
-      time: timeOf,
     });
   };
-  const get: Show = (_request, reply) => pages.redirect(reply, '');
+  pages.route(app, '', showList, {
+    '/keys': makeKey(scope),
+    '/keys/:id/rotate': rotateKey(scope),
+    '/keys/:id/revoke': revokeKey(scope),
+  });
 
-  pageRoute(app, '', { exchanges, show });
-  formRoute(app, '/keys', { exchanges, show, get, post: makeKey(scope) });
-  // Each key of the page has a field of this form.
-  const idOfField = (request: FastifyRequest, field: string) => `${field}-${idOf(request)}`;
-  formRoute(app, '/keys/:id/rotate', { exchanges, show, get, post: rotateKey(scope), idOf: idOfField });
-  formRoute(app, '/keys/:id/revoke', { exchanges, show, get, post: revokeKey(scope) });
+  // Also of a key that has ended.
+  pages.route(app, '/keys/:id', async (request, reply) => {
+    const { active, ended } = await accounts.listOwnKeys(sessionOf(request).account.id, limits.endedKeys);
+    const id = idOf(request);
+    const key = found([...active, ...ended].find((own) => own.id === id));
+    const state = key.revokedAt ? 'Revoked' : ended.includes(key) ? 'Expired' : 'Active';
+    const usage = usageOf(await accounts.listUsage(id, shownDays), now(), removed());
+    return pages.show(request, reply, 'key', { key, state, usage });
+  });
 }
 
 function revokeKey({ accounts, pages, record }: AccountScope): Act {

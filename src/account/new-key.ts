@@ -6,7 +6,8 @@ import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { kind } from '../core/schema.ts';
 import { HttpError } from '../http/errors.ts';
-import { type Act, formReader, Name } from './forms.ts';
+import { formReader, Name } from './forms.ts';
+import type { Act } from './pages.ts';
 import type { AccountScope } from './scope.ts';
 import { sessionOf } from './session.ts';
 
@@ -28,12 +29,8 @@ const choice = <Choices extends object>(name: string, choices: Choices) =>
 const Scopes = kind<Scope[]>(
   'Scopes',
   (value) => {
-    const given = value as string[];
-    return (
-      given.length > 0 &&
-      new Set(given).size === given.length &&
-      given.every((scope) => scopes.some((known) => known === scope))
-    );
+    const given = new Set(value as Scope[]);
+    return given.size > 0 && given.size === (value as Scope[]).length && given.isSubsetOf(new Set(scopes));
   },
   `be at least one of ${scopes.join(', ')}`,
   { type: 'array' },
@@ -52,7 +49,7 @@ export function makeKey(scope: AccountScope): Act {
     const newKey = { account: { session }, name, scopes: granted, lifetimeMs: lifetimes[expires], secret };
     const key = found(await accounts.addKey(newKey).catch(explainLimit));
     record('key_created', request, { account: account.id, key: key.id });
-    return showSecret(scope, request, reply, { key, secret });
+    return showSecret(scope, request, reply, key, secret);
   };
 }
 
@@ -71,32 +68,23 @@ export function rotateKey(scope: AccountScope): Act {
     const key = found(await accounts.rotateKey(id, overlapEnd, secret, session).catch(explainLimit));
     record('key_rotated', request, { account: account.id, key: key.id });
     const oldExpiresAt = old?.expiresAt && old.expiresAt < overlapEnd ? old.expiresAt : overlapEnd;
-    return showSecret(scope, request, reply, { key, secret, old, oldExpiresAt });
+    return showSecret(scope, request, reply, key, secret, { old, oldExpiresAt });
   };
 }
 
-interface MadeKey {
-  key: ApiKey;
-  secret: Secret;
-  /** The key that it replaces, and when that one expires. */
-  old?: ApiKey | undefined;
-  oldExpiresAt?: Date;
-}
-
-/** Shows the key once, in the response to the form itself: it is never stored, and never part of an address. */
+/** Shows the key once, in the response to the form itself: it is never stored, and never part of an address. `rotated`: the key that it replaces. */
 function showSecret(
   { pages, baseUrl }: AccountScope,
   request: FastifyRequest,
   reply: FastifyReply,
-  { secret, ...made }: MadeKey,
+  key: ApiKey,
+  secret: Secret,
+  rotated: { old?: ApiKey | undefined; oldExpiresAt?: Date } = {},
 ): Promise<FastifyReply> {
-  const address = `'${baseUrl ?? baseOf(request)}/pets'`;
-  const header = `-H 'Authorization: Bearer ${secret.key}'`;
-  const curl = made.key.scopes.includes('pets:read')
-    ? `curl ${header} ${address}`
-    : `curl ${header} -H 'Content-Type: application/json' -d '{"name": "Biscuit", "categoryId": 7}' ${address}`;
-  const data = { title: 'Your new API key', ...made, secret: secret.key, curl, time: timeOf };
-  return pages.show(request, reply, 'new-key', data);
+  const add = `-H 'Content-Type: application/json' -d '{"name": "Biscuit", "categoryId": 7}' `;
+  const data = key.scopes.includes('pets:read') ? '' : add;
+  const curl = `curl -H 'Authorization: Bearer ${secret.key}' ${data}'${baseUrl ?? baseOf(request)}/pets'`;
+  return pages.show(request, reply, 'new-key', { key, secret: secret.key, curl, ...rotated });
 }
 
 /** The address that the browser used. It is only shown, to the person who typed it, and only if no shell treats it specially. */
@@ -128,9 +116,4 @@ function explainLimit(error: unknown): never {
     'invalid_body',
     `You have ${limits.activeKeys} active keys, the most that an account can have: revoke one first.`,
   );
-}
-
-/** A time in UTC, to the minute. */
-export function timeOf(date: Date): string {
-  return `${date.toISOString().slice(0, 16).replace('T', ' ')} UTC`;
 }

@@ -1,14 +1,15 @@
-/** Renders the account pages from their templates, and sends them. */
+/** Renders the account pages from their templates, and adds the routes of pages and of their forms. docs/routes.ts serves their style and script. */
 import { Eta } from 'eta';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { SessionEndedError } from '../core/accounts.ts';
+import type { ApiError } from '../core/errors.ts';
+import { limits } from '../core/limits.ts';
 import { headersOf, type LogError, type SendError, statuses, toApiError } from '../http/errors.ts';
 import type { Exchanges } from '../http/exchange.ts';
-import { linesOf } from '../http/head.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
-import { type Rendered, render, sendRendered, standingHeaders } from '../http/responses.ts';
-import { type Refusal, refusalOf } from './forms.ts';
+import { standingHeaders } from '../http/responses.ts';
+import { type Fault, FormError } from './forms.ts';
 
 const templates = [
   'layout',
@@ -24,42 +25,51 @@ const templates = [
   'settings',
   'error',
 ] as const;
-type Template = Exclude<(typeof templates)[number], 'layout' | 'fault' | 'new-password' | 'usage'>;
+type Template = (typeof templates)[number];
 
-/** Where a redirect can lead: a page, and the notice that it shows. The type excludes text from a request, which could lead to another site. */
-type Page = '' | '/sign-in' | '/settings' | `${'' | '/sign-in' | '/settings'}?done=${string}`;
+/** The notices of each page, by what the query names. No text of the query is shown. */
+const notices: Partial<Record<Template, Record<string, string>>> = {
+  'sign-in': {
+    ended: 'Your session has ended. Sign in again.',
+    deleted: 'Your account and its keys are deleted.',
+    'signed-out': 'You are signed out.',
+  },
+  keys: { revoked: 'The key is revoked. Requests with it are refused from now on.' },
+  settings: { password: 'Your password is changed, and all other sessions have ended.' },
+};
 
-/**
- * Values for a template. Eta escapes each one for HTML. Every template also has `form`, the route of the form that was sent, the members of
- * `refusal`, and `marks`.
- */
+/** Where a redirect can lead, beside the notice that the page shows. The type excludes text from a request, which could lead to another site. */
+type Page = '' | '/sign-in' | '/settings';
+
 interface PageData extends Record<string, unknown> {
-  title: string;
-  refusal?: Refusal | undefined;
+  /** Why the form that was sent is refused. */
+  error?: ApiError | undefined;
+  /** The id of the control of a field. Default: the name of the field. */
+  idOf?: (field: string) => string;
 }
 
-/** The attributes by which a control refers to its hint and to its fault, if it has them. */
-function marksOf(faults: Refusal['faults']): (id: string, hint?: string) => string {
-  return (id, hint) => {
-    const fault = faults[id] === undefined ? undefined : `${id}-fault`;
-    const described = [hint, fault].filter((one) => one !== undefined).join(' ');
-    return `${described && ` aria-describedby="${described}"`}${fault ? ' aria-invalid="true"' : ''}`;
-  };
+/** Shows a page. `error`: why the form that the request sent is refused. */
+export type Show = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  error?: ApiError,
+) => FastifyReply | Promise<FastifyReply>;
+
+/** Does what a form asks for. An ApiError that it throws is shown on the page of the form. */
+export type Act = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Shows the page of the form again. */
+    showAgain?: Show;
+  }
 }
 
-export interface Pages {
-  /** The path of a page, below the path of the public address. */
-  path: (page: string) => string;
-  show(request: FastifyRequest, reply: FastifyReply, template: Template, data: PageData): Promise<FastifyReply>;
-  /** Redirects to another page (RFC 9110, section 15.4.4). */
-  redirect(reply: FastifyReply, page: Page): FastifyReply;
-}
+export type Pages = ReturnType<typeof createPages>;
 
 export interface PagesOptions {
   /** Reads a file of src/pages/. */
   readFile: (name: string) => Promise<Buffer>;
-  /** The path of the public address, without /v1; usually empty. */
-  rootPath: string;
   exchanges: Exchanges;
   sendError: SendError;
   logError: LogError;
@@ -88,19 +98,39 @@ const security = {
 const referrerPolicy = ({ headers }: FastifyRequest) =>
   headers['sec-fetch-site'] === undefined ? 'same-origin' : 'no-referrer';
 
-const files = {
-  'account.css': { type: 'text/css; charset=utf-8', parts: ['style.css', 'account.css'] },
-  'account.js': { type: 'text/javascript; charset=utf-8', parts: ['copy.js', 'account.js'] },
-};
+/** The sentences above a refused form with the control that each links to, the same by control, and the attributes that lead to them. */
+function refusalOf({ error, idOf = (field) => field }: PageData) {
+  const faults: readonly Fault[] = error instanceof FormError ? error.faults : error ? [{ text: error.message }] : [];
+  const summary = faults.map(({ field, text }) => ({ text, at: field && idOf(field) }));
+  const faultAt = (id: string) => summary.find(({ at }) => at === id)?.text;
+  const marks = (id: string, hint?: string) => {
+    const described = [hint, faultAt(id) && `${id}-fault`].filter(Boolean).join(' ');
+    return `${described && ` aria-describedby="${described}"`}${faultAt(id) ? ' aria-invalid="true"' : ''}`;
+  };
+  return { summary, faultAt, marks };
+}
+
+/** What the person typed into the field `name`, to show it again. Passwords are never shown again. */
+function typedName({ body }: FastifyRequest): string {
+  const { name } = (body ?? {}) as { name?: unknown };
+  return typeof name === 'string' ? name : '';
+}
+
+/** A time in UTC, to the minute. */
+const timeOf = (date: Date) => `${date.toISOString().slice(0, 16).replace('T', ' ')} UTC`;
 
 /** Whether the client is a browser that shows pages. Other clients get errors as JSON. */
 const wantsPage = ({ headers }: FastifyRequest) => headers.accept?.includes('text/html') ?? false;
 
-export function createPages(app: App, options: PagesOptions): Pages {
-  const { readFile, rootPath, exchanges, sendError, logError } = options;
+/** `rootPath`: the path of the public address, without /v1; usually empty. */
+export function createPages(app: App, rootPath: string, options: PagesOptions) {
+  const { readFile, exchanges, sendError, logError } = options;
   let loaded: Eta | undefined;
+  /** The path of a page, below the path of the public address. */
   const path = (page: string) => `${rootPath}/account${page}`;
-  const redirect: Pages['redirect'] = (reply, page) => reply.code(303).header('location', path(page)).send();
+  /** Redirects to another page (RFC 9110, section 15.4.4). */
+  const redirect = (reply: FastifyReply, page: Page | `${Page}?done=${string}`) =>
+    reply.code(303).header('location', path(page)).send();
 
   /** Compiles the templates for the first page: doing so at the start would delay it. */
   async function load(): Promise<Eta> {
@@ -114,12 +144,17 @@ export function createPages(app: App, options: PagesOptions): Pages {
     reply.headers({ ...security, 'referrer-policy': referrerPolicy(request), 'cache-control': 'no-store' });
   });
 
+  /** Eta escapes each value for HTML. Every template also has `form`, the route of the form that was sent, and what stands here beside it. */
   async function show(request: FastifyRequest, reply: FastifyReply, template: Template, data: PageData) {
     loaded ??= await load();
-    const account = request.session?.account.name;
-    const form = request.method === 'POST' ? request.routeOptions.url : undefined;
-    const { summary, faults } = data.refusal ?? { summary: [], faults: {} };
-    const shared = { account, path, rootPath, form, summary, faults, marks: marksOf(faults) };
+    const { done } = request.query as { done?: unknown };
+    const own = notices[template] ?? {};
+    const shared = {
+      ...{ path, rootPath, time: timeOf, name: typedName(request), account: request.session?.account.name },
+      form: request.method === 'POST' ? request.routeOptions.url : undefined,
+      notice: typeof done === 'string' && Object.hasOwn(own, done) ? own[done] : undefined,
+      ...refusalOf(data),
+    };
     const html = Buffer.from(loaded.render(`@${template}`, { ...shared, ...data }));
     exchanges.reserveBytes(request, html);
     return reply.type('text/html; charset=utf-8').send(html);
@@ -133,39 +168,27 @@ export function createPages(app: App, options: PagesOptions): Pages {
     logError(error, request);
     reply.code(status).headers(headersOf(error));
     const { showAgain } = request.routeOptions.config;
-    // A form without a body was rejected before it was read: it may come from another site. After a 500, the page itself may fail, too.
-    const showError = () => show(request, reply, 'error', { title: titleOf(status), refusal: refusalOf(error) });
-    if (showAgain && request.body && status !== 500) return showAgain(request, reply, error).catch(showError);
-    return showError();
+    try {
+      // A form without a body was rejected before it was read: it may come from another site. After a 500, the page itself may fail, too.
+      if (showAgain && request.body && status !== 500) return await showAgain(request, reply, error);
+    } catch {}
+    return show(request, reply, 'error', { error, status });
   });
 
   return {
     path,
     show,
     redirect,
+    /** Adds a page at `url`, and its forms, each by its path: the path of another one than the page leads to the page. */
+    route(scope: App, url: string, showPage: Show, forms: Record<string, Act> = {}): void {
+      scope.get(url, (request, reply) => exchanges.work(request.exchange, () => showPage(request, reply)));
+      for (const [at, act] of Object.entries(forms)) {
+        if (at !== url) scope.get(at, (_request, reply) => redirect(reply, url as Page));
+        scope.post(at, { bodyLimit: limits.formBytes, config: { form: true, showAgain: showPage } }, (request, reply) =>
+          exchanges.work(request.exchange, () => act(request, reply)),
+        );
+      }
+      refuseOtherMethods(scope);
+    },
   };
-}
-
-/** Serves the style sheet and the script of the pages. */
-export function accountFileRoutes(
-  app: App,
-  { readFile, exchanges }: Pick<PagesOptions, 'readFile' | 'exchanges'>,
-): void {
-  for (const [name, { type, parts }] of Object.entries(files)) {
-    const url = `/account/${name}`;
-    let rendered: Rendered | undefined;
-    app.get(url, async (_request, reply) => {
-      rendered ??= render(Buffer.concat(await Promise.all(parts.map(readFile))), {
-        security: linesOf(Object.entries(security).flat()),
-        type,
-      });
-      sendRendered(exchanges, reply, rendered);
-    });
-  }
-  refuseOtherMethods(app);
-}
-
-function titleOf(status: number): string {
-  if (status === 404) return 'Not found';
-  return status < 500 ? 'That did not work' : 'Something went wrong';
 }

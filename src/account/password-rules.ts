@@ -8,8 +8,7 @@ const minCharacters = 15;
 /** A date has as many characters. */
 const few = 8;
 
-const known: ReadonlySet<string> = new Set(knownPasswords);
-const minKnown = 5;
+const known: ReadonlySet<string> = new Set(knownPasswords.flatMap((line) => line.split(' ')));
 
 /** Why a password is refused, as the end of the sentence "The password …", or undefined. `name`: the name of its account. */
 export function passwordFault(password: string, name: string): string | undefined {
@@ -50,9 +49,10 @@ function isRun(text: string): boolean {
   return codes.length > few && new Set(codes.slice(1).map((code, at) => code - (codes[at] as number))).size <= 3;
 }
 
+/** Whether the text is two known passwords, or one beside digits: `1q2w3e4r20242024` has letters between the digits. */
 function isPair(text: string): boolean {
-  for (let end = minKnown; end <= text.length - minKnown; end++) {
-    if (known.has(text.slice(0, end)) && known.has(text.slice(end))) return true;
-  }
+  const hasLetters = /\p{L}/u.test(text);
+  const isPart = (part: string) => known.has(part) || (hasLetters && !/\p{L}/u.test(part));
+  for (let end = 1; end < text.length; end++) if (isPart(text.slice(0, end)) && isPart(text.slice(end))) return true;
   return false;
 }

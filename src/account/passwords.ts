@@ -6,8 +6,11 @@ import { limits } from '../core/limits.ts';
 import { createPlaces } from '../core/places.ts';
 import { toNfc } from '../core/schema.ts';
 
+/** The cost of a hash: `memory` in KiB. */
+export type Cost = Pick<Argon2Parameters, 'memory' | 'passes' | 'parallelism'>;
+
 /** OWASP's parameters: 19 MiB, 2 passes, 1 lane; 60 to 110 ms of one processor. */
-const cost = { memory: 19_456, passes: 2, parallelism: 1 };
+const owasp: Cost = { memory: 19_456, passes: 2, parallelism: 1 };
 const tagLength = 32;
 const nonceLength = 16;
 
@@ -37,10 +40,10 @@ export interface Passwords {
 
 const derive = promisify(argon2) as (algorithm: 'argon2id', parameters: Argon2Parameters) => Promise<Buffer>;
 
-const tagOf = (password: string, nonce: Buffer, parameters: typeof cost) =>
-  derive('argon2id', { message: toNfc(password, limits.passwordCharacters), nonce, tagLength, ...parameters });
+const tagOf = (password: string, nonce: Buffer, cost: Cost) =>
+  derive('argon2id', { message: toNfc(password, limits.passwordCharacters), nonce, tagLength, ...cost });
 
-const hasher: Hasher = {
+const createHasher = (cost: Cost): Hasher => ({
   async hash(password) {
     const nonce = randomBytes(nonceLength);
     const tag = await tagOf(password, nonce, cost);
@@ -58,50 +61,39 @@ const hasher: Hasher = {
     const expected = Buffer.from(tag, 'base64');
     return expected.length === found.length && timingSafeEqual(expected, found);
   },
-};
+});
 
-export function createPasswords(): Passwords {
-  const waiting = new Map<string, (() => void)[]>();
-  const places = createPlaces<string>(limits.passwordsWaiting);
+/** `cost`: of new hashes. A stored hash is checked at the cost that it names. */
+export function createPasswords(cost = owasp): Passwords {
+  const hasher = createHasher(cost);
+  const places = createPlaces<string>(limits.passwordsRunning + limits.passwordsWaiting);
+  /** How many each network has, running or waiting. */
   const held = new Map<string, number>();
+  /** Those that wait, by network. The first network has the next turn. */
+  const waiting = new Map<string, (() => void)[]>();
   let running = 0;
 
-  async function enter(network: string): Promise<void> {
-    if (running < limits.passwordsRunning) {
-      running += 1;
-      return;
-    }
-    if (!places.take(network)) throw busy();
-    await new Promise<void>((resolve) => waiting.set(network, [...(waiting.get(network) ?? []), resolve]));
-    places.give(network);
-  }
-
-  /** The place goes to the network whose turn is next. It goes to the end of the line if it waits for more. */
-  function leave(): void {
-    const [next] = waiting;
-    if (!next) {
-      running -= 1;
-      return;
-    }
-    const [network, [resolve, ...others]] = next as [string, [() => void, ...(() => void)[]]];
+  /** A network that waits for more goes to the end of the line. */
+  function startNext(): void {
+    const [[network, [start, ...others]] = ['', []]] = waiting;
     waiting.delete(network);
     if (others.length > 0) waiting.set(network, others);
-    resolve();
+    if (start) start();
+    else running -= 1;
   }
 
   return {
     async inTurn(network, work) {
       const own = held.get(network) ?? 0;
-      if (own >= limits.passwordsPerNetwork) throw busy();
+      if (own >= limits.passwordsPerNetwork || !places.take(network)) throw busy();
       held.set(network, own + 1);
+      if (running < limits.passwordsRunning) running += 1;
+      else await new Promise<void>((resolve) => waiting.set(network, [...(waiting.get(network) ?? []), resolve]));
       try {
-        await enter(network);
-        try {
-          return await work(hasher);
-        } finally {
-          leave();
-        }
+        return await work(hasher);
       } finally {
+        startNext();
+        places.give(network);
         const left = (held.get(network) as number) - 1;
         if (left > 0) held.set(network, left);
         else held.delete(network);

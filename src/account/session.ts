@@ -15,24 +15,6 @@ export interface OwnSession extends Session {
   hash: Buffer;
 }
 
-export interface SessionOptions {
-  people: People;
-  now: () => Date;
-  /** Whether the public address is https: the cookie is then never sent over plain http. */
-  secure: boolean;
-}
-
-export interface Sessions {
-  /** Whether the request has a cookie of a session, which may have ended. */
-  isGiven(request: FastifyRequest): boolean;
-  /** Looks up the session of the request's cookie, and stores it in `request.session`. */
-  find(request: FastifyRequest): Promise<OwnSession | null>;
-  /** Begins a session and sets its cookie. Any session that the request carried ends, so that nobody can choose another's (session fixation). */
-  begin(request: FastifyRequest, reply: FastifyReply, person: Person): Promise<void>;
-  /** Ends the session of the request's cookie, and removes the cookie. */
-  end(request: FastifyRequest, reply: FastifyReply): Promise<void>;
-}
-
 const passwordChanged = 'The password was changed at this moment: sign in with the new one.';
 
 /** The session of a request that `requireSession` let through. */
@@ -43,13 +25,18 @@ export function sessionOf({ session }: FastifyRequest): OwnSession {
 /** One write a minute is exact enough for an idle time of an hour. */
 const touchEveryMs = 60_000;
 
-export function createSessions(app: FastifyInstance, { people, now, secure }: SessionOptions): Sessions {
+export type Sessions = ReturnType<typeof createSessions>;
+
+/** `secure`: whether the public address is https. The cookie is then never sent over plain http. */
+export function createSessions(
+  app: FastifyInstance,
+  { people, now }: { people: People; now: () => Date },
+  secure: boolean,
+) {
   app.decorateRequest('session', null);
   // Browsers accept the prefix only on a cookie of this host alone, set over https (RFC 6265bis, section 4.1.3.2).
   const name = secure ? '__Host-session' : 'session';
   const attributes = { path: '/', httpOnly: true, sameSite: 'lax', secure } as const;
-
-  const hashOf = ({ cookies }: FastifyRequest) => hashToken(cookies[name] ?? '');
 
   async function endGiven({ session }: FastifyRequest): Promise<void> {
     if (session) await people.endSession(session.hash);
@@ -68,25 +55,29 @@ export function createSessions(app: FastifyInstance, { people, now, secure }: Se
   }
 
   return {
-    isGiven: ({ cookies }) => cookies[name] !== undefined,
+    /** Whether the request has a cookie of a session, which may have ended. */
+    isGiven: ({ cookies }: FastifyRequest) => cookies[name] !== undefined,
 
-    async find(request) {
-      const given = hashOf(request);
-      const session = given && (await people.findSession(given));
-      if (!given || !session) return null;
-      request.session = { ...session, hash: given };
-      if (now().getTime() - session.usedAt.getTime() >= touchEveryMs) await touch(given);
+    /** Looks up the session of the request's cookie, and stores it in `request.session`. */
+    async find(request: FastifyRequest): Promise<OwnSession | null> {
+      const hash = hashToken(request.cookies[name] ?? '');
+      const session = hash && (await people.findSession(hash));
+      if (!session) return null;
+      request.session = { ...session, hash };
+      if (now().getTime() - session.usedAt.getTime() >= touchEveryMs) await touch(hash);
       return request.session;
     },
 
-    async begin(request, reply, { account, passwordHash }) {
+    /** Begins a session and sets its cookie. Any session that the request carried ends, so that nobody can choose another's (session fixation). */
+    async begin(request: FastifyRequest, reply: FastifyReply, { account, passwordHash }: Person): Promise<void> {
       await endGiven(request);
       const { token, hash } = newToken();
       if (!(await people.addSession(hash, account.id, passwordHash))) throw new ApiError('forbidden', passwordChanged);
       reply.setCookie(name, token, { ...attributes, maxAge: limits.sessionLifetime / 1000 });
     },
 
-    async end(request, reply) {
+    /** Ends the session of the request's cookie, and removes the cookie. */
+    async end(request: FastifyRequest, reply: FastifyReply): Promise<void> {
       await endGiven(request);
       reply.clearCookie(name, attributes);
     },

@@ -3,46 +3,38 @@ import { Type } from '@sinclair/typebox';
 import { SessionEndedError } from '../core/accounts.ts';
 import { networkOf } from '../http/addresses.ts';
 import type { App } from '../http/operation.ts';
-import {
-  type Act,
-  checkNewPassword,
-  formReader,
-  formRoute,
-  Name,
-  noticeOf,
-  Password,
-  pageRoute,
-  type Show,
-} from './forms.ts';
+import { formReader, Name, Password } from './forms.ts';
+import type { Act } from './pages.ts';
 import type { AccountScope } from './scope.ts';
 import { sessionOf } from './session.ts';
 import { checkPassword } from './sign-in.ts';
 
-const notices = { password: 'Your password is changed, and all other sessions have ended.' };
-
-/** GET at `/settings`, and POST for each of its forms. They need a session. */
+/** Adds `/account/settings` with its forms. They need a session. */
 export function settings(app: App, scope: AccountScope): void {
-  const { exchanges, pages } = scope;
-  const show: Show = (request, reply, refusal) =>
-    pages.show(request, reply, 'settings', { title: 'Settings', notice: noticeOf(request, notices), refusal });
-  const get: Show = (_request, reply) => pages.redirect(reply, '/settings');
-
-  pageRoute(app, '/settings', { exchanges, show });
-  formRoute(app, '/password', { exchanges, show, get, post: changePassword(scope) });
-  formRoute(app, '/sign-out-everywhere', { exchanges, show, get, post: signOutEverywhere(scope) });
-  // The page has another field for the current password.
-  formRoute(app, '/delete', { exchanges, show, get, post: deleteAccount(scope), idOf: () => 'confirm' });
+  const { pages } = scope;
+  // The page has two fields for the current password.
+  const idsOf = (url = '') => (url.endsWith('/delete') ? () => 'confirm' : (field: string) => field);
+  pages.route(
+    app,
+    '/settings',
+    (request, reply, error) => pages.show(request, reply, 'settings', { error, idOf: idsOf(request.routeOptions.url) }),
+    {
+      '/password': changePassword(scope),
+      '/sign-out-everywhere': signOutEverywhere(scope),
+      '/delete': deleteAccount(scope),
+    },
+  );
 }
 
 const wrong = { field: 'current', text: 'The current password is wrong.' };
 
 function changePassword(scope: AccountScope): Act {
   const { pages, passwords, people, record, sessions } = scope;
-  const read = formReader(Type.Object({ name: Type.Optional(Name), current: Password, password: Password }));
+  const form = Type.Object({ name: Type.Optional(Name), current: Password, password: Password });
+  const read = formReader(form, { newPassword: true });
   return async (request, reply) => {
     const { account, hash: session } = sessionOf(request);
-    const { current, password } = read(request);
-    checkNewPassword(password, account.name);
+    const { current, password } = read(request, account.name);
     const person = await checkPassword(scope, request, account.name, current, wrong);
     const passwordHash = await passwords.inTurn(networkOf(request.exchange.address), (hasher) => hasher.hash(password));
     // Whoever changed the password or the account meanwhile has ended its sessions, too.

@@ -7,75 +7,53 @@ import { ApiError } from '../core/errors.ts';
 import { hashToken, type OneTimeLink, type Person } from '../core/people.ts';
 import { networkOf } from '../http/addresses.ts';
 import type { App } from '../http/operation.ts';
-import {
-  checkNewPassword,
-  FormError,
-  formReader,
-  formRoute,
-  Name,
-  Password,
-  readNewPerson,
-  type Show,
-  typedName,
-} from './forms.ts';
+import { FormError, formReader, Name, Password, readNewPerson } from './forms.ts';
 import type { Hasher } from './passwords.ts';
-import type { AccountScope } from './scope.ts';
+import type { AccountScope, SignUp } from './scope.ts';
 
-const closed = {
+const closed: Partial<Record<SignUp, string>> = {
   invitation: 'Sign-up is by invitation: ask the operator of this service for a link.',
   off: 'New accounts cannot be created here.',
 };
 
-/** GET and POST at `url`. */
-export function signUp(app: App, url: string, scope: AccountScope): void {
-  const { attempts, exchanges, pages, sessions } = scope;
-  const reason = scope.signUp === 'open' ? undefined : closed[scope.signUp];
+/** Adds `/account/sign-up`. */
+export function signUp(app: App, scope: AccountScope): void {
+  const { pages, sessions } = scope;
+  const reason = closed[scope.signUp];
 
-  const show: Show = (request, reply, refusal) => {
-    if (request.session && refusal === undefined) return pages.redirect(reply, '');
-    const data = { title: 'Create an account', name: typedName(request), closed: reason, refusal };
-    return pages.show(request, reply, 'sign-up', data);
-  };
-
-  formRoute(app, url, {
-    exchanges,
-    show,
-    async post(request, reply) {
-      if (reason) throw new ApiError('forbidden', reason);
-      const { name, password } = readNewPerson(request);
-      const network = hashOf('sha256', networkOf(request.exchange.address), 'buffer');
-      const create = (hasher: Hasher) => createAccount(scope, hasher, request, { name, password, network });
-      await sessions.begin(request, reply, await attempts.signUp(request, create));
-      return pages.redirect(reply, '');
+  pages.route(
+    app,
+    '/sign-up',
+    (request, reply, error) =>
+      request.session && !error
+        ? pages.redirect(reply, '')
+        : pages.show(request, reply, 'sign-up', { closed: reason, error }),
+    {
+      async '/sign-up'(request, reply) {
+        if (reason) throw new ApiError('forbidden', reason);
+        await sessions.begin(request, reply, await createAccount(scope, request));
+        return pages.redirect(reply, '');
+      },
     },
-  });
+  );
 }
 
-interface NewPerson {
-  name: string;
-  password: string;
-  /** The invitation to use up. */
-  link?: Buffer;
-  /** SHA-256 of the network of a person without an invitation. */
-  network?: Buffer;
-}
-
-/** Rejects with FormError if the name is taken. */
-async function createAccount(
-  { people, record }: AccountScope,
-  hasher: Hasher,
-  request: FastifyRequest,
-  { name, password, link, network }: NewPerson,
-): Promise<Person> {
+/** Creates the account that the form describes, and uses up the invitation `link`. Rejects with FormError if the name is taken. */
+function createAccount({ attempts, people, record }: AccountScope, request: FastifyRequest, link?: Buffer) {
+  const { name, password } = readNewPerson(request);
   const nameTaken = new FormError([{ field: 'name', text: 'This name is taken: choose another.' }]);
-  // A hash costs a hundred times as much.
-  if (await people.findPerson(name)) throw nameTaken;
-  const passwordHash = await hasher.hash(password);
-  const account = await people.signUp(name, passwordHash, link, network);
-  if (account === 'link_used') throw linkUsed;
-  if (account === 'name_taken') throw nameTaken;
-  record('account_created', request, { account: account.id });
-  return { account, passwordHash };
+  const network = link ? undefined : hashOf('sha256', networkOf(request.exchange.address), 'buffer');
+  const create = async ({ hash }: Hasher): Promise<Person> => {
+    // A hash costs a hundred times as much.
+    if (await people.findPerson(name)) throw nameTaken;
+    const passwordHash = await hash(password);
+    const account = await people.signUp(name, passwordHash, link, network);
+    if (account === 'link_used') throw linkUsed;
+    if (account === 'name_taken') throw nameTaken;
+    record('account_created', request, { account: account.id });
+    return { account, passwordHash };
+  };
+  return attempts.signUp(request, create, link);
 }
 
 const linkUsed = new ApiError(
@@ -83,28 +61,29 @@ const linkUsed = new ApiError(
   'This link is not valid: it was used, or it has expired. Ask the operator of this service for a new one.',
 );
 
-/** GET and POST at `url`, whose parameter `token` is from `animal-store account invite` or `account reset`. Only POST uses the link up. */
-export function oneTimeLink(app: App, url: string, scope: AccountScope): void {
-  const { exchanges, pages, sessions } = scope;
+/** Adds `/account/links/:token`, of `animal-store account invite` or `account reset`. Only its form uses the link up. */
+export function oneTimeLink(app: App, scope: AccountScope): void {
+  const { pages, sessions } = scope;
+  const url = '/links/:token';
 
-  const show: Show = async (request, reply, refusal) => {
-    const { link } = await findLink(scope, request);
-    const title = link.account ? 'Choose a password' : 'Create an account';
-    return pages.show(request, reply, 'link', { title, link, name: typedName(request), refusal });
-  };
-
-  formRoute(app, url, {
-    exchanges,
-    show,
-    async post(request, reply) {
-      const { hash, link } = await findLink(scope, request);
-      const person = link.account
-        ? await choosePassword(scope, request, link.account, hash)
-        : await createInvited(scope, request, hash);
-      await sessions.begin(request, reply, person);
-      return pages.redirect(reply, '');
+  pages.route(
+    app,
+    url,
+    async (request, reply, error) => {
+      const { link } = await findLink(scope, request);
+      return pages.show(request, reply, 'link', { link, error });
     },
-  });
+    {
+      async [url](request, reply) {
+        const { hash, link } = await findLink(scope, request);
+        const person = link.account
+          ? await choosePassword(scope, request, link.account, hash)
+          : await createAccount(scope, request, hash);
+        await sessions.begin(request, reply, person);
+        return pages.redirect(reply, '');
+      },
+    },
+  );
 }
 
 async function findLink(
@@ -118,7 +97,7 @@ async function findLink(
   return { hash, link };
 }
 
-const readPassword = formReader(Type.Object({ name: Type.Optional(Name), password: Password }));
+const readPassword = formReader(Type.Object({ name: Type.Optional(Name), password: Password }), { newPassword: true });
 
 async function choosePassword(
   { attempts, people, record }: AccountScope,
@@ -126,16 +105,9 @@ async function choosePassword(
   account: Account,
   link: Buffer,
 ): Promise<Person> {
-  const { password } = readPassword(request);
-  checkNewPassword(password, account.name);
+  const { password } = readPassword(request, account.name);
   const passwordHash = await attempts.signUp(request, (hasher) => hasher.hash(password), link);
   if (!(await people.setPassword(account.id, passwordHash, { link }))) throw linkUsed;
   record('password_changed', request, { account: account.id });
   return { account, passwordHash };
-}
-
-async function createInvited(scope: AccountScope, request: FastifyRequest, link: Buffer): Promise<Person> {
-  const { name, password } = readNewPerson(request);
-  const create = (hasher: Hasher) => createAccount(scope, hasher, request, { name, password, link });
-  return scope.attempts.signUp(request, create, link);
 }

@@ -20,19 +20,17 @@ const barHeight = 40;
 /** Shorter parts of a bar could not be seen. One unit of it is the gap to the next part. */
 const minPart = 3;
 
-export const chartSize = { width: shownDays * dayWidth, height: barHeight + outcomes.length * minPart };
+const size = { width: shownDays * dayWidth, height: barHeight + outcomes.length * minPart };
 
 /** Numbers with separators of thousands. */
-export const figure = new Intl.NumberFormat('en-GB').format;
-
-const sunsetText = dateText(sunset);
+const figure = new Intl.NumberFormat('en-GB').format;
 
 /** The path of each outcome. The parts of a bar stand on each other, 2xx at the bottom. */
 function pathsOf(days: DayOfUse[], first: number, most: number): Record<Outcome, string> {
   const paths = { succeeded: '', clientErrors: '', rateLimited: '', serverErrors: '' };
   for (const day of days) {
     const x = (dayOf(Date.parse(day.day)) - first + 0.5) * dayWidth;
-    let y = chartSize.height;
+    let y = size.height;
     for (const outcome of outcomes) {
       if (day[outcome] === 0) continue;
       const height = Math.max(minPart, Math.round((day[outcome] / most) * barHeight));
@@ -43,7 +41,8 @@ function pathsOf(days: DayOfUse[], first: number, most: number): Record<Outcome,
   return paths;
 }
 
-const sumOf = (days: DayOfUse[], count: (day: DayOfUse) => number) => days.reduce((sum, day) => sum + count(day), 0);
+const sumOf = (days: DayOfUse[], count: (day: DayOfUse) => number) =>
+  figure(days.reduce((sum, day) => sum + count(day), 0));
 
 /** `days`: in order, as the store lists them. */
 export function usageOf(days: DayOfUse[], now: Date, removed: boolean) {
@@ -51,41 +50,42 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean) {
   const first = today - shownDays + 1;
   // The clock of another server may be ahead.
   const shown = days.filter(({ day }) => day >= dateOf(first) && day <= dateOf(today));
-  const busiest = shown.reduce<DayOfUse | undefined>(
-    (most, day) => (most && requestsOf(most) >= requestsOf(day) ? most : day),
-    undefined,
-  );
-  const most = busiest ? requestsOf(busiest) : 0;
+  const most = Math.max(0, ...shown.map(requestsOf));
   const paths = pathsOf(shown, first, most);
   return {
+    size,
     from: dateOf(first),
     to: dateOf(today),
-    requests: figure(sumOf(shown, requestsOf)),
-    busiest: most === 0 || !busiest ? undefined : { day: busiest.day, requests: figure(most) },
+    requests: sumOf(shown, requestsOf),
+    /** Undefined if there was no request. */
+    busiest: most === 0 ? undefined : shown.find((day) => requestsOf(day) === most)?.day,
+    most: figure(most),
     series: outcomes.map((name) => ({
-      name,
-      label: labels[name],
-      count: figure(sumOf(shown, (day) => day[name])),
-      path: paths[name],
+      ...{ name, label: labels[name], path: paths[name] },
+      count: sumOf(shown, (day) => day[name]),
     })),
     lastError: lastErrorOf(shown),
     deprecated: deprecatedCallsOf(shown, now, removed),
-    newestFirst: shown.toReversed(),
+    newestFirst: shown.toReversed().map((day) => ({
+      ...day,
+      figures: [requestsOf(day), ...outcomes.map((name) => day[name]), day.deprecatedCalls].map((count) =>
+        figure(count),
+      ),
+    })),
   };
 }
-
-const leftText = (days: number) => (days === 1 ? '1 day is left' : `${figure(days)} days are left`);
 
 /** Undefined if there was none. */
 function deprecatedCallsOf(days: DayOfUse[], now: Date, removed: boolean) {
   const last = days.findLast(({ deprecatedCalls }) => deprecatedCalls > 0);
-  if (!last) return undefined;
-  const daysLeft = daysUntilSunset(now);
-  return {
-    calls: figure(sumOf(days, ({ deprecatedCalls }) => deprecatedCalls)),
-    lastDay: last.day,
-    sunset: sunsetText,
-    removed,
-    left: daysLeft > 0 ? leftText(daysLeft) : undefined,
-  };
+  const left = daysUntilSunset(now);
+  return (
+    last && {
+      calls: sumOf(days, ({ deprecatedCalls }) => deprecatedCalls),
+      lastDay: last.day,
+      sunset: dateText(sunset),
+      removed,
+      left: left > 0 && (left === 1 ? '1 day is left' : `${figure(left)} days are left`),
+    }
+  );
 }

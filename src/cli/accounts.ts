@@ -91,8 +91,8 @@ async function printLink(
   json: true | undefined,
   find: (store: Store) => Promise<Account | null>,
 ): Promise<void> {
-  const { ACCOUNT_PAGES, BASE_URL, DEPLOYMENT, HOST, PORT } = cli.settings();
-  if (ACCOUNT_PAGES === 'off') refuse('ACCOUNT_PAGES is off: the server has no page for the link.');
+  const { BASE_URL, DEPLOYMENT, HOST, PORT, SIGN_UP } = cli.settings();
+  if (SIGN_UP === 'none') refuse('SIGN_UP is none: the server has no page for the link.');
   if (!BASE_URL && DEPLOYMENT !== 'development')
     cli.note('BASE_URL is not set: the link has an address of this machine.');
   const root = BASE_URL?.slice(0, -'/v1'.length) ?? localUrl(HOST, PORT);

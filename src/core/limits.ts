@@ -181,12 +181,6 @@ export const limitTable = {
     holder: 'request',
     beyond: '413',
   },
-  formFields: {
-    what: 'fields of a form of the account pages',
-    value: 100,
-    holder: 'request',
-    beyond: '400',
-  },
   lookUps: {
     what: 'look-ups of sessions, and of keys that were not valid lately',
     value: 250,

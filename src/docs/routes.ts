@@ -55,6 +55,9 @@ const files = {
   'search.js': { type: javascript, parts: ['search.js'] },
   'page.css': { type: 'text/css; charset=utf-8', parts: pageStyles },
   'icon.svg': { type: 'image/svg+xml', parts: ['icon.svg'] },
+  // Of the account pages.
+  'account.css': { type: 'text/css; charset=utf-8', parts: ['style.css', 'account.css'] },
+  'account.js': { type: javascript, parts: ['copy.js', 'account.js'] },
 };
 
 /** The address of the documents' own examples. */

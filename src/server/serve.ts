@@ -38,15 +38,18 @@ function loadConfig(): Config {
   }
 }
 
-/** Warns of settings of earlier releases, and of other names in .env. Refuses to start if one asks for several processes. */
-function checkNames({ WORKERS, LOG_SAMPLE }: NodeJS.ProcessEnv, logger: Logger): void {
+/** Warns of settings of earlier releases, and of other names in .env. Refuses to start if the server would differ from what one asks for. */
+function checkNames({ WORKERS, LOG_SAMPLE, ACCOUNT_PAGES, SIGN_UP }: NodeJS.ProcessEnv, logger: Logger): void {
   const workers =
     'WORKERS is no longer a setting: for more processes, start each with ports of its own on one file, or use PostgreSQL (docs/scaling.md).';
   if (WORKERS === '1') logger.warn(workers);
   else if (WORKERS) refuseToStart(workers);
   if (LOG_SAMPLE) logger.warn('LOG_SAMPLE is no longer a setting: each request is one line.');
+  const accountPages = 'ACCOUNT_PAGES is no longer a setting: SIGN_UP=none removes the account pages.';
+  if (ACCOUNT_PAGES === 'off' && SIGN_UP !== 'none') refuseToStart(accountPages);
+  if (ACCOUNT_PAGES) logger.warn(accountPages);
   for (const name of findUnknownNames(process.cwd()))
-    if (name !== 'WORKERS' && name !== 'LOG_SAMPLE') logger.warn(`${name} in .env is not a setting`);
+    if (!['WORKERS', 'LOG_SAMPLE', 'ACCOUNT_PAGES'].includes(name)) logger.warn(`${name} in .env is not a setting`);
 }
 
 /** Serves until a signal. */
@@ -152,7 +155,7 @@ function build({ config, log, store, metrics, servesHost, draining }: Parts): Pr
     now,
     live: config.DEPLOYMENT === 'production',
     baseUrl: config.BASE_URL,
-    signUp: config.ACCOUNT_PAGES === 'off' ? undefined : signUpOf(config),
+    signUp: signUpOf(config),
     quickstartBasePath: config.QUICKSTART_BASE_PATH === 'off' ? undefined : config.QUICKSTART_BASE_PATH,
     enforceSunset: config.SUNSET_ENFORCE === 'true',
     limits: {
@@ -207,9 +210,11 @@ async function giveFirstKey(
 ): Promise<void> {
   const { logger } = log;
   if ((await store.accounts.listKeys()).length > 0) return;
-  const signUp = config.ACCOUNT_PAGES === 'off' ? 'off' : signUpOf(config);
+  const signUp = signUpOf(config);
   if (config.DEPLOYMENT === 'production') {
-    const invite = signUp === 'off' ? '' : 'animal-store account invite, and make a key on the account pages; or ';
+    const invite = ['off', 'none'].includes(signUp)
+      ? ''
+      : 'animal-store account invite, and make a key on the account pages; or ';
     const create = 'animal-store account add NAME, then key create --account NAME --name NAME';
     logger.warn(`there is no API key yet: ${invite}${create}`);
     return;

@@ -159,6 +159,26 @@ describeInBrowser('the account pages', () => {
     expect(closed.faults()).toEqual([]);
   });
 
+  test.each([
+    ['light', 'Dark', 'rgb(15, 15, 15)'],
+    ['dark', 'Light', 'rgb(255, 255, 255)'],
+  ] as const)('have the theme that the reader chose on the reference page: %s, %s', async (...given) => {
+    const [colorScheme, theme, ground] = given;
+    const { page, server, signUp, visit, faults } = await openAccount(await startServer(), { colorScheme });
+    await page.goto(`${server.url}/docs`);
+    await page.getByLabel('Theme').selectOption(theme);
+    // Without the script of the page: the theme is there before the page is painted.
+    await page.route('**/docs/account.js', (route) => route.fulfill({ contentType: 'text/javascript', body: '' }));
+    await signUp('robin');
+    for (const place of ['', '/settings']) {
+      await visit(place);
+      expect(await page.evaluate('getComputedStyle(document.body).backgroundColor'), place).toBe(ground);
+      expect(await accessibilityFaults(page, 'best-practice'), place).toEqual([]);
+      await picture(page, `account${place.replace('/', '-')}-chosen-${theme.toLowerCase()}`, { fullPage: true });
+    }
+    expect(faults()).toEqual([]);
+  });
+
   test('fit into each window from 320 pixels on with names of 100 characters, and have a title, one main heading and labels', async () => {
     const account = await openAccount(await startServer());
     const { page } = account;
@@ -331,7 +351,7 @@ describeInBrowser('the account pages', () => {
         handlers: [...document.querySelectorAll('*')].flatMap(({ attributes }) => [...attributes]).filter(({ name }) => /^on|^style$/.test(name)).length,
         focused: document.querySelectorAll('[autofocus]:not(#error)').length,
       })`);
-      expect(found, name).toEqual({ loaded: 4, handlers: 0, focused: 0 });
+      expect(found, name).toEqual({ loaded: 5, handlers: 0, focused: 0 });
     }
 
     await tour(account, names, async ({ name }) => {

@@ -242,30 +242,24 @@ export const plantedBugs: PlantedBug[] = [
   },
   {
     name: 'a form of another site is accepted',
-    file: 'src/account/forms.ts',
+    file: 'src/account/scope.ts',
     from: "headers.origin === origin : site === 'same-origin';",
     to: "headers.origin === origin : site !== 'none';",
-    caughtBy: [
-      'test/quick/account/account-attacks.test.ts',
-      'a form of another site (CSRF) > with Sec-Fetch-Site: cross-site',
-    ],
+    caughtBy: ['test/quick/account/account-attacks.test.ts', 'a form of another site (CSRF) > is refused'],
   },
   {
     name: 'signing in does not end the session that the browser had',
     file: 'src/account/session.ts',
     from: 'await endGiven(request);\n      const',
     to: 'const',
-    caughtBy: [
-      'test/quick/account/account-attacks.test.ts',
-      'a session > that a client had before is ended by sign-in',
-    ],
+    caughtBy: ['test/quick/account/account-attacks.test.ts', 'a session > that a client had before is ended'],
   },
   {
     name: 'a right password forgets the failures of the address',
     file: 'src/account/attempts.ts',
-    from: 'account.attempts.delete(name);',
-    to: 'account.attempts.delete(name);\n        networks(network).attempts.delete(network);',
-    caughtBy: ['test/quick/account/account-attacks.test.ts', 'brute force > with an account of one’s own in between'],
+    from: 'account.forget();',
+    to: 'account.forget();\n          networks(network, at).forget();',
+    caughtBy: ['test/quick/account/attempts.test.ts', 'a right password gives back its own attempt'],
   },
   {
     name: 'an unknown name is refused without hashing the password',

@@ -1,5 +1,5 @@
 /** Starts the server with people who have accounts, signs them in without hashing a password, and reads what pages and log say. */
-import { argon2Sync, randomBytes } from 'node:crypto';
+import { createPasswords } from '../../src/account/passwords.ts';
 import type { AppOptions } from '../../src/app.ts';
 import type { Account } from '../../src/core/accounts.ts';
 import { type LinkPurpose, newToken, type TrailEventName } from '../../src/core/people.ts';
@@ -10,14 +10,9 @@ import { type FormClient, openFormClient, type Page } from './form-client.ts';
 /** The password of every person that `addPerson` adds. */
 export const password = 'seven otters sing at noon';
 
-const base64 = (bytes: Buffer) => bytes.toString('base64').replace(/=+$/, '');
-
-/** A hash that is checked in a tenth of a millisecond, as a release with lower parameters could have stored it. */
-function quickHash(text: string): string {
-  const nonce = randomBytes(16);
-  const tag = argon2Sync('argon2id', { message: text, nonce, tagLength: 32, memory: 8, passes: 1, parallelism: 1 });
-  return `$argon2id$v=19$m=8,t=1,p=1$${base64(nonce)}$${base64(tag)}`;
-}
+/** A hash takes a tenth of a millisecond. What OWASP recommends is tested in passwords.test.ts. */
+const passwordCost = { memory: 8, passes: 1, parallelism: 1 };
+const passwords = createPasswords(passwordCost);
 
 interface LoggedEvent {
   event: TrailEventName;
@@ -46,13 +41,13 @@ export interface PagesApp extends TestApp {
 
 export async function startPages(options: Partial<AppOptions> = {}): Promise<PagesApp> {
   const metrics = createMetrics('test');
-  const app = await startApp({ metrics, ...options });
+  const app = await startApp({ metrics, passwordCost, ...options });
   const { people } = app.store;
   const cookieName = options.baseUrl?.startsWith('https:') ? '__Host-session' : 'session';
   const open: PagesApp['open'] = (headers) => openFormClient(app.url, headers);
 
   const addPerson: PagesApp['addPerson'] = async (name) => {
-    const account = await people.signUp(name, quickHash(password));
+    const account = await people.signUp(name, await passwords.inTurn('', ({ hash }) => hash(password)));
     if (typeof account === 'string') throw new Error(`${name}: ${account}`);
     return account;
   };

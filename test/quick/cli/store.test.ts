@@ -108,12 +108,12 @@ describe('one-time links', () => {
   test('exit 1, and nothing is changed: a link that no page would take', async () => {
     const { folder, store } = await withZoo();
     await setPassword(folder);
-    const noPages = refusal('ACCOUNT_PAGES is off: the server has no page for the link.');
+    const noPages = refusal('SIGN_UP is none: the server has no page for the link.');
     const noSignUp = refusal('SIGN_UP is off: invitations are not accepted.');
     await expectRows(folder, [
-      ['account invite', 1, '', noPages, { ACCOUNT_PAGES: 'off' }],
-      ['account invite fair', 1, '', noPages, { ACCOUNT_PAGES: 'off' }],
-      ['account reset zoo', 1, '', noPages, { ACCOUNT_PAGES: 'off' }],
+      ['account invite', 1, '', noPages, { SIGN_UP: 'none' }],
+      ['account invite fair', 1, '', noPages, { SIGN_UP: 'none' }],
+      ['account reset zoo', 1, '', noPages, { SIGN_UP: 'none' }],
       ['account invite', 1, '', noSignUp, { SIGN_UP: 'off' }],
       ['account invite fair', 1, '', noSignUp, { SIGN_UP: 'off' }],
     ]);
@@ -131,6 +131,15 @@ describe('the store', () => {
     await expectRows(folder, [
       ['migrate', 0, `Applied ${applied}.\n`, created],
       ['migrate', 0, 'The store is up to date.\n'],
+      [
+        'migrate',
+        1,
+        '',
+        refusal(
+          'DATABASE_SERVER_ROLE is no longer a setting: remove it, and give the role its rights with psql and deploy/postgres/grants.sql (docs/operations.md).',
+        ),
+        { DATABASE_SERVER_ROLE: 'server' },
+      ],
     ]);
   });
 

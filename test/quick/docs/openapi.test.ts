@@ -30,7 +30,7 @@ describe('the OpenAPI documents', () => {
   });
 
   test('are served with the address of this server in their examples, and without links to pages that it lacks', async () => {
-    const { call } = await startApp({ baseUrl: 'https://example.com/animals/v1', signUp: undefined });
+    const { call } = await startApp({ baseUrl: 'https://example.com/animals/v1', signUp: 'none' });
     for (const name of ['/openapi.yaml', '/openapi.json']) {
       const { info, components } = parse((await call('GET', name, { key: null })).text);
       expect(info.description).toContain(
@@ -89,7 +89,7 @@ describe('the OpenAPI documents', () => {
       },
     });
     const documents = ['/openapi.json', '/openapi.yaml', '/quickstart/openapi.json', '/quickstart/openapi.yaml'];
-    const scripts = ['choices', 'page', 'panel', 'search'].map((name) => `/docs/${name}.js`);
+    const scripts = ['choices', 'page', 'panel', 'search', 'account'].map((name) => `/docs/${name}.js`);
     const page = [
       '/',
       '/docs',
@@ -97,17 +97,11 @@ describe('the OpenAPI documents', () => {
       '/docs/quickstart',
       '/docs/changelog',
       '/docs/page.css',
+      '/docs/account.css',
       '/docs/icon.svg',
       ...scripts,
     ];
-    const account = [
-      '/account/',
-      '/account',
-      '/account/keys/:id',
-      '/account/settings',
-      '/account/account.css',
-      '/account/account.js',
-    ];
+    const account = ['/account/', '/account', '/account/keys/:id', '/account/settings'];
     const forms = [
       ...['sign-up', 'sign-in', 'sign-out', 'sign-out-everywhere', 'links/:token', 'password', 'delete'],
       ...['keys', 'keys/:id/rotate', 'keys/:id/revoke'],

@@ -70,7 +70,7 @@ describe('GET /docs', () => {
   });
 
   test('no link is broken without the account pages and the quickstart, which are not mentioned then', async () => {
-    const app = await startApp({ signUp: undefined, quickstartBasePath: undefined });
+    const app = await startApp({ signUp: 'none', quickstartBasePath: undefined });
     expect((await follow(app, ['/docs'])).join()).not.toMatch(/account|quickstart/);
     expect((await app.call('GET', '/docs')).text).toContain('Ask the operator of the service for one.');
     expect((await app.call('GET', '/docs')).text).not.toContain('/account');
@@ -181,6 +181,8 @@ describe('the files of the page', () => {
       ['style', 'reference', 'contents', 'samples', 'print'].map((name) => `${name}.css`),
     ],
     ['icon.svg', 'image/svg+xml', ['icon.svg']],
+    ['account.css', 'text/css; charset=utf-8', ['style.css', 'account.css']],
+    ['account.js', 'text/javascript; charset=utf-8', ['copy.js', 'account.js']],
   ])('/docs/%s returns 200 without comments, and 304 to a matching If-None-Match', async (name, type, parts) => {
     const { call } = await startApp();
     const { status, headers, text } = await call('GET', `/docs/${name}`, { key: null });

@@ -14,7 +14,6 @@ const defaults: Config = {
   DATABASE_URL: 'sqlite:./data/animal-store.db',
   LOG_LEVEL: 'info',
   QUICKSTART_BASE_PATH: '/quickstart',
-  ACCOUNT_PAGES: 'on',
   SUNSET_ENFORCE: 'true',
   OPS_HOST: '127.0.0.1',
   OPS_PORT: '9464',
@@ -67,10 +66,10 @@ describe('readConfig', () => {
     ['QUICKSTART_BASE_PATH', 'off'],
     ['QUICKSTART_BASE_PATH', '/examples/quick-start'],
     ['QUICKSTART_BASE_PATH', '/v11'],
-    ['ACCOUNT_PAGES', 'off'],
     ['SIGN_UP', 'open'],
     ['SIGN_UP', 'invitation'],
     ['SIGN_UP', 'off'],
+    ['SIGN_UP', 'none'],
     ['SUNSET_ENFORCE', 'false'],
     ['OPS_HOST', '::1'],
     ...['off', '0', '9', '1024', '59999', '64999', '65499', '65529', '65535'].map(
@@ -153,8 +152,7 @@ describe('readConfig', () => {
     ],
     [levels, 'LOG_LEVEL', ['loud', 'INFO', '30']],
     [quickstart, 'QUICKSTART_BASE_PATH', ['on', '/', '/a/', 'a', '/v1', '/v1/quickstart', '/:a', '/*', '/a?b']],
-    ['ACCOUNT_PAGES must be one of on, off.', 'ACCOUNT_PAGES', ['true', 'ON', 'onoff', ' on']],
-    ['SIGN_UP must be one of open, invitation, off.', 'SIGN_UP', ['invite', 'Open', 'on', 'invitations']],
+    ['SIGN_UP must be one of open, invitation, off, none.', 'SIGN_UP', ['invite', 'Open', 'on', 'invitations']],
     [enforce, 'SUNSET_ENFORCE', ['yes', '1', 'TRUE']],
     [
       'OPS_PORT must be off, or a whole number from 0 to 65535.',
@@ -246,29 +244,35 @@ describe('a setting of earlier releases', () => {
   const workers =
     'WORKERS is no longer a setting: for more processes, start each with ports of its own on one file, or use PostgreSQL (docs/scaling.md).';
 
-  test.for(['2', '99', 'auto', '0', 'x'])('WORKERS=%s stops the start', async (WORKERS) => {
-    expect(await launchServer({ env: { WORKERS } }).end()).toEqual({
-      code: 1,
-      stdout: '',
-      stderr: `animal-store: ${workers}\n`,
-    });
+  const accountPages = 'ACCOUNT_PAGES is no longer a setting: SIGN_UP=none removes the account pages.';
+
+  test.for([
+    ...['2', '99', 'auto', '0', 'x'].map((WORKERS) => [{ WORKERS }, workers] as const),
+    [{ ACCOUNT_PAGES: 'off' }, accountPages],
+    [{ ACCOUNT_PAGES: 'off', SIGN_UP: 'off' }, accountPages],
+  ] as const)('%j stops the start', async ([env, sentence]) => {
+    expect(await launchServer({ env }).end()).toEqual({ code: 1, stdout: '', stderr: `animal-store: ${sentence}\n` });
   });
 
-  test('WORKERS=1, from .env as well, and LOG_SAMPLE are one warning each', async () => {
+  test.for([
+    { LOG_SAMPLE: '100', ACCOUNT_PAGES: 'on' },
+    { LOG_SAMPLE: '100', ACCOUNT_PAGES: 'off', SIGN_UP: 'none' },
+  ])('WORKERS=1 from .env and %j are one warning each', async (env) => {
     const folder = temporaryFolder();
-    writeFileSync(path.join(folder, '.env'), 'WORKERS=1\n');
-    const server = await startServer({ folder, env: { LOG_SAMPLE: '100' } });
+    writeFileSync(path.join(folder, '.env'), 'WORKERS=1\nACCOUNT_PAGES=on\n');
+    const server = await startServer({ folder, env });
     const { code, stdout } = await server.end('SIGTERM');
     const lines = stdout
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line));
     const warnings = lines.filter(({ level }) => level === 40).map(({ msg }) => msg);
-    expect([code, warnings]).toEqual([0, [workers, 'LOG_SAMPLE is no longer a setting: each request is one line.']]);
+    const logSample = 'LOG_SAMPLE is no longer a setting: each request is one line.';
+    expect([code, warnings]).toEqual([0, [workers, logSample, accountPages]]);
   });
 
   test('an empty one is none, and a command ignores it', async () => {
-    const server = await startServer({ env: { WORKERS: '', LOG_SAMPLE: '' } });
+    const server = await startServer({ env: { WORKERS: '', LOG_SAMPLE: '', ACCOUNT_PAGES: '' } });
     expect(server.stdout()).not.toContain('no longer');
     expect(await runCli(['migrate'], { env: { WORKERS: '2' } })).toMatchObject({ code: 0 });
     await server.end('SIGTERM');
@@ -284,6 +288,7 @@ describe('signUpOf', () => {
     ['production', 'open', 'open'],
     ['development', 'invitation', 'invitation'],
     ['staging', 'off', 'off'],
+    ['production', 'none', 'none'],
   ])('DEPLOYMENT=%s and SIGN_UP=%s: %s', ([DEPLOYMENT, SIGN_UP, effective]) => {
     expect(signUpOf(readConfig({ DEPLOYMENT, SIGN_UP }))).toBe(effective);
   });

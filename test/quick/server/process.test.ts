@@ -73,7 +73,7 @@ describe('the first start', () => {
   test.each([
     [{}, /there is no API key yet: animal-store account invite, .*; or animal-store account add NAME, then key create/],
     [{ SIGN_UP: 'off' }, /there is no API key yet: animal-store account add NAME, then key create/],
-    [{ ACCOUNT_PAGES: 'off' }, /there is no API key yet: animal-store account add NAME, then key create/],
+    [{ SIGN_UP: 'none' }, /there is no API key yet: animal-store account add NAME, then key create/],
   ])('production prints no key, but says how one is made: %s', async (env, sentence) => {
     const server = await startServer({ env: { DEPLOYMENT: 'production', ...env } });
     await server.seen('stdout', sentence);
@@ -85,7 +85,7 @@ describe('the first start', () => {
     [{}, '{url}'],
     [{ BASE_URL: 'https://api.example.com/animals/v1' }, 'https://api.example.com/animals'],
     [{ SIGN_UP: 'invitation' }, undefined],
-    [{ ACCOUNT_PAGES: 'off' }, undefined],
+    [{ SIGN_UP: 'none' }, undefined],
   ])("a printed key comes with the account pages' address if sign-up is open: %s", async (env, root) => {
     const server = await startServer({ env });
     await server.firstKey();
