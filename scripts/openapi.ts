@@ -70,10 +70,10 @@ async function readRoutes(): Promise<Route[]> {
     quickstartBasePath: documents['openapi.quickstart.yaml'].prefix,
     enforceSunset: true,
     metrics: createMetrics(''),
-    limits: { maxInFlight: 1, maxConnections: 1, refusalsPerMinute: 1 },
+    maxConnections: 1,
     draining: () => false,
     documents: { animalStore: '', quickstart: '' },
-    readPageFile: async () => Buffer.from(''),
+    readFile: async () => Buffer.from(''),
     watch: async (bare) => {
       bare.addHook('onRoute', ({ method, url, schema, config }) => {
         if (config?.operation === undefined || method === 'HEAD') return;

@@ -129,14 +129,6 @@ export const settings = Type.Object({
     description:
       'Milliseconds to keep serving after SIGTERM or SIGINT while /readyz returns 503. Set it to the time that a load balancer needs to notice.',
   }),
-  MAX_IN_FLIGHT: Type.Integer({
-    title: 'a whole number from 1 to 100000',
-    minimum: 1,
-    maximum: 100_000,
-    default: 1000,
-    description:
-      'Maximum number of requests that the store processes at the same time, and of request bodies that arrive at the same time, in each process; beyond it, 503 with Retry-After. One account can use all places, but cannot keep others from a share. Those without a valid key share a quarter of that number, of their own.',
-  }),
   MAX_CONNECTIONS: Type.Integer({
     title: 'a whole number from 1 to 100000',
     minimum: 1,
@@ -155,14 +147,6 @@ export const settings = Type.Object({
         'Maximum number of requests per minute that each process accepts from one account, with all of its API keys; beyond it, 429 with Retry-After. Unset: no limit.',
     }),
   ),
-  REFUSAL_LIMIT: Type.Integer({
-    title: 'a whole number from 1 to 1000000',
-    minimum: 1,
-    maximum: 1_000_000,
-    default: 600,
-    description:
-      'Maximum number of rejected API keys per minute from one address (IPv6: one /64 network), in each process; beyond it, 429 instead of 401, and one key that was not valid lately is looked up at a time.',
-  }),
   TRUST_PROXY: Type.Optional(
     Type.String({
       title: 'addresses or networks of proxies, separated by commas, such as 10.0.0.0/8,::1',

@@ -31,7 +31,7 @@ const values: Record<string, string | number | undefined> = {
   bodyBytes: inDigits(limits.bodyBytes),
   body: kibibytes(limits.bodyBytes),
   request: limits.request / 1000,
-  bodyGrace: limits.bodyGrace / 1000,
+
   bodyRate: kibibytes(limits.bodyRate),
   named: maxNamed,
   page: maxPage,

@@ -5,9 +5,17 @@ import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { networkOf } from '../http/addresses.ts';
 import { HttpError } from '../http/errors.ts';
-import { busy, type Hasher, type Passwords } from './passwords.ts';
+import { busy } from './line.ts';
+import type { Hasher, Passwords } from './passwords.ts';
 
-const dayMs = 24 * 60 * 60 * 1000;
+const minuteMs = 60_000;
+const dayMs = 24 * 60 * minuteMs;
+
+/** For how long a failed attempt to sign in counts. */
+const windowOfSignInMs = 15 * minuteMs;
+
+/** Accounts, networks and links, of each kind, whose attempts are remembered. */
+const maxRemembered = 50_000;
 
 interface Attempt {
   /** In milliseconds; -Infinity: taken back. */
@@ -18,7 +26,7 @@ interface Attempt {
 
 /** Limits each account, network or link to `max` attempts in `windowMs`. Beyond the bound, the one that was asked for longest ago is forgotten. */
 function createLimit(max: number, windowMs: number) {
-  const known = new LRUCache<string, Attempt[]>({ max: limits.rememberedAttempts });
+  const known = new LRUCache<string, Attempt[]>({ max: maxRemembered });
   return (key: string, now: number) => {
     // Not those of the future: the clock was set back.
     const recent = known.get(key)?.filter(({ at }) => at > now - windowMs && at <= now) ?? [];
@@ -47,8 +55,8 @@ export type Attempts = ReturnType<typeof createAttempts>;
 
 export function createAttempts(passwords: Passwords, now: () => Date) {
   // Names that somebody makes up push out no network, and networks no account.
-  const accounts = createLimit(limits.failedAttempts, limits.attemptWindow);
-  const networks = createLimit(limits.failedAttemptsOfNetwork, limits.attemptWindow);
+  const accounts = createLimit(limits.failedAttempts, windowOfSignInMs);
+  const networks = createLimit(limits.failedAttempts, windowOfSignInMs);
   const signUps = createLimit(limits.signUps, dayMs);
   const links = createLimit(limits.linkUses, dayMs);
 
@@ -80,12 +88,12 @@ export function createAttempts(passwords: Passwords, now: () => Date) {
      * Runs `check`, which resolves to whether the password is right. Counts a failure for the account's name, known or not, and for the network.
      * Rejects with HttpError `rate_limited` after too many, and with ApiError `service_unavailable` if too many are being checked.
      */
-    async signIn({ exchange }: FastifyRequest, name: string, check: (hasher: Hasher) => Promise<boolean>) {
+    async signIn({ record }: FastifyRequest, name: string, check: (hasher: Hasher) => Promise<boolean>) {
       const at = now().getTime();
-      const network = networkOf(exchange.address);
+      const network = networkOf(record.address);
       const account = accounts(name, at);
       const attempt = { at, running: true };
-      const what = `Too many failed attempts in ${limits.attemptWindow / 60_000} minutes`;
+      const what = `Too many failed attempts in ${windowOfSignInMs / minuteMs} minutes`;
       return count(network, [account, networks(network, at)], attempt, what, async (hasher) => {
         const isRight = await check(hasher);
         if (isRight) {
@@ -98,12 +106,12 @@ export function createAttempts(passwords: Passwords, now: () => Date) {
 
     /** Runs `create`. Counts an attempt for the network or, with `link`, for the link. Rejects like `signIn`. */
     async signUp<Created>(
-      { exchange }: FastifyRequest,
+      { record }: FastifyRequest,
       create: (hasher: Hasher) => Promise<Created>,
       link?: Buffer,
     ): Promise<Created> {
       const at = now().getTime();
-      const network = networkOf(exchange.address);
+      const network = networkOf(record.address);
       const subject = link ? links(link.toString('hex'), at) : signUps(network, at);
       const what = link ? 'Too many attempts with this link' : 'Too many new accounts from this address';
       return count(network, [subject], { at, running: true }, what, create);

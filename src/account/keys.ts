@@ -1,6 +1,6 @@
 /** The account pages of API keys: the list of them, with the forms that make one, rotate one and revoke one; and the requests of one key by day. */
 import { Type } from '@sinclair/typebox';
-import { type OwnKey, scopes } from '../core/accounts.ts';
+import { keptEndedKeys, type OwnKey, scopes } from '../core/accounts.ts';
 import { limits } from '../core/limits.ts';
 import type { App } from '../http/operation.ts';
 import { formReader } from './forms.ts';
@@ -69,7 +69,7 @@ export function keys(app: App, scope: AccountScope): void {
 
   // Also of a key that has ended.
   pages.route(app, '/keys/:id', async (request, reply) => {
-    const { active, ended } = await accounts.listOwnKeys(sessionOf(request).account.id, limits.endedKeys);
+    const { active, ended } = await accounts.listOwnKeys(sessionOf(request).account.id, keptEndedKeys);
     const id = idOf(request);
     const key = found([...active, ...ended].find((own) => own.id === id));
     const state = key.revokedAt ? 'Revoked' : ended.includes(key) ? 'Expired' : 'Active';

@@ -4,12 +4,13 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { SessionEndedError } from '../core/accounts.ts';
 import type { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { headersOf, type LogError, type SendError, statuses, toApiError } from '../http/errors.ts';
-import type { Exchanges } from '../http/exchange.ts';
+import { networkOf } from '../http/addresses.ts';
+import { headersOf, logError, sendError, statuses, toApiError } from '../http/errors.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
-import { standingHeaders } from '../http/responses.ts';
+import { reserveBytes, standingHeaders } from '../http/responses.ts';
 import { type Fault, FormError } from './forms.ts';
+import { createLine } from './line.ts';
 
 const templates = [
   'layout',
@@ -70,9 +71,6 @@ export type Pages = ReturnType<typeof createPages>;
 export interface PagesOptions {
   /** Reads a file of src/pages/. */
   readFile: (name: string) => Promise<Buffer>;
-  exchanges: Exchanges;
-  sendError: SendError;
-  logError: LogError;
 }
 
 /** Pages load only files of this server, have no inline script or style, send forms only to this server, and cannot be framed. */
@@ -122,9 +120,13 @@ const timeOf = (date: Date) => `${date.toISOString().slice(0, 16).replace('T', '
 /** Whether the client is a browser that shows pages. Other clients get errors as JSON. */
 const wantsPage = ({ headers }: FastifyRequest) => headers.accept?.includes('text/html') ?? false;
 
+/** Pages that are made at the same time, and in one turn of the event loop: one with many keys takes milliseconds, which API clients would wait. */
+const maxShown = 2;
+
 /** `rootPath`: the path of the public address, without /v1; usually empty. */
 export function createPages(app: App, rootPath: string, options: PagesOptions) {
-  const { readFile, exchanges, sendError, logError } = options;
+  const { readFile } = options;
+  const inTurn = createLine({ running: maxShown });
   let loaded: Eta | undefined;
   /** The path of a page, below the path of the public address. */
   const path = (page: string) => `${rootPath}/account${page}`;
@@ -156,7 +158,7 @@ export function createPages(app: App, rootPath: string, options: PagesOptions) {
       ...refusalOf(data),
     };
     const html = Buffer.from(loaded.render(`@${template}`, { ...shared, ...data }));
-    exchanges.reserveBytes(request, html);
+    reserveBytes(reply, html);
     return reply.type('text/html; charset=utf-8').send(html);
   }
 
@@ -165,7 +167,8 @@ export function createPages(app: App, rootPath: string, options: PagesOptions) {
     if (!wantsPage(request) || request.raw.errored) return sendError(thrown, request, reply);
     const error = toApiError(thrown, request);
     const status = statuses[error.code];
-    logError(error, request);
+    request.record.code = error.code;
+    logError(error, request.record, app.logger);
     reply.code(status).headers(headersOf(error));
     const { showAgain } = request.routeOptions.config;
     try {
@@ -181,11 +184,17 @@ export function createPages(app: App, rootPath: string, options: PagesOptions) {
     redirect,
     /** Adds a page at `url`, and its forms, each by its path: the path of another one than the page leads to the page. */
     route(scope: App, url: string, showPage: Show, forms: Record<string, Act> = {}): void {
-      scope.get(url, (request, reply) => exchanges.work(request.exchange, () => showPage(request, reply)));
+      const showInTurn: Show = (request, reply, error) =>
+        inTurn(networkOf(request.record.address), () => showPage(request, reply, error));
+      const work = <Result>({ record }: FastifyRequest, act: () => Result) =>
+        app.shares.during(record.holder, 'work', act);
+      scope.get(url, (request, reply) => work(request, () => showInTurn(request, reply)));
       for (const [at, act] of Object.entries(forms)) {
         if (at !== url) scope.get(at, (_request, reply) => redirect(reply, url as Page));
-        scope.post(at, { bodyLimit: limits.formBytes, config: { form: true, showAgain: showPage } }, (request, reply) =>
-          exchanges.work(request.exchange, () => act(request, reply)),
+        scope.post(
+          at,
+          { bodyLimit: limits.formBytes, config: { form: true, showAgain: showInTurn } },
+          (request, reply) => work(request, () => act(request, reply)),
         );
       }
       refuseOtherMethods(scope);

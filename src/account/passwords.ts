@@ -1,10 +1,9 @@
 /** Hashes the passwords of people (OWASP Password Storage Cheat Sheet), a few at a time. */
 import { type Argon2Parameters, argon2, randomBytes, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
-import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { createPlaces } from '../core/places.ts';
 import { toNfc } from '../core/schema.ts';
+import { createLine } from './line.ts';
 
 /** The cost of a hash: `memory` in KiB. */
 export type Cost = Pick<Argon2Parameters, 'memory' | 'passes' | 'parallelism'>;
@@ -31,12 +30,13 @@ export interface Hasher {
 }
 
 export interface Passwords {
-  /**
-   * Runs `work` when it is the turn of `network`: a few run at a time, and networks take turns, however much each of them asks for. Rejects
-   * with ApiError `service_unavailable` if too many of the network, or of all, are waiting.
-   */
+  /** Runs `work` when it is the turn of `network`. Rejects with ApiError `service_unavailable` if too many of the network, or of all, are waiting. */
   inTurn<Result>(network: string, work: (hasher: Hasher) => Promise<Result>): Promise<Result>;
 }
+
+/** Passwords that are hashed at the same time, and that wait for it. */
+const maxRunning = 2;
+const maxWaiting = 60;
 
 const derive = promisify(argon2) as (algorithm: 'argon2id', parameters: Argon2Parameters) => Promise<Buffer>;
 
@@ -66,41 +66,6 @@ const createHasher = (cost: Cost): Hasher => ({
 /** `cost`: of new hashes. A stored hash is checked at the cost that it names. */
 export function createPasswords(cost = owasp): Passwords {
   const hasher = createHasher(cost);
-  const places = createPlaces<string>(limits.passwordsRunning + limits.passwordsWaiting);
-  /** How many each network has, running or waiting. */
-  const held = new Map<string, number>();
-  /** Those that wait, by network. The first network has the next turn. */
-  const waiting = new Map<string, (() => void)[]>();
-  let running = 0;
-
-  /** A network that waits for more goes to the end of the line. */
-  function startNext(): void {
-    const [[network, [start, ...others]] = ['', []]] = waiting;
-    waiting.delete(network);
-    if (others.length > 0) waiting.set(network, others);
-    if (start) start();
-    else running -= 1;
-  }
-
-  return {
-    async inTurn(network, work) {
-      const own = held.get(network) ?? 0;
-      if (own >= limits.passwordsPerNetwork || !places.take(network)) throw busy();
-      held.set(network, own + 1);
-      if (running < limits.passwordsRunning) running += 1;
-      else await new Promise<void>((resolve) => waiting.set(network, [...(waiting.get(network) ?? []), resolve]));
-      try {
-        return await work(hasher);
-      } finally {
-        startNext();
-        places.give(network);
-        const left = (held.get(network) as number) - 1;
-        if (left > 0) held.set(network, left);
-        else held.delete(network);
-      }
-    },
-  };
+  const inTurn = createLine({ running: maxRunning, waiting: maxWaiting, ofNetwork: limits.passwordsPerNetwork });
+  return { inTurn: (network, work) => inTurn(network, () => work(hasher)) };
 }
-
-export const busy = () =>
-  new ApiError('service_unavailable', 'Other attempts are being checked: try again in a second.');

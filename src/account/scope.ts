@@ -1,10 +1,12 @@
 /** The scope of the account pages: what each of their requests meets, and what their routes share. */
 import cookie from '@fastify/cookie';
-import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import type { Accounts } from '../core/accounts.ts';
+import { isRemoved } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import type { People } from '../core/people.ts';
 import { networkOf } from '../http/addresses.ts';
+import type { SignUp } from '../http/decorations.ts';
 import { hostOf } from '../http/hosts.ts';
 import type { App } from '../http/operation.ts';
 import { type Attempts, createAttempts } from './attempts.ts';
@@ -12,30 +14,26 @@ import { installForms } from './forms.ts';
 import { createPages, type Pages, type PagesOptions } from './pages.ts';
 import { type Cost, createPasswords, type Passwords } from './passwords.ts';
 import { createSessions, type Sessions } from './session.ts';
-import type { RecordEvent } from './trail.ts';
-
-/** Who can create an account: anyone, people with an invitation, or nobody; `none`: there are no account pages. */
-export type SignUp = 'open' | 'invitation' | 'off' | 'none';
+import { createTrail, type RecordEvent } from './trail.ts';
 
 export interface AccountOptions extends PagesOptions {
-  accounts: Accounts;
-  people: People;
-  record: RecordEvent;
-  logger: FastifyBaseLogger;
-  now: () => Date;
-  /** Whether the deprecated operation has been removed. */
-  removed: () => boolean;
-  /** True in production, whose API keys start with `ast_live_`. */
-  live: boolean;
-  /** Public base address, ending in /v1. If undefined, the pages show the address that the browser used. */
-  baseUrl?: string | undefined;
-  signUp: SignUp;
   /** Of hashes. Default: what OWASP recommends. */
   passwordCost?: Cost | undefined;
 }
 
 /** What the routes of the account pages share. */
-export interface AccountScope extends AccountOptions {
+export interface AccountScope {
+  accounts: Accounts;
+  people: People;
+  now: () => Date;
+  /** True in production, whose API keys start with `ast_live_`. */
+  live: boolean;
+  /** Public base address, ending in /v1. If undefined, the pages show the address that the browser used. */
+  baseUrl?: string | undefined;
+  signUp: SignUp;
+  /** Whether the deprecated operation has been removed. */
+  removed: () => boolean;
+  record: RecordEvent;
   passwords: Passwords;
   attempts: Attempts;
   sessions: Sessions;
@@ -47,20 +45,22 @@ const plainHttp =
 
 /** Prepares the scope `app` for the routes of the account pages. */
 export async function createAccountScope(app: App, options: AccountOptions): Promise<AccountScope> {
-  const { baseUrl, exchanges, logger, now, passwordCost } = options;
+  const { clock: now, config, logger, metrics, shares } = app;
+  const { accounts, people } = app.store;
+  const { baseUrl, enforceSunset, live, signUp } = config;
   const address = baseUrl === undefined ? undefined : new URL(baseUrl);
   const secure = address?.protocol === 'https:';
   // The session's cookie is not encoded. By default an error is thrown and caught for each cookie that is encoded wrongly. The type lacks `decode`.
   const parseOptions: object = { decode: (value: string) => value };
   await app.register(cookie, { parseOptions });
   await installForms(app);
-  const sessions = createSessions(app, options, secure);
+  const sessions = createSessions(app, { people, now }, secure);
   const pages = createPages(app, address?.pathname.slice(0, -'/v1'.length) ?? '', options);
 
   let warned = false;
   app.addHook('onRequest', async (request) => {
-    const network = networkOf(request.exchange.address);
-    request.exchange.holder = network;
+    const network = networkOf(request.record.address);
+    request.record.holder = network;
     if (secure && request.protocol !== 'https') {
       if (!warned) logger.warn(plainHttp);
       warned = true;
@@ -69,15 +69,18 @@ export async function createAccountScope(app: App, options: AccountOptions): Pro
     const origin = address?.origin ?? `${request.protocol}://${hostOf(request.raw)}`;
     if (request.method === 'POST' && !isSameOrigin(request, origin))
       throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
-    const session = await exchanges.lookUp(network, () => sessions.find(request));
-    if (session) request.exchange.holder = session.newFrom ?? session.account.id;
+    const session = await shares.during(network, 'lookUps', () => sessions.find(request));
+    if (session) request.record.holder = session.network ?? session.account.id;
   });
   app.setNotFoundHandler(() => {
     throw new ApiError('route_not_found');
   });
   app.route({ method: ['GET', 'HEAD'], url: '/*', onRequest: noPage, handler: noPage });
-  const passwords = createPasswords(passwordCost);
-  return { ...options, passwords, attempts: createAttempts(passwords, now), sessions, pages };
+  const passwords = createPasswords(options.passwordCost);
+  const attempts = createAttempts(passwords, now);
+  const removed = () => isRemoved(enforceSunset, now());
+  const record = createTrail(logger, metrics);
+  return { accounts, people, now, live, baseUrl, signUp, removed, record, passwords, attempts, sessions, pages };
 }
 
 /**
@@ -90,8 +93,8 @@ function isSameOrigin({ headers }: FastifyRequest, origin: string): boolean {
 }
 
 /** For people: the server's own response to an unknown path describes the API. */
-export function noPage({ exchange }: FastifyRequest): never {
-  exchange.route = null;
+export function noPage({ record }: FastifyRequest): never {
+  record.route = null;
   throw new ApiError('route_not_found', 'There is no such page.');
 }
 

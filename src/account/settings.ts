@@ -36,7 +36,7 @@ function changePassword(scope: AccountScope): Act {
     const { account, hash: session } = sessionOf(request);
     const { current, password } = read(request, account.name);
     const person = await checkPassword(scope, request, account.name, current, wrong);
-    const passwordHash = await passwords.inTurn(networkOf(request.exchange.address), (hasher) => hasher.hash(password));
+    const passwordHash = await passwords.inTurn(networkOf(request.record.address), (hasher) => hasher.hash(password));
     // Whoever changed the password or the account meanwhile has ended its sessions, too.
     if (!(await people.setPassword(account.id, passwordHash, { session, previous: person.passwordHash })))
       throw new SessionEndedError();

@@ -21,6 +21,5 @@ export function createEventLog(
 
 export function createTrail(logger: FastifyBaseLogger, metrics: Metrics): RecordEvent {
   const write = createEventLog(logger, metrics);
-  return (event, request, ids = {}) =>
-    write({ event, ...ids }, { address: request.exchange.address, reqId: request.id });
+  return (event, request, ids = {}) => write({ event, ...ids }, { address: request.record.address, reqId: request.id });
 }

@@ -104,6 +104,7 @@ export function createCli(env: NodeJS.ProcessEnv, io: Io) {
   const logger = { warn: note, error: () => undefined };
 
   return {
+    env,
     io,
     settings,
     logger,

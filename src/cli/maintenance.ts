@@ -2,6 +2,7 @@
 import { statSync } from 'node:fs';
 import { get, type IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
+import { codeOf } from '../core/errors.ts';
 import { localUrl } from '../server/listen.ts';
 import { isSame, sidecarFiles } from '../store/files.ts';
 import { sqliteFile } from '../store/open.ts';
@@ -30,6 +31,11 @@ export const maintenanceCommands: Commands = {
     about: 'update the schema of the store to this release',
     inputs: {},
     async run(cli) {
+      // Until 2.0.0 it also granted. The servers' role would silently lack its rights.
+      if (cli.env.DATABASE_SERVER_ROLE)
+        refuse(
+          'DATABASE_SERVER_ROLE is no longer a setting: remove it, and give the role its rights with psql and deploy/postgres/grants.sql (docs/operations.md).',
+        );
       const applied = await cli.withStore(async ({ migrated }) => migrated, true);
       cli.print(applied.length === 0 ? 'The store is up to date.' : `Applied ${applied.join(', ')}.`);
     },
@@ -115,8 +121,9 @@ export const maintenanceCommands: Commands = {
       // Not fetch, which refuses some ports, such as 6000 and 10080.
       const response = await new Promise<IncomingMessage>((resolve, reject) => {
         get(url, { signal: AbortSignal.timeout(healthTimeoutMs) }, resolve).on('error', reject);
-      }).catch(() => {
-        refuse(`${url} does not answer.`);
+      }).catch((error: Error) => {
+        // If both addresses of localhost fail, there is only a code.
+        refuse(`${url} does not answer: ${error.message || codeOf(error)}.`);
       });
       const body = await text(response).catch(() => '');
       if (body.startsWith('{"code":"service_unavailable"')) refuse('The server is not ready.');

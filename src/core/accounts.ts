@@ -16,6 +16,9 @@ export interface Account {
 
 export const maxNameCharacters = 100;
 
+/** Of the API keys of an account that were revoked or have expired, those that are kept: the newest. */
+export const keptEndedKeys = 100;
+
 /** Whether a text can be the name of an account or of a key: 1 to 100 printable characters (code points), no space at either end. */
 export function isName(text: string): boolean {
   return text !== '' && [...text].length <= maxNameCharacters && text === text.trim() && !/\p{C}/u.test(text);
@@ -74,8 +77,8 @@ export type Owner = string | { session: Buffer };
 
 /** A key that a request has sent. */
 export interface KnownKey extends ApiKey {
-  /** SHA-256 of the network that a new account was created from, as base64url: limits count the account as its network. */
-  newFrom: string | undefined;
+  /** SHA-256 of the network that created the account, as base64url, if anybody could: limits count the account as its network. */
+  network: string | undefined;
 }
 
 interface NewApiKey {

@@ -3,6 +3,9 @@ import { type Static, Type } from '@sinclair/typebox';
 import type { KeyRejection } from './accounts.ts';
 import { isStorable, kind } from './schema.ts';
 
+/** For how long messages are kept, and count. */
+export const messageAgeMs = 24 * 60 * 60 * 1000;
+
 const MessageText = kind<string>('MessageText', isStorable, 'be a string without NUL and without lone surrogates', {
   type: 'string',
   pattern: '^[^\\x00]*$',

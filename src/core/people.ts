@@ -1,7 +1,6 @@
 /** People who sign in on the account pages: their sessions and one-time links, and the interface of a store of them. */
 import { hash, randomBytes } from 'node:crypto';
 import type { Account } from './accounts.ts';
-import { limits } from './limits.ts';
 
 /** An account whose password was right, and the hash of that password. */
 export interface Person {
@@ -12,8 +11,8 @@ export interface Person {
 export interface Session {
   account: Account;
   usedAt: Date;
-  /** SHA-256 of the network that a new account was created from, as base64url: limits count the account as its network. */
-  newFrom: string | undefined;
+  /** SHA-256 of the network that created the account, as base64url, if anybody could: limits count the account as its network. */
+  network: string | undefined;
 }
 
 export type LinkPurpose = 'invitation' | 'reset';
@@ -24,10 +23,15 @@ export interface OneTimeLink {
   account: Account | null;
 }
 
+const hourMs = 60 * 60 * 1000;
+
 export const linkLifetimeMs: Readonly<Record<LinkPurpose, number>> = {
-  invitation: limits.invitation,
-  reset: limits.reset,
+  invitation: 24 * hourMs,
+  reset: hourMs,
 };
+
+/** A session ends when it was not used for so long. */
+export const sessionIdleMs = hourMs;
 
 /** A secret with 256 random bits for a cookie or a link, and its SHA-256, which alone is stored. */
 export function newToken(): { token: string; hash: Buffer } {

@@ -1,11 +1,10 @@
 /** The use of API keys: what is counted of each key on each day, in UTC. */
 import type { ErrorCode } from './errors.ts';
-import { limits } from './limits.ts';
 
 const dayMs = 24 * 60 * 60 * 1000;
 
 /** For how many days the counts are kept, with the current one. */
-export const keptDays = limits.usageAge / dayMs;
+export const keptDays = 90;
 
 /** The number of a day: days since 1970-01-01. `at`: in milliseconds. */
 export const dayOf = (at: number) => Math.floor(at / dayMs);

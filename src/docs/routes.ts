@@ -2,8 +2,8 @@
 import { gzipSync } from 'node:zlib';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { parse } from 'yaml';
+import type { AppConfig } from '../http/decorations.ts';
 import type { NotFound } from '../http/errors.ts';
-import type { Exchanges } from '../http/exchange.ts';
 import { linesOf } from '../http/head.ts';
 import { hostOf } from '../http/hosts.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
@@ -122,7 +122,6 @@ function keepLast<Made>(make: (address: string) => Promise<Made>): (address: str
  */
 function serve(
   app: App,
-  exchanges: Exchanges,
   url: string,
   kind: Kind,
   read: (address: string) => Promise<string>,
@@ -131,21 +130,31 @@ function serve(
   const codings = keepLast(async (address) => renderCodings(await read(address), kind));
   app.get(url, async (request, reply) => {
     const { plain, gzip } = await codings(addressOf(request));
-    sendRendered(exchanges, reply, acceptsGzip(request) ? gzip : plain);
+    sendRendered(reply, acceptsGzip(request) ? gzip : plain);
   });
 }
 
-export interface ReferencePageOptions {
+export interface DocsOptions {
+  /** The committed OpenAPI documents, as YAML. */
+  documents: { animalStore: string; quickstart: string };
   /** Reads a file of src/pages/. */
   readFile: (name: string) => Promise<Buffer>;
-  /** The start of the page's URL: the public base address without /v1. */
-  root: string;
-  quickstartBasePath: string | undefined;
-  /** Whether the server has the account pages, which the reference pages then link to. */
-  accountPages: boolean;
-  exchanges: Exchanges;
   notFound: NotFound;
 }
+
+/** The OpenAPI documents, and the reference pages with their files. */
+export async function docs(app: App, { documents, ...options }: DocsOptions): Promise<void> {
+  const { base, config } = app;
+  const { quickstartBasePath } = config;
+  documentRoutes(app, '', documents.animalStore, base);
+  if (quickstartBasePath !== undefined)
+    documentRoutes(app, quickstartBasePath, documents.quickstart, rootOf(app) + quickstartBasePath);
+  referencePageRoutes(app, options);
+  refuseOtherMethods(app);
+}
+
+/** The start of the URLs of pages: the public base address without /v1. */
+const rootOf = ({ base }: App) => base.slice(0, -'/v1'.length);
 
 /** Scripts and styles without the comments that have lines of their own: a fifth of their compressed size. */
 const withoutComments = (text: string) => text.replace(/^ *(?:\/\/.*|\/\*[\s\S]*?\*\/)\n/gm, '');
@@ -154,14 +163,10 @@ const withoutComments = (text: string) => text.replace(/^ *(?:\/\/.*|\/\*[\s\S]*
  * Fills in what depends on the settings and on the address. scripts/reference.ts made the rest of the page. `root`: the start of the address of
  * this server.
  */
-function adaptPage(
-  html: string,
-  root: string,
-  { quickstartBasePath = '', accountPages }: Pick<ReferencePageOptions, 'quickstartBasePath' | 'accountPages'>,
-): string {
+function adaptPage(html: string, root: string, { quickstartBasePath = '', signUp }: AppConfig): string {
   const conditions: Record<string, boolean> = {
-    account: accountPages,
-    'no account': !accountPages,
+    account: signUp !== 'none',
+    'no account': signUp === 'none',
     quickstart: quickstartBasePath !== '',
   };
   return html
@@ -179,22 +184,21 @@ function addressUsed(request: FastifyRequest): string {
   return /^[\w.-]+(?::\d+)?$/.test(host) ? `${request.protocol}://${host}` : '';
 }
 
-export function referencePageRoutes(app: App, options: ReferencePageOptions): void {
-  const { readFile, root, quickstartBasePath, accountPages, exchanges, notFound } = options;
+function referencePageRoutes(app: App, { readFile, notFound }: Omit<DocsOptions, 'documents'>): void {
+  const root = rootOf(app);
   const readText = async (...names: string[]) => (await Promise.all(names.map(readFile))).join('');
   const addressOf = (request: FastifyRequest) => (root.startsWith('http') ? root : addressUsed(request));
 
   for (const [url, name] of Object.entries(pages)) {
-    if (name === 'quickstart.html' && quickstartBasePath === undefined) continue;
+    if (name === 'quickstart.html' && app.config.quickstartBasePath === undefined) continue;
     const read = async (address: string) =>
-      adaptPage(await readText(`reference/${name}`), address || exampleRoot, options);
-    serve(app, exchanges, url, { security, type: 'text/html; charset=utf-8' }, read, addressOf);
+      adaptPage(await readText(`reference/${name}`), address || exampleRoot, app.config);
+    serve(app, url, { security, type: 'text/html; charset=utf-8' }, read, addressOf);
   }
   for (const [name, { type, parts }] of Object.entries(files)) {
     const read = async () => withoutComments(await readText(...parts));
-    serve(app, exchanges, `/docs/${name}`, { security, type }, read);
+    serve(app, `/docs/${name}`, { security, type }, read);
   }
-  refuseOtherMethods(app);
 
   const redirect = (status: number, page: string) => {
     const lines = linesOf([...standing, 'location', root + page, 'cache-control', 'no-store', 'content-length', '0']);
@@ -204,7 +208,7 @@ export function referencePageRoutes(app: App, options: ReferencePageOptions): vo
   // A scope of its own: other methods get 404 there, and not 405.
   app.register(async (scope) => {
     scope.get('/docs/', redirect(308, '/docs'));
-    if (accountPages) scope.get('/account/', redirect(308, '/account'));
+    if (app.config.signUp !== 'none') scope.get('/account/', redirect(308, '/account'));
     // Browsers name text/html. For programs there is nothing.
     scope.get('/', (request, reply) =>
       request.headers.accept?.includes('text/html') ? toDocs(request, reply) : notFound(request, reply),
@@ -212,34 +216,22 @@ export function referencePageRoutes(app: App, options: ReferencePageOptions): vo
   });
 }
 
-export interface DocumentOptions {
-  /** The committed document, as YAML. */
-  document: string;
-  /** The URL at which this server serves the operations of the document. */
-  base: string;
-  /** Whether the server has the account pages, to which the document then links. */
-  accountPages: boolean;
-  exchanges: Exchanges;
-}
-
-/** The committed text with this server's address, which may be only a path, and without links that lead nowhere. */
-function adaptDocument({ document, base, accountPages }: DocumentOptions): string {
-  const text = base.startsWith('/') ? document : document.replaceAll(`${exampleRoot}/v1/`, `${base}/`);
-  return accountPages ? text : text.replace(/\[([^\]]+)\]\(account[^)]*\)/g, '$1');
-}
-
-export function documentRoutes(app: App, options: DocumentOptions): void {
-  const server = { url: options.base, description: 'This server' };
+/** `document`: as it is committed. `base`: the URL at which this server serves its operations. */
+function documentRoutes(app: App, prefix: string, document: string, base: string): void {
+  const server = { url: base, description: 'This server' };
+  /** With this server's address, which may be only a path, and without links that lead nowhere. */
+  function adapt(): string {
+    const text = base.startsWith('/') ? document : document.replaceAll(`${exampleRoot}/v1/`, `${base}/`);
+    return app.config.signUp === 'none' ? text.replace(/\[([^\]]+)\]\(account[^)]*\)/g, '$1') : text;
+  }
   const readJson = async () => {
-    const openapi: { servers: (typeof server)[] } = parse(adaptDocument(options));
+    const openapi: { servers: (typeof server)[] } = parse(adapt());
     openapi.servers.unshift(server);
     return JSON.stringify(openapi, null, 2);
   };
   // The committed text, whose quotes and examples a writer of YAML would change. JSON is YAML.
-  const readYaml = async () =>
-    adaptDocument(options).replace(/^servers:$/m, (line) => `${line}\n  - ${JSON.stringify(server)}`);
-  serve(app, options.exchanges, '/openapi.json', {}, readJson);
+  const readYaml = async () => adapt().replace(/^servers:$/m, (line) => `${line}\n  - ${JSON.stringify(server)}`);
+  serve(app, `${prefix}/openapi.json`, {}, readJson);
   // RFC 9512, section 2.1.
-  serve(app, options.exchanges, '/openapi.yaml', { type: 'application/yaml' }, readYaml);
-  refuseOtherMethods(app);
+  serve(app, `${prefix}/openapi.yaml`, { type: 'application/yaml' }, readYaml);
 }

@@ -8,7 +8,7 @@ import type { FastifyRequest } from 'fastify';
  * The client's IP address; undefined if it has disconnected. A trusted proxy may append a port in X-Forwarded-For. It may also pass on text that is
  * no address: the proxy's own address is then used.
  */
-export function addressOf({ ip, socket }: Pick<FastifyRequest, 'ip' | 'socket'>): string | undefined {
+function addressOf({ ip, socket }: Pick<FastifyRequest, 'ip' | 'socket'>): string | undefined {
   const { remoteAddress } = socket;
   if (ip === remoteAddress || isIP(ip) > 0) return ip;
   const address = withoutPort(ip);

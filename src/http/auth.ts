@@ -1,24 +1,14 @@
 /** Authenticates requests: the API key must be known, belong to this deployment, and be neither expired nor revoked. */
-import type { Socket } from 'node:net';
 import bearerAuth, { type verifyBearerAuth } from '@fastify/bearer-auth';
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify';
 import { LRUCache } from 'lru-cache';
-import {
-  type Accounts,
-  type ApiKey,
-  hashKey,
-  isKeyOf,
-  type KnownKey,
-  rejectionReason,
-  type Scope,
-} from '../core/accounts.ts';
+import { type ApiKey, hashKey, isKeyOf, type KnownKey, rejectionReason, type Scope } from '../core/accounts.ts';
 import type { ErrorCode } from '../core/errors.ts';
-import { limits } from '../core/limits.ts';
-import type { Holder } from '../core/places.ts';
 import { networkOf } from './addresses.ts';
-import { HttpError, type SendError } from './errors.ts';
-import type { Exchanges } from './exchange.ts';
-import type { Refusals } from './limits.ts';
+import { chargeConnection } from './connection/connections.ts';
+import { HttpError, sendError } from './errors.ts';
+import { createAccountLimit, createRefusals } from './limits.ts';
+import type { Holder } from './shares.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -32,52 +22,42 @@ export function keyOf({ apiKey }: FastifyRequest): ApiKey {
   return apiKey as ApiKey;
 }
 
-export interface AuthOptions {
-  accounts: Accounts;
-  /** True in production, whose API keys start with `ast_live_`. */
-  live: boolean;
-  now: () => Date;
-  exchanges: Exchanges;
-  cache: KeyCache;
-  refusals: Refusals;
-  /** Charges the connection of a request to its account. */
-  charge: (socket: Socket, holder: Holder) => void;
-  sendError: SendError;
-}
-
 /** Recently verified API keys, indexed by the Authorization header in its usual form, so that each key has one entry. */
 export interface KeyCache {
   recall(authorization: string): KnownKey | undefined;
   remember(authorization: string, key: KnownKey): void;
   markValid(authorization: string, key: KnownKey): void;
   /** The key, if it was valid when it was last looked up. Its sender is then not guessing keys. */
-  lastValid(authorization: string): KnownKey | undefined;
+  lastValid(authorization: string | undefined): KnownKey | undefined;
   forget(authorization: string): void;
+  close(): void;
 }
 
-/** Against whom the requests of a key count. */
-export function holderOfKey({ newFrom, accountId }: KnownKey): Holder {
-  return newFrom ?? accountId;
-}
+/** An account that anybody could create counts as the network that created it: otherwise one person could have a thousand shares. */
+export const holderOfKey = ({ network, accountId }: KnownKey): Holder => network ?? accountId;
 
 /** A revocation must take effect within a second, in every process. */
 const knownForMs = 500;
 
-/** The cache is emptied twice a second, so a busy client costs two look-ups a second. The timer stops when `app` closes. */
-export function createKeyCache(app: FastifyInstance): KeyCache {
+/** API keys that are remembered. */
+const maxKnown = 10_000;
+
+/** The cache is emptied twice a second, so a busy client costs two look-ups a second. */
+export function createKeyCache(): KeyCache {
   const known = new Map<string, KnownKey>();
-  const valid = new LRUCache<string, KnownKey>({ max: limits.knownKeys });
+  const valid = new LRUCache<string, KnownKey>({ max: maxKnown });
   const timer = setInterval(() => known.clear(), knownForMs).unref();
-  app.addHook('onClose', async () => clearInterval(timer));
   return {
     recall: (authorization) => known.get(authorization),
     remember(authorization, key) {
-      if (known.size >= limits.knownKeys) known.clear();
+      if (known.size >= maxKnown) known.clear();
       known.set(authorization, key);
     },
     markValid: (authorization, key) => void valid.set(authorization, key),
-    lastValid: (authorization) => valid.peek(authorization),
+    lastValid: (authorization = '') =>
+      valid.peek(authorization) ?? valid.peek(authorization.replace(/^bearer +/i, 'Bearer ')),
     forget: (authorization) => void valid.delete(authorization),
+    close: () => clearInterval(timer),
   };
 }
 
@@ -87,21 +67,22 @@ const realm = 'Bearer realm="animal-store"';
 const bearer = /^bearer +[\x21-\x7e]+$/i;
 
 /** Requires an API key for every route in the scope of `app`. A 401 is sent before the request body is read. */
-export async function installAuth(app: FastifyInstance, options: AuthOptions): Promise<void> {
-  const { accounts, live, now, exchanges, cache, refusals, charge, sendError } = options;
+export async function requireKey(app: FastifyInstance): Promise<void> {
+  const { clock, keys: cache, shares, store } = app;
+  const { live } = app.config;
+  const refusals = createRefusals(app);
   const { pattern: ofOthers, message: belongsElsewhere } = otherDeployments[live ? 'production' : 'others'];
   app.decorateRequest('apiKey', null);
   app.decorateRequest('keyRefusal', null);
 
   function checkKey(found: KnownKey | undefined, request: FastifyRequest): boolean {
-    request.keyRefusal = found ? (rejectionReason(found, now()) ?? null) : 'invalid_api_key';
+    request.keyRefusal = found ? (rejectionReason(found, clock()) ?? null) : 'invalid_api_key';
     if (!found || request.keyRefusal) return false;
     request.apiKey = found;
-    const { exchange } = request;
-    exchange.key = found.id;
-    exchange.holder = holderOfKey(found);
-    exchange.stranger = false;
-    charge(request.raw.socket, exchange.holder);
+    const { record } = request;
+    record.key = found.id;
+    record.holder = holderOfKey(found);
+    chargeConnection(record.connection, record.holder, shares);
     return true;
   }
 
@@ -114,7 +95,7 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
     const wasValid = cache.lastValid(authorization) !== undefined;
     const find = async () => {
       const begun = performance.now();
-      const found = await accounts.findKey(hashKey(key), wasValid);
+      const found = await store.accounts.findKey(hashKey(key), wasValid);
       const isValid = checkKey(found, request);
       if (isValid && found) cache.markValid(authorization, found);
       else cache.forget(authorization);
@@ -123,8 +104,8 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
       return isValid;
     };
     if (wasValid) return find();
-    const network = networkOf(request.exchange.address);
-    return refusals.slowDown(network, () => exchanges.lookUp(network, find));
+    const network = networkOf(request.record.address);
+    return refusals.slowDown(network, () => shares.during(network, 'lookUps', find));
   }
 
   await app.register(bearerAuth, {
@@ -153,6 +134,8 @@ export async function installAuth(app: FastifyInstance, options: AuthOptions): P
       refusals.count(request).then((exceeded) => done(exceeded ?? error), done);
     });
   });
+  const limitAccounts = createAccountLimit(app);
+  if (limitAccounts) app.addHook('onRequest', limitAccounts);
 }
 
 // RFC 6750, section 3.1: a request without a bearer token gets a challenge without an error code. The error is created once because

@@ -1,10 +1,11 @@
 /** Reads request bodies: they must be JSON in UTF-8, or a form where the route takes one. Otherwise the response is 415. */
+import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ApiError, bodyTooLarge } from '../core/errors.ts';
 import { readJson } from '../core/int64.ts';
+import { limits } from '../core/limits.ts';
 import { HttpError, type NotFound } from './errors.ts';
-import type { Exchanges } from './exchange.ts';
 
 const token = "[!#$%&'*+.^_`|~0-9a-z-]+";
 const parameter = `charset=(?:utf-8|"utf-8")|(?!charset=)${token}=(?:${token}|"(?:[^"\\\\]|\\\\.)*")`;
@@ -43,11 +44,50 @@ function bodyFault({ headers, routeOptions }: FastifyRequest): ApiError | undefi
 const hasNoBody = ({ headers }: FastifyRequest) =>
   headers['content-length'] === undefined && headers['transfer-encoding'] === undefined;
 
+// Closes: the body would arrive, although nobody reads it.
+const tooManyBodies = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
+
+/** How long a body may take, besides a second for each `limits.bodyRate` bytes of it. */
+const graceMs = 3000;
+
+const sweepMs = 500;
+
+/** Returns a function that counts a body while it arrives. One that trickles in gets 408: it occupies a place that others may need. */
+function watchBodies(app: FastifyInstance): (request: FastifyRequest) => void {
+  const { metrics, server, shares } = app;
+  const arriving = new Map<Socket, { begun: number; bytesBefore: number }>();
+
+  const sweep = setInterval(() => {
+    const now = performance.now();
+    for (const [socket, { begun, bytesBefore }] of arriving) {
+      const seconds = (socket.bytesRead - bytesBefore) / limits.bodyRate;
+      if (now - begun < graceMs + 1000 * seconds) continue;
+      server.emit('clientError', Object.assign(new Error('slow body'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), socket);
+    }
+  }, sweepMs).unref();
+  app.addHook('onClose', async () => clearInterval(sweep));
+
+  return ({ raw, record: { begun, holder }, socket }) => {
+    // The client disconnected before its API key was looked up.
+    if (raw.destroyed) return;
+    if (!shares.take(holder, 'bodies')) {
+      metrics.limited('in_flight');
+      throw tooManyBodies;
+    }
+    arriving.set(socket, { begun, bytesBefore: socket.bytesRead });
+    raw.once('close', () => {
+      arriving.delete(socket);
+      shares.give(holder, 'bodies');
+    });
+  };
+}
+
 /**
  * Reads JSON bodies of POST. Before a body is read, rejects with ApiError `unsupported_media_type` or `payload_too_large`, and sends 404 for an
  * unknown path; afterwards `invalid_json`. A missing body is undefined, for the validation to report.
  */
-export function installBody(app: FastifyInstance, exchanges: Exchanges, notFound: NotFound): void {
+export function installBody(app: FastifyInstance, notFound: NotFound): void {
+  const watch = watchBodies(app);
   app.removeAllContentTypeParsers();
 
   app.addHook('preParsing', (request, reply, payload, done) => {
@@ -57,15 +97,12 @@ export function installBody(app: FastifyInstance, exchanges: Exchanges, notFound
     if (request.method !== 'POST') return done();
     const error = bodyFault(request);
     if (error) return done(error);
-    exchanges.awaitBody(request.exchange, request.socket);
+    const isEmpty = hasNoBody(request);
+    if (!isEmpty) watch(request);
     // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).
     if (request.headers.expect !== undefined && request.raw.httpVersion === '1.1') reply.raw.writeContinue();
     // optimizeEmptyRequests (server.ts) has closed the request's own stream, which never emits end.
-    done(null, hasNoBody(request) ? Readable.from([]) : payload);
-  });
-  app.addHook('preValidation', (request, _reply, done) => {
-    if (request.method === 'POST') exchanges.endBody(request.exchange);
-    done();
+    done(null, isEmpty ? Readable.from([]) : payload);
   });
 
   app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, (_request, bytes, done) => {

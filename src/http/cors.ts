@@ -1,6 +1,8 @@
 /** CORS: which pages may call the API from a browser (Fetch Standard, section 3.3). */
 import cors, { type FastifyCorsOptions } from '@fastify/cors';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { NotFound } from './errors.ts';
+import { refuseUnknownOptions } from './not-found.ts';
 
 const dayS = 24 * 60 * 60;
 
@@ -41,7 +43,10 @@ export function createCorsHeaders(origins: string[] | undefined): CorsHeaders {
  * routed like any other request. The other responses get their CORS headers when their exchange begins: the plugin would come too late for
  * some errors.
  */
-export async function installPreflight(app: FastifyInstance, origins: string[]): Promise<void> {
+export async function installPreflight(app: FastifyInstance, notFound: NotFound): Promise<void> {
+  const { corsOrigins: origins } = app.config;
+  if (!origins) return;
+  refuseUnknownOptions(app, notFound);
   const options = {
     origin: origins,
     methods: ['GET', 'HEAD', 'POST'],

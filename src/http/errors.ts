@@ -3,6 +3,7 @@ import { type Static, Type } from '@sinclair/typebox';
 import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, bodyTooLarge, type ErrorCode } from '../core/errors.ts';
 import { linesOf } from './head.ts';
+import type { RequestRecord } from './request-record.ts';
 import { respond, standing } from './responses.ts';
 
 /** The HTTP status of each code (RFC 9110, section 15; RFC 6585). */
@@ -133,43 +134,35 @@ export function renderError(error: ApiError): RenderedError {
   return rendered;
 }
 
-/** Sends the error response for any thrown value. */
-export type SendError = (error: unknown, request: FastifyRequest, reply: FastifyReply) => void;
-
-/** Logs the cause of a 5xx error, which the client never sees. The request's own log line gets the error code. */
-export type LogError = (error: ApiError, request: Pick<FastifyRequest, 'exchange' | 'id'>) => void;
-
-/** Logs a bug with its stack trace and an outage as one line. Requests rejected for overload have only their request line. */
-export function createErrorLog(logger: FastifyBaseLogger): LogError {
-  return ({ code, cause }, { exchange, id: reqId }) => {
-    if (statuses[code] < 500) return;
-    exchange.code = code;
-    if (code === 'internal_error') logger.error({ reqId, err: cause }, code);
-    else if (code === 'service_unavailable' && cause !== undefined) {
-      const { code: name, message } = cause as NodeJS.ErrnoException;
-      logger.error({ reqId, reason: name === undefined ? message : `${name}: ${message}` }, code);
-    }
-  };
+/**
+ * Logs the cause of a 5xx error, which the client never sees: a bug with its stack trace, an outage as one line. Requests rejected for overload have
+ * only their request line.
+ */
+export function logError({ code, cause }: ApiError, { reqId }: RequestRecord, logger: FastifyBaseLogger): void {
+  if (code === 'internal_error') logger.error({ reqId, err: cause }, code);
+  else if (code === 'service_unavailable' && cause !== undefined) {
+    const { code: name, message } = cause as NodeJS.ErrnoException;
+    logger.error({ reqId, reason: name === undefined ? message : `${name}: ${message}` }, code);
+  }
 }
 
-export function createErrorSender(logError: LogError): SendError {
-  return (thrown, request, reply) => {
-    // The client disconnected while sending its body. Nobody reads this response.
-    const error = request.raw.errored
-      ? new ApiError('bad_request', undefined, { cause: thrown })
-      : toApiError(thrown, request);
-    const { status, lines, body } = renderError(error);
-    if (status >= 500) logError(error, request);
-    request.exchange.sentCode = error.code;
-    respond(reply, status, lines, body);
-  };
+/** Sends the error response for any thrown value. */
+export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
+  // The client disconnected while sending its body. Nobody reads this response.
+  const error = request.raw.errored
+    ? new ApiError('bad_request', undefined, { cause: thrown })
+    : toApiError(thrown, request);
+  const { status, lines, body } = renderError(error);
+  request.record.code = error.code;
+  if (status >= 500) logError(error, request.record, reply.server.logger);
+  respond(reply, status, lines, body);
 }
 
 /** Throws ApiError `route_not_found`, or responds to a request for a path without an operation. */
 export type NotFound = (request: FastifyRequest, reply: FastifyReply) => void;
 
 /** Installs the handlers of errors and of unknown paths for the whole server. */
-export function installErrors(app: FastifyInstance, sendError: SendError, notFound: NotFound): void {
+export function installErrors(app: FastifyInstance, notFound: NotFound): void {
   app.setErrorHandler(sendError);
   app.setNotFoundHandler(notFound);
 }

@@ -1,15 +1,15 @@
 /** Counts the requests of each API key by outcome and day, in memory, and writes the counts once a minute. docs/decisions/key-usage.md */
 import { setImmediate } from 'node:timers/promises';
-import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
-import type { Accounts, ApiKey } from '../core/accounts.ts';
+import type { FastifyBaseLogger } from 'fastify';
+import type { Accounts } from '../core/accounts.ts';
 import { type Counts, dayOf, type KeyUse, outcomeOf, outcomes } from '../core/usage.ts';
-import type { Metrics } from './metrics.ts';
-import type { EndedExchange, OnEnd } from './request-log.ts';
+import type { OnEnd } from './request-record.ts';
 
 export interface KeyUsage {
-  /** Counts a request by its response, if it had a valid key. Call it when the exchange has ended. */
+  /** Counts a request by its response, if it had a valid key. */
   count: OnEnd;
-  countDeprecated(key: ApiKey, exchange: Pick<EndedExchange, 'isDeprecated'>): void;
+  /** Writes what was counted. */
+  close(): Promise<void>;
 }
 
 const flushEveryMs = 60_000;
@@ -19,7 +19,6 @@ const batchSize = 100;
 
 export interface KeyUsageOptions {
   accounts: Accounts;
-  metrics: Metrics;
   logger: FastifyBaseLogger;
   now: () => Date;
 }
@@ -73,8 +72,8 @@ function createUses() {
   };
 }
 
-/** Flushes every minute and when `app` closes. No request waits for it. */
-export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger, now }: KeyUsageOptions): KeyUsage {
+/** Writes every minute. No request waits for it. */
+export function createKeyUsage({ accounts, logger, now }: KeyUsageOptions): KeyUsage {
   const uses = createUses();
 
   async function write(): Promise<void> {
@@ -100,13 +99,9 @@ export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger
   }
 
   const timer = setInterval(flush, flushEveryMs).unref();
-  app.addHook('onClose', async () => {
-    clearInterval(timer);
-    await flush();
-  });
 
   return {
-    count({ key, status, isDeprecated, sentCode, code = sentCode }) {
+    count({ key, status, isDeprecated, code }) {
       if (key === undefined) return;
       const at = now();
       const use = uses.useOf(key, at);
@@ -115,9 +110,9 @@ export function createKeyUsage(app: FastifyInstance, { accounts, metrics, logger
       if (isDeprecated) use.deprecatedCalls += 1;
       if (code !== undefined) use.lastError = { code, at };
     },
-    countDeprecated(key, exchange) {
-      exchange.isDeprecated = true;
-      metrics.deprecatedCall(key);
+    close() {
+      clearInterval(timer);
+      return flush();
     },
   };
 }

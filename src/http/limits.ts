@@ -1,5 +1,4 @@
-/** Protects the server from overload: rate limits, and the detection of a blocked event loop. */
-import { monitorEventLoopDelay } from 'node:perf_hooks';
+/** Rate limits: of the requests of an account, and of rejected API keys. */
 import rateLimit from '@fastify/rate-limit';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { LRUCache } from 'lru-cache';
@@ -7,53 +6,15 @@ import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { networkOf } from './addresses.ts';
 import { HttpError } from './errors.ts';
-import type { Metrics } from './metrics.ts';
-
-export interface Limits {
-  /** Limit of the requests in progress, and separately of the request bodies awaited. */
-  maxInFlight: number;
-  /** Limit of the open connections. */
-  maxConnections: number;
-  /** Requests per minute of one account. If undefined, unlimited. */
-  requestsPerMinute?: number | undefined;
-  /** Rejected API keys per minute from one address. */
-  refusalsPerMinute: number;
-}
 
 const minuteMs = 60_000;
 
-/** The event loop counts as blocked above this mean delay, measured over an equally long interval. New requests would only lengthen the queue. */
-const maxEventLoopDelayMs = limits.eventLoopDelay;
-const resolutionMs = 10;
-
-/** The first measurements are ignored: the start itself keeps the event loop busy. */
-const settledAfterMs = 3 * maxEventLoopDelayMs;
-
-/** Measures the event loop delay once `app` listens. Returns a function: was the event loop blocked in the last interval? */
-export function watchEventLoop(app: FastifyInstance): () => boolean {
-  const delay = monitorEventLoopDelay({ resolution: resolutionMs });
-  let blocked = false;
-  let settledAt = Number.POSITIVE_INFINITY;
-  app.addHook('onListen', async () => {
-    delay.enable();
-    settledAt = performance.now() + settledAfterMs;
-  });
-  const timer = setInterval(() => {
-    // If the event loop was blocked for the whole interval, there are no samples. The mean is then NaN, and the comparison false.
-    const responsive = delay.mean / 1e6 - resolutionMs <= maxEventLoopDelayMs;
-    blocked = performance.now() > settledAt && !responsive;
-    delay.reset();
-  }, maxEventLoopDelayMs).unref();
-  app.addHook('onClose', async () => {
-    clearInterval(timer);
-    delay.disable();
-  });
-  return () => blocked;
-}
+/** Accounts and networks that are counted; beyond that, those that were counted first are forgotten. */
+const maxWindows = 10_000;
 
 /** Counts per time window, for the rate-limit plugin. Its own store reads the wall clock, and counts wrongly after the clock is set back. */
 class Windows {
-  readonly #windows = new LRUCache<string, { current: number; endsAt: number }>({ max: limits.rateWindows });
+  readonly #windows = new LRUCache<string, { current: number; endsAt: number }>({ max: maxWindows });
 
   incr(key: string, done: (error: null, result: { current: number; ttl: number }) => void, windowMs: number): void {
     const now = performance.now();
@@ -75,12 +36,14 @@ export async function installRateLimits(app: FastifyInstance): Promise<void> {
 }
 
 /** Returns a hook that rejects requests of an account over its rate limit with 429; undefined if there is no limit. */
-export function createAccountLimit(app: FastifyInstance, { requestsPerMinute }: Limits, metrics: Metrics) {
+export function createAccountLimit(app: FastifyInstance) {
+  const { config, metrics } = app;
+  const { requestsPerMinute } = config;
   if (requestsPerMinute === undefined) return undefined;
   return app.rateLimit({
     max: requestsPerMinute,
     timeWindow: minuteMs,
-    keyGenerator: ({ exchange }) => String(exchange.holder),
+    keyGenerator: ({ record }) => String(record.holder),
     errorResponseBuilder: () => {
       metrics.limited('key');
       return new ApiError('rate_limited');
@@ -98,14 +61,15 @@ export interface Refusals {
   slowDown<Result>(network: string, lookUp: () => Promise<Result>): Promise<Result>;
 }
 
-export function createRefusals(app: FastifyInstance, { refusalsPerMinute }: Limits, metrics: Metrics): Refusals {
+export function createRefusals(app: FastifyInstance): Refusals {
+  const { bounds, metrics } = app;
   const count = app.createRateLimit({
-    max: refusalsPerMinute,
+    max: bounds.rejectedKeys ?? limits.rejectedKeys,
     timeWindow: minuteMs,
-    keyGenerator: ({ exchange }) => networkOf(exchange.address),
+    keyGenerator: ({ record }) => networkOf(record.address),
   });
   /** Networks with too many rejected keys: until when (performance.now()), and whether one of their keys is being looked up. */
-  const over = new LRUCache<string, { until: number; busy: boolean }>({ max: limits.rateWindows });
+  const over = new LRUCache<string, { until: number; busy: boolean }>({ max: maxWindows });
 
   function tooMany(seconds: number): HttpError {
     metrics.limited('refusals');
@@ -116,7 +80,7 @@ export function createRefusals(app: FastifyInstance, { refusalsPerMinute }: Limi
     async count(request) {
       const result = await count(request);
       if (result.isAllowed || !result.isExceeded) return undefined;
-      const network = networkOf(request.exchange.address);
+      const network = networkOf(request.record.address);
       const until = performance.now() + result.ttl;
       over.set(network, { until, busy: over.peek(network)?.busy ?? false });
       return tooMany(result.ttlInSeconds);

@@ -3,12 +3,14 @@ import { LRUCache } from 'lru-cache';
 import { Registry } from 'prom-client';
 import type { ApiKey } from '../core/accounts.ts';
 import { type TrailEventName, trailEvents } from '../core/people.ts';
-import type { OnEnd } from './request-log.ts';
+import type { OnEnd } from './request-record.ts';
 import {
   type AddMetric,
+  addCache,
   addProcess,
   addState,
   byLabel,
+  type CacheUse,
   createAddMetric,
   type Memory,
   type Sample,
@@ -30,6 +32,7 @@ export interface Metrics {
   query(kind: 'read' | 'write', ms: number): void;
   /** Reads the state of `sources` at each scrape. */
   watch(sources: Sources): void;
+  watchCache(use: () => CacheUse): void;
 }
 
 const limits = ['key', 'refusals', 'in_flight', 'connections', 'event_loop'] as const;
@@ -79,6 +82,7 @@ export function createMetrics(version: string, lostLines = () => 0, revision = '
           () => Object.values(queries),
         );
     },
+    watchCache: (use) => addCache(add, use),
   };
 }
 

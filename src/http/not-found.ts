@@ -30,7 +30,7 @@ export function createNotFound(base: string): NotFound {
 /** Responds on a route of the router as if there were none. */
 function hideRoute(notFound: NotFound): NotFound {
   return (request, reply) => {
-    request.exchange.route = null;
+    request.record.route = null;
     notFound(request, reply);
   };
 }

@@ -1,9 +1,26 @@
 /** Checks every request before its route and API key: the length of the URL, the framing, the host, and the header Expect. */
 import type { IncomingMessage } from 'node:http';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { HttpError } from './errors.ts';
 import { absoluteFormOf, hostOf, hostSyntax, type ServesHost } from './hosts.ts';
+import type { App } from './operation.ts';
+import type { RequestRecord } from './request-record.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    record: RequestRecord;
+    /** The lines of the headers that each response of the route carries. */
+    routeHeaders: string;
+    /** Whether headers are set on the reply, besides those that responses.ts sends. */
+    headersSet: boolean;
+  }
+  interface FastifyContextConfig {
+    /** The lines of the headers of each response of the route, whatever its status. */
+    headers?: string;
+  }
+}
 
 const close = { connection: 'close' };
 
@@ -65,4 +82,30 @@ export function createCheck(servesHost: ServesHost | undefined): (request: Incom
     // Close: a late body could be parsed as the next request.
     return new HttpError('expectation_failed', close);
   };
+}
+
+/** Prepares a request for its response. Call it before anything that may respond. */
+export function beginRequest(request: FastifyRequest, reply: FastifyReply): void {
+  const { url = null, config } = request.routeOptions;
+  const { record, headers } = request.raw;
+  const { corsHeaders, draining, config: given } = reply.server;
+  record.route = url;
+  request.record = record;
+  request.routeHeaders = config?.headers ?? '';
+  request.headersSet = given.requestsPerMinute !== undefined;
+  const cors = corsHeaders(headers.origin);
+  for (let at = 0; at < cors.length; at += 2) reply.header(cors[at] as string, cors[at + 1]);
+  if (draining()) reply.header('connection', 'close');
+  if (cors.length > 0 || draining()) request.headersSet = true;
+}
+
+export function installRequestChecks(app: App): void {
+  const check = createCheck(app.config.servesHost);
+  app.decorateRequest('record');
+  app.decorateRequest('routeHeaders', '');
+  app.decorateRequest('headersSet', false);
+  app.addHook('onRequest', (request, reply, done) => {
+    beginRequest(request, reply);
+    done(check(request.raw));
+  });
 }

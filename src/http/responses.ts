@@ -1,6 +1,6 @@
 /** Sends every response: the headers as lines, and a small body in the same write. */
 import { hash } from 'node:crypto';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply } from 'fastify';
 import { headersOf, lineOf, linesOf, sendHead } from './head.ts';
 import { isCurrent } from './preconditions.ts';
 
@@ -102,12 +102,12 @@ function addSet(headers: string[], set: ReturnType<FastifyReply['getHeaders']>):
 /**
  * Sends a response. `headers`: their lines, including those of `standing` and Content-Length, unless the status has no body. `body`: a buffer,
  * or a string with one character per byte, which is sent in the same write as the headers. Headers set by reply.header() are sent only if
- * `headersSet` of the exchange is true: reading them costs a tenth of a read.
+ * `headersSet` of the request is true: reading them costs a tenth of a read.
  */
 export function respond(reply: FastifyReply, status: number, headers: string, body: string | Buffer): void {
   const response = reply.raw;
-  const { reqId, routeHeaders, headersSet } = reply.request.exchange;
-  const lines = `x-request-id: ${reqId}\r\n${headers}${routeHeaders}`;
+  const { id, routeHeaders, headersSet } = reply.request;
+  const lines = `x-request-id: ${id}\r\n${headers}${routeHeaders}`;
   if (headersSet) {
     const all = headersOf(lines);
     addSet(all, reply.getHeaders());
@@ -118,20 +118,21 @@ export function respond(reply: FastifyReply, status: number, headers: string, bo
   else sendSlices(reply, body);
 }
 
-interface ByteLimit {
-  /** Counts the bytes of a large body until the client has read them. Throws ApiError `service_unavailable` if too many are unread. */
-  reserveBytes(request: FastifyRequest, body: Buffer): void;
+/** Counts a large body until its client has read it, or is gone. Throws ApiError `service_unavailable` if too many bytes are unread. */
+export function reserveBytes({ request, raw, server: { shares } }: FastifyReply, body: Buffer): void {
+  if (raw.destroyed || !shares.takeUnread(request.record.holder, body)) return;
+  raw.once('close', () => shares.giveUnread(body));
 }
 
 /**
  * Sends the response to a GET, or 304 if the client already has it. Throws ApiError `precondition_failed` if If-Match does not hold, and
  * `service_unavailable` if too many bytes are unread.
  */
-export function sendRendered({ reserveBytes }: ByteLimit, reply: FastifyReply, rendered: Rendered): void {
+export function sendRendered(reply: FastifyReply, rendered: Rendered): void {
   const { body, etag, headers, bodyHeaders } = rendered;
   if (isCurrent(reply.request.headers, etag)) respond(reply, 304, headers, '');
   else {
-    if (typeof body !== 'string') reserveBytes(reply.request, body);
+    if (typeof body !== 'string') reserveBytes(reply, body);
     respond(reply, 200, bodyHeaders, body);
   }
 }

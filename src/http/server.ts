@@ -1,44 +1,57 @@
-/** Creates the Fastify server, and the exchanges of its requests. They need each other: a URL that cannot be decoded reaches no hook. */
-import { randomUUID } from 'node:crypto';
-import type { Server } from 'node:http';
-import fastify, { type FastifyHttpOptions } from 'fastify';
+/** Creates the Fastify server: its connections, the order in which their requests are served, and what plugins find on it. */
+import {
+  createServer as createHttpServer,
+  type ServerOptions as HttpOptions,
+  type Server as HttpServer,
+  type RequestListener,
+} from 'node:http';
+import fastify, { type FastifyBaseLogger } from 'fastify';
+import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { answerError, refuseConnection, type Sending } from './connection/client-errors.ts';
-import { type LogError, type SendError, toApiError } from './errors.ts';
-import { createExchanges, type Exchanges, late } from './exchange.ts';
-import type { Limits } from './limits.ts';
+import { proxiesOf } from './addresses.ts';
+import { createKeyCache, holderOfKey } from './auth.ts';
+import {
+  answerError,
+  installClientErrors,
+  refuseConnection,
+  type Sending,
+  writeError,
+} from './connection/client-errors.ts';
+import { type Connections, installConnections } from './connection/connections.ts';
+import { createTurns, type Turns } from './connection/turns.ts';
+import { createCorsHeaders } from './cors.ts';
+import type { AppConfig, AppStore, Bounds } from './decorations.ts';
+import { logError, sendError } from './errors.ts';
+import { createKeyUsage } from './key-usage.ts';
 import type { Metrics } from './metrics.ts';
 import type { App } from './operation.ts';
+import { beginRequest } from './request-checks.ts';
+import type { OnEnd } from './request-record.ts';
+import { createShares, tooMany } from './shares.ts';
 
-const serverOptions: FastifyHttpOptions<Server> = {
-  bodyLimit: limits.bodyBytes,
+const httpOptions: HttpOptions = {
+  maxHeaderSize: limits.headerBytes,
   requestTimeout: limits.request,
   keepAliveTimeout: limits.keepAlive,
-  return503OnClosing: false,
-  // With a logger, Fastify adds two listeners to each response. request-log.ts writes the request lines instead.
-  logger: false,
-  genReqId: () => randomUUID(),
-  // A path parameter may be as long as the URL. Validation decides whether it is a number.
-  routerOptions: { maxParamLength: limits.headerBytes },
   // request-checks.ts rejects a missing or repeated Host header, so that the response has the standard error body.
-  http: {
-    maxHeaderSize: limits.headerBytes,
-    requireHostHeader: false,
-    joinDuplicateHeaders: true,
-    connectionsCheckingInterval: 500,
-    // Saves a tenth of a read. The stream of a request without a body emits no event: body.ts replaces it before a body is read.
-    optimizeEmptyRequests: true,
-  },
+  requireHostHeader: false,
+  joinDuplicateHeaders: true,
+  connectionsCheckingInterval: 500,
+  // Saves a tenth of a read. The stream of a request without a body emits no event: body.ts replaces it before a body is read.
+  optimizeEmptyRequests: true,
 };
 
-export interface ServerOptions {
-  limits: Limits;
+export interface ServerOptions extends AppConfig {
+  store: AppStore;
+  logger: FastifyBaseLogger;
+  /** Writes the log line of a request. */
+  logRequest: OnEnd;
   metrics: Metrics;
-  /** Whether an address is that of a proxy whose X-Forwarded-For header is trusted. If undefined, there is no proxy. */
-  trustProxy: ((address: string) => boolean) | undefined;
-  sending: Sending;
-  logError: LogError;
-  sendError: SendError;
+  now: () => Date;
+  /** True while the process is about to stop. Responses then carry Connection: close, so that clients reconnect elsewhere. */
+  draining: () => boolean;
+  /** Other bounds than those of core/limits.ts. */
+  bounds?: Bounds | undefined;
 }
 
 /** Returns the lines of the headers that all responses of a path carry, also if a part of it cannot be decoded, so that it has no route. */
@@ -55,29 +68,102 @@ function watchHeaders(app: App): (url: string) => string {
   return (url) => known.find(({ path }) => path.test(url))?.headers ?? '';
 }
 
-export function createServer(options: ServerOptions): { app: App; exchanges: Exchanges } {
-  const { limits: given, metrics, trustProxy, sending, logError, sendError } = options;
+const late = new ApiError('service_unavailable', undefined, {
+  cause: new Error(`no response within ${limits.response / 1000} s`),
+});
+
+/** Creates the server, without routes. Its connections have one request at a time, and its turns as many as they have time for. */
+export function createServer(options: ServerOptions): App {
+  const { store, logger, metrics, now, draining, logRequest, bounds = {}, ...config } = options;
+  const isProxy = proxiesOf(config.trustProxy ?? []);
+  const keys = createKeyCache();
+  const shares = createShares(bounds, () => metrics.limited('in_flight'));
+  const usage = createKeyUsage({ accounts: store.accounts, logger, now });
+  const sending: Sending = {
+    corsHeaders: createCorsHeaders(config.corsOrigins),
+    onEnd(record) {
+      logRequest(record);
+      metrics.request(record);
+      usage.count(record);
+    },
+  };
+  const endSnapshot = () => store.pets.refresh?.();
+  let connections: Connections;
+  let turns: Turns;
+
+  function serverFactory(handle: RequestListener): HttpServer {
+    const server = createHttpServer(httpOptions);
+    turns = createTurns(handle, {
+      shares,
+      endSnapshot,
+      holderOf({ headers, record }) {
+        const key = keys.lastValid(headers.authorization);
+        return key ? holderOfKey(key) : record.holder;
+      },
+      refuse(response) {
+        const { headers, record } = response.req;
+        record.key = keys.lastValid(headers.authorization)?.id;
+        metrics.limited('event_loop');
+        answerError(response, tooMany, sending, draining());
+      },
+    });
+    connections = installConnections(server, {
+      ...{ shares, isProxy, endSnapshot, serve: turns.serve, onEnd: sending.onEnd },
+      maxConnections: config.maxConnections,
+      refuse(socket) {
+        metrics.limited('connections');
+        writeError(socket, tooMany, sending);
+      },
+      refuseLate(response) {
+        logError(late, response.req.record, logger);
+        answerError(response, late, sending);
+      },
+    });
+    installClientErrors(server, sending);
+    return server;
+  }
+
   const app: App = fastify({
-    ...serverOptions,
-    ...(trustProxy && { trustProxy }),
+    serverFactory,
+    bodyLimit: limits.bodyBytes,
+    return503OnClosing: false,
+    // With a logger, Fastify adds two listeners to each response.
+    logger: false,
+    genReqId: ({ record }) => record.reqId,
+    // A path parameter may be as long as the URL. Validation decides whether it is a number.
+    routerOptions: { maxParamLength: limits.headerBytes },
+    ...(config.trustProxy && { trustProxy: isProxy }),
     frameworkErrors(error, request, reply) {
-      const exchange = exchanges.begin(request, reply);
-      exchange.code = toApiError(error).code;
-      exchange.routeHeaders = headersOfPath(request.url);
+      beginRequest(request, reply);
+      request.routeHeaders = headersOfPath(request.url);
       sendError(error, request, reply);
     },
     clientErrorHandler: (error, socket) => refuseConnection(error, socket, sending),
   });
   const headersOfPath = watchHeaders(app);
-  const exchanges = createExchanges(app, {
-    ...sending,
-    maxInFlight: given.maxInFlight,
-    pluginHeaders: given.requestsPerMinute !== undefined,
-    onRefused: () => metrics.limited('in_flight'),
-    refuseLate(response, exchange) {
-      logError(late, { exchange, id: exchange.reqId });
-      answerError(response, late, sending);
+  app.decorate('store', store);
+  app.decorate('config', config);
+  app.decorate('base', config.baseUrl ?? '/v1');
+  app.decorate('bounds', bounds);
+  app.decorate('metrics', metrics);
+  app.decorate('logger', logger);
+  app.decorate('clock', now);
+  app.decorate('draining', draining);
+  app.decorate('corsHeaders', sending.corsHeaders);
+  app.decorate('shares', shares);
+  app.decorate('keys', keys);
+  app.decorate('pause', () => turns.pause());
+  app.addHook('onClose', async () => {
+    shares.close();
+    keys.close();
+    await usage.close();
+  });
+  metrics.watch({
+    store: () => store.measure(),
+    taken() {
+      const { work, bodies, pipelined, unreadBytes } = shares.taken();
+      return { ...connections.count(), work, bodies, pipelined, unread_bytes: unreadBytes };
     },
   });
-  return { app, exchanges };
+  return app;
 }

@@ -61,15 +61,19 @@ export interface CacheUse {
   misses: number;
 }
 
+export function addCache(add: AddMetric, use: () => CacheUse): void {
+  add('animal_store_cache_hits_total', 'Reads served from the response cache.', () => use().hits);
+  add('animal_store_cache_misses_total', 'Reads served from the store.', () => use().misses);
+}
+
 export interface Sources {
   /** A metric whose value is undefined is left out: each engine has some that the other lacks. */
   store: () => StoreMeasures;
-  pages: () => CacheUse;
   /** Places taken by requests and connections, by their kinds. */
   taken: () => Record<string, number>;
 }
 
-export function addState(add: AddMetric, { store, pages, taken }: Sources): void {
+export function addState(add: AddMetric, { store, taken }: Sources): void {
   add(
     'animal_store_held',
     'Places taken now: requests (requests), requests that the store is working on (work), request bodies arriving (bodies), response bytes that clients have not read (unread_bytes), connections (connections), queued pipelined requests (pipelined).',
@@ -84,8 +88,6 @@ export function addState(add: AddMetric, { store, pages, taken }: Sources): void
     'When the store last failed to commit a write, in seconds since 1970; 0 if it never has since the start.',
     () => store().lastFailedWriteAt / 1000,
   );
-  add('animal_store_cache_hits_total', 'Reads served from the response cache.', () => pages().hits);
-  add('animal_store_cache_misses_total', 'Reads served from the store.', () => pages().misses);
   if (store().walBytes !== undefined)
     add('animal_store_wal_bytes', 'Write-ahead log (WAL) size in bytes.', () => store().walBytes ?? 0);
   if (store().disk) addDisk(add, store);

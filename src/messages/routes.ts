@@ -2,18 +2,17 @@
 import { randomUUID } from 'node:crypto';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { Message, type Messages, NewMessage } from '../core/messages.ts';
+import { Message, messageAgeMs, NewMessage } from '../core/messages.ts';
 import { keyOf, rejectedKey } from '../http/auth.ts';
-import { HttpError, type SendError, toApiError } from '../http/errors.ts';
-import type { Exchanges } from '../http/exchange.ts';
+import { HttpError, sendError, toApiError } from '../http/errors.ts';
+import { refuseOtherMethods } from '../http/methods.ts';
 import { type App, bodyErrors, type Operation } from '../http/operation.ts';
 import { sendOutcome } from '../http/responses.ts';
 
-export interface MessagesOptions {
-  messages: Messages;
-  exchanges: Exchanges;
-  sendError: SendError;
-  now: () => Date;
+/** The routes of the quickstart. They need an API key. */
+export async function messages(app: App): Promise<void> {
+  sendMessage(app, '/messages');
+  refuseOtherMethods(app);
 }
 
 const sending: Operation = {
@@ -39,7 +38,8 @@ const sending: Operation = {
 };
 
 /** Adds POST at `url`. */
-export function sendMessage(app: App, url: string, { messages, exchanges, sendError, now }: MessagesOptions): void {
+function sendMessage(app: App, url: string): void {
+  const { clock, shares, store } = app;
   // The quickstart specifies 400 for an unsupported media type, the animal store 415.
   app.setErrorHandler((thrown, request, reply) => {
     const error = toApiError(thrown);
@@ -51,8 +51,8 @@ export function sendMessage(app: App, url: string, { messages, exchanges, sendEr
   const full = new Map<number, number>();
 
   function refuseFull(accountId: number): void {
-    const waitMs = (full.get(accountId) ?? 0) - now().getTime();
-    if (waitMs > 0 && waitMs <= limits.messageAge) throw tooManyMessages(waitMs);
+    const waitMs = (full.get(accountId) ?? 0) - clock().getTime();
+    if (waitMs > 0 && waitMs <= messageAgeMs) throw tooManyMessages(waitMs);
     full.delete(accountId);
   }
 
@@ -66,12 +66,18 @@ export function sendMessage(app: App, url: string, { messages, exchanges, sendEr
       const { accountId, id: keyId } = keyOf(request);
       refuseFull(accountId);
       const id = `msg_${randomUUID().replaceAll('-', '')}`;
-      const message: Message = { id, message: request.body.message, status: 'queued', createdAt: now().toISOString() };
-      const refusal = await exchanges.work(request.exchange, () => messages.add({ ...message, accountId }, keyId));
+      const message: Message = {
+        id,
+        message: request.body.message,
+        status: 'queued',
+        createdAt: clock().toISOString(),
+      };
+      const add = () => store.messages.add({ ...message, accountId }, keyId);
+      const refusal = await shares.during(request.record.holder, 'work', add);
       if (typeof refusal === 'string') throw rejectedKey(refusal);
       if (refusal) {
         full.set(accountId, refusal.fullUntil);
-        throw tooManyMessages(refusal.fullUntil - now().getTime());
+        throw tooManyMessages(refusal.fullUntil - clock().getTime());
       }
       sendOutcome(reply, 202, JSON.stringify(message));
     },

@@ -1,8 +1,15 @@
 /** GET /store/orders: a placeholder, because the interface names this operation but does not describe it. */
 import { ApiError } from '../core/errors.ts';
+import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
 
-export function listOrders(app: App, url: string): void {
+/** The route for orders. It needs an API key. */
+export async function orders(app: App): Promise<void> {
+  listOrders(app, '/store/orders');
+  refuseOtherMethods(app);
+}
+
+function listOrders(app: App, url: string): void {
   app.get(
     url,
     {

@@ -1,7 +1,7 @@
 /** Caches the rendered responses to reads of pets for as long as the data in the store has not changed. */
-import type { FastifyInstance } from 'fastify';
 import { ApiError } from '../core/errors.ts';
-import type { FoundPet, PetPage, PetQuery, Pets, StoreState } from '../core/pets.ts';
+import type { FoundPet, PetPage, PetQuery, StoreState } from '../core/pets.ts';
+import type { App } from '../http/operation.ts';
 import { type Rendered, render } from '../http/responses.ts';
 import type { CacheUse } from '../http/state-metrics.ts';
 import { pageLinks } from './paging.ts';
@@ -20,7 +20,6 @@ export interface PetResponses {
   page(query: PetQuery): Promise<Rendered> | Rendered;
   /** Throws or rejects with ApiError `pet_not_found`. */
   pet(id: bigint): Promise<Rendered> | Rendered;
-  use(): CacheUse;
 }
 
 type Make = () => Made | Promise<Made>;
@@ -52,8 +51,9 @@ function then<From, To>(value: From | Promise<From>, next: (value: From) => To |
   return value instanceof Promise ? value.then(next) : next(value);
 }
 
-/** `base`: the start of the URLs in responses. */
-export function createPetResponses(app: FastifyInstance, pets: Pets, base: string): PetResponses {
+export function createPetResponses(app: App): PetResponses {
+  const { base, metrics, store } = app;
+  const { pets } = store;
   const pages = createCache(pets.state);
   const singlePets = createCache(pets.state);
   const timer = setInterval(() => {
@@ -61,6 +61,13 @@ export function createPetResponses(app: FastifyInstance, pets: Pets, base: strin
     singlePets.sweep();
   }, sweepMs).unref();
   app.addHook('onClose', async () => clearInterval(timer));
+  metrics.watchCache(use);
+
+  function use(): CacheUse {
+    const { hits, misses } = pages.use();
+    const { hits: petHits, misses: petMisses } = singlePets.use();
+    return { hits: hits + petHits, misses: misses + petMisses };
+  }
 
   function makePage(query: PetQuery, { pets: found, next, state }: PetPage): Made {
     const rendered = render(`[${found.join()}]`, { link: pageLinks(base, query, next) });
@@ -74,11 +81,6 @@ export function createPetResponses(app: FastifyInstance, pets: Pets, base: strin
   }
 
   return {
-    use() {
-      const { hits, misses } = pages.use();
-      const { hits: petHits, misses: petMisses } = singlePets.use();
-      return { hits: hits + petHits, misses: misses + petMisses };
-    },
     page: (query) =>
       pages.get(`${query.limit} ${query.status} ${query.after}`, () =>
         then(pets.list(query), (page) => makePage(query, page)),

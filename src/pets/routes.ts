@@ -1,31 +1,28 @@
 /** The three operations on pets: listPets, createPet and getPet. */
 import { Type } from '@sinclair/typebox';
 import type { FastifyReply, onRequestHookHandler } from 'fastify';
-import { dateText, sunset } from '../core/deprecation.ts';
+import { dateText, isRemoved, sunset } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { Int64 } from '../core/int64.ts';
 import { type Addition, maxPage, NewPet, Pet, PetStatus, Pets } from '../core/pets.ts';
 import { requirement } from '../core/schema.ts';
 import { keyOf, rejectedKey, requireScope } from '../http/auth.ts';
-import type { Exchanges } from '../http/exchange.ts';
 import { linesOf } from '../http/head.ts';
-import type { KeyUsage } from '../http/key-usage.ts';
+import { refuseOtherMethods } from '../http/methods.ts';
 import { type App, bodyErrors, type Operation } from '../http/operation.ts';
 import { type Rendered, sendOutcome, sendRendered } from '../http/responses.ts';
 import { deprecationHeaders, refuseAfterSunset } from './deprecation.ts';
 import { IdempotencyHeaders, retryOf } from './idempotency.ts';
 import { Cursor } from './paging.ts';
-import type { PetResponses } from './response-cache.ts';
+import { createPetResponses, type PetResponses } from './response-cache.ts';
 
-export interface PetsOptions {
-  pets: Pets;
-  exchanges: Exchanges;
-  responses: PetResponses;
-  usage: KeyUsage;
-  /** The start of the URLs in responses: the public base address, or its path. Ends in /v1. */
-  base: string;
-  /** Whether getPet has been removed. */
-  removed: () => boolean;
+/** The routes for pets. They need an API key. */
+export async function pets(app: App): Promise<void> {
+  const responses = createPetResponses(app);
+  listPets(app, '/pets', responses);
+  createPet(app, '/pets');
+  getPet(app, '/pets/:petId', responses);
+  refuseOtherMethods(app);
 }
 
 const ListQuery = Type.Object({
@@ -42,18 +39,21 @@ const ListQuery = Type.Object({
 
 const PetParams = Type.Object({ petId: Int64({ description: 'Identifier of the animal to return.', examples: [1] }) });
 
-/** Sends what `read` returns. A read that takes a round trip to the store needs a place. */
-function sendRead(
-  { pets, exchanges }: PetsOptions,
-  reply: FastifyReply,
-  read: () => Rendered | Promise<Rendered>,
-): undefined | Promise<void> {
+/** Sends what `read` returns. A read that takes a round trip to the store counts as its work. */
+function sendRead(reply: FastifyReply, read: () => Rendered | Promise<Rendered>): undefined | Promise<void> {
+  const { shares, store } = reply.server;
   // Reads of the embedded store end within this turn of the event loop.
-  const rendered = pets.remote ? exchanges.work(reply.request.exchange, read) : read();
-  if (rendered instanceof Promise) return rendered.then((later) => sendRendered(exchanges, reply, later));
-  sendRendered(exchanges, reply, rendered);
+  const rendered = store.pets.remote ? shares.during(reply.request.record.holder, 'work', read) : read();
+  if (rendered instanceof Promise) return rendered.then((later) => sendRendered(reply, later));
+  sendRendered(reply, rendered);
   return undefined;
 }
+
+/** Whether getPet has been removed. */
+const removedFrom =
+  ({ clock, config }: App) =>
+  () =>
+    isRemoved(config.enforceSunset, clock());
 
 // The animals of the examples in openapi.yaml, in the order in which they are added.
 const biscuit = { id: 1, name: 'Biscuit', categoryId: 7, status: 'available' };
@@ -83,8 +83,7 @@ const listing: Operation = {
 };
 
 /** Adds GET at `url`. */
-export function listPets(app: App, url: string, options: PetsOptions): void {
-  const { responses } = options;
+function listPets(app: App, url: string, responses: PetResponses): void {
   app.get(
     url,
     {
@@ -94,7 +93,7 @@ export function listPets(app: App, url: string, options: PetsOptions): void {
     },
     (request, reply) => {
       const { limit, status, cursor: after = 0n } = request.query;
-      return sendRead(options, reply, () => responses.page({ limit, status, after }));
+      return sendRead(reply, () => responses.page({ limit, status, after }));
     },
   );
 }
@@ -142,7 +141,9 @@ const creation: Operation = {
 };
 
 /** Adds POST at `url`. */
-export function createPet(app: App, url: string, { pets, exchanges, base, removed }: PetsOptions): void {
+function createPet(app: App, url: string): void {
+  const { base, shares, store } = app;
+  const removed = removedFrom(app);
   const locationStart = linesOf(['location', `${base}/pets/`]).trimEnd();
 
   function answer(reply: FastifyReply, addition: Addition): void {
@@ -161,8 +162,8 @@ export function createPet(app: App, url: string, { pets, exchanges, base, remove
       config: { operation: creation },
     },
     (request, reply) => {
-      const add = () => pets.add(request.body as NewPet, retryOf(request), keyOf(request).id);
-      return exchanges.work(request.exchange, add).then((addition) => answer(reply, addition));
+      const add = () => store.pets.add(request.body as NewPet, retryOf(request), keyOf(request).id);
+      return shares.during(request.record.holder, 'work', add).then((addition) => answer(reply, addition));
     },
   );
 }
@@ -183,11 +184,12 @@ const fetching: Operation = {
 };
 
 /** Adds GET at `url`, which ends in `:petId`. Every response there carries the deprecation headers. */
-export function getPet(app: App, url: string, options: PetsOptions): void {
-  const { responses, usage, base, removed } = options;
-  const headers = linesOf(Object.entries(deprecationHeaders(base, 'getPet')).flat());
+function getPet(app: App, url: string, responses: PetResponses): void {
+  const removed = removedFrom(app);
+  const headers = linesOf(Object.entries(deprecationHeaders(app.base, 'getPet')).flat());
   const countCall: onRequestHookHandler = (request, _reply, done) => {
-    usage.countDeprecated(keyOf(request), request.exchange);
+    request.record.isDeprecated = true;
+    app.metrics.deprecatedCall(keyOf(request));
     done();
   };
   app.get(
@@ -197,6 +199,6 @@ export function getPet(app: App, url: string, options: PetsOptions): void {
       schema: { params: PetParams },
       config: { headers, removed, operation: fetching },
     },
-    (request, reply) => sendRead(options, reply, () => responses.pet(request.params.petId)),
+    (request, reply) => sendRead(reply, () => responses.pet(request.params.petId)),
   );
 }

@@ -3,7 +3,7 @@ import { hostname } from 'node:os';
 import { isatty } from 'node:tty';
 import { type Logger, pino } from 'pino';
 import type { Config } from '../config.ts';
-import { createRequestLog, type OnEnd } from '../http/request-log.ts';
+import { createRequestLog, type OnEnd } from '../http/request-record.ts';
 import { type Destination, openDestination } from './log-destination.ts';
 import { terminalFormat } from './terminal-log.ts';
 

@@ -38,18 +38,32 @@ function loadConfig(): Config {
   }
 }
 
+/** Settings of earlier releases, and what to do instead. `stops`: values with which the server would not do what it is asked for. */
+const removed: Record<string, { instead: string; stops?: (value: string, all: NodeJS.ProcessEnv) => boolean }> = {
+  WORKERS: {
+    instead: 'for more processes, start each with ports of its own on one file, or use PostgreSQL (docs/scaling.md).',
+    stops: (value) => value !== '1',
+  },
+  LOG_SAMPLE: { instead: 'each request is one line.' },
+  MAX_IN_FLIGHT: { instead: 'docs/limits.md has the limits.' },
+  REFUSAL_LIMIT: { instead: 'docs/limits.md has the limits.' },
+  ACCOUNT_PAGES: {
+    instead: 'SIGN_UP=none removes the account pages.',
+    stops: (value, { SIGN_UP }) => value === 'off' && SIGN_UP !== 'none',
+  },
+};
+
 /** Warns of settings of earlier releases, and of other names in .env. Refuses to start if the server would differ from what one asks for. */
-function checkNames({ WORKERS, LOG_SAMPLE, ACCOUNT_PAGES, SIGN_UP }: NodeJS.ProcessEnv, logger: Logger): void {
-  const workers =
-    'WORKERS is no longer a setting: for more processes, start each with ports of its own on one file, or use PostgreSQL (docs/scaling.md).';
-  if (WORKERS === '1') logger.warn(workers);
-  else if (WORKERS) refuseToStart(workers);
-  if (LOG_SAMPLE) logger.warn('LOG_SAMPLE is no longer a setting: each request is one line.');
-  const accountPages = 'ACCOUNT_PAGES is no longer a setting: SIGN_UP=none removes the account pages.';
-  if (ACCOUNT_PAGES === 'off' && SIGN_UP !== 'none') refuseToStart(accountPages);
-  if (ACCOUNT_PAGES) logger.warn(accountPages);
+function checkNames(env: NodeJS.ProcessEnv, logger: Logger): void {
+  for (const [name, { instead, stops }] of Object.entries(removed)) {
+    const value = env[name];
+    if (!value) continue;
+    const sentence = `${name} is no longer a setting: ${instead}`;
+    if (stops?.(value, env)) refuseToStart(sentence);
+    logger.warn(sentence);
+  }
   for (const name of findUnknownNames(process.cwd()))
-    if (!['WORKERS', 'LOG_SAMPLE', 'ACCOUNT_PAGES'].includes(name)) logger.warn(`${name} in .env is not a setting`);
+    if (!Object.hasOwn(removed, name)) logger.warn(`${name} in .env is not a setting`);
 }
 
 /** Serves until a signal. */
@@ -158,18 +172,14 @@ function build({ config, log, store, metrics, servesHost, draining }: Parts): Pr
     signUp: signUpOf(config),
     quickstartBasePath: config.QUICKSTART_BASE_PATH === 'off' ? undefined : config.QUICKSTART_BASE_PATH,
     enforceSunset: config.SUNSET_ENFORCE === 'true',
-    limits: {
-      maxInFlight: config.MAX_IN_FLIGHT,
-      maxConnections: config.MAX_CONNECTIONS,
-      requestsPerMinute: config.RATE_LIMIT,
-      refusalsPerMinute: config.REFUSAL_LIMIT,
-    },
+    maxConnections: config.MAX_CONNECTIONS,
+    requestsPerMinute: config.RATE_LIMIT,
     trustProxy: config.TRUST_PROXY?.split(','),
     servesHost,
     corsOrigins: config.CORS_ORIGINS?.split(','),
     draining,
     documents: { animalStore: readDocument('openapi.yaml'), quickstart: readDocument('openapi.quickstart.yaml') },
-    readPageFile: (name) => readFile(at(`src/pages/${name}`)),
+    readFile: (name) => readFile(at(`src/pages/${name}`)),
   });
 }
 

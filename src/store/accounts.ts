@@ -64,7 +64,7 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
 
     async findKey(hash, wasValid) {
       const row = await findKey(hash, wasValid);
-      return row && toKnownKey(row, at());
+      return row && toKnownKey(row);
     },
 
     revokeKey: async (id, session) =>

@@ -6,7 +6,6 @@ import { isLinkValid } from './commands/people.ts';
 import type { Engine } from './engine.ts';
 import { findLink, findPerson, findSession } from './queries/people.ts';
 import { toAccount, toLink, toSession } from './rows.ts';
-import { unavailable } from './store.ts';
 
 const hex = (hash: Buffer | undefined) => hash?.toString('hex');
 
@@ -33,7 +32,7 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
     async findSession(hash) {
       const now = at();
       const row = await read(() => findSession(hash, now));
-      return row && toSession(row, now);
+      return row && toSession(row);
     },
 
     touchSession: (hash) => write('touchSession', { hash: hash.toString('hex'), at: at() }),
@@ -52,18 +51,7 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
 }
 
 export function openMessages({ write }: Engine): Messages {
-  let waitingCharacters = 0;
   return {
-    async add(message, keyId) {
-      const { length } = message.message;
-      if (waitingCharacters + length > limits.waitingMessages)
-        throw unavailable(new Error('too many messages are waiting'));
-      waitingCharacters += length;
-      try {
-        return await write('addMessage', { ...message, keyId, maxMessages: limits.messages });
-      } finally {
-        waitingCharacters -= length;
-      }
-    },
+    add: (message, keyId) => write('addMessage', { ...message, keyId, maxMessages: limits.messages }),
   };
 }

@@ -1,6 +1,5 @@
 /** The columns that both engines select for accounts and API keys, and the conversion of their rows. */
 import type { Account, ApiKey, KnownKey, OwnKey, Scope } from '../core/accounts.ts';
-import { limits } from '../core/limits.ts';
 import type { LinkPurpose, OneTimeLink, Session } from '../core/people.ts';
 import { type DayOfUse, dateOf } from '../core/usage.ts';
 
@@ -68,7 +67,6 @@ export interface OwnKeyRow extends ApiKeyRow {
 
 export interface KnownKeyRow extends ApiKeyRow {
   network: Buffer | null;
-  account_created_at: StoredInteger;
 }
 
 export interface UsageRow {
@@ -92,15 +90,8 @@ export function toAccount(row: AccountRow): Account {
   };
 }
 
-/** `now`: in milliseconds. */
-export function toSession(row: SessionRow, now: number): Session {
-  return { account: toAccount(row), usedAt: toDate(row.used_at), newFrom: newFrom(row.network, row.created_at, now) };
-}
-
-/** The network as which an account counts while it is new. */
-function newFrom(network: Buffer | null, createdAt: StoredInteger, now: number): string | undefined {
-  if (network === null || Number(createdAt) <= now - limits.newAccount) return undefined;
-  return network.toString('base64url');
+export function toSession(row: SessionRow): Session {
+  return { account: toAccount(row), usedAt: toDate(row.used_at), network: row.network?.toString('base64url') };
 }
 
 export function toLink(row: LinkRow): OneTimeLink {
@@ -127,9 +118,8 @@ export function toOwnKey(row: OwnKeyRow): OwnKey {
   return { ...toApiKey(row), replaces: row.replaces, replacedBy: row.replaced_by };
 }
 
-/** `now`: in milliseconds. */
-export function toKnownKey(row: KnownKeyRow, now: number): KnownKey {
-  return { ...toApiKey(row), newFrom: newFrom(row.network, row.account_created_at, now) };
+export function toKnownKey(row: KnownKeyRow): KnownKey {
+  return { ...toApiKey(row), network: row.network?.toString('base64url') };
 }
 
 export function toDayOfUse(row: UsageRow): DayOfUse {

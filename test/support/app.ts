@@ -9,7 +9,7 @@ import { onTestFinished } from 'vitest';
 import { type AppOptions, buildApp } from '../../src/app.ts';
 import { newSecret, type Scope, scopes } from '../../src/core/accounts.ts';
 import { createMetrics } from '../../src/http/metrics.ts';
-import { createRequestLog } from '../../src/http/request-log.ts';
+import { createRequestLog } from '../../src/http/request-record.ts';
 import type { Store } from '../../src/store/store.ts';
 import { type Answer, expectDocumented } from './documented.ts';
 import { keepExchange } from './exchanges.ts';
@@ -74,10 +74,11 @@ export async function startApp(options: Partial<AppOptions> = {}): Promise<TestA
     quickstartBasePath: '/quickstart',
     enforceSunset: true,
     metrics: createMetrics('test'),
-    limits: { maxInFlight: 10_000, maxConnections: 10_000, refusalsPerMinute: 1_000_000 },
+    maxConnections: 10_000,
+    bounds: { rejectedKeys: 1_000_000 },
     draining: () => false,
     documents,
-    readPageFile: (name) => readFile(new URL(`../../src/pages/${name}`, import.meta.url)),
+    readFile: (name) => readFile(new URL(`../../src/pages/${name}`, import.meta.url)),
     signUp: 'open',
     ...options,
   });

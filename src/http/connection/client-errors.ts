@@ -5,8 +5,9 @@ import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode } from '../../core/errors.ts';
 import type { CorsHeaders } from '../cors.ts';
 import { HttpError, renderError } from '../errors.ts';
-import { exchangeOf } from '../exchange.ts';
-import type { OnEnd } from '../request-log.ts';
+import { linesOf, sendHead } from '../head.ts';
+import type { OnEnd } from '../request-record.ts';
+import { connectionOf } from './connections.ts';
 
 const parserCodes: Record<string, ErrorCode> = {
   HPE_HEADER_OVERFLOW: 'headers_too_large',
@@ -15,15 +16,6 @@ const parserCodes: Record<string, ErrorCode> = {
 
 /** How long a rejected client may continue to send before its connection is destroyed. */
 const lingerMs = 500;
-
-/** Node's own state of a socket. Tracking it here would slow down every request, and keep the last request of each idle socket in memory. */
-interface Connection extends Duplex {
-  remoteAddress?: string | undefined;
-  /** The response being written now: responses are sent in the order of their requests. */
-  _httpMessage?: ServerResponse | null;
-  /** `incoming`: the request that is being read or was read last. */
-  parser?: { incoming: IncomingMessage | null } | null;
-}
 
 /** What each response here needs. */
 export interface Sending {
@@ -44,15 +36,15 @@ export function refuseConnection(error: Error & { code?: string }, socket: Duple
 }
 
 /** Sends `error` after the responses to earlier requests, which may wait for the store, and then closes the socket. */
-function refuseInTurn(socket: Connection, error: ApiError, sending: Sending, origin?: string): void {
-  const { _httpMessage: response, parser } = socket;
+function refuseInTurn(socket: Duplex, error: ApiError, sending: Sending, origin?: string): void {
+  const { request, response } = connectionOf(socket) ?? {};
   // The client has reset the connection, for example: Node reports that as a client error, too.
   if (!socket.writable) socket.destroy();
   else if (response?.req.complete) response.once('close', () => refuseInTurn(socket, error, sending, origin));
   else if (response?.headersSent) response.once('close', () => socket.destroy());
   else if (response) answerError(response, error, sending);
   // The interrupted request has already been answered.
-  else if (parser?.incoming?.complete === false) socket.destroy();
+  else if (request?.complete === false) socket.destroy();
   else writeError(socket, error, sending, origin);
 }
 
@@ -61,21 +53,19 @@ function headersOf(error: ApiError, id: string, cors: readonly string[]): string
   return ['x-request-id', id, ...renderError(error).headers, ...cors, 'connection', 'close'];
 }
 
-/** Responds with `error` to a request whose response has not begun, and closes the connection. */
-export function answerError(response: ServerResponse, error: ApiError, { onEnd, corsHeaders }: Sending): void {
-  const { status, body } = renderError(error);
-  const exchange = exchangeOf(response);
-  const id = exchange?.reqId ?? randomUUID();
-  // The request is logged when its response closes.
-  if (exchange) exchange.code = error.code;
-  else onEnd({ reqId: id, status, address: response.socket?.remoteAddress, code: error.code });
-  const cors = corsHeaders(response.req.headers.origin);
-  response.writeHead(status, headersOf(error, id, cors)).end(body, 'latin1');
+/** Responds with `error` to a request whose response has not begun. Unless `closes` is false, the connection closes then. */
+export function answerError(response: ServerResponse, error: ApiError, { corsHeaders }: Sending, closes = true): void {
+  const { status, lines, body } = renderError(error);
+  const { record, headers } = response.req;
+  record.code = error.code;
+  const own = `x-request-id: ${record.reqId}\r\n${lines}${linesOf(corsHeaders(headers.origin))}`;
+  sendHead(response, status, closes ? `${own}connection: close\r\n` : own);
+  response.end(body, 'latin1');
 }
 
 /** Sends an error on a connection that has no current request, and closes the connection. `origin`: see CorsHeaders. */
 export function writeError(
-  socket: Connection,
+  socket: Duplex & { remoteAddress?: string | undefined },
   error: ApiError,
   { onEnd, corsHeaders }: Sending,
   origin?: string,
@@ -94,23 +84,18 @@ export function writeError(
   socket.once('close', () => clearTimeout(cut));
 }
 
-/** Sets the time-outs and the handling of Expect (RFC 9110, section 10.1.1) and CONNECT (section 9.3.6). */
+/** Sets the time-outs, and the handling of CONNECT (RFC 9110, section 9.3.6). */
 export function installClientErrors(server: Server, sending: Sending): void {
   // Node applies the smaller of these two limits to the headers and the larger to the whole request. headersTimeout is a minute by default.
   server.headersTimeout = server.requestTimeout;
   // A client that has closed only its sending side still expects its response. Node's types lack this property.
   Object.assign(server, { httpAllowHalfOpen: true });
-  // By itself, Node would send 100 before any hook has checked the API key, and 417 for other expectations. Instead, request-checks.ts
-  // rejects unsupported expectations, and body.ts sends 100 when the body is wanted.
-  for (const event of ['checkContinue', 'checkExpectation']) {
-    server.on(event, (request: IncomingMessage, response: ServerResponse) => server.emit('request', request, response));
-  }
   // This server is not a proxy. An empty Allow header says that no method is allowed (RFC 9110, section 10.2.1).
-  server.on('connect', ({ headers }: IncomingMessage, socket: Connection) => {
+  server.on('connect', ({ headers }: IncomingMessage, socket: Duplex) => {
     // Node has removed its listeners from this socket. Without an error listener, an error would end the process. Responses to earlier
     // requests still need the drain and timeout events, and the close event, which comes only if the socket is being read.
     socket.on('error', ignore);
-    socket.on('drain', () => socket._httpMessage?.emit('drain'));
+    socket.on('drain', () => connectionOf(socket)?.response?.emit('drain'));
     socket.on('timeout', () => server.emit('timeout', socket));
     socket.resume();
     refuseInTurn(socket, new HttpError('method_not_allowed', { allow: '' }), sending, headers.origin);

@@ -1,153 +1,194 @@
-/** Limits the number of connections, and closes those whose client does not read its responses. */
-import type { Server } from 'node:http';
+/**
+ * The open connections: how many there may be, and which request of each is being answered. A connection has one active request. Those that its client
+ * sends before (RFC 9112, section 9.3.2) wait: their finished responses would fill the memory, and a hundred large pages take a gigabyte.
+ */
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { limits } from '../../core/limits.ts';
-import { type Claimant, createPlaces, type Holder } from '../../core/places.ts';
-import { networkOf } from '../addresses.ts';
+import { addressOfRaw, networkOf } from '../addresses.ts';
+import { endRecord, newRecord, type OnEnd } from '../request-record.ts';
+import type { Holder, Shares } from '../shares.ts';
+
+export interface Connection {
+  readonly socket: Socket;
+  readonly address: string;
+  readonly network: string;
+  /** Whom it counts against; undefined if it is a trusted proxy's, which carries the requests of many. */
+  holder: Holder | undefined;
+  /** The response to which the next bytes belong. */
+  response: ServerResponse | undefined;
+  /** The request that was read last, until its response has closed. */
+  request: IncomingMessage | undefined;
+  /** Requests that wait for the responses before theirs. */
+  readonly waiting: { request: IncomingMessage; response: ServerResponse }[];
+}
+
+const connections = new WeakMap<object, Connection>();
+
+/** Undefined if the connection was refused, or is closed. */
+export function connectionOf(socket: object): Connection | undefined {
+  return connections.get(socket);
+}
+
+/** Counts the connection of a request against the account of its API key, and no longer against its network. */
+export function chargeConnection(connection: Connection, holder: Holder, shares: Shares): void {
+  if (connection.holder === undefined || connection.holder === holder || connection.socket.destroyed) return;
+  shares.give(connection.holder, 'connections');
+  shares.add(holder, 'connections');
+  connection.holder = holder;
+}
+
+export interface ConnectionOptions {
+  shares: Shares;
+  maxConnections: number;
+  /** Whether an address is that of a trusted proxy. */
+  isProxy: (address: string) => boolean;
+  /** Serves a request whose turn has come on its connection. */
+  serve: RequestListener;
+  /** Responds to a connection that exceeds the limit, and closes it. */
+  refuse: (socket: Socket) => void;
+  /** Answers a request that has no response after `limits.response` milliseconds, and closes its connection. */
+  refuseLate: (response: ServerResponse) => void;
+  /** Makes later reads of the store see every commit so far. */
+  endSnapshot: () => void;
+  onEnd: OnEnd;
+}
 
 const sweepMs = 500;
 
-/**
- * Time-out of a socket with unsent bytes. Node restarts it if the kernel has accepted part of the response meanwhile, which happens
- * immediately for a large response. A client that reads nothing is therefore disconnected after 4 to 8.5 seconds; one that reads slowly is
- * not.
- */
-const stallMs = limits.stall;
-
-export interface ConnectionOptions {
-  maxConnections: number;
-  /** Whether an address is that of a trusted proxy, whose connections are not limited. */
-  isProxy: (address: string) => boolean;
-  /** Responds to a connection that exceeds the limit, and closes it. */
-  refuse: (socket: Socket) => void;
-  /** Called when a connection that was not refused has closed. */
-  onClose: (socket: Socket) => void;
-}
-
 export interface Connections {
-  count(): number;
-  /** Moves a connection to a place of the account whose valid API key it has carried, if there is one: strangers can then no longer displace it. */
-  charge(socket: Socket, holder: Holder): void;
-  /** Against whom the queued requests of the connection count. */
-  claimantOf(socket: Socket): Claimant;
+  /** How many are open, and how many of them have a request. */
+  count(): { connections: number; requests: number };
 }
 
-interface Place extends Claimant {
-  /** Connections of trusted proxies are not counted. */
-  counted: boolean;
-}
+/** Installs the listeners of `server`. */
+export function installConnections(server: Server, options: ConnectionOptions): Connections {
+  const { shares, maxConnections, isProxy, serve, refuse, refuseLate, endSnapshot, onEnd } = options;
+  /** The oldest first. */
+  const open = new Set<Connection>();
 
-const placeKey = Symbol('place');
-interface WithPlace extends Socket {
-  [placeKey]?: Place;
-}
+  /** Closes the oldest idle connection of the holder that has most. Returns false if it has none that is idle. */
+  function makeRoom(): boolean {
+    const most = shares.most('connections');
+    for (const { holder, socket, response } of open) {
+      if (holder !== most || response) continue;
+      close(socket);
+      socket.destroy();
+      return true;
+    }
+    return false;
+  }
 
-export function installConnections(
-  server: Server,
-  { maxConnections, isProxy, refuse, onClose }: ConnectionOptions,
-): Connections {
-  const sockets = new Set<WithPlace>();
-  const withKey = createPlaces<Holder>(maxConnections);
-  const strangers = createStrangers(maxConnections);
-  // Node's own listener starts the HTTP parser. It must not run for rejected connections.
-  const [accept] = server.listeners('connection') as [(socket: Socket) => void];
-  server.removeAllListeners('connection');
+  function close(socket: Socket): void {
+    const connection = connections.get(socket);
+    if (!connection) return;
+    connections.delete(socket);
+    open.delete(connection);
+    if (connection.holder !== undefined) shares.give(connection.holder, 'connections');
+    shares.give(connection.network, 'pipelined', connection.waiting.splice(0).length);
+    // Node reports a response as closed with its socket; this is for one that it forgot.
+    if (connection.response) end(connection, connection.response);
+  }
 
-  server.on('connection', (socket: WithPlace) => {
-    const { remoteAddress: address = '', remotePort } = socket;
-    const counted = !isProxy(address);
-    const place: Place = { counted, holder: counted ? networkOf(address) : `${address} ${remotePort}`, stranger: true };
-    if (counted && !strangers.add(socket, String(place.holder))) return refuse(socket);
-    sockets.add(socket);
-    socket[placeKey] = place;
-    socket.once('close', () => {
-      sockets.delete(socket);
-      if (place.counted && place.stranger) strangers.remove(socket, String(place.holder));
-      else if (place.counted) withKey.give(place.holder);
-      onClose(socket);
-    });
-    accept.call(server, socket);
+  server.on('connection', (socket) => {
+    const { remoteAddress: address = '' } = socket;
+    const network = networkOf(address);
+    const holder = isProxy(address) ? undefined : network;
+    if (holder !== undefined) {
+      if (shares.taken().connections >= maxConnections && !makeRoom()) return refuse(socket);
+      shares.add(holder, 'connections');
+    }
+    const connection: Connection = {
+      socket,
+      address,
+      network,
+      holder,
+      response: undefined,
+      request: undefined,
+      waiting: [],
+    };
+    connections.set(socket, connection);
+    open.add(connection);
+    socket.once('close', () => close(socket));
   });
 
-  closeStalled(server, sockets);
-  return {
-    count: () => sockets.size,
-    charge(socket: WithPlace, holder) {
-      const place = socket[placeKey];
-      // The client was gone before its key was looked up: its place is given back already.
-      if (socket.destroyed) return;
-      if (!place?.stranger || !place.counted || !withKey.take(holder)) return;
-      strangers.remove(socket, String(place.holder));
-      place.holder = holder;
-      place.stranger = false;
-    },
-    claimantOf: (socket: WithPlace) => socket[placeKey] as Place,
-  };
-}
+  function onClose(this: ServerResponse): void {
+    const { connection } = this.req.record;
+    if (connection.response === this) end(connection, this);
+  }
 
-/** Closes connections whose client reads nothing. server.timeout would also count the time of the store, and set a timer for every request. */
-function closeStalled(server: Server, sockets: Set<Socket>): void {
+  function end(connection: Connection, response: ServerResponse): void {
+    const { request, socket, waiting } = connection;
+    if (request?.complete) connection.request = undefined;
+    connection.response = waiting[0]?.response;
+    onEnd(endRecord(response));
+    if (waiting.length > 0) setImmediate(beginNext, connection);
+    else if (socket.isPaused()) socket.resume();
+  }
+
+  /** In a turn of the event loop of its own: what waits on one connection may be seconds of work. */
+  function beginNext({ network, socket, waiting }: Connection): void {
+    const next = socket.destroyed ? undefined : waiting.shift();
+    if (!next) return;
+    shares.give(network, 'pipelined');
+    next.request.record.begun = performance.now();
+    // client-errors.ts has already rejected a request whose body could not be parsed.
+    if (!next.response.headersSent) serve(next.request, next.response);
+    // Requests that the next poll finds may not share its snapshot.
+    endSnapshot();
+  }
+
+  function enqueue(connection: Connection, request: IncomingMessage, response: ServerResponse): void {
+    const { socket, network, waiting } = connection;
+    // Reset the connection: after a normal close, the kernel would keep trying to send its buffered megabytes of responses.
+    if (!shares.take(network, 'pipelined')) return void socket.resetAndDestroy();
+    waiting.push({ request, response });
+    socket.pause();
+    socket.off('resume', keepPaused).on('resume', keepPaused);
+  }
+
+  /** Node resumes the socket after each response, to discard the rest of the request body. */
+  function keepPaused(this: Socket): void {
+    if (connections.get(this)?.waiting.length) this.pause();
+    else this.off('resume', keepPaused);
+  }
+
+  const onRequest: RequestListener = (request, response) => {
+    const connection = connections.get(request.socket);
+    if (!connection) return;
+    const { address: own, network } = connection;
+    const address = connection.holder === undefined ? (addressOfRaw(request, isProxy) ?? own) : own;
+    request.record = newRecord(request, connection, address, address === own ? network : networkOf(address));
+    connection.request = request;
+    response.on('close', onClose);
+    if (connection.response) return enqueue(connection, request, response);
+    connection.response = response;
+    serve(request, response);
+  };
+  // By itself, Node would send 100 before any hook has checked the API key, and 417 for other expectations. Instead, request-checks.ts
+  // rejects unsupported expectations, and body.ts sends 100 when the body is wanted.
+  for (const event of ['request', 'checkContinue', 'checkExpectation']) server.on(event, onRequest);
+
+  /** Of the connections with unsent bytes, those whose client reads nothing get a time-out. server.timeout would also count the time of the store. */
   const sweep = setInterval(() => {
-    for (const socket of sockets) {
+    const now = performance.now();
+    for (const { socket, response } of open) {
       const unread = socket.writableLength > 0;
-      if (unread && !socket.timeout) socket.setTimeout(stallMs);
-      else if (!unread && socket.timeout === stallMs) socket.setTimeout(0);
+      if (unread && !socket.timeout) socket.setTimeout(limits.stall);
+      else if (!unread && socket.timeout === limits.stall) socket.setTimeout(0);
+      if (response && !response.headersSent && now - response.req.record.begun >= limits.response) refuseLate(response);
     }
   }, sweepMs).unref();
   server.once('close', () => clearInterval(sweep));
 
   server.on('timeout', (socket) => {
     // Reset the connection: after a normal close, the kernel would keep trying to send its buffered megabytes for minutes.
-    if (socket.timeout === stallMs) socket.resetAndDestroy();
+    if (socket.timeout === limits.stall) socket.resetAndDestroy();
     // The socket was idle for keepAliveTimeout. Node leaves closing it to the listener of this event.
     else socket.destroy();
   });
-}
-
-/** Connections that have carried no valid API key. */
-interface Strangers {
-  /** Returns false if the network has its equal share of the places. Otherwise, if no place is free, closes the oldest connection. */
-  add(socket: Socket, network: string): boolean;
-  remove(socket: Socket, network: string): void;
-}
-
-/** More would take too long if connections come without end. */
-const maxLookedAt = 100;
-
-function createStrangers(places: number): Strangers {
-  /** Oldest first. */
-  const all = new Set<Socket>();
-  const takenBy = new Map<string, number>();
-
-  /** Closes the oldest connection of a network with more than its share; of the oldest ones, if there is none among them. */
-  function displace(share: number): void {
-    const oldest = all.keys().take(maxLookedAt).toArray();
-    const hasMore = (socket: Socket) => (takenBy.get(networkOf(socket.remoteAddress)) ?? 0) > share;
-    const displaced = oldest.find(hasMore) ?? (oldest[0] as Socket);
-    all.delete(displaced);
-    displaced.destroy();
-  }
 
   return {
-    add(socket, network) {
-      const own = takenBy.get(network) ?? 0;
-      if (all.size >= places) {
-        const networks = takenBy.size + (own === 0 ? 1 : 0);
-        // Each network gets one, however many there are.
-        const share = Math.max(1, Math.floor(places / networks));
-        if (own >= share) return false;
-        displace(share);
-      }
-      takenBy.set(network, own + 1);
-      all.add(socket);
-      return true;
-    },
-
-    remove(socket, network) {
-      all.delete(socket);
-      const left = (takenBy.get(network) ?? 0) - 1;
-      if (left > 0) takenBy.set(network, left);
-      else takenBy.delete(network);
-    },
+    count: () => ({ connections: open.size, requests: [...open].filter(({ response }) => response).length }),
   };
 }

@@ -1,5 +1,7 @@
 /** Changes of API keys. They lock the account's row first, so that their later statements see what was committed before. */
+
 import type { KeyRejection } from '../../core/accounts.ts';
+import { keptEndedKeys } from '../../core/accounts.ts';
 import { limits } from '../../core/limits.ts';
 import { type ApiKeyRow, apiKeyColumns, isActive } from '../rows.ts';
 import { bytes, endOneOf, forUpdate, oneOf, raw, type Steps, sql } from '../steps.ts';
@@ -65,7 +67,7 @@ function* insertKey(accountId: number, input: KeyToInsert): Steps<ApiKeyRow> {
     VALUES (${accountId}, ${name}, ${hint}, ${bytes(hash)}, ${scopes}, ${at}, ${lifetimeMs}, ${expiresAt})
     RETURNING id`;
   const id = Number(added?.id);
-  yield* deleteEnded(accountId, limits.endedKeys, limits.endedKeys, at);
+  yield* deleteEnded(accountId, keptEndedKeys, keptEndedKeys, at);
   const [key] = yield* sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE api_key.id = ${id}`;
   return key as ApiKeyRow;
 }
@@ -100,7 +102,7 @@ export function* revokeKey(input: ChangedKey): Steps<ApiKeyRow | KeyRefusal> {
   const key = yield* lockKey(input);
   if (typeof key === 'string' || key.revoked_at !== null) return key;
   yield* sql`UPDATE api_key SET revoked_at = ${input.at} WHERE id = ${input.id}`;
-  yield* deleteEnded(Number(key.account_id), limits.endedKeys, limits.endedKeys, input.at);
+  yield* deleteEnded(Number(key.account_id), keptEndedKeys, keptEndedKeys, input.at);
   return { ...key, revoked_at: input.at };
 }
 

@@ -1,7 +1,8 @@
 /** Adds messages of the quickstart. */
+
 import type { KeyRejection } from '../../core/accounts.ts';
-import { limits } from '../../core/limits.ts';
 import type { Message } from '../../core/messages.ts';
+import { messageAgeMs } from '../../core/messages.ts';
 import { endOneOf, oneOf, type Steps, skipLocked, sql } from '../steps.ts';
 import { rejectionOfKey } from './keys.ts';
 
@@ -19,15 +20,15 @@ export function* addMessage(input: NewMessage): Steps<KeyRejection | { fullUntil
   if (rejection) return rejection;
   const [full] = yield* sql<{ created_at: number | string }>`
     SELECT created_at FROM message
-    WHERE account_id = ${accountId} AND created_at > ${at - limits.messageAge} AND created_at <= ${at}
+    WHERE account_id = ${accountId} AND created_at > ${at - messageAgeMs} AND created_at <= ${at}
     ORDER BY created_at DESC LIMIT 1 OFFSET ${maxMessages - 1}`;
-  if (full) return { fullUntil: Number(full.created_at) + limits.messageAge };
+  if (full) return { fullUntil: Number(full.created_at) + messageAgeMs };
   yield* sql`
     INSERT INTO message (id, account_id, message, status, created_at)
     VALUES (${id}, ${accountId}, ${message}, ${status}, ${at})`;
   yield* sql`
     DELETE FROM message WHERE id ${oneOf}
-      SELECT id FROM message WHERE created_at <= ${at - limits.messageAge}
+      SELECT id FROM message WHERE created_at <= ${at - messageAgeMs}
       ORDER BY created_at LIMIT ${swept} ${skipLocked}
     ${endOneOf}`;
   return undefined;

@@ -1,5 +1,7 @@
 /** Changes of sessions. The tokens of sessions are given by their SHA-256, in hexadecimal. */
+
 import { clockSkewMs, limits } from '../../core/limits.ts';
+import { sessionIdleMs } from '../../core/people.ts';
 import { type AccountRow, accountColumns } from '../rows.ts';
 import { bytes, endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql } from '../steps.ts';
 
@@ -13,7 +15,7 @@ export function* accountOfSession(session: string, at: number): Steps<AccountRow
   // A second statement: on PostgreSQL, it also sees what was committed while the first one waited for the lock.
   const [account] = yield* sql<AccountRow>`
     SELECT ${raw(accountColumns)} FROM session JOIN account ON account.id = account_id
-    WHERE hash = ${hash} AND session.created_at > ${at - limits.sessionLifetime} AND used_at > ${at - limits.sessionIdle}
+    WHERE hash = ${hash} AND session.created_at > ${at - limits.sessionLifetime} AND used_at > ${at - sessionIdleMs}
       AND used_at <= ${at + clockSkewMs}`;
   return account;
 }
@@ -45,7 +47,7 @@ export function* addSession({ hash, accountId, passwordHash, at }: NewSession): 
 function* sweepSessions(at: number): Steps<void> {
   yield* sql`
     DELETE FROM session WHERE hash ${oneOf}
-      SELECT hash FROM session WHERE used_at <= ${at - limits.sessionIdle}
+      SELECT hash FROM session WHERE used_at <= ${at - sessionIdleMs}
       ORDER BY used_at LIMIT ${swept} ${skipLocked}
     ${endOneOf}`;
   yield* sql`
@@ -58,7 +60,7 @@ function* sweepSessions(at: number): Steps<void> {
 export function* touchSession({ hash, at }: { hash: string; at: number }): Steps<void> {
   yield* sql`
     UPDATE session SET used_at = ${at} WHERE hash = ${bytes(hash)}
-      AND created_at > ${at - limits.sessionLifetime} AND used_at > ${at - limits.sessionIdle} AND used_at < ${at}`;
+      AND created_at > ${at - limits.sessionLifetime} AND used_at > ${at - sessionIdleMs} AND used_at < ${at}`;
 }
 
 /** Ends one session: whoever has its token may do so. */

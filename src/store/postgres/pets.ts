@@ -15,7 +15,6 @@ import {
 import type { AddedPet } from '../engine.ts';
 import { knownKeyColumns } from '../queries/accounts.ts';
 import type { KnownKeyRow } from '../rows.ts';
-import { unavailable } from '../store.ts';
 import type { Pool } from './pool.ts';
 import { type Batch, createBatch } from './reads.ts';
 import { arrayOf, prepared } from './sql.ts';
@@ -225,8 +224,6 @@ export function startAdder(pool: Pool): Adder {
 
   return {
     add(added) {
-      if (waiting.length >= limits.waitingWrites)
-        return Promise.reject(unavailable(new Error('too many writes are waiting')));
       if (!scheduled) setImmediate(send);
       scheduled = true;
       return new Promise((resolve, reject) => {

@@ -118,8 +118,6 @@ const streamOf = (client: pg.PoolClient) => (client as pg.PoolClient & pg.Client
 /** A random time around `ms`, so that servers do not all try again at once. */
 const jitter = (ms: number) => ms * (0.5 + Math.random());
 
-export const tooManyWaiting = () => unavailable(new Error('too many requests are waiting for the database'));
-
 const noneFree = 'no connection is free';
 
 interface Job {
@@ -281,7 +279,6 @@ function createPool(
 
   function run<Result>(work: Work<Result>, writes: number, withinMs = deadlineMs): Promise<Result> {
     if (closed) return Promise.reject(unavailable(new Error('the store is closed')));
-    if (pool.waitingCount >= limits.waitingReads) return Promise.reject(tooManyWaiting());
     // A statement would be cancelled as soon as it is sent, and its outcome unknown.
     if (withinMs <= 0) {
       const late = new TimeoutError(noneFree);

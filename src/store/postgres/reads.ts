@@ -1,6 +1,5 @@
 /** Collects what one turn of the event loop asks for, so that it shares a statement, and so a round trip and a snapshot. */
 import { limits } from '../../core/limits.ts';
-import { tooManyWaiting } from './pool.ts';
 
 export interface Batch<Question, Answer> {
   /** Equal questions of a turn share an answer. Rejects with ApiError `service_unavailable` at the deadline. */
@@ -114,7 +113,6 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
       const key = keyOf(question);
       const same = waiting.get(key);
       if (same) return same.promise;
-      if (unanswered >= limits.waitingReads) return Promise.reject(tooManyWaiting());
       unanswered += 1;
       const asked: Own = { question, until: performance.now() + limits.statement, ...Promise.withResolvers<Answer>() };
       waiting.set(key, asked);

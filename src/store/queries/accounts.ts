@@ -34,7 +34,7 @@ export function* listOwnKeys(
   return { active, ended };
 }
 
-export const knownKeyColumns = `account.network, account.created_at AS account_created_at, ${apiKeyColumns}`;
+export const knownKeyColumns = `account.network, ${apiKeyColumns}`;
 
 /** `hash`: SHA-256 of the key. PostgreSQL reads the keys of a turn together. */
 export function* findKey(hash: Buffer): Steps<KnownKeyRow | undefined> {

@@ -1,5 +1,7 @@
 /** Reads of people, sessions and one-time links. Tokens are given by their SHA-256. */
+
 import { clockSkewMs, limits } from '../../core/limits.ts';
+import { sessionIdleMs } from '../../core/people.ts';
 import { accountColumns, type LinkRow, type PersonRow, type SessionRow } from '../rows.ts';
 import { raw, type Steps, sql } from '../steps.ts';
 
@@ -12,7 +14,7 @@ export function* findPerson(name: string): Steps<PersonRow | undefined> {
 export function* findSession(hash: Buffer, at: number): Steps<SessionRow | undefined> {
   const [session] = yield* sql<SessionRow>`
     SELECT ${raw(accountColumns)}, account.network, used_at FROM session JOIN account ON account.id = account_id
-    WHERE hash = ${hash} AND session.created_at > ${at - limits.sessionLifetime} AND used_at > ${at - limits.sessionIdle}
+    WHERE hash = ${hash} AND session.created_at > ${at - limits.sessionLifetime} AND used_at > ${at - sessionIdleMs}
       AND used_at <= ${at + clockSkewMs}`;
   return session;
 }

@@ -1,7 +1,6 @@
 /** The main thread's side of the writer: batches writes, limits the queue, and settles each write's promise. */
 import { Worker } from 'node:worker_threads';
 import { type ApiError, codeOf } from '../../core/errors.ts';
-import { limits } from '../../core/limits.ts';
 import type { CommandName, Input, Outcome } from '../commands.ts';
 import { type OpenOptions, unavailable } from '../store.ts';
 import type { NewPetRow, PetOutcome, Write } from './commands.ts';
@@ -175,8 +174,6 @@ export function startWriter(file: string, { onFatal, logger, onCommit }: WriterO
 
   function enqueue<Output, Result>(write: Write, read: (output: Output) => Result): Promise<Result> {
     if (broken) return Promise.reject(broken);
-    if (waiting.length >= limits.waitingWrites)
-      return Promise.reject(unavailable(new Error('too many writes are waiting')));
     if (unsent.length === 0) {
       unsentSince = performance.now();
       setImmediate(send);

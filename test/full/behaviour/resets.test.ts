@@ -62,8 +62,7 @@ test(
   `after ${resets} resets at random moments the server holds nothing, and serves every request`,
   async () => {
     const metrics = createMetrics('test');
-    const limits = { maxInFlight: 150, maxConnections: 1000, refusalsPerMinute: 1_000_000 };
-    const app = await startApp({ metrics, limits });
+    const app = await startApp({ metrics, bounds: { work: 300, bodies: 300, rejectedKeys: 1_000_000 } });
     for (let count = 0; count < 100; count++)
       await app.store.pets.add({ name: 'x'.repeat(20_000), categoryId: 1n, status: 'sold' });
     const random = seededRandom(7);

@@ -12,6 +12,6 @@ test('exit 1: health waits for three seconds at most', async () => {
   await once(silent, 'listening');
   const { port } = silent.address() as AddressInfo;
   expect(commandErrorOf(await runCli(['health'], { env: { OPS_PORT: String(port) } }))).toBe(
-    `http://127.0.0.1:${port}/readyz does not answer.`,
+    `http://127.0.0.1:${port}/readyz does not answer: The operation was aborted due to timeout.`,
   );
 });

@@ -73,7 +73,7 @@ test('too many queued requests: the connections with the most of them are closed
 });
 
 test('CONNECT after a large response: a client that reads gets all of it and a 405; a client that does not read is disconnected', async () => {
-  const { port } = await startApp({ readPageFile: async () => Buffer.alloc(5_000_000, 'x') });
+  const { port } = await startApp({ readFile: async () => Buffer.alloc(5_000_000, 'x') });
   const sent = 'GET /docs/page.js HTTP/1.1\r\nHost: a\r\n\r\nCONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n';
   const unread = connect(port, '127.0.0.1').on('error', () => undefined);
   onTestFinished(() => void unread.destroy());

@@ -28,7 +28,7 @@ test(
   async () => {
     const restarts = tier(20, 100);
     const folder = temporaryFolder();
-    const start = () => startServer({ folder, env: { LAME_DUCK_MS: String(lameDuckMs), REFUSAL_LIMIT: '1000000' } });
+    const start = () => startServer({ folder, env: { LAME_DUCK_MS: String(lameDuckMs) } });
     const first = await start();
     const key = await first.firstKey();
     const backends: Backend[] = [

@@ -1,5 +1,5 @@
 /** Tests of the account pages over HTTP: what each page and each form does. */
-import { readFile } from 'node:fs/promises';
+import { readFile as readFromDisk } from 'node:fs/promises';
 import { describe, expect, test, vi } from 'vitest';
 import { ApiError } from '../../../src/core/errors.ts';
 import {
@@ -513,7 +513,7 @@ describe('paths and methods', () => {
         expect(plainText(page)).not.toMatch(/API is|GET/);
       }
     }
-    expect(app.log()).toContain('"method":"GET","route":null,"status":404');
+    expect(app.log()).toContain('"method":"GET","route":null,"path":"/account/…","status":404');
     expect(app.log()).not.toContain('"route":"/account/*"');
   });
 
@@ -565,11 +565,11 @@ describe('paths and methods', () => {
 
   test('a template that could not be read is read again for the next page', async () => {
     let failures = 1;
-    const readPageFile = async (name: string) => {
+    const readFile = async (name: string) => {
       if (name.endsWith('.eta') && failures-- > 0) throw Object.assign(new Error('too many files'), { code: 'EMFILE' });
-      return readFile(new URL(`../../../src/pages/${name}`, import.meta.url));
+      return readFromDisk(new URL(`../../../src/pages/${name}`, import.meta.url));
     };
-    const client = (await startPages({ readPageFile })).open();
+    const client = (await startPages({ readFile })).open();
     expect((await client.get('/account/sign-in')).status).toBe(500);
     expect((await client.get('/account/sign-in')).status).toBe(200);
   });

@@ -1,6 +1,5 @@
 /** Tests of authentication: the Authorization header, API keys, scopes, and the recording of key usage. */
 import fc from 'fast-check';
-import fastify from 'fastify';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { hashKey, isKeyOf, type KnownKey, newSecret } from '../../../src/core/accounts.ts';
 import { ApiError } from '../../../src/core/errors.ts';
@@ -445,9 +444,8 @@ describe('the key cache', () => {
   });
 
   test('holds at most 10,000 keys', async () => {
-    const app = fastify();
-    onTestFinished(() => app.close());
-    const { recall, remember } = createKeyCache(app);
+    const { recall, remember, close } = createKeyCache();
+    onTestFinished(close);
     const key = {} as KnownKey;
     for (let count = 1; count <= 10_000; count++) remember(`Bearer ${count}`, key);
     expect([recall('Bearer 1'), recall('Bearer 10000')]).toEqual([key, key]);

@@ -1,13 +1,11 @@
 /** Tests of what is counted of each API key, by outcome and day. */
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import fastify from 'fastify';
 import { pino } from 'pino';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { newSecret } from '../../../src/core/accounts.ts';
 import { type DayOfUse, keptDays } from '../../../src/core/usage.ts';
 import { createKeyUsage, type KeyUsage } from '../../../src/http/key-usage.ts';
-import { createMetrics } from '../../../src/http/metrics.ts';
 import { startApp } from '../../support/app.ts';
 import { borrowStore, textRows } from '../../support/store.ts';
 
@@ -81,8 +79,7 @@ describe('a request with a valid key', () => {
   });
 
   test('is counted beyond the rate limit, apart from other errors', async () => {
-    const limits = { maxInFlight: 10, maxConnections: 10, refusalsPerMinute: 10, requestsPerMinute: 1 };
-    const { call, closed } = await start({ limits });
+    const { call, closed } = await start({ requestsPerMinute: 1 });
     await call('GET', '/v1/pets');
     expect((await call('GET', '/v1/pets/1')).status).toBe(429);
     const lastError = { code: 'rate_limited', at: noon };
@@ -91,7 +88,7 @@ describe('a request with a valid key', () => {
 
   test('is counted if its response is 5xx; the newest error is kept', async () => {
     const { call, closed, setTime } = await start({
-      limits: { maxInFlight: 0, maxConnections: 10, refusalsPerMinute: 10 },
+      bounds: { work: 0 },
     });
     // The look-up of a stranger has places of its own.
     expect((await call('POST', '/v1/pets', { body })).status).toBe(503);
@@ -217,14 +214,12 @@ describe('the store', () => {
   test('adds up what several servers count; the newest error wins', async () => {
     const { accounts } = await makeStore();
     const servers = [0, 1].map(() => {
-      const app = fastify();
       const clock = { time: noon };
       const now = () => clock.time;
       const logger = pino({ level: 'silent' });
-      return { app, clock, usage: createKeyUsage(app, { accounts, metrics: createMetrics('test'), logger, now }) };
+      return { clock, usage: createKeyUsage({ accounts, logger, now }) };
     }) as [Server, Server];
     interface Server {
-      app: ReturnType<typeof fastify>;
       clock: { time: Date };
       usage: KeyUsage;
     }
@@ -232,11 +227,11 @@ describe('the store', () => {
     const request = { reqId: 'test', key: 1 };
     one.usage.count({ ...request, status: 200 });
     one.clock.time = later(2);
-    one.usage.count({ ...request, status: 400, sentCode: 'invalid_body' });
+    one.usage.count({ ...request, status: 400, code: 'invalid_body' });
     other.clock.time = later(1);
     for (let count = 0; count < 3; count++)
       other.usage.count({ ...request, status: 503, code: 'service_unavailable', isDeprecated: true });
-    await Promise.all(servers.map(({ app }) => app.close()));
+    await Promise.all(servers.map(({ usage }) => usage.close()));
     const lastError = { code: 'invalid_body', at: later(2) };
     expect(await accounts.listUsage(1, 1)).toEqual([
       {

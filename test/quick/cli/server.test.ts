@@ -72,7 +72,7 @@ test('exit 1: health says what is at its address instead of a server', async () 
   });
   // Nothing listens on port 1, and fetch would refuse to connect to it.
   const refused = (OPS_HOST: string, host: string): Row => {
-    const sentence = `http://${host.includes(':') ? `[${host}]` : host}:1/readyz does not answer.`;
+    const sentence = `http://${host.includes(':') ? `[${host}]` : host}:1/readyz does not answer: connect ECONNREFUSED ${host}:1.`;
     return ['health', 1, '', refusal(sentence), { OPS_HOST, OPS_PORT: '1' }];
   };
   await expectRows(folder, [

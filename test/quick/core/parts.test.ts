@@ -12,7 +12,7 @@ import { isStorable, quoted, requirementOf } from '../../../src/core/schema.ts';
 import { ErrorBody, HttpError, renderError, statuses, toApiError } from '../../../src/http/errors.ts';
 import { createHosts, hostOf, isLoopback } from '../../../src/http/hosts.ts';
 import { fault } from '../../../src/http/request-checks.ts';
-import { createRequestLog, traceIdOf } from '../../../src/http/request-log.ts';
+import { createRequestLog, traceIdOf } from '../../../src/http/request-record.ts';
 import { deprecationHeaders } from '../../../src/pets/deprecation.ts';
 import { retryOf } from '../../../src/pets/idempotency.ts';
 import { Cursor, pageLinks, readCursor } from '../../../src/pets/paging.ts';

@@ -144,7 +144,7 @@ describe('GET /docs', () => {
   test('returns 500 if a file cannot be read, and 200 once it can', async () => {
     let broken = true;
     const { call } = await startApp({
-      readPageFile: async (name) => {
+      readFile: async (name) => {
         if (broken) throw new Error('EIO');
         return file(name);
       },

@@ -5,7 +5,6 @@ import { startApp } from '../../support/app.ts';
 import { converse, type RawAnswer, summaryOf } from '../../support/raw.ts';
 
 const listed = ['https://app.example.com', 'https://b.example.com'];
-const limits = { maxInFlight: 10_000, maxConnections: 10_000, refusalsPerMinute: 1_000_000 };
 
 /** The summaries of responses, and what gets them. ORIGIN stands for the Origin header, KEY for a valid key, JUNK for an invalid one. */
 type Row = [expected: string, sent: string];
@@ -66,7 +65,7 @@ function corsOf({ headers }: RawAnswer): Cors {
 
 /** Sends every request of the table, and expects its responses with these CORS headers. */
 async function expectEach(cors: Cors, origin: string, corsOrigins?: string[]): Promise<void> {
-  const { port, key } = await startApp({ corsOrigins, limits: { ...limits, refusalsPerMinute: 1 } });
+  const { port, key } = await startApp({ corsOrigins, bounds: { rejectedKeys: 1 } });
   const values = { ORIGIN: `Origin: ${origin}\r\n`, KEY: key, JUNK: newSecret(false).key };
   const send = (text: string) => {
     const sent = text.replaceAll(/ORIGIN|KEY|JUNK/g, (name) => values[name as keyof typeof values]);

@@ -191,8 +191,7 @@ test('410 carries its headers and no others', async () => {
 });
 
 test('the responses of the rate limits carry their headers and no others', async () => {
-  const limits = { maxInFlight: 100, maxConnections: 100, requestsPerMinute: 1, refusalsPerMinute: 1 };
-  const app = await startApp({ limits });
+  const app = await startApp({ requestsPerMinute: 1, bounds: { rejectedKeys: 1 } });
   const seconds = { 'ratelimit-reset': expect.stringMatching(/^\d+$/), 'retry-after': expect.stringMatching(/^\d+$/) };
   const rates = { 'ratelimit-limit': '1', 'ratelimit-remaining': '0', 'ratelimit-reset': seconds['ratelimit-reset'] };
   const challenge = { 'www-authenticate': 'Bearer realm="animal-store", error="invalid_token"' };
@@ -200,7 +199,7 @@ test('the responses of the rate limits carry their headers and no others', async
   const rows: Record<string, Row> = {
     'the last request that RATE_LIMIT allows': [200, { ...json, ...revalidated, ...links, ...rates }, get('/v1/pets')],
     'one request more': [429, { ...jsonNotStored, ...rates, ...seconds }, get('/v1/pets')],
-    'the last rejected key that REFUSAL_LIMIT allows': [401, { ...jsonNotStored, ...challenge }, bad],
+    'the last rejected key that is allowed': [401, { ...jsonNotStored, ...challenge }, bad],
     'one rejected key more': [429, { ...jsonNotStored, 'retry-after': seconds['retry-after'] }, bad],
   };
   await checkRows(app, rows, { KEY: app.key });

@@ -1,5 +1,4 @@
 /** Tests of what is kept in memory about API keys: their last use, and the series of deprecated calls. */
-import fastify from 'fastify';
 import { pino } from 'pino';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { ApiKey } from '../../../src/core/accounts.ts';
@@ -22,32 +21,28 @@ test('deprecated calls are counted for the 1,000 keys that called last', async (
 });
 
 test('the uses of many keys are written in transactions of 100, so that other writes do not wait long', async () => {
-  const app = fastify();
   const recordUses = vi.fn(async (_uses: unknown[]) => undefined);
   const accounts = { recordUses };
-  const metrics = createMetrics('test');
   const logger = pino({ level: 'silent' });
-  const usage = createKeyUsage(app, { accounts: accounts as never, metrics, logger, now: () => new Date() });
+  const usage = createKeyUsage({ accounts: accounts as never, logger, now: () => new Date() });
   for (let id = 1; id <= 450; id++) usage.count({ reqId: 'test', key: id, status: 200 });
-  await app.close();
+  await usage.close();
   expect(recordUses.mock.calls.map(([uses]) => uses.length)).toEqual([100, 100, 100, 100, 50]);
 });
 
 test('a server that stops while counts are written writes the rest, too', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
   onTestFinished(() => void vi.useRealTimers());
-  const app = fastify();
   const written: number[] = [];
   const recordUses = async (uses: unknown[]) => {
     await new Promise((resolve) => setTimeout(resolve, 20));
     // The first batch is lost at first.
     if (written.push(uses.length) === 1) throw new Error('lost');
   };
-  const metrics = createMetrics('test');
   const accounts = { recordUses } as never;
-  const usage = createKeyUsage(app, { accounts, metrics, logger: pino({ level: 'silent' }), now: () => new Date() });
+  const usage = createKeyUsage({ accounts, logger: pino({ level: 'silent' }), now: () => new Date() });
   for (let id = 1; id <= 201; id++) usage.count({ reqId: 'test', key: id, status: 200 });
   vi.advanceTimersByTime(60_000);
-  await app.close();
+  await usage.close();
   expect(written).toEqual([100, 100, 1, 100]);
 });

@@ -3,28 +3,19 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import type { Admission } from '../../../src/http/connection/admission.ts';
 import { createMetrics } from '../../../src/http/metrics.ts';
 import { startApp } from '../../support/app.ts';
 import { readAnswer, summaryOf } from '../../support/raw.ts';
 
-/** `on`: no turn has time for a request. `held` and `bodies`: those limits. */
-const overload = vi.hoisted(() => ({ on: false, held: 0, bodies: 1000 }));
-vi.mock('../../../src/http/connection/admission.ts', () => ({
-  createAdmission: (): Admission => ({
-    admits: () => !overload.on,
-    hasTime: () => !overload.on,
-    rest: () => undefined,
-    end: () => undefined,
-  }),
-}));
+/** `held` and `bodies`: those limits. */
+const overload = vi.hoisted(() => ({ held: 0, bodies: 2000 }));
 vi.mock('../../../src/core/limits.ts', async (original) => {
   const { limits, ...others } = await original<typeof import('../../../src/core/limits.ts')>();
-  const changed = { held: { get: () => overload.held }, bodiesInFlight: { get: () => overload.bodies } };
+  const changed = { held: { get: () => overload.held }, bodies: { get: () => overload.bodies } };
   return { ...others, limits: Object.defineProperties({ ...limits }, changed) };
 });
 beforeEach(() => {
-  Object.assign(overload, { on: false, held: 0, bodies: 1000 });
+  Object.assign(overload, { held: 0, bodies: 2000 });
 });
 
 const origin = 'https://app.example.com';
@@ -71,7 +62,19 @@ async function start(options: Parameters<typeof startApp>[0] = {}) {
       (await metrics.registry.getSingleMetric('animal_store_limited_requests_total')?.get()) ?? {};
     return values.find(({ labels }) => labels.limit === 'event_loop')?.value;
   };
-  return { ...app, fields, limited, get: (more = '') => `GET /v1/pets?limit=1 HTTP/1.1\r\n${fields}${more}\r\n` };
+  let release: () => void = () => undefined;
+  /** Whether turns have no time for requests. */
+  const setBusy = (busy: boolean) => {
+    release();
+    if (busy) release = app.app.pause();
+  };
+  return {
+    ...app,
+    fields,
+    limited,
+    setBusy,
+    get: (more = '') => `GET /v1/pets?limit=1 HTTP/1.1\r\n${fields}${more}\r\n`,
+  };
 }
 
 const body = '{"name":"Biscuit","categoryId":7}';
@@ -110,15 +113,15 @@ test.for<[string, (fields: string) => string[], object?]>([
 ])(
   '%s: refused first, second and later on a connection, which then serves the next request',
   async ([, parts, more]) => {
-    const { port, fields, get, store } = await start();
+    const { port, fields, get, store, setBusy } = await start();
     for (const before of [0, 1, 2, 5]) {
       const { ask, unread } = await open(port);
-      overload.on = true;
+      setBusy(true);
       for (let n = 0; n < before; n++) expect(await ask([get()])).toEqual([refused]);
       const answers = await ask(parts(fields), more);
       expect(answers).toEqual(answers.map(() => (parts(fields)[0]?.startsWith('HEAD') ? '503' : refused)));
       expect(await ask([get()])).toEqual([refused]);
-      overload.on = false;
+      setBusy(false);
       expect(await ask([get()])).toEqual(['200']);
       expect(unread()).toHaveLength(0);
     }
@@ -127,10 +130,10 @@ test.for<[string, (fields: string) => string[], object?]>([
 );
 
 test('a refusal is counted to the key, if it was valid lately, and its log line has the id', async () => {
-  const { app, port, get, store, log } = await start();
+  const { app, port, get, store, log, setBusy } = await start();
   const { ask } = await open(port);
   expect(await ask([get()])).toEqual(['200']);
-  overload.on = true;
+  setBusy(true);
   expect(await ask([get()])).toEqual([refused]);
   expect(log()).toMatch(/"status":503,.*"key":1,"code":"service_unavailable"/);
   await app.close();
@@ -144,19 +147,19 @@ test.for<[string, (fields: string) => string[]]>([
   // The client may still send the body, or not.
   ['Expect: 100-continue', (fields) => [`POST /v1/pets HTTP/1.1\r\n${fields}${length}Expect: 100-continue\r\n\r\n`]],
 ])('%s: the connection closes after a refusal', async ([, parts]) => {
-  const { port, fields, get } = await start();
+  const { port, fields, get, setBusy } = await start();
   for (const before of [0, 1, 2, 5]) {
     const { ask } = await open(port);
-    overload.on = true;
+    setBusy(true);
     for (let n = 0; n < before; n++) expect(await ask([get()])).toEqual([refused]);
     expect(await ask(parts(fields), { answers: 2 })).toEqual([refused, 'closed']);
   }
 });
 
 test('every refusal has the same bytes, but for its id and date, a log line, and a count', async () => {
-  const { port, get, log, limited } = await start();
+  const { port, get, log, limited, setBusy } = await start();
   const { socket, unread } = await open(port);
-  overload.on = true;
+  setBusy(true);
   const traceparent = 'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n';
   const answers = [];
   for (let n = 0; n < 5; n++) {
@@ -200,11 +203,11 @@ test.for<[string, string[] | undefined, string, string]>([
 ])(
   'a refused request %s is logged with the same address as a served one',
   async ([, trustProxy, forwarded, address]) => {
-    const { port, get, log } = await start({ trustProxy });
+    const { port, get, log, setBusy } = await start({ trustProxy });
     const { ask } = await open(port);
     const text = get(`X-Forwarded-For: ${forwarded}\r\n`);
     expect(await ask([text])).toEqual(['200']);
-    overload.on = true;
+    setBusy(true);
     expect(await ask([text])).toEqual([refused]);
     const lines = log()
       .split('\n')
@@ -214,16 +217,16 @@ test.for<[string, string[] | undefined, string, string]>([
 );
 
 test('a held request is served when a turn has time, and sees every write that was acknowledged before', async () => {
-  const { port, key, add, call } = await startApp();
+  const { port, key, add, call, setBusy } = await start({ corsOrigins: undefined });
   const fields = `Host: a\r\nAuthorization: Bearer ${key}\r\n`;
   overload.held = 60_000;
   const { ask } = await open(port);
   const last = () => ask([`GET /v1/pets?limit=100 HTTP/1.1\r\n${fields}\r\n`]);
   for (let count = 1; count <= 20; count++) {
-    overload.on = true;
+    setBusy(true);
     const held = last();
     await sleep(10);
-    overload.on = false;
+    setBusy(false);
     // Read in the poll phase after the held one was served.
     const others = Promise.all([call('GET', '/v1/pets'), call('GET', '/v1/pets')]);
     expect(await held).toEqual(['200']);
@@ -234,14 +237,15 @@ test('a held request is served when a turn has time, and sees every write that w
 });
 
 test('held requests of clients that have left are not served, and each has its log line', async () => {
-  const { port, fields, log, store } = await start();
-  Object.assign(overload, { on: true, held: 60_000 });
+  const { port, fields, log, store, setBusy } = await start();
+  overload.held = 60_000;
+  setBusy(true);
   const clients = await Promise.all(Array.from({ length: 5 }, () => open(port)));
   for (const { socket } of clients) socket.write(`POST /v1/pets HTTP/1.1\r\n${fields}${length}\r\n${body}`);
   await sleep(100);
   for (const { socket } of clients) socket.resetAndDestroy();
   await sleep(100);
-  overload.on = false;
+  setBusy(false);
   await vi.waitFor(() =>
     expect(
       log()
@@ -253,8 +257,9 @@ test('held requests of clients that have left are not served, and each has its l
 });
 
 test('held requests of clients that have left are not refused either, but logged', async () => {
-  const { port, get, log, limited } = await start();
-  Object.assign(overload, { on: true, held: 200 });
+  const { port, get, log, limited, setBusy } = await start();
+  overload.held = 200;
+  setBusy(true);
   const { socket } = await open(port);
   socket.write(get());
   await sleep(50);
@@ -264,12 +269,13 @@ test('held requests of clients that have left are not refused either, but logged
 });
 
 test('a held request whose body turns out to be broken gets one response', async () => {
-  const { port, fields, add } = await start({ corsOrigins: undefined });
-  Object.assign(overload, { on: true, held: 60_000 });
+  const { port, fields, add, setBusy } = await start({ corsOrigins: undefined });
+  overload.held = 60_000;
+  setBusy(true);
   const { ask, unread } = await open(port);
   const answers = ask([`POST /v1/pets HTTP/1.1\r\n${fields}${chunked}\r\n`, 'no chunk\r\n'], { answers: 2 });
   expect(await answers).toEqual(['400 bad_request', 'closed']);
-  overload.on = false;
+  setBusy(false);
   // Served in a later turn than the held one.
   expect((await add({ name: 'Biscuit', categoryId: 7 })).json.id).toBe(1);
   expect(unread()).toHaveLength(0);
@@ -280,8 +286,9 @@ test.for<[string, string, string, number]>([
   ['of 64 KiB or more, however little has arrived', 'Content-Length: 900000\r\n', '{', 4],
   ['of 33 bytes', length, body, 0],
 ])('requests with bodies %s are held as long as these may take 128 KiB in all', async ([, header, sent, refusals]) => {
-  const { port, fields, get } = await start();
-  Object.assign(overload, { on: true, held: 60_000, bodies: 2 });
+  const { port, fields, get, setBusy } = await start();
+  Object.assign(overload, { held: 60_000, bodies: 4 });
+  setBusy(true);
   const post = `POST /v1/pets HTTP/1.1\r\n${fields}${header}\r\n${sent}`;
   const clients = await Promise.all(Array.from({ length: 6 }, () => open(port)));
   const answers = clients.map(() => 'held');
@@ -294,15 +301,15 @@ test.for<[string, string, string, number]>([
   const without = ask([get()]);
   await sleep(50);
   expect(answers.filter((answer) => answer === 'held')).toHaveLength(clients.length - refusals);
-  overload.on = false;
+  setBusy(false);
   expect(await without).toEqual(['200']);
   if (sent !== '{')
     await vi.waitFor(() => expect(answers.filter((answer) => answer === '201')).toHaveLength(6 - refusals));
 });
 
 test('a refusal while the process is about to stop closes the connection', async () => {
-  const { port, get } = await start({ draining: () => true });
-  overload.on = true;
+  const { port, get, setBusy } = await start({ draining: () => true });
+  setBusy(true);
   const { ask } = await open(port);
   expect(await ask([get()], { answers: 2 })).toEqual([refused, 'closed']);
 });

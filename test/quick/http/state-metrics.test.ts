@@ -18,7 +18,8 @@ const shared: StoreMeasures = {
 /** The values of the metrics of a store, by their names without `animal_store_`; with a label, its value follows. */
 function watch(store: () => StoreMeasures) {
   const metrics = createMetrics('test');
-  metrics.watch({ store, pages: () => ({ hits: 8, misses: 9 }), taken: () => ({ requests: 1, connections: 4 }) });
+  metrics.watch({ store, taken: () => ({ requests: 1, connections: 4 }) });
+  metrics.watchCache(() => ({ hits: 8, misses: 9 }));
   return async () => {
     const lines = (await metrics.registry.metrics()).split('\n').filter((line) => line.startsWith('animal_store_'));
     const pairs = lines.map((line) => /^animal_store_(\w+)(?:\{\w+="(\w+)"\})? (\S+)$/.exec(line) ?? []);

@@ -1,7 +1,6 @@
 /** Tests of the pools on a real PostgreSQL: which work waits, which runs again, and what the deadline does. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { limits } from '../../../src/core/limits.ts';
 import { TimeoutError } from '../../../src/store/postgres/errors.ts';
 import { prepareDatabase } from '../../../src/store/postgres/open.ts';
 import { createPools } from '../../../src/store/postgres/pool.ts';
@@ -134,18 +133,6 @@ test('a database that is silent is the reason, not the connections', async () =>
   const late = keyed.read(pid).catch((error: { cause: Error }) => error.cause.message);
   expect(await late).toMatch(/timeout|timed out/i);
   expect(pools.measure().pool.errors.connection).toBeGreaterThan(0);
-});
-
-test('more than 10,000 jobs do not wait', async () => {
-  const { keyed } = await start(1);
-  const work = async () => undefined;
-  const jobs = Array.from({ length: limits.waitingReads + 10 }, () => keyed.read(work));
-  const outcomes = await Promise.allSettled(jobs);
-  const refused = outcomes.filter(({ status }) => status === 'rejected');
-  expect(refused.length).toBeGreaterThan(0);
-  expect(refused.length).toBeLessThanOrEqual(10);
-  const cause = new Error('too many requests are waiting for the database');
-  for (const { reason } of refused as PromiseRejectedResult[]) expect(reason).toMatchObject(unavailable(cause));
 });
 
 test('close waits for accepted work, refuses more, and may be called again', async () => {

@@ -18,9 +18,7 @@ const defaults: Config = {
   OPS_HOST: '127.0.0.1',
   OPS_PORT: '9464',
   LAME_DUCK_MS: 0,
-  MAX_IN_FLIGHT: 1000,
   MAX_CONNECTIONS: 5000,
-  REFUSAL_LIMIT: 600,
 };
 
 function errorOf(env: NodeJS.ProcessEnv): string {
@@ -90,9 +88,7 @@ describe('readConfig', () => {
   test.for<[name: keyof Config, least: number, most: number]>([
     ['PORT', 0, 65_535],
     ['LAME_DUCK_MS', 0, 600_000],
-    ['MAX_IN_FLIGHT', 1, 100_000],
     ['RATE_LIMIT', 1, 1_000_000],
-    ['REFUSAL_LIMIT', 1, 1_000_000],
   ])('accepts for %s only a whole number from %d to %d', ([name, least, most]) => {
     for (const value of [least, least + 1, most]) expect(readConfig({ [name]: String(value) })[name]).toBe(value);
     for (const value of [least - 1, most + 1, 1.5, `0${least}`, 'x'])

@@ -197,8 +197,8 @@ describe('nginx', () => {
   });
 
   test('allows one client a tenth of what the server allows all, and has room for more clients than the server', () => {
-    const { MAX_IN_FLIGHT, MAX_CONNECTIONS } = readConfig({});
-    expect(directive('limit_conn')).toBeLessThanOrEqual(MAX_IN_FLIGHT / 10);
+    const { MAX_CONNECTIONS } = readConfig({});
+    expect(directive('limit_conn')).toBeLessThanOrEqual(limits.bodies / 10);
     expect(directive('http2_max_concurrent_streams')).toBeLessThan(directive('limit_conn'));
     expect(directive('max_conns')).toBeLessThan(MAX_CONNECTIONS);
     // The connections of both deployments and of their clients.

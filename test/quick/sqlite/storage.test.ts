@@ -434,38 +434,6 @@ describe('an SQLite error', () => {
   });
 });
 
-test('writes beyond the queue limit get 503 service_unavailable, and those in the queue are stored', async () => {
-  const { store } = await openSqlite();
-  const outcomes = await Promise.allSettled(Array.from({ length: 10_020 }, () => store.pets.add(biscuit)));
-  const refused = outcomes.filter((outcome) => outcome.status === 'rejected');
-  expect(refused.map(({ reason }) => reason.code)).toEqual(Array.from({ length: 20 }, () => 'service_unavailable'));
-  expect((await store.pets.find(10_000n)).pet).toBeDefined();
-  expect((await store.pets.find(10_001n)).pet).toBeUndefined();
-  expect((await store.pets.add(biscuit)).outcome).toBe('added');
-});
-
-test('messages beyond the limit of their text get 503 service_unavailable until they are stored', async () => {
-  const { store } = await openSqlite();
-  const message = 'x'.repeat(65_536);
-  const add = (accountId: number) =>
-    store.messages.add({
-      id: `msg_${accountId}`,
-      accountId,
-      message,
-      status: 'queued',
-      createdAt: new Date(0).toISOString(),
-    });
-  const outcomes = await Promise.allSettled([
-    ...Array.from({ length: 1025 }, (_, index) => add(index)),
-    store.pets.add(biscuit),
-  ]);
-  const refused = outcomes.flatMap((outcome, index) =>
-    outcome.status === 'rejected' ? [[index, outcome.reason.code]] : [],
-  );
-  expect(refused).toEqual([[1024, 'service_unavailable']]);
-  expect(await add(1024)).toBeUndefined();
-});
-
 describe('a store with a missing table', () => {
   function openWithout(table: string) {
     const file = path.join(temporaryFolder(), 'store.db');

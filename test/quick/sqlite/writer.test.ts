@@ -202,19 +202,6 @@ test('a thread that exits rejects all waiting writes and is reported', async () 
   await expect(unwatched.write('c')).rejects.toMatchObject(unavailable('the writer thread exited'));
 });
 
-test('at most 10,000 writes wait', async () => {
-  const { write, thread } = startOn();
-  const all = Array.from({ length: 10_000 }, (_, index) => write(`n${index}`));
-  await expect(write('one more')).rejects.toMatchObject(unavailable('too many writes are waiting'));
-  await turn();
-  thread.commit(...Array(10_000).fill(''));
-  await Promise.all(all);
-  const again = write('again');
-  await turn();
-  thread.commit('1');
-  expect(await again).toBe('1');
-});
-
 test('close sends accepted writes before the final message, and rejects new ones', async () => {
   const onFatal = vi.fn();
   const { writer, write, thread } = startOn({ onFatal });

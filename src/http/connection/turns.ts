@@ -1,0 +1,178 @@
+/**
+ * Divides the time of the event loop fairly. A turn of it reads from every connection that has sent something: as long as it takes, the requests of the
+ * next one, timers and the replies of the writer wait. A turn therefore serves requests for some milliseconds only, and holds the others. Later turns
+ * serve those of whoever has spent least, and refuse the oldest. docs/decisions/overload.md has the reasons.
+ */
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import { limits } from '../../core/limits.ts';
+import type { Holder, Share, Shares } from '../shares.ts';
+
+export interface TurnOptions {
+  shares: Shares;
+  /** The account of the API key if that was valid lately, otherwise the network. */
+  holderOf: (request: IncomingMessage) => Holder;
+  /** Responds with 503. */
+  refuse: (response: ServerResponse) => void;
+  /** Makes later reads of the store see every commit so far. */
+  endSnapshot: () => void;
+}
+
+export interface Turns {
+  /** Serves the request in this turn or a later one, or refuses it. */
+  serve: RequestListener;
+  /** Holds all requests, until the function that it returns is called. */
+  pause(): () => void;
+}
+
+interface Held {
+  request: IncomingMessage;
+  response: ServerResponse;
+  holder: Holder;
+  bytes: number;
+  /** Whether it was neither served nor refused yet. */
+  waits: boolean;
+}
+
+interface Waiting {
+  /** The newest last. */
+  held: Held[];
+  share: Share;
+}
+
+/** For how long a turn serves requests, in milliseconds. */
+export const turnMs = 25;
+
+/** For how long a turn refuses requests at most: each refusal costs a part of a read, and the client sends again. */
+const refusingMs = 5;
+
+/** A request that takes less is not charged while nothing is held: to find its holder would cost more than it is worth. */
+const negligibleMs = 0.5;
+
+/** Bytes of a request body that Node buffers before anybody reads it: its stream then pauses the socket. */
+const maxBuffered = 64 * 1024;
+
+/** Bytes of its body that a held request may take. */
+function bytesOf({ headers }: IncomingMessage): number {
+  if (headers['transfer-encoding'] !== undefined) return maxBuffered;
+  return Math.min(Number(headers['content-length'] ?? 0), maxBuffered);
+}
+
+/** `handle` serves a request. */
+export function createTurns(handle: RequestListener, options: TurnOptions): Turns {
+  const { shares, holderOf, refuse, endSnapshot } = options;
+  /** The oldest first. Those that no longer wait are removed when they are the oldest. */
+  const line: Held[] = [];
+  const waiting = new Map<Holder, Waiting>();
+  let count = 0;
+  let bytes = 0;
+  let paused = false;
+  let scheduled = false;
+  /** When the turn began; undefined before its first request. */
+  let begunAt: number | undefined;
+
+  /** Returns whether the client of a request that is no longer held still waits for its response. */
+  function release(held: Held): boolean {
+    held.waits = false;
+    count -= 1;
+    bytes -= held.bytes;
+    const { headersSent, destroyed, req } = held.response;
+    // client-errors.ts has rejected its body, or the client is gone.
+    return !headersSent && !destroyed && !req.socket.destroyed;
+  }
+
+  function hold(request: IncomingMessage, response: ServerResponse): void {
+    const held = { request, response, holder: holderOf(request), bytes: bytesOf(request), waits: true };
+    if (bytes + held.bytes > (limits.bodies / 2) * maxBuffered) {
+      refuse(response);
+      return;
+    }
+    const own = waiting.get(held.holder);
+    if (own) own.held.push(held);
+    else waiting.set(held.holder, { held: [held], share: shares.of(held.holder) });
+    line.push(held);
+    count += 1;
+    bytes += held.bytes;
+  }
+
+  /** Serves the newest request of whoever has spent least, again and again, until the time is over. */
+  function serveHeld(until: number): void {
+    // Whoever has spent least is last.
+    const order = [...waiting.values()].sort((one, other) => other.share.spentMs - one.share.spentMs);
+    let now = until - turnMs;
+    for (let next = order.pop(); next && now < until; next = order.pop()) {
+      const { held, share } = next;
+      const newest = held.pop() as Held;
+      if (held.length === 0) waiting.delete(newest.holder);
+      if (release(newest)) {
+        handle(newest.request, newest.response);
+        const end = performance.now();
+        share.spentMs += end - now;
+        now = end;
+      }
+      if (held.length > 0) insert(order, next);
+    }
+    // Requests that the next poll finds may not share its snapshot.
+    endSnapshot();
+  }
+
+  function refuseOldest(): void {
+    const begun = performance.now();
+    let done = 0;
+    for (const held of line) {
+      if (held.waits) {
+        const now = performance.now();
+        if (now - held.request.record.begun < limits.held || now - begun > refusingMs) break;
+        const own = waiting.get(held.holder);
+        own?.held.shift();
+        if (own?.held.length === 0) waiting.delete(held.holder);
+        if (release(held)) refuse(held.response);
+      }
+      done += 1;
+    }
+    line.splice(0, done);
+  }
+
+  function endTurn(): void {
+    scheduled = false;
+    const now = performance.now();
+    begunAt = undefined;
+    if (count > 0 && !paused) serveHeld(now + turnMs);
+    if (line.length > 0) refuseOldest();
+    if (count > 0) schedule();
+  }
+
+  function schedule(): void {
+    if (!scheduled) setImmediate(endTurn);
+    scheduled = true;
+  }
+
+  return {
+    serve(request, response) {
+      const now = request.record.begun;
+      begunAt ??= now;
+      schedule();
+      if (paused || count > 0 || now - begunAt >= turnMs) return hold(request, response);
+      handle(request, response);
+      const spentMs = performance.now() - now;
+      if (spentMs > negligibleMs) shares.of(holderOf(request)).spentMs += spentMs;
+    },
+    pause() {
+      paused = true;
+      return () => {
+        paused = false;
+      };
+    },
+  };
+}
+
+/** Inserts `one` into a list whose first have spent most. */
+function insert(order: Waiting[], one: Waiting): void {
+  let low = 0;
+  let high = order.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((order[middle] as Waiting).share.spentMs > one.share.spentMs) low = middle + 1;
+    else high = middle;
+  }
+  order.splice(low, 0, one);
+}

@@ -1,0 +1,68 @@
+/** What the plugins of the server find on the Fastify instance. */
+import type { FastifyBaseLogger } from 'fastify';
+import type { Accounts } from '../core/accounts.ts';
+import type { StoreMeasures } from '../core/measures.ts';
+import type { Messages } from '../core/messages.ts';
+import type { People } from '../core/people.ts';
+import type { Pets } from '../core/pets.ts';
+import type { KeyCache } from './auth.ts';
+import type { CorsHeaders } from './cors.ts';
+import type { ServesHost } from './hosts.ts';
+import type { Metrics } from './metrics.ts';
+import type { Resource, Shares } from './shares.ts';
+
+/** Who can create an account: anyone, people with an invitation, or nobody; `none`: there are no account pages. */
+export type SignUp = 'open' | 'invitation' | 'off' | 'none';
+
+export interface AppStore {
+  pets: Pets;
+  accounts: Accounts;
+  messages: Messages;
+  people: People;
+  measure: () => StoreMeasures;
+}
+
+/** Bounds that replace those of core/limits.ts. */
+export type Bounds = Partial<Record<Resource | 'rejectedKeys', number>>;
+
+export interface AppConfig {
+  /** True in production, whose API keys start with `ast_live_`. */
+  live: boolean;
+  /** Public base address, ending in /v1. If undefined, URLs in responses are absolute paths. */
+  baseUrl?: string | undefined;
+  signUp: SignUp;
+  /** Path of the messages quickstart. If undefined, it is not served. */
+  quickstartBasePath?: string | undefined;
+  /** Whether getPet returns 410 from its sunset date on. */
+  enforceSunset: boolean;
+  /** Limit of the open connections. */
+  maxConnections: number;
+  /** Requests per minute of one account. If undefined, unlimited. */
+  requestsPerMinute?: number | undefined;
+  /** Addresses and networks of the proxies whose X-Forwarded-For header is trusted. */
+  trustProxy?: string[] | undefined;
+  /** The hosts that requests may name. If undefined, any. */
+  servesHost?: ServesHost | undefined;
+  /** Origins whose pages may call the API from a browser. If undefined, none may. */
+  corsOrigins?: string[] | undefined;
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    store: AppStore;
+    config: AppConfig;
+    /** The start of the URLs in responses: the public base address, or its path. Ends in /v1. */
+    base: string;
+    metrics: Metrics;
+    logger: FastifyBaseLogger;
+    clock: () => Date;
+    /** True while the process is about to stop. Responses then carry Connection: close, so that clients reconnect elsewhere. */
+    draining: () => boolean;
+    corsHeaders: CorsHeaders;
+    shares: Shares;
+    bounds: Bounds;
+    keys: KeyCache;
+    /** Holds all requests, until the function that it returns is called. */
+    pause: () => () => void;
+  }
+}

@@ -1,0 +1,154 @@
+/** Who has how much of the server. Whoever has most is refused first, so that no account and no network keeps the others out. */
+import { ApiError } from '../core/errors.ts';
+import { limits } from '../core/limits.ts';
+import { HttpError } from './errors.ts';
+
+/** The account of a valid API key or session; without one, the network of the address. */
+export type Holder = number | string;
+
+/** What a holder can have: requests that the store works on, bodies that arrive, and so on (`limits` has the bound of each). */
+const resources = ['work', 'bodies', 'lookUps', 'pipelined', 'unreadBytes', 'connections'] as const;
+export type Resource = (typeof resources)[number];
+
+/** What a holder has now, and the time in milliseconds that was lately spent on its requests: it halves every second. */
+export interface Share extends Record<Resource, number> {
+  spentMs: number;
+}
+
+export interface Shares {
+  /** The share of a holder. Do not keep it for longer than a turn: it is forgotten when it is empty. */
+  of(holder: Holder): Share;
+  /** Takes `amount` of a resource, unless the holder would then have more than is free: alone it gets half of it, two get a third each. */
+  take(holder: Holder, resource: Resource, amount?: number): boolean;
+  /** Gives back what `take` took. */
+  give(holder: Holder, resource: Resource, amount?: number): void;
+  /** Runs `act` while the holder has one more of a resource. Throws or rejects with ApiError `service_unavailable` if it may not. */
+  during<Result>(holder: Holder, resource: Resource, act: () => Result): Result;
+  /**
+   * Counts a response body that its client has not read yet. Returns false if it is small. All responses that send the same buffer share it, and it
+   * counts against the first holder. Throws ApiError `service_unavailable` if the holder may not have more unread bytes.
+   */
+  takeUnread(holder: Holder, body: Buffer): boolean;
+  giveUnread(body: Buffer): void;
+  /** Takes a place without a bound, for connections. */
+  add(holder: Holder, resource: Resource): void;
+  /** The holder that has most of a resource. */
+  most(resource: Resource): Holder | undefined;
+  /** What all holders have. */
+  taken(): Readonly<Record<Resource, number>>;
+  close(): void;
+}
+
+const halfLifeMs = 1000;
+
+/** A share with less is as good as new. */
+const negligibleMs = 0.5;
+
+export const tooMany = new ApiError('service_unavailable');
+// Closes: a client that reads nothing may have pipelined a thousand requests more.
+const tooManyUnread = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
+
+/** Smaller bodies fit into the kernel's send buffer, or nearly so. */
+const largeBytes = 64 * 1024;
+
+/** `bounds`: other bounds than those of `limits`. `onRefused` is called before an error is thrown. */
+export function createShares(bounds: Partial<Record<Resource, number>>, onRefused: () => void): Shares {
+  const shares = new Map<Holder, Share>();
+  const boundOf: Readonly<Record<Resource, number>> = { ...limits, ...bounds };
+  const newShare = (): Share => ({
+    spentMs: 0,
+    ...{ work: 0, bodies: 0, lookUps: 0, pipelined: 0, unreadBytes: 0, connections: 0 },
+  });
+  const taken = newShare();
+  const unread = new Map<Buffer, { holder: Holder; responses: number }>();
+
+  function of(holder: Holder): Share {
+    let share = shares.get(holder);
+    if (!share) {
+      share = newShare();
+      shares.set(holder, share);
+    }
+    return share;
+  }
+
+  function take(holder: Holder, resource: Resource, amount = 1): boolean {
+    const share = of(holder);
+    const free = boundOf[resource] - taken[resource];
+    if (share[resource] + amount > free) return false;
+    share[resource] += amount;
+    taken[resource] += amount;
+    return true;
+  }
+
+  function give(holder: Holder, resource: Resource, amount = 1): void {
+    of(holder)[resource] -= amount;
+    taken[resource] -= amount;
+  }
+
+  function refuse(error: ApiError): never {
+    onRefused();
+    throw error;
+  }
+
+  const timer = setInterval(() => {
+    for (const [holder, share] of shares) {
+      share.spentMs /= 2;
+      if (share.spentMs < negligibleMs && resources.every((resource) => share[resource] === 0)) shares.delete(holder);
+    }
+  }, halfLifeMs).unref();
+
+  return {
+    of,
+    take,
+    give,
+    during(holder, resource, act) {
+      if (!take(holder, resource)) refuse(tooMany);
+      let pending = false;
+      try {
+        const result = act();
+        if (result instanceof Promise) {
+          pending = true;
+          const giveBack = () => give(holder, resource);
+          result.then(giveBack, giveBack);
+        }
+        return result;
+      } finally {
+        if (!pending) give(holder, resource);
+      }
+    },
+    takeUnread(holder, body) {
+      if (body.length < largeBytes) return false;
+      const known = unread.get(body);
+      if (known) known.responses += 1;
+      else {
+        if (!take(holder, 'unreadBytes', body.length)) refuse(tooManyUnread);
+        unread.set(body, { holder, responses: 1 });
+      }
+      return true;
+    },
+    giveUnread(body) {
+      const known = unread.get(body);
+      if (!known) return;
+      known.responses -= 1;
+      if (known.responses > 0) return;
+      unread.delete(body);
+      give(known.holder, 'unreadBytes', body.length);
+    },
+    add(holder, resource) {
+      of(holder)[resource] += 1;
+      taken[resource] += 1;
+    },
+    most(resource) {
+      let most: Holder | undefined;
+      let amount = 0;
+      for (const [holder, share] of shares) {
+        if (share[resource] <= amount) continue;
+        most = holder;
+        amount = share[resource];
+      }
+      return most;
+    },
+    taken: () => taken,
+    close: () => clearInterval(timer),
+  };
+}

@@ -1,0 +1,92 @@
+/** Tests of how the holders share what is bounded, and of the time that was spent on them. */
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { createShares, type Shares } from '../../../src/http/shares.ts';
+
+const onRefused = vi.fn();
+let shares: Shares;
+beforeEach(() => {
+  vi.useFakeTimers();
+  onRefused.mockReset();
+  shares = createShares({ work: 1000, unreadBytes: 1_000_000 }, onRefused);
+});
+afterEach(() => {
+  shares.close();
+  vi.useRealTimers();
+});
+
+function takeAll(holder: string): number {
+  let count = 0;
+  while (shares.take(holder, 'work')) count += 1;
+  return count;
+}
+
+test('each holder gets at most what is free: half alone, a third of two, and so on, so that some is left for the next', () => {
+  expect(['a', 'b', 'c', 'd'].map(takeAll)).toEqual([500, 250, 125, 63]);
+  for (let given = 0; given < 500; given++) shares.give('a', 'work');
+  expect(takeAll('b')).toBe(156);
+  expect(takeAll('e')).toBeGreaterThan(100);
+});
+
+test('twenty greedy holders leave a place to another one', () => {
+  for (let round = 0; round < 50; round++)
+    for (let holder = 0; holder < 20; holder++) shares.take(`holder ${holder}`, 'work');
+  expect(shares.take('another', 'work')).toBe(true);
+});
+
+test('what a promise takes is given back when it has settled, and what a function takes when it returns or throws', async () => {
+  const { promise, reject } = Promise.withResolvers<void>();
+  const pending = shares.during('a', 'work', () => promise);
+  shares.during('a', 'work', () => undefined);
+  expect(() =>
+    shares.during('a', 'work', () => {
+      throw new Error('x');
+    }),
+  ).toThrow('x');
+  expect(shares.taken().work).toBe(1);
+  reject(new Error('y'));
+  await expect(pending).rejects.toThrow('y');
+  expect(shares.taken().work).toBe(0);
+});
+
+test('beyond the bound it throws service_unavailable, and calls onRefused', () => {
+  takeAll('a');
+  expect(() => shares.during('a', 'work', () => undefined)).toThrow(
+    expect.objectContaining({ code: 'service_unavailable' }),
+  );
+  expect(onRefused).toHaveBeenCalledTimes(1);
+});
+
+test('a large body counts once, however many responses send it, until the last has closed; a small one does not', () => {
+  const body = Buffer.alloc(400_000);
+  expect(shares.takeUnread('a', Buffer.alloc(65_535))).toBe(false);
+  for (let response = 0; response < 5; response++) expect(shares.takeUnread(`holder ${response}`, body)).toBe(true);
+  expect(shares.taken().unreadBytes).toBe(400_000);
+  expect(() => shares.takeUnread('holder 0', Buffer.alloc(400_000))).toThrow(
+    expect.objectContaining({ code: 'service_unavailable', headers: expect.objectContaining({ connection: 'close' }) }),
+  );
+  expect(shares.takeUnread('b', Buffer.alloc(300_000))).toBe(true);
+  for (let response = 0; response < 4; response++) shares.giveUnread(body);
+  expect(shares.taken().unreadBytes).toBe(700_000);
+  shares.giveUnread(body);
+  expect(shares.taken().unreadBytes).toBe(300_000);
+});
+
+test('whoever has most of a resource is found, also where it has no bound', () => {
+  expect(shares.most('connections')).toBeUndefined();
+  for (const holder of ['a', 'b', 'b', 'c']) shares.add(holder, 'connections');
+  expect(shares.most('connections')).toBe('b');
+  shares.give('b', 'connections', 2);
+  expect(shares.most('connections')).toBe('a');
+});
+
+test('the time that was spent halves every second, and a share with nothing is forgotten', () => {
+  shares.of('a').spentMs = 80;
+  shares.of('b').spentMs = 80;
+  shares.take('b', 'work');
+  const before = { a: shares.of('a'), b: shares.of('b') };
+  vi.advanceTimersByTime(3000);
+  expect(shares.of('a').spentMs).toBe(10);
+  vi.advanceTimersByTime(7000);
+  expect(shares.of('a')).not.toBe(before.a);
+  expect(shares.of('b')).toBe(before.b);
+});

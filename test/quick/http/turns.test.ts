@@ -1,0 +1,129 @@
+/** Tests of which requests a turn of the event loop serves, and of those that it holds. */
+import { EventEmitter } from 'node:events';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import { createTurns, turnMs } from '../../../src/http/connection/turns.ts';
+import { createShares } from '../../../src/http/shares.ts';
+
+/** performance.now(): only requests take time, so that the tests do not depend on the machine's load. */
+let clock = 0;
+beforeEach(() => {
+  clock = 0;
+  vi.spyOn(performance, 'now').mockImplementation(() => clock);
+});
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+/** Each request names its holder and what it costs. `served` lists the holders whose requests were served. */
+function start() {
+  const shares = createShares({}, () => undefined);
+  onTestFinished(shares.close);
+  const served: string[] = [];
+  const refused: string[] = [];
+  const nameOf = ({ headers }: IncomingMessage) => String(headers.name);
+  const handle = (request: IncomingMessage) => {
+    served.push(nameOf(request));
+    clock += Number(request.headers.cost);
+  };
+  const endSnapshot = vi.fn();
+  const turns = createTurns(handle, {
+    shares,
+    holderOf: (request) => nameOf(request).slice(0, 1),
+    refuse: ({ req }) => refused.push(nameOf(req)),
+    endSnapshot,
+  });
+  function send(name: string, cost = 0, headers: object = {}) {
+    const request = {
+      headers: { name, cost, ...headers },
+      record: { begun: performance.now() },
+      socket: { destroyed: false },
+    } as unknown as IncomingMessage;
+    const response = Object.assign(new EventEmitter(), { req: request, headersSent: false, destroyed: false });
+    turns.serve(request, response as unknown as ServerResponse & { req: IncomingMessage });
+    return { request, response };
+  }
+  return { ...turns, shares, send, served, refused, endSnapshot };
+}
+
+test('a turn serves requests as they come, until its time is over; later turns serve the others', async () => {
+  const { send, served, endSnapshot } = start();
+  for (let count = 0; count < 10; count++) send(`a${count}`, 5);
+  expect(served).toHaveLength(turnMs / 5);
+  expect(endSnapshot).not.toHaveBeenCalled();
+  await vi.waitFor(() => expect(served).toHaveLength(10));
+  expect(endSnapshot).toHaveBeenCalled();
+});
+
+test('of held requests, those of whoever has spent least are served first, and of each the newest', async () => {
+  const { send, served, shares, pause } = start();
+  shares.of('a').spentMs = 1;
+  shares.of('b').spentMs = 100;
+  const release = pause();
+  for (const name of ['b1', 'b2', 'a1', 'a2', 'c1', 'c2']) send(name);
+  release();
+  await nextTurn();
+  await vi.waitFor(() => expect(served).toEqual(['c2', 'c1', 'a2', 'a1', 'b2', 'b1']));
+});
+
+test('a holder whose requests are dear waits for those of others, whatever their number', async () => {
+  const { send, served, pause } = start();
+  const release = pause();
+  for (let count = 0; count < 20; count++) send(`a${count}`, 10);
+  for (let count = 0; count < 200; count++) send(`b${count}`, 0.05);
+  release();
+  await vi.waitFor(() => expect(served).toHaveLength(220));
+  // All of b cost as much as one of a.
+  const last = served.findLastIndex((name) => name.startsWith('b'));
+  expect(served.slice(0, last).filter((name) => name.startsWith('a')).length).toBeLessThanOrEqual(2);
+});
+
+test('a dear request that was not held is charged to its holder', async () => {
+  const { send, shares } = start();
+  send('a', 20);
+  send('b', 0);
+  expect(shares.of('a').spentMs).toBe(20);
+  expect(shares.of('b').spentMs).toBe(0);
+});
+
+test('a turn serves held requests for its time only, so that timers and other clients get theirs', async () => {
+  const { send, served, pause } = start();
+  const release = pause();
+  for (let count = 0; count < 20; count++) send(`a${count}`, 5);
+  release();
+  await nextTurn();
+  expect(served).toHaveLength(turnMs / 5);
+  // What arrives meanwhile is held, too: it would push out those that wait.
+  send('z1');
+  expect(served).not.toContain('z1');
+  await vi.waitFor(() => expect(served).toHaveLength(21));
+});
+
+test('requests that wait for too long are refused, the oldest first, and those of clients that are gone forgotten', async () => {
+  const { send, served, refused, pause } = start();
+  const release = pause();
+  send('a1');
+  const gone = send('b1');
+  gone.response.destroyed = true;
+  clock += 400;
+  await nextTurn();
+  send('a2');
+  clock += 400;
+  await nextTurn();
+  expect(refused).toEqual(['a1']);
+  release();
+  await vi.waitFor(() => expect(served).toEqual(['a2']));
+  expect(refused).toEqual(['a1']);
+});
+
+test('beyond 64 MB of bodies the newest request is refused at once', () => {
+  const { send, refused, pause } = start();
+  pause();
+  for (let count = 0; count < 1000; count++) send(`a${count}`, 0, { 'content-length': '65536' });
+  expect(refused).toEqual([]);
+  send('b1', 0, { 'transfer-encoding': 'chunked' });
+  send('b2', 0, { 'content-length': '10' });
+  send('b3');
+  expect(refused).toEqual(['b1', 'b2']);
+});
