@@ -59,23 +59,23 @@ async function probe(host: string, port: number): Promise<void> {
   await once(server, 'close');
 }
 
-/** Creates the other listening sockets of `app`, which close with it. */
+/** Creates the other listening sockets of `app`. */
 function createListeners(app: FastifyInstance): Server[] {
   const accept = (socket: Socket) => void app.server.emit('connection', socket);
   // The options of Node's HTTP server.
   const create = () => createServer({ allowHalfOpen: true, noDelay: true }, accept);
-  const servers = Array.from({ length: listeners - 1 }, create);
-  let closed: Promise<unknown> = Promise.resolve();
-  app.addHook('preClose', async () => {
-    const close = (server: Server) => new Promise((resolve) => server.close(resolve));
-    closed = Promise.all(servers.map(close));
-  });
-  app.addHook('onClose', () => closed);
-  return servers;
+  return Array.from({ length: listeners - 1 }, create);
 }
 
-/** Resolves to the URL for clients on this machine. Rejects with an Error whose message names the invalid setting. */
-export async function listen(app: FastifyInstance, binding: Binding): Promise<string> {
+export interface Listening {
+  /** For clients on this machine. */
+  url: string;
+  /** Closes all listening sockets at once. Resolves when every connection is closed, too. */
+  stop: () => Promise<unknown>;
+}
+
+/** Rejects with an Error whose message names the invalid setting. */
+export async function listen(app: FastifyInstance, binding: Binding): Promise<Listening> {
   try {
     // Resolve a name to one address. For localhost, Fastify would open a second server that the graceful shutdown does not cover.
     const host = (await lookup(binding.host)).address;
@@ -87,7 +87,8 @@ export async function listen(app: FastifyInstance, binding: Binding): Promise<st
     await app.listen(options);
     const { address, port } = app.server.address() as AddressInfo;
     for (const listener of more) await once(listener.listen({ host, port, reusePort: true }), 'listening');
-    return localUrl(address, port);
+    const close = (server: Server) => new Promise((resolve) => server.close(resolve));
+    return { url: localUrl(address, port), stop: () => Promise.all([...more, app.server].map(close)) };
   } catch (error) {
     throw new Error(sentenceOf(binding, error as NodeJS.ErrnoException), { cause: error });
   }
@@ -108,7 +109,7 @@ export async function listenOps(ops: FastifyInstance, config: Config, logger: Lo
   const { HOST, PORT, OPS_HOST, OPS_PORT } = config;
   if (OPS_PORT === 'off') return;
   try {
-    const url = await listen(ops, { host: OPS_HOST, port: Number(OPS_PORT), prefix: 'OPS_' });
+    const { url } = await listen(ops, { host: OPS_HOST, port: Number(OPS_PORT), prefix: 'OPS_' });
     logger.info(`Ops port open at ${url}`);
   } catch (error) {
     const sentences = [await obstacleTo({ host: HOST, port: PORT, prefix: '' }), (error as Error).message];

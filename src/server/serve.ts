@@ -17,7 +17,7 @@ import { buildOpsServer } from '../ops/routes.ts';
 import { describeStore, openStore } from '../store/open.ts';
 import type { OpenError, Store } from '../store/store.ts';
 import { findUnknownNames, readEnvironment, refuseToStart } from './environment.ts';
-import { hostsOf, listen, listenOps } from './listen.ts';
+import { hostsOf, type Listening, listen, listenOps } from './listen.ts';
 import { type Log, openLog } from './log.ts';
 import { memoryLimit, usedMemory } from './memory.ts';
 import { release } from './release.ts';
@@ -27,6 +27,11 @@ const fatalDelayMs = 500;
 
 /** Longer than the time-out of a request: one that never completes gets its 408, and the exit code is still 0. */
 const stopDeadlineMs = 12_000;
+
+/** Nothing arrives between so many checks before the listening sockets close; until then, requests are held, for 0.7 s at most. */
+const quietChecks = 5;
+const checkEveryMs = 10;
+const maxQuietMs = 500;
 
 const now = () => new Date();
 
@@ -78,6 +83,7 @@ export async function run(): Promise<void> {
   });
   const store = await openConfigured(config, logger, metrics);
   let stopping = false;
+  let listening: Listening | undefined;
   const servesHost = await hostsOf(config.HOST, config);
   const app = await build({ config, log, store, metrics, servesHost, draining: () => stopping });
   const closeIdle = idleCloser(app);
@@ -91,9 +97,14 @@ export async function run(): Promise<void> {
     logger.info({ reason }, 'stopping');
     setTimeout(() => process.exit(1), config.LAME_DUCK_MS + stopDeadlineMs).unref();
     await sleep(config.LAME_DUCK_MS);
+    const release = app.pause();
+    await quiet(app);
+    const closed = listening?.stop();
+    release();
     const sweep = setInterval(closeIdle, 100);
-    await app.close();
+    await closed;
     clearInterval(sweep);
+    await app.close();
     await ops.close();
     await store.close();
     logger.info('stopped');
@@ -105,18 +116,17 @@ export async function run(): Promise<void> {
 
   const warning = sunsetWarning(now());
   if (warning) logger.warn(warning);
-  let url = '';
   try {
     await listenOps(ops, config, logger);
-    url = await listen(app, { host: config.HOST, port: config.PORT, prefix: '' });
-    logger.info({ ...release, settings: shownSettings(config) }, `Server listening at ${url}`);
+    listening = await listen(app, { host: config.HOST, port: config.PORT, prefix: '' });
+    logger.info({ ...release, settings: shownSettings(config) }, `Server listening at ${listening.url}`);
   } catch (error) {
     // A signal arrived before the server listened; stop() is already running.
     if (stopping) return;
     await store.close();
-    refuseToStart((error as Error).message);
+    return refuseToStart((error as Error).message);
   }
-  await giveFirstKey({ config, log, store, metrics }, url).catch((error) => {
+  await giveFirstKey({ config, log, store, metrics }, listening.url).catch((error) => {
     if (stopping) return;
     if (codeOf(error) !== 'service_unavailable') throw error;
     logger.warn(
@@ -197,6 +207,22 @@ function responds(store: Store): Promise<boolean> {
     () => true,
     () => false,
   );
+}
+
+/**
+ * Resolves when no connection and no request has come for a while. Closing the listening sockets resets connections that are still in their queues, and
+ * idle ones whose request has not been read yet. While requests are held, turns of the event loop are short: everything is accepted and read, and the
+ * clients wait for their responses.
+ */
+async function quiet({ server }: FastifyInstance): Promise<void> {
+  let checks = 0;
+  const note = () => {
+    checks = 0;
+  };
+  server.on('connection', note).on('request', note);
+  const until = performance.now() + maxQuietMs;
+  // Not by time alone: a process that gets no processor for long has not looked for what came meanwhile.
+  for (; checks < quietChecks && performance.now() < until; checks++) await sleep(checkEveryMs);
 }
 
 /** Closes idle keep-alive connections, which would otherwise delay the close until their time-out. */
