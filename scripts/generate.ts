@@ -5,13 +5,10 @@ import { clientTypes, sourceLine, typesFile } from './client.ts';
 import { limitsPage } from './limits.ts';
 import { generateDocuments } from './openapi.ts';
 import { pageNames, renderChangelog, renderPage } from './reference.ts';
-import { exampleFile, settingsTable } from './settings.ts';
+import { exampleFile, settingsPage } from './settings.ts';
 
 const root = path.resolve(import.meta.dirname, '..');
 const read = (name: string) => readFileSync(path.join(root, name), 'utf8');
-
-/** Between two comments of the README. */
-const settingsPart = /(?<=<!-- settings, .* -->\n\n)[\s\S]*(?=\n\n<!-- end of settings -->)/;
 
 /** The file with the part that matches `pattern` replaced. Throws unless there is one. */
 function withPart(name: string, pattern: RegExp, part: string): string {
@@ -48,7 +45,7 @@ export async function generateFiles(): Promise<Record<string, string>> {
     ...Object.fromEntries(pages),
     'src/pages/reference/changelog.html': renderChangelog(),
     '.env.example': exampleFile(),
-    'README.md': withPart('README.md', settingsPart, settingsTable()),
+    'docs/settings.md': settingsPage,
     'docs/limits.md': limitsPage,
     ...namingVersion(),
   };

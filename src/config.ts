@@ -135,7 +135,7 @@ export const settings = Type.Object({
     maximum: 100_000,
     default: 5000,
     description:
-      'Maximum number of open connections of each process; beyond it, 503. One address (IPv6: one /64 network) can use all of them, but cannot keep others from a share. Connections that have carried a valid key count by account, in as many places of their own. The proxies of TRUST_PROXY are not counted.',
+      'Maximum number of open connections of each process. Beyond it, the oldest idle connection of the account or network that has most closes; if it has none, the new connection gets 503. Those of the proxies in TRUST_PROXY are not counted.',
   }),
   RATE_LIMIT: Type.Optional(
     Type.Integer({

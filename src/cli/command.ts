@@ -148,7 +148,7 @@ export function createCli(env: NodeJS.ProcessEnv, io: Io) {
     storeFile(): string {
       const { DATABASE_URL } = settings();
       if (DATABASE_URL.startsWith('sqlite:')) return sqliteFile(DATABASE_URL);
-      refuse('DATABASE_URL names PostgreSQL: use its own tools, such as pg_dump, as docs/operations.md describes.');
+      refuse('DATABASE_URL names PostgreSQL: use its own tools, such as pg_dump, as docs/scaling.md describes.');
     },
 
     /**

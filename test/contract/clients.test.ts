@@ -1,4 +1,4 @@
-/** Generates the clients of the README's table with the commands that it names, and runs their programs against a real server. */
+/** Generates the clients of the table in examples/clients with the commands that it names, and runs their programs against a real server. */
 import { spawnSync } from 'node:child_process';
 import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -12,10 +12,8 @@ import { projectFolder } from '../support/project.ts';
 import { startProxy } from '../support/proxy.ts';
 import { figure } from '../support/tier.ts';
 
-const readme = readFileSync(`${projectFolder}README.md`, 'utf8');
-const rows = [
-  ...readme.matchAll(/^\| \[([^\]]+)\]\(.+?\).*? \| `((?:npx|mkdir) [^`]+)` \| \[[^\]]+\]\((examples\/\S+)\) \|$/gm),
-];
+const readme = readFileSync(`${projectFolder}examples/clients/README.md`, 'utf8');
+const rows = [...readme.matchAll(/^\| \[([^\]]+)\]\(.+?\).*? \| `((?:npx|mkdir) [^`]+)` \| \[[^\]]+\]\((\S+)\) \|$/gm)];
 const commandOf = (generator: string) => rows.find(([, name]) => name === generator)?.[2] as string;
 
 const modules = 'import certifi, dateutil, six, urllib3';
@@ -46,7 +44,7 @@ function copyExamples(): string {
   return folder;
 }
 
-/** Runs a command of the README. npx asks nothing. */
+/** Runs a command of the table. npx asks nothing. */
 function run(command: string, folder: string): void {
   const env = { ...process.env, npm_config_yes: 'true', npm_config_ignore_scripts: 'true' };
   const { status, stdout, stderr } = spawnSync('bash', ['-c', command], { cwd: folder, encoding: 'utf8', env });
@@ -86,7 +84,7 @@ const printed = [
   'invalid_cursor: cursor must be copied unchanged from the Link header of a list response.\n',
 ].join('\n');
 
-test('the README names the clients that are tested here', () => {
+test('the table names the clients that are tested here', () => {
   expect(rows.map(([, name]) => name)).toEqual([
     'openapi-typescript',
     'hey-api',

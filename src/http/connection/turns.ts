@@ -1,7 +1,7 @@
 /**
  * Divides the time of the event loop fairly. A turn of it reads from every connection that has sent something: as long as it takes, the requests of the
  * next one, timers and the replies of the writer wait. A turn therefore serves requests for some milliseconds only, and holds the others. Later turns
- * serve those of whoever has spent least, and refuse the oldest. docs/decisions/overload.md has the reasons.
+ * serve those of whoever has spent least, and refuse the oldest. docs/decisions/fairness.md has the reasons.
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { limits } from '../../core/limits.ts';

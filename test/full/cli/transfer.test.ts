@@ -94,11 +94,11 @@ describe('export', { timeout }, () => {
   });
 });
 
-test('the commands of docs/operations.md make CSV and read it, with every digit', async ({ skip }) => {
+test('the commands of docs/command-line.md make CSV and read it, with every digit', async ({ skip }) => {
   const { run, folder, at } = await commandFolder(tabby, rex);
   if ((await shell('jq --version', folder)).code !== 0) return skip('jq is not installed');
   await run('export', 'animals.jsonl');
-  const page = fs.readFileSync(`${projectFolder}docs/operations.md`, 'utf8');
+  const page = fs.readFileSync(`${projectFolder}docs/command-line.md`, 'utf8');
   const [simple = '', exact = '', back = ''] = page.match(/^jq -(.|\n .)+ > animals.+/gm) ?? [];
   const csv = '1,"Tabby",1,"available"\n2,"Rex, the ""King""",9007199254740993,"sold"\n';
   const made = async (line: string) => {

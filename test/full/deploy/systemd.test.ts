@@ -62,5 +62,5 @@ test('the timer runs it each night, and AnimalStoreBackupMissing watches the fil
   const [, file] = /^-\+touch (\S+)$/.exec(value('ExecStartPost')) ?? [];
   // Prometheus anchors its patterns.
   expect(file).toMatch(new RegExp(`^${pattern}$`));
-  expect(read('docs/postgres-backup.md')).toContain(`touch ${file}`);
+  expect(read('docs/scaling.md')).toContain(`touch ${file}`);
 });

@@ -1,4 +1,4 @@
-/** Runs every command in the console blocks of the README against a real server. */
+/** Runs every command in the console blocks of the README, and then of docs/command-line.md, against a real server. */
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -6,11 +6,13 @@ import { expect, test } from 'vitest';
 import { startServer } from '../../support/process.ts';
 
 const root = path.resolve(import.meta.dirname, '../../..');
-const readme = readFileSync(path.join(root, 'README.md'), 'utf8');
+const read = (name: string) => readFileSync(path.join(root, name), 'utf8');
+const readme = read('README.md');
 
 /** The lines `$ command`, each with the output after it. */
 function transcript(): { command: string; output: string }[] {
-  const blocks = [...readme.matchAll(/^```console\n([\s\S]*?)^```$/gm)].map(([, block]) => block as string);
+  const text = readme + read('docs/command-line.md');
+  const blocks = [...text.matchAll(/^```console\n([\s\S]*?)^```$/gm)].map(([, block]) => block as string);
   return blocks.flatMap((block) => {
     return block
       .split(/^\$ /m)
@@ -22,13 +24,13 @@ function transcript(): { command: string; output: string }[] {
   });
 }
 
-/** Output in the README as a pattern; … stands for text that differs from run to run. */
+/** Output as a pattern; … stands for text that differs from run to run. */
 function pattern(output: string): RegExp {
   const escaped = output.split('…').map((text) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'));
   return new RegExp(`^${escaped.join('[^\\n"]+')}$`);
 }
 
-test('every command of the README prints what the README says', async () => {
+test('every command of the README and of the page on the command line prints what they say', async () => {
   const server = await startServer();
   const cli = `node ${root}/src/cli.ts`;
   const here = (text: string) => text.replaceAll(':3000', `:${server.port}`).replaceAll('npx animal-store', cli);
@@ -42,7 +44,7 @@ test('every command of the README prints what the README says', async () => {
   expect(steps.length).toBeGreaterThan(15);
   for (const { command, output } of steps) {
     const shell = spawnSync('bash', ['--norc', '-c', here(command)], { cwd: server.folder, env, encoding: 'utf8' });
-    // The README shows a terminal, where commands print no lines of a log.
+    // They show a terminal, where commands print no lines of a log.
     const notes = shell.stderr.replace(/^\{"level":30,.*"event":.*\n/gm, '');
     const printed = (notes + shell.stdout).replaceAll('\r', '').trimEnd();
     expect(printed, command).toMatch(pattern(here(output)));

@@ -1,4 +1,4 @@
-/** The command check on PostgreSQL, and the commands of docs/operations.md that look for damage. */
+/** The command check on PostgreSQL, and the commands of docs/scaling.md that look for damage. */
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { beforeEach, expect, test, vi } from 'vitest';
@@ -99,8 +99,8 @@ test('exit 1 and one sentence: a table is missing, and the connection is lost', 
 });
 
 /** The blocks of the section, as shell scripts. */
-const [, section = ''] = readFileSync(`${projectFolder}docs/operations.md`, 'utf8').split('## Check PostgreSQL\n');
-const [verifyPages, compareJson] = [...section.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(
+const [, section = ''] = readFileSync(`${projectFolder}docs/scaling.md`, 'utf8').split('## Check PostgreSQL\n');
+const [verifyPages, compareJson] = [...section.matchAll(/^```bash\n([\s\S]*?)^```$/gm)].map(
   ([, script]) => script as string,
 );
 

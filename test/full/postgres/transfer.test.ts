@@ -276,8 +276,7 @@ describe('import', () => {
 });
 
 test('backup and restore refuse PostgreSQL and name what to use instead', async () => {
-  const sentence =
-    'DATABASE_URL names PostgreSQL: use its own tools, such as pg_dump, as docs/operations.md describes.';
+  const sentence = 'DATABASE_URL names PostgreSQL: use its own tools, such as pg_dump, as docs/scaling.md describes.';
   expect(await refused('backup', 'animals.db')).toBe(sentence);
   expect(await refused('restore', 'animals.db')).toBe(sentence);
 });

@@ -1,4 +1,4 @@
-/** Runs the commands of docs/postgres-backup.md on a real cluster: dump, base backup, archive, recovery to a moment, and damaged backups. */
+/** Runs the commands of docs/scaling.md on a real cluster: dump, base backup, archive, recovery to a moment, and damaged backups. */
 import fs from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -34,7 +34,7 @@ async function prepare() {
     },
     ...{ DUMP: 'animals.dump', BASE: path.join(backups, 'base'), MOMENT: '' },
   };
-  const runbook = readRunbook('docs/postgres-backup.md');
+  const runbook = readRunbook('docs/scaling.md');
   /** Runs the block that contains `text`; resolves to its output and its time in milliseconds. */
   async function run(text: string, others: Partial<typeof variables> = {}) {
     const begun = performance.now();
