@@ -150,7 +150,7 @@ export const limitTable = {
     what: 'rejected API keys in a minute',
     value: 600,
     holder: 'network',
-    beyond: '429; one look-up of a key at a time, unless the key was valid lately',
+    beyond: '429',
   },
   activeKeys: {
     what: 'active API keys',

@@ -70,7 +70,7 @@ const bearer = /^bearer +[\x21-\x7e]+$/i;
 export async function requireKey(app: FastifyInstance): Promise<void> {
   const { clock, keys: cache, shares, store } = app;
   const { live } = app.config;
-  const refusals = createRefusals(app);
+  const countRefusal = createRefusals(app);
   const { pattern: ofOthers, message: belongsElsewhere } = otherDeployments[live ? 'production' : 'others'];
   app.decorateRequest('apiKey', null);
   app.decorateRequest('keyRefusal', null);
@@ -105,7 +105,7 @@ export async function requireKey(app: FastifyInstance): Promise<void> {
     };
     if (wasValid) return find();
     const network = networkOf(request.record.address);
-    return refusals.slowDown(network, () => shares.during(network, 'lookUps', find));
+    return shares.during(network, 'lookUps', find);
   }
 
   await app.register(bearerAuth, {
@@ -131,7 +131,7 @@ export async function requireKey(app: FastifyInstance): Promise<void> {
           ? rejectedKey(request.keyRefusal, belongsElsewhere)
           : authError(request, pluginError as Error);
       if (!request.keyRefusal) return done(error);
-      refusals.count(request).then((exceeded) => done(exceeded ?? error), done);
+      countRefusal(request).then((exceeded) => done(exceeded ?? error), done);
     });
   });
   const limitAccounts = createAccountLimit(app);

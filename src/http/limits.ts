@@ -51,53 +51,18 @@ export function createAccountLimit(app: FastifyInstance) {
   });
 }
 
-export interface Refusals {
-  /** Counts a rejected API key against the client's network. Resolves to the error to send if there were too many, otherwise to undefined. */
-  count(request: FastifyRequest): Promise<ApiError | undefined>;
-  /**
-   * Runs `lookUp`, which asks the store for a key that was not valid lately. If the network has too many rejected keys, only one of its look-ups
-   * runs at a time; the others reject with HttpError `rate_limited`.
-   */
-  slowDown<Result>(network: string, lookUp: () => Promise<Result>): Promise<Result>;
-}
-
-export function createRefusals(app: FastifyInstance): Refusals {
+/** Returns a function: counts a rejected API key against the client's network, and resolves to the error to send if there were too many. */
+export function createRefusals(app: FastifyInstance): (request: FastifyRequest) => Promise<HttpError | undefined> {
   const { bounds, metrics } = app;
   const count = app.createRateLimit({
     max: bounds.rejectedKeys ?? limits.rejectedKeys,
     timeWindow: minuteMs,
     keyGenerator: ({ record }) => networkOf(record.address),
   });
-  /** Networks with too many rejected keys: until when (performance.now()), and whether one of their keys is being looked up. */
-  const over = new LRUCache<string, { until: number; busy: boolean }>({ max: maxWindows });
-
-  function tooMany(seconds: number): HttpError {
+  return async (request) => {
+    const result = await count(request);
+    if (result.isAllowed || !result.isExceeded) return undefined;
     metrics.limited('refusals');
-    return new HttpError('rate_limited', { 'retry-after': String(Math.max(1, Math.ceil(seconds))) });
-  }
-
-  return {
-    async count(request) {
-      const result = await count(request);
-      if (result.isAllowed || !result.isExceeded) return undefined;
-      const network = networkOf(request.record.address);
-      const until = performance.now() + result.ttl;
-      over.set(network, { until, busy: over.peek(network)?.busy ?? false });
-      return tooMany(result.ttlInSeconds);
-    },
-
-    async slowDown(network, lookUp) {
-      const known = over.peek(network);
-      if (!known) return lookUp();
-      const now = performance.now();
-      if (known.busy) throw tooMany((known.until - now) / 1000);
-      if (known.until <= now) over.delete(network);
-      known.busy = true;
-      try {
-        return await lookUp();
-      } finally {
-        known.busy = false;
-      }
-    },
+    return new HttpError('rate_limited', { 'retry-after': String(Math.max(1, Math.ceil(result.ttlInSeconds))) });
   };
 }
