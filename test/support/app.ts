@@ -12,7 +12,6 @@ import { createMetrics } from '../../src/http/metrics.ts';
 import { createRequestLog } from '../../src/http/request-record.ts';
 import type { Store } from '../../src/store/store.ts';
 import { type Answer, expectDocumented } from './documented.ts';
-import { keepExchange } from './exchanges.ts';
 import { borrowStore } from './store.ts';
 
 export { temporaryFolder } from './store.ts';
@@ -124,7 +123,6 @@ export async function startApp(options: Partial<AppOptions> = {}): Promise<TestA
     });
     const text = await response.body.text();
     const answer = { status: response.statusCode, headers: response.headers, text };
-    keepExchange({ method, target, headers: sent, body: bytes, answer });
     expectDocumented(method, target, answer);
     const isJson = text !== '' && String(response.headers['content-type']).startsWith('application/json');
     return { ...answer, json: isJson ? JSON.parse(text) : undefined };

@@ -8,9 +8,8 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { read } from '../../support/deployment.ts';
-import { type KubernetesObject, loadSchemas } from '../../support/kubernetes-schemas.ts';
+import type { KubernetesObject } from '../../support/kubernetes-schemas.ts';
 import { projectFolder } from '../../support/project.ts';
-import { patientMs } from '../../support/tier.ts';
 
 const folder = 'deploy/cloudnativepg';
 const documents = (text: string) => parseAllDocuments(text).map((document) => document.toJS() as KubernetesObject);
@@ -96,18 +95,3 @@ test('every file is listed, and kustomize builds all', ({ skip }) => {
   expect(built.length).toBe(objects.length);
   for (const { metadata } of built) expect(metadata.namespace).toBe(namespace);
 });
-
-test(
-  'the objects of Kubernetes and of the Prometheus Operator are valid by their schemas',
-  ({ skip }) => {
-    let schemas: ReturnType<typeof loadSchemas>;
-    try {
-      schemas = loadSchemas();
-    } catch (error) {
-      if (process.env.CI) throw error;
-      return skip('npm cannot download the schemas');
-    }
-    expect(schemas.problems([...ofKind('PodMonitor'), ...secrets])).toEqual([]);
-  },
-  patientMs,
-);

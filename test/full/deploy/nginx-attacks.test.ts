@@ -3,15 +3,11 @@ import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { text } from 'node:stream/consumers';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { Worker } from 'node:worker_threads';
 import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { name, startNginx } from '../../support/nginx.ts';
 import { startServer } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
-import type { Responses, SlowClients } from '../../support/slow-clients.ts';
-import { figure, patientMs } from '../../support/tier.ts';
+import { patientMs } from '../../support/tier.ts';
 
 type Nginx = Awaited<ReturnType<typeof startNginx>>;
 
@@ -24,7 +20,7 @@ beforeEach(({ skip }) => {
   if (missing.length > 0) skip(`not installed: ${missing.join(', ')}`);
 });
 
-async function startBehind(options?: Parameters<typeof startNginx>[1]) {
+async function _startBehind(options?: Parameters<typeof startNginx>[1]) {
   const server = await startServer({ env: { BASE_URL: `https://${name}/v1`, TRUST_PROXY: '127.0.0.1' } });
   const nginx = await startNginx({ production: server.port, staging: server.port }, options);
   return { nginx, key: await server.firstKey() };
@@ -39,67 +35,6 @@ async function startBefore(listener: RequestListener, inHttp = ''): Promise<Ngin
   return startNginx({ production: port, staging: port }, { inHttp });
 }
 
-/** Starts slow clients in a thread of their own. Resolves when each has sent `head` once. */
-async function attack({ https: port }: Nginx, slow: Omit<SlowClients, 'port' | 'localAddress'>) {
-  const workerData = { ...slow, port, localAddress: attacker } satisfies SlowClients;
-  const worker = new Worker(new URL('../../support/slow-clients.ts', import.meta.url), { workerData });
-  onTestFinished(() => worker.terminate().then(() => undefined));
-  await once(worker, 'message');
-  /** Resolves to the number of responses by status when nginx has closed all connections. */
-  const stop = async (): Promise<Responses> => {
-    worker.postMessage('stop');
-    const [responses] = await once(worker, 'message');
-    return responses;
-  };
-  return { stop };
-}
-
-/** The statuses of 98 requests from 98 other addresses. */
-async function askAsOthers({ raw }: Nginx, key: string): Promise<Record<string, number>> {
-  const statuses: Record<string, number> = {};
-  for (let at = 0; at < 98; at++) {
-    const headers = `Host: ${name}\r\nAuthorization: Bearer ${key}\r\nConnection: close\r\n`;
-    const answer = await raw(`GET /v1/pets HTTP/1.1\r\n${headers}\r\n`, `127.0.1.${at + 1}`);
-    const status = answer.slice(0, 'HTTP/1.1 200'.length);
-    statuses[status] = (statuses[status] ?? 0) + 1;
-  }
-  return statuses;
-}
-
-const allServed = { 'HTTP/1.1 200': 98 };
-
-describe('others are served while one address', () => {
-  test('sends a byte of a body every 4 s on 1,528 connections, of which 100 may wait', async () => {
-    // As many as Debian's nginx has with two workers, and the 3 ports on which this one listens.
-    const { nginx, key } = await startBehind({ connections: 1531 });
-    const headers = `Host: ${name}\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n`;
-    const head = `POST /v1/pets HTTP/1.1\r\n${headers}Content-Length: 60000\r\n\r\n`;
-    const slow = { head, byte: ' ', everyMs: 4000, protocol: 'http/1.1', pauseMs: 200 } as const;
-    const { stop } = await attack(nginx, { clients: 1528, ...slow });
-    expect(await askAsOthers(nginx, key)).toEqual(allServed);
-    const { 429: refused = 0, 408: late = 0, ...other } = await stop();
-    figure(`nginx: slow bodies of one address: ${refused} got 429, ${late} got 408`);
-    expect(other).toEqual({});
-    expect(late).toBeGreaterThanOrEqual(100);
-    expect(refused).toBeGreaterThan(1000);
-  });
-
-  test.each([
-    ['headers', 'http/1.1', `GET /v1/pets HTTP/1.1\r\nHost: ${name}\r\nX: `, 'x'],
-    // The preface, empty settings, and the beginning of a header block of 16 KiB (RFC 9113): nginx limits only the pauses in it.
-    [
-      'a header block of HTTP/2',
-      'h2',
-      'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\x40\0\x01\x04\0\0\0\x01',
-      '\x90',
-    ],
-  ] as const)('sends %s without an end on 1,600 connections', async (_what, protocol, head, byte) => {
-    const { nginx, key } = await startBehind();
-    await attack(nginx, { clients: 1600, head, byte, everyMs: 1000, protocol, pauseMs: 2000 });
-    expect(await askAsOthers(nginx, key)).toEqual(allServed);
-  });
-});
-
 test('a client that sends headers without an end is disconnected after 5 s', async () => {
   const { open, rawHttp } = await startBefore((_request, response) => void response.end());
   const begun = performance.now();
@@ -112,25 +47,6 @@ test('a client that sends headers without an end is disconnected after 5 s', asy
   clearInterval(timer);
   expect(performance.now() - begun).toBeGreaterThan(4500);
   expect(performance.now() - begun).toBeLessThan(20_000);
-});
-
-describe('a body', () => {
-  const head = (key: string) =>
-    `POST /v1/pets HTTP/1.1\r\nHost: ${name}\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nConnection: close\r\n`;
-
-  test('is passed on as it arrives: without a valid key it is not awaited, and in parts it is one body', async () => {
-    const { nginx, key } = await startBehind();
-    const refused = await nginx.raw(`${head('none')}Content-Length: 60000\r\n\r\n`);
-    expect(refused).toMatch(/^HTTP\/1\.1 401 /);
-    const pet = '{"name":"Biscuit","categoryId":7}';
-    const socket = nginx.open();
-    socket.write(`${head(key)}Content-Length: ${pet.length}\r\n\r\n`);
-    for (const part of [pet.slice(0, 5), pet.slice(5, 10), pet.slice(10)]) {
-      await sleep(300);
-      socket.write(part);
-    }
-    expect(await text(socket)).toMatch(/^HTTP\/1\.1 201 /);
-  });
 });
 
 describe('the limits', () => {

@@ -3,14 +3,12 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
-import { checkStore } from '../../../src/store/sqlite/check.ts';
 import { type Outcome, openClient, type Promises, sideBySide } from '../../support/client.ts';
-import { change, commandFolder, namesIn, query } from '../../support/commands.ts';
+import { namesIn } from '../../support/commands.ts';
 import { firstAnswer } from '../../support/known-port.ts';
-import { launchCli, type Process, runCli, startServer } from '../../support/process.ts';
+import { launchCli, type Process, startServer } from '../../support/process.ts';
 import { seededRandom } from '../../support/random.ts';
-import { type MadeStore, makeStore, missingFrom } from '../../support/store-file.ts';
-import { injecting, needStrace } from '../../support/strace.ts';
+import { makeStore, missingFrom } from '../../support/store-file.ts';
 import { figure, patientMs, tier } from '../../support/tier.ts';
 
 const connections = 8;
@@ -133,128 +131,6 @@ async function killRandomly(
   return killed;
 }
 
-/** What `check` says about the checksum of a backup, which must be sound. */
-async function checksumOf(folder: string, name: string): Promise<string> {
-  const { code, stdout, stderr } = await runCli(['check', name, '--json'], { folder });
-  expect([code, stderr]).toEqual([0, '']);
-  return JSON.parse(stdout).checksum;
-}
-
-test(
-  '36 bytes overwritten anywhere in a backup: check finds it, and restore refuses it and leaves the store as it is',
-  async () => {
-    const { folder, at, run, store } = await commandFolder({ name: 'Rex', categoryId: 1n, status: 'sold' });
-    fs.writeFileSync(at('pets.jsonl'), jsonLines(400));
-    await run('import', 'pets.jsonl');
-    for (const name of ['zoo', 'farm']) await run('account', 'add', name);
-    await run('key', 'create', '--account', 'zoo', '--name', 'till');
-    change(store, 'DELETE FROM pet WHERE id BETWEEN 100 AND 250');
-    await run('backup', 'copy.db');
-    const bytes = fs.readFileSync(at('copy.db'));
-    const [{ size } = { size: 0 }] = query<{ size: number }>(
-      at('copy.db'),
-      'SELECT page_size AS size FROM pragma_page_size',
-    );
-    const pages = bytes.length / size;
-    const before = fs.readFileSync(store);
-    const random = seededRandom(seed);
-    const sentence = 'copy.db does not match copy.db.sha256: one of the two has changed since the backup.';
-    let places = 0;
-    for (let page = 0; page < pages; page++) {
-      for (let count = 0; count < tier(5, 200); count++) {
-        const place = Math.min(page * size + Math.floor(random() * size), bytes.length - 36);
-        const damaged = Buffer.from(bytes);
-        // At least one bit of each byte changes.
-        for (let at = place; at < place + 36; at++)
-          damaged[at] = (damaged[at] as number) ^ (1 + Math.floor(random() * 255));
-        fs.writeFileSync(at('copy.db'), damaged);
-        const hint = `seed ${seed}, byte ${place}`;
-        const check = await runCli(['check', 'copy.db'], { folder });
-        expect([check.code, check.stderr], hint).toEqual([1, expect.stringContaining(sentence)]);
-        const restore = await runCli(['restore', 'copy.db'], { folder });
-        expect(restore, hint).toEqual({ code: 1, stdout: '', stderr: check.stderr });
-        places += 1;
-      }
-    }
-    expect(fs.readFileSync(store).equals(before)).toBe(true);
-    fs.writeFileSync(at('copy.db'), bytes);
-    expect(await checksumOf(folder, 'copy.db')).toBe('matches');
-    figure(
-      `36 bytes overwritten at ${places} places in all ${pages} pages of a backup: check and restore refused all ${places}`,
-    );
-  },
-  patientMs,
-);
-
-test(
-  'a killed backup --force leaves the old backup or the new one, complete, and never with the checksum of another',
-  async () => {
-    const { folder, env, file } = await makeStore();
-    const run = (...args: string[]) => launchCli(args, { folder, env }).end();
-    expect(await run('backup', 'copy.db')).toMatchObject({ code: 0 });
-    const usualMs = await timeOf(run('backup', 'copy.db', '--force'));
-    let added = 0;
-    const backups = () => {
-      change(file, `INSERT INTO pet (name, category_id, status) VALUES ('pet ${++added}', 1, 'sold')`);
-      return launchCli(['backup', 'copy.db', '--force'], { folder, env });
-    };
-    const times = tier(6, 100);
-    const killed = await killRandomly(backups, usualMs, async (count) => {
-      expect((await checkStore(path.join(folder, 'copy.db'), true)).problems, `seed ${seed}`).toEqual([]);
-      return count === times;
-    });
-    expect(await run('backup', 'copy.db', '--force')).toMatchObject({ code: 0 });
-    expect(fs.readdirSync(folder).filter((name) => name.includes('.partial'))).toEqual([]);
-    figure(`${killed} backups --force killed with kill -9 (seed ${seed}): each left a sound backup`);
-  },
-  patientMs,
-);
-
-/** Two stores with an animal each, and a backup of the old one that the new one's backup replaces. */
-async function replacingBackup() {
-  const [old, fresh] = await Promise.all([makeStore(), makeStore()]);
-  for (const [{ file }, name] of [
-    [old, 'old'],
-    [fresh, 'new'],
-  ] as const)
-    change(file, `INSERT INTO pet (name, category_id, status) VALUES ('${name}', 1, 'sold')`);
-  const copy = path.join(old.folder, 'copy.db');
-  const backup = ({ env }: MadeStore, under: string[] = []) =>
-    launchCli(['backup', 'copy.db', '--force'], { folder: old.folder, env, under });
-  expect(await backup(old).end()).toMatchObject({ code: 0 });
-  /** Starts the backup that replaces the first, and waits until it stands at this rename: 1 is that of the backup, 2 of its checksum. */
-  const stopAt = async (rename: 1 | 2, seconds: number) => {
-    const replacing = backup(fresh, injecting('rename', `delay_enter=${seconds}s:when=${rename}`));
-    const { ino } = fs.statSync(copy);
-    await vi.waitUntil(() => !fs.existsSync(`${copy}.sha256`) && (fs.statSync(copy).ino === ino) === (rename === 1), {
-      timeout: 30_000,
-      interval: 5,
-    });
-    return replacing;
-  };
-  return { old, copy, backup, stopAt };
-}
-
-test.for([
-  [1, 'old'],
-  [2, 'new'],
-] as const)(
-  'a backup --force that is killed before rename %i leaves the %s backup, without a checksum',
-  { timeout: patientMs },
-  async ([rename, name], context) => {
-    needStrace(context);
-    const { old, copy, backup, stopAt } = await replacingBackup();
-    const replacing = await stopAt(rename, 4);
-    expect((await replacing.end('SIGKILL')).code).toBe(null);
-    expect(namesIn(copy)).toEqual([name]);
-    expect(await checksumOf(old.folder, 'copy.db')).toBe('missing');
-    expect(await launchCli(['restore', 'copy.db'], old).end()).toMatchObject({ code: 0 });
-    expect(await backup(old).end()).toMatchObject({ code: 0 });
-    expect(await checksumOf(old.folder, 'copy.db')).toBe('matches');
-    expect(fs.readdirSync(old.folder).filter((entry) => entry.includes('.partial'))).toEqual([]);
-  },
-);
-
 /** Duration in milliseconds of a command, which must succeed. */
 async function timeOf(command: Promise<{ code: number | null }>): Promise<number> {
   const begun = performance.now();
@@ -287,31 +163,6 @@ test(
     expect(namesIn(file)).toHaveLength(5005);
     expect(fs.readdirSync(folder).filter((name) => /partial/.test(name))).toEqual([]);
     figure(`${killed} restores killed with kill -9 (seed ${seed}): each left the old store or the new one, complete`);
-  },
-  patientMs,
-);
-
-test(
-  'an import that is killed repeatedly adds each line exactly once',
-  async () => {
-    const lines = tier(20_000, 200_000);
-    const times = tier(4, 40);
-    const { folder, file, env } = await makeStore();
-    fs.writeFileSync(path.join(folder, 'pets.jsonl'), jsonLines(lines));
-    const other = await makeStore();
-    const usualMs = await timeOf(launchCli(['import', path.join(folder, 'pets.jsonl')], other).end());
-    let added = 0;
-    const imports = () => launchCli(['import', 'pets.jsonl'], { folder, env });
-    const killed = await killRandomly(imports, usualMs, (count) => {
-      expect(namesIn(file).length, `seed ${seed}`).toBeGreaterThanOrEqual(added);
-      added = namesIn(file).length;
-      return count === times || added === lines;
-    });
-    expect(await launchCli(['import', 'pets.jsonl'], { folder, env }).end()).toMatchObject({ code: 0 });
-    expect(namesIn(file), `seed ${seed}`).toEqual(Array.from({ length: lines }, (_, index) => `line ${index + 1}`));
-    figure(
-      `an import of ${lines} lines killed with kill -9 ${killed} times (seed ${seed}), ${added} lines added by then: at the end each line is there once`,
-    );
   },
   patientMs,
 );

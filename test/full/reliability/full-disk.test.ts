@@ -2,12 +2,9 @@
 import { spawnSync } from 'node:child_process';
 import { appendFileSync, rmSync, statfsSync } from 'node:fs';
 import path from 'node:path';
-import Database from 'better-sqlite3';
 import { expect, onTestFinished, test } from 'vitest';
-import { password } from '../../support/account-pages.ts';
 import { temporaryFolder } from '../../support/app.ts';
 import { type Outcome, openClient, type Promises, sideBySide } from '../../support/client.ts';
-import { openFormClient } from '../../support/form-client.ts';
 import { startServer } from '../../support/process.ts';
 import { makeStore, missingFrom } from '../../support/store-file.ts';
 import { figure, patientMs } from '../../support/tier.ts';
@@ -79,29 +76,6 @@ test(
     for (const outcome of refused) expect(outcome).toMatchObject(unavailable);
     figure(`full disk: filled 3 times, ${promises.size} acknowledged, 0 lost, ${refused.length} responses 503`);
     expect(missingFrom(file, promises)).toEqual([]);
-  },
-  patientMs,
-);
-
-test(
-  'a full disk: the account pages are shown, though the use of the session cannot be recorded',
-  async ({ skip }) => {
-    const folder = mountSmallDisk(8);
-    if (!folder) return skip('mounting a file system is not permitted');
-    const { file, key, env } = await makeStore(folder);
-    const server = await startServer({ env });
-    const { add } = openClient(server.url, key, 1, new Map());
-    const ada = openFormClient(server.url);
-    expect(await ada.post('/account/sign-up', { name: 'ada', password })).toMatchObject({ status: 303 });
-    const database = new Database(file);
-    onTestFinished(() => void database.close());
-    // The server records the use of a session once a minute.
-    const usedAt = Date.now() - 61_000;
-    expect(database.prepare('UPDATE session SET used_at = ?').run(usedAt).changes).toBe(1);
-    fill(path.join(folder, 'filler'));
-    for (let inARow = 0; inARow < 20; ) inARow = (await add('Tabby')).status === 201 ? 0 : inARow + 1;
-    for (const page of ['/account', '/account/settings']) expect((await ada.get(page)).status, page).toBe(200);
-    expect(database.prepare('SELECT used_at FROM session').pluck().all()).toEqual([usedAt]);
   },
   patientMs,
 );

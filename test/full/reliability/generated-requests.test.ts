@@ -4,7 +4,6 @@ import { Agent, request as undiciRequest } from 'undici';
 import { expect, onTestFinished, test } from 'vitest';
 import { type Rule, rulesOf } from '../../support/broken-requests.ts';
 import { type Answer, expectDocumented } from '../../support/documented.ts';
-import { keepExchange } from '../../support/exchanges.ts';
 import { runCli, type Server, startServer } from '../../support/process.ts';
 import { figure, patientMs, tier } from '../../support/tier.ts';
 import {
@@ -74,7 +73,6 @@ async function send({ url }: Server, key: string, agent: Agent, draft: Draft): P
     dispatcher: agent,
   });
   const answer = { status: response.statusCode, headers: response.headers, text: await response.body.text() };
-  keepExchange({ method, target, headers: sent, body, answer });
   return { target, ...answer };
 }
 

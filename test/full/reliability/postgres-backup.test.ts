@@ -10,7 +10,6 @@ import { openFormClient } from '../../support/form-client.ts';
 import { type Cluster, missingPrograms, startCluster } from '../../support/postgres-programs.ts';
 import { launchCli, runCli, type Server, startServer } from '../../support/process.ts';
 import { readRunbook } from '../../support/runbook.ts';
-import { mountSmallDisk, noDisk } from '../../support/small-disk.ts';
 import { figure, patientMs, tier } from '../../support/tier.ts';
 
 const stock = tier(2000, 1_000_000);
@@ -242,110 +241,6 @@ test(
     figure(
       `PostgreSQL ${cluster.version}, ${stock + kept.size} animals: dump ${seconds(dump.ms)}, ${megabytes(fs.statSync(path.join(variables.BACKUPS, variables.DUMP)).size)}; restored in ${seconds(restore.ms)}; base backup with its check ${seconds(base.ms)}, ${megabytes(folderBytes(variables.BASE))}; recovery to a moment ${seconds(stop.ms + recovery.ms + raise.ms)} from the stop of PostgreSQL to the last command, of which ${seconds(recovery.ms)} replay ${wal} files of WAL; animal-store migrate and check ${seconds(checkMs)}; ${kept.size} acknowledged before the moment, 0 missing, ${promises.size - kept.size} after it, 0 there`,
     );
-  },
-  patientMs,
-);
-
-interface Fault {
-  what: string;
-  /** Makes the archive fail; returns how to mend it, or undefined if the process may not mount a file system. */
-  begin: (cluster: Cluster, sql: postgres.Sql) => Promise<(() => void) | undefined>;
-}
-
-const faults: Fault[] = [
-  {
-    what: 'cannot be written',
-    begin: async ({ archive }) => {
-      fs.chmodSync(archive, 0o500);
-      return () => fs.chmodSync(archive, 0o700);
-    },
-  },
-  {
-    what: 'has another file of the same name',
-    begin: async ({ archive }, sql) => {
-      // At the begin of a file, the function names the file before.
-      const [row] = await sql`SELECT pg_walfile_name(pg_current_wal_lsn() + 1) AS name`;
-      const file = path.join(archive, row?.name);
-      fs.writeFileSync(file, 'of another cluster');
-      // The command could overwrite it.
-      fs.chmodSync(file, 0o666);
-      return () => {
-        expect(fs.readFileSync(file, 'utf8')).toBe('of another cluster');
-        fs.rmSync(file);
-      };
-    },
-  },
-  {
-    what: 'is on a full disk',
-    begin: async ({ archive }) => {
-      const aside = `${archive}.aside`;
-      fs.renameSync(archive, aside);
-      const disk = mountSmallDisk(archive, 8 * 1024);
-      return disk && (() => disk.resize(512 * 1024));
-    },
-  },
-];
-
-test.for(faults)(
-  'an archive that $what: creates go on, the query tells, and nothing is missing afterwards',
-  { timeout: patientMs },
-  async ({ begin }, { skip }) => {
-    const { cluster, run } = await prepare();
-    const { server, sql } = await startStocked(cluster, 2000);
-    const client = openClient(server.url, await server.firstKey(), connections);
-    const ask = async () => (await run(archiverQuery)).stdout.trim().split('|');
-    await sql`SELECT pg_switch_wal()`;
-    await expect.poll(ask, { timeout: 20_000 }).toEqual(['f', '0', '0']);
-
-    const mend = await begin(cluster, sql);
-    if (mend === undefined) return skip(noDisk);
-    for (let round = 1; round <= 2; round++) {
-      await addOnce(client, `round-${round}`);
-      await sql`SELECT pg_switch_wal()`;
-    }
-    await expect.poll(ask, { timeout: 20_000 }).toEqual(['t', expect.stringMatching(/^[1-9]/), '2']);
-    await addOnce(client, 'while-archiving-fails');
-    mend();
-    // After three failures PostgreSQL waits for a minute, or for the next file.
-    await sql`SELECT pg_switch_wal()`;
-    await expect.poll(ask, { timeout: 90_000 }).toEqual(['f', expect.stringMatching(/^[1-9]/), '0']);
-    const names = fs.readdirSync(cluster.archive).sort();
-    expect(names.filter((name) => name.endsWith('.new'))).toEqual([]);
-    const files = names.filter((name) => /^[\dA-F]{24}$/.test(name));
-    expect(files.map((name) => fs.statSync(path.join(cluster.archive, name)).size)).toEqual(files.map(() => 2 ** 24));
-    const numbers = files.map((name) => Number.parseInt(name.slice(16), 16));
-    expect(numbers).toEqual(count(files.length).map((place) => (numbers[0] as number) + place - 1));
-    expect(files.length).toBeGreaterThanOrEqual(3);
-  },
-);
-
-test(
-  'a backup that was damaged is refused by the commands that check it',
-  async () => {
-    const { cluster, variables, run } = await prepare();
-    await startStocked(cluster, 2000);
-    await run('pg_dump ');
-    await run('pg_basebackup');
-    const damage = (file: string) => {
-      const bytes = fs.readFileSync(file);
-      const place = Math.floor(bytes.length / 2);
-      bytes[place] = (bytes[place] as number) ^ 1;
-      fs.writeFileSync(file, bytes);
-    };
-    const dump = path.join(cluster.backups, variables.DUMP);
-    // A copy of its own: pg_restore 15 crashes on some dumps that are truncated and have a wrong bit.
-    const truncated = `${dump}.truncated`;
-    fs.copyFileSync(dump, truncated);
-    fs.truncateSync(truncated, Math.floor(fs.statSync(dump).size * 0.9));
-    await expect(cluster.shell(`pg_restore --file=/dev/null ${truncated}`)).rejects.toThrow(/exit 1/);
-    damage(dump);
-    await expect(run('pg_restore --exit-on-error')).rejects.toThrow(/FAILED/);
-    await cluster.shell(`pg_verifybackup ${variables.BASE}`);
-    const [largest = ''] = fs
-      .globSync(`${variables.BASE}/base/*/*`)
-      .sort((a, b) => fs.statSync(b).size - fs.statSync(a).size);
-    damage(largest);
-    await expect(cluster.shell(`pg_verifybackup ${variables.BASE}`)).rejects.toThrow(/checksum mismatch/);
   },
   patientMs,
 );

@@ -3,9 +3,9 @@ import fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { expect, onTestFinished, test } from 'vitest';
-import { openStore } from '../../../src/store/open.ts';
-import { dataFolder, initialize, missingPostgres, start } from '../../support/postgres.ts';
-import { figure, tier } from '../../support/tier.ts';
+import { openStore } from '../../src/store/open.ts';
+import { dataFolder, initialize, missingPostgres, start } from '../support/postgres.ts';
+import { figure, tier } from '../support/tier.ts';
 
 const intervals = tier(4, 60);
 const intervalMs = tier(2000, 10_000);
