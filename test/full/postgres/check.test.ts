@@ -1,12 +1,11 @@
 /** The command check on PostgreSQL, and the commands of docs/scaling.md that look for damage. */
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { beforeEach, expect, test, vi } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { startOwn } from '../../support/own-postgres.ts';
 import { missingPrograms, startCluster } from '../../support/postgres-programs.ts';
 import { runCli } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
-import { startProxy } from '../../support/proxy.ts';
 import { clientOf, newDatabase, open } from '../../support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
@@ -84,18 +83,6 @@ test('exit 1 and one sentence: no database, one without a store, and one that a 
   expect(await problemOf(unsafe, { DEPLOYMENT: 'production' })).toMatch(
     / can lose or damage acknowledged data at a loss of power: fsync is off\.$/,
   );
-});
-
-test('exit 1 and one sentence: a table is missing, and the connection is lost', async () => {
-  const shown = (url: string) => url.replace('app@', '');
-  const proxy = await startProxy(databaseUrl);
-  const through = proxy.through(databaseUrl);
-  const checking = problemOf(through);
-  await vi.waitUntil(() => proxy.seen().includes('FROM pet_id'), { interval: 0 });
-  proxy.cutNextAnswer();
-  expect(await checking).toBe(`${shown(through)} cannot be read: Connection terminated unexpectedly.`);
-  await clientOf(databaseUrl).unsafe('DROP TABLE message');
-  expect(await problemOf()).toBe(`${shown(databaseUrl)} cannot be read: relation "message" does not exist.`);
 });
 
 /** The blocks of the section, as shell scripts. */

@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { openAlone, prepareDatabase } from '../../../src/store/postgres/open.ts';
@@ -17,8 +16,6 @@ import { clientOf, emptyStore, newDatabase, open, temporaryFolder, textRows } fr
 
 const now = () => new Date();
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
-const unavailable = { code: 'service_unavailable' };
-const everything = { limit: 100, after: 0n };
 
 beforeEach(({ skip }) => {
   if (missingPostgres) skip(missingPostgres);
@@ -28,17 +25,6 @@ beforeEach(({ skip }) => {
 const sessionsOf = (sql: postgres.Sql) =>
   sql`SELECT pid, state, wait_event FROM pg_stat_activity
     WHERE datname = current_database() AND application_name = 'animal-store' ORDER BY pid`;
-
-/** Starts a transaction of another client that locks all pets; returns its end. */
-async function lockPets(databaseUrl: string): Promise<() => Promise<void>> {
-  const other = await clientOf(databaseUrl).reserve();
-  await other`BEGIN`;
-  await other`LOCK TABLE pet IN ACCESS EXCLUSIVE MODE`;
-  return async () => {
-    await other`ROLLBACK`;
-    other.release();
-  };
-}
 
 describe('a session', () => {
   /** What a new session of a store on the database has set. */
@@ -70,29 +56,9 @@ describe('a session', () => {
     expect(await settingsOf(databaseUrl, 'server')).toEqual(['on', '2s', '2500ms', '5s']);
   });
 
-  test('of a store cannot wait for ever', async () => {
-    const databaseUrl = await emptyStore();
-    const store = await open(databaseUrl);
-    // Opens the connection: the deadline of the list, which counts that time, is only 0.3 s after the server's time-out.
-    await store.check();
-    const sql = clientOf(databaseUrl);
-    const unlock = await lockPets(databaseUrl);
-    const listing = expect(store.pets.list(everything)).rejects.toMatchObject({
-      ...unavailable,
-      cause: { code: '55P03' },
-    });
-    await expect.poll(async () => (await sessionsOf(sql)).length).toBe(1);
-    await listing;
-    // The server ended the statement by itself, so the connection stays.
-    await expect.poll(() => sessionsOf(sql)).toMatchObject([{ state: 'idle' }]);
-    await unlock();
-  });
-
   test.for([
     ['off', 'on'],
     ['local', 'on'],
-    ['remote_write', 'on'],
-    ['on', 'on'],
     ['remote_apply', 'remote_apply'],
   ])('turns synchronous_commit = %s into %s', async ([configured = '', expected]) => {
     const databaseUrl = await newDatabase();
@@ -125,80 +91,6 @@ describe('a session', () => {
     await expect(open(`${await startPgbouncer(weak, 2)}?prepare=false`)).rejects.toThrow(
       'acknowledges commits before they are safe: synchronous_commit is local; it must be on or remote_apply.',
     );
-  });
-
-  test('over a Unix socket works', async () => {
-    const server = await startOwn(["unix_socket_directories = '/tmp'"], () => undefined);
-    const store = await open(server.url('postgres').replace('127.0.0.1', '%2Ftmp'));
-    expect(await store.pets.add(biscuit)).toMatchObject({ id: 1n });
-  });
-});
-
-describe('a statement past its deadline', () => {
-  /** A store whose additions first run `what`, which lock_timeout does not end. */
-  async function openSlow(what: string, query = '') {
-    const databaseUrl = await newDatabase({ template: 'template_animals' });
-    const sql = clientOf(databaseUrl);
-    await sql.unsafe(`
-      CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ${what}; RETURN NULL; END $$;
-      CREATE TRIGGER slow BEFORE INSERT ON pet EXECUTE FUNCTION slow()`);
-    return { store: await open(databaseUrl + query), sql, databaseUrl };
-  }
-
-  test('is cancelled on the server, before its own time-out', async () => {
-    const { store, sql, databaseUrl } = await openSlow('PERFORM pg_sleep(60)', '?connections=1');
-    const name = new URL(databaseUrl).pathname.slice(1);
-    await sql.unsafe(`ALTER DATABASE ${name} SET statement_timeout = 0`);
-    await expect(store.pets.add(biscuit)).rejects.toMatchObject(unavailable);
-    await expect.poll(() => sessionsOf(sql), { timeout: 1000, interval: 20 }).toEqual([]);
-    expect((await store.pets.list(everything)).pets).toEqual([]);
-  });
-
-  test('keeps its place in the pool while the server cannot let it go, and gives it back afterwards', async () => {
-    // Catches each cancel request, and the server's time-out. It sleeps for longer than the time between two of them: one that arrived
-    // between two sleeps would not be caught.
-    const stubborn = `
-      WHILE clock_timestamp() < now() + interval '7 s' LOOP
-        BEGIN PERFORM pg_sleep(1); EXCEPTION WHEN query_canceled THEN NULL; END;
-      END LOOP`;
-    const { store, sql } = await openSlow(stubborn, '?connections=1');
-    const begun = performance.now();
-    await expect(store.pets.add(biscuit)).rejects.toMatchObject(unavailable);
-    const [first] = await sessionsOf(sql);
-    await expect(store.pets.list(everything)).rejects.toMatchObject(unavailable);
-    expect(await sessionsOf(sql)).toMatchObject([{ pid: first?.pid, state: 'active' }]);
-    expect(store.measure().pool).toMatchObject({ limit: 1, busy: 1, waiting: 0, abandoned: 1, abandonedTotal: 1 });
-    await expect
-      .poll(
-        () =>
-          store.check().then(
-            () => true,
-            () => false,
-          ),
-        { timeout: 8000 },
-      )
-      .toBe(true);
-    expect(performance.now() - begun).toBeGreaterThan(6900);
-    expect(store.measure().pool).toMatchObject({ abandoned: 0, abandonedTotal: 1 });
-  });
-
-  test('of a server that was killed ends soon', async () => {
-    const { sql, databaseUrl } = await openSlow('PERFORM 1');
-    const server = await startServer({ env: { DATABASE_URL: databaseUrl } });
-    const key = await server.firstKey();
-    await server.call(key, 'GET', '/v1/pets');
-    const unlock = await lockPets(databaseUrl);
-    // Those that arrive together would share a statement.
-    const lists = [1, 2].map(async (limit) => {
-      await sleep(50 * limit);
-      return server.call(key, 'GET', `/v1/pets?limit=${limit}`).catch(() => undefined);
-    });
-    const hanging = async () => (await sessionsOf(sql)).filter(({ state }) => state === 'active').length;
-    await expect.poll(hanging, { interval: 10 }).toBe(2);
-    await server.end('SIGKILL');
-    await Promise.all(lists);
-    await expect.poll(() => sessionsOf(sql), { timeout: 2900, interval: 20 }).toEqual([]);
-    await unlock();
   });
 });
 
@@ -281,24 +173,18 @@ describe('a commit that does not wait for its synchronous standby', () => {
   });
 });
 
-test.for(['fsync', 'full_page_writes'])(
-  '%s = off is refused in production, and warned of elsewhere',
-  async (setting) => {
-    const server = await startOwn(
-      [`${setting} = off`, ...(setting === 'fsync' ? [] : ['fsync = on'])],
-      () => undefined,
-    );
-    const databaseUrl = server.url('postgres');
-    const sentence = `${databaseUrl.replace('app@', '')} can lose or damage acknowledged data at a loss of power: ${setting} is off.`;
-    await (await open(databaseUrl)).close();
-    const production = launchServer({ env: { DATABASE_URL: databaseUrl, DEPLOYMENT: 'production' } });
-    const { code, stderr } = await production.end();
-    expect([code, stderr]).toEqual([1, `animal-store: DATABASE_URL: ${sentence}\n`]);
-    const other = await startServer({ env: { DATABASE_URL: databaseUrl } });
-    expect(other.stdout()).toContain(`DATABASE_URL: ${sentence}`);
-    await other.end('SIGTERM');
-  },
-);
+test.for(['full_page_writes'])('%s = off is refused in production, and warned of elsewhere', async (setting) => {
+  const server = await startOwn([`${setting} = off`, 'fsync = on'], () => undefined);
+  const databaseUrl = server.url('postgres');
+  const sentence = `${databaseUrl.replace('app@', '')} can lose or damage acknowledged data at a loss of power: ${setting} is off.`;
+  await (await open(databaseUrl)).close();
+  const production = launchServer({ env: { DATABASE_URL: databaseUrl, DEPLOYMENT: 'production' } });
+  const { code, stderr } = await production.end();
+  expect([code, stderr]).toEqual([1, `animal-store: DATABASE_URL: ${sentence}\n`]);
+  const other = await startServer({ env: { DATABASE_URL: databaseUrl } });
+  expect(other.stdout()).toContain(`DATABASE_URL: ${sentence}`);
+  await other.end('SIGTERM');
+});
 
 test('a prepared statement is prepared again after a migration has changed its table', async () => {
   const databaseUrl = await emptyStore();
