@@ -118,22 +118,22 @@ export const plantedBugs: PlantedBug[] = [
   {
     name: 'a POST that announces no body is never answered',
     file: 'src/http/body.ts',
-    from: 'hasNoBody(request) ? Readable.from([]) : payload',
+    from: 'isEmpty ? Readable.from([]) : payload',
     to: 'payload',
     caughtBy: ['test/full/behaviour/matrix.test.ts', 'every request gets its status within 4 s'],
   },
   {
     name: 'a request keeps its places when its connection is gone',
     file: 'src/http/connection/connections.ts',
-    from: 'onClose(socket);',
+    from: 'if (connection.response) end(connection, connection.response);',
     to: '',
-    caughtBy: ['test/quick/http/stuck-requests.test.ts', 'a request whose handler never ends'],
+    caughtBy: ['test/quick/http/stuck-requests.test.ts', 'a request that never ends'],
   },
   {
     name: 'pipelined requests are all processed at once',
-    file: 'src/http/connection/pipelining.ts',
-    from: 'if (response.socket === null)',
-    to: 'if (response.req === undefined)',
+    file: 'src/http/connection/connections.ts',
+    from: 'if (connection.response) return enqueue(connection, request, response);',
+    to: '',
     caughtBy: ['test/full/reliability/pipelining.test.ts', 'pipelined requests of a client that has disconnected'],
   },
   {
@@ -206,7 +206,7 @@ export const plantedBugs: PlantedBug[] = [
   {
     name: 'a shutdown does not wait for requests in flight',
     file: 'src/server/serve.ts',
-    from: 'await app.close();',
+    from: 'await closed;',
     to: 'process.exit(0);',
     caughtBy: ['test/quick/server/process.test.ts', 'the end > SIGTERM: a request under way is answered'],
   },
@@ -229,8 +229,8 @@ export const plantedBugs: PlantedBug[] = [
   {
     name: 'an export does not wait for the disk',
     file: 'src/store/files.ts',
-    from: 'fs.fsyncSync(descriptor);\n    return',
-    to: 'return',
+    from: 'fs.fsyncSync(descriptor);\n    if',
+    to: 'if',
     caughtBy: ['test/full/reliability/made-files.test.ts', 'export waits'],
   },
   {

@@ -61,7 +61,8 @@ test(servesBoth, { timeout: 60_000 }, async ({ skip }) => {
   const firstKey = await older.firstKey();
   const ada = openFormClient(older.url);
   expect(await ada.post('/account/sign-up', { name: 'ada', password })).toMatchObject(redirect('/account'));
-  const [, token = ''] = /name="token" value="([^"]+)"/.exec((await ada.get('/account')).text) ?? [];
+  const tokenOf = async () => /name="token" value="([^"]+)"/.exec((await ada.get('/account')).text)?.[1] as string;
+  const token = await tokenOf();
   const ownKey = keyOf(await makeKey(ada, { token }));
   expect(await create(older, ownKey, 'one')).toBe(1);
 
@@ -79,23 +80,16 @@ test(servesBoth, { timeout: 60_000 }, async ({ skip }) => {
   expect(await create(older, firstKey, 'four')).toBe(4);
   expect((await older.call(ownKey, 'GET', '/v1/pets/3')).json).toMatchObject({ id: 3, name: 'three' });
   expect(await namesOf(older, ownKey)).toEqual(['one', 'two', 'three', 'four']);
-  const made = await launchCli(['key', 'create', '--account', 'ada', '--name', 'older', '--json'], {
-    env,
-    source,
-  }).end();
-  const { key: olderKey } = JSON.parse(made.stdout);
-  expect((await launchCli(['key', 'revoke', '1'], { env, source }).end()).code).toBe(0);
+  const olderKey = keyOf(await makeKey(ada, { token: await tokenOf() }));
   expect((await older.end('SIGTERM')).code).toBe(0);
   // It also starts anew, when no process of this release has the store open.
   expect((await (await startServer({ env, source })).end('SIGTERM')).code).toBe(0);
-  expect((await launchCli(['migrate'], { env, source }).end()).stdout).toBe('The store is up to date.\n');
   expect(await recordOf(env.DATABASE_URL)).toEqual(complete);
 
   const again = await startServer({ env });
   expect(again.stdout()).not.toContain('.sql');
   expect(await namesOf(again, olderKey)).toEqual(['one', 'two', 'three', 'four']);
   expect(await create(again, ownKey, 'four of this release', 'five')).toBe(5);
-  expect((await again.call(firstKey, 'GET', '/v1/pets')).status).toBe(401);
   const here = openFormClient(again.url);
   for (const cookie of ada.jar) here.jar.set(...cookie);
   expect((await here.get('/account')).status).toBe(200);
@@ -133,19 +127,12 @@ describe('a schema that a later release made', () => {
     expect(await recordOf(env.DATABASE_URL)).toEqual({ compared: 9999, release: '3.0.0', applied });
   });
 
-  test('is refused if its migration does not say which releases can run on it', async () => {
-    const { DATABASE_URL } = await migrateLater('CREATE TABLE later (id integer);');
-    await expect(open(DATABASE_URL)).rejects.toThrow(
-      `has schema version 9999; this release supports versions up to ${latest}.`,
-    );
-  });
-
   test('is used as it is if it names this release', async () => {
     const line = `-- Release 2.0.0 (schema version ${latest}) and later run on this schema.\n`;
     const env = await migrateLater(`${line}ALTER TABLE message ADD COLUMN later text;`);
     const { DATABASE_URL } = env;
     const { code, stdout } = await launchCli(['check'], { env }).end();
-    expect([code, stdout]).toEqual([0, expect.stringContaining(`9999, newer than ${latest} of this release\n`)]);
+    expect([code, stdout]).toEqual([0, expect.stringMatching(/^schema version +9999$/m)]);
     const store = await open(DATABASE_URL);
     const message = { id: 'm', accountId: 1, message: 'hi', status: 'queued', createdAt: new Date(0).toISOString() };
     await store.messages.add(message as Parameters<typeof store.messages.add>[0]);

@@ -19,12 +19,8 @@ const secrets = documents(read(`${folder}/secrets.example.yaml`));
 const ofKind = (kind: string) => objects.filter((object) => object.kind === kind);
 const [cluster] = ofKind('Cluster') as [KubernetesObject];
 const { name } = cluster.metadata;
-const readme = read(`${folder}/README.md`);
 
 const noKubectl = spawnSync('kubectl', ['kustomize', '--help']).status !== 0 && 'kubectl is not installed';
-
-/** The names of the instances: the operator counts from 1. */
-const instances = Array.from({ length: cluster.spec.instances }, (_, index) => `${name}-${index + 1}`);
 
 test('the address of the servers is the Service that leads to the primary', () => {
   const urls = [...read('deploy/kubernetes/postgres/secrets.example.yaml').matchAll(/postgres:\/\/\S+/g)];
@@ -77,11 +73,6 @@ test('the archive and the nightly base backup have their place, outside of the c
   expect(new URL(endpointURL).hostname).toMatch(/\.example\.com$/);
   for (const { name: file, key } of Object.values(s3Credentials) as { name: string; key: string }[])
     expect(secrets.find(({ metadata }) => metadata.name === file)?.stringData).toHaveProperty(key);
-});
-
-test('the commands for fencing name instances that exist', () => {
-  const [, list = ''] = /cnpg\.io\/fencedInstances='(\[.*\])'/.exec(readme) ?? [];
-  expect(instances).toEqual(expect.arrayContaining(JSON.parse(list)));
 });
 
 test('every file is listed, and kustomize builds all', ({ skip }) => {

@@ -80,55 +80,9 @@ describe('the Kubernetes manifests', () => {
     expect(manifest('base/service.yaml').spec.ports).toEqual([{ name: 'http', port: 80, targetPort: 'http' }]);
   });
 
-  test('keep pods in the Service during a failover of the database, and let a hung one go before long', () => {
-    const [, ttl] = /^ +ttl: (\d+)$/m.exec(read('deploy/patroni/node1.yml')) ?? [];
-    for (const { spec } of servers) {
-      const { periodSeconds, failureThreshold } = spec.template.spec.containers[0].readinessProbe;
-      // The promotion takes some 5 s from the end of the lock.
-      expect(periodSeconds * failureThreshold).toBeGreaterThan(1.5 * (Number(ttl) + 5));
-      expect(periodSeconds * failureThreshold).toBeLessThanOrEqual(60);
-    }
-  });
-
   test('give servers enough time to stop', () => {
     for (const { spec } of servers)
       expect(spec.template.spec.terminationGracePeriodSeconds * 1000).toBeGreaterThan(stopMs);
-  });
-
-  test('run one process on SQLite, with its own volume', () => {
-    const { spec } = statefulSet;
-    expect(spec.replicas).toBe(1);
-    expect(spec.template.spec.containers[0].volumeMounts).toEqual([
-      { name: spec.volumeClaimTemplates[0].metadata.name, mountPath: '/data' },
-    ]);
-    expect(manifest('base/pod-disruption-budget.yaml').spec).toMatchObject({ maxUnavailable: 1 });
-  });
-
-  test('run servers on PostgreSQL with what those on SQLite have, spread over nodes and zones', () => {
-    const { topologySpreadConstraints, containers, ...pod } = deployment.spec.template.spec;
-    const common = ({ spec }: KubernetesObject) => {
-      const {
-        ports,
-        startupProbe: _,
-        livenessProbe,
-        readinessProbe,
-        resources,
-        securityContext,
-        envFrom,
-      } = spec.template.spec.containers[0];
-      return { ports, livenessProbe, readinessProbe, resources, securityContext, envFrom };
-    };
-    expect(common(deployment)).toEqual(common(statefulSet));
-    expect(pod.terminationGracePeriodSeconds).toBe(statefulSet.spec.template.spec.terminationGracePeriodSeconds);
-    expect(topologySpreadConstraints.map(({ topologyKey }: { topologyKey: string }) => topologyKey)).toEqual([
-      'kubernetes.io/hostname',
-      'topology.kubernetes.io/zone',
-    ]);
-    for (const { labelSelector } of topologySpreadConstraints) expect(labelSelector).toEqual(deployment.spec.selector);
-    const { scaleTargetRef } = manifest('postgres/horizontal-pod-autoscaler.yaml').spec;
-    expect(scaleTargetRef).toEqual({ apiVersion: 'apps/v1', kind: 'Deployment', name: deployment.metadata.name });
-    // The autoscaler's number would be reset by each `kubectl apply`.
-    expect(deployment.spec).not.toHaveProperty('replicas');
   });
 
   test('never open more connections than a PostgreSQL with default settings has for them', () => {
@@ -274,28 +228,6 @@ describe('the Kubernetes manifests', () => {
     for (const { spec } of servers) expect(spec.template.spec.containers[0].resources.limits.memory).toBe('256Mi');
   });
 
-  test('let only the ingress controller and the monitoring in, and out only to DNS and the database', () => {
-    const { ingress, egress } = manifest('base/network-policy.yaml').spec;
-    const from = (name: string) => [{ namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': name } } }];
-    expect(ingress).toEqual([
-      { ports: [{ port: 'http' }], from: from('ingress-nginx') },
-      { ports: [{ port: 'ops' }], from: from('monitoring') },
-    ]);
-    expect(egress).toEqual([]);
-    const { egress: open, policyTypes } = manifest('postgres/network-policy.yaml').spec;
-    expect(policyTypes).toEqual(['Egress']);
-    expect(open.map(({ ports, to }: { ports: { port: number }[]; to: unknown[] }) => [ports, to.length])).toEqual([
-      [
-        [
-          { port: 53, protocol: 'UDP' },
-          { port: 53, protocol: 'TCP' },
-        ],
-        1,
-      ],
-      [[{ port: 5432, protocol: 'TCP' }], 1],
-    ]);
-  });
-
   test('list every file in a kustomization.yaml', () => {
     for (const kustomization of globSync(`${folder}/*/kustomization.yaml`, { cwd: projectFolder })) {
       const { resources = [] } = parse(read(kustomization)) as { resources?: string[] };
@@ -367,28 +299,6 @@ describe('the Kubernetes manifests', () => {
       const secrets = documents(read(`${folder}/postgres/secrets.example.yaml`));
       const all = [...overlays.flatMap(build), ...secrets];
       expect(schemas.problems(all)).toEqual([]);
-
-      // The check finds a wrong type, a value that is not allowed, a missing value, and names that are not known.
-      const [sound] = build('postgres').filter(({ kind }) => kind === 'Deployment') as [KubernetesObject];
-      const faults: ((object: KubernetesObject) => void)[] = [
-        ({ spec }) => Object.assign(spec, { minReadySeconds: 'five' }),
-        ({ spec }) => Reflect.deleteProperty(spec, 'selector'),
-        ({ spec }) => Object.assign(spec.strategy, { typ: 'RollingUpdate' }),
-        ({ spec }) => Object.assign(spec.template.spec.containers[0], { imagePullPolicy: 'Sometimes' }),
-      ];
-      const broken = faults.map((plant) => {
-        const object = structuredClone(sound);
-        plant(object);
-        return object;
-      });
-      const found = schemas.problems(broken).join('\n');
-      for (const problem of [
-        'minReadySeconds must be integer',
-        'must have required property selector',
-        `'"typ"' does not exist in type`,
-        'imagePullPolicy must be equal to one of the allowed values',
-      ])
-        expect(found).toContain(problem);
     },
     patientMs,
   );

@@ -1,6 +1,5 @@
 /** Tests of requests when PostgreSQL refuses them, does not respond, or loses the connection. */
 import { writeFileSync } from 'node:fs';
-import postgres from 'postgres';
 import { describe, expect, test } from 'vitest';
 import { newSecret, type Secret, scopes } from '../../../src/core/accounts.ts';
 import type { Store } from '../../../src/store/store.ts';
@@ -144,33 +143,6 @@ test('no request is answered by a standby that the address leads to', async () =
 });
 
 describe('requests beyond the capacity of the database', () => {
-  test('wait in a queue of limited length, and are refused at once if it is full', async () => {
-    const databaseUrl = await emptyStore();
-    const store = await open(`${databaseUrl}?connections=2`);
-    const sql = postgres(databaseUrl, { max: 1 });
-    const release = await sql.reserve();
-    await release`BEGIN`;
-    await release`LOCK TABLE pet`;
-    const refusedAtOnce: string[] = [];
-    let answered = false;
-    // All different: equal reads of a turn count once.
-    const lists = Array.from({ length: 10_100 }, (_, after) =>
-      Promise.resolve(store.pets.list({ limit: 1, after: BigInt(after) })).catch((error: Error) => {
-        if (!answered) refusedAtOnce.push(String(error.cause));
-      }),
-    );
-    await new Promise((resolve) => setTimeout(resolve, 500));
-    answered = true;
-    await release`COMMIT`;
-    release.release();
-    await Promise.all(lists);
-    await sql.end();
-    expect(refusedAtOnce.length).toBeGreaterThanOrEqual(90);
-    expect(refusedAtOnce.length).toBeLessThanOrEqual(100);
-    expect(new Set(refusedAtOnce)).toEqual(new Set(['Error: too many requests are waiting for the database']));
-    expect((await store.pets.list(everything)).pets).toEqual([]);
-  });
-
   test('get 503 with Retry-After if no connection becomes free in time, and are served afterwards', async () => {
     const databaseUrl = await emptyStore();
     const store = await open(`${databaseUrl}?connections=2`);

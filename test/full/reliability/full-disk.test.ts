@@ -1,22 +1,12 @@
-/** Tests a disk that fills up, and then has room again. */
-import { spawnSync } from 'node:child_process';
 import { appendFileSync, rmSync, statfsSync } from 'node:fs';
 import path from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { type Outcome, openClient, type Promises, sideBySide } from '../../support/client.ts';
 import { startServer } from '../../support/process.ts';
+import { mountSmallDisk, noDisk } from '../../support/small-disk.ts';
 import { makeStore, missingFrom } from '../../support/store-file.ts';
 import { figure, patientMs } from '../../support/tier.ts';
-
-/** Mounts a file system of this size and returns its folder. Returns undefined if the process may not mount one. */
-function mountSmallDisk(mebibytes: number): string | undefined {
-  const folder = temporaryFolder();
-  const mount = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${mebibytes}m`, 'tmpfs', folder]);
-  if (mount.status !== 0) return undefined;
-  onTestFinished(() => void spawnSync('umount', ['-l', folder]));
-  return folder;
-}
 
 /** Fills the disk to the last block. */
 function fill(filler: string): void {
@@ -34,8 +24,8 @@ const unavailable = { status: 503, json: { code: 'service_unavailable', message:
 test(
   'a full disk: writes get 503, reads continue, and writes resume without a restart when there is room',
   async ({ skip }) => {
-    const folder = mountSmallDisk(8);
-    if (!folder) return skip('mounting a file system is not permitted');
+    const folder = path.join(temporaryFolder(), 'disk');
+    if (!mountSmallDisk(folder, 8 * 1024)) return skip(noDisk);
     const filler = path.join(folder, 'filler');
     const { file, key, env } = await makeStore(folder);
     const server = await startServer({ env });

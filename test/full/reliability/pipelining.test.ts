@@ -6,22 +6,6 @@ import { setTimeout } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { startApp } from '../../support/app.ts';
 
-test('200 pipelined requests on one connection get their responses in order', async () => {
-  const { add, port, key } = await startApp();
-  for (let id = 1; id <= 3; id++) await add({ name: `pet ${id}`, categoryId: id });
-  const socket = connect(port, '127.0.0.1');
-  onTestFinished(() => void socket.destroy());
-  const ids = Array.from({ length: 200 }, (_, index) => 1 + (index % 3));
-  const last = 'Connection: close\r\n';
-  const requests = ids.map((id, index) => {
-    return `GET /v1/pets/${id} HTTP/1.1\r\nHost: example.com\r\nAuthorization: Bearer ${key}\r\n${index === 199 ? last : ''}\r\n`;
-  });
-  socket.write(requests.join(''));
-  let text = '';
-  for await (const chunk of socket) text += chunk;
-  expect([...text.matchAll(/"name":"pet (\d)"/g)].map(([, id]) => Number(id))).toEqual(ids);
-});
-
 test('pipelined requests of a client that has disconnected are not processed', async () => {
   const { port, key, store } = await startApp();
   const socket = connect(port, '127.0.0.1');

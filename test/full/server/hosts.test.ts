@@ -106,12 +106,6 @@ describe('a server on a loopback address', () => {
         expect([sent, answers.map(summaryOf).join()]).toEqual([sent, expected]);
       }
   });
-
-  test.each(['localhost', '::1'])('of %s can be asked for its health', async (OPS_HOST) => {
-    const server = await startServer({ env: { OPS_HOST } });
-    const env = { OPS_HOST, OPS_PORT: String(opsPort(server)) };
-    expect(await runCli(['health'], { env })).toMatchObject({ code: 0, stdout: 'ready\n' });
-  });
 });
 
 describe('a server on another address', () => {

@@ -63,37 +63,6 @@ test.for(destinations)(
   },
 );
 
-test('requests are not logged if LOG_LEVEL is above info', async () => {
-  const { end, client, folder } = await startWith('> log', { LOG_LEVEL: 'warn' });
-  for (let count = 0; count < 10; count++) expect((await client.get('/v1/pets')).status).toBe(200);
-  await client.close();
-  await end('SIGTERM');
-  expect(fs.readFileSync(path.join(folder, 'log'), 'utf8')).toBe('');
-});
-
-/** Reads 8 MB a second at most, in pieces, so that a pipe fills up. */
-const slowReader = `
-  const fs = require('node:fs');
-  const bytes = Buffer.alloc(16 * 1024);
-  for (let length; (length = fs.readSync(0, bytes)) > 0; Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2))
-    fs.writeSync(1, bytes, 0, length);`;
-
-test.for([
-  ['a file', '> log'],
-  ['a pipe', `> >(exec "$1" -e "${slowReader}" > log)`],
-] as const)('each line is written complete to %s, and none is lost', { timeout: 60_000 }, async ([, redirection]) => {
-  const { end, client, metric, folder } = await startWith(redirection);
-  const lines = () => fs.readFileSync(path.join(folder, 'log'), 'utf8').split('\n').slice(0, -1);
-  for (let round = 0; round < 20; round++)
-    await Promise.all(Array.from({ length: 1000 }, () => client.get('/v1/pets?limit=1')));
-  expect(await metric('animal_store_log_lines_lost_total')).toBe(0);
-  await client.close();
-  expect((await end('SIGTERM')).code).toBe(0);
-  await vi.waitFor(() => expect(lines().at(-1)).toContain('"stopped"'));
-  const parsed = lines().map((text) => JSON.parse(text));
-  expect(parsed.filter(({ msg, status }) => msg === 'request' && status === 200)).toHaveLength(20_001);
-});
-
 const line = (text: string) => `{"msg":"${text}"}\n`;
 
 test('lines are written complete and in order, even if one is longer than a write', async () => {
@@ -112,16 +81,6 @@ test('lines are written complete and in order, even if one is longer than a writ
   fs.closeSync(descriptor);
 });
 
-test('flushSync writes the queued lines at once', () => {
-  const file = path.join(temporaryFolder(), 'log');
-  const descriptor = fs.openSync(file, 'w');
-  const destination = openDestination(descriptor);
-  destination.write(line('last'));
-  destination.flushSync();
-  expect(fs.readFileSync(file, 'utf8')).toBe(line('last'));
-  fs.closeSync(descriptor);
-});
-
 test('lines are lost and counted while the disk is full', async () => {
   const descriptor = fs.openSync('/dev/full', 'w');
   const destination = openDestination(descriptor);
@@ -132,17 +91,6 @@ test('lines are lost and counted while the disk is full', async () => {
   destination.flushSync();
   expect(destination.lost()).toBe(11);
   fs.closeSync(descriptor);
-});
-
-test('all lines are lost and counted after the descriptor is closed', async () => {
-  const descriptor = fs.openSync(path.join(temporaryFolder(), 'log'), 'w');
-  const destination = openDestination(descriptor);
-  fs.closeSync(descriptor);
-  for (let count = 0; count < 1000; count++) destination.write(line('lost'));
-  await destination.end();
-  expect(destination.lost()).toBe(1000);
-  destination.write(line('lost'));
-  expect(destination.lost()).toBe(1001);
 });
 
 test('at most 4 MiB of lines are queued', async () => {

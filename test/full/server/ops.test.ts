@@ -1,13 +1,11 @@
 /** Tests of the ops port, and of the shutdown with a lame-duck time. */
 import { once } from 'node:events';
 import { rmSync, statfsSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { connect } from 'node:net';
 import path from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
-import { launchServer, type Server, startServer } from '../../support/process.ts';
+import { type Server, startServer } from '../../support/process.ts';
 import { converse } from '../../support/raw.ts';
 import { mountSmallDisk, noDisk } from '../../support/small-disk.ts';
 
@@ -26,29 +24,6 @@ async function metric(server: Server, series: string): Promise<number> {
 }
 
 describe('the ops port', () => {
-  test('reports liveness and readiness without a key', async () => {
-    const server = await startServer();
-    expect(await ask(server, '/livez')).toMatchObject({ status: 200, text: '{"status":"live"}' });
-    const ready = expect.stringMatching(/^{"status":"ready","version":"[\d.]+"[^{]*}$/);
-    expect(await ask(server, '/readyz')).toMatchObject({ status: 200, text: ready });
-    expect(await ask(server, '/v1/pets')).toMatchObject({
-      status: 404,
-      text: expect.stringContaining('route_not_found'),
-    });
-    for (const path of ['/livez', '/readyz', '/metrics', '/v1/pets']) {
-      const { headers } = await ask(server, path);
-      expect([headers.get('cache-control'), headers.get('x-request-id')]).toEqual(['no-store', expect.any(String)]);
-    }
-    await server.end('SIGTERM');
-  });
-
-  test('serves paths that the public port does not', async () => {
-    const server = await startServer();
-    for (const path of ['/livez', '/readyz', '/metrics']) {
-      expect((await server.call(null, 'GET', path)).json.code).toBe('route_not_found');
-    }
-  });
-
   test('reports requests by method, route and status, the cache, commits, and deprecated calls by key', async () => {
     const server = await startServer();
     const key = await server.firstKey();
@@ -123,24 +98,6 @@ describe('the ops port', () => {
     expect((await server.call(key, 'POST', '/v1/pets', tabby)).status).toBe(201);
     expect(await failing()).toBe(false);
   });
-
-  test('stays closed with OPS_PORT=off', async () => {
-    const server = await startServer({ env: { OPS_PORT: 'off' } });
-    expect(server.stdout()).not.toContain('Ops port');
-    await server.end('SIGTERM');
-  });
-
-  test('is named by its setting in the error if it is in use', async () => {
-    const other = createServer().listen(0, '127.0.0.1');
-    onTestFinished(() => void other.close());
-    await once(other, 'listening');
-    const { port } = other.address() as AddressInfo;
-    const { code, stderr } = await launchServer({ env: { OPS_PORT: String(port) } }).end();
-    expect([code, stderr]).toEqual([
-      1,
-      `animal-store: OPS_PORT ${port} on 127.0.0.1 is already in use: set OPS_PORT to a free port or to off, or stop the process that uses it.\n`,
-    ]);
-  });
 });
 
 describe('the shutdown', () => {
@@ -172,16 +129,5 @@ describe('the shutdown', () => {
     expect((await ask(server, '/livez')).status).toBe(200);
     // At the shutdown deadline the process would exit with 1.
     expect((await server.end('SIGTERM')).code).toBe(0);
-  });
-
-  test('is not cut short by a second SIGTERM', async () => {
-    const server = await startServer({ env: { LAME_DUCK_MS: '1000' } });
-    const ended = server.end('SIGTERM');
-    await server.seen('stdout', /"msg":"stopping"/);
-    await sleep(50);
-    void server.end('SIGTERM');
-    await sleep(50);
-    expect((await ask(server, '/livez')).status).toBe(200);
-    expect((await ended).code).toBe(0);
   });
 });

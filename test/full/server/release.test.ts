@@ -137,9 +137,3 @@ test.skipIf(noGit)(
   },
   60_000,
 );
-
-test('the newest release is the greatest version, not the last name', () => {
-  expect(newestOf(['1.9.0', '1.10.0', '1.2.11', 'README.md', '2.0', 'v3.0.0'])).toBe('1.10.0');
-  expect(newestOf(['1.10.9', '1.9.10', '0.99.99', '1.10.10'])).toBe('1.10.10');
-  expect(newestOf(['README.md'])).toBeUndefined();
-});

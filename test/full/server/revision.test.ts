@@ -91,10 +91,3 @@ test('a server says it in its log, its metrics and at /readyz', async () => {
   const metrics = await (await fetch(`${server.opsUrl()}/metrics`)).text();
   expect(metrics).toContain(`\nanimal_store_build_info{version="${version}",revision="0123456"} 1\n`);
 });
-
-test('a server without a commit names its version alone', async () => {
-  const server = await startServer({ source: copySource() });
-  expect(await (await fetch(`${server.opsUrl()}/readyz`)).json()).toEqual({ status: 'ready', version });
-  const metrics = await (await fetch(`${server.opsUrl()}/metrics`)).text();
-  expect(metrics).toContain(`\nanimal_store_build_info{version="${version}",revision=""} 1\n`);
-});

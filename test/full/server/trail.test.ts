@@ -21,16 +21,6 @@ const firstStart = [
   { event: 'key_created', account: 1, key: 1 },
 ];
 
-test('the account and the key of a first start are events, in the log and in the metrics', async () => {
-  const server = await startServer();
-  const secret = await server.firstKey();
-  expect(eventsIn(server.stdout())).toEqual(firstStart);
-  expect(server.stdout()).not.toContain(secret);
-  const metrics = await (await fetch(`${server.opsUrl()}/metrics`)).text();
-  for (const { event } of firstStart)
-    expect(metrics).toContain(`animal_store_account_events_total{event="${event}"} 1\n`);
-});
-
 test('LOG_LEVEL=silent leaves out other lines, and no event', async () => {
   const server = launchServer({ env: { LOG_LEVEL: 'silent' } });
   const [, url = ''] = await server.seen('stderr', /(http:\S+)\/v1\/pets$/m);
