@@ -5,10 +5,10 @@ import postgres from 'postgres';
 import { expect, onTestFinished, test } from 'vitest';
 import { openStore } from '../../src/store/open.ts';
 import { dataFolder, initialize, missingPostgres, start } from '../support/postgres.ts';
-import { figure, tier } from '../support/tier.ts';
+import { figure } from '../support/tier.ts';
 
-const intervals = tier(4, 60);
-const intervalMs = tier(2000, 10_000);
+const intervals = 60;
+const intervalMs = 10_000;
 
 test('creates beside an open snapshot', async ({ skip }) => {
   if (missingPostgres) skip(missingPostgres);

@@ -104,18 +104,6 @@ describe('the Kubernetes manifests', () => {
     expect(page).toContain(`take at most ${most} of PostgreSQL's connections`);
   });
 
-  test('have the rule for connections that docs/scaling.md gives, and follows in its example', () => {
-    const page = read('docs/scaling.md').replace(/\s+/g, ' ');
-    expect(page).toContain(`Leave ${ending} more for each process`);
-    const example = /(\d+) processes × \((\d+) \+ (\d+)\) = (\d+) of the other (\d+)/.exec(page);
-    const [several, connections, more, sum, of] = (example ?? []).slice(1).map(Number) as number[];
-    expect([more, of]).toEqual([ending, usable]);
-    expect(connections).toBe(readTarget('postgres://db/animals').connections);
-    expect((several as number) * ((connections as number) + ending)).toBe(sum);
-    // At least a tenth is left for operators and migrations.
-    expect(sum).toBeLessThan(0.9 * usable);
-  });
-
   test('mount the Secrets where the settings look for the URL and its certificate, readable by the group alone', () => {
     const secrets = documents(read(`${folder}/postgres/secrets.example.yaml`));
     const contentOf = (name: string) =>
@@ -189,17 +177,6 @@ describe('the Kubernetes manifests', () => {
     expect(Number(hours) * 3600).toBe(24 * 3600 + startingDeadlineSeconds + jobTemplate.spec.activeDeadlineSeconds);
     const names = [...expr.matchAll(/\bcronjob="([^"]*)"/g)].map(([, name]) => name);
     expect(new Set(names)).toEqual(new Set([backupJob.metadata.name]));
-  });
-
-  test('back up on the node of the server, whose volume can be mounted there alone', () => {
-    const { affinity, volumes } = podOf(backupJob).spec;
-    const [{ topologyKey, labelSelector }] = affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution;
-    expect(topologyKey).toBe('kubernetes.io/hostname');
-    expect(isSelected(statefulSet.spec.template.metadata.labels, labelSelector.matchLabels)).toBe(true);
-    // The name that a StatefulSet gives to the claim of its first pod.
-    const [{ metadata }] = statefulSet.spec.volumeClaimTemplates;
-    expect(volumes[0].persistentVolumeClaim.claimName).toBe(`${metadata.name}-${statefulSet.metadata.name}-0`);
-    expect(volumes[1].persistentVolumeClaim.claimName).toBe(manifest('sqlite/backups.yaml').metadata.name);
   });
 
   test('remove privileges that the pods do not need', () => {

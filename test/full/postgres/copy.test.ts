@@ -281,12 +281,4 @@ describe('a copy is refused in one sentence', () => {
     );
     expect(await textRows(to, `SELECT * FROM ${table}`)).toEqual(before);
   });
-
-  test('if the store does not exist, and the database stays as it is', async () => {
-    const to = await newDatabase();
-    const missing = path.join(temporaryFolder(), 'store.db');
-    await expect(copy(missing, to)).rejects.toThrow(`${missing} does not exist.`);
-    expect(await textRows(to, `SELECT tablename FROM pg_tables WHERE schemaname = 'public'`)).toEqual([]);
-    await expect(copy(await makeSource(), 'postgres://host')).rejects.toThrow('the address must be postgres://');
-  });
 });

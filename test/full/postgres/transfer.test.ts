@@ -102,33 +102,6 @@ describe('export', () => {
 });
 
 describe('import', () => {
-  test('creates the tables if there are none, and adds every animal with a new id', async () => {
-    databaseUrl = await newDatabase();
-    write(
-      'pets.jsonl',
-      '{"categoryId":9007199254740993,"id":77,"name":"Ida\\r\\n\\"😺\\"","status":"sold"}\n{"categoryId":-9223372036854775808,"name":"Bo"}\n',
-    );
-    expect(await run('import', 'pets.jsonl')).toBe('Imported 2 animals.\n');
-    expect(await textRows(databaseUrl, 'SELECT id, name, category_id, status FROM pet ORDER BY id')).toEqual([
-      { id: '1', name: 'Ida\r\n"😺"', category_id: '9007199254740993', status: 'sold' },
-      { id: '2', name: 'Bo', category_id: '-9223372036854775808', status: 'available' },
-    ]);
-  });
-
-  test('the same content is added once, under any file name; an empty line makes it another', async () => {
-    write('pets.jsonl', lines(3));
-    await run('import', 'pets.jsonl');
-    fs.renameSync(at('pets.jsonl'), at('renamed.jsonl'));
-    expect(await runHere('import', 'renamed.jsonl')).toEqual({
-      code: 0,
-      stdout: 'Imported 0 animals; already there: 3.\n',
-      stderr: 'The store has 3 animals already.\n',
-    });
-    fs.appendFileSync(at('renamed.jsonl'), '\n');
-    expect(await run('import', 'renamed.jsonl')).toBe('Imported 3 animals.\n');
-    expect(await countIn()).toBe(6);
-  });
-
   test('after each of several kills it adds what is missing, and nothing twice', async () => {
     write('pets.jsonl', lines(20_000));
     for (const atLeast of [1, 8000]) {

@@ -77,35 +77,6 @@ describe('a server on a loopback address', () => {
     const keys = await runCli(['key', 'list', '--json'], server);
     expect(JSON.parse(keys.stdout)).toHaveLength(1);
   });
-
-  test('reads the host of a target in absolute form before Host, and serves HTTP/1.0 without a host', async () => {
-    const server = await startServer();
-    const cases: [sent: string, expected: string][] = [
-      ['GET http://evil.example/PATH HTTP/1.1\r\nHost: localhost\r\n\r\n', refused],
-      ['GET HTTP://evil.example:80/PATH HTTP/1.0\r\n\r\n', refused],
-      ['GET http://localhost@evil.example/PATH HTTP/1.1\r\nHost: localhost\r\n\r\n', refused],
-      ['GET http://evil.example HTTP/1.1\r\nHost: localhost\r\n\r\n', refused],
-      ['GET http://localhost:80/PATH HTTP/1.1\r\nHost: evil.example\r\n\r\n', '200'],
-      ['GET /PATH HTTP/1.0\r\n\r\n', '200'],
-      ['GET /PATH HTTP/1.0\r\nHost: evil.example\r\n\r\n', refused],
-      ['GET /PATH HTTP/1.1\r\n\r\n', refused],
-      ['GET /PATH HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n', refused],
-      [
-        'GET /PATH HTTP/1.1\r\nHost: localhost\r\n\r\nGET /PATH HTTP/1.1\r\nHost: evil.example\r\n\r\n',
-        `200,${refused}`,
-      ],
-    ];
-    const ports = [
-      [server.port, 'openapi.json'],
-      [opsPort(server), 'livez'],
-    ] as const;
-    for (const [port, path] of ports)
-      for (const [sent, expected] of cases) {
-        const options = { answers: Number.POSITIVE_INFINITY, halfClose: true };
-        const answers = await converse(port, [sent.replaceAll('PATH', path)], options);
-        expect([sent, answers.map(summaryOf).join()]).toEqual([sent, expected]);
-      }
-  });
 });
 
 describe('a server on another address', () => {

@@ -1,8 +1,7 @@
 /** Tests that a process says which build it is: the version, and the commit of its checkout or its image. */
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { temporaryFolder } from '../../support/app.ts';
 import { gitIn, noGit } from '../../support/git.ts';
 import { copySource } from '../../support/plant.ts';
 import { launchCli, startServer } from '../../support/process.ts';
@@ -57,20 +56,6 @@ describe('animal-store --version prints', () => {
     expect(await versionOf(source)).toBe(text());
     git('checkout', '--quiet', '--detach', 'HEAD~1');
     expect(await versionOf(source)).toBe(text());
-  });
-
-  test.skipIf(noGit)('the commit of a further worktree', async () => {
-    const { git } = makeCheckout();
-    const folder = path.join(temporaryFolder(), 'worktree');
-    git('worktree', 'add', '--quiet', '-b', 'other', folder);
-    const other = gitIn(folder);
-    other('commit', '--quiet', '--allow-empty', '--message', 'two');
-    const source = copySource();
-    cpSync(path.join(folder, '.git'), path.join(source, '.git'));
-    const text = `${version} (${other('rev-parse', 'HEAD').slice(0, 7)})\n`;
-    expect(await versionOf(source)).toBe(text);
-    other('pack-refs', '--all');
-    expect(await versionOf(source)).toBe(text);
   });
 });
 

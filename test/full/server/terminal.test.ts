@@ -5,7 +5,7 @@ import { setTimeout } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { findPort } from '../../support/known-port.ts';
-import { launch, type Process, runCli } from '../../support/process.ts';
+import { launch, type Process } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
 import { makeStore } from '../../support/store-file.ts';
 
@@ -60,23 +60,6 @@ test('in development, the log has one readable line each, and the first key come
   const [first, second] = shown().slice(before).split('\n');
   expect(first).toMatch(new RegExp(`^${time}GET /v1/pets 200 [\\d.]+ ms {"reqId":"[^"]+".*,"key":1}$`));
   expect(second).toMatch(new RegExp(`^${time}GET \\(no route\\) 404 [\\d.]+ ms {"reqId":"[^"]+"[^{]*}$`));
-});
-
-test.for(['staging', 'production'])('in %s, the log is JSON in a terminal too', async (DEPLOYMENT, { skip }) => {
-  if (skipped) skip(skipped);
-  const folder = temporaryFolder();
-  await runCli(['migrate'], { folder });
-  const terminal = launchInTerminal({ DEPLOYMENT }, folder);
-  const { seen, shown } = terminal;
-  const url = await urlOf(terminal);
-  await fetch(`${url}/v1/pets`);
-  await seen('stdout', /"msg":"request"}\r\n/);
-  const lines = shown()
-    .split('\n')
-    .filter((line) => line.includes('"msg"'));
-  expect(lines.map((line) => JSON.parse(line).msg)).toEqual(
-    expect.arrayContaining([`Server listening at ${url}`, 'request']),
-  );
 });
 
 test('requests are served while the terminal is stopped, as by Ctrl-S', async ({ skip }) => {
