@@ -33,8 +33,6 @@ interface Ports {
 }
 
 export interface Nginx {
-  /** worker_connections. */
-  connections?: number;
   /** Directives for http. */
   inHttp?: string;
 }
@@ -51,7 +49,7 @@ function replaceAll(text: string, replacements: readonly (readonly [from: string
 }
 
 /** Writes both files to the folder. nginx runs as one process: killing it leaves no workers. */
-async function configure(folder: string, upstream: Ports, { connections, inHttp = '' }: Nginx) {
+async function configure(folder: string, upstream: Ports, { inHttp = '' }: Nginx) {
   const { certificate, key } = certify(folder);
   const [https, http] = [await findPort(), await findPort()];
   const [first = '', second = ''] = read('docs/scaling.md').match(/^ {2}server .*;$/gm) ?? [];
@@ -76,7 +74,6 @@ async function configure(folder: string, upstream: Ports, { connections, inHttp 
     ['include /etc/nginx/modules-enabled/*.conf;', ''],
     ['/etc/nginx/conf.d/*.conf', siteFile],
     ['/var/log/nginx/', `${folder}/logs/`],
-    ...(connections ? [['worker_connections 32768', `worker_connections ${connections}`] as const] : []),
   ]);
   const file = path.join(folder, 'nginx.conf');
   writeFileSync(file, main);
@@ -122,8 +119,8 @@ export async function startNginx(upstream: Ports, options: Nginx = {}) {
     return { status: answer.statusCode, headers: answer.headers, body: bytes.toString(), bytes };
   };
   /** Opens a connection over TLS from a local address. */
-  const open = (localAddress = '127.0.0.1', ALPNProtocols: string[] = []) => {
-    const options = { host: '127.0.0.1', port: https, localAddress, ca, servername: name, ALPNProtocols };
+  const open = (localAddress = '127.0.0.1') => {
+    const options = { host: '127.0.0.1', port: https, localAddress, ca, servername: name };
     const socket = connectTls(options as ConnectionOptions);
     onTestFinished(() => void socket.destroy());
     return socket;
