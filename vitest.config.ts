@@ -12,9 +12,14 @@ const project = (name: string, folders: string[], options: ProjectOptions = {}):
 
 const onPostgres = { globalSetup: 'test/support/postgres-setup.ts' };
 
+/** The behaviours that depend most on the engine: npm test runs them on PostgreSQL, too. */
+const engineDependent = ['createPet', 'listPets', 'races', 'response-cache'].map(
+  (name) => `test/quick/behaviour/${name}.test.ts`,
+);
+
 /**
  * A folder of test/ is a tier, and a tier is a project. What clients are promised whichever database the store uses is in the rooms `behaviour`:
- * they run on both engines. The rooms `postgres` need a real PostgreSQL for everything.
+ * test:full runs all of them on both engines. The rooms `postgres` need a real PostgreSQL for everything.
  */
 export default defineConfig({
   test: {
@@ -23,10 +28,15 @@ export default defineConfig({
     env: { NODE_COMPILE_CACHE: `${import.meta.dirname}/node_modules/.cache/animal-store` },
     projects: [
       project('quick', ['quick'], { exclude: ['test/quick/postgres/**'] }),
-      project('quick-postgres', ['quick/behaviour', 'quick/postgres'], onPostgres),
+      project('quick-postgres', [], {
+        ...onPostgres,
+        include: ['test/quick/postgres/**/*.test.ts', ...engineDependent],
+      }),
       project('full', ['full'], { exclude: ['test/full/postgres/**'] }),
-      // The account pages, too: on both engines they would double the time of npm test.
-      project('full-postgres', ['full/behaviour', 'full/postgres', 'quick/account'], onPostgres),
+      project('full-postgres', ['full/behaviour', 'full/postgres', 'quick/behaviour', 'quick/account'], {
+        ...onPostgres,
+        exclude: engineDependent,
+      }),
       project('slow', ['slow', 'full/reliability', 'full/behaviour'], {
         env: { TEST_TIER: 'slow' },
         testTimeout: 3_600_000,

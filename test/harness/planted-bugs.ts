@@ -208,7 +208,7 @@ export const plantedBugs: PlantedBug[] = [
     file: 'src/server/serve.ts',
     from: 'await closed;',
     to: 'process.exit(0);',
-    caughtBy: ['test/quick/server/process.test.ts', 'the end > SIGTERM: a request under way is answered'],
+    caughtBy: ['test/quick/server/process.test.ts', 'SIGTERM: a request under way is answered'],
   },
   {
     name: 'a failed fsync is ignored',
@@ -287,7 +287,7 @@ export const plantedBugs: PlantedBug[] = [
     file: 'src/store/postgres/pool.ts',
     from: 'let mayRepeat = job.writes === 0;',
     to: 'let mayRepeat = true;',
-    caughtBy: ['test/quick/postgres/pool.test.ts', 'a read whose connection is lost runs once more'],
+    caughtBy: ['test/full/postgres/pool.test.ts', 'a read whose connection is lost runs once more'],
     onPostgres: true,
   },
   {
@@ -295,7 +295,7 @@ export const plantedBugs: PlantedBug[] = [
     file: 'src/store/postgres/pool.ts',
     from: 'await cancel(client);',
     to: 'await undefined;',
-    caughtBy: ['test/quick/postgres/pool.test.ts', 'work is rejected at its deadline'],
+    caughtBy: ['test/full/postgres/pool.test.ts', 'work is rejected at its deadline'],
     onPostgres: true,
   },
   {

@@ -42,12 +42,14 @@ describe('GET /v1/pets', () => {
     expect((await app.call('GET', '/v1/pets?limit=100')).json).toHaveLength(100);
   });
 
-  test.each(statuses)('returns only pets with that status for status=%s', async (status) => {
+  test('returns only pets with that status', async () => {
     const app = await startApp();
     await stock(app, 12);
-    const { json } = await app.call('GET', `/v1/pets?status=${status}`);
-    expect(json).toHaveLength(4);
-    expect(new Set(json.map((pet: { status: string }) => pet.status))).toEqual(new Set([status]));
+    for (const status of statuses) {
+      const { json } = await app.call('GET', `/v1/pets?status=${status}`);
+      expect(json).toHaveLength(4);
+      expect(new Set(json.map((pet: { status: string }) => pet.status)), `${status}`).toEqual(new Set([status]));
+    }
   });
 
   test('links through all pages, keeps limit and status, and ends without rel="next"', async () => {
@@ -149,29 +151,35 @@ describe('GET /v1/pets', () => {
     expect((await app.call('GET', '/v1/pets', { headers: { 'if-none-match': etag } })).status).toBe(200);
   });
 
-  test.each([
-    ['limit=0', 'limit must be an integer from 1 to 100.'],
-    ['limit=101', 'limit must be an integer from 1 to 100.'],
-    ['limit=-1', 'limit must be an integer from 1 to 100.'],
-    ['limit=1.0', 'limit must be an integer from 1 to 100.'],
-    ['limit=1e1', 'limit must be an integer from 1 to 100.'],
-    ['limit=01', 'limit must be an integer from 1 to 100.'],
-    ['limit=%2B1', 'limit must be an integer from 1 to 100.'],
-    ['limit=', 'limit must be an integer from 1 to 100.'],
-    ['limit=true', 'limit must be an integer from 1 to 100.'],
-    ['limit=99999999999999999999', 'limit must be an integer from 1 to 100.'],
-    ['limit=1&limit=2', 'limit is given more than once.'],
-    ['status=unknown', 'status must be one of available, pending, sold.'],
-    ['status=', 'status must be one of available, pending, sold.'],
-    ['status=Sold', 'status must be one of available, pending, sold.'],
-    ['status=sold&status=sold', 'status is given more than once.'],
-    ['offset=1', '"offset" is not a known query parameter.'],
-    ['__proto__=1', '"__proto__" is not a known query parameter.'],
-    ['constructor=1', '"constructor" is not a known query parameter.'],
-    [`${'x'.repeat(80)}=1`, `"${'x'.repeat(64)}…" is not a known query parameter.`],
-  ])('returns 400 invalid_parameter for ?%s', async (query, message) => {
+  test('returns 400 invalid_parameter for what breaks a rule of its parameter', async () => {
     const { call } = await startApp();
-    expect((await call('GET', `/v1/pets?${query}`)).json).toEqual({ code: 'invalid_parameter', message, status: 400 });
+    for (const [query, message] of [
+      ['limit=0', 'limit must be an integer from 1 to 100.'],
+      ['limit=101', 'limit must be an integer from 1 to 100.'],
+      ['limit=-1', 'limit must be an integer from 1 to 100.'],
+      ['limit=1.0', 'limit must be an integer from 1 to 100.'],
+      ['limit=1e1', 'limit must be an integer from 1 to 100.'],
+      ['limit=01', 'limit must be an integer from 1 to 100.'],
+      ['limit=%2B1', 'limit must be an integer from 1 to 100.'],
+      ['limit=', 'limit must be an integer from 1 to 100.'],
+      ['limit=true', 'limit must be an integer from 1 to 100.'],
+      ['limit=99999999999999999999', 'limit must be an integer from 1 to 100.'],
+      ['limit=1&limit=2', 'limit is given more than once.'],
+      ['status=unknown', 'status must be one of available, pending, sold.'],
+      ['status=', 'status must be one of available, pending, sold.'],
+      ['status=Sold', 'status must be one of available, pending, sold.'],
+      ['status=sold&status=sold', 'status is given more than once.'],
+      ['offset=1', '"offset" is not a known query parameter.'],
+      ['__proto__=1', '"__proto__" is not a known query parameter.'],
+      ['constructor=1', '"constructor" is not a known query parameter.'],
+      [`${'x'.repeat(80)}=1`, `"${'x'.repeat(64)}…" is not a known query parameter.`],
+    ] as const) {
+      expect((await call('GET', `/v1/pets?${query}`)).json, `${query}`).toEqual({
+        code: 'invalid_parameter',
+        message,
+        status: 400,
+      });
+    }
   });
 
   test('names every violation, at most 20, in 400 invalid_parameter', async () => {
@@ -195,24 +203,26 @@ describe('GET /v1/pets', () => {
     expect(json.message).toMatch(/^cursor must .*; "page" is not /);
   });
 
-  test.each([
-    '',
-    'x',
-    'YWZ0ZXI6',
-    'YWZ0ZXI6MA',
-    'YWZ0ZXI6LTE',
-    'YWZ0ZXI6MQ==',
-    'YWZ0ZXI6MR',
-    'YWZ0ZXI6MDE',
-    '****',
-    Buffer.from('after:99999999999999999').toString('base64url'),
-  ])('returns 400 invalid_cursor for %j', async (cursor) => {
+  test('returns 400 invalid_cursor for what no Link header has', async () => {
     const { call } = await startApp();
-    expect((await call('GET', `/v1/pets?cursor=${encodeURIComponent(cursor)}`)).json).toEqual({
-      code: 'invalid_cursor',
-      message: 'cursor must be copied unchanged from the Link header of a list response.',
-      status: 400,
-    });
+    for (const cursor of [
+      '',
+      'x',
+      'YWZ0ZXI6',
+      'YWZ0ZXI6MA',
+      'YWZ0ZXI6LTE',
+      'YWZ0ZXI6MQ==',
+      'YWZ0ZXI6MR',
+      'YWZ0ZXI6MDE',
+      '****',
+      Buffer.from('after:99999999999999999').toString('base64url'),
+    ] as const) {
+      expect((await call('GET', `/v1/pets?cursor=${encodeURIComponent(cursor)}`)).json, `${cursor}`).toEqual({
+        code: 'invalid_cursor',
+        message: 'cursor must be copied unchanged from the Link header of a list response.',
+        status: 400,
+      });
+    }
   });
 
   test('returns 401 without a key', async () => {

@@ -14,32 +14,32 @@ describe('GET /v1/store/orders', () => {
     // It must not alert the operator.
     expect(log()).not.toContain('"level":50');
   });
-
-  test('returns 401 without a key and 405 to other methods', async () => {
-    const { call } = await startApp();
-    expect((await call('GET', '/v1/store/orders', { key: null })).status).toBe(401);
-    expect(await call('POST', '/v1/store/orders', { body: 'x', type: 'text/plain' })).toMatchObject({
-      status: 405,
-      headers: { allow: 'GET, HEAD, OPTIONS' },
-    });
-  });
 });
 
 describe('a path without an operation', () => {
-  test.each(['/', '/v1', '/v1/', '/v1/pet', '/v1/Pets', '/v1/store', '/v1/pets/1/x', '/v1//pets', '/v2/pets'])(
-    'returns 404 route_not_found: %s',
-    async (path) => {
-      const { call } = await startApp();
+  test('returns 404 route_not_found', async () => {
+    const { call } = await startApp();
+    for (const path of [
+      '/',
+      '/v1',
+      '/v1/',
+      '/v1/pet',
+      '/v1/Pets',
+      '/v1/store',
+      '/v1/pets/1/x',
+      '/v1//pets',
+      '/v2/pets',
+    ] as const) {
       for (const method of ['GET', 'POST']) {
         const answer = await call(method, path, { body: method === 'POST' ? 'x' : undefined, type: 'text/plain' });
-        expect(answer).toMatchObject({
+        expect(answer, `${path}`).toMatchObject({
           status: 404,
           json: { code: 'route_not_found' },
           headers: { 'cache-control': 'no-store' },
         });
       }
-    },
-  );
+    }
+  });
 
   test('returns 400 invalid_url for invalid percent-encoding', async () => {
     const { call, log } = await startApp();

@@ -3,20 +3,14 @@ import { readFileSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { Kind } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
-import type { FastifyRequest } from 'fastify';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { sunset, sunsetWarning } from '../../../src/core/deprecation.ts';
 import { ApiError, type ErrorCode, errorMessages } from '../../../src/core/errors.ts';
 import { isStorable, quoted, requirementOf } from '../../../src/core/schema.ts';
-import { ErrorBody, HttpError, renderError, statuses, toApiError } from '../../../src/http/errors.ts';
+import { ErrorBody, HttpError, renderError, statuses } from '../../../src/http/errors.ts';
 import { createHosts, hostOf, isLoopback } from '../../../src/http/hosts.ts';
-import { fault } from '../../../src/http/request-checks.ts';
-import { createRequestLog, traceIdOf } from '../../../src/http/request-record.ts';
-import { deprecationHeaders } from '../../../src/pets/deprecation.ts';
-import { retryOf } from '../../../src/pets/idempotency.ts';
-import { Cursor, pageLinks, readCursor } from '../../../src/pets/paging.ts';
-import { translate } from '../../../src/store/sqlite/connection.ts';
+import { createRequestLog } from '../../../src/http/request-record.ts';
+import { Cursor } from '../../../src/pets/paging.ts';
 
 const document = parse(readFileSync(new URL('../../../openapi.yaml', import.meta.url), 'utf8'));
 
@@ -77,13 +71,6 @@ describe('an ApiError', () => {
     return { status, json: JSON.parse(body), header: (name: string) => headers[2 * names.indexOf(name) + 1] };
   };
 
-  test('is sent with its code, its status and the message in the table', () => {
-    const { status, json, header } = sent(new ApiError('pet_not_found'));
-    expect(status).toBe(404);
-    expect(json).toEqual({ code: 'pet_not_found', message: 'There is no animal with this id.', status: 404 });
-    expect(header('cache-control')).toBe('no-store');
-  });
-
   test('is sent with its own message and headers, and without its cause', () => {
     const { status, json, header } = sent(new HttpError('rate_limited', { 'retry-after': '7' }, 'Wait.'));
     expect([status, header('retry-after')]).toEqual([429, '7']);
@@ -93,20 +80,6 @@ describe('an ApiError', () => {
     expect(error.cause).toBe(cause);
     expect(sent(error).header('retry-after')).toBe('1');
     expect(JSON.stringify(sent(error))).not.toContain('secret');
-  });
-
-  test.for<[code: string | undefined, expected: ErrorCode]>([
-    ['FST_ERR_BAD_URL', 'invalid_url'],
-    ['FST_ERR_CTP_BODY_TOO_LARGE', 'payload_too_large'],
-    ['FST_ERR_CTP_INVALID_MEDIA_TYPE', 'unsupported_media_type'],
-    ['FST_ERR_CTP_INVALID_CONTENT_LENGTH', 'bad_request'],
-    ['FST_ERR_VALIDATION', 'internal_error'],
-    [undefined, 'internal_error'],
-  ])('replaces an error of Fastify: %s becomes %s', ([code, expected]) => {
-    const error = Object.assign(new Error('x'), { code });
-    const apiError = toApiError(error);
-    expect(apiError.code).toBe(expected);
-    expect(apiError.cause).toBe(error);
   });
 });
 
@@ -157,74 +130,6 @@ describe('the hosts that requests may name', () => {
   });
 });
 
-describe('fault', () => {
-  const of = (httpVersion: string, headers: IncomingMessage['headers']) =>
-    fault({ httpVersion, headers } as IncomingMessage);
-  const version = 'The version of HTTP must be 1.1 or 1.0.';
-  const host = 'The request must have exactly one Host header, with a valid value.';
-  const coding = 'The only supported transfer coding is chunked, and only in HTTP/1.1.';
-
-  test('rejects a version of HTTP other than 1.1 and 1.0', () => {
-    for (const other of ['2.0', '0.9', '1.2', '1.']) expect(of(other, { host: 'a' })).toBe(version);
-    for (const known of ['1.0', '1.1']) expect(of(known, { host: 'a' })).toBeUndefined();
-  });
-
-  test('rejects a missing Host in HTTP/1.1', () => {
-    expect(of('1.1', {})).toBe(host);
-    expect(of('1.0', {})).toBeUndefined();
-  });
-
-  test.for([
-    '',
-    'a',
-    'a.example',
-    'a:',
-    'a:80',
-    '127.0.0.1:3000',
-    '[::1]',
-    '[fe80::1%25x]:1'.replace('%25', '~'),
-    'a%20b',
-    '%aF',
-    "!$&'()*+,;=_~-",
-  ])('accepts the Host %j', (value) => {
-    for (const httpVersion of ['1.0', '1.1']) expect(of(httpVersion, { host: value })).toBeUndefined();
-  });
-
-  test.for([
-    'a, b',
-    'a b',
-    ' a',
-    'a ',
-    'a/b',
-    'a@b',
-    'a?b',
-    'a#b',
-    'a:x',
-    'a:1:2',
-    '[::1',
-    '::1]',
-    '[]',
-    '[::1]x',
-    'x[::1]',
-    '%2',
-    '%zz',
-    '%2z',
-    'é',
-  ])('rejects the Host %j', (value) => {
-    for (const httpVersion of ['1.0', '1.1']) expect(of(httpVersion, { host: value })).toBe(host);
-  });
-
-  test('rejects a transfer coding other than chunked, and any in HTTP/1.0', () => {
-    const sent = (httpVersion: string, value: string) => of(httpVersion, { host: 'a', 'transfer-encoding': value });
-    for (const value of ['chunked', 'Chunked', 'CHUNKED']) {
-      expect(sent('1.1', value)).toBeUndefined();
-      expect(sent('1.0', value)).toBe(coding);
-    }
-    for (const value of ['', 'gzip', 'gzip, chunked', 'chunked, gzip', 'chunkedx', 'xchunked'])
-      expect(sent('1.1', value)).toBe(coding);
-  });
-});
-
 describe('paging', () => {
   test('describes a cursor as openapi.yaml does, and accepts only the position read from it', () => {
     const parameters: { name?: string; schema: object; description: string }[] = document.paths['/pets'].get.parameters;
@@ -239,97 +144,10 @@ describe('paging', () => {
       false,
     ]);
   });
-
-  const cursor = (text: string) => Buffer.from(text).toString('base64url');
-
-  test.for([1n, 9n, 10n, 2n ** 53n - 1n, 9999999999999999n])(
-    'reads back the id that a cursor was written for: %d',
-    (id) => {
-      const [, written = ''] = /&cursor=([\w-]+)>; rel="next"/.exec(pageLinks('/v1', { limit: 1 }, id)) ?? [];
-      expect(readCursor(written)).toBe(id);
-    },
-  );
-
-  test.for([
-    'after:0',
-    'after:01',
-    'after:-1',
-    'after:',
-    'after:x',
-    'after:1x',
-    'xafter:1',
-    'after:10000000000000000',
-    'before:1',
-    '',
-  ])('rejects a cursor that holds %j', (text) => {
-    expect(readCursor(cursor(text))).toBeUndefined();
-  });
-
-  test('rejects a cursor in any other encoding', () => {
-    const [own] = [cursor('after:1')];
-    expect(readCursor(own)).toBe(1n);
-    for (const other of [`${own}=`, ` ${own}`, `${own}\n`, own.replace(/.$/, 'R'), `*${own}`])
-      expect(readCursor(other)).toBeUndefined();
-  });
-
-  test('keeps limit and status in the links, and links to a next page only if there is one', () => {
-    expect(pageLinks('/v1', { limit: 20 }, undefined)).toBe('</v1/pets?limit=20>; rel="first"');
-    expect(pageLinks('https://a.example/v1', { limit: 2, status: 'sold' }, 7n)).toBe(
-      `<https://a.example/v1/pets?limit=2&status=sold&cursor=${cursor('after:7')}>; rel="next", <https://a.example/v1/pets?limit=2&status=sold>; rel="first"`,
-    );
-  });
-});
-
-describe('the removal of getPet', () => {
-  test('is announced to the second', () => {
-    expect(sunset.toISOString()).toBe('2030-12-05T00:00:00.000Z');
-    expect(deprecationHeaders('https://a.example/store/v1', 'getPet')).toEqual({
-      deprecation: '@1795132800',
-      sunset: 'Thu, 05 Dec 2030 00:00:00 GMT',
-      link: '<https://a.example/store/v1/pets>; rel="successor-version", <https://a.example/store/docs#animal-store/tag/pets/getPet>; rel="deprecation"; type="text/html"',
-    });
-  });
-
-  test.for<[now: string, warning: string | undefined]>([
-    ['2026-11-20T00:00:00Z', undefined],
-    ['2030-09-05T23:59:59.999Z', undefined],
-    [
-      '2030-09-06T00:00:00Z',
-      'GET /pets/{petId} will be removed in 90 days, on 2030-12-05; it returns 410 from then on.',
-    ],
-    [
-      '2030-12-04T23:59:59.999Z',
-      'GET /pets/{petId} will be removed in 1 days, on 2030-12-05; it returns 410 from then on.',
-    ],
-    ['2030-12-05T00:00:00Z', 'GET /pets/{petId} was removed on 2030-12-05.'],
-    ['2031-01-01T00:00:00Z', 'GET /pets/{petId} was removed on 2030-12-05.'],
-  ])('has a warning for operators from 90 days before: at %s, %s', ([now, warning]) => {
-    expect(sunsetWarning(new Date(now))).toBe(warning);
-  });
 });
 
 describe('the request log', () => {
   const traceId = '0af7651916cd43dd8448eb211c80319c';
-
-  test('reads the trace id of a traceparent of version 00 and of later versions', () => {
-    for (const header of [`00-${traceId}-b7ad6b7169203331-01`, `cc-${traceId}-b7ad6b7169203331-01-later`])
-      expect(traceIdOf(header)).toBe(traceId);
-  });
-
-  test.for([
-    undefined,
-    '',
-    `0-${traceId}-b7ad6b7169203331-01`,
-    `x00-${traceId}-b7ad6b7169203331-01`,
-    `00-${traceId.slice(1)}-b7ad6b7169203331-01`,
-    `00-${traceId}-b7ad6b716920333-01`,
-    `00-${traceId}-b7ad6b7169203331-0`,
-    `00-${traceId.toUpperCase()}-b7ad6b7169203331-01`,
-    `00-${traceId}-b7ad6b7169203331`,
-  ])('ignores an invalid traceparent: %s', (header) => {
-    expect(traceIdOf(header)).toBeUndefined();
-  });
-
   test('writes what pino would write, with times to 0.01 ms and without unknown members', () => {
     const lines: string[] = [];
     const logRequest = createRequestLog((line) => lines.push(line), '"pid":7,"hostname":"h"');
@@ -346,41 +164,4 @@ describe('the request log', () => {
       { ...common, reqId: 'd', status: 200, ms: 0.06 },
     ]);
   });
-});
-
-test('a retry belongs to the account of its API key', () => {
-  const request = (headers: object) => ({ headers, apiKey: { id: 1, accountId: 7 } }) as unknown as FastifyRequest;
-  expect(retryOf(request({}))).toBeUndefined();
-  expect(retryOf(request({ 'idempotency-key': 'a' }))).toEqual({ accountId: 7, key: 'a' });
-});
-
-describe('an SQLite error', () => {
-  test.for([
-    'BUSY',
-    'BUSY_SNAPSHOT',
-    'LOCKED',
-    'NOMEM',
-    'READONLY',
-    'IOERR',
-    'IOERR_FSYNC',
-    'CORRUPT',
-    'FULL',
-    'CANTOPEN',
-    'PROTOCOL',
-    'NOTADB',
-  ])('%s is temporary and becomes service_unavailable', (name) => {
-    const error = Object.assign(new Error('x'), { code: `SQLITE_${name}` });
-    expect(translate(error)).toMatchObject({
-      code: 'service_unavailable',
-      cause: error,
-    });
-  });
-
-  test.for(['SQLITE_CONSTRAINT', 'SQLITE_BUSYX', 'XSQLITE_BUSY', 'SQLITE_FULLNESS', 'SQLITE_ERROR', undefined])(
-    '%s is a bug and stays unchanged',
-    (code) => {
-      const error = Object.assign(new Error('x'), { code });
-      expect(translate(error)).toBe(error);
-    },
-  );
 });

@@ -99,13 +99,15 @@ describe('the log', () => {
     expect(JSON.parse(line ?? '')).toMatchObject({ status: 400, address: '127.0.0.1' });
   });
 
-  test.each(['nonsense', traceparent.toUpperCase(), `00-${traceId}`, ''])(
-    'has no trace id for the traceparent %s',
-    async (header) => {
-      const app = await startApp();
+  test('has no trace id for a traceparent that is malformed', async () => {
+    const app = await startApp();
+    for (const header of [
+      ...['nonsense', traceparent.toUpperCase(), `00-${traceId}`, '', traceparent.slice(1), `x${traceparent}`],
+      ...[traceparent.slice(0, -1), traceparent.slice(0, -3), traceparent.replace('0af', '0a')],
+    ]) {
       const { status, headers } = await app.call('GET', '/v1/pets', { headers: { traceparent: header } });
-      expect(status).toBe(200);
+      expect(status, `${header}`).toBe(200);
       expect(await lineOf(app, headers['x-request-id'])).not.toHaveProperty('traceId');
-    },
-  );
+    }
+  });
 });
