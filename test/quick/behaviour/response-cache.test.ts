@@ -39,15 +39,6 @@ describe('the response cache', () => {
     expect(cache.use()).toEqual({ hits: 3, misses: 5 });
   });
 
-  test('keeps a settled response across writes, and drops it when a pet changes', async () => {
-    const { get, write, change } = open();
-    expect([await get('a', true), await get('a', true)]).toEqual(['a1', 'a2']);
-    write();
-    expect(await get('a', true)).toBe('a2');
-    change();
-    expect([await get('a', true), await get('a', true), await get('a', true)]).toEqual(['a3', 'a4', 'a4']);
-  });
-
   test('does not keep a response if the store changed while it was made', async () => {
     const { cache, get, write, now } = open();
     await get('a');
@@ -60,16 +51,6 @@ describe('the response cache', () => {
     });
     expect((await slow).body).toBe('old');
     expect(await get('a')).toBe('a3');
-  });
-
-  test('keeps no error', async () => {
-    const { cache, get } = open();
-    expect(() =>
-      cache.get('a', () => {
-        throw new Error('once');
-      }),
-    ).toThrow('once');
-    expect(await get('a')).toBe('a1');
   });
 
   test('is bounded, and keeps responses while they are requested', () => {
@@ -109,24 +90,6 @@ describe('the response cache', () => {
     cache.sweep();
     expect([await get('1'), await get('1'), await get('1')]).toEqual(['110005', '110006', '110006']);
   });
-});
-
-test('an ETag is the first 162 bits of the SHA-256 of the bytes', () => {
-  // FIPS 180-4's example, in base64url.
-  expect(render('abc').etag).toBe('"ungWv48Bz-pBQUDeXa4iI7ADYaO"');
-  expect(render(Buffer.from('abc')).etag).toBe('"ungWv48Bz-pBQUDeXa4iI7ADYaO"');
-});
-
-test.for([
-  ['ASCII', 'abc', 'string'],
-  ['other characters', 'é'.repeat(1000), 'string'],
-  ['text too long to send with the headers', 'é'.repeat(10_000), 'object'],
-])('the body of %s is its UTF-8 bytes', ([, text = '', type]) => {
-  const { body, bodyHeaders } = render(text);
-  expect(typeof body).toBe(type);
-  const bytes = typeof body === 'string' ? Buffer.from(body, 'latin1') : body;
-  expect(bytes.toString()).toBe(text);
-  expect(bodyHeaders).toMatch(new RegExp(`\\r\\ncontent-length: ${bytes.length}\\r\\n$`));
 });
 
 describe('no reader sees a page older than an acknowledged write', () => {
@@ -247,7 +210,7 @@ test('two servers on one store each see what the other has acknowledged', async 
   const load = Array.from({ length: 40 }, async () => {
     while (!done) await pool.request({ method: 'GET', path: lastPage(), headers }).then(({ body }) => body.dump());
   });
-  const rounds = tier(150, 3000);
+  const rounds = tier(25, 3000);
   // A busy machine must not turn it into a time-out.
   const until = performance.now() + tier(10_000, 600_000);
   let added = 0;

@@ -1,6 +1,5 @@
 /** Tests of GET /v1/store/orders, of unknown paths, and of the warning before the removal of getPet. */
 import { describe, expect, test } from 'vitest';
-import { sunsetWarning } from '../../../src/core/deprecation.ts';
 import { startApp } from '../../support/app.ts';
 
 describe('GET /v1/store/orders', () => {
@@ -41,17 +40,6 @@ describe('a path without an operation', () => {
     }
   });
 
-  test('returns 400 invalid_url for invalid percent-encoding', async () => {
-    const { call, log } = await startApp();
-    const answer = await call('GET', '/nowhere/%zz');
-    expect(answer.json).toMatchObject({ code: 'invalid_url', status: 400 });
-    expect(answer.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
-    const line = log()
-      .split('\n')
-      .find((text) => text.includes(String(answer.headers['x-request-id'])));
-    expect(JSON.parse(line as string)).toMatchObject({ route: null, status: 400, code: 'invalid_url' });
-  });
-
   test('returns 414 uri_too_long for more than 8,192 characters', async () => {
     const { call } = await startApp();
     expect((await call('GET', `/${'x'.repeat(8191)}`)).status).toBe(404);
@@ -60,15 +48,5 @@ describe('a path without an operation', () => {
       message: 'The URL is longer than 8,192 bytes.',
       status: 414,
     });
-  });
-});
-
-describe('the removal of GET /pets/{petId}', () => {
-  test('is announced to the operator in its last 90 days', () => {
-    expect(sunsetWarning(new Date('2030-09-05T23:59:59Z'))).toBeUndefined();
-    expect(sunsetWarning(new Date('2030-09-06T00:00:00Z'))).toBe(
-      'GET /pets/{petId} will be removed in 90 days, on 2030-12-05; it returns 410 from then on.',
-    );
-    expect(sunsetWarning(new Date('2030-12-05T00:00:00Z'))).toBe('GET /pets/{petId} was removed on 2030-12-05.');
   });
 });

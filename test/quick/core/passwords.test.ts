@@ -51,18 +51,8 @@ describe('the length', () => {
 });
 
 describe('a good password', () => {
-  const lower = 'abcdefghijklmnopqrstuvwxyz';
-  const words =
-    `abacus acid acorn agenda amber anchor apple apron arrow atlas bacon badge banana barrel basil beacon beaver bishop blanket bonfire bottle
-    bridge bronze bucket butter cactus camera candle canyon carbon cargo castle cedar cheese cherry circus clover cobalt coffee comet copper coral
-    cotton cradle crater cricket crystal dagger daisy dancer desert dragon drum dune eagle ember engine fabric falcon feather fern fiddle forest fossil
-    freedom galaxy garden garlic ginger glacier goblin granite guitar hammer harbor hazel helmet honey hunter igloo island ivory jacket jigsaw jungle
-    kettle kitten ladder lantern lemon lizard magnet maple marble meadow mirror monkey mosaic mustard nectar needle nickel oasis olive orange orchid
-    oyster paddle panther paper parrot pebble pepper pillow pirate planet pocket prism puzzle quartz rabbit radar raven ribbon river rocket saddle
-    salmon sandal scarf secret shadow shovel silver socket spider spoon summer sunset tablet teapot thunder ticket tiger timber tulip tunnel turtle
-    umbrella valley velvet violin walnut wander whale willow window winter wizard yellow zebra zipper`.split(/\s+/);
-
   test('is accepted: 100 of random characters', () => {
+    const lower = 'abcdefghijklmnopqrstuvwxyz';
     const alphabets = [
       lower,
       lower + lower.toUpperCase(),
@@ -71,19 +61,6 @@ describe('a good password', () => {
     ];
     const passwords = Array.from({ length: 100 }, (_, at) => draw(alphabets[at % 4] as string, 15 + (at % 20)));
     expect(refused(passwords)).toEqual([]);
-  });
-
-  test('is accepted: 120 of four to seven random words', () => {
-    const separators = [' ', '-', '.', '', '_', ', '];
-    const passwords = Array.from({ length: 120 }, (_, at) => {
-      const chosen = new Set<string>();
-      while (chosen.size < 4 + (at % 4)) chosen.add(pick(words));
-      return [...chosen].join(separators[at % 6]);
-    }).filter((password) => password.length >= 15);
-    expect(passwords.length).toBeGreaterThan(110);
-    expect(refused(passwords)).toEqual([]);
-    // A number, capital letters and an exclamation mark make none worse.
-    expect(refused(passwords.map((password) => `${password.toUpperCase()}7!`))).toEqual([]);
   });
 
   test('is accepted: sentences, in several languages and scripts', () => {
@@ -363,19 +340,6 @@ describe('the hash', () => {
     const [known, unknown] = [await timeOf(() => hash(password)), await timeOf(() => verify(password, undefined))];
     expect(unknown).toBeGreaterThan(known / 3);
   });
-
-  test('is computed outside of the main thread', async () => {
-    let done = false;
-    const hashing = openHasher()
-      .hash(password)
-      .then(() => {
-        done = true;
-      });
-    let turns = 0;
-    for (; !done; turns++) await turn();
-    await hashing;
-    expect(turns).toBeGreaterThan(100);
-  });
 });
 
 describe('hashes at the same time', () => {
@@ -438,7 +402,7 @@ describe('hashes at the same time', () => {
       'm=19456,t=1,p=0$c29tZXNhbHQ',
       'm=19456,t=1,p=1$c2E',
     ].map((rest) => `$argon2id$v=19$${rest}$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHApl8ArZWb2GRPPc`);
-    for (let round = 0; round < 5; round++) {
+    for (let round = 0; round < 3; round++) {
       const outcomes = await outcomesOf(broken.map((stored) => verify(password, stored)));
       expect(outcomes).not.toContain('done');
       expect(outcomes).not.toContain('service_unavailable');

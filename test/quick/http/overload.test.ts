@@ -85,9 +85,8 @@ const chunks = `a\r\n${body.slice(0, 10)}\r\n${(body.length - 10).toString(16)}\
 const decoy = 'GET /v1/pets/1 HTTP/1.1\r\nHost: a\r\n\r\n';
 const decoyLength = `Content-Type: application/json\r\nContent-Length: ${decoy.length}\r\n`;
 
-test.for<[string, (fields: string) => string[], object?]>([
+const requests: [string, (fields: string) => string[], object?][] = [
   ['GET', (fields) => [`GET /v1/pets HTTP/1.1\r\n${fields}\r\n`]],
-  ['GET with Connection: keep-alive', (fields) => [`GET /v1/pets HTTP/1.1\r\n${fields}Connection: keep-alive\r\n\r\n`]],
   ['GET in two packets', (fields) => ['GET /v1/pets HTTP/1.1\r\n', `${fields}\r\n`]],
   ['GET whose headers contain a request', (fields) => ['GET / HTTP/1.1\r\nX: ', `GET / HTTP/1.1\r\n${fields}\r\n`]],
   ['GET with a body', (fields) => [`GET /v1/pets HTTP/1.1\r\n${fields}${length}\r\n${body}`]],
@@ -110,24 +109,24 @@ test.for<[string, (fields: string) => string[], object?]>([
     { answers: 2 },
   ],
   ['unknown method', (fields) => [`PROPFIND /v1/pets HTTP/1.1\r\n${fields}\r\n`]],
-])(
-  '%s: refused first, second and later on a connection, which then serves the next request',
-  async ([, parts, more]) => {
-    const { port, fields, get, store, setBusy } = await start();
-    for (const before of [0, 1, 2, 5]) {
+];
+
+test('refused first and later on a connection, which then serves the next request, whatever the method and the framing', async () => {
+  const { port, fields, get, store, setBusy } = await start();
+  for (const [name, parts, more] of requests)
+    for (const before of [0, 2]) {
       const { ask, unread } = await open(port);
       setBusy(true);
-      for (let n = 0; n < before; n++) expect(await ask([get()])).toEqual([refused]);
+      for (let n = 0; n < before; n++) expect(await ask([get()]), name).toEqual([refused]);
       const answers = await ask(parts(fields), more);
-      expect(answers).toEqual(answers.map(() => (parts(fields)[0]?.startsWith('HEAD') ? '503' : refused)));
-      expect(await ask([get()])).toEqual([refused]);
+      expect(answers, name).toEqual(answers.map(() => (name === 'HEAD' ? '503' : refused)));
+      expect(await ask([get()]), name).toEqual([refused]);
       setBusy(false);
-      expect(await ask([get()])).toEqual(['200']);
-      expect(unread()).toHaveLength(0);
+      expect(await ask([get()]), name).toEqual(['200']);
+      expect(unread(), name).toHaveLength(0);
     }
-    expect((await store.pets.list({ limit: 1, after: 0n })).pets).toEqual([]);
-  },
-);
+  expect((await store.pets.list({ limit: 1, after: 0n })).pets).toEqual([]);
+});
 
 test('a refusal is counted to the key, if it was valid lately, and its log line has the id', async () => {
   const { app, port, get, store, log, setBusy } = await start();
@@ -148,7 +147,7 @@ test.for<[string, (fields: string) => string[]]>([
   ['Expect: 100-continue', (fields) => [`POST /v1/pets HTTP/1.1\r\n${fields}${length}Expect: 100-continue\r\n\r\n`]],
 ])('%s: the connection closes after a refusal', async ([, parts]) => {
   const { port, fields, get, setBusy } = await start();
-  for (const before of [0, 1, 2, 5]) {
+  for (const before of [0, 2]) {
     const { ask } = await open(port);
     setBusy(true);
     for (let n = 0; n < before; n++) expect(await ask([get()])).toEqual([refused]);

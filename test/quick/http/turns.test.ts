@@ -99,31 +99,3 @@ test('a turn serves held requests for its time only, so that timers and other cl
   expect(served).not.toContain('z1');
   await vi.waitFor(() => expect(served).toHaveLength(21));
 });
-
-test('requests that wait for too long are refused, the oldest first, and those of clients that are gone forgotten', async () => {
-  const { send, served, refused, pause } = start();
-  const release = pause();
-  send('a1');
-  const gone = send('b1');
-  gone.response.destroyed = true;
-  clock += 400;
-  await nextTurn();
-  send('a2');
-  clock += 400;
-  await nextTurn();
-  expect(refused).toEqual(['a1']);
-  release();
-  await vi.waitFor(() => expect(served).toEqual(['a2']));
-  expect(refused).toEqual(['a1']);
-});
-
-test('beyond 64 MB of bodies the newest request is refused at once', () => {
-  const { send, refused, pause } = start();
-  pause();
-  for (let count = 0; count < 1000; count++) send(`a${count}`, 0, { 'content-length': '65536' });
-  expect(refused).toEqual([]);
-  send('b1', 0, { 'transfer-encoding': 'chunked' });
-  send('b2', 0, { 'content-length': '10' });
-  send('b3');
-  expect(refused).toEqual(['b1', 'b2']);
-});

@@ -7,8 +7,6 @@ import { clientOf, emptyStore, open, temporaryFolder, textRows } from '../../sup
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 
-const everything = { limit: 100, after: 0n };
-
 test('both engines return the same bytes for any pet', async () => {
   const onPostgres = await open(await emptyStore());
   const onSqlite = await open(`sqlite:${temporaryFolder()}/store.db`);
@@ -55,20 +53,6 @@ test('additions of one turn of the event loop share a commit unless they have th
   expect(outcomes.map(({ outcome }) => outcome)).toEqual(['added', 'added', 'replayed', 'added']);
   await Promise.all(Array.from({ length: 1001 }, () => store.pets.add(biscuit)));
   expect(commits).toEqual([500, 500, 1]);
-});
-
-test('concurrent creations through three servers under one key add one pet, and another body is refused', async () => {
-  const databaseUrl = await emptyStore();
-  const stores = await Promise.all([1, 2, 3].map(() => open(databaseUrl)));
-  for (let round = 0; round < 10; round++) {
-    const retry = { accountId: 1, key: `key ${round}` };
-    const calls = stores.flatMap((store) => [1, 2, 3, 4].map(() => store.pets.add(biscuit, retry)));
-    const outcomes = await Promise.all(calls);
-    expect(outcomes.map(({ outcome }) => outcome).sort()).toEqual(['added', ...Array(11).fill('replayed')]);
-    expect(new Set(outcomes.map((addition) => 'id' in addition && addition.id)).size).toBe(1);
-    expect(await stores[0]?.pets.add({ ...biscuit, categoryId: 8n }, retry)).toEqual({ outcome: 'reused' });
-  }
-  expect((await stores[0]?.pets.list(everything))?.pets).toHaveLength(10);
 });
 
 test('each new retry deletes ten expired ones', async () => {

@@ -256,12 +256,6 @@ describe('writing', () => {
     expect(openOther(file).prepare('SELECT id FROM pet').pluck().all()).toEqual([1]);
   });
 
-  test('a write after close gets 503 service_unavailable', async () => {
-    const { store } = await openSqlite();
-    await store.close();
-    await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
-  });
-
   test('each pet of a batch gets the id that is answered, with its exact row, whatever stands between them', async () => {
     const { store, file } = await openSqlite();
     const secret = newSecret(false);
@@ -457,13 +451,6 @@ describe('a store with a missing table', () => {
     await vi.waitFor(() => expect(fatal.map(({ message }) => message)).toEqual(['no such table: message']));
     expect(await store.pets.list({ limit: 20, after: 0n })).toMatchObject({ pets: [], next: undefined });
   });
-
-  test('accepts no write without onFatal either', async () => {
-    const { file } = openWithout('message');
-    const store = await openStore(`sqlite:${file}`, { now: () => new Date() });
-    onTestFinished(() => store.close());
-    await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
-  });
 });
 
 describe('migrations', () => {
@@ -501,37 +488,6 @@ describe('migrations', () => {
     expect(await store.pets.add(biscuit)).toMatchObject({ id: 4n });
   });
 
-  test('a process that finds another one migrating leaves the work to it', async () => {
-    const file = path.join(temporaryFolder(), 'store.db');
-    const now = () => new Date();
-    let first: string[] = [];
-    const { transaction } = Database.prototype;
-    vi.spyOn(Database.prototype, 'transaction').mockImplementationOnce(function (this: Database.Database, step) {
-      const ours = transaction.call(this, step);
-      const immediate = () => {
-        first = prepareStore(file, { now });
-        return ours.immediate();
-      };
-      return { immediate } as never;
-    });
-    expect(prepareStore(file, { now })).toEqual([]);
-    expect(first).toEqual(fs.readdirSync('migrations/sqlite'));
-    expect(openOther(file).prepare('SELECT max(version) FROM migration').pluck().get()).toBe(first.length);
-  });
-
-  test('a store that another process is creating is opened when it is ready, or refused after five seconds', () => {
-    const file = path.join(temporaryFolder(), 'store.db');
-    const busy = Object.assign(new Error('database is locked'), { code: 'SQLITE_BUSY' });
-    const fail = () => {
-      throw busy;
-    };
-    vi.spyOn(Database.prototype, 'pragma').mockImplementationOnce(fail).mockImplementationOnce(fail);
-    prepareStore(file, { now: () => new Date() });
-    vi.spyOn(Database.prototype, 'pragma').mockImplementation(fail);
-    vi.spyOn(Date, 'now').mockReturnValueOnce(0).mockReturnValue(5000);
-    expect(() => prepareStore(file, { now: () => new Date() })).toThrow('cannot be opened: database is locked');
-  });
-
   describe('a rollback journal that a killed process left', () => {
     /** A journal that restores a file of `pages` pages (https://sqlite.org/fileformat.html#the_rollback_journal). */
     function writeJournal(file: string, pages: number): void {
@@ -540,19 +496,6 @@ describe('migrations', () => {
       for (const [index, value] of [0, 7, pages, 512, 4096].entries()) header.writeUInt32BE(value, 8 + 4 * index);
       fs.writeFileSync(`${file}-journal`, header);
     }
-
-    test('while it created the store is rolled back', async () => {
-      const file = path.join(temporaryFolder(), 'store.db');
-      const other = new Database(file);
-      other.pragma('user_version = 1');
-      other.pragma('user_version = 0');
-      other.close();
-      writeJournal(file, 0);
-      const store = await openStore(`sqlite:${file}`, { now: () => new Date() });
-      expect(await store.pets.add(biscuit)).toMatchObject({ id: 1n });
-      await store.close();
-      expect(fs.readdirSync(path.dirname(file))).toEqual(['store.db']);
-    });
 
     test.each([
       ['a journal', (file: string) => writeJournal(file, 0)],

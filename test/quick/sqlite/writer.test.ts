@@ -4,7 +4,6 @@ import { syncBuiltinESMExports } from 'node:module';
 import { setImmediate } from 'node:timers/promises';
 import workerThreads, { type ResourceLimits } from 'node:worker_threads';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import type { Write } from '../../../src/store/sqlite/commands.ts';
 import { startWriter } from '../../../src/store/sqlite/writer.ts';
 import type { Reply, Request } from '../../../src/store/sqlite/writer-thread.ts';
 
@@ -55,78 +54,7 @@ function startOn(options: Parameters<typeof startWriter>[1] = {}) {
 async function turn(): Promise<void> {
   for (let turns = 4; turns > 0; turns--) await setImmediate();
 }
-const named = (request: Request | undefined) =>
-  (JSON.parse(request ?? '[]') as Write[]).map(([, input]) => (input as { name: string }).name);
 const unavailable = (message: string) => ({ code: 'service_unavailable', cause: { message } });
-
-test('the thread gets the file and a limit for its young generation', () => {
-  const { thread } = startOn();
-  expect(thread.options).toEqual({ workerData: 'store.db', resourceLimits: { maxYoungGenerationSizeMb: 12 } });
-});
-
-test('one message is sent at a time, and writes that arrive meanwhile form the next', async () => {
-  const commits: number[] = [];
-  const { writer, write, thread } = startOn({ onCommit: (count) => void commits.push(count) });
-  const first = [write('a'), write('b')];
-  expect([thread.received, writer.waiting()]).toEqual([[], 2]);
-  await turn();
-  const then = [write('c')];
-  await turn();
-  then.push(write('d'));
-  await turn();
-  expect(thread.received.map(named)).toEqual([['a', 'b']]);
-  expect(writer.waiting()).toBe(4);
-  // The next batch waits until the whole batch is committed.
-  thread.commit('1');
-  expect(thread.received).toHaveLength(1);
-  thread.commit('2');
-  expect(await Promise.all(first)).toEqual(['1', '2']);
-  await turn();
-  expect(thread.received.map(named)).toEqual([
-    ['a', 'b'],
-    ['c', 'd'],
-  ]);
-  thread.commit('3', '4');
-  expect(await Promise.all(then)).toEqual(['3', '4']);
-  // A checkpoint does not count as a commit.
-  thread.commit();
-  await turn();
-  expect([commits, thread.received.length, writer.waiting()]).toEqual([[1, 1, 2], 2, 0]);
-});
-
-test('a failed write is rejected, and the next one succeeds', async () => {
-  const onFatal = vi.fn();
-  const logger = { warn: vi.fn(), error: vi.fn() };
-  const { write, thread } = startOn({ onFatal, logger });
-  const first = write('a');
-  await turn();
-  const second = write('b');
-  thread.fail(1, 'SQLITE_FULL');
-  await expect(first).rejects.toMatchObject(unavailable('told SQLITE_FULL'));
-  await turn();
-  expect(thread.received.map(named)).toEqual([['a'], ['b']]);
-  thread.commit('2');
-  expect(await second).toBe('2');
-  for (const callback of [onFatal, logger.error]) expect(callback).not.toHaveBeenCalled();
-});
-
-test.for([
-  { 'watch:import': ['file:///commands.ts'] },
-  { count: 1, outputs: '["other"]' },
-  { type: 'other' },
-  'text',
-  0,
-  null,
-])('a message that is no reply is ignored: %j', async (message) => {
-  const { writer, write, thread } = startOn();
-  const first = write('a');
-  await turn();
-  thread.emit('message', message);
-  await turn();
-  expect([writer.waiting(), thread.received.length]).toEqual([1, 1]);
-  thread.commit('1');
-  expect(await first).toBe('1');
-});
 
 test('a failed checkpoint is reported and fails no write', async () => {
   const onFatal = vi.fn();
@@ -200,24 +128,4 @@ test('a thread that exits rejects all waiting writes and is reported', async () 
   const unwatched = startOn();
   unwatched.thread.emit('exit');
   await expect(unwatched.write('c')).rejects.toMatchObject(unavailable('the writer thread exited'));
-});
-
-test('close sends accepted writes before the final message, and rejects new ones', async () => {
-  const onFatal = vi.fn();
-  const { writer, write, thread } = startOn({ onFatal });
-  const first = write('a');
-  let closed = false;
-  const closing = writer.close().then(() => {
-    closed = true;
-  });
-  await expect(write('b')).rejects.toMatchObject(unavailable('the store is closed'));
-  await turn();
-  expect(thread.received.map((request) => request && named(request))).toEqual([['a'], null]);
-  thread.commit('1');
-  expect([await first, closed]).toEqual(['1', false]);
-  thread.emit('exit');
-  await closing;
-  await turn();
-  expect(thread.received).toHaveLength(2);
-  expect(onFatal).not.toHaveBeenCalled();
 });
