@@ -3,19 +3,18 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import { limits } from '../../../src/core/limits.ts';
 import { createMetrics } from '../../../src/http/metrics.ts';
 import { startApp } from '../../support/app.ts';
 import { readAnswer, summaryOf } from '../../support/raw.ts';
 
 /** `held` and `bodies`: those limits. */
-const overload = vi.hoisted(() => ({ held: 0, bodies: 2000 }));
-vi.mock('../../../src/core/limits.ts', async (original) => {
-  const { limits, ...others } = await original<typeof import('../../../src/core/limits.ts')>();
-  const changed = { held: { get: () => overload.held }, bodies: { get: () => overload.bodies } };
-  return { ...others, limits: Object.defineProperties({ ...limits }, changed) };
-});
+const overload = { held: 0, bodies: 2000 };
+const given = Object.getOwnPropertyDescriptors(limits);
 beforeEach(() => {
   Object.assign(overload, { held: 0, bodies: 2000 });
+  Object.defineProperties(limits, { held: { get: () => overload.held }, bodies: { get: () => overload.bodies } });
+  return () => Object.defineProperties(limits, given);
 });
 
 const origin = 'https://app.example.com';
