@@ -31,7 +31,7 @@ const otherHost = new HttpError(
 );
 
 /** What is wrong with a request that Node's parser accepts, or undefined. */
-export function fault({ httpVersion, headers }: IncomingMessage): string | undefined {
+function fault({ httpVersion, headers }: IncomingMessage): string | undefined {
   if (httpVersion !== '1.1' && httpVersion !== '1.0') return 'The version of HTTP must be 1.1 or 1.0.';
   // RFC 9112, section 3.2: exactly one valid Host, except in HTTP/1.0.
   if (headers.host === undefined ? httpVersion === '1.1' : !hostSyntax.test(headers.host)) {

@@ -89,7 +89,7 @@ export function endRecord(response: ServerResponse): RequestRecord {
 /** version "-" trace-id "-" parent-id "-" flags (W3C Trace Context, section 3.2.2). */
 const traceparent = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 
-export function traceIdOf(header: string | string[] | undefined): string | undefined {
+function traceIdOf(header: string | string[] | undefined): string | undefined {
   return header === undefined ? undefined : traceparent.exec(String(header))?.[1];
 }
 

@@ -9,7 +9,7 @@ function writeCursor(after: bigint): string {
 }
 
 /** The id in a cursor; undefined if `cursor` is not exactly what `writeCursor` returns for that id. */
-export function readCursor(cursor: string): bigint | undefined {
+function readCursor(cursor: string): bigint | undefined {
   const bytes = Buffer.from(cursor, 'base64url');
   const id = position.exec(bytes.toString('latin1'))?.[1];
   return id !== undefined && bytes.toString('base64url') === cursor ? BigInt(id) : undefined;
