@@ -195,7 +195,7 @@ function settle({ pet, resolve }: Waiting, { outcome, id }: AdditionRow): void {
   else resolve({ outcome, id: BigInt(id), pet: petJson(id, pet.name, pet.categoryId, pet.status) });
 }
 
-/** At most 10,000 pets wait; each is rejected `limits.statement` milliseconds after it was added. */
+/** Each pet is rejected `limits.statement` milliseconds after it was added, if it still waits. The bound of requests bounds their number. */
 export function startAdder(pool: Pool): Adder {
   const waiting: Waiting[] = [];
   let sending = false;

@@ -176,6 +176,12 @@ describe('POST /v1/pets', () => {
     expect(performance.now() - begun).toBeLessThan(5000);
   });
 
+  test('does not quote a long duplicate name in full', async () => {
+    const { call } = await startApp();
+    const name = JSON.stringify('x'.repeat(20_000));
+    expect((await call('POST', '/v1/pets', { body: `{${name}:1,${name}:1}` })).json.message.length).toBeLessThan(200);
+  });
+
   test('names violations of known fields before unknown fields', async () => {
     const { add } = await startApp();
     const others = Object.fromEntries(Array.from({ length: 30 }, (_, index) => [`x${index}`, 1]));

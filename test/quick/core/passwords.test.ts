@@ -340,6 +340,19 @@ describe('the hash', () => {
     const [known, unknown] = [await timeOf(() => hash(password)), await timeOf(() => verify(password, undefined))];
     expect(unknown).toBeGreaterThan(known / 3);
   });
+
+  test('is computed outside of the main thread', async () => {
+    let done = false;
+    const hashing = openHasher()
+      .hash(password)
+      .then(() => {
+        done = true;
+      });
+    let turns = 0;
+    for (; !done; turns++) await turn();
+    await hashing;
+    expect(turns).toBeGreaterThan(100);
+  });
 });
 
 describe('hashes at the same time', () => {

@@ -488,6 +488,19 @@ describe('migrations', () => {
     expect(await store.pets.add(biscuit)).toMatchObject({ id: 4n });
   });
 
+  test('a store that another process is creating is opened when it is ready, or refused after five seconds', () => {
+    const file = path.join(temporaryFolder(), 'store.db');
+    const busy = Object.assign(new Error('database is locked'), { code: 'SQLITE_BUSY' });
+    const fail = () => {
+      throw busy;
+    };
+    vi.spyOn(Database.prototype, 'pragma').mockImplementationOnce(fail).mockImplementationOnce(fail);
+    prepareStore(file, { now: () => new Date() });
+    vi.spyOn(Database.prototype, 'pragma').mockImplementation(fail);
+    vi.spyOn(Date, 'now').mockReturnValueOnce(0).mockReturnValue(5000);
+    expect(() => prepareStore(file, { now: () => new Date() })).toThrow('cannot be opened: database is locked');
+  });
+
   describe('a rollback journal that a killed process left', () => {
     /** A journal that restores a file of `pages` pages (https://sqlite.org/fileformat.html#the_rollback_journal). */
     function writeJournal(file: string, pages: number): void {
