@@ -9,7 +9,12 @@ import { newSecret, scopes } from '../src/core/accounts.ts';
 import { openStore } from '../src/store/open.ts';
 import * as testPostgres from '../test/support/postgres.ts';
 import { nodeOptions, projectFolder } from '../test/support/project.ts';
-import { onCore } from './works.ts';
+
+/** Pins a program to a core: the servers to 0, their clients to 1. */
+export const onCore = (core: 0 | 1, command: string[]): [string, string[]] => [
+  'taskset',
+  ['-c', `${core}`, ...command],
+];
 
 export interface Running {
   name: string;

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import type { Answers, OpenLoop } from './openloop.ts';
-import type { Running } from './servers.ts';
+import { onCore, type Running } from './servers.ts';
 
 export interface Work {
   name: string;
@@ -59,12 +59,6 @@ export function worksOn(rows: number): Work[] {
     { name: 'pages-beside-writes', title: '50 pages of 100, 500 creates/s', ...fifty, createsPerSecond: 500 },
   ];
 }
-
-/** Pins a program to a core: the servers to 0, their clients to 1. */
-export const onCore = (core: 0 | 1, command: string[]): [string, string[]] => [
-  'taskset',
-  ['-c', `${core}`, ...command],
-];
 
 async function runClient(program: string, ...args: string[]): Promise<string> {
   const { stdout } = await promisify(execFile)(...onCore(1, [program, ...args]));

@@ -4,7 +4,7 @@ import { LRUCache } from 'lru-cache';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { networkOf } from '../http/addresses.ts';
-import { HttpError } from '../http/errors.ts';
+import { HttpError } from '../http/http-error.ts';
 import { busy } from './line.ts';
 import type { Hasher, Passwords } from './passwords.ts';
 

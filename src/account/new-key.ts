@@ -5,7 +5,7 @@ import { type ApiKey, KeyLimitError, newSecret, type Scope, type Secret, scopes 
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { kind } from '../core/schema.ts';
-import { HttpError } from '../http/errors.ts';
+import { HttpError } from '../http/http-error.ts';
 import { formReader, Name } from './forms.ts';
 import type { Act } from './pages.ts';
 import type { AccountScope } from './scope.ts';

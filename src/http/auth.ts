@@ -5,8 +5,9 @@ import { LRUCache } from 'lru-cache';
 import { type ApiKey, hashKey, isKeyOf, type KnownKey, rejectionReason, type Scope } from '../core/accounts.ts';
 import type { ErrorCode } from '../core/errors.ts';
 import { networkOf } from './addresses.ts';
-import { chargeConnection } from './connection/connections.ts';
-import { HttpError, sendError } from './errors.ts';
+import { chargeConnection } from './connection/connection.ts';
+import { sendError } from './errors.ts';
+import { HttpError } from './http-error.ts';
 import { createAccountLimit, createRefusals } from './limits.ts';
 import type { Holder } from './shares.ts';
 

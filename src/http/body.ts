@@ -5,7 +5,8 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ApiError, bodyTooLarge } from '../core/errors.ts';
 import { readJson } from '../core/int64.ts';
 import { limits } from '../core/limits.ts';
-import { HttpError, type NotFound } from './errors.ts';
+import type { NotFound } from './errors.ts';
+import { HttpError } from './http-error.ts';
 
 const token = "[!#$%&'*+.^_`|~0-9a-z-]+";
 const parameter = `charset=(?:utf-8|"utf-8")|(?!charset=)${token}=(?:${token}|"(?:[^"\\\\]|\\\\.)*")`;

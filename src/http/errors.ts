@@ -3,6 +3,7 @@ import { type Static, Type } from '@sinclair/typebox';
 import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, bodyTooLarge, type ErrorCode } from '../core/errors.ts';
 import { linesOf } from './head.ts';
+import { headersOf } from './http-error.ts';
 import type { RequestRecord } from './request-record.ts';
 import { respond, standing } from './responses.ts';
 
@@ -61,25 +62,6 @@ export const ErrorBody = Type.Object(
   { title: 'Error', description: 'The body of every error response.' },
 );
 export type ErrorBody = Static<typeof ErrorBody>;
-
-/** An ApiError whose response has additional headers. */
-export class HttpError extends ApiError {
-  readonly headers: Readonly<Record<string, string>>;
-
-  constructor(code: ErrorCode, headers: Record<string, string>, message?: string) {
-    super(code, message);
-    this.headers = headers;
-  }
-}
-
-/** Clients may retry after one second. */
-const retrySoon = { 'retry-after': '1' };
-
-/** The additional headers of an error. */
-export function headersOf(error: ApiError): Readonly<Record<string, string>> {
-  if (error instanceof HttpError) return error.headers;
-  return error.code === 'service_unavailable' ? retrySoon : {};
-}
 
 /** Fastify's codes of the errors that clients cause. All other errors become `internal_error`. */
 const frameworkCodes: Record<string, ErrorCode> = {

@@ -5,7 +5,7 @@ import { LRUCache } from 'lru-cache';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { networkOf } from './addresses.ts';
-import { HttpError } from './errors.ts';
+import { HttpError } from './http-error.ts';
 
 const minuteMs = 60_000;
 

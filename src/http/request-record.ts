@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ErrorCode } from '../core/errors.ts';
-import type { Connection } from './connection/connections.ts';
+import type { Connection } from './connection/connection.ts';
 import type { Holder } from './shares.ts';
 
 /** If the request reached no route, only some members are known. */

@@ -4,10 +4,11 @@ import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } 
 import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode } from '../../core/errors.ts';
 import type { CorsHeaders } from '../cors.ts';
-import { HttpError, renderError } from '../errors.ts';
+import { renderError } from '../errors.ts';
 import { linesOf, sendHead } from '../head.ts';
+import { HttpError } from '../http-error.ts';
 import type { OnEnd } from '../request-record.ts';
-import { connectionOf } from './connections.ts';
+import { connections } from './connection.ts';
 
 const parserCodes: Record<string, ErrorCode> = {
   HPE_HEADER_OVERFLOW: 'headers_too_large',
@@ -37,7 +38,7 @@ export function refuseConnection(error: Error & { code?: string }, socket: Duple
 
 /** Sends `error` after the responses to earlier requests, which may wait for the store, and then closes the socket. */
 function refuseInTurn(socket: Duplex, error: ApiError, sending: Sending, origin?: string): void {
-  const { request, response } = connectionOf(socket) ?? {};
+  const { request, response } = connections.get(socket) ?? {};
   // The client has reset the connection, for example: Node reports that as a client error, too.
   if (!socket.writable) socket.destroy();
   else if (response?.req.complete) response.once('close', () => refuseInTurn(socket, error, sending, origin));
@@ -95,7 +96,7 @@ export function installClientErrors(server: Server, sending: Sending): void {
     // Node has removed its listeners from this socket. Without an error listener, an error would end the process. Responses to earlier
     // requests still need the drain and timeout events, and the close event, which comes only if the socket is being read.
     socket.on('error', ignore);
-    socket.on('drain', () => connectionOf(socket)?.response?.emit('drain'));
+    socket.on('drain', () => connections.get(socket)?.response?.emit('drain'));
     socket.on('timeout', () => server.emit('timeout', socket));
     socket.resume();
     refuseInTurn(socket, new HttpError('method_not_allowed', { allow: '' }), sending, headers.origin);

@@ -7,36 +7,8 @@ import type { Socket } from 'node:net';
 import { limits } from '../../core/limits.ts';
 import { addressOfRaw, networkOf } from '../addresses.ts';
 import { endRecord, newRecord, type OnEnd } from '../request-record.ts';
-import type { Holder, Shares } from '../shares.ts';
-
-export interface Connection {
-  readonly socket: Socket;
-  readonly address: string;
-  readonly network: string;
-  /** Whom it counts against; undefined if it is a trusted proxy's, which carries the requests of many. */
-  holder: Holder | undefined;
-  /** The response to which the next bytes belong. */
-  response: ServerResponse | undefined;
-  /** The request that was read last, until its response has closed. */
-  request: IncomingMessage | undefined;
-  /** Requests that wait for the responses before theirs. */
-  readonly waiting: { request: IncomingMessage; response: ServerResponse }[];
-}
-
-const connections = new WeakMap<object, Connection>();
-
-/** Undefined if the connection was refused, or is closed. */
-export function connectionOf(socket: object): Connection | undefined {
-  return connections.get(socket);
-}
-
-/** Counts the connection of a request against the account of its API key, and no longer against its network. */
-export function chargeConnection(connection: Connection, holder: Holder, shares: Shares): void {
-  if (connection.holder === undefined || connection.holder === holder || connection.socket.destroyed) return;
-  shares.give(connection.holder, 'connections');
-  shares.add(holder, 'connections');
-  connection.holder = holder;
-}
+import type { Shares } from '../shares.ts';
+import { type Connection, connections } from './connection.ts';
 
 export interface ConnectionOptions {
   shares: Shares;

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { createAttempts } from '../../../src/account/attempts.ts';
 import type { Hasher } from '../../../src/account/passwords.ts';
 import { ApiError } from '../../../src/core/errors.ts';
-import type { HttpError } from '../../../src/http/errors.ts';
+import type { HttpError } from '../../../src/http/http-error.ts';
 
 const minuteMs = 60_000;
 const dayMs = 24 * 60 * minuteMs;
