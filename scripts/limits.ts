@@ -25,7 +25,7 @@ export const limitsPage = `# Limits
 
 Each thing that a client can take counts against the *holder*: the account of its API key or of its session; without either, the network of its
 address, which is the IPv4 address itself or the /64 of an IPv6 address. An account that was created without an invitation counts as the network that it
-was created from for its first 30 days. [fairness.md](decisions/fairness.md) says how holders share the server, and who is served first.
+was created from. [fairness.md](decisions/fairness.md) says how holders share the server, and who is served first.
 
 Each process counts for itself, unless the holder says *all processes*: those that use the same store.
 
