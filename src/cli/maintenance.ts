@@ -122,8 +122,9 @@ export const maintenanceCommands: Commands = {
       const response = await new Promise<IncomingMessage>((resolve, reject) => {
         get(url, { signal: AbortSignal.timeout(healthTimeoutMs) }, resolve).on('error', reject);
       }).catch((error: Error) => {
-        // If both addresses of localhost fail, there is only a code.
-        refuse(`${url} does not answer: ${error.message || codeOf(error)}.`);
+        // The cause says that the time is over; if both addresses of localhost fail, there is only a code.
+        const reason = (error.cause instanceof Error && error.cause.message) || error.message || codeOf(error);
+        refuse(`${url} does not answer: ${reason}.`);
       });
       const body = await text(response).catch(() => '');
       if (body.startsWith('{"code":"service_unavailable"')) refuse('The server is not ready.');
