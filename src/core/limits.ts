@@ -36,8 +36,8 @@ export const limitTable = {
     setting: 'MAX_CONNECTIONS',
   },
   work: {
-    what: 'requests that the store processes',
-    value: 2000,
+    what: 'requests that the store processes; a message of the quickstart counts as four',
+    value: 4000,
     holder: 'account or network',
     beyond: `503${atMostWhatIsFree}`,
   },

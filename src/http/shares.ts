@@ -22,8 +22,8 @@ export interface Shares {
   take(holder: Holder, resource: Resource, amount?: number): boolean;
   /** Gives back what `take` took. */
   give(holder: Holder, resource: Resource, amount?: number): void;
-  /** Runs `act` while the holder has one more of a resource. Throws or rejects with ApiError `service_unavailable` if it may not. */
-  during<Result>(holder: Holder, resource: Resource, act: () => Result): Result;
+  /** Runs `act` while the holder has `amount` more of a resource, by default one. Throws or rejects with ApiError `service_unavailable` if it may not. */
+  during<Result>(holder: Holder, resource: Resource, act: () => Result, amount?: number): Result;
   /**
    * Counts a response body that its client has not read yet. Returns false if it is small. All responses that send the same buffer share it, and it
    * counts against the first holder. Throws ApiError `service_unavailable` if the holder may not have more unread bytes.
@@ -101,19 +101,19 @@ export function createShares(bounds: Partial<Record<Resource, number>>, onRefuse
     of,
     take,
     give,
-    during(holder, resource, act) {
-      if (!take(holder, resource)) refuse(tooMany);
+    during(holder, resource, act, amount = 1) {
+      if (!take(holder, resource, amount)) refuse(tooMany);
       let pending = false;
       try {
         const result = act();
         if (result instanceof Promise) {
           pending = true;
-          const giveBack = () => give(holder, resource);
+          const giveBack = () => give(holder, resource, amount);
           result.then(giveBack, giveBack);
         }
         return result;
       } finally {
-        if (!pending) give(holder, resource);
+        if (!pending) give(holder, resource, amount);
       }
     },
     takeUnread(holder, body) {
