@@ -9,6 +9,12 @@ import type { Store } from '../../src/store/store.ts';
 import { temporaryFolder } from './app.ts';
 import { type CliSurroundings, type Exit, runCli } from './process.ts';
 
+/** What a command says on stderr that creates the store. */
+export const created = 'Created the store ./data/animal-store.db.\n';
+
+/** A time in JSON. */
+export const instant = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+
 /** The sentences with which a command failed. */
 export function commandErrorOf({ code, stdout, stderr }: Exit): string {
   expect({ code, stdout }).toEqual({ code: 1, stdout: '' });

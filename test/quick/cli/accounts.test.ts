@@ -4,7 +4,9 @@ import { scopes } from '../../../src/core/accounts.ts';
 import {
   change,
   commandFolder,
+  created,
   expectRows,
+  instant,
   type Row,
   refusal,
   setPassword,
@@ -13,14 +15,11 @@ import {
 } from '../../support/commands.ts';
 import { runCli } from '../../support/process.ts';
 
-const created = 'Created the store ./data/animal-store.db.\n';
 const key = (id: number, account = 'zoo') => `Key ${id} of account ${account}. It is shown only now:\n`;
 
 /** Sets the expiry of a key to the past. */
 const expire = (file: string, id: number) =>
   change(file, `UPDATE api_key SET expires_at = created_at WHERE id = ${id}`);
-
-const instant = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 
 describe('account', () => {
   test('add, list and remove', async () => {

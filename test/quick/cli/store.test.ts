@@ -9,7 +9,9 @@ import {
   change,
   commandErrorOf,
   commandFolder,
+  created,
   expectRows,
+  instant,
   query,
   type Row,
   refusal,
@@ -18,9 +20,6 @@ import {
   withZoo,
 } from '../../support/commands.ts';
 import { runCli } from '../../support/process.ts';
-
-const created = 'Created the store ./data/animal-store.db.\n';
-const instant = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 
 describe('one-time links', () => {
   const local = 'http://127.0.0.1:3000/account/links/<token>\n';
