@@ -3,7 +3,6 @@ import type { FastifyRequest } from 'fastify';
 import { LRUCache } from 'lru-cache';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { networkOf } from '../http/addresses.ts';
 import { HttpError } from '../http/http-error.ts';
 import { busy } from './line.ts';
 import type { Hasher, Passwords } from './passwords.ts';
@@ -90,7 +89,7 @@ export function createAttempts(passwords: Passwords, now: () => Date) {
      */
     async signIn({ record }: FastifyRequest, name: string, check: (hasher: Hasher) => Promise<boolean>) {
       const at = now().getTime();
-      const network = networkOf(record.address);
+      const { network } = record;
       const account = accounts(name, at);
       const attempt = { at, running: true };
       const what = `Too many failed attempts in ${windowOfSignInMs / minuteMs} minutes`;
@@ -111,7 +110,7 @@ export function createAttempts(passwords: Passwords, now: () => Date) {
       link?: Buffer,
     ): Promise<Created> {
       const at = now().getTime();
-      const network = networkOf(record.address);
+      const { network } = record;
       const subject = link ? links(link.toString('hex'), at) : signUps(network, at);
       const what = link ? 'Too many attempts with this link' : 'Too many new accounts from this address';
       return count(network, [subject], { at, running: true }, what, create);

@@ -4,7 +4,6 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { SessionEndedError } from '../core/accounts.ts';
 import type { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { networkOf } from '../http/addresses.ts';
 import { logError, sendError, statuses, toApiError } from '../http/errors.ts';
 import { headersOf } from '../http/http-error.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
@@ -186,7 +185,7 @@ export function createPages(app: App, rootPath: string, options: PagesOptions) {
     /** Adds a page at `url`, and its forms, each by its path: the path of another one than the page leads to the page. */
     route(scope: App, url: string, showPage: Show, forms: Record<string, Act> = {}): void {
       const showInTurn: Show = (request, reply, error) =>
-        inTurn(networkOf(request.record.address), () => showPage(request, reply, error));
+        inTurn(request.record.network, () => showPage(request, reply, error));
       const work = <Result>({ record }: FastifyRequest, act: () => Result) =>
         app.shares.during(record.holder, 'work', act);
       scope.get(url, (request, reply) => work(request, () => showInTurn(request, reply)));

@@ -2,13 +2,12 @@
 import cookie from '@fastify/cookie';
 import type { FastifyRequest } from 'fastify';
 import type { Accounts } from '../core/accounts.ts';
-import { isRemoved } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import type { People } from '../core/people.ts';
-import { networkOf } from '../http/addresses.ts';
 import type { SignUp } from '../http/decorations.ts';
 import { hostOf } from '../http/hosts.ts';
 import type { App } from '../http/operation.ts';
+import { holderOfAccount } from '../http/shares.ts';
 import { type Attempts, createAttempts } from './attempts.ts';
 import { installForms } from './forms.ts';
 import { createPages, type Pages, type PagesOptions } from './pages.ts';
@@ -45,9 +44,9 @@ const plainHttp =
 
 /** Prepares the scope `app` for the routes of the account pages. */
 export async function createAccountScope(app: App, options: AccountOptions): Promise<AccountScope> {
-  const { clock: now, config, logger, metrics, shares } = app;
+  const { clock: now, config, logger, metrics, removed, shares } = app;
   const { accounts, people } = app.store;
-  const { baseUrl, enforceSunset, live, signUp } = config;
+  const { baseUrl, live, signUp } = config;
   const address = baseUrl === undefined ? undefined : new URL(baseUrl);
   const secure = address?.protocol === 'https:';
   // The session's cookie is not encoded. By default an error is thrown and caught for each cookie that is encoded wrongly. The type lacks `decode`.
@@ -59,8 +58,7 @@ export async function createAccountScope(app: App, options: AccountOptions): Pro
 
   let warned = false;
   app.addHook('onRequest', async (request) => {
-    const network = networkOf(request.record.address);
-    request.record.holder = network;
+    const { record } = request;
     if (secure && request.protocol !== 'https') {
       if (!warned) logger.warn(plainHttp);
       warned = true;
@@ -69,8 +67,8 @@ export async function createAccountScope(app: App, options: AccountOptions): Pro
     const origin = address?.origin ?? `${request.protocol}://${hostOf(request.raw)}`;
     if (request.method === 'POST' && !isSameOrigin(request, origin))
       throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
-    const session = await shares.during(network, 'lookUps', () => sessions.find(request));
-    if (session) request.record.holder = session.network ?? session.account.id;
+    const session = await shares.during(record.network, 'lookUps', () => sessions.find(request));
+    if (session) record.holder = holderOfAccount(session.account.id, session.network);
   });
   app.setNotFoundHandler(() => {
     throw new ApiError('route_not_found');
@@ -78,7 +76,6 @@ export async function createAccountScope(app: App, options: AccountOptions): Pro
   app.route({ method: ['GET', 'HEAD'], url: '/*', onRequest: noPage, handler: noPage });
   const passwords = createPasswords(options.passwordCost);
   const attempts = createAttempts(passwords, now);
-  const removed = () => isRemoved(enforceSunset, now());
   const record = createTrail(logger, metrics);
   return { accounts, people, now, live, baseUrl, signUp, removed, record, passwords, attempts, sessions, pages };
 }

@@ -1,7 +1,6 @@
 /** The account page of settings: change the password, sign out everywhere, delete the account. */
 import { Type } from '@sinclair/typebox';
 import { SessionEndedError } from '../core/accounts.ts';
-import { networkOf } from '../http/addresses.ts';
 import type { App } from '../http/operation.ts';
 import { formReader, Name, Password } from './forms.ts';
 import type { Act } from './pages.ts';
@@ -36,7 +35,7 @@ function changePassword(scope: AccountScope): Act {
     const { account, hash: session } = sessionOf(request);
     const { current, password } = read(request, account.name);
     const person = await checkPassword(scope, request, account.name, current, wrong);
-    const passwordHash = await passwords.inTurn(networkOf(request.record.address), (hasher) => hasher.hash(password));
+    const passwordHash = await passwords.inTurn(request.record.network, (hasher) => hasher.hash(password));
     // Whoever changed the password or the account meanwhile has ended its sessions, too.
     if (!(await people.setPassword(account.id, passwordHash, { session, previous: person.passwordHash })))
       throw new SessionEndedError();

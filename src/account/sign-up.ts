@@ -5,7 +5,6 @@ import type { FastifyRequest } from 'fastify';
 import type { Account } from '../core/accounts.ts';
 import { ApiError } from '../core/errors.ts';
 import { hashToken, type OneTimeLink, type Person } from '../core/people.ts';
-import { networkOf } from '../http/addresses.ts';
 import type { SignUp } from '../http/decorations.ts';
 import type { App } from '../http/operation.ts';
 import { FormError, formReader, Name, Password, readNewPerson } from './forms.ts';
@@ -43,7 +42,7 @@ export function signUp(app: App, scope: AccountScope): void {
 function createAccount({ attempts, people, record }: AccountScope, request: FastifyRequest, link?: Buffer) {
   const { name, password } = readNewPerson(request);
   const nameTaken = new FormError([{ field: 'name', text: 'This name is taken: choose another.' }]);
-  const network = link ? undefined : hashOf('sha256', networkOf(request.record.address), 'buffer');
+  const network = link ? undefined : hashOf('sha256', request.record.network, 'buffer');
   const create = async ({ hash }: Hasher): Promise<Person> => {
     // A hash costs a hundred times as much.
     if (await people.findPerson(name)) throw nameTaken;

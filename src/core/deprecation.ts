@@ -13,9 +13,6 @@ const dayMs = 24 * 60 * 60 * 1000;
 /** Whole days until the removal, rounded up; 0 or less once it has happened. */
 export const daysUntilSunset = (now: Date) => Math.ceil((sunset.getTime() - now.getTime()) / dayMs);
 
-/** Whether the operation has been removed. `enforce`: false keeps it after its date. */
-export const isRemoved = (enforce: boolean, now: Date) => enforce && now >= sunset;
-
 /** The log message from 90 days before the removal on; undefined before that. */
 export function sunsetWarning(now: Date): string | undefined {
   const days = daysUntilSunset(now);

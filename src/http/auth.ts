@@ -4,12 +4,11 @@ import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fast
 import { LRUCache } from 'lru-cache';
 import { type ApiKey, hashKey, isKeyOf, type KnownKey, rejectionReason, type Scope } from '../core/accounts.ts';
 import type { ErrorCode } from '../core/errors.ts';
-import { networkOf } from './addresses.ts';
 import { chargeConnection } from './connection/connection.ts';
 import { sendError } from './errors.ts';
 import { HttpError } from './http-error.ts';
 import { createAccountLimit, createRefusals } from './limits.ts';
-import type { Holder } from './shares.ts';
+import { holderOfAccount } from './shares.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -33,9 +32,6 @@ export interface KeyCache {
   forget(authorization: string): void;
   close(): void;
 }
-
-/** An account that anybody could create counts as the network that created it: otherwise one person could have a thousand shares. */
-export const holderOfKey = ({ network, accountId }: KnownKey): Holder => network ?? accountId;
 
 /** A revocation must take effect within a second, in every process. */
 const knownForMs = 500;
@@ -82,7 +78,7 @@ export async function requireKey(app: FastifyInstance): Promise<void> {
     request.apiKey = found;
     const { record } = request;
     record.key = found.id;
-    record.holder = holderOfKey(found);
+    record.holder = holderOfAccount(found.accountId, found.network);
     chargeConnection(record.connection, record.holder, shares);
     return true;
   }
@@ -105,8 +101,7 @@ export async function requireKey(app: FastifyInstance): Promise<void> {
       return isValid;
     };
     if (wasValid) return find();
-    const network = networkOf(request.record.address);
-    return shares.during(network, 'lookUps', find);
+    return shares.during(request.record.network, 'lookUps', find);
   }
 
   await app.register(bearerAuth, {

@@ -1,5 +1,5 @@
 /** Reads request bodies: they must be JSON in UTF-8, or a form where the route takes one. Otherwise the response is 415. */
-import type { Socket } from 'node:net';
+import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ApiError, bodyTooLarge } from '../core/errors.ts';
@@ -45,39 +45,35 @@ function bodyFault({ headers, routeOptions }: FastifyRequest): ApiError | undefi
 const hasNoBody = ({ headers }: FastifyRequest) =>
   headers['content-length'] === undefined && headers['transfer-encoding'] === undefined;
 
-// Closes: the body would arrive, although nobody reads it.
-const tooManyBodies = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
-
 /** How long a body may take, besides a second for each `limits.bodyRate` bytes of it. */
 const graceMs = 3000;
 
 const sweepMs = 500;
 
 /** Returns a function that counts a body while it arrives. One that trickles in gets 408: it occupies a place that others may need. */
-function watchBodies(app: FastifyInstance): (request: FastifyRequest) => void {
-  const { metrics, server, shares } = app;
-  const arriving = new Map<Socket, { begun: number; bytesBefore: number }>();
+function watchBodies(app: FastifyInstance): (request: IncomingMessage) => void {
+  const { server, shares } = app;
+  /** What had been read of the connection when the body began to arrive. */
+  const arriving = new Map<IncomingMessage, number>();
 
   const sweep = setInterval(() => {
     const now = performance.now();
-    for (const [socket, { begun, bytesBefore }] of arriving) {
+    for (const [{ socket, record }, bytesBefore] of arriving) {
       const seconds = (socket.bytesRead - bytesBefore) / limits.bodyRate;
-      if (now - begun < graceMs + 1000 * seconds) continue;
+      if (now - record.begun < graceMs + 1000 * seconds) continue;
       server.emit('clientError', Object.assign(new Error('slow body'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), socket);
     }
   }, sweepMs).unref();
   app.addHook('onClose', async () => clearInterval(sweep));
 
-  return ({ raw, record: { begun, holder }, socket }) => {
+  return (request) => {
     // The client disconnected before its API key was looked up.
-    if (raw.destroyed) return;
-    if (!shares.take(holder, 'bodies')) {
-      metrics.limited('in_flight');
-      throw tooManyBodies;
-    }
-    arriving.set(socket, { begun, bytesBefore: socket.bytesRead });
-    raw.once('close', () => {
-      arriving.delete(socket);
+    if (request.destroyed) return;
+    const { holder } = request.record;
+    shares.claim(holder, 'bodies');
+    arriving.set(request, request.socket.bytesRead);
+    request.once('close', () => {
+      arriving.delete(request);
       shares.give(holder, 'bodies');
     });
   };
@@ -99,7 +95,7 @@ export function installBody(app: FastifyInstance, notFound: NotFound): void {
     const error = bodyFault(request);
     if (error) return done(error);
     const isEmpty = hasNoBody(request);
-    if (!isEmpty) watch(request);
+    if (!isEmpty) watch(request.raw);
     // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).
     if (request.headers.expect !== undefined && request.raw.httpVersion === '1.1') reply.raw.writeContinue();
     // optimizeEmptyRequests (server.ts) has closed the request's own stream, which never emits end.

@@ -6,6 +6,7 @@ import type { Messages } from '../core/messages.ts';
 import type { People } from '../core/people.ts';
 import type { Pets } from '../core/pets.ts';
 import type { KeyCache } from './auth.ts';
+import type { Connections } from './connection/connections.ts';
 import type { CorsHeaders } from './cors.ts';
 import type { ServesHost } from './hosts.ts';
 import type { Metrics } from './metrics.ts';
@@ -56,6 +57,8 @@ declare module 'fastify' {
     metrics: Metrics;
     logger: FastifyBaseLogger;
     clock: () => Date;
+    /** Whether getPet has been removed. */
+    removed: () => boolean;
     /** True while the process is about to stop. Responses then carry Connection: close, so that clients reconnect elsewhere. */
     draining: () => boolean;
     corsHeaders: CorsHeaders;
@@ -64,5 +67,6 @@ declare module 'fastify' {
     keys: KeyCache;
     /** Holds all requests, until the function that it returns is called. */
     pause: () => () => void;
+    closeIdle: Connections['closeIdle'];
   }
 }

@@ -4,7 +4,6 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { LRUCache } from 'lru-cache';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { networkOf } from './addresses.ts';
 import { HttpError } from './http-error.ts';
 
 const minuteMs = 60_000;
@@ -57,7 +56,7 @@ export function createRefusals(app: FastifyInstance): (request: FastifyRequest) 
   const count = app.createRateLimit({
     max: bounds.rejectedKeys ?? limits.rejectedKeys,
     timeWindow: minuteMs,
-    keyGenerator: ({ record }) => networkOf(record.address),
+    keyGenerator: ({ record }) => record.network,
   });
   return async (request) => {
     const result = await count(request);

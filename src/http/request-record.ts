@@ -30,7 +30,9 @@ interface EndedRequest {
 }
 
 export interface RequestRecord extends EndedRequest {
-  /** Whom the request counts against: at first the network of its address, then the account of its key or session. */
+  /** Of the client's address. */
+  readonly network: string;
+  /** Whom the request counts against: at first its network, then the account of its key or session. */
   holder: Holder;
   /** performance.now() when the request was read. */
   begun: number;
@@ -54,7 +56,7 @@ export function newRecord(
   { method }: IncomingMessage,
   connection: Connection,
   address: string,
-  holder: Holder,
+  network: string,
 ): RequestRecord {
   return {
     connection,
@@ -65,7 +67,8 @@ export function newRecord(
     status: 0,
     ms: 0,
     address,
-    holder,
+    network,
+    holder: network,
     key: undefined,
     traceId: undefined,
     code: undefined,

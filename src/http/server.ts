@@ -6,10 +6,11 @@ import {
   type RequestListener,
 } from 'node:http';
 import fastify, { type FastifyBaseLogger } from 'fastify';
+import { sunset } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { proxiesOf } from './addresses.ts';
-import { createKeyCache, holderOfKey } from './auth.ts';
+import { createKeyCache } from './auth.ts';
 import {
   answerError,
   installClientErrors,
@@ -27,7 +28,7 @@ import type { Metrics } from './metrics.ts';
 import type { App } from './operation.ts';
 import { beginRequest } from './request-checks.ts';
 import type { OnEnd } from './request-record.ts';
-import { createShares, tooMany } from './shares.ts';
+import { createShares, holderOfAccount, tooMany } from './shares.ts';
 
 const httpOptions: HttpOptions = {
   maxHeaderSize: limits.headerBytes,
@@ -98,7 +99,7 @@ export function createServer(options: ServerOptions): App {
       endSnapshot,
       holderOf({ headers, record }) {
         const key = keys.lastValid(headers.authorization);
-        return key ? holderOfKey(key) : record.holder;
+        return key ? holderOfAccount(key.accountId, key.network) : record.holder;
       },
       refuse(response) {
         const { headers, record } = response.req;
@@ -148,11 +149,13 @@ export function createServer(options: ServerOptions): App {
   app.decorate('metrics', metrics);
   app.decorate('logger', logger);
   app.decorate('clock', now);
+  app.decorate('removed', () => config.enforceSunset && now() >= sunset);
   app.decorate('draining', draining);
   app.decorate('corsHeaders', sending.corsHeaders);
   app.decorate('shares', shares);
   app.decorate('keys', keys);
   app.decorate('pause', () => turns.pause());
+  app.decorate('closeIdle', () => connections.closeIdle());
   app.addHook('onClose', async () => {
     shares.close();
     keys.close();

@@ -6,6 +6,9 @@ import { HttpError } from './http-error.ts';
 /** The account of a valid API key or session; without one, the network of the address. */
 export type Holder = number | string;
 
+/** An account that anybody could create counts as the network that created it: otherwise one person could have a thousand shares. */
+export const holderOfAccount = (id: number, network: string | undefined): Holder => network ?? id;
+
 /** What a holder can have: requests that the store works on, bodies that arrive, and so on (`limits` has the bound of each). */
 const resources = ['work', 'bodies', 'lookUps', 'pipelined', 'unreadBytes', 'connections'] as const;
 export type Resource = (typeof resources)[number];
@@ -20,7 +23,9 @@ export interface Shares {
   of(holder: Holder): Share;
   /** Takes `amount` of a resource, unless the holder would then have more than is free: alone it gets half of it, two get a third each. */
   take(holder: Holder, resource: Resource, amount?: number): boolean;
-  /** Gives back what `take` took. */
+  /** Takes as `take` does. Throws ApiError `service_unavailable` if the holder may not have it. */
+  claim(holder: Holder, resource: Resource, amount?: number): void;
+  /** Gives back what `take` or `claim` took. */
   give(holder: Holder, resource: Resource, amount?: number): void;
   /** Runs `act` while the holder has `amount` more of a resource, by default one. Throws or rejects with ApiError `service_unavailable` if it may not. */
   during<Result>(holder: Holder, resource: Resource, act: () => Result, amount?: number): Result;
@@ -45,13 +50,15 @@ const halfLifeMs = 1000;
 const negligibleMs = 0.5;
 
 export const tooMany = new ApiError('service_unavailable');
-// Closes: a client that reads nothing may have pipelined a thousand requests more.
-const tooManyUnread = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
+const tooManyAndClose = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
+
+/** Beyond their bounds the connection closes: a body would still arrive, and a client that reads nothing may have pipelined a thousand requests more. */
+const closing: ReadonlySet<Resource> = new Set(['bodies', 'unreadBytes']);
 
 /** Smaller bodies fit into the kernel's send buffer, or nearly so. */
 const largeBytes = 64 * 1024;
 
-/** `bounds`: other bounds than those of `limits`. `onRefused` is called before an error is thrown. */
+/** `bounds`: other bounds than those of `limits`. `onRefused` is called before `claim` throws. */
 export function createShares(bounds: Partial<Record<Resource, number>>, onRefused: () => void): Shares {
   const shares = new Map<Holder, Share>();
   const boundOf: Readonly<Record<Resource, number>> = { ...limits, ...bounds };
@@ -85,9 +92,10 @@ export function createShares(bounds: Partial<Record<Resource, number>>, onRefuse
     taken[resource] -= amount;
   }
 
-  function refuse(error: ApiError): never {
+  function claim(holder: Holder, resource: Resource, amount?: number): void {
+    if (take(holder, resource, amount)) return;
     onRefused();
-    throw error;
+    throw closing.has(resource) ? tooManyAndClose : tooMany;
   }
 
   const timer = setInterval(() => {
@@ -100,9 +108,10 @@ export function createShares(bounds: Partial<Record<Resource, number>>, onRefuse
   return {
     of,
     take,
+    claim,
     give,
     during(holder, resource, act, amount = 1) {
-      if (!take(holder, resource, amount)) refuse(tooMany);
+      claim(holder, resource, amount);
       let pending = false;
       try {
         const result = act();
@@ -121,7 +130,7 @@ export function createShares(bounds: Partial<Record<Resource, number>>, onRefuse
       const known = unread.get(body);
       if (known) known.responses += 1;
       else {
-        if (!take(holder, 'unreadBytes', body.length)) refuse(tooManyUnread);
+        claim(holder, 'unreadBytes', body.length);
         unread.set(body, { holder, responses: 1 });
       }
       return true;

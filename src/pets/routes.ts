@@ -1,7 +1,7 @@
 /** The three operations on pets: listPets, createPet and getPet. */
 import { Type } from '@sinclair/typebox';
 import type { FastifyReply, onRequestHookHandler } from 'fastify';
-import { dateText, isRemoved, sunset } from '../core/deprecation.ts';
+import { dateText, sunset } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { Int64 } from '../core/int64.ts';
 import { type Addition, maxPage, NewPet, Pet, PetStatus, Pets } from '../core/pets.ts';
@@ -48,12 +48,6 @@ function sendRead(reply: FastifyReply, read: () => Rendered | Promise<Rendered>)
   sendRendered(reply, rendered);
   return undefined;
 }
-
-/** Whether getPet has been removed. */
-const removedFrom =
-  ({ clock, config }: App) =>
-  () =>
-    isRemoved(config.enforceSunset, clock());
 
 // The animals of the examples in openapi.yaml, in the order in which they are added.
 const biscuit = { id: 1, name: 'Biscuit', categoryId: 7, status: 'available' };
@@ -142,8 +136,7 @@ const creation: Operation = {
 
 /** Adds POST at `url`. */
 function createPet(app: App, url: string): void {
-  const { base, shares, store } = app;
-  const removed = removedFrom(app);
+  const { base, removed, shares, store } = app;
   const locationStart = linesOf(['location', `${base}/pets/`]).trimEnd();
 
   function answer(reply: FastifyReply, addition: Addition): void {
@@ -185,11 +178,11 @@ const fetching: Operation = {
 
 /** Adds GET at `url`, which ends in `:petId`. Every response there carries the deprecation headers. */
 function getPet(app: App, url: string, responses: PetResponses): void {
-  const removed = removedFrom(app);
-  const headers = linesOf(Object.entries(deprecationHeaders(app.base, 'getPet')).flat());
+  const { base, metrics, removed } = app;
+  const headers = linesOf(Object.entries(deprecationHeaders(base, 'getPet')).flat());
   const countCall: onRequestHookHandler = (request, _reply, done) => {
     request.record.isDeprecated = true;
-    app.metrics.deprecatedCall(keyOf(request));
+    metrics.deprecatedCall(keyOf(request));
     done();
   };
   app.get(

@@ -1,7 +1,6 @@
 /** The life of the server: settings, store, app, listen; then, at a signal, drain, close and exit. */
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
@@ -86,7 +85,6 @@ export async function run(): Promise<void> {
   let listening: Listening | undefined;
   const servesHost = await hostsOf(config.HOST, config);
   const app = await build({ config, log, store, metrics, servesHost, draining: () => stopping });
-  const closeIdle = idleCloser(app);
   const ready = async () => app.server.listening && !stopping && (await responds(store));
   const ops = createOpsServer(metrics, ready, await hostsOf(config.OPS_HOST, config));
 
@@ -97,11 +95,11 @@ export async function run(): Promise<void> {
     logger.info({ reason }, 'stopping');
     setTimeout(() => process.exit(1), config.LAME_DUCK_MS + stopDeadlineMs).unref();
     await sleep(config.LAME_DUCK_MS);
-    const release = app.pause();
+    const resume = app.pause();
     await quiet(app);
     const closed = listening?.stop();
-    release();
-    const sweep = setInterval(closeIdle, 100);
+    resume();
+    const sweep = setInterval(app.closeIdle, 100);
     await closed;
     clearInterval(sweep);
     await app.close();
@@ -223,20 +221,6 @@ async function quiet({ server }: FastifyInstance): Promise<void> {
   const until = performance.now() + maxQuietMs;
   // Not by time alone: a process that gets no processor for long has not looked for what came meanwhile.
   for (; checks < quietChecks && performance.now() < until; checks++) await sleep(checkEveryMs);
-}
-
-/** Closes idle keep-alive connections, which would otherwise delay the close until their time-out. */
-function idleCloser({ server }: FastifyInstance): () => void {
-  const sockets = new Set<Socket>();
-  server.on('connection', (socket) => {
-    sockets.add(socket);
-    socket.once('close', () => sockets.delete(socket));
-  });
-  return () => {
-    server.closeIdleConnections();
-    // Node counts a connection without any request yet, such as a browser's spare one, as busy.
-    for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy();
-  };
 }
 
 /** Outside production, creates and prints a first API key and a call to try it, if the store has none. */

@@ -49,18 +49,20 @@ function refuseInTurn(socket: Duplex, error: ApiError, sending: Sending, origin?
   else writeError(socket, error, sending, origin);
 }
 
-/** The response headers, as alternating names and values. */
-function headersOf(error: ApiError, id: string, cors: readonly string[]): string[] {
-  return ['x-request-id', id, ...renderError(error).headers, ...cors, 'connection', 'close'];
+/** The lines of the headers of an error, without Connection. */
+function linesFor(error: ApiError, id: string, cors: readonly string[]): string {
+  return `x-request-id: ${id}\r\n${renderError(error).lines}${linesOf(cors)}`;
 }
+
+const close = 'connection: close\r\n';
 
 /** Responds with `error` to a request whose response has not begun. Unless `closes` is false, the connection closes then. */
 export function answerError(response: ServerResponse, error: ApiError, { corsHeaders }: Sending, closes = true): void {
-  const { status, lines, body } = renderError(error);
+  const { status, body } = renderError(error);
   const { record, headers } = response.req;
   record.code = error.code;
-  const own = `x-request-id: ${record.reqId}\r\n${lines}${linesOf(corsHeaders(headers.origin))}`;
-  sendHead(response, status, closes ? `${own}connection: close\r\n` : own);
+  const lines = linesFor(error, record.reqId, corsHeaders(headers.origin));
+  sendHead(response, status, closes ? lines + close : lines);
   response.end(body, 'latin1');
 }
 
@@ -74,11 +76,9 @@ export function writeError(
   const { status, body } = renderError(error);
   const id = randomUUID();
   onEnd({ reqId: id, status, address: socket.remoteAddress, code: error.code });
-  const head = [`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, `date: ${new Date().toUTCString()}`];
-  const headers = headersOf(error, id, corsHeaders(origin));
-  for (let at = 0; at < headers.length; at += 2) head.push(`${headers[at]}: ${headers[at + 1]}`);
+  const first = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\ndate: ${new Date().toUTCString()}\r\n`;
   socket.on('error', ignore);
-  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, 'latin1');
+  socket.end(`${first}${linesFor(error, id, corsHeaders(origin))}${close}\r\n${body}`, 'latin1');
   // Closing with unread bytes would reset the connection, and the client could lose the response (RFC 9112, section 9.6).
   socket.resume();
   const cut = setTimeout(() => socket.destroy(), lingerMs).unref();

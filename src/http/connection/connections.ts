@@ -31,6 +31,8 @@ const sweepMs = 500;
 export interface Connections {
   /** How many are open, and how many of them have a request. */
   count(): { connections: number; requests: number };
+  /** Closes idle keep-alive connections, which would otherwise delay the close of the server until their time-out. */
+  closeIdle(): void;
 }
 
 /** Installs the listeners of `server`. */
@@ -161,6 +163,11 @@ export function installConnections(server: Server, options: ConnectionOptions): 
   });
 
   return {
+    closeIdle() {
+      server.closeIdleConnections();
+      // Node counts a connection without any request yet, such as a browser's spare one, as busy.
+      for (const { socket } of open) if (socket.bytesRead === 0) socket.destroy();
+    },
     count: () => ({ connections: open.size, requests: [...open].filter(({ response }) => response).length }),
   };
 }

@@ -95,11 +95,11 @@ export function createTurns(handle: RequestListener, options: TurnOptions): Turn
   }
 
   /** Serves the newest request of whoever has spent least, again and again, until the time is over. */
-  function serveHeld(until: number): void {
+  function serveHeld(begun: number): void {
     // Whoever has spent least is last.
     const order = [...waiting.values()].sort((one, other) => other.share.spentMs - one.share.spentMs);
-    let now = until - turnMs;
-    for (let next = order.pop(); next && now < until; next = order.pop()) {
+    let now = begun;
+    for (let next = order.pop(); next && now < begun + turnMs; next = order.pop()) {
       const { held, share } = next;
       const newest = held.pop() as Held;
       if (held.length === 0) waiting.delete(newest.holder);
@@ -136,7 +136,7 @@ export function createTurns(handle: RequestListener, options: TurnOptions): Turn
     scheduled = false;
     const now = performance.now();
     begunAt = undefined;
-    if (count > 0 && !paused) serveHeld(now + turnMs);
+    if (count > 0 && !paused) serveHeld(now);
     if (line.length > 0) refuseOldest();
     if (count > 0) schedule();
   }
