@@ -24,9 +24,6 @@ interface Limit {
 /** By how much the clocks of servers may differ, or a clock may be set back, without an effect. */
 export const clockSkewMs = minuteMs;
 
-/** Two holders get a third each, and so on: something is always free for another. */
-const atMostWhatIsFree = '. Each has at most as much as is free: half of it, if it is alone';
-
 export const limitTable = {
   connections: {
     what: 'open connections',
@@ -39,32 +36,32 @@ export const limitTable = {
     what: 'requests that the store processes; a message of the quickstart counts as four',
     value: 4000,
     holder: 'account or network',
-    beyond: `503${atMostWhatIsFree}`,
+    beyond: '503',
   },
   bodies: {
     what: 'request bodies that arrive',
     value: 2000,
     holder: 'account or network',
-    beyond: `503, and the connection closes${atMostWhatIsFree}`,
+    beyond: '503, and the connection closes',
   },
   lookUps: {
     what: 'look-ups of sessions, and of keys that were not valid lately',
     value: 500,
     holder: 'network',
-    beyond: `503${atMostWhatIsFree}`,
+    beyond: '503',
   },
   pipelined: {
     what: 'pipelined requests that wait',
     value: 8192,
     holder: 'network',
-    beyond: `the connection is reset${atMostWhatIsFree}`,
+    beyond: 'the connection is reset',
   },
   unreadBytes: {
     what: 'response bodies of 64 KiB or more that clients have not read',
     value: 32 * mebibyte,
     unit: 'bytes',
     holder: 'account or network',
-    beyond: `503, and the connection closes${atMostWhatIsFree}`,
+    beyond: '503, and the connection closes',
   },
   statement: {
     what: 'time of a statement or transaction on PostgreSQL, with the wait for a connection',
@@ -81,7 +78,7 @@ export const limitTable = {
     beyond: '408, and the connection closes',
   },
   bodyRate: {
-    what: 'length that a body must reach each second, after the first three',
+    what: 'bytes of a body that must arrive each second, after the first three seconds',
     value: 8 * kibibyte,
     unit: 'bytes',
     holder: 'request',
