@@ -156,7 +156,7 @@ function oldestPets(app: App, url: string): void {
   app.get(
     url,
     {
-      onRequest: [refuseAfterSunset(removedFrom(app)), requireScope('pets:read')],
+      onRequest: [refuseAfterSunset(app.removed), requireScope('pets:read')],
       schema: { params: OldestParams },
       config: {
         headers: linesOf(Object.entries(deprecationHeaders(base, 'oldestPets')).flat()),
