@@ -1,14 +1,39 @@
 /** Which passwords are accepted (NIST SP 800-63B-4, section 3.1.1). */
+import { createRequire } from 'node:module';
 import { limits } from '../core/limits.ts';
 import { toNfc } from '../core/schema.ts';
-import knownPasswords from './known-passwords.json' with { type: 'json' };
 
 const minCharacters = 15;
+
+/** A known password of fewer characters is part of too many words. */
+const minPart = 5;
 
 /** A date has as many characters. */
 const few = 8;
 
-const known: ReadonlySet<string> = new Set(knownPasswords.flatMap((line) => line.split(' ')));
+/** Words and phrases that the dictionary lacks, or has far down. */
+const phrases =
+  `animalstore petstore iloveyousomuch maytheforcebewithyou correcthorsebatterystaple loremipsumdolor loremipsumdolorsitamet
+  thequickbrownfox thequickbrownfoxjumps thequickbrownfoxjumpsoverthelazydog supercalifragilisticexpialidocious qwertyuiopasdfghjklzxcvbnm
+  1qaz2wsx3edc4rfv5tgb qaz2wsxedc4rfv p@ssw0rd p4ssw0rd mynameis administrator helloworld`.split(/\s+/);
+
+/** How many of the dictionary's passwords, which are ordered by use, count also as a part of another. With all of them sentences would be refused. */
+const mostUsed = 7000;
+
+let known: ReadonlySet<string> | undefined;
+
+/** Reads the dictionary when the first password is chosen: it takes 20 ms and 5 MB. */
+function isListed(text: string): boolean {
+  if (known === undefined) {
+    const require = createRequire(import.meta.url);
+    const { dictionary }: typeof import('@zxcvbn-ts/language-common') = require('@zxcvbn-ts/language-common');
+    const listed = dictionary['passwords-common'].filter(
+      (password, at) => password.length >= (at < mostUsed ? minPart : minCharacters),
+    );
+    known = new Set([...phrases, ...listed]);
+  }
+  return known.has(text);
+}
 
 /** Why a password is refused, as the end of the sentence "The password …", or undefined. `name`: the name of its account. */
 export function passwordFault(password: string, name: string): string | undefined {
@@ -40,7 +65,7 @@ function isKnown(text: string): boolean {
   return [text, words]
     .flatMap((form) => [form, form.replace(/^\P{L}+/u, '').replace(/\P{L}+$/u, '')])
     .map(periodOf)
-    .some((form) => known.has(form) || isPair(form));
+    .some((form) => isListed(form) || isPair(form));
 }
 
 /** Whether the steps from one character to the next are of three sizes at most, as in `abcdefghi`, `1122334455` and `147258369`. */
@@ -52,7 +77,7 @@ function isRun(text: string): boolean {
 /** Whether the text is two known passwords, or one beside digits: `1q2w3e4r20242024` has letters between the digits. */
 function isPair(text: string): boolean {
   const hasLetters = /\p{L}/u.test(text);
-  const isPart = (part: string) => known.has(part) || (hasLetters && !/\p{L}/u.test(part));
+  const isPart = (part: string) => isListed(part) || (hasLetters && !/\p{L}/u.test(part));
   for (let end = 1; end < text.length; end++) if (isPart(text.slice(0, end)) && isPart(text.slice(end))) return true;
   return false;
 }

@@ -52,7 +52,7 @@ export async function createAccountScope(app: App, options: AccountOptions): Pro
   // The session's cookie is not encoded. By default an error is thrown and caught for each cookie that is encoded wrongly. The type lacks `decode`.
   const parseOptions: object = { decode: (value: string) => value };
   await app.register(cookie, { parseOptions });
-  await installForms(app);
+  installForms(app);
   const sessions = createSessions(app, { people, now }, secure);
   const pages = createPages(app, address?.pathname.slice(0, -'/v1'.length) ?? '', options);
 
