@@ -5,14 +5,13 @@ import javascript from 'shiki/langs/javascript.mjs';
 import json from 'shiki/langs/json.mjs';
 import python from 'shiki/langs/python.mjs';
 import shellscript from 'shiki/langs/shellscript.mjs';
-import typescript from 'shiki/langs/typescript.mjs';
 
-export type Grammar = 'javascript' | 'json' | 'python' | 'shellscript' | 'typescript';
+export type Grammar = 'javascript' | 'json' | 'python' | 'shellscript';
 
 const theme = createCssVariablesTheme({ name: 'classes', variablePrefix: '--' });
 const highlighter = createHighlighterCoreSync({
   themes: [theme],
-  langs: [javascript, json, python, shellscript, typescript],
+  langs: [javascript, json, python, shellscript],
   engine: createJavaScriptRegexEngine(),
 });
 

@@ -14,7 +14,6 @@ import { type Describe, fieldsOf, type Place } from './fields.ts';
 import { highlight } from './highlight.ts';
 import { samplesOf } from './samples.ts';
 import { toHtml, toInlineHtml } from './text.ts';
-import { typesOf } from './types.ts';
 
 // The introduction says what HEAD and OPTIONS do: they have no entries.
 const methods = ['get', 'post', 'put', 'patch', 'delete'];
@@ -163,7 +162,7 @@ export function operationView(context: Context, { path, method, operation }: Ret
         .filter((parameter) => parameter.in === 'header')
         .map(({ name, example, isRetryKey }) => ({ name, value: isRetryKey ? example : undefined })),
       body: examples[0] && toJson(examples[0].value),
-      types: resultSchema && typesOf(resultSchema),
+      hasBigInteger: toJson(resultSchema ?? {}).includes('int64'),
     }),
     canTry: operation['x-hideTryItPanel'] !== true,
   };

@@ -1,7 +1,6 @@
 /** Writes requests as commands and programs that run as they are, once the key is filled in. The page's script puts the values of the panel in. */
 import { quoteForProgram, quoteForShell } from '../../src/pages/quoting.js';
 import { escapeHtml, type Grammar, highlight, type Mark } from './highlight.ts';
-import type { Types } from './types.ts';
 
 export interface Request {
   method: string;
@@ -10,8 +9,8 @@ export interface Request {
   headers: { name: string; value: string | undefined }[];
   /** JSON on one line. */
   body: string | undefined;
-  /** Of the body of a success, if it has one. */
-  types: Types | undefined;
+  /** Whether the response can have an integer beyond 2^53. */
+  hasBigInteger: boolean;
 }
 
 export interface Sample {
@@ -61,37 +60,13 @@ function curl(request: Request): Part[] {
   return code`curl -H ${key('Authorization: Bearer ')}${type}${headers}${data}${other}${next}${slot('url', url)}`;
 }
 
-/** The call of fetch, in JavaScript and TypeScript. */
-const fetching = (request: Request): Part[] => code`const response = await fetch(${slot('url', request.url)}, {
+const javascript = (request: Request): Part[] => code`const response = await fetch(${slot('url', request.url)}, {
   method: '${request.method}',
   headers: {
     Authorization: ${key('Bearer ')},
 ${withBody(request, () => ["    'Content-Type': 'application/json',\n"])}${optional(request, (name, value) => code`    '${name}': ${slot(name, value)},\n`)}  },
 ${withBody(request, (value) => code`  body: ${value},\n`)}});
-`;
-
-const hasBigInteger = ({ types }: Request) => types?.declarations.some((text) => text.includes('bigint')) ?? false;
-
-const printText = 'console.log(response.status, await response.text());';
-const javascript = (request: Request): Part[] =>
-  code`${fetching(request)}${hasBigInteger(request) ? '// The text has every digit. JSON.parse would round integers beyond 2^53.\n' : ''}${printText}`;
-
-const exact = `// JSON.parse rounds integers beyond 2^53. With this reviver they are bigints.
-const exact = (_: string, value: unknown, context?: { source?: string }) =>
-  Number.isInteger(value) && !Number.isSafeInteger(value) ? BigInt(context?.source ?? 0) : value;
-
-`;
-
-function typescript(request: Request): Part[] {
-  const { types } = request;
-  // Without an import or export, TypeScript rejects await outside a function.
-  const start = 'export {}; // Makes the file a module.\n\n';
-  if (!types) return code`${start}${fetching(request)}${printText}`;
-  const isBig = hasBigInteger(request);
-  return code`${start}${types.declarations.map((text) => `${text}\n\n`)}${isBig ? exact : ''}${fetching(request)}if (!response.ok) throw new Error(\`\${response.status} \${await response.text()}\`);
-const result: ${types.type} = JSON.parse(await response.text()${isBig ? ', exact' : ''});
-console.log(response.status, result);`;
-}
+${request.hasBigInteger ? '// The text has every digit. JSON.parse would round integers beyond 2^53.\n' : ''}console.log(response.status, await response.text());`;
 
 const python = (request: Request): Part[] => code`from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -137,6 +112,5 @@ function toHtml(parts: Part[], grammar: Grammar, quote: (text: string) => string
 export const samplesOf = (request: Request): Sample[] => [
   { language: 'curl', code: toHtml(curl(request), 'shellscript', quoteForShell) },
   { language: 'JavaScript', code: toHtml(javascript(request), 'javascript', quoteForProgram) },
-  { language: 'TypeScript', code: toHtml(typescript(request), 'typescript', quoteForProgram) },
   { language: 'Python', code: toHtml(python(request), 'python', quoteForProgram) },
 ];
