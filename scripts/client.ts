@@ -1,7 +1,7 @@
 /** Generates examples/animal-store.d.ts, the types of the typed client, from openapi.yaml. */
 import { execFileSync } from 'node:child_process';
 import { hash } from 'node:crypto';
-import { readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
@@ -15,14 +15,15 @@ const packages = ['openapi-typescript@7.13.0', 'typescript@5.9.3'].map((name) =>
 
 /** The types for a document, which `root` has as openapi.yaml. Throws if npm cannot download the generator. */
 export function clientTypes(root: string, document: string): string {
-  const written = path.join(tmpdir(), `animal-store-${process.pid}.d.ts`);
+  // In a folder of its own: the generator would apply the rules of this project's redocly.yaml.
+  const cwd = mkdtempSync(path.join(tmpdir(), 'animal-store-'));
+  const written = path.join(cwd, 'types.d.ts');
   const options = ['--default-non-nullable', 'false', '--output', written];
   try {
-    execFileSync('npm', ['exec', '--yes', ...packages, '--', 'openapi-typescript', 'openapi.yaml', ...options], {
-      cwd: root,
-    });
+    const command = ['openapi-typescript', path.join(root, 'openapi.yaml'), ...options];
+    execFileSync('npm', ['exec', '--yes', '--ignore-scripts', ...packages, '--', ...command], { cwd });
     return sourceLine(document) + readFileSync(written, 'utf8');
   } finally {
-    rmSync(written, { force: true });
+    rmSync(cwd, { recursive: true });
   }
 }
