@@ -53,11 +53,10 @@ function groupErrors({ rows }: Introduction['errors'], common: ErrorCode[]) {
 }
 
 /** The sections on requests: what few readers need comes last. */
-const requestsOf = ({ general, requests, limits, numbers }: Introduction, keys: string) =>
+const requestsOf = ({ general, requests, limits }: Introduction, keys: string) =>
   [
     { id: '', title: '', text: general },
     { id: 'keys', title: 'API keys', text: keys },
-    ...(numbers ? [{ id: 'numbers', title: 'Numbers', text: numbers }] : []),
     { id: 'limits', title: 'Limits', text: limits },
     { id: 'methods', title: 'Methods, paths and origins', text: requests },
   ].map((section) => ({ ...section, text: toHtml(section.text) }));

@@ -14,14 +14,7 @@ export interface Introduction {
   requests: string;
   limits: string;
   errors: { text: string; rows: { status: number; code: ErrorCode; message: string }[] };
-  numbers?: string;
 }
-
-/** `lowerCase`: a method that is none in lower case. */
-const requestsOf = (service: string, lowerCase: string) =>
-  [`methods of the ${service}`, 'requests', `preconditions of the ${service}`, 'origins']
-    .map((title) => textOf(title, { lowerCase }))
-    .join('\n\n');
 
 /** All codes in the order of their table, except `forbidden`, which only the account pages send. */
 const apiErrors = (Object.keys(errorMessages) as ErrorCode[]).filter((code) => code !== 'forbidden');
@@ -36,38 +29,27 @@ const errorsWith = (codes: ErrorCode[], exception = ''): Introduction['errors'] 
 });
 
 const store: Introduction = {
-  general: textOf('general'),
-  requests: requestsOf('store', 'get'),
-  limits: `${textOf('limits')}\n${textOf('limits of the store')}`,
-  errors: errorsWith(apiErrors, textOf('exception of the store')),
   lead: textOf('lead of the store'),
   steps: textOf('steps'),
   actions: textOf('actions'),
-  numbers: textOf('numbers'),
+  general: `${textOf('general')} ${textOf('numbers')}`,
+  requests: `${textOf('methods of the store')} ${textOf('requests')}`,
+  limits: textOf('limits'),
+  errors: errorsWith(apiErrors, textOf('exception of the store')),
 };
 
 /** `codes`: those of its operations. */
 const introduceQuickstart = (codes: ErrorCode[]): Introduction => ({
   lead: textOf('lead of the quickstart'),
   general: textOf('general'),
-  requests: requestsOf('quickstart', 'post'),
+  requests: `${textOf('methods of the quickstart')} ${textOf('requests')}`,
   limits: textOf('limits'),
   errors: errorsWith(apiErrors.filter((code) => [...codes, ...outsideErrors].includes(code))),
 });
 
-/** The description of a document. */
-export function toMarkdown({ lead, steps, actions, general, requests, limits, errors, numbers }: Introduction): string {
-  const rows = errors.rows.map(({ status, code, message }) => `| ${status} | \`${code}\` | ${message} |`);
-  const parts = [
-    steps ? `${lead} ${steps}` : lead,
-    actions,
-    general,
-    `## Requests\n\n${requests}`,
-    `## Limits\n\n${limits}`,
-    `## Errors\n\n${errors.text} The schema Error lists the codes for programs, in \`x-extensible-enum\`.`,
-    ['| status | code | message |', '|---|---|---|', ...rows].join('\n'),
-    numbers && `## Numbers\n\n${numbers}`,
-  ];
+/** The description of a document: 25 lines at most. The codes are in its schema Error, and each response has their messages. */
+export function toMarkdown({ lead, steps, actions, general, requests, limits, errors }: Introduction): string {
+  const parts = [steps ? `${lead} ${steps}` : lead, actions, general, requests, limits, errors.text];
   return parts.filter((part) => part !== undefined).join('\n\n');
 }
 

@@ -5,19 +5,14 @@ import { dateText, sunset } from '../../src/core/deprecation.ts';
 import type { ErrorCode } from '../../src/core/errors.ts';
 import { retryWindowMs } from '../../src/core/idempotency.ts';
 import { inDigits, limits } from '../../src/core/limits.ts';
-import { maxPage, NewPet } from '../../src/core/pets.ts';
-import { maxNamed } from '../../src/core/schema.ts';
 import { standingHeaders } from '../../src/http/responses.ts';
 import { deprecationHeaders } from '../../src/pets/deprecation.ts';
-import { IdempotencyHeaders } from '../../src/pets/idempotency.ts';
 import type { Json } from './components.ts';
 
 /** The reference page replaces the address by its own server's. */
 const server = 'https://api.example.com/v1';
 
 const kibibytes = (bytes: number) => `${bytes / 1024} KiB`;
-const retryKey = IdempotencyHeaders.properties['Idempotency-Key'];
-const { name } = NewPet.properties;
 const announcement = deprecationHeaders(server, 'getPet');
 const values: Record<string, string | number | undefined> = {
   server,
@@ -31,12 +26,7 @@ const values: Record<string, string | number | undefined> = {
   bodyBytes: inDigits(limits.bodyBytes),
   body: kibibytes(limits.bodyBytes),
   request: limits.request / 1000,
-
   bodyRate: kibibytes(limits.bodyRate),
-  named: maxNamed,
-  page: maxPage,
-  name: `${name.minLength} to ${inDigits(name.maxLength)}`,
-  retryKey: `${retryKey.minLength} to ${retryKey.maxLength}`,
   retries: `${retryWindowMs / 3_600_000} hours`,
 };
 

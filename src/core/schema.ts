@@ -107,7 +107,7 @@ function faultsOf(schema: TObject, values: Values): string[] {
 }
 
 /** Faults named in a message. */
-export const maxNamed = 20;
+const maxNamed = 20;
 
 /** Joins fault texts into one sentence without a full stop. */
 export function joinFaults(texts: readonly string[]): string {

@@ -127,15 +127,6 @@ describe('GET /docs', () => {
     }
   });
 
-  test('says what all requests need before what few do', async () => {
-    const { call } = await startApp();
-    const { text } = await call('GET', '/docs');
-    const places = ['id="start"', '/createPet"', 'id="errors"', 'id="keys"', 'CONNECT', 'in lower case'];
-    const found = places.map((part) => text.indexOf(part, text.indexOf('<main')));
-    expect(found).toEqual(found.toSorted((one, other) => one - other));
-    expect(found[0]).toBeGreaterThan(0);
-  });
-
   test('returns 405 to other methods', async () => {
     const { call } = await startApp();
     expect(await call('POST', '/docs')).toMatchObject({ status: 405, headers: { allow: 'GET, HEAD, OPTIONS' } });
