@@ -2,10 +2,10 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { clientTypes, sourceLine, typesFile } from './client.ts';
-import { limitsPage } from './limits.ts';
+import { limitRows } from './limits.ts';
 import { generateDocuments } from './openapi.ts';
 import { pageNames, renderChangelog, renderPage } from './reference.ts';
-import { exampleFile, settingsPage } from './settings.ts';
+import { exampleFile, settingRows } from './settings.ts';
 
 const root = path.resolve(import.meta.dirname, '..');
 const read = (name: string) => readFileSync(path.join(root, name), 'utf8');
@@ -16,6 +16,11 @@ function withPart(name: string, pattern: RegExp, part: string): string {
   if (!pattern.test(text)) throw new Error(`${name} must match ${pattern}.`);
   return text.replace(pattern, () => part);
 }
+
+/** A page whose last part is a table. */
+const withRows = (name: string, rows: string) => ({
+  [name]: withPart(name, /(?<=\n(?:\|---)+\|\n)[\s\S]*/, `${rows}\n`),
+});
 
 /** The tag and the digest of the image. The digest of another version would be pulled in its place: zeros are refused. */
 function imageOf(version: string, text: string): string {
@@ -45,8 +50,8 @@ export async function generateFiles(): Promise<Record<string, string>> {
     ...Object.fromEntries(pages),
     'src/pages/reference/changelog.html': renderChangelog(),
     '.env.example': exampleFile(),
-    'docs/settings.md': settingsPage,
-    'docs/limits.md': limitsPage,
+    ...withRows('docs/settings.md', settingRows),
+    ...withRows('docs/limits.md', limitRows),
     ...namingVersion(),
   };
 }

@@ -19,20 +19,5 @@ const rows = Object.values(limitTable).map((limit) => {
   return `| ${limit.what} | ${amountOf(limit)} | ${holder} | ${limit.beyond} | ${setting} |`;
 });
 
-export const limitsPage = `# Limits
-
-\`npm run generate\` writes this page from [src/core/limits.ts](../src/core/limits.ts).
-
-Each thing that a client can take counts against the *holder*: the account of its API key or of its session; without either, the network of its
-address, which is the IPv4 address itself or the /64 of an IPv6 address. An account that was created without an invitation counts as the network that it
-was created from. [fairness.md](decisions/fairness.md) says how holders share the server, and who is served first.
-
-Of requests at the store, bodies, look-ups, pipelined requests and unread responses, a holder can have as much as is free: half of the limit if it is
-alone, a third if there are two. So something is left for the next one.
-
-Each process counts for itself, unless the holder says *all processes*: those that use the same store.
-
-| what | default | holder | beyond it | setting |
-|---|---|---|---|---|
-${rows.join('\n')}
-`;
+/** The rows of the table in docs/limits.md. */
+export const limitRows = rows.join('\n');

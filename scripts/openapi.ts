@@ -9,7 +9,7 @@ import type { Components, Json } from './openapi/components.ts';
 import { bearerFormat, describeKeys, documents, toMarkdown } from './openapi/introduction.ts';
 import { describeOperation, errorsOf, type Route } from './openapi/operations.ts';
 import { shareAll } from './openapi/share.ts';
-import { frames } from './openapi/words.ts';
+import { frames, headers } from './openapi/words.ts';
 
 type DocumentName = keyof typeof documents;
 
@@ -26,7 +26,7 @@ function describeErrors(codes: ErrorCode[]): Json {
 
 /** One document, as a value. */
 function describeDocument(name: DocumentName, routes: Route[]): Json {
-  const { prefix, introduce, headers } = documents[name];
+  const { prefix, introduce } = documents[name];
   const frame = frames[name];
   const components: Components = { parameters: {}, headers: {}, responses: {}, schemas: {}, examples: {} };
   const inDocument = routes.filter(({ url }) => url.startsWith(`${prefix}/`));

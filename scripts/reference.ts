@@ -4,7 +4,7 @@ import { Eta } from 'eta';
 import type { ErrorCode } from '../src/core/errors.ts';
 import { describeKeys, documents, type Introduction } from './openapi/introduction.ts';
 import { parseDocument, serverOf } from './reference/document.ts';
-import { createTell, createTypes, fieldsOf, modelId } from './reference/fields.ts';
+import { createTypes, fieldsOf, modelId } from './reference/fields.ts';
 import {
   type Context,
   codesOf,
@@ -78,7 +78,6 @@ export function renderPage(name: PageName, yaml = read(pages[name].source)): str
       slug,
       models.map(([model]) => model),
     ),
-    tell: createTell(),
     commonHeaders: headers.common.map((header) => header.name),
     commonErrors: common,
   };
@@ -109,7 +108,7 @@ export function renderPage(name: PageName, yaml = read(pages[name].source)): str
     ],
     models: models.map(([model, schema]) => {
       const id = modelId(slug, model);
-      const fields = fieldsOf(context, schema, { id, title: model });
+      const fields = fieldsOf(context, schema);
       return { name: model, id, text: toInlineHtml(schema.description), fields };
     }),
   });

@@ -19,19 +19,9 @@ export function exampleFile(): string {
   return parts.join('\n');
 }
 
-const rows = entries.map(([name, { description, default: value }]) => {
-  return `| \`${name}\` | ${value === undefined ? '' : `\`${value}\``} | ${description} |`;
-});
-
-export const settingsPage = `# Settings
-
-\`npm run generate\` writes this page from [src/config.ts](../src/config.ts).
-
-The server reads its settings from the environment and from a file \`.env\` in the working directory. [.env.example](../.env.example) also has the allowed
-values. The environment overrides \`.env\`. An empty value counts as unset, and still overrides \`.env\`. Unknown names are ignored; for one in \`.env\` the
-log has a warning.
-
-| setting | default | meaning |
-|---|---|---|
-${rows.join('\n')}
-`;
+/** The rows of the table in docs/settings.md. */
+export const settingRows = entries
+  .map(([name, { description, default: value }]) => {
+    return `| \`${name}\` | ${value === undefined ? '' : `\`${value}\``} | ${description} |`;
+  })
+  .join('\n');

@@ -1,7 +1,7 @@
 /** What a document and its reference page say before the operations. */
 import { type ErrorCode, errorMessages } from '../../src/core/errors.ts';
 import { statuses } from '../../src/http/errors.ts';
-import { headers, headersOfQuickstart, textOf } from './words.ts';
+import { textOf } from './words.ts';
 
 /** Markdown. */
 export interface Introduction {
@@ -54,8 +54,8 @@ export function toMarkdown({ lead, steps, actions, general, requests, limits, er
 }
 
 export const documents = {
-  'openapi.yaml': { prefix: '/v1', introduce: (_codes: ErrorCode[]) => store, headers },
-  'openapi.quickstart.yaml': { prefix: '/quickstart', introduce: introduceQuickstart, headers: headersOfQuickstart },
+  'openapi.yaml': { prefix: '/v1', introduce: (_codes: ErrorCode[]) => store },
+  'openapi.quickstart.yaml': { prefix: '/quickstart', introduce: introduceQuickstart },
 };
 
 export const bearerFormat = '^ast_(live|test)_[0-9A-Za-z]{36}$';

@@ -70,7 +70,6 @@ interface Meaning {
 const words = parse(fill(read('words.yaml')));
 export const frames: Record<string, { info: Json; [name: string]: unknown }> = words.frames;
 export const headers: Record<string, Json> = words.headers;
-export const headersOfQuickstart = { ...headers, ...words.headersOfQuickstart };
 export const meanings: Record<string, Meaning> = words.meanings;
 
 /** Headers of every response. */

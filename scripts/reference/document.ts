@@ -44,7 +44,6 @@ interface Body {
 
 export interface Response extends Body {
   headers?: Record<string, { description?: string }>;
-  links?: Record<string, { operationId: string; description?: string }>;
 }
 
 export interface Operation {

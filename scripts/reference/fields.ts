@@ -30,36 +30,15 @@ export function createTypes(slug: string, linked: string[]): (schema: Schema) =>
   };
 }
 
-/** Where the page says something: an id and its title. */
-export interface Place {
-  id: string;
-  title: string;
-}
-
-/** HTML of the text of a field or parameter; a link if the page already says the same elsewhere. */
-type Tell = (name: string, markdown: string | undefined, place: Place) => string;
-
-/** Creates a function that gives each text once. Call it in the order of the page. */
-export function createTell(): Tell {
-  const told = new Map<string, Place>();
-  return (name, markdown = '', place) => {
-    const first = told.get(name + markdown);
-    if (first && markdown) return toInlineHtml(`See [${first.title}](#${first.id}).`);
-    told.set(name + markdown, place);
-    return toInlineHtml(markdown);
-  };
-}
-
 export interface Describe {
   describe: (schema: Schema) => string;
-  tell: Tell;
 }
 
 /** The fields of an object; their types and texts are HTML. */
-export const fieldsOf = ({ describe, tell }: Describe, { properties = {}, required = [] }: Schema, place: Place) =>
+export const fieldsOf = ({ describe }: Describe, { properties = {}, required = [] }: Schema) =>
   Object.entries(properties).map(([name, property]) => ({
     name,
     type: toInlineHtml(describe(property)),
     required: required.includes(name),
-    text: tell(name, property.description, place),
+    text: toInlineHtml(property.description),
   }));

@@ -10,7 +10,7 @@ import {
   type Response,
   toJson,
 } from './document.ts';
-import { type Describe, fieldsOf, type Place } from './fields.ts';
+import { type Describe, fieldsOf } from './fields.ts';
 import { highlight } from './highlight.ts';
 import { samplesOf } from './samples.ts';
 import { toHtml, toInlineHtml } from './text.ts';
@@ -41,7 +41,7 @@ export interface Context extends Describe {
 }
 
 /** Its id is also in the rel="deprecation" link. */
-const placeOf = (slug: string, { tags: [tag], operationId, summary }: Operation): Place => ({
+const placeOf = (slug: string, { tags: [tag], operationId, summary }: Operation) => ({
   id: `${slug}/tag/${tag.toLowerCase()}/${operationId}`,
   title: summary,
 });
@@ -55,7 +55,7 @@ const isError = (status: string) => /^[45]/.test(status);
 const mediaOf = ({ content }: Pick<Response, 'content'>) => content?.['application/json'];
 
 /** The texts and types of these views are HTML. */
-function parameterView({ describe, tell }: Context, place: Place, operationId: string, parameter: Parameter) {
+function parameterView({ describe }: Context, operationId: string, parameter: Parameter) {
   const { name, required = false, description, schema } = parameter;
   const [example] = examplesOf(parameter);
   return {
@@ -65,7 +65,7 @@ function parameterView({ describe, tell }: Context, place: Place, operationId: s
     in: parameter.in,
     required,
     type: toInlineHtml(describe(schema)),
-    text: tell(name, description, place),
+    text: toInlineHtml(description),
     choices: schema.enum?.map(String) ?? [],
     example: example && String(example.value),
     /** Whether the panel makes a value. */
@@ -76,7 +76,7 @@ function parameterView({ describe, tell }: Context, place: Place, operationId: s
 const headersOf = ({ headers = {} }: Response, known: string[]) =>
   Object.keys(headers).filter((name) => !known.includes(name));
 
-function successView({ document, slug, describe, commonHeaders }: Context, status: string, response: Response) {
+function successView({ describe, commonHeaders }: Context, status: string, response: Response) {
   const media = mediaOf(response);
   return {
     status,
@@ -84,11 +84,6 @@ function successView({ document, slug, describe, commonHeaders }: Context, statu
     type: media && toInlineHtml(describe(media.schema)),
     headers: headersOf(response, commonHeaders),
     examples: media ? examplesOf(media).map(show) : [],
-    links: Object.values(response.links ?? {}).map(({ operationId, description = '' }) => {
-      const target = operationsOf(document).find(({ operation }) => operation.operationId === operationId);
-      const { title, id } = placeOf(slug, target?.operation as Operation);
-      return toInlineHtml(`Next: [${title}](#${id}). ${description}`.trim());
-    }),
   };
 }
 
@@ -113,9 +108,7 @@ function errorView({ commonErrors }: Context, status: string, response: Response
 export function operationView(context: Context, { path, method, operation }: ReturnType<typeof operationsOf>[number]) {
   const { operationId, deprecated = false, requestBody, 'x-deprecated-sunset': sunset } = operation;
   const place = placeOf(context.slug, operation);
-  const parameters = (operation.parameters ?? []).map((parameter) =>
-    parameterView(context, place, operationId, parameter),
-  );
+  const parameters = (operation.parameters ?? []).map((parameter) => parameterView(context, operationId, parameter));
   const media = requestBody && mediaOf(requestBody);
   const examples = media ? examplesOf(media) : [];
   const responses = Object.entries(operation.responses);
@@ -146,7 +139,7 @@ export function operationView(context: Context, { path, method, operation }: Ret
     parameters: Map.groupBy(parameters, (parameter) => places[parameter.in]),
     body: media && {
       text: toHtml(requestBody.description),
-      fields: fieldsOf(context, media.schema, place),
+      fields: fieldsOf(context, media.schema),
       examples: examples.map(show),
     },
     responses: successes,

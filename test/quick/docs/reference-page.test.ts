@@ -208,7 +208,7 @@ describe('the pages', () => {
     );
   }
 
-  test('show shared parameters, responses, headers, examples and links, wherever the document keeps them', () => {
+  test('show shared parameters, responses, headers and examples, wherever the document keeps them', () => {
     const ref = (section: string, name: string) => ({ $ref: `#/components/${section}/${name}` });
     const html = render(
       { parameters: [ref('parameters', 'Limit')], responses: { 200: ref('responses', 'Page') } },
@@ -221,17 +221,14 @@ describe('the pages', () => {
             description: 'A page.',
             headers: { Link: ref('headers', 'Link') },
             content: { 'application/json': { schema: { type: 'array' }, examples: { one: ref('examples', 'One') } } },
-            links: { again: ref('links', 'Again') },
           },
         },
         headers: { Link: { description: 'The next page.' } },
         examples: { One: { summary: 'One animal', value: [{ id: 9007199254740991 }] } },
-        links: { Again: { operationId: 'listPets', description: 'Once more.' } },
       },
     );
     for (const said of ['How many.', 'integer, at least 1', 'A page.', 'The next page.', '200: One animal'])
       expect(html).toContain(said);
-    expect(html).toContain('Next: <a href="#animal-store/tag/pets/listPets">List</a>. Once more.');
     expect(html).toContain('9007199254740991');
   });
 
