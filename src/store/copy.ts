@@ -175,9 +175,11 @@ function* pagesOf(rows: Iterable<Row>): Generator<Row[]> {
   yield page;
 }
 
-/** Integers are bigint in SQLite's rows, and text in PostgreSQL's. */
+/** Integers are bigint in SQLite's rows, and mostly numbers in PostgreSQL's. */
 function textOf(page: Row[]): string {
-  return JSON.stringify(page.map((row) => row.map((value) => (typeof value === 'bigint' ? String(value) : value))));
+  return JSON.stringify(
+    page.map((row) => row.map((value) => (['bigint', 'number'].includes(typeof value) ? String(value) : value))),
+  );
 }
 
 /** No id is given twice, even if its row is gone from the source. */

@@ -14,14 +14,14 @@ export function openPets(engine: Engine, at: () => number): Pets {
 }
 
 function* findLastId(): Steps<number> {
-  const [row] = yield* sql<{ id: bigint | string | null }>`SELECT max(id) AS id FROM pet`;
-  return Number(row?.id ?? 0);
+  const [row] = yield* sql<{ id: number | null }>`SELECT max(id) AS id FROM pet`;
+  return row?.id ?? 0;
 }
 
 function* countPets(most: number): Steps<number> {
-  const [row] = yield* sql<{ count: bigint | string }>`
+  const [row] = yield* sql<{ count: number }>`
     SELECT count(*) AS count FROM (SELECT 1 FROM pet LIMIT ${most}) AS counted`;
-  return Number(row?.count);
+  return row?.count ?? 0;
 }
 
 /** Ids named at most in one sentence. */

@@ -29,7 +29,7 @@ export function* accountToRemove(removal: Removal): Steps<AccountRow | undefined
   const account = yield* accountOf(removal, removal.at);
   if (!account || removal.passwordHash === undefined) return account;
   const [row] = yield* sql<{ password_hash: string | null }>`
-    SELECT password_hash FROM account WHERE id = ${Number(account.id)}`;
+    SELECT password_hash FROM account WHERE id = ${account.id}`;
   return row?.password_hash === removal.passwordHash ? account : undefined;
 }
 
@@ -37,6 +37,6 @@ export function* accountToRemove(removal: Removal): Steps<AccountRow | undefined
 export function* removeAccount(removal: Removal): Steps<AccountRow | 'session_ended' | undefined> {
   if (removal.session !== undefined && !(yield* accountOf(removal, removal.at))) return 'session_ended';
   const account = yield* accountToRemove(removal);
-  if (account) yield* sql`DELETE FROM account WHERE id = ${Number(account.id)}`;
+  if (account) yield* sql`DELETE FROM account WHERE id = ${account.id}`;
   return account;
 }

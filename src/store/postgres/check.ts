@@ -64,6 +64,6 @@ async function readReport(sql: Sql, report: DatabaseReport): Promise<void> {
   Object.assign(report, settings, { schemaVersion });
   for (const table of tables) {
     const [counted] = await sql.unsafe(`SELECT count(*) AS rows FROM ${table}`);
-    report.rows[table] = Number(counted?.rows);
+    report.rows[table] = counted?.rows;
   }
 }

@@ -31,9 +31,9 @@ export async function readState(sql: Sql): Promise<SchemaState> {
   if (!found?.migrated) return { version: 0, oldest: { release: '', version: 0 } };
   const [row] = await sql`
     SELECT coalesce(max(version), 0) AS version, coalesce(max(name) FILTER (WHERE version = 0), '') AS release FROM migration`;
-  const oldest = { release: row?.release, version: Number(row?.version) };
+  const oldest = { release: row?.release, version: row?.version };
   const [added] = found.added ? await sql`SELECT coalesce(max(version), 0) AS version FROM additive_migration` : [];
-  return { version: Math.max(oldest.version, Number(added?.version ?? 0)), oldest };
+  return { version: Math.max(oldest.version, added?.version ?? 0), oldest };
 }
 
 /** All but those of the migrations. */

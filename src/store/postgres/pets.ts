@@ -68,9 +68,9 @@ const stateId = 0n;
 
 /** A text for each id or place that has one, and the state in which they were read. */
 async function readTexts(pool: Pick<Pool, 'read'>, statement: typeof petsById, values: string[], withinMs: number) {
-  const rows = await pool.read((sql) => sql.arrays<[id: string, text: string | null]>(statement, values), withinMs);
+  const rows = await pool.read((sql) => sql.arrays<[id: number, text: string | null]>(statement, values), withinMs);
   const texts = new Map(rows);
-  return { texts, state: stateOf(texts.get('0')) };
+  return { texts, state: stateOf(texts.get(0)) };
 }
 
 export interface PetReads {
@@ -89,7 +89,7 @@ export function createPetReads(pool: Pick<Pool, 'read'>): PetReads {
       const { texts, state: read } = await (isState
         ? readTexts(pool, stateAlone, [], withinMs)
         : readTexts(pool, petsById, [arrayOf(ids)], withinMs));
-      return ids.map((id) => ({ pet: (id !== stateId && texts.get(String(id))) || undefined, state: read }));
+      return ids.map((id) => ({ pet: (id !== stateId && texts.get(Number(id))) || undefined, state: read }));
     },
   });
 
@@ -102,7 +102,7 @@ export function createPetReads(pool: Pick<Pool, 'read'>): PetReads {
       const columns = [queries.map(({ after }) => after), queries.map(rowsOf), queries.map(({ status }) => status)];
       const { texts, state: read } = await readTexts(pool, pagesOf, columns.map(arrayOf), withinMs);
       return queries.map(({ limit }, place) => {
-        const pets = texts.get(String(place + 1))?.split('\n') ?? [];
+        const pets = texts.get(place + 1)?.split('\n') ?? [];
         if (pets.length <= limit) return { pets, next: undefined, state: read };
         pets.pop();
         return { pets, next: idOf(pets.at(-1) as PetJson), state: read };
@@ -125,7 +125,7 @@ export function createKeyReads(pool: Pick<Pool, 'read'>): Batch<Buffer, KnownKey
     async send(hashes, withinMs) {
       const values = [arrayOf(hashes)];
       const rows = await pool.read((sql) => sql.rows<KnownKeyRow & { hash: string }>(keysByHash, values), withinMs);
-      const found = new Map(rows.map((row) => [row.hash, row]));
+      const found = new Map(rows.map(({ hash, ...row }) => [hash, row]));
       return hashes.map((hash) => found.get(hash.toString('hex')));
     },
   });
@@ -151,7 +151,7 @@ const maxBatch = 500;
 /** `id`: of an animal that was added, now or before. */
 interface AdditionRow {
   outcome: Addition['outcome'];
-  id: string;
+  id: number;
 }
 
 function addPets(pool: Pool, batch: Waiting[], withinMs: number): Promise<AdditionRow[]> {

@@ -1,6 +1,6 @@
 /** Runs SQL on one connection: a tag whose values become parameters, never text. */
 import { createHash } from 'node:crypto';
-import type pg from 'pg';
+import pg from 'pg';
 import { type Steps, textFor, valuesOf } from '../steps.ts';
 import { StandbyError } from './errors.ts';
 
@@ -45,6 +45,16 @@ function statementOf(texts: TemplateStringsArray, given: readonly unknown[]): St
 /** PostgreSQL's function that waits for the synchronous standby. */
 const standbyWait = 'SyncRepWaitForLSN';
 
+/** Integers as numbers; as bigint if a number cannot hold them. */
+function readInt8(text: string): number | bigint {
+  const value = Number(text);
+  return Number.isSafeInteger(value) ? value : BigInt(text);
+}
+
+const types: pg.CustomTypesConfig = {
+  getTypeParser: (id, format) => (id === pg.types.builtins.INT8 ? readInt8 : pg.types.getTypeParser(id, format)),
+};
+
 type Run = <Rows>(query: pg.QueryConfig & { rowMode?: 'array' }) => Promise<Rows>;
 
 /** Returns a function that runs one statement. It rejects with StandbyError if a commit did not wait for the standby. */
@@ -64,7 +74,7 @@ function createRun(client: pg.ClientBase): Run {
 
   return async <Rows>(query: pg.QueryConfig & { rowMode?: 'array' }) => {
     inDoubt = false;
-    const result = await client.query(query).catch((error: unknown) => Promise.reject(lost ?? error));
+    const result = await client.query({ ...query, types }).catch((error: unknown) => Promise.reject(lost ?? error));
     if (inDoubt) throw new StandbyError('the database has committed, but perhaps not on its standby');
     return result.rows as Rows;
   };

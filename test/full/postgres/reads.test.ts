@@ -51,7 +51,7 @@ describe('reads of one turn', () => {
     expect((await Promise.all(single)).map(({ pet: text }) => text?.slice(0, 8))).toEqual(
       ids.slice(20, 35).map((id) => (id <= 30n ? `{"id":${id}` : undefined)),
     );
-    const key = { id: '1', account: 'ada', lifetime_ms: null };
+    const key = { id: 1, account: 'ada' };
     expect(await Promise.all(found)).toMatchObject([key, undefined, key]);
     // Pages, single animals and keys.
     expect(sent.statements).toBe(3);
