@@ -131,108 +131,39 @@ export function createKeyReads(pool: Pick<Pool, 'read'>): Batch<Buffer, KnownKey
   });
 }
 
-interface Waiting extends AddedPet {
-  until: number;
-  resolve: (addition: Addition) => void;
-  reject: (error: unknown) => void;
-}
-
-export interface Adder {
-  /** Resolves after the pet's commit. Rejects with ApiError `service_unavailable`. */
-  add(pet: AddedPet): Promise<Addition>;
-  /** The number of pets that wait for the next batch. */
-  waiting(): number;
-  /** Resolves when no pet is waiting or in flight. */
-  close(): Promise<void>;
-}
-
-const maxBatch = 500;
-
 /** `id`: of an animal that was added, now or before. */
 interface AdditionRow {
   outcome: Addition['outcome'];
   id: number;
 }
 
-function addPets(pool: Pool, batch: Waiting[], withinMs: number): Promise<AdditionRow[]> {
-  const names = arrayOf(batch.map(({ pet }) => pet.name));
-  const categoryIds = arrayOf(batch.map(({ pet }) => pet.categoryId));
-  const statuses = arrayOf(batch.map(({ pet }) => pet.status));
-  const accountIds = arrayOf(batch.map(({ retry }) => retry?.accountId));
-  const keys = arrayOf(batch.map(({ retry }) => retry?.key));
-  const times = arrayOf(batch.map(({ at }) => at));
-  const keyIds = arrayOf(batch.map(({ keyId }) => keyId));
-  return pool.write(
-    (sql) => sql`
-      SELECT outcome, id FROM add_pets(${names}, ${categoryIds}, ${statuses}, ${accountIds}, ${keys}, ${times}, ${retryWindowMs}, ${keyIds})`,
-    { withinMs, writes: batch.length },
-  );
-}
-
-/**
- * Takes the next batch out of `waiting`. It ends before an idempotency key that it already contains: the next batch must see that key's
- * result.
- */
-function takeBatch(waiting: Waiting[]): Waiting[] {
-  const keys = new Set<string>();
-  const now = performance.now();
-  let end = 0;
-  let late: boolean | undefined;
-  for (const { retry, until } of waiting) {
-    // A batch has the time that its first pet has left: late ones are rejected in a batch of their own.
-    late ??= until <= now;
-    if (end === maxBatch || until <= now !== late) break;
-    const key = retry && `${retry.accountId} ${retry.key}`;
-    if (key !== undefined && keys.has(key)) break;
-    if (key !== undefined) keys.add(key);
-    end += 1;
-  }
-  return waiting.splice(0, end);
-}
-
-function settle({ pet, resolve }: Waiting, { outcome, id }: AdditionRow): void {
-  if (outcome !== 'added' && outcome !== 'replayed') resolve({ outcome });
-  else resolve({ outcome, id: BigInt(id), pet: petJson(id, pet.name, pet.categoryId, pet.status) });
-}
-
-/** Each pet is rejected `limits.statement` milliseconds after it was added, if it still waits. The bound of requests bounds their number. */
-export function startAdder(pool: Pool): Adder {
-  const waiting: Waiting[] = [];
-  let sending = false;
-  let scheduled = false;
-  let drained: (() => void) | undefined;
-
-  async function send(): Promise<void> {
-    scheduled = false;
-    if (sending) return;
-    sending = true;
-    for (let [first] = waiting; first; [first] = waiting) {
-      const batch = takeBatch(waiting);
-      try {
-        const rows = await addPets(pool, batch, Math.max(0, first.until - performance.now()));
-        for (const [index, row] of rows.entries()) {
-          const added = batch[index];
-          if (added) settle(added, row);
-        }
-      } catch (error) {
-        for (const { reject } of batch) reject(error);
-      }
-    }
-    sending = false;
-    drained?.();
-  }
-
-  return {
-    add(added) {
-      if (!scheduled) setImmediate(send);
-      scheduled = true;
-      return new Promise((resolve, reject) => {
-        waiting.push({ ...added, until: performance.now() + limits.statement, resolve, reject });
+/** Adds a batch of pets after the other. An answer comes after the commit. */
+export function startAdder(pool: Pool): Batch<AddedPet, Addition> {
+  return createBatch({
+    maxFlying: 1,
+    lateMs: limits.statement,
+    // Half as many pets as rows.
+    rowsOf: () => 2,
+    // The next batch must see what became of the first one.
+    alone: ({ retry }) => retry && `${retry.accountId} ${retry.key}`,
+    async send(batch, withinMs) {
+      const names = arrayOf(batch.map(({ pet }) => pet.name));
+      const categoryIds = arrayOf(batch.map(({ pet }) => pet.categoryId));
+      const statuses = arrayOf(batch.map(({ pet }) => pet.status));
+      const accountIds = arrayOf(batch.map(({ retry }) => retry?.accountId));
+      const keys = arrayOf(batch.map(({ retry }) => retry?.key));
+      const times = arrayOf(batch.map(({ at }) => at));
+      const keyIds = arrayOf(batch.map(({ keyId }) => keyId));
+      const rows = await pool.write(
+        (sql) => sql<AdditionRow[]>`
+          SELECT outcome, id FROM add_pets(${names}, ${categoryIds}, ${statuses}, ${accountIds}, ${keys}, ${times}, ${retryWindowMs}, ${keyIds})`,
+        { withinMs, writes: batch.length },
+      );
+      return rows.map(({ outcome, id }, place) => {
+        if (outcome !== 'added' && outcome !== 'replayed') return { outcome };
+        const { name, categoryId, status } = (batch[place] as AddedPet).pet;
+        return { outcome, id: BigInt(id), pet: petJson(id, name, categoryId, status) };
       });
     },
-    waiting: () => waiting.length,
-    async close() {
-      if (waiting.length > 0 || sending) await new Promise<void>((resolve) => (drained = resolve));
-    },
-  };
+  });
 }

@@ -41,7 +41,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
   const engine: Engine = {
     ...createEngine(pools),
     findKey: (hash, forKey) => (forKey ? keys : otherKeys).ask(hash),
-    pets: { list: pets.list, find: pets.find, state: pets.state, remote: true, add: adder.add },
+    pets: { list: pets.list, find: pets.find, state: pets.state, remote: true, add: adder.ask },
   };
   const at = () => options.now().getTime();
 
