@@ -3,6 +3,7 @@ import type Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../core/errors.ts';
 import { openAlone } from './postgres/open.ts';
 import type { Sql } from './postgres/sql.ts';
+import { readTarget } from './postgres/url.ts';
 import { openReader } from './sqlite/connection.ts';
 import { openExisting, prepareStore } from './sqlite/store-file.ts';
 import { CopyError, OpenError, type OpenOptions } from './store.ts';
@@ -65,7 +66,9 @@ function openSource(file: string, options: OpenOptions): Database.Database {
 }
 
 async function copyTo(source: Database.Database, databaseUrl: string, options: CopyOptions): Promise<Counts> {
-  const { sql, label, destroy } = await openAlone(databaseUrl, { ...options, migrate: true });
+  const target = readTarget(databaseUrl);
+  const { label } = target;
+  const { sql, destroy } = await openAlone(target, { ...options, migrate: true });
   let copiedAll = false;
   try {
     // Without a lock, for which the servers of another store would have to wait.

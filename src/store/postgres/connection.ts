@@ -12,7 +12,7 @@ const cancelTimeoutMs = 1000;
 /** Settings of a session, as start-up options. */
 export type Settings = Readonly<Record<string, number | string>>;
 
-interface Connected {
+export interface Connected {
   client: pg.Client;
   /** How it was connected. */
   config: pg.ClientConfig;

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { TimeoutError } from '../../../src/store/postgres/errors.ts';
-import { prepareDatabase } from '../../../src/store/postgres/open.ts';
+import { openAlone } from '../../../src/store/postgres/open.ts';
 import { createPools } from '../../../src/store/postgres/pool.ts';
 import type { Sql } from '../../../src/store/postgres/sql.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
@@ -16,7 +16,9 @@ async function start(connections: number) {
   const proxy = await startProxy(databaseUrl);
   const target = { ...readTarget(proxy.through(databaseUrl)), connections };
   const metrics = { commit: vi.fn(), query: vi.fn() };
-  const pools = createPools((await prepareDatabase(target, { now })).config, target, metrics);
+  const { config, destroy } = await openAlone(target, { now });
+  destroy();
+  const pools = createPools(config, target, metrics);
   onTestFinished(() => pools.close());
   const sql = clientOf(databaseUrl);
   const sessions = async () =>

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { newSecret, scopes } from '../../../src/core/accounts.ts';
 import { petJson } from '../../../src/core/pets.ts';
-import { prepareDatabase } from '../../../src/store/postgres/open.ts';
+import { openAlone } from '../../../src/store/postgres/open.ts';
 import { createKeyReads, createPetReads } from '../../../src/store/postgres/pets.ts';
 import { createPools, type Pool } from '../../../src/store/postgres/pool.ts';
 import { createBatch } from '../../../src/store/postgres/reads.ts';
@@ -18,7 +18,9 @@ async function start() {
   const databaseUrl = await emptyStore();
   const store = await open(databaseUrl);
   const target = { ...readTarget(databaseUrl), connections: 8 };
-  const pools = createPools((await prepareDatabase(target, { now: () => new Date() })).config, target);
+  const { config, destroy } = await openAlone(target, { now: () => new Date() });
+  destroy();
+  const pools = createPools(config, target);
   onTestFinished(() => pools.close());
   const sent = { statements: 0 };
   const read: Pool['read'] = async (work, options) => {

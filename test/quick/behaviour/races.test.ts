@@ -5,7 +5,7 @@ import { limits } from '../../../src/core/limits.ts';
 import { type CommandName, commands, type Input, type Outcome } from '../../../src/store/commands.ts';
 import type { Engine } from '../../../src/store/engine.ts';
 import { sqliteFile } from '../../../src/store/open.ts';
-import { prepareDatabase } from '../../../src/store/postgres/open.ts';
+import { openAlone } from '../../../src/store/postgres/open.ts';
 import { createPools } from '../../../src/store/postgres/pool.ts';
 import { createEngine } from '../../../src/store/postgres/store.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
@@ -147,7 +147,9 @@ async function openEngine(databaseUrl: string): Promise<Pick<Engine, 'write'>> {
   }
   // Commands of strangers use a quarter of the connections.
   const target = { ...readTarget(databaseUrl), connections: 4 * copies };
-  const pools = createPools((await prepareDatabase(target, { now: () => new Date(at) })).config, target);
+  const { config, destroy } = await openAlone(target, { now: () => new Date(at) });
+  destroy();
+  const pools = createPools(config, target);
   onTestFinished(() => pools.close());
   // Opens all connections before the races.
   const opening = [pools.keyed, pools.strangers].flatMap((pool) =>
