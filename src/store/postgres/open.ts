@@ -18,10 +18,10 @@ const reportWaitAfterMs = 1000;
 const reportBusyAfterMs = 5000;
 
 /**
- * A wrong password, user or database (classes 28 and 3D, and 42501), no password (SASL), or a certificate that is not trusted
+ * A wrong password, user or database (classes 28 and 3D, and 42501), no password (SASL), no TLS, or a certificate that is not trusted
  * (https://nodejs.org/docs/latest-v24.x/api/tls.html#x509-certificate-error-codes): a retry would fail in the same way.
  */
-const permanent = /^(28|3D|42501|NO_TLS|UNABLE_TO|SASL)|CERT/;
+const permanent = /^(28|3D|42501|UNABLE_TO|SASL)|CERT|SSL/;
 
 /** Tries until it reaches a primary, at least for `openTimeoutMs`. Says what it waits for. */
 async function connectFirst(target: Target, settings: Settings, { now, logger }: OpenOptions): Promise<Connected> {
