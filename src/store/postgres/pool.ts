@@ -6,17 +6,14 @@ import type { PoolMeasures, StoreMeasures } from '../../core/measures.ts';
 import { type StoreMetrics, unavailable } from '../store.ts';
 import { cancel, refuseStandby } from './connection.ts';
 import {
-  classOf,
-  countersOf,
+  createCounters,
   endsConnection,
-  errorClasses,
   reasonOf,
   refusal,
   StandbyError,
   TimeoutError,
   translateForServer,
   wasRefused,
-  writeFailures,
 } from './errors.ts';
 import { createSql, type Sql } from './sql.ts';
 import type { Target } from './url.ts';
@@ -46,8 +43,7 @@ export interface Pools extends Pick<Pool, 'close'> {
 
 /** What happened since the start, in all pools. */
 function createCounts() {
-  const [errors, failedWrites] = [countersOf(errorClasses), countersOf(writeFailures)];
-  return { errors, failedWrites, lastFailedWriteAt: 0, abandonedTotal: 0 };
+  return { errors: createCounters(), failedWrites: createCounters(), lastFailedWriteAt: 0 };
 }
 
 /** Opens no connection yet: each is opened when work waits for one. With a single connection, there is one pool. */
@@ -66,12 +62,11 @@ export function createPools(
     keyed,
     strangers,
     measure() {
-      const { failedWrites, lastFailedWriteAt, ...rest } = counts;
+      const { errors, failedWrites, lastFailedWriteAt } = counts;
       const each = [...all].map((pool) => pool.measure());
       const sum = (name: keyof (typeof each)[number]) => each.reduce((total, found) => total + found[name], 0);
       const gauges = { limit: sum('limit'), busy: sum('busy'), waiting: sum('waiting'), abandoned: sum('abandoned') };
-      const pool = { ...gauges, ...rest };
-      return { pool, failedWrites, lastFailedWriteAt };
+      return { pool: { ...gauges, errors }, failedWrites, lastFailedWriteAt };
     },
     close: async () => void (await Promise.all([...all].map((pool) => pool.close()))),
   };
@@ -82,9 +77,9 @@ const deadlineMs = limits.statement;
 
 /** Settings of each session, in milliseconds: PostgreSQL ends what this process can no longer end. */
 export const sessionTimeouts = {
+  idle_in_transaction_session_timeout: 5000,
   lock_timeout: 2000,
   statement_timeout: deadlineMs + 200,
-  idle_in_transaction_session_timeout: 5000,
 };
 
 /** Shorter than the time after which firewalls forget an idle connection. */
@@ -137,10 +132,15 @@ function createPool(
   counts: ReturnType<typeof createCounts>,
   metrics?: StoreMetrics,
 ): Pool {
-  const timeouts = { connectionTimeoutMillis: deadlineMs, idleTimeoutMillis: idleTimeoutMs };
-  const pool = new pg.Pool({ ...config, ...timeouts, Client: PoolClient, onConnect: refuseStandby });
+  const pool = new pg.Pool({
+    ...config,
+    connectionTimeoutMillis: deadlineMs,
+    idleTimeoutMillis: idleTimeoutMs,
+    allowExitOnIdle: true,
+    Client: PoolClient,
+    onConnect: refuseStandby,
+  });
   const sqlOf = new WeakMap<pg.PoolClient, Sql>();
-  const streams = new Set<ReturnType<typeof streamOf>>();
   const running = new Set<Promise<unknown>>();
   /** Given up at a deadline, but not yet let go by the server. */
   const abandoned = new Set<pg.PoolClient>();
@@ -153,19 +153,17 @@ function createPool(
   pool.on('connect', (client) => {
     sqlOf.set(client, createSql(client, prepare));
     const stream = streamOf(client);
-    streams.add(stream);
     // At the server's FIN, not some turns later: a statement sent in between would have an unknown outcome.
-    stream.once('end', () => stream.destroy()).once('close', () => streams.delete(stream));
+    stream.once('end', () => stream.destroy());
   });
   pool.on('error', (error, client) => {
     // An idle connection was lost. One that was not yet open rejects.
-    if (sqlOf.has(client)) errors[classOf(error)] += 1;
+    if (sqlOf.has(client)) errors[reasonOf(error)] += 1;
   });
 
   /** `settled`: of the job. */
   async function abandon(client: pg.PoolClient, settled: Promise<unknown>): Promise<void> {
     errors.timeout += 1;
-    counts.abandonedTotal += 1;
     abandoned.add(client);
     let ended = false;
     const end = settled.finally(() => (ended = true)).catch(() => undefined);
@@ -186,7 +184,7 @@ function createPool(
       (await pool.connect()).release();
       unreachable = undefined;
     } catch (error) {
-      errors[classOf(error)] += 1;
+      errors[reasonOf(error)] += 1;
       unreachable = error;
     }
     reconnecting = undefined;
@@ -202,7 +200,7 @@ function createPool(
     const client = await pool.connect().catch((error: unknown) => {
       // Otherwise it may be the wait in the queue that has ended.
       if (!job.late) {
-        errors[classOf(error)] += 1;
+        errors[reasonOf(error)] += 1;
         unreachable = error;
       }
       throw error;
@@ -236,7 +234,7 @@ function createPool(
         return await attempt(job, work);
       } catch (error) {
         const wasSent = job.client !== undefined;
-        if (wasSent && (!job.late || error instanceof StandbyError)) errors[classOf(error)] += 1;
+        if (wasSent && (!job.late || error instanceof StandbyError)) errors[reasonOf(error)] += 1;
         const isLost = wasSent && !wasRefused(error);
         if (job.late || (isLost && !(mayRepeat && endsConnection(error)))) throw error;
         if (isLost) mayRepeat = false;
@@ -305,10 +303,6 @@ function createPool(
       closed ??= Promise.allSettled(running).then(async () => {
         for (const client of abandoned) streamOf(client).destroy();
         await pool.end();
-        // A server that does not answer would keep the process running.
-        setTimeout(() => {
-          for (const stream of streams) stream.destroy();
-        }, connectTimeoutMs).unref();
       });
       return closed;
     },

@@ -69,7 +69,7 @@ test('work is rejected at its deadline: waiting work never starts, running work 
   expect(performance.now() - begun).toBeLessThan(2000);
   const { pool, failedWrites } = pools.measure();
   expect(never).not.toHaveBeenCalled();
-  expect([pool.abandoned, pool.abandonedTotal, pool.errors.timeout]).toEqual([0, 1, 1]);
+  expect([pool.abandoned, pool.errors.timeout]).toEqual([0, 1]);
   expect(failedWrites.timeout).toBe(3);
   expect(metrics.query.mock.calls.map(([kind]) => kind)).toEqual(['write', 'read']);
   expect(metrics.commit).not.toHaveBeenCalled();
@@ -95,7 +95,7 @@ test('a read whose connection is lost runs once more, and a second time not; a w
     return pid(sql);
   });
   expect(await keyed.read(once)).toBeGreaterThan(0);
-  expect(pools.measure()).toMatchObject({ pool: { errors: { '57': 4 } }, failedWrites: { connection: 1 } });
+  expect(pools.measure()).toMatchObject({ pool: { errors: { connection: 4 } }, failedWrites: { connection: 1 } });
 });
 
 test('work waits for a server that comes back within its deadline, and says at the deadline what the last error was', async () => {
