@@ -74,7 +74,7 @@ export const maintenanceCommands: Commands = {
       const source = openExisting(cli.storeFile());
       try {
         for (const target of [file, checksumFile(file)]) refuseTarget(cli, target, force);
-        const count = await backupStore(source, file, cli.progress('Copying'));
+        const count = await backupStore(source, file);
         cli.print(`Backed up ${counted('animal', count)} to ${file}.`);
       } finally {
         source.close();
@@ -86,8 +86,7 @@ export const maintenanceCommands: Commands = {
     about: 'replace the store with a backup; stop the server first',
     inputs: { '<file>': 'a backup; it must match <file>.sha256, if that exists' },
     async run(cli, { file }) {
-      const options = { now, onProgress: cli.progress('Copying') };
-      const { animals, migrated, kept } = await restoreStore(file, cli.storeFile(), options);
+      const { animals, migrated, kept } = await restoreStore(file, cli.storeFile(), now);
       for (const name of migrated) cli.note(`Applied ${name}.`);
       cli.print(`Restored ${counted('animal', animals)} from ${file}.`);
       if (kept !== undefined) cli.print(`The previous store is kept as ${kept}.`);
@@ -103,8 +102,7 @@ export const maintenanceCommands: Commands = {
     async run(cli, { from, to }) {
       // Imported only here: the PostgreSQL driver takes long to load.
       const { copyStore } = await import('../store/copy.ts');
-      const options = { now, onProgress: cli.progress('Copying') };
-      const rows = Object.entries(await copyStore(from, to, options));
+      const rows = Object.entries(await copyStore(from, to, { now }));
       cli.print(
         `Copied and compared: ${rows.map(([table, count]) => `${counted('row', count)} of ${table}`).join(', ')}.`,
       );

@@ -32,16 +32,11 @@ type Row = unknown[];
 /** Rows by table. */
 type Counts = Record<Table, number>;
 
-interface CopyOptions extends OpenOptions {
-  /** `done` of `total` steps; `animals`: those copied so far. */
-  onProgress?: (done: number, total: number, animals: number) => void;
-}
-
 /**
  * Copies the store in `file`, which a server may use, to the database at `databaseUrl`. Migrates both first. Resolves to the row counts, after
  * every row has been read back and compared. Rejects with CopyError, and then leaves no rows in the database, unless the error says otherwise.
  */
-export async function copyStore(file: string, databaseUrl: string, options: CopyOptions): Promise<Counts> {
+export async function copyStore(file: string, databaseUrl: string, options: OpenOptions): Promise<Counts> {
   try {
     // The source first: without it, the target is not migrated.
     const source = openSource(file, options);
@@ -65,7 +60,7 @@ function openSource(file: string, options: OpenOptions): Database.Database {
   return source;
 }
 
-async function copyTo(source: Database.Database, databaseUrl: string, options: CopyOptions): Promise<Counts> {
+async function copyTo(source: Database.Database, databaseUrl: string, options: OpenOptions): Promise<Counts> {
   const target = readTarget(databaseUrl);
   const { label } = target;
   const { sql, destroy } = await openAlone(target, { ...options, migrate: true });
@@ -76,7 +71,8 @@ async function copyTo(source: Database.Database, databaseUrl: string, options: C
     return await sql.begin(async (transaction) => {
       await lockTables(transaction);
       await refuseFilled(transaction, label);
-      const counts = await copyTables(source, transaction, options);
+      const counts = {} as Counts;
+      for (const table of copied) counts[table] = await copyTable(table, source, transaction);
       await continueIds(source, transaction);
       copiedAll = true;
       return counts;
@@ -116,29 +112,11 @@ async function lockTables(sql: Sql): Promise<void> {
     SET LOCAL lock_timeout = 0`);
 }
 
-async function copyTables(source: Database.Database, sql: Sql, { onProgress }: CopyOptions): Promise<Counts> {
-  const animals = Number(source.prepare('SELECT count(*) FROM pet').pluck().get());
-  const counts = {} as Counts;
-  for (const table of copied) {
-    let done = 0;
-    counts[table] = await copyTable(table, source, sql, (rows) => {
-      done += rows;
-      if (table === 'pet') onProgress?.(done, 2 * animals, Math.min(done, animals));
-    });
-  }
-  return counts;
-}
-
 const postgresTypes = { INTEGER: 'bigint', TEXT: 'text', BLOB: 'bytea' };
 type Column = { name: string; type: keyof typeof postgresTypes; pk: bigint };
 
-/** Writes the rows, then reads them back and compares them. `onRows` is called for each page of both. Resolves to the number of rows. */
-async function copyTable(
-  table: Table,
-  source: Database.Database,
-  sql: Sql,
-  onRows: (rows: number) => void,
-): Promise<number> {
+/** Writes the rows, then reads them back and compares them. Resolves to the number of rows. */
+async function copyTable(table: Table, source: Database.Database, sql: Sql): Promise<number> {
   // Without the generated column pet.json, which PostgreSQL writes itself.
   const columns = source.prepare<[string], Column>('SELECT name, type, pk FROM pragma_table_info(?)').all(table);
   const names = columns.map(({ name }) => name);
@@ -151,7 +129,6 @@ async function copyTable(
   for (const page of pages()) {
     const values = names.map((_, index) => page.map((row) => row[index]));
     await sql.unsafe(`INSERT INTO ${table} (${names}) SELECT * FROM unnest(${arrays})`, values);
-    onRows(page.length);
   }
   let rows = 0;
   await sql.unsafe(`DECLARE stored CURSOR FOR ${select}`);
@@ -160,7 +137,6 @@ async function copyTable(
     if (textOf(stored.map(Object.values)) !== textOf(page))
       throw new CopyError(`${table} differs in the copy after ${rows} rows: nothing was copied.`);
     rows += page.length;
-    onRows(page.length);
   }
   await sql.unsafe('CLOSE stored');
   return rows;

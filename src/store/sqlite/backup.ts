@@ -8,9 +8,6 @@ import { CopyError } from '../store.ts';
 import { checkStore } from './check.ts';
 import { checksumFile, writeChecksum } from './checksum.ts';
 
-/** Called with the units done so far and the total. */
-export type OnProgress = (done: number, total: number) => void;
-
 /** 4 MiB per step; other work can run between two steps. */
 const pagesPerStep = 1000;
 
@@ -18,11 +15,11 @@ const pagesPerStep = 1000;
  * Writes a backup of `source` and its checksum, and replaces both files if they exist. Resolves to the number of animals. Rejects with
  * CopyError or the error of a system call.
  */
-export async function backupStore(source: Database.Database, file: string, onProgress: OnProgress): Promise<number> {
+export async function backupStore(source: Database.Database, file: string): Promise<number> {
   const checksum = checksumFile(file);
   const [partial, partialChecksum] = [claim(file), claim(checksum)];
   const animals = await makeFile(partial, 0o600, async () => {
-    await copyStore(source, partial, onProgress);
+    await copyStore(source, partial);
     const { problems, rows } = await checkStore(partial);
     if (problems.length > 0) throw new CopyError(`The copy of ${source.name} is not sound: ${problems[0]}`);
     await writeChecksum(partial, file, partialChecksum);
@@ -37,17 +34,12 @@ export async function backupStore(source: Database.Database, file: string, onPro
 }
 
 /** Copies one snapshot of `source` to the empty file `copy`, which is then a single file without a WAL. Rejects with CopyError. */
-export async function copyStore(source: Database.Database, copy: string, onProgress: OnProgress): Promise<void> {
+export async function copyStore(source: Database.Database, copy: string): Promise<void> {
   try {
     // The transaction makes all steps copy one snapshot. Without it, each commit by another process would restart the copy, which would
     // never finish under load (https://sqlite.org/backup.html). It begins with the first read.
     source.exec('BEGIN; SELECT 1 FROM sqlite_schema');
-    await source.backup(copy, {
-      progress({ totalPages, remainingPages }) {
-        onProgress(totalPages - remainingPages, totalPages);
-        return pagesPerStep;
-      },
-    });
+    await source.backup(copy, { progress: () => pagesPerStep });
     source.exec('COMMIT');
     const connection = new Database(copy);
     // SQLite could not open a WAL-mode file on read-only media.

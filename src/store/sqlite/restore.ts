@@ -4,15 +4,11 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../../core/errors.ts';
 import { claim, isSame, makeFile, makeFolder, publish, removeStore, sidecarFiles, sync } from '../files.ts';
-import { CopyError, type OpenOptions } from '../store.ts';
-import { copyStore, type OnProgress } from './backup.ts';
+import { CopyError } from '../store.ts';
+import { copyStore } from './backup.ts';
 import { checkStore } from './check.ts';
 import { openConnection } from './connection.ts';
 import { openExisting, prepareStore, readHeader } from './store-file.ts';
-
-export interface RestoreOptions extends Pick<OpenOptions, 'now'> {
-  onProgress: OnProgress;
-}
 
 export interface Restored {
   animals: number;
@@ -29,7 +25,7 @@ const lockTimeoutMs = 500;
  * Replaces the store in `file` with a copy of `from`, migrated to this release's schema, without its sessions and one-time links. `from` must
  * be sound. Rejects with CopyError, OpenError, or an error of the system or of SQLite, and then leaves the store unchanged.
  */
-export async function restoreStore(from: string, file: string, options: RestoreOptions): Promise<Restored> {
+export async function restoreStore(from: string, file: string, now: () => Date): Promise<Restored> {
   if (isSame(from, file)) throw new CopyError(`${from} is the store itself.`);
   const { problems, rows } = await checkStore(from, true);
   if (problems.length > 0) throw new CopyError(problems.join('\n'));
@@ -39,13 +35,13 @@ export async function restoreStore(from: string, file: string, options: RestoreO
   const source = openExisting(from);
   try {
     const migrated = await makeFile(partial, 0o600, async () => {
-      await copyStore(source, partial, options.onProgress);
-      const applied = prepareStore(partial, options);
+      await copyStore(source, partial);
+      const applied = prepareStore(partial, { now });
       adapt(partial, old);
       if (old) adoptOwner(partial, file);
       return applied;
     });
-    const kept = old ? replace(partial, file, options.now()) : create(partial, file);
+    const kept = old ? replace(partial, file, now()) : create(partial, file);
     return { animals: rows.pet as number, migrated, kept };
   } finally {
     source.close();

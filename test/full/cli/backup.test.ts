@@ -45,13 +45,12 @@ describe('check', { timeout: 60_000 }, () => {
     const table = await run('check');
     expect(table).not.toContain('checksum');
     expect(table).toMatch(
-      /^file +\.\/data\/animal-store\.db\nbytes +\d+\n(?:.+\n)+schema version +8\nlatest schema version +8\n/,
+      /^file +\.\/data\/animal-store\.db\nsqlite version +.+\nschema version +8\nlatest schema version +8\n/,
     );
     expect(table).toMatch(/^rows of pet +2\nNo problems were found\.\n$/m);
     expect(JSON.parse(await run('check', '--json'))).toEqual({
       ok: true,
       file: './data/animal-store.db',
-      bytes: before.length,
       sqliteVersion: expect.stringMatching(/^3\.\d+\.\d+$/),
       schemaVersion: 8,
       latestSchemaVersion: 8,
@@ -67,9 +66,7 @@ describe('check', { timeout: 60_000 }, () => {
     const key = await server.firstKey();
     await server.call(key, 'POST', '/v1/pets', { name: 'Tabby', categoryId: 1 });
     const { stdout } = await runCli(['check', '--json'], { folder: server.folder });
-    const file = path.join(server.folder, 'data/animal-store.db');
-    const bytes = fs.statSync(file).size + fs.statSync(`${file}-wal`).size;
-    expect(JSON.parse(stdout)).toMatchObject({ ok: true, bytes, rows: { pet: 1 } });
+    expect(JSON.parse(stdout)).toMatchObject({ ok: true, rows: { pet: 1 } });
   });
 
   const bad: [string, (file: string) => void, RegExp][] = [
@@ -83,12 +80,12 @@ describe('check', { timeout: 60_000 }, () => {
     [
       'a changed byte in the stored JSON of an animal',
       (file) => overwrite(file, '"name":"Tabby"', '"name":"Tubby"'),
-      /^Rows of pet whose JSON differs from their columns: id 1\.$/,
+      /^Row 1 of pet has JSON that differs from its other columns\.$/,
     ],
     [
       'a changed byte in the name of an animal',
       (file) => overwrite(file, 'Tabbyavailable{', 'Tubbyavailable{'),
-      /^Rows of pet whose JSON differs from their columns: id 1\.$/,
+      /^Row 1 of pet has JSON that differs from its other columns\.$/,
     ],
     [
       // In the row's header, 0x17 is the serial type of a text of 5 bytes, 0x16 that of a BLOB.
@@ -110,7 +107,7 @@ describe('check', { timeout: 60_000 }, () => {
         const text = fs.readFileSync(file, 'latin1');
         fs.writeFileSync(file, text.replaceAll('"Rex"', '"Max"'), 'latin1');
       },
-      /^Rows of pet whose JSON differs from their columns: id 2, 3, 4, 5, 6 and 24 more\.$/,
+      /^(Row \d+ of pet has JSON that differs from its other columns\.\n?){20}$/,
     ],
     [
       'a key without its account',
@@ -128,8 +125,7 @@ describe('check', { timeout: 60_000 }, () => {
     fs.renameSync(store, at('copy.db'));
     spoil(at('copy.db'));
     const { code, stdout, stderr } = await runCli(['check', 'copy.db', '--json'], { folder });
-    const { ok, bytes, problems } = JSON.parse(stdout);
-    expect(bytes).toEqual(fs.existsSync(at('copy.db')) ? expect.any(Number) : null);
+    const { ok, problems } = JSON.parse(stdout);
     expect([code, ok, problems.join('\n')]).toEqual([1, false, expect.stringMatching(sentence)]);
     expect(stderr.replaceAll('animal-store: ', '')).toBe(`${problems.join('\n')}\n`);
   });
@@ -256,7 +252,7 @@ describe('backup', { timeout: 60_000 }, () => {
     const { refused, folder, store } = await commandFolder(tabby);
     overwrite(store, '"name":"Tabby"', '"name":"Tubby"');
     expect(await refused('backup', 'copy.db')).toBe(
-      'The copy of ./data/animal-store.db is not sound: Rows of pet whose JSON differs from their columns: id 1.',
+      'The copy of ./data/animal-store.db is not sound: Row 1 of pet has JSON that differs from its other columns.',
     );
     expect(fs.readdirSync(folder)).toEqual(['data']);
   });
@@ -323,9 +319,9 @@ describe('restore', { timeout: 60_000 }, () => {
   test('does not replace a store that a server has created meanwhile', async () => {
     const { at, store, folder } = await commandFolder(tabby);
     const file = at('new.db');
-    const restoring = restoreStore(store, file, {
-      now: () => new Date(),
-      onProgress: () => fs.writeFileSync(file, 'of a server'),
+    const restoring = restoreStore(store, file, () => {
+      fs.writeFileSync(file, 'of a server');
+      return new Date();
     });
     await expect(restoring).rejects.toThrow('EEXIST');
     expect(fs.readFileSync(file, 'utf8')).toBe('of a server');
