@@ -1,6 +1,6 @@
 /** Classifies PostgreSQL and connection errors: retry, reconnect, or report to the client. */
 import pg from 'pg';
-import { type ApiError, codeOf, messageOf } from '../../core/errors.ts';
+import { codeOf, messageOf } from '../../core/errors.ts';
 import { unavailable } from '../store.ts';
 
 /**
@@ -76,12 +76,6 @@ function withoutRow(error: unknown): unknown {
   return Object.assign(new Error(message), { code, severity });
 }
 
-/** Turns an error into ApiError `service_unavailable` if the environment caused it; otherwise returns it without the row's data. */
-export function translate(error: unknown): unknown {
-  if (!(error instanceof pg.DatabaseError) || environmental.test(String(error.code))) return refusal(error);
-  return withoutRow(error);
-}
-
 /** The role lacks a right. The server's message names the table, and no row. */
 export const insufficientPrivilege = '42501';
 
@@ -104,13 +98,12 @@ export function withAdvice(error: unknown): unknown {
   return advice[code] ? Object.assign(new Error(`${messageOf(error)}: ${advice[code]}`), { code }) : error;
 }
 
-/** As `translate`, for a server: what the operator must do is no bug. */
-export function translateForServer(error: unknown): unknown {
-  const advised = withAdvice(error);
-  return advised === error ? translate(error) : unavailable(advised);
-}
-
-/** ApiError `service_unavailable`, whatever the error. */
-export function refusal(error: unknown): ApiError {
-  return unavailable(withoutRow(error));
+/**
+ * Turns an error into ApiError `service_unavailable` if the environment caused it, the operator must do something about it, or it `isTemporary`;
+ * otherwise returns it without the row's data.
+ */
+export function translate(error: unknown, isTemporary = false): unknown {
+  const told = withAdvice(withoutRow(error));
+  const isBug = error instanceof pg.DatabaseError && !environmental.test(String(error.code)) && !advice[codeOf(error)];
+  return isBug && !isTemporary ? told : unavailable(told);
 }

@@ -15,6 +15,7 @@ import {
 import type { AddedPet } from '../engine.ts';
 import { knownKeyColumns } from '../queries/accounts.ts';
 import type { KnownKeyRow } from '../rows.ts';
+import { raw } from '../steps.ts';
 import type { Pool } from './pool.ts';
 import { type Batch, createBatch } from './reads.ts';
 import { arrayOf, prepared } from './sql.ts';
@@ -27,9 +28,7 @@ const state = `SELECT coalesce((SELECT max(id) FROM pet), 0) || ' ' || revision 
   FROM pet_revision`;
 
 /** The state is a row of the statement, and so of its snapshot. Ids and places begin with 1. */
-const stateRow = `SELECT 0::bigint, (${state})`;
-const stateAlone = prepared(stateRow);
-const withState = (rows: string) => prepared(`${stateRow} UNION ALL ${rows}`);
+const withState = (rows: string) => prepared(`SELECT 0::bigint, (${state}) UNION ALL ${rows}`);
 
 /** The same text as `petJson`. Rows that are older than the column have none. */
 const json = 'coalesce(json, pet_json(id, name, category_id, pet.status)) AS json';
@@ -50,8 +49,6 @@ const pagesOf = withState(`
   SELECT n, CASE WHEN asked.status IS NULL THEN (${page('id > asked.after', 'id')})
     ELSE (${page('(pet.status, id) > (asked.status, asked.after) AND pet.status <= asked.status', 'pet.status, id')}) END
   FROM unnest($1::bigint[], $2::integer[], $3::text[]) WITH ORDINALITY AS asked (after, rows, status, n)`);
-
-const keysByHash = prepared(`SELECT encode(hash, 'hex') AS hash, ${knownKeyColumns} WHERE hash = ANY ($1::bytea[])`);
 
 /** Equal to no state, not even to itself. */
 const noState: StoreState = { version: Number.NaN, revision: Number.NaN };
@@ -85,10 +82,7 @@ export function createPetReads(pool: Pick<Pool, 'read'>): PetReads {
   const single = createBatch<bigint, FoundPet>({
     keyOf: String,
     async send(ids, withinMs) {
-      const isState = ids.length === 1 && ids[0] === stateId;
-      const { texts, state: read } = await (isState
-        ? readTexts(pool, stateAlone, [], withinMs)
-        : readTexts(pool, petsById, [arrayOf(ids)], withinMs));
+      const { texts, state: read } = await readTexts(pool, petsById, [arrayOf(ids)], withinMs);
       return ids.map((id) => ({ pet: (id !== stateId && texts.get(Number(id))) || undefined, state: read }));
     },
   });
@@ -123,8 +117,11 @@ export function createKeyReads(pool: Pick<Pool, 'read'>): Batch<Buffer, KnownKey
   return createBatch({
     keyOf: (hash) => hash.toString('latin1'),
     async send(hashes, withinMs) {
-      const values = [arrayOf(hashes)];
-      const rows = await pool.read((sql) => sql.rows<KnownKeyRow & { hash: string }>(keysByHash, values), withinMs);
+      const rows = await pool.read(
+        (sql) => sql<(KnownKeyRow & { hash: string })[]>`
+          SELECT encode(hash, 'hex') AS hash, ${raw(knownKeyColumns)} WHERE hash = ANY (${arrayOf(hashes)}::bytea[])`,
+        withinMs,
+      );
       const found = new Map(rows.map(({ hash, ...row }) => [hash, row]));
       return hashes.map((hash) => found.get(hash.toString('hex')));
     },

@@ -18,9 +18,7 @@ export interface Sql {
   <Rows extends object[] = AnyRow[]>(texts: TemplateStringsArray, ...values: unknown[]): Promise<Rows>;
   /** Without values, `text` may hold several statements. */
   unsafe<Rows extends object[] = AnyRow[]>(text: string, values?: unknown[]): Promise<Rows>;
-  /** Runs a prepared statement. */
-  rows<Row extends object>(statement: Statement, values: string[]): Promise<Row[]>;
-  /** As `rows`, with each row as an array. */
+  /** Runs a prepared statement. Each row is an array. */
   arrays<Row extends unknown[]>(statement: Statement, values: string[]): Promise<Row[]>;
   /** Runs `work` in a transaction, READ COMMITTED whatever the database sets; rolls it back if `work` rejects. */
   begin<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result>;
@@ -91,7 +89,6 @@ export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
     runPrepared<Rows>(statementOf(texts, given), valuesOf(given));
 
   const sql: Sql = Object.assign(tag, {
-    rows: <Row>(statement: Statement, values: string[]) => runPrepared<Row[]>(statement, values),
     arrays: <Row>(statement: Statement, values: string[]) =>
       runPrepared<Row[]>(statement, values, { rowMode: 'array' }),
     unsafe: <Rows>(text: string, values?: unknown[]) => run<Rows>({ text, ...(values && { values }) }),

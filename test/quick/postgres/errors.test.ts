@@ -8,7 +8,6 @@ import {
   StandbyError,
   TimeoutError,
   translate,
-  translateForServer,
   wasRefused,
 } from '../../../src/store/postgres/errors.ts';
 import { unavailable } from '../../../src/store/store.ts';
@@ -51,13 +50,11 @@ test.for([
   expect(wasRefused(error)).toBe(expected.includes('was refused'));
 });
 
-test("a right that the role of a server lacks is the operator's to give; other errors are translated as always", () => {
+test("a right that the role of a server lacks is the operator's to give", () => {
   const reason = `told: ${howToGrant}`;
-  expect(translateForServer(refused('42501'))).toEqual(
-    unavailable(Object.assign(new Error(reason), { code: '42501' })),
-  );
-  for (const code of ['42P01', '40001', '42502'])
-    expect(translateForServer(refused(code))).toEqual(translate(refused(code)));
+  const cause = Object.assign(new Error(reason), { code: '42501' });
+  expect(translate(refused('42501'))).toEqual(unavailable(cause));
+  expect(translate(refused('42502'))).toEqual(Object.assign(new Error('told'), { code: '42502' }));
 });
 
 test.for(['40001', 'EPIPE', undefined])(
