@@ -9,7 +9,7 @@ import {
   SessionEndedError,
 } from '../core/accounts.ts';
 import { dayOf, type KeyUse } from '../core/usage.ts';
-import { type KeyRefusal, sweptKeys } from './commands/keys.ts';
+import type { KeyRefusal } from './commands/keys.ts';
 import type { Engine } from './engine.ts';
 import { listAccounts, listKeys, listOwnKeys } from './queries/accounts.ts';
 import { listOwnUsage, listUsage } from './queries/usage.ts';
@@ -50,10 +50,7 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
     listAccounts: async () => (await read(listAccounts)).map(toAccount),
 
     async removeAccount(owner, passwordHash) {
-      const removal = () => ({ ...ownerOf(owner), passwordHash, at: at() });
-      // In transactions of their own: an account of an earlier release may have a million ended keys.
-      while ((await write('sweepKeys', removal())) === sweptKeys);
-      const row = await write('removeAccount', removal());
+      const row = await write('removeAccount', { ...ownerOf(owner), passwordHash, at: at() });
       if (row === 'session_ended') throw new SessionEndedError();
       return accountOf(row);
     },

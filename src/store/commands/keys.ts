@@ -5,7 +5,7 @@ import { keptEndedKeys } from '../../core/accounts.ts';
 import { limits } from '../../core/limits.ts';
 import { type ApiKeyRow, apiKeyColumns, isActive } from '../rows.ts';
 import { bytes, endOneOf, forUpdate, oneOf, raw, type Steps, sql } from '../steps.ts';
-import { accountOf, accountToRemove, type Owner, type Removal } from './accounts.ts';
+import { accountOf, type Owner } from './accounts.ts';
 import { accountOfSession } from './sessions.ts';
 
 /** Why nothing was changed. */
@@ -13,25 +13,15 @@ export type KeyRefusal = 'session_ended' | 'no_account' | 'no_key' | 'rotated' |
 
 const dayMs = 24 * 60 * 60 * 1000;
 
-/** Rows that one command deletes at most: other writes wait for less than 100 ms. */
-export const sweptKeys = 500;
-
 const missing = ({ session }: Owner) => (session === undefined ? 'no_account' : 'session_ended');
 
-/** Deletes up to `sweptKeys` ended keys of an account that is about to be removed. Returns how many it deleted. */
-export function* sweepKeys(removal: Removal): Steps<number> {
-  const account = yield* accountToRemove(removal);
-  return account ? yield* deleteEnded(account.id, 0, sweptKeys, removal.at) : 0;
-}
-
-/** Deletes up to `most` ended keys, but not the newest `keep`. */
-function* deleteEnded(accountId: number, keep: number, most: number, at: number): Steps<number> {
-  const deleted = yield* sql`
+/** Deletes ended keys but the newest: more than one command adds, so that those of earlier releases go, too. */
+function* sweepEnded(accountId: number, at: number): Steps<void> {
+  yield* sql`
     DELETE FROM api_key WHERE id ${oneOf}
       SELECT id FROM api_key WHERE account_id = ${accountId} AND NOT (${raw(isActive)} ${at})
-      ORDER BY id DESC LIMIT ${most} OFFSET ${keep}
-    ${endOneOf} RETURNING 1 AS one`;
-  return deleted.length;
+      ORDER BY id DESC LIMIT ${keptEndedKeys} OFFSET ${keptEndedKeys}
+    ${endOneOf}`;
 }
 
 /** `isPerson`: an operator has no limit of keys per day. `freed`: active keys that the change ends. */
@@ -66,7 +56,7 @@ function* insertKey(accountId: number, input: KeyToInsert): Steps<ApiKeyRow> {
     INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at, lifetime_ms, expires_at)
     VALUES (${accountId}, ${name}, ${hint}, ${bytes(hash)}, ${scopes}, ${at}, ${lifetimeMs}, ${expiresAt})
     RETURNING id`;
-  yield* deleteEnded(accountId, keptEndedKeys, keptEndedKeys, at);
+  yield* sweepEnded(accountId, at);
   const [key] = yield* sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE api_key.id = ${added?.id}`;
   return key as ApiKeyRow;
 }
@@ -100,7 +90,7 @@ export function* revokeKey(input: ChangedKey): Steps<ApiKeyRow | KeyRefusal> {
   const key = yield* lockKey(input);
   if (typeof key === 'string' || key.revokedAt !== null) return key;
   yield* sql`UPDATE api_key SET revoked_at = ${input.at} WHERE id = ${input.id}`;
-  yield* deleteEnded(key.accountId, keptEndedKeys, keptEndedKeys, input.at);
+  yield* sweepEnded(key.accountId, input.at);
   return { ...key, revokedAt: input.at };
 }
 

@@ -18,7 +18,7 @@ import type { KnownKeyRow } from '../rows.ts';
 import { raw } from '../steps.ts';
 import type { Pool } from './pool.ts';
 import { type Batch, createBatch } from './reads.ts';
-import { arrayOf, prepared } from './sql.ts';
+import { prepared } from './sql.ts';
 
 /**
  * `version` is the highest id: an addition raises it. `revision` also tells one database from another, and a database from itself before a
@@ -64,7 +64,7 @@ function stateOf(text: string | null | undefined): StoreState {
 const stateId = 0n;
 
 /** A text for each id or place that has one, and the state in which they were read. */
-async function readTexts(pool: Pick<Pool, 'read'>, statement: typeof petsById, values: string[], withinMs: number) {
+async function readTexts(pool: Pick<Pool, 'read'>, statement: typeof petsById, values: unknown[], withinMs: number) {
   const rows = await pool.read((sql) => sql.arrays<[id: number, text: string | null]>(statement, values), withinMs);
   const texts = new Map(rows);
   return { texts, state: stateOf(texts.get(0)) };
@@ -82,7 +82,7 @@ export function createPetReads(pool: Pick<Pool, 'read'>): PetReads {
   const single = createBatch<bigint, FoundPet>({
     keyOf: String,
     async send(ids, withinMs) {
-      const { texts, state: read } = await readTexts(pool, petsById, [arrayOf(ids)], withinMs);
+      const { texts, state: read } = await readTexts(pool, petsById, [ids], withinMs);
       return ids.map((id) => ({ pet: (id !== stateId && texts.get(Number(id))) || undefined, state: read }));
     },
   });
@@ -94,7 +94,7 @@ export function createPetReads(pool: Pick<Pool, 'read'>): PetReads {
     rowsOf,
     async send(queries, withinMs) {
       const columns = [queries.map(({ after }) => after), queries.map(rowsOf), queries.map(({ status }) => status)];
-      const { texts, state: read } = await readTexts(pool, pagesOf, columns.map(arrayOf), withinMs);
+      const { texts, state: read } = await readTexts(pool, pagesOf, columns, withinMs);
       return queries.map(({ limit }, place) => {
         const pets = texts.get(place + 1)?.split('\n') ?? [];
         if (pets.length <= limit) return { pets, next: undefined, state: read };
@@ -119,7 +119,7 @@ export function createKeyReads(pool: Pick<Pool, 'read'>): Batch<Buffer, KnownKey
     async send(hashes, withinMs) {
       const rows = await pool.read(
         (sql) => sql<(KnownKeyRow & { hash: string })[]>`
-          SELECT encode(hash, 'hex') AS hash, ${raw(knownKeyColumns)} WHERE hash = ANY (${arrayOf(hashes)}::bytea[])`,
+          SELECT encode(hash, 'hex') AS hash, ${raw(knownKeyColumns)} WHERE hash = ANY (${hashes}::bytea[])`,
         withinMs,
       );
       const found = new Map(rows.map(({ hash, ...row }) => [hash, row]));
@@ -144,13 +144,13 @@ export function startAdder(pool: Pool): Batch<AddedPet, Addition> {
     // The next batch must see what became of the first one.
     alone: ({ retry }) => retry && `${retry.accountId} ${retry.key}`,
     async send(batch, withinMs) {
-      const names = arrayOf(batch.map(({ pet }) => pet.name));
-      const categoryIds = arrayOf(batch.map(({ pet }) => pet.categoryId));
-      const statuses = arrayOf(batch.map(({ pet }) => pet.status));
-      const accountIds = arrayOf(batch.map(({ retry }) => retry?.accountId));
-      const keys = arrayOf(batch.map(({ retry }) => retry?.key));
-      const times = arrayOf(batch.map(({ at }) => at));
-      const keyIds = arrayOf(batch.map(({ keyId }) => keyId));
+      const names = batch.map(({ pet }) => pet.name);
+      const categoryIds = batch.map(({ pet }) => pet.categoryId);
+      const statuses = batch.map(({ pet }) => pet.status);
+      const accountIds = batch.map(({ retry }) => retry?.accountId);
+      const keys = batch.map(({ retry }) => retry?.key);
+      const times = batch.map(({ at }) => at);
+      const keyIds = batch.map(({ keyId }) => keyId);
       const rows = await pool.write(
         (sql) => sql<AdditionRow[]>`
           SELECT outcome, id FROM add_pets(${names}, ${categoryIds}, ${statuses}, ${accountIds}, ${keys}, ${times}, ${retryWindowMs}, ${keyIds})`,

@@ -19,7 +19,7 @@ export interface Sql {
   /** Without values, `text` may hold several statements. */
   unsafe<Rows extends object[] = AnyRow[]>(text: string, values?: unknown[]): Promise<Rows>;
   /** Runs a prepared statement. Each row is an array. */
-  arrays<Row extends unknown[]>(statement: Statement, values: string[]): Promise<Row[]>;
+  arrays<Row extends unknown[]>(statement: Statement, values: unknown[]): Promise<Row[]>;
   /** Runs `work` in a transaction, READ COMMITTED whatever the database sets; rolls it back if `work` rejects. */
   begin<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result>;
 }
@@ -89,7 +89,7 @@ export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
     runPrepared<Rows>(statementOf(texts, given), valuesOf(given));
 
   const sql: Sql = Object.assign(tag, {
-    arrays: <Row>(statement: Statement, values: string[]) =>
+    arrays: <Row>(statement: Statement, values: unknown[]) =>
       runPrepared<Row[]>(statement, values, { rowMode: 'array' }),
     unsafe: <Rows>(text: string, values?: unknown[]) => run<Rows>({ text, ...(values && { values }) }),
     async begin<Result>(work: (sql: Sql) => Promise<Result>) {
@@ -114,13 +114,3 @@ export async function runSteps<Result>(sql: Sql, steps: Steps<Result>): Promise<
   while (!step.done) step = steps.next(await sql(step.value.texts, ...step.value.given));
   return step.value;
 }
-
-/** An element of an array literal (https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO). Undefined becomes NULL. */
-function elementOf(value: unknown): string {
-  if (value === null || value === undefined) return 'NULL';
-  if (Buffer.isBuffer(value)) return `"\\\\x${value.toString('hex')}"`;
-  return typeof value === 'string' ? `"${value.replaceAll(/["\\]/g, '\\$&')}"` : String(value);
-}
-
-/** An array literal, as a parameter. */
-export const arrayOf = (values: readonly unknown[]) => `{${values.map(elementOf).join()}}`;

@@ -69,7 +69,6 @@ const races: Races = {
     input: (world, copy) => ({ ...ownerOf(world, copy), passwordHash: copy % 2 === 0 ? undefined : oldHash, at }),
     effects: rowsOf,
   },
-  sweepKeys: { input: (world, copy) => ({ ...ownerOf(world, copy), at }), effects: (deleted) => deleted },
   addKey: {
     input: (world, copy) => {
       const key = { name: 'till', scopes: 'pets:read', lifetimeMs: null, at };
@@ -247,7 +246,6 @@ function faultsOf(world: World, done: Effect[], rowsOf: (table: string) => Row[]
     'nothing of a removed account stays': account || [...keys, ...sessions, ...rowsOf('one_time_link')].length === 0,
     'an account has its most active keys': active <= limits.activeKeys,
     'only keys that were asked for are active': !account || active === limits.activeKeys - 1 + madeKeys,
-    'an ended key is swept once': effectsOf('sweepKeys') <= endedKeys + 1,
     'a key is rotated once': effectsOf('rotateKey') <= 1,
     'a rotated key has one successor': !account || rowsOf('rotated_key').length === effectsOf('rotateKey'),
     'a revoked key has ended': effectsOf('revokeKey') === 0 || !raced || raced.revoked_at !== null,
