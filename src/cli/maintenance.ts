@@ -8,7 +8,6 @@ import { isSame, sidecarFiles } from '../store/files.ts';
 import { sqliteFile } from '../store/open.ts';
 import { backupStore } from '../store/sqlite/backup.ts';
 import { checkStore } from '../store/sqlite/check.ts';
-import { checksumFile } from '../store/sqlite/checksum.ts';
 import { restoreStore } from '../store/sqlite/restore.ts';
 import { openExisting } from '../store/sqlite/store-file.ts';
 import { type Cli, type Commands, counted, inColumns, inWords, jsonOption, now, refuse } from './command.ts';
@@ -44,14 +43,12 @@ export const maintenanceCommands: Commands = {
   check: {
     about: 'check the store or a backup; exits 1 if it has a problem',
     inputs: {
-      '[<file>]': 'a backup, also against <file>.sha256 (default: the store)',
+      '[<file>]': 'a backup (default: the store)',
       ...jsonOption,
     },
     async run(cli, { file, json }) {
       const url = file === undefined ? cli.settings().DATABASE_URL : `sqlite:${file}`;
-      const report = await (url.startsWith('sqlite:')
-        ? checkStore(sqliteFile(url), file !== undefined)
-        : checkDatabase(cli, url));
+      const report = url.startsWith('sqlite:') ? checkStore(sqliteFile(url)) : await checkDatabase(cli, url);
       const { problems, rows, ...facts } = report;
       if (json) cli.printJson({ ok: problems.length === 0, ...report });
       else if (report.schemaVersion !== null) {
@@ -67,13 +64,13 @@ export const maintenanceCommands: Commands = {
   backup: {
     about: 'copy the store to a file and check it; the server may run',
     inputs: {
-      '<file>': 'the file to write, and <file>.sha256 with its checksum',
-      '[--force]': 'replace both files if they exist',
+      '<file>': 'the file to write',
+      '[--force]': 'replace the file if it exists',
     },
     async run(cli, { file, force }) {
       const source = openExisting(cli.storeFile());
       try {
-        for (const target of [file, checksumFile(file)]) refuseTarget(cli, target, force);
+        refuseTarget(cli, file, force);
         const count = await backupStore(source, file);
         cli.print(`Backed up ${counted('animal', count)} to ${file}.`);
       } finally {
@@ -84,7 +81,7 @@ export const maintenanceCommands: Commands = {
 
   restore: {
     about: 'replace the store with a backup; stop the server first',
-    inputs: { '<file>': 'a backup; it must match <file>.sha256, if that exists' },
+    inputs: { '<file>': 'a backup' },
     async run(cli, { file }) {
       const { animals, migrated, kept } = await restoreStore(file, cli.storeFile(), now);
       for (const name of migrated) cli.note(`Applied ${name}.`);

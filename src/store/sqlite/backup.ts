@@ -1,35 +1,26 @@
 /** Backs up a store while it is in use. The backup is complete, checked and on disk, or does not exist. */
-import fs from 'node:fs';
-import path from 'node:path';
 import Database from 'better-sqlite3';
 import { messageOf } from '../../core/errors.ts';
-import { claim, makeFile, publish, sync } from '../files.ts';
+import { claim, makeFile, publish } from '../files.ts';
 import { CopyError } from '../store.ts';
 import { checkStore } from './check.ts';
-import { checksumFile, writeChecksum } from './checksum.ts';
 
 /** 4 MiB per step; other work can run between two steps. */
 const pagesPerStep = 1000;
 
 /**
- * Writes a backup of `source` and its checksum, and replaces both files if they exist. Resolves to the number of animals. Rejects with
- * CopyError or the error of a system call.
+ * Writes a backup of `source`, and replaces the file if it exists. Resolves to the number of animals. Rejects with CopyError or the error of a
+ * system call.
  */
 export async function backupStore(source: Database.Database, file: string): Promise<number> {
-  const checksum = checksumFile(file);
-  const [partial, partialChecksum] = [claim(file), claim(checksum)];
+  const partial = claim(file);
   const animals = await makeFile(partial, 0o600, async () => {
     await copyStore(source, partial);
-    const { problems, rows } = await checkStore(partial);
+    const { problems, rows } = checkStore(partial);
     if (problems.length > 0) throw new CopyError(`The copy of ${source.name} is not sound: ${problems[0]}`);
-    await writeChecksum(partial, file, partialChecksum);
     return rows.pet as number;
   });
-  // First remove the old checksum: a kill between two steps leaves a backup without a checksum, never with that of another backup.
-  fs.rmSync(checksum, { force: true });
-  sync(path.dirname(file));
   publish(partial, file);
-  publish(partialChecksum, checksum);
   return animals;
 }
 

@@ -27,7 +27,7 @@ const lockTimeoutMs = 500;
  */
 export async function restoreStore(from: string, file: string, now: () => Date): Promise<Restored> {
   if (isSame(from, file)) throw new CopyError(`${from} is the store itself.`);
-  const { problems, rows } = await checkStore(from, true);
+  const { problems, rows } = checkStore(from);
   if (problems.length > 0) throw new CopyError(problems.join('\n'));
   makeFolder(path.dirname(file));
   const old = lock(file);
@@ -71,6 +71,8 @@ function lock(file: string): Database.Database | undefined {
     connection.pragma('locking_mode = EXCLUSIVE');
     connection.pragma('journal_mode = DELETE');
     connection.exec('BEGIN EXCLUSIVE');
+    // Without them, the restored store could give ids a second time.
+    highestIds(connection);
     return connection;
   } catch (error) {
     connection?.close();
@@ -98,12 +100,10 @@ function adapt(fresh: string, old: Database.Database | undefined): void {
 }
 
 function highestIds(old: Database.Database | undefined): { name: string; seq: number }[] {
-  try {
-    return old?.prepare<[], { name: string; seq: number }>('SELECT name, seq FROM sqlite_sequence').all() ?? [];
-  } catch {
-    // An empty or damaged file: the ids are unknown.
-    return [];
-  }
+  // An empty file has no such table.
+  const found = old?.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_sequence'").get();
+  if (!old || !found) return [];
+  return old.prepare<[], { name: string; seq: number }>('SELECT name, seq FROM sqlite_sequence').all();
 }
 
 /** If root restores, the server's user must still be able to write to the store. */
