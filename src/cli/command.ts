@@ -81,24 +81,13 @@ export type Cli = ReturnType<typeof createCli>;
 
 export function createCli(env: NodeJS.ProcessEnv, io: Io) {
   const { stdout, stderr } = io;
-  let progressShown = false;
 
   /** Throws ConfigError. */
   const settings = () => readEnvironment(env, '.');
 
-  function clearProgress(): void {
-    if (progressShown) stderr.write('\r\x1b[K');
-    progressShown = false;
-  }
-
-  function write(stream: Writable, text: string): void {
-    clearProgress();
-    stream.write(`${text}\n`);
-  }
-
-  const print = (text: string) => write(stdout, text);
+  const print = (text: string) => void stdout.write(`${text}\n`);
   /** Prints a line on stderr that is not an error. */
-  const note = (text: string) => write(stderr, text);
+  const note = (text: string) => void stderr.write(`${text}\n`);
   const printJson = (value: unknown) => print(JSON.stringify(value, null, 2));
   // Of a checkpoint that fails: nothing is lost, and a later one succeeds.
   const logger = { warn: note, error: () => undefined };
@@ -112,10 +101,7 @@ export function createCli(env: NodeJS.ProcessEnv, io: Io) {
     printJson,
     note,
 
-    printError(sentences: string) {
-      clearProgress();
-      printError(stderr, sentences);
-    },
+    printError: (sentences: string) => printError(stderr, sentences),
 
     /** Prints rows under the names of their members; without rows, the sentence. */
     printTable(rows: object[], empty = '') {
@@ -135,13 +121,6 @@ export function createCli(env: NodeJS.ProcessEnv, io: Io) {
       if (stderr.isTTY) return;
       const base = { level: 30, time: Date.now(), pid: process.pid, hostname: hostname() };
       note(JSON.stringify({ ...base, event, account, key, msg: event.replaceAll('_', ' ') }));
-    },
-
-    /** Returns a function that shows on a terminal how far the work is. */
-    progress: (what: string) => (done: number, total: number) => {
-      if (!stderr.isTTY) return;
-      progressShown = true;
-      stderr.write(`\r${what}: ${Math.floor((100 * done) / (total || 1))} %\x1b[K`);
     },
 
     /** The path of the store's file. Throws CommandError if the store is in PostgreSQL. */

@@ -8,7 +8,6 @@ import { isSame, sidecarFiles } from '../store/files.ts';
 import { sqliteFile } from '../store/open.ts';
 import { backupStore } from '../store/sqlite/backup.ts';
 import { checkStore } from '../store/sqlite/check.ts';
-import { checksumFile } from '../store/sqlite/checksum.ts';
 import { restoreStore } from '../store/sqlite/restore.ts';
 import { openExisting } from '../store/sqlite/store-file.ts';
 import { type Cli, type Commands, counted, inColumns, inWords, jsonOption, now, refuse } from './command.ts';
@@ -44,14 +43,12 @@ export const maintenanceCommands: Commands = {
   check: {
     about: 'check the store or a backup; exits 1 if it has a problem',
     inputs: {
-      '[<file>]': 'a backup, also against <file>.sha256 (default: the store)',
+      '[<file>]': 'a backup (default: the store)',
       ...jsonOption,
     },
     async run(cli, { file, json }) {
       const url = file === undefined ? cli.settings().DATABASE_URL : `sqlite:${file}`;
-      const report = await (url.startsWith('sqlite:')
-        ? checkStore(sqliteFile(url), file !== undefined)
-        : checkDatabase(cli, url));
+      const report = url.startsWith('sqlite:') ? checkStore(sqliteFile(url)) : await checkDatabase(cli, url);
       const { problems, rows, ...facts } = report;
       if (json) cli.printJson({ ok: problems.length === 0, ...report });
       else if (report.schemaVersion !== null) {
@@ -67,14 +64,14 @@ export const maintenanceCommands: Commands = {
   backup: {
     about: 'copy the store to a file and check it; the server may run',
     inputs: {
-      '<file>': 'the file to write, and <file>.sha256 with its checksum',
-      '[--force]': 'replace both files if they exist',
+      '<file>': 'the file to write',
+      '[--force]': 'replace the file if it exists',
     },
     async run(cli, { file, force }) {
       const source = openExisting(cli.storeFile());
       try {
-        for (const target of [file, checksumFile(file)]) refuseTarget(cli, target, force);
-        const count = await backupStore(source, file, cli.progress('Copying'));
+        refuseTarget(cli, file, force);
+        const count = await backupStore(source, file);
         cli.print(`Backed up ${counted('animal', count)} to ${file}.`);
       } finally {
         source.close();
@@ -84,10 +81,9 @@ export const maintenanceCommands: Commands = {
 
   restore: {
     about: 'replace the store with a backup; stop the server first',
-    inputs: { '<file>': 'a backup; it must match <file>.sha256, if that exists' },
+    inputs: { '<file>': 'a backup' },
     async run(cli, { file }) {
-      const options = { now, onProgress: cli.progress('Copying') };
-      const { animals, migrated, kept } = await restoreStore(file, cli.storeFile(), options);
+      const { animals, migrated, kept } = await restoreStore(file, cli.storeFile(), now);
       for (const name of migrated) cli.note(`Applied ${name}.`);
       cli.print(`Restored ${counted('animal', animals)} from ${file}.`);
       if (kept !== undefined) cli.print(`The previous store is kept as ${kept}.`);
@@ -103,8 +99,7 @@ export const maintenanceCommands: Commands = {
     async run(cli, { from, to }) {
       // Imported only here: the PostgreSQL driver takes long to load.
       const { copyStore } = await import('../store/copy.ts');
-      const options = { now, onProgress: cli.progress('Copying') };
-      const rows = Object.entries(await copyStore(from, to, options));
+      const rows = Object.entries(await copyStore(from, to, { now }));
       cli.print(
         `Copied and compared: ${rows.map(([table, count]) => `${counted('row', count)} of ${table}`).join(', ')}.`,
       );

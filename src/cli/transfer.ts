@@ -22,7 +22,7 @@ export const transferCommands: Commands = {
       const file = await openSource(cli, name);
       try {
         const before = fs.fstatSync(file);
-        const hash = checkLines(cli, file, before);
+        const hash = checkLines(file);
         await cli.withStore((store) => importLines(cli, store, { name, file, before, hash }), true);
       } finally {
         fs.closeSync(file);
@@ -39,15 +39,12 @@ export const transferCommands: Commands = {
     },
     async run(cli, { file = '-', status, force }) {
       const count = await cli.withStore(async ({ pets }) => {
-        const lastId = await pets.lastId();
-        const show = cli.progress('Exporting');
         let written = 0;
         async function* lines(): AsyncGenerator<string> {
           for (let after: bigint | undefined = 0n; after !== undefined; ) {
             const page = await pets.list({ limit: maxPage, status, after });
             after = page.next;
             written += page.pets.length;
-            show(Number(after ?? lastId), lastId);
             yield page.pets.map((pet) => `${pet}\n`).join('');
             // SQLite's reads of one turn of the event loop share a snapshot, which would hold up checkpoints.
             await setImmediate();
@@ -88,16 +85,16 @@ const chunkBytes = 256 * 1024;
 
 /**
  * The lines of a file of any size, with their numbers from 1. Only a line feed ends a line: JSON text may contain all other line breaks. A line
- * that is longer than a body may be is cut after that length. `onChunk` is called with each part that is read, and where it begins.
+ * that is longer than a body may be is cut after that length. `onChunk` is called with each part that is read.
  */
-function* readLines(file: number, onChunk: (chunk: Buffer, at: number) => void) {
+function* readLines(file: number, onChunk: (chunk: Buffer) => void) {
   const buffer = Buffer.allocUnsafe(chunkBytes);
   let begun = Buffer.alloc(0);
   let [number, at] = [0, 0];
   for (let length = -1; length !== 0; at += length) {
     length = fs.readSync(file, buffer, 0, chunkBytes, at);
     const chunk = buffer.subarray(0, length);
-    onChunk(chunk, at);
+    onChunk(chunk);
     let start = 0;
     for (let end = chunk.indexOf('\n'); end !== -1; end = chunk.indexOf('\n', start)) {
       yield [++number, Buffer.concat([begun, chunk.subarray(start, end)])] as const;
@@ -127,16 +124,11 @@ function readPet(text: Buffer): NewPet | undefined {
 const maxNamed = 20;
 
 /** Checks every line. Returns a hash of the file. Throws CommandError, which names the bad lines. */
-function checkLines(cli: Cli, file: number, { size }: fs.Stats): string {
-  const show = cli.progress('Checking');
+function checkLines(file: number): string {
   const hash = createHash('sha256');
   const sentences: string[] = [];
   let [lines, bad] = [0, 0];
-  const onChunk = (chunk: Buffer, at: number) => {
-    hash.update(chunk);
-    show(at, size);
-  };
-  for (const [number, text] of readLines(file, onChunk)) {
+  for (const [number, text] of readLines(file, (chunk) => void hash.update(chunk))) {
     lines = number;
     try {
       readPet(text);
@@ -153,9 +145,6 @@ function checkLines(cli: Cli, file: number, { size }: fs.Stats): string {
   return hash.digest('base64url').slice(0, 22);
 }
 
-/** Counting more could take longer than PostgreSQL may. */
-const maxCounted = 1_000_000;
-
 /** Additions that may be unanswered: two batches of PostgreSQL, and a transaction of SQLite. */
 const maxUnanswered = 1000;
 
@@ -166,11 +155,6 @@ async function importLines(
   source: { name: string; file: number; before: fs.Stats; hash: string },
 ): Promise<void> {
   const { name, file, before, hash } = source;
-  const count = await pets.count(maxCounted);
-  if (count > 0)
-    cli.note(`The store has ${count === maxCounted ? 'at least ' : ''}${counted('animal', count)} already.`);
-
-  const show = cli.progress('Importing');
   let [added, present] = [0, 0];
   let ended: string | undefined;
   const unanswered: Promise<void>[] = [];
@@ -187,8 +171,7 @@ async function importLines(
     }
   }
 
-  function onChunk(_chunk: Buffer, at: number): void {
-    show(at, before.size);
+  function onChunk(): void {
     const { size, mtimeMs } = fs.fstatSync(file);
     if (size !== before.size || mtimeMs !== before.mtimeMs) ended ??= `${name} changed during the import:`;
   }

@@ -8,10 +8,9 @@ export interface PoolMeasures {
   busy: number;
   /** Jobs that wait for a connection. */
   waiting: number;
-  /** Connections given up because a statement passed its deadline: those that the server has not let go yet, and all since the start. */
+  /** Connections given up because a statement passed its deadline, which the server has not let go yet. */
   abandoned: number;
-  abandonedTotal: number;
-  /** Errors of the database and of connections to it, by class; also those after which a job ran again. */
+  /** Errors of the database and of connections to it, by reason; also those after which a job ran again. */
   errors: Readonly<Record<string, number>>;
 }
 

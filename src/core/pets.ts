@@ -135,10 +135,6 @@ export interface Pets {
   /** Resolves only when the pet is on disk. `keyId`: the API key that adds it, which is checked again; undefined: the operator. */
   add(pet: NewPet, retry?: Retry, keyId?: number): Promise<Addition>;
   find(id: bigint): Promise<FoundPet> | FoundPet;
-  /** The highest id; 0 if there are no pets. */
-  lastId(): Promise<number>;
-  /** The number of pets, or `most` if there are more. */
-  count(most: number): Promise<number>;
   /** The state now: every write is in it that was acknowledged before the call. */
   state(): Promise<StoreState> | StoreState;
   /** Whether reads need a round trip. They then return promises. */

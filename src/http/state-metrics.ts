@@ -111,13 +111,8 @@ function addPool(add: AddMetric, store: Sources['store']): void {
     read('abandoned'),
   );
   add(
-    'animal_store_database_connections_abandoned_total',
-    'Connections given up because a statement passed its deadline.',
-    read('abandonedTotal'),
-  );
-  add(
     'animal_store_database_errors_total',
-    'Errors of the database, by SQLSTATE class; besides, connection: lost or not opened; timeout: no answer before the deadline; standby: a commit that the standby may lack; other: any other class.',
-    () => byLabel('class', store().pool?.errors ?? {}),
+    'Errors of the database, by the reasons of animal_store_failed_writes_total; also those after which a statement ran again.',
+    () => byLabel('reason', store().pool?.errors ?? {}),
   );
 }

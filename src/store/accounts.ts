@@ -4,15 +4,24 @@ import {
   type ApiKey,
   KeyLimitError,
   type Owner,
+  type OwnKey,
   type Secret,
   SessionEndedError,
 } from '../core/accounts.ts';
 import { dayOf, type KeyUse } from '../core/usage.ts';
-import { type KeyRefusal, sweptKeys } from './commands/keys.ts';
+import type { KeyRefusal } from './commands/keys.ts';
 import type { Engine } from './engine.ts';
 import { listAccounts, listKeys, listOwnKeys } from './queries/accounts.ts';
 import { listOwnUsage, listUsage } from './queries/usage.ts';
-import { type AccountRow, type ApiKeyRow, toAccount, toApiKey, toDayOfUse, toKnownKey, toOwnKey } from './rows.ts';
+import {
+  type AccountRow,
+  type ApiKeyRow,
+  type OwnKeyRow,
+  toAccount,
+  toApiKey,
+  toDayOfUse,
+  toKnownKey,
+} from './rows.ts';
 
 const secretOf = ({ hint, hash }: Secret) => ({ hint, hash: hash.toString('hex') });
 const accountOf = (row: AccountRow | undefined) => row && toAccount(row);
@@ -27,7 +36,7 @@ const ownerOf = (owner: Owner) =>
 
 /** The key; undefined if there is none that could be changed. Throws the error of a refusal. */
 function keyOf(result: ApiKeyRow | KeyRefusal): ApiKey | undefined {
-  if (typeof result === 'object') return toApiKey(result);
+  if (typeof result === 'object') return toApiKey<ApiKey>(result);
   if (result === 'session_ended') throw new SessionEndedError();
   if (result === 'too_many') throw new KeyLimitError('active');
   if (result === 'too_many_today') throw new KeyLimitError('day');
@@ -41,10 +50,7 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
     listAccounts: async () => (await read(listAccounts)).map(toAccount),
 
     async removeAccount(owner, passwordHash) {
-      const removal = () => ({ ...ownerOf(owner), passwordHash, at: at() });
-      // In transactions of their own: an account of an earlier release may have a million ended keys.
-      while ((await write('sweepKeys', removal())) === sweptKeys);
-      const row = await write('removeAccount', removal());
+      const row = await write('removeAccount', { ...ownerOf(owner), passwordHash, at: at() });
       if (row === 'session_ended') throw new SessionEndedError();
       return accountOf(row);
     },
@@ -54,12 +60,13 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
       return keyOf(await write('addKey', { ...ownerOf(account), ...key, at: at() }));
     },
 
-    listKeys: async (account) => (await read(() => listKeys(account))).map(toApiKey),
+    listKeys: async (account) => (await read(() => listKeys(account))).map((row) => toApiKey<ApiKey>(row)),
 
     async listOwnKeys(accountId, maxEnded) {
       const now = at();
       const { active, ended } = await read(() => listOwnKeys(accountId, maxEnded, now));
-      return { active: active.map(toOwnKey), ended: ended.map(toOwnKey) };
+      const keysOf = (rows: OwnKeyRow[]) => rows.map((row) => toApiKey<OwnKey>(row));
+      return { active: keysOf(active), ended: keysOf(ended) };
     },
 
     async findKey(hash, wasValid) {
@@ -93,7 +100,7 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
     async listOwnUsage(accountId, days) {
       const now = at();
       const rows = await read(() => listOwnUsage(accountId, dayOf(now) - days, now));
-      const byKey = Map.groupBy(rows, ({ key_id }) => Number(key_id));
+      const byKey = Map.groupBy(rows, ({ keyId }) => keyId);
       return new Map([...byKey].map(([id, ofKey]) => [id, ofKey.map(toDayOfUse)]));
     },
   };

@@ -8,13 +8,13 @@ import { recordUses } from './commands/usage.ts';
 import type { Steps } from './steps.ts';
 
 const { addAccount, removeAccount } = accounts;
-const { sweepKeys, addKey, revokeKey, rotateKey } = keys;
+const { addKey, revokeKey, rotateKey } = keys;
 const { signUp, setPassword, addLink } = people;
 const { addSession, touchSession, endSession, endSessions } = sessions;
 
 export const commands = {
   ...{ addAccount, removeAccount },
-  ...{ sweepKeys, addKey, revokeKey, rotateKey, recordUses },
+  ...{ addKey, revokeKey, rotateKey, recordUses },
   ...{ signUp, setPassword, addLink },
   ...{ addSession, touchSession, endSession, endSessions },
   addMessage: messages.addMessage,

@@ -3,6 +3,7 @@ import type Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../core/errors.ts';
 import { openAlone } from './postgres/open.ts';
 import type { Sql } from './postgres/sql.ts';
+import { readTarget } from './postgres/url.ts';
 import { openReader } from './sqlite/connection.ts';
 import { openExisting, prepareStore } from './sqlite/store-file.ts';
 import { CopyError, OpenError, type OpenOptions } from './store.ts';
@@ -31,16 +32,11 @@ type Row = unknown[];
 /** Rows by table. */
 type Counts = Record<Table, number>;
 
-interface CopyOptions extends OpenOptions {
-  /** `done` of `total` steps; `animals`: those copied so far. */
-  onProgress?: (done: number, total: number, animals: number) => void;
-}
-
 /**
  * Copies the store in `file`, which a server may use, to the database at `databaseUrl`. Migrates both first. Resolves to the row counts, after
  * every row has been read back and compared. Rejects with CopyError, and then leaves no rows in the database, unless the error says otherwise.
  */
-export async function copyStore(file: string, databaseUrl: string, options: CopyOptions): Promise<Counts> {
+export async function copyStore(file: string, databaseUrl: string, options: OpenOptions): Promise<Counts> {
   try {
     // The source first: without it, the target is not migrated.
     const source = openSource(file, options);
@@ -64,8 +60,10 @@ function openSource(file: string, options: OpenOptions): Database.Database {
   return source;
 }
 
-async function copyTo(source: Database.Database, databaseUrl: string, options: CopyOptions): Promise<Counts> {
-  const { sql, label, destroy } = await openAlone(databaseUrl, { ...options, migrate: true });
+async function copyTo(source: Database.Database, databaseUrl: string, options: OpenOptions): Promise<Counts> {
+  const target = readTarget(databaseUrl);
+  const { label } = target;
+  const { sql, destroy } = await openAlone(target, { ...options, migrate: true });
   let copiedAll = false;
   try {
     // Without a lock, for which the servers of another store would have to wait.
@@ -73,7 +71,8 @@ async function copyTo(source: Database.Database, databaseUrl: string, options: C
     return await sql.begin(async (transaction) => {
       await lockTables(transaction);
       await refuseFilled(transaction, label);
-      const counts = await copyTables(source, transaction, options);
+      const counts = {} as Counts;
+      for (const table of copied) counts[table] = await copyTable(table, source, transaction);
       await continueIds(source, transaction);
       copiedAll = true;
       return counts;
@@ -113,29 +112,11 @@ async function lockTables(sql: Sql): Promise<void> {
     SET LOCAL lock_timeout = 0`);
 }
 
-async function copyTables(source: Database.Database, sql: Sql, { onProgress }: CopyOptions): Promise<Counts> {
-  const animals = Number(source.prepare('SELECT count(*) FROM pet').pluck().get());
-  const counts = {} as Counts;
-  for (const table of copied) {
-    let done = 0;
-    counts[table] = await copyTable(table, source, sql, (rows) => {
-      done += rows;
-      if (table === 'pet') onProgress?.(done, 2 * animals, Math.min(done, animals));
-    });
-  }
-  return counts;
-}
-
 const postgresTypes = { INTEGER: 'bigint', TEXT: 'text', BLOB: 'bytea' };
 type Column = { name: string; type: keyof typeof postgresTypes; pk: bigint };
 
-/** Writes the rows, then reads them back and compares them. `onRows` is called for each page of both. Resolves to the number of rows. */
-async function copyTable(
-  table: Table,
-  source: Database.Database,
-  sql: Sql,
-  onRows: (rows: number) => void,
-): Promise<number> {
+/** Writes the rows, then reads them back and compares them. Resolves to the number of rows. */
+async function copyTable(table: Table, source: Database.Database, sql: Sql): Promise<number> {
   // Without the generated column pet.json, which PostgreSQL writes itself.
   const columns = source.prepare<[string], Column>('SELECT name, type, pk FROM pragma_table_info(?)').all(table);
   const names = columns.map(({ name }) => name);
@@ -148,7 +129,6 @@ async function copyTable(
   for (const page of pages()) {
     const values = names.map((_, index) => page.map((row) => row[index]));
     await sql.unsafe(`INSERT INTO ${table} (${names}) SELECT * FROM unnest(${arrays})`, values);
-    onRows(page.length);
   }
   let rows = 0;
   await sql.unsafe(`DECLARE stored CURSOR FOR ${select}`);
@@ -157,7 +137,6 @@ async function copyTable(
     if (textOf(stored.map(Object.values)) !== textOf(page))
       throw new CopyError(`${table} differs in the copy after ${rows} rows: nothing was copied.`);
     rows += page.length;
-    onRows(page.length);
   }
   await sql.unsafe('CLOSE stored');
   return rows;
@@ -175,9 +154,11 @@ function* pagesOf(rows: Iterable<Row>): Generator<Row[]> {
   yield page;
 }
 
-/** Integers are bigint in SQLite's rows, and text in PostgreSQL's. */
+/** Integers are bigint in SQLite's rows, and mostly numbers in PostgreSQL's. */
 function textOf(page: Row[]): string {
-  return JSON.stringify(page.map((row) => row.map((value) => (typeof value === 'bigint' ? String(value) : value))));
+  return JSON.stringify(
+    page.map((row) => row.map((value) => (['bigint', 'number'].includes(typeof value) ? String(value) : value))),
+  );
 }
 
 /** No id is given twice, even if its row is gone from the source. */

@@ -5,7 +5,7 @@ import type { People } from '../core/people.ts';
 import { isLinkValid } from './commands/people.ts';
 import type { Engine } from './engine.ts';
 import { findLink, findPerson, findSession } from './queries/people.ts';
-import { toAccount, toLink, toSession } from './rows.ts';
+import { networkOf, toAccount } from './rows.ts';
 
 const hex = (hash: Buffer | undefined) => hash?.toString('hex');
 
@@ -19,8 +19,10 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
     },
 
     async findPerson(name) {
-      const row = await read(() => findPerson(name));
-      return row && { account: toAccount(row), passwordHash: row.password_hash };
+      const found = await read(() => findPerson(name));
+      if (!found) return undefined;
+      const { passwordHash, ...account } = found;
+      return { account: toAccount(account), passwordHash };
     },
 
     setPassword: (accountId, passwordHash, { link, session, previous } = {}) =>
@@ -31,8 +33,10 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
 
     async findSession(hash) {
       const now = at();
-      const row = await read(() => findSession(hash, now));
-      return row && toSession(row);
+      const found = await read(() => findSession(hash, now));
+      if (!found) return undefined;
+      const { usedAt, network, ...account } = found;
+      return { account: toAccount(account), usedAt: new Date(usedAt), network: networkOf(network) };
     },
 
     touchSession: (hash) => write('touchSession', { hash: hash.toString('hex'), at: at() }),
@@ -44,8 +48,11 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
 
     async findLink(hash) {
       const now = at();
-      const row = await read(() => findLink(hash, now));
-      return row && isLinkValid(row.purpose, Number(row.expires_at), now) ? toLink(row) : undefined;
+      const found = await read(() => findLink(hash, now));
+      if (!found) return undefined;
+      const { purpose, expiresAt, ...account } = found;
+      if (!isLinkValid(purpose, expiresAt, now)) return undefined;
+      return { purpose, account: account.id === null ? null : toAccount(account) };
     },
   };
 }

@@ -1,6 +1,6 @@
 /**
  * Changes and reads that are written once for both engines: generators that yield SQL statements and receive their rows. This file names
- * what differs between the engines. Integers may come back as numbers, bigints or decimal text.
+ * what differs between the engines.
  */
 
 /** A part of a statement whose text depends on the engine. */

@@ -271,7 +271,7 @@ export const plantedBugs: PlantedBug[] = [
   {
     name: "a person can revoke someone else's key",
     file: 'src/store/commands/keys.ts',
-    from: "return key && (!account || Number(key.account_id) === Number(account.id)) ? key : 'no_key';",
+    from: "return key && (!account || key.accountId === account.id) ? key : 'no_key';",
     to: "return key ?? 'no_key';",
     caughtBy: ['test/quick/account/account-attacks.test.ts', "someone else's key > cannot be rotated or revoked"],
   },

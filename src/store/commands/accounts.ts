@@ -22,21 +22,17 @@ export function* addAccount({ name, at }: { name: string; at: number }): Steps<A
 }
 
 /** An owner, and the hash of the password that the account must still have; undefined: any. */
-export type Removal = Owner & { passwordHash?: string | undefined; at: number };
+type Removal = Owner & { passwordHash?: string | undefined; at: number };
 
-/** With its row locked; undefined if it may not be removed. */
-export function* accountToRemove(removal: Removal): Steps<AccountRow | undefined> {
-  const account = yield* accountOf(removal, removal.at);
-  if (!account || removal.passwordHash === undefined) return account;
-  const [row] = yield* sql<{ password_hash: string | null }>`
-    SELECT password_hash FROM account WHERE id = ${Number(account.id)}`;
-  return row?.password_hash === removal.passwordHash ? account : undefined;
-}
-
-/** With its keys, sessions and links. Call sweepKeys before, until it deletes fewer than it may. */
+/** With its keys, sessions and links. Undefined if it does not exist, or has another password. */
 export function* removeAccount(removal: Removal): Steps<AccountRow | 'session_ended' | undefined> {
-  if (removal.session !== undefined && !(yield* accountOf(removal, removal.at))) return 'session_ended';
-  const account = yield* accountToRemove(removal);
-  if (account) yield* sql`DELETE FROM account WHERE id = ${Number(account.id)}`;
+  const account = yield* accountOf(removal, removal.at);
+  if (!account) return removal.session === undefined ? undefined : 'session_ended';
+  if (removal.passwordHash !== undefined) {
+    const [row] = yield* sql<{ password_hash: string | null }>`
+      SELECT password_hash FROM account WHERE id = ${account.id}`;
+    if (row?.password_hash !== removal.passwordHash) return undefined;
+  }
+  yield* sql`DELETE FROM account WHERE id = ${account.id}`;
   return account;
 }

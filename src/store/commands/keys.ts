@@ -5,7 +5,7 @@ import { keptEndedKeys } from '../../core/accounts.ts';
 import { limits } from '../../core/limits.ts';
 import { type ApiKeyRow, apiKeyColumns, isActive } from '../rows.ts';
 import { bytes, endOneOf, forUpdate, oneOf, raw, type Steps, sql } from '../steps.ts';
-import { accountOf, accountToRemove, type Owner, type Removal } from './accounts.ts';
+import { accountOf, type Owner } from './accounts.ts';
 import { accountOfSession } from './sessions.ts';
 
 /** Why nothing was changed. */
@@ -13,39 +13,29 @@ export type KeyRefusal = 'session_ended' | 'no_account' | 'no_key' | 'rotated' |
 
 const dayMs = 24 * 60 * 60 * 1000;
 
-/** Rows that one command deletes at most: other writes wait for less than 100 ms. */
-export const sweptKeys = 500;
-
 const missing = ({ session }: Owner) => (session === undefined ? 'no_account' : 'session_ended');
 
-/** Deletes up to `sweptKeys` ended keys of an account that is about to be removed. Returns how many it deleted. */
-export function* sweepKeys(removal: Removal): Steps<number> {
-  const account = yield* accountToRemove(removal);
-  return account ? yield* deleteEnded(Number(account.id), 0, sweptKeys, removal.at) : 0;
-}
-
-/** Deletes up to `most` ended keys, but not the newest `keep`. */
-function* deleteEnded(accountId: number, keep: number, most: number, at: number): Steps<number> {
-  const deleted = yield* sql`
+/** Deletes ended keys but the newest: more than one command adds, so that those of earlier releases go, too. */
+function* sweepEnded(accountId: number, at: number): Steps<void> {
+  yield* sql`
     DELETE FROM api_key WHERE id ${oneOf}
       SELECT id FROM api_key WHERE account_id = ${accountId} AND NOT (${raw(isActive)} ${at})
-      ORDER BY id DESC LIMIT ${most} OFFSET ${keep}
-    ${endOneOf} RETURNING 1 AS one`;
-  return deleted.length;
+      ORDER BY id DESC LIMIT ${keptEndedKeys} OFFSET ${keptEndedKeys}
+    ${endOneOf}`;
 }
 
 /** `isPerson`: an operator has no limit of keys per day. `freed`: active keys that the change ends. */
 function* limitOf(accountId: number, isPerson: boolean, freed: number, at: number): Steps<KeyRefusal | undefined> {
   const [active] = yield* sql<{ keys: number }>`
     SELECT count(*) AS keys FROM api_key WHERE account_id = ${accountId} AND ${raw(isActive)} ${at}`;
-  if (Number(active?.keys) - freed >= limits.activeKeys) return 'too_many';
+  if ((active?.keys ?? 0) - freed >= limits.activeKeys) return 'too_many';
   if (!isPerson) return undefined;
   // The newest ones, because an account of an earlier release may have any number of ended keys.
   const [today] = yield* sql<{ keys: number }>`
     SELECT count(*) AS keys FROM (
       SELECT created_at FROM api_key WHERE account_id = ${accountId} ORDER BY id DESC LIMIT ${limits.keysPerDay}
     ) AS newest WHERE created_at > ${at - dayMs} AND created_at <= ${at}`;
-  return Number(today?.keys) >= limits.keysPerDay ? 'too_many_today' : undefined;
+  return (today?.keys ?? 0) >= limits.keysPerDay ? 'too_many_today' : undefined;
 }
 
 interface KeyToInsert {
@@ -62,22 +52,20 @@ interface KeyToInsert {
 function* insertKey(accountId: number, input: KeyToInsert): Steps<ApiKeyRow> {
   const { name, scopes, lifetimeMs, hint, hash, at } = input;
   const expiresAt = lifetimeMs === null ? null : at + lifetimeMs;
-  const [added] = yield* sql<{ id: number | string }>`
+  const [added] = yield* sql<{ id: number }>`
     INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at, lifetime_ms, expires_at)
     VALUES (${accountId}, ${name}, ${hint}, ${bytes(hash)}, ${scopes}, ${at}, ${lifetimeMs}, ${expiresAt})
     RETURNING id`;
-  const id = Number(added?.id);
-  yield* deleteEnded(accountId, keptEndedKeys, keptEndedKeys, at);
-  const [key] = yield* sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE api_key.id = ${id}`;
+  yield* sweepEnded(accountId, at);
+  const [key] = yield* sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE api_key.id = ${added?.id}`;
   return key as ApiKeyRow;
 }
 
 export function* addKey(input: Owner & KeyToInsert): Steps<ApiKeyRow | KeyRefusal> {
   const account = yield* accountOf(input, input.at);
   if (!account) return missing(input);
-  const accountId = Number(account.id);
-  const refusal = yield* limitOf(accountId, input.session !== undefined, 0, input.at);
-  return refusal ?? (yield* insertKey(accountId, input));
+  const refusal = yield* limitOf(account.id, input.session !== undefined, 0, input.at);
+  return refusal ?? (yield* insertKey(account.id, input));
 }
 
 /** A key, and the session of the person who changes it; undefined: the operator. */
@@ -95,15 +83,15 @@ function* lockKey({ id, session, at }: ChangedKey): Steps<ApiKeyRow | 'session_e
   const account = session === undefined ? undefined : yield* accountOfSession(session, at);
   if (session !== undefined && !account) return 'session_ended';
   const [key] = yield* sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE api_key.id = ${id}`;
-  return key && (!account || Number(key.account_id) === Number(account.id)) ? key : 'no_key';
+  return key && (!account || key.accountId === account.id) ? key : 'no_key';
 }
 
 export function* revokeKey(input: ChangedKey): Steps<ApiKeyRow | KeyRefusal> {
   const key = yield* lockKey(input);
-  if (typeof key === 'string' || key.revoked_at !== null) return key;
+  if (typeof key === 'string' || key.revokedAt !== null) return key;
   yield* sql`UPDATE api_key SET revoked_at = ${input.at} WHERE id = ${input.id}`;
-  yield* deleteEnded(Number(key.account_id), keptEndedKeys, keptEndedKeys, input.at);
-  return { ...key, revoked_at: input.at };
+  yield* sweepEnded(key.accountId, input.at);
+  return { ...key, revokedAt: input.at };
 }
 
 /** `oldExpiresAt`: in milliseconds. */
@@ -117,26 +105,26 @@ export function* rotateKey(input: Rotation): Steps<ApiKeyRow | KeyRefusal> {
   const old = yield* lockKey(input);
   if (typeof old === 'string') return old;
   const { id, at, oldExpiresAt, session } = input;
-  const expiresAt = old.expires_at === null ? Number.POSITIVE_INFINITY : Number(old.expires_at);
-  if (old.revoked_at !== null || expiresAt <= at) return 'no_key';
-  const [rotated] = yield* sql`SELECT successor_id FROM rotated_key WHERE key_id = ${id}`;
-  if (rotated) return 'rotated';
-  const accountId = Number(old.account_id);
+  const expiresAt = old.expiresAt ?? Number.POSITIVE_INFINITY;
+  if (old.revokedAt !== null || expiresAt <= at) return 'no_key';
+  const [{ successor, lifetimeMs }] = (yield* sql`
+    SELECT successor_id AS successor, lifetime_ms AS "lifetimeMs" FROM api_key LEFT JOIN rotated_key ON key_id = id
+    WHERE id = ${id}`) as [{ successor: number | null; lifetimeMs: number | null }];
+  if (successor !== null) return 'rotated';
   const endsAt = Math.min(expiresAt, oldExpiresAt);
-  const refusal = yield* limitOf(accountId, session !== undefined, endsAt <= at ? 1 : 0, at);
+  const refusal = yield* limitOf(old.accountId, session !== undefined, endsAt <= at ? 1 : 0, at);
   if (refusal) return refusal;
-  const lifetimeMs = old.lifetime_ms === null ? null : Number(old.lifetime_ms);
-  const key = yield* insertKey(accountId, { ...input, name: old.name, scopes: old.scopes, lifetimeMs });
-  yield* sql`INSERT INTO rotated_key (key_id, successor_id) VALUES (${id}, ${Number(key.id)})`;
+  const key = yield* insertKey(old.accountId, { ...input, name: old.name, scopes: old.scopes, lifetimeMs });
+  yield* sql`INSERT INTO rotated_key (key_id, successor_id) VALUES (${id}, ${key.id})`;
   yield* sql`UPDATE api_key SET expires_at = ${endsAt} WHERE id = ${id}`;
   return key;
 }
 
 /** Why the key that asks for a change is rejected in its transaction; undefined if it is active at `at`, in milliseconds. Takes no lock. */
 export function* rejectionOfKey(keyId: number, at: number): Steps<KeyRejection | undefined> {
-  const [key] = yield* sql<{ revoked_at: number | string | null; expires_at: number | string | null }>`
+  const [key] = yield* sql<{ revoked_at: number | null; expires_at: number | null }>`
     SELECT revoked_at, expires_at FROM api_key WHERE id = ${keyId}`;
   if (!key) return 'invalid_api_key';
   if (key.revoked_at !== null) return 'revoked_api_key';
-  return key.expires_at !== null && Number(key.expires_at) <= at ? 'expired_api_key' : undefined;
+  return key.expires_at !== null && key.expires_at <= at ? 'expired_api_key' : undefined;
 }

@@ -18,11 +18,11 @@ export function* addMessage(input: NewMessage): Steps<KeyRejection | { fullUntil
   const at = Date.parse(createdAt);
   const rejection = keyId === undefined ? undefined : yield* rejectionOfKey(keyId, at);
   if (rejection) return rejection;
-  const [full] = yield* sql<{ created_at: number | string }>`
+  const [full] = yield* sql<{ created_at: number }>`
     SELECT created_at FROM message
     WHERE account_id = ${accountId} AND created_at > ${at - messageAgeMs} AND created_at <= ${at}
     ORDER BY created_at DESC LIMIT 1 OFFSET ${maxMessages - 1}`;
-  if (full) return { fullUntil: Number(full.created_at) + messageAgeMs };
+  if (full) return { fullUntil: full.created_at + messageAgeMs };
   yield* sql`
     INSERT INTO message (id, account_id, message, status, created_at)
     VALUES (${id}, ${accountId}, ${message}, ${status}, ${at})`;

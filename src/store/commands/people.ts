@@ -33,14 +33,14 @@ export function* signUp(person: NewPerson): Steps<AccountRow | 'name_taken' | 'l
 
 interface StoredLink {
   purpose: LinkPurpose;
-  account_id: number | string | null;
+  account_id: number | null;
 }
 
 /** A link that has not expired; `account_id` of a link to reset a password of no account is 0, which no account has. */
 function* lockLink(link: string, at: number): Steps<StoredLink | undefined> {
-  const [found] = yield* sql<StoredLink & { expires_at: number | string }>`
+  const [found] = yield* sql<StoredLink & { expires_at: number }>`
     SELECT purpose, account_id, expires_at FROM one_time_link WHERE hash = ${bytes(link)} ${forUpdate}`;
-  if (!found || !isLinkValid(found.purpose, Number(found.expires_at), at)) return undefined;
+  if (!found || !isLinkValid(found.purpose, found.expires_at, at)) return undefined;
   return found.purpose === 'reset' && found.account_id === null ? { ...found, account_id: 0 } : found;
 }
 
@@ -65,8 +65,8 @@ export function* setPassword(change: PasswordChange): Steps<boolean> {
   const [account] = yield* sql<{ password_hash: string | null }>`
     SELECT password_hash FROM account WHERE id = ${accountId} ${forUpdate}`;
   if (!account || (previous !== undefined && account.password_hash !== previous)) return false;
-  if (session !== undefined && Number((yield* accountOfSession(session, at))?.id) !== accountId) return false;
-  if (link !== undefined && Number((yield* lockLink(link, at))?.account_id ?? 0) !== accountId) return false;
+  if (session !== undefined && (yield* accountOfSession(session, at))?.id !== accountId) return false;
+  if (link !== undefined && (yield* lockLink(link, at))?.account_id !== accountId) return false;
   yield* sql`DELETE FROM one_time_link WHERE account_id = ${accountId}`;
   yield* sql`DELETE FROM session WHERE account_id = ${accountId}`;
   yield* sql`UPDATE account SET password_hash = ${passwordHash} WHERE id = ${accountId}`;

@@ -73,6 +73,6 @@ export function* endSession({ hash, at }: { hash: string; at: number }): Steps<v
 export function* endSessions({ session, at }: { session: string; at: number }): Steps<boolean> {
   const account = yield* accountOfSession(session, at);
   if (!account) return false;
-  yield* sql`DELETE FROM session WHERE account_id = ${Number(account.id)}`;
+  yield* sql`DELETE FROM session WHERE account_id = ${account.id}`;
   return true;
 }

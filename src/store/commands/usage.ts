@@ -42,9 +42,9 @@ function* recordUse(use: UsedKey): Steps<void> {
 
 /** Deletes rows of `last` and of days before it: twice as many as were added, so that they do not pile up. */
 function* sweepUsage(last: number, added: number): Steps<void> {
-  const [oldest] = yield* sql<{ day: number | string | null }>`SELECT min(day) AS day FROM api_key_usage`;
-  if (!oldest || oldest.day === null || Number(oldest.day) > last) return;
-  const day = Number(oldest.day);
+  const [oldest] = yield* sql<{ day: number | null }>`SELECT min(day) AS day FROM api_key_usage`;
+  const day = oldest?.day ?? null;
+  if (day === null || day > last) return;
   yield* sql`
     DELETE FROM api_key_usage WHERE day = ${day} AND key_id ${oneOf}
       SELECT key_id FROM api_key_usage WHERE day = ${day} LIMIT ${2 * added} ${skipLocked}

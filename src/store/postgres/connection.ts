@@ -12,7 +12,7 @@ const cancelTimeoutMs = 1000;
 /** Settings of a session, as start-up options. */
 export type Settings = Readonly<Record<string, number | string>>;
 
-interface Connected {
+export interface Connected {
   client: pg.Client;
   /** How it was connected. */
   config: pg.ClientConfig;
@@ -38,23 +38,16 @@ async function connectOnce(target: Target, settings: Settings): Promise<Connecte
   }
 }
 
-/** The driver's errors, which have no code. */
-const noTls = /SSL connection/;
-const noTlsOffered = /does not support SSL/;
-
 /** Error of a pooler for a start-up option that it does not know. */
 const refusedOption = '08P01';
 
-/** Connects without TLS if the server has none and `sslmode` allows that, and without the settings if a pooler refuses them. */
+/** Connects, without the settings if a pooler refuses them. */
 export async function connect(target: Target, settings: Settings): Promise<Connected> {
   try {
     return await connectOnce(target, settings);
   } catch (error) {
-    const message = messageOf(error);
-    if (codeOf(error) === refusedOption && Object.keys(settings).length > 0) return connect(target, {});
-    if (!target.ssl || !noTls.test(message)) throw error;
-    if (target.plainAllowed && noTlsOffered.test(message)) return connect({ ...target, ssl: false }, settings);
-    throw Object.assign(new Error(message), { code: 'NO_TLS' });
+    if (codeOf(error) !== refusedOption) throw error;
+    return connectOnce(target, {});
   }
 }
 

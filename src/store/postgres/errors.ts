@@ -1,6 +1,6 @@
 /** Classifies PostgreSQL and connection errors: retry, reconnect, or report to the client. */
 import pg from 'pg';
-import { type ApiError, codeOf, messageOf } from '../../core/errors.ts';
+import { codeOf, messageOf } from '../../core/errors.ts';
 import { unavailable } from '../store.ts';
 
 /**
@@ -33,33 +33,14 @@ export class TimeoutError extends Error {
   override name = 'TimeoutError';
 }
 
-/** SQLSTATE classes that are counted by themselves. Triggers and extensions can raise any other. */
-const sqlStateClasses = ['08', '22', '23', '25', '28', '3D', '40', '42', '53', '54', '55', '57', '58', 'XX'] as const;
+/** The first four as on SQLite. `connection`: lost or not opened. `standby`: a commit that may not be on the standby. */
+const failures = ['disk_full', 'locked', 'io', 'other', 'read_only', 'connection', 'timeout', 'standby'] as const;
+type Failure = (typeof failures)[number];
 
-/** `connection`: it was lost or could not be opened. `timeout`: no answer in time. `standby`: a commit that may not be on the standby. */
-export const errorClasses = [...sqlStateClasses, 'connection', 'timeout', 'standby', 'other'] as const;
-
-type ErrorClass = (typeof errorClasses)[number];
-
-export const countersOf = <Name extends string>(names: readonly Name[]) =>
-  Object.fromEntries(names.map((name) => [name, 0])) as Record<Name, number>;
-
-export function classOf(error: unknown): ErrorClass {
-  if (error instanceof StandbyError) return 'standby';
-  if (error instanceof TimeoutError) return 'timeout';
-  if (!(error instanceof pg.DatabaseError)) return 'connection';
-  return sqlStateClasses.find((each) => error.code?.startsWith(each)) ?? 'other';
-}
-
-/** Why a write failed; the first four as on SQLite. */
-export const writeFailures = [
-  ...(['disk_full', 'locked', 'io', 'other'] as const),
-  ...(['read_only', 'connection', 'timeout', 'standby'] as const),
-];
-type WriteFailure = (typeof writeFailures)[number];
+export const createCounters = () => Object.fromEntries(failures.map((name) => [name, 0])) as Record<Failure, number>;
 
 /** 57014: statement_timeout. 25P03 and 25P04: time-outs of transactions. The other errors of class 57 end the session. */
-const reasons: readonly [sqlStates: RegExp, WriteFailure][] = [
+const reasons: readonly [sqlStates: RegExp, Failure][] = [
   [/^53100/, 'disk_full'],
   [/^(40|55P03)/, 'locked'],
   [/^(58|XX00[12])/, 'io'],
@@ -68,7 +49,7 @@ const reasons: readonly [sqlStates: RegExp, WriteFailure][] = [
   [/^(08|28|3D|53300|57P)/, 'connection'],
 ];
 
-export function reasonOf(error: unknown): WriteFailure {
+export function reasonOf(error: unknown): Failure {
   if (error instanceof StandbyError) return 'standby';
   if (error instanceof TimeoutError) return 'timeout';
   if (!(error instanceof pg.DatabaseError)) return 'connection';
@@ -95,12 +76,6 @@ function withoutRow(error: unknown): unknown {
   return Object.assign(new Error(message), { code, severity });
 }
 
-/** Turns an error into ApiError `service_unavailable` if the environment caused it; otherwise returns it without the row's data. */
-export function translate(error: unknown): unknown {
-  if (!(error instanceof pg.DatabaseError) || environmental.test(String(error.code))) return refusal(error);
-  return withoutRow(error);
-}
-
 /** The role lacks a right. The server's message names the table, and no row. */
 export const insufficientPrivilege = '42501';
 
@@ -123,13 +98,12 @@ export function withAdvice(error: unknown): unknown {
   return advice[code] ? Object.assign(new Error(`${messageOf(error)}: ${advice[code]}`), { code }) : error;
 }
 
-/** As `translate`, for a server: what the operator must do is no bug. */
-export function translateForServer(error: unknown): unknown {
-  const advised = withAdvice(error);
-  return advised === error ? translate(error) : unavailable(advised);
-}
-
-/** ApiError `service_unavailable`, whatever the error. */
-export function refusal(error: unknown): ApiError {
-  return unavailable(withoutRow(error));
+/**
+ * Turns an error into ApiError `service_unavailable` if the environment caused it, the operator must do something about it, or it `isTemporary`;
+ * otherwise returns it without the row's data.
+ */
+export function translate(error: unknown, isTemporary = false): unknown {
+  const told = withAdvice(withoutRow(error));
+  const isBug = error instanceof pg.DatabaseError && !environmental.test(String(error.code)) && !advice[codeOf(error)];
+  return isBug && !isTemporary ? told : unavailable(told);
 }

@@ -6,14 +6,11 @@ import { OpenError, type OpenOptions } from '../store.ts';
 import { insufficientPrivilege } from './errors.ts';
 import type { Sql } from './sql.ts';
 
-/** Serialization failure and deadlock: running servers may lock the same tables in another order. */
-const rolledBack = ['40001', '40P01'];
-
 /**
  * Errors that processes may get when they create the same table concurrently: duplicate_table, duplicate_object (the table's row type),
- * unique_violation in the catalog, or those above.
+ * unique_violation in the catalog. Serialization failure and deadlock: running servers may lock the same tables in another order.
  */
-const concurrentCreation = ['42P07', '42710', '23505', ...rolledBack];
+const temporary = ['42P07', '42710', '23505', '40001', '40P01'];
 
 /** How long a migration waits for a table: less than the deadline of the running servers' statements. */
 const lockTimeoutMs = 1500;
@@ -31,44 +28,17 @@ export async function readState(sql: Sql): Promise<SchemaState> {
   if (!found?.migrated) return { version: 0, oldest: { release: '', version: 0 } };
   const [row] = await sql`
     SELECT coalesce(max(version), 0) AS version, coalesce(max(name) FILTER (WHERE version = 0), '') AS release FROM migration`;
-  const oldest = { release: row?.release, version: Number(row?.version) };
+  const oldest = { release: row?.release, version: row?.version };
   const [added] = found.added ? await sql`SELECT coalesce(max(version), 0) AS version FROM additive_migration` : [];
-  return { version: Math.max(oldest.version, Number(added?.version ?? 0)), oldest };
+  return { version: Math.max(oldest.version, added?.version ?? 0), oldest };
 }
 
-/** All but those of the migrations. */
-export const tables = [
-  ...['pet', 'pet_id', 'account', 'api_key', 'idempotency', 'message', 'session', 'one_time_link', 'attempt'],
-  ...['counted_attempt', 'account_event', 'import', 'rotated_key', 'timeline', 'pet_revision', 'form_token'],
-  'api_key_usage',
-];
-
-/** Tables with the store's names but without its migration records belong to another application. Throws OpenError if there are any. */
-async function refuseOthers(sql: Sql): Promise<void> {
-  const [row] = await sql`
-    SELECT string_agg(tablename, ', ' ORDER BY tablename) AS tables FROM pg_catalog.pg_tables
-    WHERE schemaname = current_schema() AND tablename = ANY (${tables})`;
-  // Check the version again: another process may have migrated the database since it was read.
-  if (row?.tables && (await readState(sql)).version === 0)
-    throw new OpenError(`holds tables of another application (${row.tables}).`);
-}
-
-/**
- * Migrating processes lock the row of version 0. A session-level advisory lock would not work through a connection pooler, and CockroachDB
- * has none.
- */
-async function createRecord(sql: Sql): Promise<void> {
-  await sql`CREATE TABLE IF NOT EXISTS migration (version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)`;
-  await sql`CREATE TABLE IF NOT EXISTS additive_migration (version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)`;
-  await sql`INSERT INTO migration VALUES (0, '', 0) ON CONFLICT DO NOTHING`;
-}
-
-async function retryAfter<Result>(codes: string[], act: () => Promise<Result>): Promise<Result> {
+async function retry<Result>(act: () => Promise<Result>): Promise<Result> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await act();
     } catch (error) {
-      if (attempt === 50 || !codes.includes(codeOf(error))) throw error;
+      if (attempt === 50 || !temporary.includes(codeOf(error))) throw error;
       await sleep(20 + Math.random() * 80);
     }
   }
@@ -86,9 +56,17 @@ async function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<s
   const applied: string[] = [];
   try {
     await sql.begin(async (transaction) => {
+      // The time-outs are meant for requests.
+      await transaction.unsafe(
+        'SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 60000',
+      );
+      for (const table of ['migration', 'additive_migration'])
+        await transaction.unsafe(
+          `CREATE TABLE IF NOT EXISTS ${table} (version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)`,
+        );
+      await transaction`INSERT INTO migration VALUES (0, '', 0) ON CONFLICT DO NOTHING`;
+      // Migrating processes lock this row. A session-level advisory lock would not work through a connection pooler.
       await transaction`SELECT FROM migration WHERE version = 0 FOR UPDATE`;
-      // The limit of a role is meant for servers.
-      await transaction.unsafe('SET LOCAL statement_timeout = 0');
       // While ALTER TABLE waits for a long transaction, such as a dump, all statements of running servers on that table wait behind it.
       await transaction.unsafe(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
       for (const { version, name, sql: text } of dueOn(await readState(transaction), migrations)) {
@@ -121,7 +99,7 @@ const outdated = (version: number, latest: number, role = '') =>
 
 /**
  * Migrates the database to this release's schema. Resolves to the names of the migrations that it applied. Throws OpenError if the schema needs a later release, if it is older and `migrate` is false or the
- * role may not change it, if the tables belong to another application, or if a table stays locked.
+ * role may not change it, or if a table stays locked.
  */
 export async function prepareSchema(
   sql: Sql,
@@ -133,10 +111,8 @@ export async function prepareSchema(
   if (dueOn(state, migrations).length === 0) return [];
   const { version } = state;
   if (!mayMigrate) throw new OpenError(outdated(version, latest));
-  if (version === 0) await refuseOthers(sql);
   try {
-    await retryAfter(concurrentCreation, () => createRecord(sql));
-    return await retryAfter(rolledBack, () => applyAll(sql, migrations, now()));
+    return await retry(() => applyAll(sql, migrations, now()));
   } catch (error) {
     if (codeOf(error) !== insufficientPrivilege) throw error;
     throw new OpenError(outdated(version, latest, ' as the role that owns the tables'), { cause: error });

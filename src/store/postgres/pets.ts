@@ -15,9 +15,10 @@ import {
 import type { AddedPet } from '../engine.ts';
 import { knownKeyColumns } from '../queries/accounts.ts';
 import type { KnownKeyRow } from '../rows.ts';
+import { raw } from '../steps.ts';
 import type { Pool } from './pool.ts';
 import { type Batch, createBatch } from './reads.ts';
-import { arrayOf, prepared } from './sql.ts';
+import { prepared } from './sql.ts';
 
 /**
  * `version` is the highest id: an addition raises it. `revision` also tells one database from another, and a database from itself before a
@@ -27,9 +28,7 @@ const state = `SELECT coalesce((SELECT max(id) FROM pet), 0) || ' ' || revision 
   FROM pet_revision`;
 
 /** The state is a row of the statement, and so of its snapshot. Ids and places begin with 1. */
-const stateRow = `SELECT 0::bigint, (${state})`;
-const stateAlone = prepared(stateRow);
-const withState = (rows: string) => prepared(`${stateRow} UNION ALL ${rows}`);
+const withState = (rows: string) => prepared(`SELECT 0::bigint, (${state}) UNION ALL ${rows}`);
 
 /** The same text as `petJson`. Rows that are older than the column have none. */
 const json = 'coalesce(json, pet_json(id, name, category_id, pet.status)) AS json';
@@ -51,8 +50,6 @@ const pagesOf = withState(`
     ELSE (${page('(pet.status, id) > (asked.status, asked.after) AND pet.status <= asked.status', 'pet.status, id')}) END
   FROM unnest($1::bigint[], $2::integer[], $3::text[]) WITH ORDINALITY AS asked (after, rows, status, n)`);
 
-const keysByHash = prepared(`SELECT encode(hash, 'hex') AS hash, ${knownKeyColumns} WHERE hash = ANY ($1::bytea[])`);
-
 /** Equal to no state, not even to itself. */
 const noState: StoreState = { version: Number.NaN, revision: Number.NaN };
 
@@ -67,10 +64,10 @@ function stateOf(text: string | null | undefined): StoreState {
 const stateId = 0n;
 
 /** A text for each id or place that has one, and the state in which they were read. */
-async function readTexts(pool: Pick<Pool, 'read'>, statement: typeof petsById, values: string[], withinMs: number) {
-  const rows = await pool.read((sql) => sql.arrays<[id: string, text: string | null]>(statement, values), withinMs);
+async function readTexts(pool: Pick<Pool, 'read'>, statement: typeof petsById, values: unknown[], withinMs: number) {
+  const rows = await pool.read((sql) => sql.arrays<[id: number, text: string | null]>(statement, values), withinMs);
   const texts = new Map(rows);
-  return { texts, state: stateOf(texts.get('0')) };
+  return { texts, state: stateOf(texts.get(0)) };
 }
 
 export interface PetReads {
@@ -85,11 +82,8 @@ export function createPetReads(pool: Pick<Pool, 'read'>): PetReads {
   const single = createBatch<bigint, FoundPet>({
     keyOf: String,
     async send(ids, withinMs) {
-      const isState = ids.length === 1 && ids[0] === stateId;
-      const { texts, state: read } = await (isState
-        ? readTexts(pool, stateAlone, [], withinMs)
-        : readTexts(pool, petsById, [arrayOf(ids)], withinMs));
-      return ids.map((id) => ({ pet: (id !== stateId && texts.get(String(id))) || undefined, state: read }));
+      const { texts, state: read } = await readTexts(pool, petsById, [ids], withinMs);
+      return ids.map((id) => ({ pet: (id !== stateId && texts.get(Number(id))) || undefined, state: read }));
     },
   });
 
@@ -100,9 +94,9 @@ export function createPetReads(pool: Pick<Pool, 'read'>): PetReads {
     rowsOf,
     async send(queries, withinMs) {
       const columns = [queries.map(({ after }) => after), queries.map(rowsOf), queries.map(({ status }) => status)];
-      const { texts, state: read } = await readTexts(pool, pagesOf, columns.map(arrayOf), withinMs);
+      const { texts, state: read } = await readTexts(pool, pagesOf, columns, withinMs);
       return queries.map(({ limit }, place) => {
-        const pets = texts.get(String(place + 1))?.split('\n') ?? [];
+        const pets = texts.get(place + 1)?.split('\n') ?? [];
         if (pets.length <= limit) return { pets, next: undefined, state: read };
         pets.pop();
         return { pets, next: idOf(pets.at(-1) as PetJson), state: read };
@@ -123,116 +117,50 @@ export function createKeyReads(pool: Pick<Pool, 'read'>): Batch<Buffer, KnownKey
   return createBatch({
     keyOf: (hash) => hash.toString('latin1'),
     async send(hashes, withinMs) {
-      const values = [arrayOf(hashes)];
-      const rows = await pool.read((sql) => sql.rows<KnownKeyRow & { hash: string }>(keysByHash, values), withinMs);
-      const found = new Map(rows.map((row) => [row.hash, row]));
+      const rows = await pool.read(
+        (sql) => sql<(KnownKeyRow & { hash: string })[]>`
+          SELECT encode(hash, 'hex') AS hash, ${raw(knownKeyColumns)} WHERE hash = ANY (${hashes}::bytea[])`,
+        withinMs,
+      );
+      const found = new Map(rows.map(({ hash, ...row }) => [hash, row]));
       return hashes.map((hash) => found.get(hash.toString('hex')));
     },
   });
 }
 
-interface Waiting extends AddedPet {
-  until: number;
-  resolve: (addition: Addition) => void;
-  reject: (error: unknown) => void;
-}
-
-export interface Adder {
-  /** Resolves after the pet's commit. Rejects with ApiError `service_unavailable`. */
-  add(pet: AddedPet): Promise<Addition>;
-  /** The number of pets that wait for the next batch. */
-  waiting(): number;
-  /** Resolves when no pet is waiting or in flight. */
-  close(): Promise<void>;
-}
-
-const maxBatch = 500;
-
 /** `id`: of an animal that was added, now or before. */
 interface AdditionRow {
   outcome: Addition['outcome'];
-  id: string;
+  id: number;
 }
 
-function addPets(pool: Pool, batch: Waiting[], withinMs: number): Promise<AdditionRow[]> {
-  const names = arrayOf(batch.map(({ pet }) => pet.name));
-  const categoryIds = arrayOf(batch.map(({ pet }) => pet.categoryId));
-  const statuses = arrayOf(batch.map(({ pet }) => pet.status));
-  const accountIds = arrayOf(batch.map(({ retry }) => retry?.accountId));
-  const keys = arrayOf(batch.map(({ retry }) => retry?.key));
-  const times = arrayOf(batch.map(({ at }) => at));
-  const keyIds = arrayOf(batch.map(({ keyId }) => keyId));
-  return pool.write(
-    (sql) => sql`
-      SELECT outcome, id FROM add_pets(${names}, ${categoryIds}, ${statuses}, ${accountIds}, ${keys}, ${times}, ${retryWindowMs}, ${keyIds})`,
-    { withinMs, writes: batch.length },
-  );
-}
-
-/**
- * Takes the next batch out of `waiting`. It ends before an idempotency key that it already contains: the next batch must see that key's
- * result.
- */
-function takeBatch(waiting: Waiting[]): Waiting[] {
-  const keys = new Set<string>();
-  const now = performance.now();
-  let end = 0;
-  let late: boolean | undefined;
-  for (const { retry, until } of waiting) {
-    // A batch has the time that its first pet has left: late ones are rejected in a batch of their own.
-    late ??= until <= now;
-    if (end === maxBatch || until <= now !== late) break;
-    const key = retry && `${retry.accountId} ${retry.key}`;
-    if (key !== undefined && keys.has(key)) break;
-    if (key !== undefined) keys.add(key);
-    end += 1;
-  }
-  return waiting.splice(0, end);
-}
-
-function settle({ pet, resolve }: Waiting, { outcome, id }: AdditionRow): void {
-  if (outcome !== 'added' && outcome !== 'replayed') resolve({ outcome });
-  else resolve({ outcome, id: BigInt(id), pet: petJson(id, pet.name, pet.categoryId, pet.status) });
-}
-
-/** Each pet is rejected `limits.statement` milliseconds after it was added, if it still waits. The bound of requests bounds their number. */
-export function startAdder(pool: Pool): Adder {
-  const waiting: Waiting[] = [];
-  let sending = false;
-  let scheduled = false;
-  let drained: (() => void) | undefined;
-
-  async function send(): Promise<void> {
-    scheduled = false;
-    if (sending) return;
-    sending = true;
-    for (let [first] = waiting; first; [first] = waiting) {
-      const batch = takeBatch(waiting);
-      try {
-        const rows = await addPets(pool, batch, Math.max(0, first.until - performance.now()));
-        for (const [index, row] of rows.entries()) {
-          const added = batch[index];
-          if (added) settle(added, row);
-        }
-      } catch (error) {
-        for (const { reject } of batch) reject(error);
-      }
-    }
-    sending = false;
-    drained?.();
-  }
-
-  return {
-    add(added) {
-      if (!scheduled) setImmediate(send);
-      scheduled = true;
-      return new Promise((resolve, reject) => {
-        waiting.push({ ...added, until: performance.now() + limits.statement, resolve, reject });
+/** Adds a batch of pets after the other. An answer comes after the commit. */
+export function startAdder(pool: Pool): Batch<AddedPet, Addition> {
+  return createBatch({
+    maxFlying: 1,
+    lateMs: limits.statement,
+    // Half as many pets as rows.
+    rowsOf: () => 2,
+    // The next batch must see what became of the first one.
+    alone: ({ retry }) => retry && `${retry.accountId} ${retry.key}`,
+    async send(batch, withinMs) {
+      const names = batch.map(({ pet }) => pet.name);
+      const categoryIds = batch.map(({ pet }) => pet.categoryId);
+      const statuses = batch.map(({ pet }) => pet.status);
+      const accountIds = batch.map(({ retry }) => retry?.accountId);
+      const keys = batch.map(({ retry }) => retry?.key);
+      const times = batch.map(({ at }) => at);
+      const keyIds = batch.map(({ keyId }) => keyId);
+      const rows = await pool.write(
+        (sql) => sql<AdditionRow[]>`
+          SELECT outcome, id FROM add_pets(${names}, ${categoryIds}, ${statuses}, ${accountIds}, ${keys}, ${times}, ${retryWindowMs}, ${keyIds})`,
+        { withinMs, writes: batch.length },
+      );
+      return rows.map(({ outcome, id }, place) => {
+        if (outcome !== 'added' && outcome !== 'replayed') return { outcome };
+        const { name, categoryId, status } = (batch[place] as AddedPet).pet;
+        return { outcome, id: BigInt(id), pet: petJson(id, name, categoryId, status) };
       });
     },
-    waiting: () => waiting.length,
-    async close() {
-      if (waiting.length > 0 || sending) await new Promise<void>((resolve) => (drained = resolve));
-    },
-  };
+  });
 }

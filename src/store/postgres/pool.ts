@@ -6,17 +6,13 @@ import type { PoolMeasures, StoreMeasures } from '../../core/measures.ts';
 import { type StoreMetrics, unavailable } from '../store.ts';
 import { cancel, refuseStandby } from './connection.ts';
 import {
-  classOf,
-  countersOf,
+  createCounters,
   endsConnection,
-  errorClasses,
   reasonOf,
-  refusal,
   StandbyError,
   TimeoutError,
-  translateForServer,
+  translate,
   wasRefused,
-  writeFailures,
 } from './errors.ts';
 import { createSql, type Sql } from './sql.ts';
 import type { Target } from './url.ts';
@@ -46,8 +42,7 @@ export interface Pools extends Pick<Pool, 'close'> {
 
 /** What happened since the start, in all pools. */
 function createCounts() {
-  const [errors, failedWrites] = [countersOf(errorClasses), countersOf(writeFailures)];
-  return { errors, failedWrites, lastFailedWriteAt: 0, abandonedTotal: 0 };
+  return { errors: createCounters(), failedWrites: createCounters(), lastFailedWriteAt: 0 };
 }
 
 /** Opens no connection yet: each is opened when work waits for one. With a single connection, there is one pool. */
@@ -66,12 +61,11 @@ export function createPools(
     keyed,
     strangers,
     measure() {
-      const { failedWrites, lastFailedWriteAt, ...rest } = counts;
+      const { errors, failedWrites, lastFailedWriteAt } = counts;
       const each = [...all].map((pool) => pool.measure());
       const sum = (name: keyof (typeof each)[number]) => each.reduce((total, found) => total + found[name], 0);
       const gauges = { limit: sum('limit'), busy: sum('busy'), waiting: sum('waiting'), abandoned: sum('abandoned') };
-      const pool = { ...gauges, ...rest };
-      return { pool, failedWrites, lastFailedWriteAt };
+      return { pool: { ...gauges, errors }, failedWrites, lastFailedWriteAt };
     },
     close: async () => void (await Promise.all([...all].map((pool) => pool.close()))),
   };
@@ -82,9 +76,9 @@ const deadlineMs = limits.statement;
 
 /** Settings of each session, in milliseconds: PostgreSQL ends what this process can no longer end. */
 export const sessionTimeouts = {
+  idle_in_transaction_session_timeout: 5000,
   lock_timeout: 2000,
   statement_timeout: deadlineMs + 200,
-  idle_in_transaction_session_timeout: 5000,
 };
 
 /** Shorter than the time after which firewalls forget an idle connection. */
@@ -137,35 +131,38 @@ function createPool(
   counts: ReturnType<typeof createCounts>,
   metrics?: StoreMetrics,
 ): Pool {
-  const timeouts = { connectionTimeoutMillis: deadlineMs, idleTimeoutMillis: idleTimeoutMs };
-  const pool = new pg.Pool({ ...config, ...timeouts, Client: PoolClient, onConnect: refuseStandby });
+  const pool = new pg.Pool({
+    ...config,
+    connectionTimeoutMillis: deadlineMs,
+    idleTimeoutMillis: idleTimeoutMs,
+    allowExitOnIdle: true,
+    Client: PoolClient,
+    onConnect: refuseStandby,
+  });
   const sqlOf = new WeakMap<pg.PoolClient, Sql>();
-  const streams = new Set<ReturnType<typeof streamOf>>();
-  const running = new Set<Promise<unknown>>();
   /** Given up at a deadline, but not yet let go by the server. */
   const abandoned = new Set<pg.PoolClient>();
   const { errors } = counts;
   /** Why the last connection could not be opened; undefined if it could. */
   let unreachable: unknown;
   let reconnecting: Promise<void> | undefined;
+  let running = 0;
   let closed: Promise<void> | undefined;
 
   pool.on('connect', (client) => {
     sqlOf.set(client, createSql(client, prepare));
     const stream = streamOf(client);
-    streams.add(stream);
     // At the server's FIN, not some turns later: a statement sent in between would have an unknown outcome.
-    stream.once('end', () => stream.destroy()).once('close', () => streams.delete(stream));
+    stream.once('end', () => stream.destroy());
   });
   pool.on('error', (error, client) => {
     // An idle connection was lost. One that was not yet open rejects.
-    if (sqlOf.has(client)) errors[classOf(error)] += 1;
+    if (sqlOf.has(client)) errors[reasonOf(error)] += 1;
   });
 
   /** `settled`: of the job. */
   async function abandon(client: pg.PoolClient, settled: Promise<unknown>): Promise<void> {
     errors.timeout += 1;
-    counts.abandonedTotal += 1;
     abandoned.add(client);
     let ended = false;
     const end = settled.finally(() => (ended = true)).catch(() => undefined);
@@ -180,83 +177,70 @@ function createPool(
     abandoned.delete(client);
   }
 
+  /** While the database cannot be reached, all jobs wait for one attempt at a time: a server that has just come back is not flooded. */
   async function reconnect(): Promise<void> {
-    await sleep(jitter(reconnectAfterMs));
-    try {
-      (await pool.connect()).release();
-      unreachable = undefined;
-    } catch (error) {
-      errors[classOf(error)] += 1;
-      unreachable = error;
+    while (unreachable !== undefined && !closed) {
+      await sleep(jitter(reconnectAfterMs));
+      try {
+        (await pool.connect()).release();
+        unreachable = undefined;
+      } catch (error) {
+        errors[reasonOf(error)] += 1;
+        unreachable = error;
+      }
     }
     reconnecting = undefined;
   }
 
-  /** While the database cannot be reached, all jobs wait for one attempt at a time: a server that has just come back is not flooded. */
+  /** Rejects only if the job's deadline has passed. */
   async function checkOut(job: Job): Promise<pg.PoolClient> {
-    while (unreachable !== undefined) {
-      reconnecting ??= reconnect();
-      await reconnecting;
-      if (job.late) throw unreachable;
-    }
-    const client = await pool.connect().catch((error: unknown) => {
-      // Otherwise it may be the wait in the queue that has ended.
-      if (!job.late) {
-        errors[classOf(error)] += 1;
-        unreachable = error;
-      }
-      throw error;
-    });
-    if (!job.late) return client;
-    client.release();
-    throw new TimeoutError(noneFree);
-  }
-
-  async function attempt<Result>(job: Job, work: Work<Result>): Promise<Result> {
-    const client = await checkOut(job);
-    job.client = client;
-    const begun = performance.now();
-    let failed: unknown;
-    try {
-      return await work(sqlOf.get(client) as Sql);
-    } catch (error) {
-      failed = error;
-      throw error;
-    } finally {
-      metrics?.query(job.writes > 0 ? 'write' : 'read', performance.now() - begun);
-      // Otherwise abandon() releases it.
-      if (!job.late) client.release((failed !== undefined && endsConnection(failed)) || isInTransaction(client));
-    }
-  }
-
-  async function runAgain<Result>(job: Job, work: Work<Result>): Promise<Result> {
-    let mayRepeat = job.writes === 0;
     for (;;) {
+      while (reconnecting) await reconnecting;
+      if (job.late) throw new TimeoutError(noneFree);
       try {
-        return await attempt(job, work);
+        const client = await pool.connect();
+        if (!job.late) return client;
+        client.release();
       } catch (error) {
-        const wasSent = job.client !== undefined;
-        if (wasSent && (!job.late || error instanceof StandbyError)) errors[classOf(error)] += 1;
-        const isLost = wasSent && !wasRefused(error);
-        if (job.late || (isLost && !(mayRepeat && endsConnection(error)))) throw error;
+        // Otherwise it may be the wait in the queue that has ended.
+        if (job.late) continue;
+        errors[reasonOf(error)] += 1;
+        unreachable = error;
+        reconnecting ??= reconnect();
+      }
+    }
+  }
+
+  async function attempts<Result>(job: Job, work: Work<Result>): Promise<Result> {
+    for (let mayRepeat = job.writes === 0; ; await sleep(jitter(retryAfterMs))) {
+      const client = await checkOut(job);
+      job.client = client;
+      const begun = performance.now();
+      let isUnusable = false;
+      try {
+        return await work(sqlOf.get(client) as Sql);
+      } catch (error) {
+        isUnusable = endsConnection(error);
+        if (!job.late || error instanceof StandbyError) errors[reasonOf(error)] += 1;
+        const isLost = !wasRefused(error);
+        if (job.late || (isLost && !(mayRepeat && isUnusable))) throw error;
         if (isLost) mayRepeat = false;
         job.client = undefined;
         job.refused = error;
-        if (wasSent) await sleep(jitter(retryAfterMs));
-        if (job.late) throw error;
+      } finally {
+        metrics?.query(job.writes > 0 ? 'write' : 'read', performance.now() - begun);
+        // Otherwise abandon() releases it.
+        if (!job.late) client.release(isUnusable || isInTransaction(client));
       }
     }
   }
 
-  function countFailure(writes: number, error: unknown): void {
-    if (writes === 0) return;
-    counts.failedWrites[reasonOf(error)] += writes;
-    counts.lastFailedWriteAt = Date.now();
-  }
-
-  async function runUntil<Result>(work: Work<Result>, writes: number, withinMs: number): Promise<Result> {
-    const job: Job = { writes, client: undefined, late: false, refused: undefined };
+  async function run<Result>(work: Work<Result>, writes: number, withinMs = deadlineMs): Promise<Result> {
+    if (closed) throw unavailable(new Error('the store is closed'));
+    // Without time left, a statement would be cancelled as soon as it is sent, and its outcome unknown.
+    const job: Job = { writes, client: undefined, late: withinMs <= 0, refused: undefined };
     const { promise: expired, reject } = Promise.withResolvers<never>();
+    const settled = attempts(job, work);
     const timer = setTimeout(() => {
       job.late = true;
       const reason = job.client ? 'the database did not answer in time' : noneFree;
@@ -264,32 +248,21 @@ function createPool(
       reject(job.refused ?? (job.client ? undefined : unreachable) ?? new TimeoutError(reason));
       if (job.client) void abandon(job.client, settled);
     }, withinMs);
-    const settled = runAgain(job, work);
+    running += 1;
     try {
       const result = await Promise.race([settled, expired]);
       if (writes > 0) metrics?.commit(writes);
       return result;
     } catch (error) {
-      countFailure(writes, error);
-      throw job.late ? refusal(error) : translateForServer(error);
+      if (writes > 0) {
+        counts.failedWrites[reasonOf(error)] += writes;
+        counts.lastFailedWriteAt = Date.now();
+      }
+      throw translate(error, job.late);
     } finally {
       clearTimeout(timer);
+      running -= 1;
     }
-  }
-
-  function run<Result>(work: Work<Result>, writes: number, withinMs = deadlineMs): Promise<Result> {
-    if (closed) return Promise.reject(unavailable(new Error('the store is closed')));
-    // A statement would be cancelled as soon as it is sent, and its outcome unknown.
-    if (withinMs <= 0) {
-      const late = new TimeoutError(noneFree);
-      countFailure(writes, late);
-      return Promise.reject(refusal(late));
-    }
-    const job = runUntil(work, writes, withinMs);
-    running.add(job);
-    const end = () => running.delete(job);
-    job.then(end, end);
-    return job;
   }
 
   return {
@@ -302,14 +275,11 @@ function createPool(
       abandoned: abandoned.size,
     }),
     close() {
-      closed ??= Promise.allSettled(running).then(async () => {
+      closed ??= (async () => {
+        while (running > 0) await sleep(1);
         for (const client of abandoned) streamOf(client).destroy();
         await pool.end();
-        // A server that does not answer would keep the process running.
-        setTimeout(() => {
-          for (const stream of streams) stream.destroy();
-        }, connectTimeoutMs).unref();
-      });
+      })();
       return closed;
     },
   };

@@ -1,17 +1,27 @@
 /** Collects what one turn of the event loop asks for, so that it shares a statement, and so a round trip and a snapshot. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { limits } from '../../core/limits.ts';
 
 export interface Batch<Question, Answer> {
-  /** Equal questions of a turn share an answer. Rejects with ApiError `service_unavailable` at the deadline. */
+  /** Rejects with ApiError `service_unavailable` at the deadline. */
   ask(question: Question): Promise<Answer>;
-  /** Resolves when every question is answered. Ask none after that call. */
+  /** The number of questions that wait for the next statement. */
+  waiting(): number;
+  /** Resolves when every question is sent and answered. */
   close(): Promise<void>;
 }
 
 interface BatchOptions<Question, Answer> {
-  keyOf: (question: Question) => string;
-  /** How many rows it reads at most. Default: 1. */
+  /** Equal questions that wait share an answer. Without it, none are equal. */
+  keyOf?: (question: Question) => string;
+  /** A statement carries only one of the questions for which this is the same text. */
+  alone?: (question: Question) => string | undefined;
+  /** How many rows it needs at most. Default: 1. */
   rowsOf?: (question: Question) => number;
+  /** Statements that are under way at the same time. With more, each would carry fewer questions. Default: 2. */
+  maxFlying?: number;
+  /** A statement that takes longer no longer counts: it may hang. Default: 50. */
+  lateMs?: number;
   /** Resolves to the answers, in the order of the questions. */
   send: (questions: Question[], withinMs: number) => Promise<Answer[]>;
 }
@@ -24,47 +34,34 @@ interface Asked<Question, Answer> {
   reject: (error: unknown) => void;
 }
 
-/** Statements that are under way at the same time, unless they hang. With more, each would carry fewer questions. */
-const maxFlying = 2;
-
-/** A question that has waited for so long goes out all the same: the statements under way may hang. */
-const lateMs = 50;
-
 /** Of one statement. */
-const maxQuestions = 100;
 const maxRows = 1000;
 
 export function createBatch<Question, Answer>(options: BatchOptions<Question, Answer>): Batch<Question, Answer> {
-  const { keyOf, rowsOf = () => 1, send } = options;
+  const { keyOf, alone, rowsOf = () => 1, maxFlying = 2, lateMs = 50, send } = options;
   type Own = Asked<Question, Answer>;
-  const waiting = new Map<string, Own>();
-  let unanswered = 0;
+  const waiting = new Map<unknown, Own>();
   let flying = 0;
   let scheduled = false;
-  let timer: NodeJS.Timeout | undefined;
-  let drained: (() => void) | undefined;
 
   /** At the end of this turn, when all its questions are known. */
   function schedule(): void {
-    if (scheduled) return;
-    if (flying >= maxFlying) timer ??= setTimeout(sendWaiting, lateMs);
-    else {
-      scheduled = true;
-      setImmediate(sendWaiting);
-    }
-  }
-
-  function isLate(): boolean {
-    const [first] = waiting.values();
-    return first !== undefined && first.until - performance.now() <= limits.statement - lateMs;
+    if (!scheduled) setImmediate(sendWaiting);
+    scheduled = true;
   }
 
   function take(): Own[] {
     const batch: Own[] = [];
+    const singles = new Set<string>();
+    const now = performance.now();
     let rows = 0;
     for (const [key, asked] of waiting) {
+      const single = alone?.(asked.question);
       rows += rowsOf(asked.question);
-      if (batch.length === maxQuestions || (batch.length > 0 && rows > maxRows)) break;
+      // The time of a statement is what its first question has left: late ones fail by themselves.
+      const isApart = asked.until <= now !== (batch[0] ?? asked).until <= now;
+      if (batch.length > 0 && (rows > maxRows || isApart || (single !== undefined && singles.has(single)))) break;
+      if (single !== undefined) singles.add(single);
       batch.push(asked);
       waiting.delete(key);
     }
@@ -73,54 +70,45 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
 
   function sendWaiting(): void {
     scheduled = false;
-    clearTimeout(timer);
-    timer = undefined;
-    while (waiting.size > 0 && (flying < maxFlying || isLate())) void fly(take());
-    if (waiting.size > 0) schedule();
+    while (waiting.size > 0 && flying < maxFlying) void fly(take());
   }
 
   async function fly(batch: Own[]): Promise<void> {
+    let counts = true;
     flying += 1;
-    const isAnswered = await answer(batch);
-    flying -= 1;
-    if (waiting.size > 0) schedule();
-    // One of them may be the reason why all failed.
-    if (!isAnswered) for (const asked of batch) void answer([asked]);
-  }
-
-  /** Resolves to false if several failed together. */
-  async function answer(batch: Own[]): Promise<boolean> {
-    const [{ until }] = batch as [Own];
-    const leftMs = until - performance.now();
-    const isAlone = batch.length === 1;
+    const land = () => {
+      if (counts) flying -= 1;
+      counts = false;
+      if (waiting.size > 0) schedule();
+    };
+    const late = setTimeout(land, lateMs);
     try {
+      const withinMs = (batch[0] as Own).until - performance.now();
       const answers = await send(
         batch.map(({ question }) => question),
-        isAlone ? leftMs : leftMs / 2,
+        withinMs,
       );
       for (const [place, { resolve }] of batch.entries()) resolve(answers[place] as Answer);
     } catch (error) {
-      if (!isAlone) return false;
-      batch[0]?.reject(error);
+      for (const { reject } of batch) reject(error);
     }
-    unanswered -= batch.length;
-    if (unanswered === 0) drained?.();
-    return true;
+    clearTimeout(late);
+    land();
   }
 
   return {
     ask(question) {
-      const key = keyOf(question);
+      const key = keyOf?.(question) ?? question;
       const same = waiting.get(key);
       if (same) return same.promise;
-      unanswered += 1;
       const asked: Own = { question, until: performance.now() + limits.statement, ...Promise.withResolvers<Answer>() };
       waiting.set(key, asked);
       schedule();
       return asked.promise;
     },
+    waiting: () => waiting.size,
     async close() {
-      if (unanswered > 0) await new Promise<void>((resolve) => (drained = resolve));
+      while (waiting.size > 0 || flying > 0) await sleep(1);
     },
   };
 }

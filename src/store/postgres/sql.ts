@@ -1,6 +1,6 @@
 /** Runs SQL on one connection: a tag whose values become parameters, never text. */
 import { createHash } from 'node:crypto';
-import type pg from 'pg';
+import pg from 'pg';
 import { type Steps, textFor, valuesOf } from '../steps.ts';
 import { StandbyError } from './errors.ts';
 
@@ -18,10 +18,8 @@ export interface Sql {
   <Rows extends object[] = AnyRow[]>(texts: TemplateStringsArray, ...values: unknown[]): Promise<Rows>;
   /** Without values, `text` may hold several statements. */
   unsafe<Rows extends object[] = AnyRow[]>(text: string, values?: unknown[]): Promise<Rows>;
-  /** Runs a prepared statement. */
-  rows<Row extends object>(statement: Statement, values: string[]): Promise<Row[]>;
-  /** As `rows`, with each row as an array. */
-  arrays<Row extends unknown[]>(statement: Statement, values: string[]): Promise<Row[]>;
+  /** Runs a prepared statement. Each row is an array. */
+  arrays<Row extends unknown[]>(statement: Statement, values: unknown[]): Promise<Row[]>;
   /** Runs `work` in a transaction, READ COMMITTED whatever the database sets; rolls it back if `work` rejects. */
   begin<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result>;
 }
@@ -45,6 +43,16 @@ function statementOf(texts: TemplateStringsArray, given: readonly unknown[]): St
 /** PostgreSQL's function that waits for the synchronous standby. */
 const standbyWait = 'SyncRepWaitForLSN';
 
+/** Integers as numbers; as bigint if a number cannot hold them. */
+function readInt8(text: string): number | bigint {
+  const value = Number(text);
+  return Number.isSafeInteger(value) ? value : BigInt(text);
+}
+
+const types: pg.CustomTypesConfig = {
+  getTypeParser: (id, format) => (id === pg.types.builtins.INT8 ? readInt8 : pg.types.getTypeParser(id, format)),
+};
+
 type Run = <Rows>(query: pg.QueryConfig & { rowMode?: 'array' }) => Promise<Rows>;
 
 /** Returns a function that runs one statement. It rejects with StandbyError if a commit did not wait for the standby. */
@@ -64,7 +72,7 @@ function createRun(client: pg.ClientBase): Run {
 
   return async <Rows>(query: pg.QueryConfig & { rowMode?: 'array' }) => {
     inDoubt = false;
-    const result = await client.query(query).catch((error: unknown) => Promise.reject(lost ?? error));
+    const result = await client.query({ ...query, types }).catch((error: unknown) => Promise.reject(lost ?? error));
     if (inDoubt) throw new StandbyError('the database has committed, but perhaps not on its standby');
     return result.rows as Rows;
   };
@@ -81,8 +89,7 @@ export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
     runPrepared<Rows>(statementOf(texts, given), valuesOf(given));
 
   const sql: Sql = Object.assign(tag, {
-    rows: <Row>(statement: Statement, values: string[]) => runPrepared<Row[]>(statement, values),
-    arrays: <Row>(statement: Statement, values: string[]) =>
+    arrays: <Row>(statement: Statement, values: unknown[]) =>
       runPrepared<Row[]>(statement, values, { rowMode: 'array' }),
     unsafe: <Rows>(text: string, values?: unknown[]) => run<Rows>({ text, ...(values && { values }) }),
     async begin<Result>(work: (sql: Sql) => Promise<Result>) {
@@ -107,13 +114,3 @@ export async function runSteps<Result>(sql: Sql, steps: Steps<Result>): Promise<
   while (!step.done) step = steps.next(await sql(step.value.texts, ...step.value.given));
   return step.value;
 }
-
-/** An element of an array literal (https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO). Undefined becomes NULL. */
-function elementOf(value: unknown): string {
-  if (value === null || value === undefined) return 'NULL';
-  if (Buffer.isBuffer(value)) return `"\\\\x${value.toString('hex')}"`;
-  return typeof value === 'string' ? `"${value.replaceAll(/["\\]/g, '\\$&')}"` : String(value);
-}
-
-/** An array literal, as a parameter. */
-export const arrayOf = (values: readonly unknown[]) => `{${values.map(elementOf).join()}}`;

@@ -5,7 +5,7 @@ import type { Engine } from '../engine.ts';
 import { openMessages, openPeople } from '../people.ts';
 import { openPets } from '../pets.ts';
 import type { OpenOptions, Store } from '../store.ts';
-import { prepareDatabase } from './open.ts';
+import { openAlone } from './open.ts';
 import { createKeyReads, createPetReads, startAdder } from './pets.ts';
 import { createPools, type Pools } from './pool.ts';
 import { runSteps } from './sql.ts';
@@ -32,7 +32,8 @@ export function createEngine({ keyed, strangers }: Pick<Pools, 'keyed' | 'strang
 /** Opens the database; migrates it if `options.migrate` allows. Rejects with OpenError. */
 export async function openPostgres(databaseUrl: string, options: OpenOptions): Promise<Store> {
   const target = readTarget(databaseUrl);
-  const { config, migrated } = await prepareDatabase(target, options);
+  const { config, migrated, destroy } = await openAlone(target, options);
+  destroy();
   const pools = createPools(config, target, options.metrics);
   const { keyed, strangers } = pools;
   const pets = createPetReads(keyed);
@@ -41,7 +42,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
   const engine: Engine = {
     ...createEngine(pools),
     findKey: (hash, forKey) => (forKey ? keys : otherKeys).ask(hash),
-    pets: { list: pets.list, find: pets.find, state: pets.state, remote: true, add: adder.add },
+    pets: { list: pets.list, find: pets.find, state: pets.state, remote: true, add: adder.ask },
   };
   const at = () => options.now().getTime();
 

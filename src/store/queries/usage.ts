@@ -2,10 +2,9 @@
 import { isActive, type UsageRow } from '../rows.ts';
 import { raw, type Steps, sql } from '../steps.ts';
 
-const columns = [
-  ...['key_id', 'day', 'succeeded', 'client_errors', 'rate_limited', 'server_errors'],
-  ...['api_key_usage.deprecated_calls', 'error_code', 'error_at'],
-].join(', ');
+const columns = `
+  key_id AS "keyId", day, succeeded, client_errors AS "clientErrors", rate_limited AS "rateLimited", server_errors AS "serverErrors",
+  api_key_usage.deprecated_calls AS "deprecatedCalls", error_code AS "errorCode", error_at AS "errorAt"`;
 
 export function listUsage(id: number, since: number): Steps<UsageRow[]> {
   return sql<UsageRow>`

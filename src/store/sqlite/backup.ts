@@ -1,53 +1,36 @@
 /** Backs up a store while it is in use. The backup is complete, checked and on disk, or does not exist. */
-import fs from 'node:fs';
-import path from 'node:path';
 import Database from 'better-sqlite3';
 import { messageOf } from '../../core/errors.ts';
-import { claim, makeFile, publish, sync } from '../files.ts';
+import { claim, makeFile, publish } from '../files.ts';
 import { CopyError } from '../store.ts';
 import { checkStore } from './check.ts';
-import { checksumFile, writeChecksum } from './checksum.ts';
-
-/** Called with the units done so far and the total. */
-export type OnProgress = (done: number, total: number) => void;
 
 /** 4 MiB per step; other work can run between two steps. */
 const pagesPerStep = 1000;
 
 /**
- * Writes a backup of `source` and its checksum, and replaces both files if they exist. Resolves to the number of animals. Rejects with
- * CopyError or the error of a system call.
+ * Writes a backup of `source`, and replaces the file if it exists. Resolves to the number of animals. Rejects with CopyError or the error of a
+ * system call.
  */
-export async function backupStore(source: Database.Database, file: string, onProgress: OnProgress): Promise<number> {
-  const checksum = checksumFile(file);
-  const [partial, partialChecksum] = [claim(file), claim(checksum)];
+export async function backupStore(source: Database.Database, file: string): Promise<number> {
+  const partial = claim(file);
   const animals = await makeFile(partial, 0o600, async () => {
-    await copyStore(source, partial, onProgress);
-    const { problems, rows } = await checkStore(partial);
+    await copyStore(source, partial);
+    const { problems, rows } = checkStore(partial);
     if (problems.length > 0) throw new CopyError(`The copy of ${source.name} is not sound: ${problems[0]}`);
-    await writeChecksum(partial, file, partialChecksum);
     return rows.pet as number;
   });
-  // First remove the old checksum: a kill between two steps leaves a backup without a checksum, never with that of another backup.
-  fs.rmSync(checksum, { force: true });
-  sync(path.dirname(file));
   publish(partial, file);
-  publish(partialChecksum, checksum);
   return animals;
 }
 
 /** Copies one snapshot of `source` to the empty file `copy`, which is then a single file without a WAL. Rejects with CopyError. */
-export async function copyStore(source: Database.Database, copy: string, onProgress: OnProgress): Promise<void> {
+export async function copyStore(source: Database.Database, copy: string): Promise<void> {
   try {
     // The transaction makes all steps copy one snapshot. Without it, each commit by another process would restart the copy, which would
     // never finish under load (https://sqlite.org/backup.html). It begins with the first read.
     source.exec('BEGIN; SELECT 1 FROM sqlite_schema');
-    await source.backup(copy, {
-      progress({ totalPages, remainingPages }) {
-        onProgress(totalPages - remainingPages, totalPages);
-        return pagesPerStep;
-      },
-    });
+    await source.backup(copy, { progress: () => pagesPerStep });
     source.exec('COMMIT');
     const connection = new Database(copy);
     // SQLite could not open a WAL-mode file on read-only media.

@@ -4,15 +4,11 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../../core/errors.ts';
 import { claim, isSame, makeFile, makeFolder, publish, removeStore, sidecarFiles, sync } from '../files.ts';
-import { CopyError, type OpenOptions } from '../store.ts';
-import { copyStore, type OnProgress } from './backup.ts';
+import { CopyError } from '../store.ts';
+import { copyStore } from './backup.ts';
 import { checkStore } from './check.ts';
 import { openConnection } from './connection.ts';
 import { openExisting, prepareStore, readHeader } from './store-file.ts';
-
-export interface RestoreOptions extends Pick<OpenOptions, 'now'> {
-  onProgress: OnProgress;
-}
 
 export interface Restored {
   animals: number;
@@ -29,9 +25,9 @@ const lockTimeoutMs = 500;
  * Replaces the store in `file` with a copy of `from`, migrated to this release's schema, without its sessions and one-time links. `from` must
  * be sound. Rejects with CopyError, OpenError, or an error of the system or of SQLite, and then leaves the store unchanged.
  */
-export async function restoreStore(from: string, file: string, options: RestoreOptions): Promise<Restored> {
+export async function restoreStore(from: string, file: string, now: () => Date): Promise<Restored> {
   if (isSame(from, file)) throw new CopyError(`${from} is the store itself.`);
-  const { problems, rows } = await checkStore(from, true);
+  const { problems, rows } = checkStore(from);
   if (problems.length > 0) throw new CopyError(problems.join('\n'));
   makeFolder(path.dirname(file));
   const old = lock(file);
@@ -39,13 +35,13 @@ export async function restoreStore(from: string, file: string, options: RestoreO
   const source = openExisting(from);
   try {
     const migrated = await makeFile(partial, 0o600, async () => {
-      await copyStore(source, partial, options.onProgress);
-      const applied = prepareStore(partial, options);
+      await copyStore(source, partial);
+      const applied = prepareStore(partial, { now });
       adapt(partial, old);
       if (old) adoptOwner(partial, file);
       return applied;
     });
-    const kept = old ? replace(partial, file, options.now()) : create(partial, file);
+    const kept = old ? replace(partial, file, now()) : create(partial, file);
     return { animals: rows.pet as number, migrated, kept };
   } finally {
     source.close();
@@ -75,6 +71,8 @@ function lock(file: string): Database.Database | undefined {
     connection.pragma('locking_mode = EXCLUSIVE');
     connection.pragma('journal_mode = DELETE');
     connection.exec('BEGIN EXCLUSIVE');
+    // Without them, the restored store could give ids a second time.
+    highestIds(connection);
     return connection;
   } catch (error) {
     connection?.close();
@@ -102,12 +100,10 @@ function adapt(fresh: string, old: Database.Database | undefined): void {
 }
 
 function highestIds(old: Database.Database | undefined): { name: string; seq: number }[] {
-  try {
-    return old?.prepare<[], { name: string; seq: number }>('SELECT name, seq FROM sqlite_sequence').all() ?? [];
-  } catch {
-    // An empty or damaged file: the ids are unknown.
-    return [];
-  }
+  // An empty file has no such table.
+  const found = old?.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_sequence'").get();
+  if (!old || !found) return [];
+  return old.prepare<[], { name: string; seq: number }>('SELECT name, seq FROM sqlite_sequence').all();
 }
 
 /** If root restores, the server's user must still be able to write to the store. */

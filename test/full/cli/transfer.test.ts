@@ -129,7 +129,7 @@ describe('import', { timeout }, () => {
     expect(await runCli(['import', 'pets.jsonl'], { folder })).toEqual({
       code: 0,
       stdout: 'Imported 2 animals.\n',
-      stderr: 'The store has 1 animal already.\n',
+      stderr: '',
     });
     expect(query(store, 'SELECT json AS pet FROM pet WHERE id > 1')).toEqual([
       { pet: '{"id":2,"name":"Rex","categoryId":9007199254740993,"status":"sold"}' },
@@ -243,7 +243,7 @@ describe('import', { timeout }, () => {
     expect(again).toEqual({
       code: 0,
       stdout: `Imported ${20_000 - added} animals; already there: ${added}.\n`,
-      stderr: `The store has ${added} animals already.\n`,
+      stderr: '',
     });
     expect(namesIn(store)).toEqual(Array.from({ length: 20_000 }, (_, index) => `pet ${index + 1}`));
   });
@@ -281,7 +281,7 @@ describe('import, again', { timeout }, () => {
     expect(await runCli(['import', 'renamed.jsonl'], { folder })).toEqual({
       code: 0,
       stdout: 'Imported 0 animals; already there: 3.\n',
-      stderr: 'The store has 3 animals already.\n',
+      stderr: '',
     });
     expectAll();
     fs.appendFileSync(at('renamed.jsonl'), '\n');

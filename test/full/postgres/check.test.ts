@@ -36,10 +36,7 @@ test('reports a store as a table and as JSON', async () => {
   expect(stdout).toMatch(
     /^database +postgres:\/\/[^@]+\npostgres version +[\d.]+\b.*\nschema version +(\d+)\nlatest schema version +\1\n/,
   );
-  expect(stdout).toMatch(
-    /\nencoding +UTF8\ndata checksums +on\nfsync +on\nfull page writes +on\nsynchronous commit +on\n/,
-  );
-  expect(stdout).toMatch(/\nrows of pet +10\n[\s\S]*\nNo problems were found\.\n$/);
+  expect(stdout).toMatch(/\nrows of pet +10\nNo problems were found\.\n$/);
   const json = await runCli(['check', '--json'], { env: { DATABASE_URL: databaseUrl } });
   expect(JSON.parse(json.stdout)).toEqual({
     ok: true,
@@ -47,12 +44,7 @@ test('reports a store as a table and as JSON', async () => {
     postgresVersion: expect.stringMatching(/^\d+\.\d+/),
     schemaVersion: expect.any(Number),
     latestSchemaVersion: expect.any(Number),
-    encoding: 'UTF8',
-    dataChecksums: 'on',
-    fsync: 'on',
-    fullPageWrites: 'on',
-    synchronousCommit: 'on',
-    rows: expect.objectContaining({ pet: 10, account: 2, pet_id: 1, session: 0 }),
+    rows: { pet: 10 },
     problems: [],
   });
 });
@@ -79,7 +71,7 @@ test('exit 1 and one sentence: no database, one without a store, and one that a 
   expect(JSON.parse(json.stdout)).toMatchObject({ ok: false, schemaVersion: null, rows: {} });
   const unsafe = (await startOwn([], () => undefined)).url('postgres');
   await (await open(unsafe)).close();
-  expect((await check(unsafe)).stdout).toMatch(/\nfsync +off\n/);
+  expect((await check(unsafe)).code).toBe(0);
   expect(await problemOf(unsafe, { DEPLOYMENT: 'production' })).toMatch(
     / can lose or damage acknowledged data at a loss of power: fsync is off\.$/,
   );

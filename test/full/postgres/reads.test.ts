@@ -2,13 +2,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { newSecret, scopes } from '../../../src/core/accounts.ts';
-import { limits } from '../../../src/core/limits.ts';
 import { petJson } from '../../../src/core/pets.ts';
-import { prepareDatabase } from '../../../src/store/postgres/open.ts';
+import { openAlone } from '../../../src/store/postgres/open.ts';
 import { createKeyReads, createPetReads } from '../../../src/store/postgres/pets.ts';
 import { createPools, type Pool } from '../../../src/store/postgres/pool.ts';
 import { createBatch } from '../../../src/store/postgres/reads.ts';
-import { arrayOf, prepared } from '../../../src/store/postgres/sql.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
 import { clientOf, emptyStore, open } from '../../support/store.ts';
 
@@ -20,7 +18,9 @@ async function start() {
   const databaseUrl = await emptyStore();
   const store = await open(databaseUrl);
   const target = { ...readTarget(databaseUrl), connections: 8 };
-  const pools = createPools((await prepareDatabase(target, { now: () => new Date() })).config, target);
+  const { config, destroy } = await openAlone(target, { now: () => new Date() });
+  destroy();
+  const pools = createPools(config, target);
   onTestFinished(() => pools.close());
   const sent = { statements: 0 };
   const read: Pool['read'] = async (work, options) => {
@@ -29,7 +29,7 @@ async function start() {
   };
   const sql = clientOf(databaseUrl);
   const pool = { read };
-  return { store, sent, pool, reads: createPetReads(pool), keys: createKeyReads(pool), sql };
+  return { store, sent, reads: createPetReads(pool), keys: createKeyReads(pool), sql };
 }
 
 describe('reads of one turn', () => {
@@ -51,7 +51,7 @@ describe('reads of one turn', () => {
     expect((await Promise.all(single)).map(({ pet: text }) => text?.slice(0, 8))).toEqual(
       ids.slice(20, 35).map((id) => (id <= 30n ? `{"id":${id}` : undefined)),
     );
-    const key = { id: '1', account: 'ada', lifetime_ms: null };
+    const key = { id: 1, account: 'ada' };
     expect(await Promise.all(found)).toMatchObject([key, undefined, key]);
     // Pages, single animals and keys.
     expect(sent.statements).toBe(3);
@@ -66,7 +66,7 @@ describe('reads of one turn', () => {
     const many = await Promise.all([...ask(), ...ask(), ...ids.map((id) => reads.find(id + 1000n))]);
     expect(many).toHaveLength(200);
     expect(sent.statements).toBe(5);
-    await Promise.all(Array.from({ length: 250 }, (_, after) => reads.list({ limit: 1, after: BigInt(after) })));
+    await Promise.all(Array.from({ length: 1100 }, (_, after) => reads.list({ limit: 1, after: BigInt(after) })));
     expect(sent.statements).toBe(8);
   });
 
@@ -90,38 +90,6 @@ describe('reads of one turn', () => {
     expect(await read()).toEqual(['{"id":1}', '{"id":2}', '{"id":3}', '{"id":2}']);
     await sql`UPDATE pet SET name = 'Crumb', json = 'anything' WHERE id = 2`;
     expect((await read())[1]).toBe('{"id":2,"name":"Crumb","categoryId":7,"status":"available"}');
-  });
-
-  /** Divides 1 by each number of a turn, and then sleeps for as many seconds. */
-  function batchOn(pool: Pick<Pool, 'read'>) {
-    const statement = prepared('SELECT 1 / x + length(pg_sleep(greatest(x, 0))::text) FROM unnest($1::integer[]) AS x');
-    return createBatch<number, number>({
-      keyOf: String,
-      send: async (numbers, withinMs) =>
-        (await pool.read((sql) => sql.arrays<[number]>(statement, [arrayOf(numbers)]), withinMs)).map(([x]) => x),
-    });
-  }
-
-  test('of which one fails, succeed otherwise', async () => {
-    const { sent, pool } = await start();
-    const { ask } = batchOn(pool);
-    const outcomes = await Promise.allSettled([-1, 0, -2].map(ask));
-    expect(outcomes).toMatchObject([{ value: -1 }, { reason: { code: '22012' } }, { value: 0 }]);
-    // The statement of all has failed, and each was asked alone.
-    expect(sent.statements).toBe(4);
-  });
-
-  test('of which one takes too long, are answered in time', async () => {
-    const { pool } = await start();
-    const { ask, close } = batchOn(pool);
-    const begun = performance.now();
-    const late = expect(ask(60)).rejects.toMatchObject({ code: 'service_unavailable' });
-    expect(await Promise.all([ask(-1), ask(-2)])).toEqual([-1, 0]);
-    expect(performance.now() - begun).toBeLessThan(limits.statement * 0.8);
-    await Promise.all([late, close()]);
-    const passed = performance.now() - begun;
-    expect(passed).toBeGreaterThan(limits.statement * 0.8);
-    expect(passed).toBeLessThan(limits.statement + 500);
   });
 
   test('do not wait for two statements that hang', async () => {

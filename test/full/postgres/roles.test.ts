@@ -101,8 +101,6 @@ async function useEach({ pets, accounts, messages, people, check }: Store): Prom
   await pets.list({ limit: 1, after: 0n, status: 'sold' });
   await pets.find(1n);
   await pets.state();
-  await pets.lastId();
-  await pets.count(1);
   await messages.add({ id: name, accountId: 1, message: '', status: 'queued', createdAt: at.toISOString() });
 
   const [link, session] = [newToken().hash, newToken().hash];

@@ -5,7 +5,7 @@ import net from 'node:net';
 import path from 'node:path';
 import type postgres from 'postgres';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
-import { openAlone, prepareDatabase } from '../../../src/store/postgres/open.ts';
+import { openAlone } from '../../../src/store/postgres/open.ts';
 import { createPools } from '../../../src/store/postgres/pool.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
 import { startOwn } from '../../support/own-postgres.ts';
@@ -38,22 +38,24 @@ describe('a session', () => {
       .map((name) => `current_setting('${name}') AS ${name}`)
       .join()}`;
     if (of === 'command') {
-      const { sql, destroy } = await openAlone(databaseUrl, { now });
+      const { sql, destroy } = await openAlone(readTarget(databaseUrl), { now });
       const [row] = await sql.unsafe(text);
       destroy();
       return Object.values(row ?? {});
     }
     const target = readTarget(databaseUrl);
-    const pools = createPools((await prepareDatabase(target, { now })).config, target);
+    const { config, destroy } = await openAlone(target, { now });
+    destroy();
+    const pools = createPools(config, target);
     const [row] = await pools.keyed.read((sql) => sql.unsafe(text));
     await pools.close();
     return Object.values(row ?? {});
   }
 
-  test('of a server has time-outs, and that of a command only one for an idle transaction', async () => {
+  test('has time-outs', async () => {
     const databaseUrl = await newDatabase();
-    expect(await settingsOf(databaseUrl, 'command')).toEqual(['on', '0', '0', '1min']);
-    expect(await settingsOf(databaseUrl, 'server')).toEqual(['on', '2s', '2500ms', '5s']);
+    for (const of of ['command', 'server'] as const)
+      expect(await settingsOf(databaseUrl, of)).toEqual(['on', '2s', '2500ms', '5s']);
   });
 
   test.for([

@@ -227,23 +227,6 @@ describe('files', () => {
     expect(readdirSync(folder).sort()).toEqual(['data', 'folder']);
   });
 
-  test('on a terminal, the work that takes long shows how far it is, and no more of it when the command ends', async () => {
-    const { folder, at } = await withZoo();
-    const line = (_: unknown, index: number) => `{"name":"pet ${index}","categoryId":1}\n`;
-    writeFileSync(at('animals.jsonl'), Array.from({ length: 3000 }, line).join(''));
-    for (const [args, what] of [
-      [['import', 'animals.jsonl'], 'Importing'],
-      [['export', 'out.jsonl'], 'Exporting'],
-      [['backup', 'copy.db'], 'Copying'],
-    ] as const) {
-      const { code, stderr } = await runCli([...args], { folder, isTTY: true });
-      expect(code).toBe(0);
-      const shown = stderr.replaceAll('\x1b[K', '<clear>');
-      expect(shown).toMatch(new RegExp(`\\r${what}: (\\d\\d?|100) %<clear>`));
-      expect(shown.split('\r').at(-1)).toMatch(/^<clear>(Exported .+\n)?$/);
-    }
-  });
-
   test.for([
     ['EPIPE', 'write EPIPE', 'The output was closed before its end.'],
     ['ENOSPC', 'ENOSPC: no space left on device, write', 'ENOSPC: no space left on device, write.'],
