@@ -7,7 +7,6 @@ import { requireKey } from './http/auth.ts';
 import { installBody } from './http/body.ts';
 import { installPreflight } from './http/cors.ts';
 import { installErrors } from './http/errors.ts';
-import { installRateLimits } from './http/limits.ts';
 import { installMethods } from './http/methods.ts';
 import { createNotFound, refuseEmptyParameter } from './http/not-found.ts';
 import type { App } from './http/operation.ts';
@@ -35,7 +34,6 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   installRequestChecks(app);
   // Before the plugins: their routes use the error handler that is set when they are added.
   installErrors(app, notFound);
-  await installRateLimits(app);
   await installPreflight(app, notFound);
   installResponses(app);
   installBody(app, notFound);

@@ -158,7 +158,6 @@ export function createServer(options: ServerOptions): App {
   app.decorate('closeIdle', () => connections.closeIdle());
   app.addHook('onClose', async () => {
     shares.close();
-    keys.close();
     await usage.close();
   });
   metrics.watch({
