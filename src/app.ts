@@ -12,7 +12,6 @@ import { createNotFound, refuseEmptyParameter } from './http/not-found.ts';
 import type { App } from './http/operation.ts';
 import { installPreconditions } from './http/preconditions.ts';
 import { installRequestChecks } from './http/request-checks.ts';
-import { installResponses } from './http/responses.ts';
 import { createServer, type ServerOptions } from './http/server.ts';
 import { installValidation } from './http/validation.ts';
 import { messages } from './messages/routes.ts';
@@ -34,8 +33,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   installRequestChecks(app);
   // Before the plugins: their routes use the error handler that is set when they are added.
   installErrors(app, notFound);
-  await installPreflight(app, notFound);
-  installResponses(app);
+  installPreflight(app);
   installBody(app, notFound);
   installValidation(app);
   installPreconditions(app);

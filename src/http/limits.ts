@@ -30,13 +30,10 @@ export function createAccountLimit({ config, metrics }: FastifyInstance): onRequ
   const { requestsPerMinute: max } = config;
   if (max === undefined) return undefined;
   const countOf = createWindows();
-  return ({ record }, reply, done) => {
-    const { count, seconds } = countOf(record.holder);
-    reply.headers({
-      'ratelimit-limit': max,
-      'ratelimit-remaining': Math.max(0, max - count),
-      'ratelimit-reset': seconds,
-    });
+  return (request, _reply, done) => {
+    const { count, seconds } = countOf(request.record.holder);
+    const left = Math.max(0, max - count);
+    request.ownHeaders += `ratelimit-limit: ${max}\r\nratelimit-remaining: ${left}\r\nratelimit-reset: ${seconds}\r\n`;
     if (count <= max) return done();
     metrics.limited('key');
     done(new HttpError('rate_limited', { 'retry-after': String(seconds) }));

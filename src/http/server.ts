@@ -20,7 +20,7 @@ import {
 } from './connection/client-errors.ts';
 import { type Connections, installConnections } from './connection/connections.ts';
 import { createTurns, type Turns } from './connection/turns.ts';
-import { createCorsHeaders } from './cors.ts';
+import { createCorsLines } from './cors.ts';
 import type { AppConfig, AppStore, Bounds } from './decorations.ts';
 import { logError, sendError } from './errors.ts';
 import { createKeyUsage } from './key-usage.ts';
@@ -81,7 +81,7 @@ export function createServer(options: ServerOptions): App {
   const shares = createShares(bounds, () => metrics.limited('in_flight'));
   const usage = createKeyUsage({ accounts: store.accounts, logger, now });
   const sending: Sending = {
-    corsHeaders: createCorsHeaders(config.corsOrigins),
+    corsLines: createCorsLines(config.corsOrigins),
     onEnd(record) {
       logRequest(record);
       metrics.request(record);
@@ -151,7 +151,7 @@ export function createServer(options: ServerOptions): App {
   app.decorate('clock', now);
   app.decorate('removed', () => config.enforceSunset && now() >= sunset);
   app.decorate('draining', draining);
-  app.decorate('corsHeaders', sending.corsHeaders);
+  app.decorate('corsLines', sending.corsLines);
   app.decorate('shares', shares);
   app.decorate('keys', keys);
   app.decorate('pause', () => turns.pause());
