@@ -7,7 +7,6 @@ import {
 } from 'node:http';
 import fastify, { type FastifyBaseLogger } from 'fastify';
 import { sunset } from '../core/deprecation.ts';
-import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { proxiesOf } from './addresses.ts';
 import { createKeyCache } from './auth.ts';
@@ -69,10 +68,6 @@ function watchHeaders(app: App): (url: string) => string {
   return (url) => known.find(({ path }) => path.test(url))?.headers ?? '';
 }
 
-const late = new ApiError('service_unavailable', undefined, {
-  cause: new Error(`no response within ${limits.response / 1000} s`),
-});
-
 /** Creates the server, without routes. Its connections have one request at a time, and its turns as many as they have time for. */
 export function createServer(options: ServerOptions): App {
   const { store, logger, metrics, now, draining, logRequest, bounds = {}, ...config } = options;
@@ -115,9 +110,9 @@ export function createServer(options: ServerOptions): App {
         metrics.limited('connections');
         writeError(socket, tooMany, sending);
       },
-      refuseLate(response) {
-        logError(late, response.req.record, logger);
-        answerError(response, late, sending);
+      refuseLate(response, error) {
+        logError(error, response.req.record, logger);
+        answerError(response, error, sending);
       },
     });
     installClientErrors(server, sending);
