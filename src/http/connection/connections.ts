@@ -6,7 +6,7 @@ import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'n
 import type { Socket } from 'node:net';
 import { ApiError } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
-import { addressOfRaw, networkOf } from '../addresses.ts';
+import { addressOf, networkOf } from '../addresses.ts';
 import { endRecord, newRecord, type OnEnd } from '../request-record.ts';
 import type { Shares } from '../shares.ts';
 import { type Connection, connections } from './connection.ts';
@@ -151,7 +151,7 @@ export function installConnections(server: Server, options: ConnectionOptions): 
     const connection = connections.get(request.socket);
     if (!connection) return;
     const { address: own, network } = connection;
-    const address = connection.holder === undefined ? (addressOfRaw(request, isProxy) ?? own) : own;
+    const address = connection.holder === undefined ? (addressOf(request, isProxy) ?? own) : own;
     request.record = newRecord(request, connection, address, address === own ? network : networkOf(address));
     connection.request = request;
     connection.bytesBefore = request.socket.bytesRead;
