@@ -61,7 +61,7 @@ function describeDocument(name: DocumentName, routes: Route[]): Json {
 async function readRoutes(): Promise<Route[]> {
   const routes: Route[] = [];
   const app = await buildApp({
-    store: { pets: {}, measure: () => ({ waitingWrites: 0, walBytes: undefined }) } as never,
+    store: { pets: {}, measure: () => ({ failedWrites: {} }) } as never,
     logger: pino({ level: 'silent' }),
     logRequest: () => undefined,
     now: () => new Date(),

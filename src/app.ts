@@ -7,13 +7,11 @@ import { requireKey } from './http/auth.ts';
 import { installBody } from './http/body.ts';
 import { installPreflight } from './http/cors.ts';
 import { installErrors } from './http/errors.ts';
-import { installRateLimits } from './http/limits.ts';
 import { installMethods } from './http/methods.ts';
 import { createNotFound, refuseEmptyParameter } from './http/not-found.ts';
 import type { App } from './http/operation.ts';
 import { installPreconditions } from './http/preconditions.ts';
 import { installRequestChecks } from './http/request-checks.ts';
-import { installResponses } from './http/responses.ts';
 import { createServer, type ServerOptions } from './http/server.ts';
 import { installValidation } from './http/validation.ts';
 import { messages } from './messages/routes.ts';
@@ -35,9 +33,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   installRequestChecks(app);
   // Before the plugins: their routes use the error handler that is set when they are added.
   installErrors(app, notFound);
-  await installRateLimits(app);
-  await installPreflight(app, notFound);
-  installResponses(app);
+  installPreflight(app);
   installBody(app, notFound);
   installValidation(app);
   installPreconditions(app);

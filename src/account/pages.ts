@@ -5,6 +5,7 @@ import { SessionEndedError } from '../core/accounts.ts';
 import type { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { logError, sendError, statuses, toApiError } from '../http/errors.ts';
+import { headersIn } from '../http/head.ts';
 import { headersOf } from '../http/http-error.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
@@ -141,8 +142,8 @@ export function createPages(app: App, rootPath: string, options: PagesOptions) {
     return eta;
   }
 
-  // This hook runs after that of http/responses.ts, and replaces its policy, which allows nothing.
   app.addHook('onSend', async (request, reply) => {
+    reply.headers({ 'x-request-id': request.id, ...Object.fromEntries(headersIn(request.ownHeaders)) });
     reply.headers({ ...security, 'referrer-policy': referrerPolicy(request), 'cache-control': 'no-store' });
   });
 

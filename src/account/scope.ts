@@ -1,10 +1,8 @@
 /** The scope of the account pages: what each of their requests meets, and what their routes share. */
 import cookie from '@fastify/cookie';
 import type { FastifyRequest } from 'fastify';
-import type { Accounts } from '../core/accounts.ts';
 import { ApiError } from '../core/errors.ts';
-import type { People } from '../core/people.ts';
-import type { SignUp } from '../http/decorations.ts';
+import type { AppConfig, AppStore } from '../http/decorations.ts';
 import { hostOf } from '../http/hosts.ts';
 import type { App } from '../http/operation.ts';
 import { holderOfAccount } from '../http/shares.ts';
@@ -21,15 +19,10 @@ export interface AccountOptions extends PagesOptions {
 }
 
 /** What the routes of the account pages share. */
-export interface AccountScope {
-  accounts: Accounts;
-  people: People;
+export interface AccountScope
+  extends Pick<AppStore, 'accounts' | 'people'>,
+    Pick<AppConfig, 'live' | 'baseUrl' | 'signUp'> {
   now: () => Date;
-  /** True in production, whose API keys start with `ast_live_`. */
-  live: boolean;
-  /** Public base address, ending in /v1. If undefined, the pages show the address that the browser used. */
-  baseUrl?: string | undefined;
-  signUp: SignUp;
   /** Whether the deprecated operation has been removed. */
   removed: () => boolean;
   record: RecordEvent;
@@ -44,16 +37,15 @@ const plainHttp =
 
 /** Prepares the scope `app` for the routes of the account pages. */
 export async function createAccountScope(app: App, options: AccountOptions): Promise<AccountScope> {
-  const { clock: now, config, logger, metrics, removed, shares } = app;
-  const { accounts, people } = app.store;
-  const { baseUrl, live, signUp } = config;
+  const { clock: now, config, logger, metrics, removed, shares, store } = app;
+  const { baseUrl } = config;
   const address = baseUrl === undefined ? undefined : new URL(baseUrl);
   const secure = address?.protocol === 'https:';
   // The session's cookie is not encoded. By default an error is thrown and caught for each cookie that is encoded wrongly. The type lacks `decode`.
   const parseOptions: object = { decode: (value: string) => value };
   await app.register(cookie, { parseOptions });
   installForms(app);
-  const sessions = createSessions(app, { people, now }, secure);
+  const sessions = createSessions(app, secure);
   const pages = createPages(app, address?.pathname.slice(0, -'/v1'.length) ?? '', options);
 
   let warned = false;
@@ -77,7 +69,7 @@ export async function createAccountScope(app: App, options: AccountOptions): Pro
   const passwords = createPasswords(options.passwordCost);
   const attempts = createAttempts(passwords, now);
   const record = createTrail(logger, metrics);
-  return { accounts, people, now, live, baseUrl, signUp, removed, record, passwords, attempts, sessions, pages };
+  return { ...store, ...config, now, removed, record, passwords, attempts, sessions, pages };
 }
 
 /**

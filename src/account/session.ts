@@ -2,7 +2,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { hashToken, newToken, type People, type Person, type Session } from '../core/people.ts';
+import { hashToken, newToken, type Person, type Session } from '../core/people.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -28,11 +28,9 @@ const touchEveryMs = 60_000;
 export type Sessions = ReturnType<typeof createSessions>;
 
 /** `secure`: whether the public address is https. The cookie is then never sent over plain http. */
-export function createSessions(
-  app: FastifyInstance,
-  { people, now }: { people: People; now: () => Date },
-  secure: boolean,
-) {
+export function createSessions(app: FastifyInstance, secure: boolean) {
+  const { clock: now, store } = app;
+  const { people } = store;
   app.decorateRequest('session', null);
   // Browsers accept the prefix only on a cookie of this host alone, set over https (RFC 6265bis, section 4.1.3.2).
   const name = secure ? '__Host-session' : 'session';

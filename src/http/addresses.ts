@@ -2,26 +2,18 @@
 import type { IncomingMessage } from 'node:http';
 import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
 import findAddress from '@fastify/proxy-addr';
-import type { FastifyRequest } from 'fastify';
 
 /**
- * The client's IP address; undefined if it has disconnected. A trusted proxy may append a port in X-Forwarded-For. It may also pass on text that is
- * no address: the proxy's own address is then used.
+ * The client's IP address; undefined if it has disconnected. `isProxy`: whether an address is that of a trusted proxy, which may append a port in
+ * X-Forwarded-For. It may also pass on text that is no address: the proxy's own address is then used.
  */
-function addressOf({ ip, socket }: Pick<FastifyRequest, 'ip' | 'socket'>): string | undefined {
-  const { remoteAddress } = socket;
-  if (ip === remoteAddress || isIP(ip) > 0) return ip;
-  const address = withoutPort(ip);
-  return isIP(address) > 0 ? address : remoteAddress;
-}
-
-/** The same for a request that Fastify has not seen. `isProxy`: whether an address is that of a trusted proxy. */
-export function addressOfRaw(request: IncomingMessage, isProxy: (address: string) => boolean): string | undefined {
+export function addressOf(request: IncomingMessage, isProxy: (address: string) => boolean): string | undefined {
   const { socket, headers } = request;
   const { remoteAddress } = socket;
   // Otherwise a client could make each refusal parse 16 KiB of addresses.
   if (!remoteAddress || !headers['x-forwarded-for'] || !isProxy(remoteAddress)) return remoteAddress;
-  return addressOf({ ip: findAddress(request, isProxy), socket });
+  const found = findAddress(request, isProxy);
+  return [found, withoutPort(found)].find((address) => isIP(address) > 0) ?? remoteAddress;
 }
 
 function withoutPort(text: string): string {

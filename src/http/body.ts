@@ -4,9 +4,9 @@ import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ApiError, bodyTooLarge } from '../core/errors.ts';
 import { readJson } from '../core/int64.ts';
-import { limits } from '../core/limits.ts';
 import type { NotFound } from './errors.ts';
 import { HttpError } from './http-error.ts';
+import type { Shares } from './shares.ts';
 
 const token = "[!#$%&'*+.^_`|~0-9a-z-]+";
 const parameter = `charset=(?:utf-8|"utf-8")|(?!charset=)${token}=(?:${token}|"(?:[^"\\\\]|\\\\.)*")`;
@@ -45,38 +45,13 @@ function bodyFault({ headers, routeOptions }: FastifyRequest): ApiError | undefi
 const hasNoBody = ({ headers }: FastifyRequest) =>
   headers['content-length'] === undefined && headers['transfer-encoding'] === undefined;
 
-/** How long a body may take, besides a second for each `limits.bodyRate` bytes of it. */
-const graceMs = 3000;
-
-const sweepMs = 500;
-
-/** Returns a function that counts a body while it arrives. One that trickles in gets 408: it occupies a place that others may need. */
-function watchBodies(app: FastifyInstance): (request: IncomingMessage) => void {
-  const { server, shares } = app;
-  /** What had been read of the connection when the body began to arrive. */
-  const arriving = new Map<IncomingMessage, number>();
-
-  const sweep = setInterval(() => {
-    const now = performance.now();
-    for (const [{ socket, record }, bytesBefore] of arriving) {
-      const seconds = (socket.bytesRead - bytesBefore) / limits.bodyRate;
-      if (now - record.begun < graceMs + 1000 * seconds) continue;
-      server.emit('clientError', Object.assign(new Error('slow body'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), socket);
-    }
-  }, sweepMs).unref();
-  app.addHook('onClose', async () => clearInterval(sweep));
-
-  return (request) => {
-    // The client disconnected before its API key was looked up.
-    if (request.destroyed) return;
-    const { holder } = request.record;
-    shares.claim(holder, 'bodies');
-    arriving.set(request, request.socket.bytesRead);
-    request.once('close', () => {
-      arriving.delete(request);
-      shares.give(holder, 'bodies');
-    });
-  };
+/** Counts a body while it arrives. Throws ApiError `service_unavailable` if too many do. */
+function countBody(request: IncomingMessage, shares: Shares): void {
+  // The client disconnected before its API key was looked up.
+  if (request.destroyed) return;
+  const { holder } = request.record;
+  shares.claim(holder, 'bodies');
+  request.once('close', () => shares.give(holder, 'bodies'));
 }
 
 /**
@@ -84,7 +59,6 @@ function watchBodies(app: FastifyInstance): (request: IncomingMessage) => void {
  * unknown path; afterwards `invalid_json`. A missing body is undefined, for the validation to report.
  */
 export function installBody(app: FastifyInstance, notFound: NotFound): void {
-  const watch = watchBodies(app);
   app.removeAllContentTypeParsers();
 
   app.addHook('preParsing', (request, reply, payload, done) => {
@@ -95,7 +69,7 @@ export function installBody(app: FastifyInstance, notFound: NotFound): void {
     const error = bodyFault(request);
     if (error) return done(error);
     const isEmpty = hasNoBody(request);
-    if (!isEmpty) watch(request.raw);
+    if (!isEmpty) countBody(request.raw, app.shares);
     // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).
     if (request.headers.expect !== undefined && request.raw.httpVersion === '1.1') reply.raw.writeContinue();
     // optimizeEmptyRequests (server.ts) has closed the request's own stream, which never emits end.

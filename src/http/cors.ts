@@ -1,10 +1,7 @@
 /** CORS: which pages may call the API from a browser (Fetch Standard, section 3.3). */
-import cors, { type FastifyCorsOptions } from '@fastify/cors';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { NotFound } from './errors.ts';
-import { refuseUnknownOptions } from './not-found.ts';
-
-const dayS = 24 * 60 * 60;
+import type { FastifyInstance } from 'fastify';
+import { linesOf, varyOrigin } from './head.ts';
+import { respond, standing } from './responses.ts';
 
 const exposedHeaders = [
   'Accept-Encoding',
@@ -23,41 +20,36 @@ const exposedHeaders = [
   'X-Request-Id',
 ].join(', ');
 
-/** The CORS headers of a response, as alternating names and values. `origin`: the Origin header of the request, if it was read. */
-export type CorsHeaders = (origin?: string) => readonly string[];
+/** The lines of the CORS headers of a response. `origin`: the Origin header of the request, if it was read. */
+export type CorsLines = (origin?: string) => string;
 
 /** Credentials are not allowed: pages set the Authorization header themselves. If `origins` is undefined, no response has CORS headers. */
-export function createCorsHeaders(origins: string[] | undefined): CorsHeaders {
-  const none: readonly string[] = [];
-  if (origins === undefined) return () => none;
-  const vary = ['vary', 'Origin'];
-  const expose = ['access-control-expose-headers', exposedHeaders];
-  const allowed = new Map(
-    origins.map((origin) => [origin, [...vary, 'access-control-allow-origin', origin, ...expose]]),
-  );
-  return (origin = '') => allowed.get(origin) ?? vary;
+export function createCorsLines(origins: string[] | undefined): CorsLines {
+  if (origins === undefined) return () => '';
+  const linesFor = (origin: string) =>
+    varyOrigin + linesOf(['access-control-allow-origin', origin, 'access-control-expose-headers', exposedHeaders]);
+  const allowed = new Map(origins.map((origin) => [origin, linesFor(origin)]));
+  return (origin = '') => allowed.get(origin) ?? varyOrigin;
 }
+
+const preflight = linesOf([
+  ...standing,
+  ...['access-control-allow-methods', 'GET, HEAD, POST'],
+  ...['access-control-allow-headers', 'Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match'],
+  // A day.
+  ...['access-control-max-age', '86400'],
+]);
 
 /**
  * Responds to preflight requests. An OPTIONS request without Origin or Access-Control-Request-Method is not a preflight (section 3.2.2) and is
- * routed like any other request. The other responses get their CORS headers when their exchange begins: the plugin would come too late for
- * some errors.
+ * routed like any other request.
  */
-export async function installPreflight(app: FastifyInstance, notFound: NotFound): Promise<void> {
-  const { corsOrigins: origins } = app.config;
-  if (!origins) return;
-  refuseUnknownOptions(app, notFound);
-  const options = {
-    origin: origins,
-    methods: ['GET', 'HEAD', 'POST'],
-    allowedHeaders: ['Authorization', 'Content-Type', 'Idempotency-Key', 'If-Match', 'If-None-Match'],
-    maxAge: dayS,
-  };
-  const noPreflight = { origin: false };
-  const isPreflight = ({ headers }: FastifyRequest) =>
-    headers.origin !== undefined && headers['access-control-request-method'] !== undefined;
-  await app.register(cors, {
-    delegator: (request: FastifyRequest, done: (error: null, options: FastifyCorsOptions) => void) =>
-      done(null, isPreflight(request) ? options : noPreflight),
+export function installPreflight(app: FastifyInstance): void {
+  if (!app.config.corsOrigins) return;
+  app.addHook('onRequest', (request, reply, done) => {
+    const { method, headers } = request;
+    const isPreflight = method === 'OPTIONS' && headers.origin && headers['access-control-request-method'];
+    if (!isPreflight) return done();
+    respond(reply, 204, preflight, '');
   });
 }

@@ -7,7 +7,7 @@ import type { People } from '../core/people.ts';
 import type { Pets } from '../core/pets.ts';
 import type { KeyCache } from './auth.ts';
 import type { Connections } from './connection/connections.ts';
-import type { CorsHeaders } from './cors.ts';
+import type { CorsLines } from './cors.ts';
 import type { ServesHost } from './hosts.ts';
 import type { Metrics } from './metrics.ts';
 import type { Resource, Shares } from './shares.ts';
@@ -61,7 +61,7 @@ declare module 'fastify' {
     removed: () => boolean;
     /** True while the process is about to stop. Responses then carry Connection: close, so that clients reconnect elsewhere. */
     draining: () => boolean;
-    corsHeaders: CorsHeaders;
+    corsLines: CorsLines;
     shares: Shares;
     bounds: Bounds;
     keys: KeyCache;

@@ -85,9 +85,7 @@ export function toApiError(error: unknown, request?: FastifyRequest): ApiError {
 /** An error response, ready to send. */
 export interface RenderedError {
   status: number;
-  /** Alternating names and values. */
-  headers: readonly string[];
-  /** The same, as lines. */
+  /** The lines of its headers. */
   lines: string;
   /** One character per byte (latin1). */
   body: string;
@@ -104,13 +102,8 @@ export function renderError(error: ApiError): RenderedError {
     const body = Buffer.from(JSON.stringify({ code, message, status } satisfies ErrorBody));
     // Error responses must not be stored: the next response may differ (RFC 9111, section 5.2.2.5).
     const own = { 'content-type': 'application/json', 'cache-control': 'no-store', ...headersOf(error) };
-    const headers = [...standing, ...Object.entries(own).flat(), 'content-length', String(body.length)];
-    rendered = {
-      status,
-      headers,
-      lines: linesOf(headers),
-      body: body.toString('latin1'),
-    };
+    const lines = linesOf([...standing, ...Object.entries(own).flat(), 'content-length', String(body.length)]);
+    rendered = { status, lines, body: body.toString('latin1') };
     known.set(error, rendered);
   }
   return rendered;

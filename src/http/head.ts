@@ -12,6 +12,16 @@ export function lineOf(name: string, value: string): string {
   return name + separator + value + lineEnd;
 }
 
+/** A response has one line of Vary (see `addLines`). */
+export const varyOrigin = 'vary: Origin\r\n';
+
+/** Adds lines of a request to those of its response: if both vary, in one line. */
+export function addLines(lines: string, more: string): string {
+  const vary = '\r\nvary: ';
+  if (!more.startsWith(varyOrigin) || !lines.includes(vary)) return lines + more;
+  return lines.replace(vary, `${vary}Origin, `) + more.slice(varyOrigin.length);
+}
+
 /** The lines of headers, which are alternating names and values. Throws if one of them is not valid. */
 export function linesOf(headers: readonly string[]): string {
   let lines = '';
@@ -19,14 +29,15 @@ export function linesOf(headers: readonly string[]): string {
   return lines;
 }
 
-/** The headers of lines, as alternating names and values. */
-export function headersOf(lines: string): string[] {
-  const headers: string[] = [];
-  for (const line of lines.split(lineEnd)) {
-    const at = line.indexOf(separator);
-    if (at > 0) headers.push(line.slice(0, at), line.slice(at + separator.length));
-  }
-  return headers;
+/** The headers of lines: their names and values. */
+export function headersIn(lines: string): [name: string, value: string][] {
+  return lines
+    .split(lineEnd)
+    .slice(0, -1)
+    .map((line) => {
+      const at = line.indexOf(separator);
+      return [line.slice(0, at), line.slice(at + separator.length)];
+    });
 }
 
 /** What Node adds to a response on a connection that stays open. */
@@ -66,7 +77,7 @@ export function sendHead(response: Response, status: number, lines: string): voi
     !lines.includes('connection: ') &&
     // Node closes a connection if the client expects 100 Continue and did not get it.
     req.headers.expect === undefined;
-  if (!isPlain) return void response.writeHead(status, headersOf(lines));
+  if (!isPlain) return void response.writeHead(status, headersIn(lines).flat());
   const message = STATUS_CODES[status] ?? '';
   response.statusCode = status;
   response.statusMessage = message;

@@ -38,46 +38,29 @@ function addTo(use: Use, other: Use): void {
   if (other.lastError && !(use.lastError && use.lastError.at >= other.lastError.at)) use.lastError = other.lastError;
 }
 
-/** The uses that are not yet written: by day, because a request counts for the day of its response. */
-function createUses() {
-  let days = new Map<number, Map<number, Use>>();
-  let currentDay = Number.NaN;
-  let current = new Map<number, Use>();
+/** Writes every minute. No request waits for it. */
+export function createKeyUsage({ accounts, logger, now }: KeyUsageOptions): KeyUsage {
+  /** The uses that are not yet written: by day, because a request counts for the day of its response, and by key. */
+  const days = new Map<number, Map<number, Use>>();
 
   function useOf(id: number, at: Date): Use {
     const day = dayOf(at.getTime());
-    if (day !== currentDay) {
-      currentDay = day;
-      current = days.get(day) ?? new Map();
-      days.set(day, current);
+    let uses = days.get(day);
+    if (!uses) {
+      uses = new Map();
+      days.set(day, uses);
     }
-    const known = current.get(id);
-    if (known) return known;
-    const use = newUse(id, at);
-    current.set(id, use);
+    let use = uses.get(id);
+    if (!use) {
+      use = newUse(id, at);
+      uses.set(id, use);
+    }
     return use;
   }
 
-  return {
-    useOf,
-    take(): Use[] {
-      const all = [...days.values()].flatMap((uses) => [...uses.values()]);
-      days = new Map();
-      currentDay = Number.NaN;
-      return all;
-    },
-    giveBack(uses: Use[]): void {
-      for (const use of uses) addTo(useOf(use.id, use.lastUsedAt), use);
-    },
-  };
-}
-
-/** Writes every minute. No request waits for it. */
-export function createKeyUsage({ accounts, logger, now }: KeyUsageOptions): KeyUsage {
-  const uses = createUses();
-
   async function write(): Promise<void> {
-    const all = uses.take();
+    const all = [...days.values()].flatMap((uses) => [...uses.values()]);
+    days.clear();
     for (let from = 0; from < all.length; from += batchSize) {
       if (from > 0) await setImmediate();
       const batch = all.slice(from, from + batchSize);
@@ -86,7 +69,7 @@ export function createKeyUsage({ accounts, logger, now }: KeyUsageOptions): KeyU
       } catch (error) {
         logger.warn({ err: error }, 'could not record the use of API keys; the next attempt is in a minute');
         // The commit may have succeeded. Counting its requests twice is better than losing them.
-        uses.giveBack(batch);
+        for (const use of batch) addTo(useOf(use.id, use.lastUsedAt), use);
       }
     }
   }
@@ -104,7 +87,7 @@ export function createKeyUsage({ accounts, logger, now }: KeyUsageOptions): KeyU
     count({ key, status, isDeprecated, code }) {
       if (key === undefined) return;
       const at = now();
-      const use = uses.useOf(key, at);
+      const use = useOf(key, at);
       use.lastUsedAt = at;
       use[outcomeOf(status)] += 1;
       if (isDeprecated) use.deprecatedCalls += 1;

@@ -1,7 +1,5 @@
 /** The metrics for operators, in the Prometheus text format: what is counted while requests run, and the state that state-metrics.ts reads. */
-import { LRUCache } from 'lru-cache';
 import { Registry } from 'prom-client';
-import type { ApiKey } from '../core/accounts.ts';
 import { type TrailEventName, trailEvents } from '../core/people.ts';
 import type { OnEnd } from './request-record.ts';
 import {
@@ -24,8 +22,6 @@ export interface Metrics {
   limited(limit: (typeof limits)[number]): void;
   /** An account or a key was changed, or someone signed in. */
   accountEvent(event: TrailEventName): void;
-  /** A request with this API key called the deprecated operation. */
-  deprecatedCall(key: ApiKey): void;
   /** `writes` writes shared one commit. */
   commit(writes: number): void;
   /** A statement took `ms` milliseconds on its connection to the database. */
@@ -69,7 +65,6 @@ export function createMetrics(version: string, lostLines = () => 0, revision = '
       'event',
       trailEvents,
     ),
-    deprecatedCall: countDeprecatedCalls(add),
     commit: countCommits(add),
     query: (kind, ms) => observe(queries[kind], ms / 1000),
     watch(sources) {
@@ -166,23 +161,6 @@ function countRequests(add: AddMetric): OnEnd {
   }
 
   return ({ method = 'none', route, status, ms = 0 }) => observe(seriesOf(method, route ?? 'none', status), ms / 1000);
-}
-
-/** Keys whose calls are counted. Beyond it, the key whose last call is the oldest is forgotten, so that the metrics do not grow with each new key. */
-const maxKeys = 1000;
-
-function countDeprecatedCalls(add: AddMetric): Metrics['deprecatedCall'] {
-  const calls = new LRUCache<number, Sample>({ max: maxKeys });
-  add(
-    'animal_store_deprecated_calls_total',
-    'Calls of the deprecated operation getPet, by the ids of the account and of the API key.',
-    () => [...calls.values()],
-  );
-  return ({ id, accountId }) => {
-    const sample = calls.get(id);
-    if (sample) sample.value += 1;
-    else calls.set(id, { labels: { account: accountId, key: id }, value: 1 });
-  };
 }
 
 function countCommits(add: AddMetric): Metrics['commit'] {

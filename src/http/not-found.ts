@@ -27,23 +27,11 @@ export function createNotFound(base: string): NotFound {
   };
 }
 
-/** Responds on a route of the router as if there were none. */
-function hideRoute(notFound: NotFound): NotFound {
-  return (request, reply) => {
+/** Makes `url`, which ends in a slash, an unknown path. Otherwise the router would match an empty parameter. */
+export function refuseEmptyParameter(app: FastifyInstance, url: string, notFound: NotFound): void {
+  const refuse: NotFound = (request, reply) => {
     request.record.route = null;
     notFound(request, reply);
   };
-}
-
-/** Makes `url`, which ends in a slash, an unknown path. Otherwise the router would match an empty parameter. */
-export function refuseEmptyParameter(app: FastifyInstance, url: string, notFound: NotFound): void {
-  const refuse = hideRoute(notFound);
   app.route({ method: METHODS, url, onRequest: refuse, handler: refuse });
-}
-
-/** @fastify/cors adds a route for OPTIONS of every path. Its handler would run only after the body is read. Call this before the plugin. */
-export function refuseUnknownOptions(app: FastifyInstance, notFound: NotFound): void {
-  app.addHook('onRoute', (route) => {
-    if (route.url === '*') route.onRequest = hideRoute(notFound);
-  });
 }

@@ -13,8 +13,8 @@ declare module 'fastify' {
     record: RequestRecord;
     /** The lines of the headers that each response of the route carries. */
     routeHeaders: string;
-    /** Whether headers are set on the reply, besides those that responses.ts sends. */
-    headersSet: boolean;
+    /** The lines of the headers that this response carries, whatever its route. */
+    ownHeaders: string;
   }
   interface FastifyContextConfig {
     /** The lines of the headers of each response of the route, whatever its status. */
@@ -88,22 +88,18 @@ export function createCheck(servesHost: ServesHost | undefined): (request: Incom
 export function beginRequest(request: FastifyRequest, reply: FastifyReply): void {
   const { url = null, config } = request.routeOptions;
   const { record, headers } = request.raw;
-  const { corsHeaders, draining, config: given } = reply.server;
+  const { corsLines, draining } = reply.server;
   record.route = url;
   request.record = record;
   request.routeHeaders = config?.headers ?? '';
-  request.headersSet = given.requestsPerMinute !== undefined;
-  const cors = corsHeaders(headers.origin);
-  for (let at = 0; at < cors.length; at += 2) reply.header(cors[at] as string, cors[at + 1]);
-  if (draining()) reply.header('connection', 'close');
-  if (cors.length > 0 || draining()) request.headersSet = true;
+  request.ownHeaders = draining() ? `${corsLines(headers.origin)}connection: close\r\n` : corsLines(headers.origin);
 }
 
 export function installRequestChecks(app: App): void {
   const check = createCheck(app.config.servesHost);
   app.decorateRequest('record');
   app.decorateRequest('routeHeaders', '');
-  app.decorateRequest('headersSet', false);
+  app.decorateRequest('ownHeaders', '');
   app.addHook('onRequest', (request, reply, done) => {
     beginRequest(request, reply);
     done(check(request.raw));

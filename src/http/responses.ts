@@ -1,7 +1,7 @@
 /** Sends every response: the headers as lines, and a small body in the same write. */
 import { hash } from 'node:crypto';
-import type { FastifyInstance, FastifyReply } from 'fastify';
-import { headersOf, lineOf, linesOf, sendHead } from './head.ts';
+import type { FastifyReply } from 'fastify';
+import { addLines, lineOf, linesOf, sendHead } from './head.ts';
 import { isCurrent } from './preconditions.ts';
 
 /**
@@ -89,30 +89,15 @@ function sendSlices(reply: FastifyReply, body: Buffer): void {
   sendNext();
 }
 
-/** Merges the headers set on the reply into `headers`. They replace headers of the same name, except that Vary is extended. */
-function addSet(headers: string[], set: ReturnType<FastifyReply['getHeaders']>): void {
-  for (const name in set) {
-    const value = set[name];
-    const at = headers.indexOf(name) + 1;
-    if (at === 0) headers.push(name, String(value));
-    else headers[at] = name === 'vary' ? `${value}, ${headers[at]}` : String(value);
-  }
-}
-
 /**
  * Sends a response. `headers`: their lines, including those of `standing` and Content-Length, unless the status has no body. `body`: a buffer,
- * or a string with one character per byte, which is sent in the same write as the headers. Headers set by reply.header() are sent only if
- * `headersSet` of the request is true: reading them costs a tenth of a read.
+ * or a string with one character per byte, which is sent in the same write as the headers. Headers set by reply.header() are not sent.
  */
 export function respond(reply: FastifyReply, status: number, headers: string, body: string | Buffer): void {
   const response = reply.raw;
-  const { id, routeHeaders, headersSet } = reply.request;
+  const { id, routeHeaders, ownHeaders } = reply.request;
   const lines = `x-request-id: ${id}\r\n${headers}${routeHeaders}`;
-  if (headersSet) {
-    const all = headersOf(lines);
-    addSet(all, reply.getHeaders());
-    response.writeHead(status, all);
-  } else sendHead(response, status, lines);
+  sendHead(response, status, ownHeaders === '' ? lines : addLines(lines, ownHeaders));
   if (typeof body === 'string') response.end(body, 'latin1');
   else if (body.length <= sliceBytes || reply.request.method === 'HEAD') response.end(body);
   else sendSlices(reply, body);
@@ -145,14 +130,4 @@ export function sendOutcome(reply: FastifyReply, status: number, json: string, h
   // The numbers of characters and bytes are equal only for ASCII.
   const body = length === json.length ? json : Buffer.from(json).toString('latin1');
   respond(reply, status, `${outcome}content-length: ${length}\r\n${headers}`, body);
-}
-
-/** Adds the standard headers to responses that plugins send by themselves, such as those to CORS preflight requests. */
-export function installResponses(app: FastifyInstance): void {
-  app.addHook('onSend', (request, reply, _payload, done) => {
-    // RFC 9110, section 8.6: no Content-Length with 204.
-    if (reply.statusCode === 204) reply.removeHeader('content-length');
-    reply.header('x-request-id', request.id).headers(standingHeaders);
-    done();
-  });
 }

@@ -7,7 +7,6 @@ import {
 } from 'node:http';
 import fastify, { type FastifyBaseLogger } from 'fastify';
 import { sunset } from '../core/deprecation.ts';
-import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { proxiesOf } from './addresses.ts';
 import { createKeyCache } from './auth.ts';
@@ -20,7 +19,7 @@ import {
 } from './connection/client-errors.ts';
 import { type Connections, installConnections } from './connection/connections.ts';
 import { createTurns, type Turns } from './connection/turns.ts';
-import { createCorsHeaders } from './cors.ts';
+import { createCorsLines } from './cors.ts';
 import type { AppConfig, AppStore, Bounds } from './decorations.ts';
 import { logError, sendError } from './errors.ts';
 import { createKeyUsage } from './key-usage.ts';
@@ -69,10 +68,6 @@ function watchHeaders(app: App): (url: string) => string {
   return (url) => known.find(({ path }) => path.test(url))?.headers ?? '';
 }
 
-const late = new ApiError('service_unavailable', undefined, {
-  cause: new Error(`no response within ${limits.response / 1000} s`),
-});
-
 /** Creates the server, without routes. Its connections have one request at a time, and its turns as many as they have time for. */
 export function createServer(options: ServerOptions): App {
   const { store, logger, metrics, now, draining, logRequest, bounds = {}, ...config } = options;
@@ -81,7 +76,7 @@ export function createServer(options: ServerOptions): App {
   const shares = createShares(bounds, () => metrics.limited('in_flight'));
   const usage = createKeyUsage({ accounts: store.accounts, logger, now });
   const sending: Sending = {
-    corsHeaders: createCorsHeaders(config.corsOrigins),
+    corsLines: createCorsLines(config.corsOrigins),
     onEnd(record) {
       logRequest(record);
       metrics.request(record);
@@ -115,9 +110,9 @@ export function createServer(options: ServerOptions): App {
         metrics.limited('connections');
         writeError(socket, tooMany, sending);
       },
-      refuseLate(response) {
-        logError(late, response.req.record, logger);
-        answerError(response, late, sending);
+      refuseLate(response, error) {
+        logError(error, response.req.record, logger);
+        answerError(response, error, sending);
       },
     });
     installClientErrors(server, sending);
@@ -151,14 +146,13 @@ export function createServer(options: ServerOptions): App {
   app.decorate('clock', now);
   app.decorate('removed', () => config.enforceSunset && now() >= sunset);
   app.decorate('draining', draining);
-  app.decorate('corsHeaders', sending.corsHeaders);
+  app.decorate('corsLines', sending.corsLines);
   app.decorate('shares', shares);
   app.decorate('keys', keys);
   app.decorate('pause', () => turns.pause());
   app.decorate('closeIdle', () => connections.closeIdle());
   app.addHook('onClose', async () => {
     shares.close();
-    keys.close();
     await usage.close();
   });
   metrics.watch({

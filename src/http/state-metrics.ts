@@ -1,6 +1,6 @@
 /** Metrics that are read from the state of the server at each scrape. */
 import { collectDefaultMetrics, type Metric, Registry } from 'prom-client';
-import type { PoolMeasures, StoreMeasures } from '../core/measures.ts';
+import type { StoreMeasures } from '../core/measures.ts';
 
 export interface Sample {
   /** By default that of the metric. */
@@ -73,46 +73,39 @@ export interface Sources {
   taken: () => Record<string, number>;
 }
 
+/** In bytes, seconds and numbers. What is undefined is not of this engine, and what is no longer measured is 0. */
+const storeMetrics: Record<string, [help: string, read: (store: StoreMeasures) => number | Sample[] | undefined]> = {
+  waiting_writes: ['Writes waiting for their commit.', ({ waitingWrites }) => waitingWrites],
+  failed_writes_total: [
+    'Writes that the store could not commit, by reason.',
+    ({ failedWrites }) => byLabel('reason', failedWrites),
+  ],
+  last_failed_write_timestamp_seconds: [
+    'When the store last failed to commit a write, in seconds since 1970; 0 if it never has since the start.',
+    ({ lastFailedWriteAt }) => lastFailedWriteAt / 1000,
+  ],
+  wal_bytes: ['Write-ahead log (WAL) size in bytes.', ({ walBytes }) => walBytes],
+  disk_bytes: ['Size of the file system of the store.', ({ disk }) => disk?.size],
+  disk_available_bytes: ['Room left on it for the server.', ({ disk }) => disk?.available],
+  database_connections_max: ['Most connections to the database.', ({ pool }) => pool?.limit],
+  database_connections_busy: ['Connections to the database in use.', ({ pool }) => pool?.busy],
+  database_jobs_waiting: ['Jobs that wait for a connection.', ({ pool }) => pool?.waiting],
+  database_connections_abandoned: [
+    'Connections given up because a statement passed its deadline, which the database has not let go yet.',
+    ({ pool }) => pool?.abandoned,
+  ],
+  database_errors_total: [
+    'Errors of the database, by the reasons of animal_store_failed_writes_total; also those after which a statement ran again.',
+    ({ pool }) => pool && byLabel('reason', pool.errors),
+  ],
+};
+
 export function addState(add: AddMetric, { store, taken }: Sources): void {
   add(
     'animal_store_held',
     'Places taken now: requests (requests), requests that the store is working on (work), request bodies arriving (bodies), response bytes that clients have not read (unread_bytes), connections (connections), queued pipelined requests (pipelined).',
     () => byLabel('what', taken()),
   );
-  add('animal_store_waiting_writes', 'Writes waiting for their commit.', () => store().waitingWrites);
-  add('animal_store_failed_writes_total', 'Writes that the store could not commit, by reason.', () =>
-    byLabel('reason', store().failedWrites),
-  );
-  add(
-    'animal_store_last_failed_write_timestamp_seconds',
-    'When the store last failed to commit a write, in seconds since 1970; 0 if it never has since the start.',
-    () => store().lastFailedWriteAt / 1000,
-  );
-  if (store().walBytes !== undefined)
-    add('animal_store_wal_bytes', 'Write-ahead log (WAL) size in bytes.', () => store().walBytes ?? 0);
-  if (store().disk) addDisk(add, store);
-  if (store().pool) addPool(add, store);
-}
-
-function addDisk(add: AddMetric, store: Sources['store']): void {
-  const read = (what: 'size' | 'available') => () => store().disk?.[what] ?? 0;
-  add('animal_store_disk_bytes', 'Size of the file system of the store.', read('size'));
-  add('animal_store_disk_available_bytes', 'Room left on it for the server.', read('available'));
-}
-
-function addPool(add: AddMetric, store: Sources['store']): void {
-  const read = (what: Exclude<keyof PoolMeasures, 'errors'>) => () => store().pool?.[what] ?? 0;
-  add('animal_store_database_connections_max', 'Most connections to the database.', read('limit'));
-  add('animal_store_database_connections_busy', 'Connections to the database in use.', read('busy'));
-  add('animal_store_database_jobs_waiting', 'Jobs that wait for a connection.', read('waiting'));
-  add(
-    'animal_store_database_connections_abandoned',
-    'Connections given up because a statement passed its deadline, which the database has not let go yet.',
-    read('abandoned'),
-  );
-  add(
-    'animal_store_database_errors_total',
-    'Errors of the database, by the reasons of animal_store_failed_writes_total; also those after which a statement ran again.',
-    () => byLabel('reason', store().pool?.errors ?? {}),
-  );
+  for (const [name, [help, read]] of Object.entries(storeMetrics))
+    if (read(store()) !== undefined) add(`animal_store_${name}`, help, () => read(store()) ?? 0);
 }

@@ -2,6 +2,7 @@
 import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import { renderError, toApiError } from '../http/errors.ts';
+import { headersIn } from '../http/head.ts';
 import type { ServesHost } from '../http/hosts.ts';
 import { HttpError } from '../http/http-error.ts';
 import { createCheck } from '../http/request-checks.ts';
@@ -37,9 +38,9 @@ export function buildOpsServer({ release, ready, metrics, metricsType, servesHos
     done(check(request.raw) ?? (request.is404 ? unserved(ops, request) : undefined)),
   );
   ops.setErrorHandler((error, _request, reply) => {
-    const { status, headers, body } = renderError(toApiError(error));
-    for (let at = 0; at < headers.length; at += 2) reply.header(headers[at] as string, headers[at + 1]);
-    return reply.code(status).send(Buffer.from(body, 'latin1'));
+    const { status, lines, body } = renderError(toApiError(error));
+    reply.code(status).headers(Object.fromEntries(headersIn(lines)));
+    return reply.send(Buffer.from(body, 'latin1'));
   });
   ops.addHook(
     'onSend',

@@ -178,11 +178,10 @@ const fetching: Operation = {
 
 /** Adds GET at `url`, which ends in `:petId`. Every response there carries the deprecation headers. */
 function getPet(app: App, url: string, responses: PetResponses): void {
-  const { base, metrics, removed } = app;
+  const { base, removed } = app;
   const headers = linesOf(Object.entries(deprecationHeaders(base, 'getPet')).flat());
   const countCall: onRequestHookHandler = (request, _reply, done) => {
     request.record.isDeprecated = true;
-    metrics.deprecatedCall(keyOf(request));
     done();
   };
   app.get(

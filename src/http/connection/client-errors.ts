@@ -3,9 +3,9 @@ import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode } from '../../core/errors.ts';
-import type { CorsHeaders } from '../cors.ts';
+import type { CorsLines } from '../cors.ts';
 import { renderError } from '../errors.ts';
-import { linesOf, sendHead } from '../head.ts';
+import { sendHead } from '../head.ts';
 import { HttpError } from '../http-error.ts';
 import type { OnEnd } from '../request-record.ts';
 import { connections } from './connection.ts';
@@ -21,7 +21,7 @@ const lingerMs = 500;
 /** What each response here needs. */
 export interface Sending {
   onEnd: OnEnd;
-  corsHeaders: CorsHeaders;
+  corsLines: CorsLines;
 }
 
 const ignore = () => undefined;
@@ -50,27 +50,27 @@ function refuseInTurn(socket: Duplex, error: ApiError, sending: Sending, origin?
 }
 
 /** The lines of the headers of an error, without Connection. */
-function linesFor(error: ApiError, id: string, cors: readonly string[]): string {
-  return `x-request-id: ${id}\r\n${renderError(error).lines}${linesOf(cors)}`;
+function linesFor(error: ApiError, id: string, cors: string): string {
+  return `x-request-id: ${id}\r\n${renderError(error).lines}${cors}`;
 }
 
 const close = 'connection: close\r\n';
 
 /** Responds with `error` to a request whose response has not begun. Unless `closes` is false, the connection closes then. */
-export function answerError(response: ServerResponse, error: ApiError, { corsHeaders }: Sending, closes = true): void {
+export function answerError(response: ServerResponse, error: ApiError, { corsLines }: Sending, closes = true): void {
   const { status, body } = renderError(error);
   const { record, headers } = response.req;
   record.code = error.code;
-  const lines = linesFor(error, record.reqId, corsHeaders(headers.origin));
+  const lines = linesFor(error, record.reqId, corsLines(headers.origin));
   sendHead(response, status, closes ? lines + close : lines);
   response.end(body, 'latin1');
 }
 
-/** Sends an error on a connection that has no current request, and closes the connection. `origin`: see CorsHeaders. */
+/** Sends an error on a connection that has no current request, and closes the connection. `origin`: see CorsLines. */
 export function writeError(
   socket: Duplex & { remoteAddress?: string | undefined },
   error: ApiError,
-  { onEnd, corsHeaders }: Sending,
+  { onEnd, corsLines }: Sending,
   origin?: string,
 ): void {
   const { status, body } = renderError(error);
@@ -78,7 +78,7 @@ export function writeError(
   onEnd({ reqId: id, status, address: socket.remoteAddress, code: error.code });
   const first = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\ndate: ${new Date().toUTCString()}\r\n`;
   socket.on('error', ignore);
-  socket.end(`${first}${linesFor(error, id, corsHeaders(origin))}${close}\r\n${body}`, 'latin1');
+  socket.end(`${first}${linesFor(error, id, corsLines(origin))}${close}\r\n${body}`, 'latin1');
   // Closing with unread bytes would reset the connection, and the client could lose the response (RFC 9112, section 9.6).
   socket.resume();
   const cut = setTimeout(() => socket.destroy(), lingerMs).unref();

@@ -13,6 +13,8 @@ export interface Connection {
   response: ServerResponse | undefined;
   /** The request that was read last, until its response has closed. */
   request: IncomingMessage | undefined;
+  /** What had been read of the connection when `request` began. */
+  bytesBefore: number;
   /** Requests that wait for the responses before theirs. */
   readonly waiting: { request: IncomingMessage; response: ServerResponse }[];
 }

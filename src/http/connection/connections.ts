@@ -4,8 +4,9 @@
  */
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { ApiError } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
-import { addressOfRaw, networkOf } from '../addresses.ts';
+import { addressOf, networkOf } from '../addresses.ts';
 import { endRecord, newRecord, type OnEnd } from '../request-record.ts';
 import type { Shares } from '../shares.ts';
 import { type Connection, connections } from './connection.ts';
@@ -19,14 +20,32 @@ export interface ConnectionOptions {
   serve: RequestListener;
   /** Responds to a connection that exceeds the limit, and closes it. */
   refuse: (socket: Socket) => void;
-  /** Answers a request that has no response after `limits.response` milliseconds, and closes its connection. */
-  refuseLate: (response: ServerResponse) => void;
+  /** Answers a request that has no response, and closes its connection. */
+  refuseLate: (response: ServerResponse, error: ApiError) => void;
   /** Makes later reads of the store see every commit so far. */
   endSnapshot: () => void;
   onEnd: OnEnd;
 }
 
 const sweepMs = 500;
+
+/** How long a body may take, besides a second for each `limits.bodyRate` bytes of it. */
+const graceMs = 3000;
+
+const late = new ApiError('service_unavailable', undefined, {
+  cause: new Error(`no response within ${limits.response / 1000} s`),
+});
+
+const slow = new ApiError('request_timeout');
+
+/** Why a request has waited too long: for its response, or for its body, which occupies a place that others may need. */
+function faultAt(now: number, { response, socket, bytesBefore }: Connection): ApiError | undefined {
+  if (!response || response.headersSent) return undefined;
+  const { complete, record } = response.req;
+  const ms = now - record.begun;
+  if (ms >= limits.response) return late;
+  return complete || ms < graceMs + (1000 * (socket.bytesRead - bytesBefore)) / limits.bodyRate ? undefined : slow;
+}
 
 export interface Connections {
   /** How many are open, and how many of them have a request. */
@@ -79,6 +98,7 @@ export function installConnections(server: Server, options: ConnectionOptions): 
       holder,
       response: undefined,
       request: undefined,
+      bytesBefore: 0,
       waiting: [],
     };
     connections.set(socket, connection);
@@ -131,9 +151,10 @@ export function installConnections(server: Server, options: ConnectionOptions): 
     const connection = connections.get(request.socket);
     if (!connection) return;
     const { address: own, network } = connection;
-    const address = connection.holder === undefined ? (addressOfRaw(request, isProxy) ?? own) : own;
+    const address = connection.holder === undefined ? (addressOf(request, isProxy) ?? own) : own;
     request.record = newRecord(request, connection, address, address === own ? network : networkOf(address));
     connection.request = request;
+    connection.bytesBefore = request.socket.bytesRead;
     response.on('close', onClose);
     if (connection.response) return enqueue(connection, request, response);
     connection.response = response;
@@ -146,11 +167,13 @@ export function installConnections(server: Server, options: ConnectionOptions): 
   /** Of the connections with unsent bytes, those whose client reads nothing get a time-out. server.timeout would also count the time of the store. */
   const sweep = setInterval(() => {
     const now = performance.now();
-    for (const { socket, response } of open) {
+    for (const connection of open) {
+      const { socket, response } = connection;
       const unread = socket.writableLength > 0;
       if (unread && !socket.timeout) socket.setTimeout(limits.stall);
       else if (!unread && socket.timeout === limits.stall) socket.setTimeout(0);
-      if (response && !response.headersSent && now - response.req.record.begun >= limits.response) refuseLate(response);
+      const error = faultAt(now, connection);
+      if (response && error) refuseLate(response, error);
     }
   }, sweepMs).unref();
   server.once('close', () => clearInterval(sweep));

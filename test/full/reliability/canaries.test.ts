@@ -139,7 +139,7 @@ test(
 test(
   'a planted leak is found in the log, the metrics and the errors',
   async () => {
-    const from = '  const { id, routeHeaders, headersSet } = reply.request;';
+    const from = '  const { id, routeHeaders, ownHeaders } = reply.request;';
     const leaky = plant(
       'src/http/responses.ts',
       from,

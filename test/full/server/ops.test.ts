@@ -59,7 +59,6 @@ describe('the ops port', () => {
     for (const limit of ['key', 'refusals', 'in_flight', 'connections', 'event_loop']) {
       expect(await metric(server, `animal_store_limited_requests_total{limit="${limit}"}`), limit).toBe(0);
     }
-    expect(await metric(server, 'animal_store_deprecated_calls_total{account="1",key="1"}')).toBe(4);
     expect(await metric(server, 'animal_store_cache_misses_total')).toBe(2);
     expect(await metric(server, 'animal_store_cache_hits_total')).toBe(2);
     // Five pets, and the account and key that the first start adds.

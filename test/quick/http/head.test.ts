@@ -4,7 +4,7 @@ import { createServer, IncomingMessage, type RequestListener, ServerResponse } f
 import net, { type AddressInfo } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { limits } from '../../../src/core/limits.ts';
-import { headersOf, linesOf, sendHead } from '../../../src/http/head.ts';
+import { headersIn, linesOf, sendHead } from '../../../src/http/head.ts';
 
 const body = '{"id":1}';
 const headers = ['x-request-id', 'a', 'allow', '', 'link', '<a>; rel="b: c"', 'content-length', String(body.length)];
@@ -54,7 +54,7 @@ async function serve(statuses: number[], write: (response: ServerResponse, statu
   };
 }
 
-const byNode = (response: ServerResponse, status: number) => void response.writeHead(status, headersOf(lines));
+const byNode = (response: ServerResponse, status: number) => void response.writeHead(status, headersIn(lines).flat());
 const byUs = (response: ServerResponse, status: number) => sendHead(response, status, lines);
 
 const request = (line: string, more = '') => `${line}\r\nHost: a\r\n${more}\r\n`;
@@ -130,5 +130,5 @@ test.each([
 });
 
 test('the headers of lines are those that made them', () => {
-  expect(headersOf(lines)).toEqual(headers);
+  expect(headersIn(lines).flat()).toEqual(headers);
 });

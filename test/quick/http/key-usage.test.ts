@@ -1,24 +1,7 @@
-/** Tests of what is kept in memory about API keys: their last use, and the series of deprecated calls. */
+/** Tests of what is kept in memory about API keys: their use. */
 import { pino } from 'pino';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import type { ApiKey } from '../../../src/core/accounts.ts';
 import { createKeyUsage } from '../../../src/http/key-usage.ts';
-import { createMetrics } from '../../../src/http/metrics.ts';
-
-test('deprecated calls are counted for the 1,000 keys that called last', async () => {
-  const { deprecatedCall, registry } = createMetrics('test');
-  for (let id = 1; id <= 1000; id++) deprecatedCall({ id, accountId: 7 } as ApiKey);
-  for (const id of [1, 1001]) deprecatedCall({ id, accountId: 7 } as ApiKey);
-  const text = await registry.metrics();
-  const series = text.match(/^animal_store_deprecated_calls_total\{.*$/gm) ?? [];
-  expect(series).toHaveLength(1000);
-  for (const [key, calls] of [
-    [1, 2],
-    [3, 1],
-    [1001, 1],
-  ])
-    expect(series).toContain(`animal_store_deprecated_calls_total{account="7",key="${key}"} ${calls}`);
-});
 
 test('the uses of many keys are written in transactions of 100, so that other writes do not wait long', async () => {
   const recordUses = vi.fn(async (_uses: unknown[]) => undefined);
