@@ -59,7 +59,7 @@ export const plantedBugs: PlantedBug[] = [
   },
   {
     name: 'any well-formed API key is accepted',
-    file: 'src/store/queries/accounts.ts',
+    file: 'src/store/accounts.ts',
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
     from: 'WHERE hash = ${hash}`',
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
