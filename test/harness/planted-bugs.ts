@@ -43,8 +43,8 @@ export const plantedBugs: PlantedBug[] = [
   {
     name: 'a failed write is acknowledged',
     file: 'src/store/sqlite/writer.ts',
-    from: 'for (const { reject } of answered) reject(failure);',
-    to: 'for (const { resolve } of answered) resolve(1 as never);',
+    from: 'for (const { reject } of writes) reject(failure);',
+    to: 'for (const { resolve } of writes) resolve(1 as never);',
     caughtBy: ['test/quick/sqlite/storage.test.ts', 'writing > a failed write gets 503 service_unavailable'],
   },
   {
