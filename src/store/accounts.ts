@@ -1,4 +1,4 @@
-/** Accounts and API keys, over the commands and queries that both engines run. */
+/** Accounts and API keys, over the commands and reads that both engines run. */
 import {
   type Accounts,
   type ApiKey,
@@ -11,17 +11,24 @@ import {
 import { dayOf, type KeyUse } from '../core/usage.ts';
 import type { KeyRefusal } from './commands/keys.ts';
 import type { Engine } from './engine.ts';
-import { listAccounts, listKeys, listOwnKeys } from './queries/accounts.ts';
-import { listOwnUsage, listUsage } from './queries/usage.ts';
 import {
   type AccountRow,
   type ApiKeyRow,
+  accountColumns,
+  apiKeyColumns,
+  isActive,
+  type KnownKeyRow,
+  knownKeyColumns,
   type OwnKeyRow,
+  ownKeyColumns,
   toAccount,
   toApiKey,
   toDayOfUse,
   toKnownKey,
+  type UsageRow,
+  usageColumns,
 } from './rows.ts';
+import { raw, type Steps, sql } from './steps.ts';
 
 const secretOf = ({ hint, hash }: Secret) => ({ hint, hash: hash.toString('hex') });
 const accountOf = (row: AccountRow | undefined) => row && toAccount(row);
@@ -43,11 +50,18 @@ function keyOf(result: ApiKeyRow | KeyRefusal): ApiKey | undefined {
   return undefined;
 }
 
+/** `hash`: SHA-256 of the key. PostgreSQL reads the keys of a turn together. */
+export function* findKey(hash: Buffer): Steps<KnownKeyRow | undefined> {
+  const [key] = yield* sql<KnownKeyRow>`SELECT ${raw(knownKeyColumns)} WHERE hash = ${hash}`;
+  return key;
+}
+
 /** `at` returns the current time in milliseconds. */
 export function openAccounts({ read, write, findKey }: Engine, at: () => number): Accounts {
   return {
     addAccount: async (name) => accountOf(await write('addAccount', { name, at: at() })),
-    listAccounts: async () => (await read(listAccounts)).map(toAccount),
+    listAccounts: async () =>
+      (await read(() => sql<AccountRow>`SELECT ${raw(accountColumns)} FROM account ORDER BY id`)).map(toAccount),
 
     async removeAccount(owner, passwordHash) {
       const row = await write('removeAccount', { ...ownerOf(owner), passwordHash, at: at() });
@@ -60,11 +74,26 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
       return keyOf(await write('addKey', { ...ownerOf(account), ...key, at: at() }));
     },
 
-    listKeys: async (account) => (await read(() => listKeys(account))).map((row) => toApiKey<ApiKey>(row)),
+    async listKeys(account) {
+      const rows = await read(
+        () => sql<ApiKeyRow>`
+          SELECT ${raw(apiKeyColumns)} WHERE account.name = coalesce(${account ?? null}, account.name) ORDER BY api_key.id`,
+      );
+      return rows.map((row) => toApiKey<ApiKey>(row));
+    },
 
     async listOwnKeys(accountId, maxEnded) {
       const now = at();
-      const { active, ended } = await read(() => listOwnKeys(accountId, maxEnded, now));
+      // +: SQLite then uses the index of active keys, and sorts them.
+      const active = await read(
+        () => sql<OwnKeyRow>`
+          SELECT ${raw(ownKeyColumns)} WHERE account_id = ${accountId} AND ${raw(isActive)} ${now} ORDER BY +api_key.id DESC`,
+      );
+      const ended = await read(
+        () => sql<OwnKeyRow>`
+          SELECT ${raw(ownKeyColumns)}
+          WHERE account_id = ${accountId} AND NOT (${raw(isActive)} ${now}) ORDER BY api_key.id DESC LIMIT ${maxEnded}`,
+      );
       const keysOf = (rows: OwnKeyRow[]) => rows.map((row) => toApiKey<OwnKey>(row));
       return { active: keysOf(active), ended: keysOf(ended) };
     },
@@ -94,12 +123,20 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
 
     async listUsage(id, days) {
       const since = dayOf(at()) - days;
-      return (await read(() => listUsage(id, since))).map(toDayOfUse);
+      const rows = await read(
+        () => sql<UsageRow>`
+          SELECT ${raw(usageColumns)} FROM api_key_usage WHERE key_id = ${id} AND day > ${since} ORDER BY day`,
+      );
+      return rows.map(toDayOfUse);
     },
 
     async listOwnUsage(accountId, days) {
       const now = at();
-      const rows = await read(() => listOwnUsage(accountId, dayOf(now) - days, now));
+      const rows = await read(
+        () => sql<UsageRow>`
+          SELECT ${raw(usageColumns)} FROM api_key JOIN api_key_usage ON key_id = id
+          WHERE account_id = ${accountId} AND ${raw(isActive)} ${now} AND day > ${dayOf(now) - days} ORDER BY key_id, day`,
+      );
       const byKey = Map.groupBy(rows, ({ keyId }) => keyId);
       return new Map([...byKey].map(([id, ofKey]) => [id, ofKey.map(toDayOfUse)]));
     },

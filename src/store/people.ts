@@ -1,11 +1,11 @@
-/** People and messages, over the commands and queries that both engines run. */
-import { limits } from '../core/limits.ts';
+/** People and messages, over the commands and reads that both engines run. */
+import { clockSkewMs, limits } from '../core/limits.ts';
 import type { Messages } from '../core/messages.ts';
-import type { People } from '../core/people.ts';
+import { type LinkPurpose, type People, sessionIdleMs } from '../core/people.ts';
 import { isLinkValid } from './commands/people.ts';
 import type { Engine } from './engine.ts';
-import { findLink, findPerson, findSession } from './queries/people.ts';
-import { networkOf, toAccount } from './rows.ts';
+import { type AccountRow, accountColumns, networkOf, toAccount } from './rows.ts';
+import { raw, sql } from './steps.ts';
 
 const hex = (hash: Buffer | undefined) => hash?.toString('hex');
 
@@ -19,7 +19,10 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
     },
 
     async findPerson(name) {
-      const found = await read(() => findPerson(name));
+      const [found] = await read(
+        () => sql<AccountRow & { passwordHash: string | null }>`
+          SELECT ${raw(accountColumns)}, password_hash AS "passwordHash" FROM account WHERE name = ${name}`,
+      );
       if (!found) return undefined;
       const { passwordHash, ...account } = found;
       return { account: toAccount(account), passwordHash };
@@ -33,7 +36,13 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
 
     async findSession(hash) {
       const now = at();
-      const found = await read(() => findSession(hash, now));
+      const [found] = await read(
+        () => sql<AccountRow & { network: Buffer | null; usedAt: number }>`
+          SELECT ${raw(accountColumns)}, account.network, used_at AS "usedAt"
+          FROM session JOIN account ON account.id = account_id
+          WHERE hash = ${hash} AND session.created_at > ${now - limits.sessionLifetime} AND used_at > ${now - sessionIdleMs}
+            AND used_at <= ${now + clockSkewMs}`,
+      );
       if (!found) return undefined;
       const { usedAt, network, ...account } = found;
       return { account: toAccount(account), usedAt: new Date(usedAt), network: networkOf(network) };
@@ -48,7 +57,12 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
 
     async findLink(hash) {
       const now = at();
-      const found = await read(() => findLink(hash, now));
+      // The id of the account is null if the link belongs to none.
+      const [found] = await read(
+        () => sql<AccountRow & { purpose: LinkPurpose; expiresAt: number }>`
+          SELECT purpose, expires_at AS "expiresAt", ${raw(accountColumns)}
+          FROM one_time_link LEFT JOIN account ON account.id = account_id WHERE hash = ${hash}`,
+      );
       if (!found) return undefined;
       const { purpose, expiresAt, ...account } = found;
       if (!isLinkValid(purpose, expiresAt, now)) return undefined;

@@ -10,10 +10,16 @@ export const apiKeyColumns = `
   expires_at AS "expiresAt", revoked_at AS "revokedAt", last_used_at AS "lastUsedAt", deprecated_calls AS "deprecatedCalls"
   FROM api_key JOIN account ON account.id = account_id`;
 
+export const knownKeyColumns = `account.network, ${apiKeyColumns}`;
+
 export const ownKeyColumns = `
   (SELECT hint FROM rotated_key JOIN api_key AS old ON old.id = key_id WHERE successor_id = api_key.id) AS replaces,
   (SELECT hint FROM rotated_key JOIN api_key AS new ON new.id = successor_id WHERE key_id = api_key.id) AS "replacedBy",
   ${apiKeyColumns}`;
+
+export const usageColumns = `
+  key_id AS "keyId", day, succeeded, client_errors AS "clientErrors", rate_limited AS "rateLimited", server_errors AS "serverErrors",
+  api_key_usage.deprecated_calls AS "deprecatedCalls", error_code AS "errorCode", error_at AS "errorAt"`;
 
 /** An active key has not ended at the time that follows this condition. The index api_key_active has the same expression. */
 export const isActive = 'revoked_at IS NULL AND coalesce(expires_at, 9223372036854775807) >';

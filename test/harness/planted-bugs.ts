@@ -43,8 +43,8 @@ export const plantedBugs: PlantedBug[] = [
   {
     name: 'a failed write is acknowledged',
     file: 'src/store/sqlite/writer.ts',
-    from: 'for (const { reject } of answered) reject(failure);',
-    to: 'for (const { resolve } of answered) resolve(1 as never);',
+    from: 'for (const { reject } of writes) reject(failure);',
+    to: 'for (const { resolve } of writes) resolve(1 as never);',
     caughtBy: ['test/quick/sqlite/storage.test.ts', 'writing > a failed write gets 503 service_unavailable'],
   },
   {
@@ -59,7 +59,7 @@ export const plantedBugs: PlantedBug[] = [
   },
   {
     name: 'any well-formed API key is accepted',
-    file: 'src/store/queries/accounts.ts',
+    file: 'src/store/accounts.ts',
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
     from: 'WHERE hash = ${hash}`',
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.

@@ -13,8 +13,7 @@ import {
   type StoreState,
 } from '../../core/pets.ts';
 import type { AddedPet } from '../engine.ts';
-import { knownKeyColumns } from '../queries/accounts.ts';
-import type { KnownKeyRow } from '../rows.ts';
+import { type KnownKeyRow, knownKeyColumns } from '../rows.ts';
 import { raw } from '../steps.ts';
 import type { Pool } from './pool.ts';
 import { type Batch, createBatch } from './reads.ts';

@@ -206,6 +206,7 @@ function createPool(
         if (job.late) continue;
         errors[reasonOf(error)] += 1;
         unreachable = error;
+        job.refused = error;
         reconnecting ??= reconnect();
       }
     }

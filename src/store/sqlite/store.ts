@@ -1,11 +1,10 @@
 /** The embedded store: one SQLite file in WAL mode. This thread reads it and a worker thread writes it, each on its own connection. */
 import { statfsSync, statSync } from 'node:fs';
 import { petJson } from '../../core/pets.ts';
-import { openAccounts } from '../accounts.ts';
+import { findKey, openAccounts } from '../accounts.ts';
 import type { Engine, FastPets } from '../engine.ts';
 import { openMessages, openPeople } from '../people.ts';
 import { openPets } from '../pets.ts';
-import { findKey } from '../queries/accounts.ts';
 import type { OpenOptions, Store } from '../store.ts';
 import { startReader } from './reader.ts';
 import { prepareStore } from './store-file.ts';

@@ -52,52 +52,6 @@ function reasonOf(cause: Error): keyof typeof noFailures {
   return reasons[primary] ?? 'other';
 }
 
-interface Failures {
-  count: (writes: number, cause: Error) => void;
-  measure: Writer['failures'];
-}
-
-function createFailures(): Failures {
-  const failedWrites = { ...noFailures };
-  let lastFailedWriteAt = 0;
-  return {
-    count(writes, cause) {
-      if (writes === 0) return;
-      failedWrites[reasonOf(cause)] += writes;
-      lastFailedWriteAt = Date.now();
-    },
-    measure: () => ({ failedWrites, lastFailedWriteAt }),
-  };
-}
-
-interface Thread {
-  post: (request: Request) => void;
-  /** Resolves when the thread has exited, after `onEnd`. */
-  ended: Promise<void>;
-}
-
-/** `onEnd` is called when the thread has exited, with the error that ended it. */
-function startThread(file: string, onReply: (reply: Reply) => void, onEnd: (cause: Error) => void): Thread {
-  const worker = new Worker(new URL('./writer-thread.ts', import.meta.url), {
-    workerData: file,
-    resourceLimits: { maxYoungGenerationSizeMb },
-  });
-  let crash = new Error('the writer thread exited');
-  worker.on('message', (reply: Reply) => {
-    if (reply?.type === 'writer-reply') onReply(reply);
-  });
-  worker.on('error', (error: Error) => {
-    crash = error;
-  });
-  const ended = new Promise<void>((resolve) => {
-    worker.on('exit', () => {
-      onEnd(crash);
-      resolve();
-    });
-  });
-  return { post: (request) => worker.postMessage(request), ended };
-}
-
 /** Of an event loop that is not overloaded, a turn is shorter. */
 const longTurnMs = 20;
 
@@ -108,17 +62,35 @@ interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'logger'> {
 
 /** Starts the writer thread on the store in `file`. */
 export function startWriter(file: string, { onFatal, logger, onCommit }: WriterOptions): Writer {
-  const thread = startThread(file, settle, giveUp);
+  const worker = new Worker(new URL('./writer-thread.ts', import.meta.url), {
+    workerData: file,
+    resourceLimits: { maxYoungGenerationSizeMb },
+  });
   const waiting: Waiting[] = [];
-  const failures = createFailures();
+  const failedWrites = { ...noFailures };
+  let lastFailedWriteAt = 0;
   let unsent: Write[] = [];
   let unsentSince = 0;
   let broken: ApiError | undefined;
   let closing = false;
   let lost: Error | undefined;
 
+  let crash = new Error('the writer thread exited');
+  worker.on('message', (reply: Reply) => {
+    if (reply?.type === 'writer-reply') settle(reply);
+  });
+  worker.on('error', (error: Error) => {
+    crash = error;
+  });
+  const ended = new Promise<void>((resolve) => {
+    worker.on('exit', () => {
+      giveUp(crash);
+      resolve();
+    });
+  });
+
   function post(): void {
-    thread.post(JSON.stringify(unsent));
+    worker.postMessage(JSON.stringify(unsent) satisfies Request);
     unsent = [];
   }
 
@@ -138,10 +110,16 @@ export function startWriter(file: string, { onFatal, logger, onCommit }: WriterO
     sendLate();
   }
 
+  function fail(writes: Waiting[], cause: Error, failure: unknown): void {
+    for (const { reject } of writes) reject(failure);
+    if (writes.length === 0) return;
+    failedWrites[reasonOf(cause)] += writes.length;
+    lastFailedWriteAt = Date.now();
+  }
+
   function giveUp(cause: Error): void {
     broken = unavailable(cause);
-    failures.count(waiting.length, cause);
-    for (const { reject } of waiting.splice(0)) reject(broken);
+    fail(waiting.splice(0), cause, broken);
     if (!closing) onFatal?.(cause);
   }
 
@@ -158,9 +136,7 @@ export function startWriter(file: string, { onFatal, logger, onCommit }: WriterO
       return;
     }
     const cause = Object.assign(new Error(reply.error.message), reply.error);
-    const failure = translate(cause);
-    failures.count(answered.length, cause);
-    for (const { reject } of answered) reject(failure);
+    fail(answered, cause, translate(cause));
     if (fatal.test(String(reply.error.code))) {
       lost = cause;
       giveUp(cause);
@@ -190,13 +166,13 @@ export function startWriter(file: string, { onFatal, logger, onCommit }: WriterO
     addPet: (pet, read) => enqueue(['addPet', pet], read),
     write: (name, input) => enqueue([name, input] as Write, (output: Outcome<typeof name>) => output),
     waiting: () => waiting.length,
-    failures: failures.measure,
+    failures: () => ({ failedWrites, lastFailedWriteAt }),
     async close() {
       closing = true;
       broken = unavailable(new Error('the store is closed'));
       post();
-      thread.post(null);
-      await thread.ended;
+      worker.postMessage(null satisfies Request);
+      await ended;
       if (lost) throw lost;
     },
   };
