@@ -1,9 +1,9 @@
 /** Limits failed attempts to sign in, of an account and of a network, and sign-ups. Each process counts for itself, and forgets when it ends. */
 import type { FastifyRequest } from 'fastify';
-import { LRUCache } from 'lru-cache';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { HttpError } from '../http/http-error.ts';
+import { createRecent } from '../http/recent.ts';
 import { busy } from './line.ts';
 import type { Hasher, Passwords } from './passwords.ts';
 
@@ -25,10 +25,12 @@ interface Attempt {
 
 /** Limits each account, network or link to `max` attempts in `windowMs`. Beyond the bound, the one that was asked for longest ago is forgotten. */
 function createLimit(max: number, windowMs: number) {
-  const known = new LRUCache<string, Attempt[]>({ max: maxRemembered });
+  const known = createRecent<string, Attempt[]>(maxRemembered);
   return (key: string, now: number) => {
+    const all = known.get(key) ?? [];
+    if (all.length > 0) known.set(key, all);
     // Not those of the future: the clock was set back.
-    const recent = known.get(key)?.filter(({ at }) => at > now - windowMs && at <= now) ?? [];
+    const recent = all.filter(({ at }) => at > now - windowMs && at <= now);
     const failed = recent.filter(({ running }) => !running);
     return {
       /** Until a failure leaves the window; 0 if there are fewer than `max`. */

@@ -15,6 +15,7 @@ import { chargeConnection } from './connection/connection.ts';
 import { sendError } from './errors.ts';
 import { HttpError } from './http-error.ts';
 import { createAccountLimit, createRefusals } from './limits.ts';
+import { createRecent } from './recent.ts';
 import { holderOfAccount } from './shares.ts';
 
 declare module 'fastify' {
@@ -49,7 +50,7 @@ const maxKnown = 10_000;
 
 /** A busy client costs two look-ups a second. */
 export function createKeyCache(): KeyCache {
-  const known = new Map<string, { key: KnownKey; askedAt: number }>();
+  const known = createRecent<string, { key: KnownKey; askedAt: number }>(maxKnown);
   return {
     recall(authorization) {
       const entry = known.get(authorization);
@@ -57,12 +58,8 @@ export function createKeyCache(): KeyCache {
     },
     lastValid: (authorization = '') =>
       (known.get(authorization) ?? known.get(authorization.replace(/^bearer +/i, 'Bearer ')))?.key,
-    remember(authorization, key, askedAt) {
-      known.delete(authorization);
-      known.set(authorization, { key, askedAt });
-      if (known.size > maxKnown) known.delete(known.keys().next().value as string);
-    },
-    forget: (authorization) => void known.delete(authorization),
+    remember: (authorization, key, askedAt) => known.set(authorization, { key, askedAt }),
+    forget: known.delete,
   };
 }
 

@@ -1,8 +1,8 @@
 /** Rate limits: of the requests of an account, and of rejected API keys. */
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify';
-import { LRUCache } from 'lru-cache';
 import { limits } from '../core/limits.ts';
 import { HttpError } from './http-error.ts';
+import { createRecent } from './recent.ts';
 import type { Holder } from './shares.ts';
 
 const minuteMs = 60_000;
@@ -12,15 +12,13 @@ const maxWindows = 10_000;
 
 /** Returns a function: counts once more for a holder, from its first count on for a minute, and returns the count and the seconds that are left. */
 function createWindows(): (holder: Holder) => { count: number; seconds: number } {
-  const windows = new LRUCache<Holder, { count: number; endsAt: number }>({ max: maxWindows });
+  const windows = createRecent<Holder, { count: number; endsAt: number }>(maxWindows);
   return (holder) => {
     const now = performance.now();
-    let window = windows.get(holder);
-    if (!window || window.endsAt <= now) {
-      window = { count: 0, endsAt: now + minuteMs };
-      windows.set(holder, window);
-    }
+    const known = windows.get(holder);
+    const window = known && known.endsAt > now ? known : { count: 0, endsAt: now + minuteMs };
     window.count += 1;
+    windows.set(holder, window);
     return { count: window.count, seconds: Math.ceil((window.endsAt - now) / 1000) };
   };
 }

@@ -4,19 +4,17 @@ import { type TrailEventName, trailEvents } from '../core/people.ts';
 import type { OnEnd } from './request-record.ts';
 import {
   type AddMetric,
-  addCache,
   addProcess,
   addState,
   byLabel,
-  type CacheUse,
   createAddMetric,
-  type Memory,
   type Sample,
   type Sources,
 } from './state-metrics.ts';
 
 export interface Metrics {
   registry: Registry;
+  add: AddMetric;
   request: OnEnd;
   /** A request was rejected because a limit was reached. */
   limited(limit: (typeof limits)[number]): void;
@@ -28,28 +26,27 @@ export interface Metrics {
   query(kind: 'read' | 'write', ms: number): void;
   /** Reads the state of `sources` at each scrape. */
   watch(sources: Sources): void;
-  watchCache(use: () => CacheUse): void;
 }
 
 const limits = ['key', 'refusals', 'in_flight', 'connections', 'event_loop'] as const;
 
-/** `version` and `revision`: the running release and its commit. `lostLines`: returns how many log lines were lost. */
-export function createMetrics(version: string, lostLines = () => 0, revision = '', memory?: Memory): Metrics {
+/** `version` and `revision`: the running release and its commit. */
+export function createMetrics(version: string, revision = ''): Metrics {
   const registry = new Registry();
   const add = createAddMetric(registry);
-  addProcess(registry, add, memory);
+  addProcess(registry);
   add(
     'animal_store_build_info',
     'Always 1. The labels version and revision are the running release and its commit.',
     () => [{ labels: { version, revision }, value: 1 }],
   );
-  add('animal_store_log_lines_lost_total', 'Log lines that could not be written.', lostLines);
   const queries = {
     read: newSeries({ kind: 'read' }, durationBounds),
     write: newSeries({ kind: 'write' }, durationBounds),
   };
   return {
     registry,
+    add,
     request: countRequests(add),
     limited: countEvents(
       add,
@@ -77,7 +74,6 @@ export function createMetrics(version: string, lostLines = () => 0, revision = '
           () => Object.values(queries),
         );
     },
-    watchCache: (use) => addCache(add, use),
   };
 }
 

@@ -37,13 +37,7 @@ const processMetrics = [
   ...['process_start_time_seconds', 'process_resident_memory_bytes', 'process_open_fds', 'process_max_fds'],
 ];
 
-/** In bytes. `limit`: 0 if there is none. */
-export interface Memory {
-  used: () => number;
-  limit: number;
-}
-
-export function addProcess(registry: Registry, add: AddMetric, memory: Memory = { used: () => 0, limit: 0 }): void {
+export function addProcess(registry: Registry): void {
   const all = new Registry();
   collectDefaultMetrics({ register: all });
   for (const name of processMetrics) {
@@ -51,19 +45,6 @@ export function addProcess(registry: Registry, add: AddMetric, memory: Memory = 
     // Some exist only on Linux.
     if (metric) registry.registerMetric(metric as Metric);
   }
-  add('animal_store_memory_bytes', 'Memory that the kernel cannot take back.', memory.used);
-  add('animal_store_memory_limit_bytes', 'Limit of the memory; 0 if there is none.', () => memory.limit);
-}
-
-/** How often a cache had the response. */
-export interface CacheUse {
-  hits: number;
-  misses: number;
-}
-
-export function addCache(add: AddMetric, use: () => CacheUse): void {
-  add('animal_store_cache_hits_total', 'Reads served from the response cache.', () => use().hits);
-  add('animal_store_cache_misses_total', 'Reads served from the store.', () => use().misses);
 }
 
 export interface Sources {

@@ -3,7 +3,6 @@ import { ApiError } from '../core/errors.ts';
 import type { FoundPet, PetPage, PetQuery, StoreState } from '../core/pets.ts';
 import type { App } from '../http/operation.ts';
 import { type Rendered, render } from '../http/responses.ts';
-import type { CacheUse } from '../http/state-metrics.ts';
 import { pageLinks } from './paging.ts';
 
 /** Limit of one cache. Pages and single pets have separate caches, so that many of one kind cannot displace the other. */
@@ -26,7 +25,7 @@ type Make = () => Made | Promise<Made>;
 
 interface Cache {
   /** Hits and misses since the start. */
-  use(): CacheUse;
+  use(): { hits: number; misses: number };
   /** The response for `key`, from the cache or from `make`. */
   get(key: string, make: Make): Rendered | Promise<Rendered>;
   /** Forgets the keys that were requested once. If the cache was full, also drops the entries not used since the last sweep. */
@@ -61,13 +60,9 @@ export function createPetResponses(app: App): PetResponses {
     singlePets.sweep();
   }, sweepMs).unref();
   app.addHook('onClose', async () => clearInterval(timer));
-  metrics.watchCache(use);
-
-  function use(): CacheUse {
-    const { hits, misses } = pages.use();
-    const { hits: petHits, misses: petMisses } = singlePets.use();
-    return { hits: hits + petHits, misses: misses + petMisses };
-  }
+  const sumOf = (what: 'hits' | 'misses') => () => pages.use()[what] + singlePets.use()[what];
+  metrics.add('animal_store_cache_hits_total', 'Reads served from the response cache.', sumOf('hits'));
+  metrics.add('animal_store_cache_misses_total', 'Reads served from the store.', sumOf('misses'));
 
   function makePage(query: PetQuery, { pets: found, next, state }: PetPage): Made {
     const rendered = render(`[${found.join()}]`, { link: pageLinks(base, query, next) });

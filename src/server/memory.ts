@@ -1,12 +1,13 @@
 /** The memory that this process uses, and its limit. */
 import { readFileSync } from 'node:fs';
 import { totalmem } from 'node:os';
+import type { Metrics } from '../http/metrics.ts';
 
 /**
  * In bytes: what the kernel cannot take back. The resident size has more: pages of files, which the kernel drops before
  * it kills a process. On other systems than Linux it is the resident size.
  */
-export function usedMemory(): number {
+function usedMemory(): number {
   try {
     const [, kilobytes] = /^RssAnon:\s+(\d+) kB$/m.exec(readFileSync('/proc/self/status', 'utf8')) ?? [];
     if (kilobytes !== undefined) return Number(kilobytes) * 1024;
@@ -16,8 +17,11 @@ export function usedMemory(): number {
   return process.memoryUsage.rss();
 }
 
-/** The limit of the process's control group in bytes; 0 if there is none, for which Node returns more than the machine has. */
-export function memoryLimit(): number {
+export function addMemory({ add }: Metrics): void {
+  // Of the process's control group. If it has none, Node returns more than the machine has.
   const limit = process.constrainedMemory();
-  return limit < totalmem() ? limit : 0;
+  add('animal_store_memory_bytes', 'Memory that the kernel cannot take back.', usedMemory);
+  add('animal_store_memory_limit_bytes', 'Limit of the memory; 0 if there is none.', () =>
+    limit < totalmem() ? limit : 0,
+  );
 }

@@ -18,7 +18,7 @@ import type { OpenError, Store } from '../store/store.ts';
 import { findUnknownNames, readEnvironment, refuseToStart } from './environment.ts';
 import { hostsOf, type Listening, listen, listenOps } from './listen.ts';
 import { type Log, openLog } from './log.ts';
-import { memoryLimit, usedMemory } from './memory.ts';
+import { addMemory } from './memory.ts';
 import { release } from './release.ts';
 import { onEndSignal } from './start.ts';
 
@@ -76,10 +76,9 @@ export async function run(): Promise<void> {
   const log = await openLog(config);
   const { logger } = log;
   checkNames(process.env, logger);
-  const metrics = createMetrics(release.version, log.lostLines, release.revision, {
-    used: usedMemory,
-    limit: memoryLimit(),
-  });
+  const metrics = createMetrics(release.version, release.revision);
+  metrics.add('animal_store_log_lines_lost_total', 'Log lines that could not be written.', log.lostLines);
+  addMemory(metrics);
   const store = await openConfigured(config, logger, metrics);
   let stopping = false;
   let listening: Listening | undefined;
