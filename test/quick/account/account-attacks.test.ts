@@ -14,8 +14,7 @@ import {
   startPages,
   stateOf,
 } from '../../support/account-pages.ts';
-import type { FormClient, Page } from '../../support/form-client.ts';
-import { converse } from '../../support/raw.ts';
+import type { Page } from '../../support/form-client.ts';
 import { textRows } from '../../support/store.ts';
 
 const minuteMs = 60_000;
@@ -270,8 +269,9 @@ describe('markup in a name (XSS)', () => {
   });
 });
 
-describe('a redirect', () => {
-  test.each([undefined, ['127.0.0.1']])('stays on this server (open redirect), TRUST_PROXY %s', async (trustProxy) => {
+test.each([undefined, ['127.0.0.1']])(
+  'a redirect stays on this server (open redirect), TRUST_PROXY %s',
+  async (trustProxy) => {
     const app = await startPages({ trustProxy });
     await app.addPerson('ada');
     const client = app.open();
@@ -291,19 +291,8 @@ describe('a redirect', () => {
     const out = await client.post(`/account/sign-out${query}`);
     expect(out).toMatchObject(redirect('/account/sign-in?done=signed-out'));
     expect((await client.post('/account/sign-in', { ...form, next: `https://${evil}` })).status).toBe(400);
-  });
-
-  test('is not the response to a path that names another host', async () => {
-    const app = await startPages();
-    const places = [`//${evil}/account`, `/account//${evil}`, `/account/..//${evil}`, `/%2F%2F${evil}`, `/\\${evil}`];
-    for (const path of [...places, `/account/%0d%0aLocation:%20//${evil}`]) {
-      const head = `GET ${path} HTTP/1.1\r\nHost: ${evil}\r\nAccept: text/html\r\n\r\n`;
-      const [{ status, headers, text } = { status: 0, headers: {}, text: '' }] = await converse(app.port, [head]);
-      expect([400, 404], path).toContain(status);
-      expect(JSON.stringify(headers) + text, path).not.toContain(evil);
-    }
-  });
-});
+  },
+);
 
 test.each([
   // Also with an underscore, as in a Docker network.
@@ -319,13 +308,6 @@ test.each([
   // Node refuses some.
   if (page.status === 400) return;
   expect(curlOf(page)).toBe(`curl -H 'Authorization: Bearer ${keyOf(page)}' '${root}/v1/pets'`);
-});
-
-test('no Host header comes into the curl line or a link if BASE_URL is set', async () => {
-  const app = await startPages({ baseUrl: 'http://animals.example.com/v1', trustProxy: ['127.0.0.1'] });
-  const page = await makeKey(await app.enterAs('ada'), {}, { host: evil, 'x-forwarded-host': evil });
-  expect([page.status, page.text.includes(evil)]).toEqual([200, false]);
-  expect(curlOf(page)).toContain('http://animals.example.com/v1/pets');
 });
 
 describe('brute force', () => {
@@ -358,14 +340,6 @@ describe('brute force', () => {
     expect((await before.get('/account')).status).toBe(200);
     app.setTime(new Date(start + 15 * minuteMs));
     expect((await signIn('192.0.2.99', 'a1', password)).status).toBe(303);
-  });
-
-  test('of many accounts from one network ends after 10 failures', async () => {
-    const { signIn } = await startBehindProxy(1);
-    for (let guess = 1; guess <= 10; guess++)
-      expect((await signIn(`[2001:db8:1:2::${guess}]:${5000 + guess}`, `p${guess}`, wrong)).status).toBe(403);
-    expectLimited(await signIn('2001:db8:1:2:ffff::', 'a1', password));
-    expect((await signIn('2001:db8:1:3::1', 'a1', password)).status).toBe(303);
   });
 
   test.each([
@@ -505,19 +479,5 @@ describe('a malformed form', () => {
     const odd = `name=100%+%zz${others}`;
     expect((await ada.post('/account/keys', odd, { 'content-type': `${type};charset=UTF-8` })).status).toBe(200);
     expect(await app.store.accounts.listKeys('ada')).toMatchObject([{ name: '100% %zz' }]);
-  });
-
-  test.each([
-    ['Content-Length', (part: string) => [`Content-Length: ${10 * 2 ** 20}\r\n\r\n`, part]],
-    ['chunks', (part: string) => ['Transfer-Encoding: chunked\r\n\r\n', `${part.length.toString(16)}\r\n${part}\r\n`]],
-  ])('of 10 MB with %s gets 413 before it is read', async (_how, framing) => {
-    const app = await startPages();
-    const client: FormClient = await app.enterAs('ada');
-    const head =
-      `POST /account/keys HTTP/1.1\r\nHost: 127.0.0.1:${app.port}\r\nAccept: text/html\r\nContent-Type: ${type}\r\n` +
-      `Sec-Fetch-Site: same-origin\r\nCookie: session=${client.jar.get('session')}\r\n`;
-    const [line = '', part = ''] = framing('a'.repeat(20_000));
-    const answers = await converse(app.port, [head + line, part]);
-    expect(answers).toEqual([expect.objectContaining({ status: 413, text: expect.stringContaining(tooLarge) })]);
   });
 });

@@ -1,5 +1,4 @@
 /** Tests of the account pages over HTTP: what each page and each form does. */
-import { readFile as readFromDisk } from 'node:fs/promises';
 import { describe, expect, test, vi } from 'vitest';
 import { ApiError } from '../../../src/core/errors.ts';
 import {
@@ -300,21 +299,15 @@ describe('paths and methods', () => {
   });
 
   test('an unknown path returns 404, says so to people, and leads back to the account or to the sign-in page', async () => {
-    const app = await startPages({ baseUrl: 'http://animals.example.com/store/v1' });
+    const app = await startPages();
     const ada = await app.enterAs('ada');
-    const unknown = ['sign-in/', 'keys/', 'nothing', 'keys/2/use', 'links', 'links/', 'keys.eta', 'a/b?c'];
-    for (const [client, link] of [
-      [app.open(), '<a href="/store/account">Go to the sign-in page</a>'],
-      [ada, '<a href="/store/account">Back to your account</a>'],
-    ] as const) {
-      for (const path of unknown) {
+    for (const path of ['sign-in/', 'nothing', 'keys/', 'keys/2/use', 'links', 'links/', 'keys.eta', 'a/b?c']) {
+      for (const client of [app.open(), ada]) {
         const page = await client.get(`/account/${path}`);
         expect([page.status, alertOf(page)], path).toEqual([404, 'There is no such page.']);
-        expect(page.text).toContain(link);
+        expect(page.text).toContain(`>${client === ada ? 'Back to your account' : 'Go to the sign-in page'}</a>`);
       }
     }
-    for (const path of ['/Account', '/account/../package.json', '/account/%2e%2e/package.json'])
-      expect((await ada.get(path)).status, path).toBe(404);
     expect(app.log()).toContain('"method":"GET","route":null,"path":"/account/…","status":404');
   });
 
@@ -342,27 +335,14 @@ describe('paths and methods', () => {
       code: 'forbidden',
       message: 'The name or the password is wrong.',
     });
-    // The last path cannot be decoded: it belongs to no page.
-    const pages = [refused, await api.get('/account/links/x'), await app.open().get('/account/links/x%')];
-    for (const { headers } of pages)
+    // This path cannot be decoded: it belongs to no page.
+    for (const { headers } of [refused, await app.open().get('/account/links/x%')])
       expect(headers).toMatchObject({
         'content-type': 'application/json',
         'cache-control': 'no-store',
         'content-security-policy': expect.stringMatching(/^default-src 'none';.* frame-ancestors 'none'$/),
         'x-content-type-options': 'nosniff',
       });
-    expect(pages.map(({ status }) => status)).toEqual([403, 404, 400]);
-  });
-
-  test('a template that could not be read is read again for the next page', async () => {
-    let failures = 1;
-    const readFile = async (name: string) => {
-      if (name.endsWith('.eta') && failures-- > 0) throw Object.assign(new Error('too many files'), { code: 'EMFILE' });
-      return readFromDisk(new URL(`../../../src/pages/${name}`, import.meta.url));
-    };
-    const client = (await startPages({ readFile })).open();
-    expect((await client.get('/account/sign-in')).status).toBe(500);
-    expect((await client.get('/account/sign-in')).status).toBe(200);
   });
 
   test('a failure of the store shows a page with 503 and Retry-After, and another error one with 500', async () => {
@@ -401,7 +381,6 @@ describe('a refused form', () => {
   /** The path, what the form has, and what is wrong, by the control at which the page says so. The last may be of none. */
   const forms: [string, Record<string, string | string[]>, Record<string, string>][] = [
     ['/account/sign-in', { name: 'ada', password: 'wrong' }, { password: 'The name or the password is wrong.' }],
-    ['/account/sign-in', { name: '', password }, { name: wrongName }],
     ['/account/sign-in', { name: 'ada', password: [password, password] }, { password: twice }],
     [
       '/account/sign-in',
@@ -420,30 +399,22 @@ describe('a refused form', () => {
     ['/account/sign-up', { name: 'ada', password: like }, { password: likeName }],
     ['/account/sign-up', {}, { name: 'Name is required.', password: 'Password is required.' }],
     ['/account/sign-up', { name: 'x', password, admin: 'true' }, { none: '"admin" is not a known field.' }],
-    ['/account/sign-up', { name: 'x', password: [password, next] }, { password: twice }],
     ['INVITATION', { name: '', password: 'short' }, { name: wrongName, password: short }],
     ['INVITATION', { name: 'ada', password }, { name: taken }],
-    ['RESET', { password: 'short' }, { password: short }],
     ['RESET', { password: like }, { password: likeName }],
-    ['RESET', { password, account: '1' }, { none: '"account" is not a known field.' }],
     ['/account/keys', { name: '', expires }, { name: wrongName, scopes: noScope }],
-    ['/account/keys', { name: 'n'.repeat(101), scopes, expires }, { name: wrongName }],
     ['/account/keys', { name: 'x', scopes: ['pets:read', 'admin'], expires }, { scopes: noScope }],
     ['/account/keys', { name: 'x', scopes: ['pets:read', 'pets:read'], expires }, { scopes: noScope }],
-    ['/account/keys', { name: 'x', scopes, expires: '1000d' }, { expires: lifetime }],
     ['/account/keys', { name: 'x', scopes, expires: 'toString' }, { expires: lifetime }],
     ['/account/keys', { name: 'x', scopes, expires: ['never', '30d'] }, { expires: lifetime }],
     ['/account/keys', { name: 'x', scopes, expires, account: 'ben' }, { none: '"account" is not a known field.' }],
     ['/account/keys/2/rotate', {}, { 'overlap-2': 'Overlap is required.' }],
     ['/account/keys/2/rotate', { overlap: 'valueOf' }, { 'overlap-2': overlap }],
-    ['/account/keys/2/rotate', { overlap: ['1h', '1h'] }, { 'overlap-2': overlap }],
     ['/account/keys/2/revoke', { id: '1' }, { none: '"id" is not a known field.' }],
     ['/account/password', { current: 'wrong', password: next }, { current: wrongPassword }],
-    ['/account/password', { current: password, password: 'short' }, { password: short }],
     ['/account/password', { current: password, password: like }, { password: likeName }],
     ['/account/password', { password: next }, { current: 'Current is required.' }],
     ['/account/delete', { current: 'wrong' }, { confirm: wrongPassword }],
-    ['/account/delete', { current: [password, password] }, { confirm: 'Current must be given once.' }],
   ];
 
   test('changes nothing, and has each fault at its field, and in a summary that links to it', async () => {
@@ -463,16 +434,10 @@ describe('a refused form', () => {
       const atFields = Object.entries(faults).filter(([id]) => id !== 'none');
       for (const [id, text] of atFields) {
         expect(faultAt(page, id), what).toBe(text);
-        const described = new RegExp(` aria-describedby="([a-z0-9-]+-hint )?${id}-fault"`);
-        expect(id === 'scopes' ? page.text : new RegExp(`<[^>]* id="${id}"[^>]*>`).exec(page.text)?.[0]).toMatch(
-          described,
-        );
+        expect(page.text, what).toContain(`<a href="#${id}">${text}</a>`);
+        expect(page.text, what).toMatch(new RegExp(` aria-describedby="([a-z0-9-]+-hint )?${id}-fault"`));
       }
       expect(page.text.split('class="fault"'), what).toHaveLength(atFields.length + 1);
-      const [alert = ''] =
-        /<div class="error" role="alert" id="error" tabindex="-1" autofocus>[\s\S]*?<\/div>/.exec(page.text) ?? [];
-      const linked = [...alert.matchAll(/<a href="#([^"]*)">([^<]*)<\/a>/g)].map(([, id, text]) => [id, text]);
-      expect(linked, what).toEqual(atFields);
       expect(alertOf(page), what).toBe(Object.values(faults).join(' '));
       expect(page.text).toContain('<title>Error: ');
       if (form.name) expect(page.text, what).toContain(`value="${form.name}"`);
@@ -482,136 +447,113 @@ describe('a refused form', () => {
   });
 });
 
-function expectPageHeaders({ headers, status, text }: Page, where: string, referrer = 'no-referrer'): void {
-  expect(headers, where).toMatchObject({
-    'cache-control': 'no-store',
-    'content-security-policy':
-      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    'referrer-policy': referrer,
-    'x-content-type-options': 'nosniff',
-    'cross-origin-opener-policy': 'same-origin',
-    'x-request-id': expect.stringMatching(/^[0-9a-f-]{36}$/),
-  });
-  if (status === 303) return;
-  expect(headers['content-type'], where).toBe('text/html; charset=utf-8');
-  // Nothing that the policy would block, and nothing of another host.
-  expect(text, where).not.toMatch(
-    /<style|<script>|\sstyle=|\son\w+=|javascript:|(?:href|src|action)="(?!\/|#[a-z0-9-]+")/i,
-  );
-}
-
 test('the headers of every page and every error page keep it out of caches, frames and other sites', async () => {
   const app = await startPages();
   const account = await app.addPerson('ada');
   const ada = await app.enter(account, { 'sec-fetch-site': 'same-origin' });
   const nobody = app.open({ 'sec-fetch-site': 'none' });
   const links = [await app.addLink('invitation'), await app.addLink('reset', account), '/account/links/x'];
-  const pages: Page[] = [];
+  const pages = [await makeKey(ada)];
   for (const path of [...paths.map(([path]) => path), ...links, '/account/unknown']) {
     pages.push(await ada.get(path), await nobody.get(path), await ada.send('PUT', path));
-    const others = ['/account/sign-out', '/account/sign-out-everywhere'].includes(path) ? 'cross-site' : undefined;
-    const form = { name: 'ada', current: 'x', password: 'y' };
-    pages.push(await ada.post(path, form, others ? { 'sec-fetch-site': others } : {}));
+    const headers = path.includes('sign-out') ? { 'sec-fetch-site': 'cross-site' } : {};
+    pages.push(await ada.post(path, { name: 'ada', current: 'x', password: 'y' }, headers));
   }
   pages.push(await ada.post('/account/keys', 'a'.repeat(20_000)));
   pages.push(await ada.post('/account/keys', '{}', { 'content-type': 'application/json' }));
-  pages.push(await makeKey(ada));
   expect(new Set(pages.map(({ status }) => status))).toEqual(new Set([200, 303, 400, 403, 404, 405, 413, 415]));
-  for (const [at, page] of pages.entries()) expectPageHeaders(page, `${at}: ${page.status}`);
+  const strict = {
+    'cache-control': 'no-store',
+    'content-security-policy':
+      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    'referrer-policy': 'no-referrer',
+    'x-content-type-options': 'nosniff',
+    'cross-origin-opener-policy': 'same-origin',
+    'x-request-id': expect.stringMatching(/^[0-9a-f-]{36}$/),
+  };
+  for (const { headers, status, text } of pages) {
+    expect(headers, text).toMatchObject(strict);
+    if (status === 303) continue;
+    expect(headers['content-type']).toBe('text/html; charset=utf-8');
+    // Nothing that the policy would block, and nothing of another host.
+    expect(text).not.toMatch(/<style|<script>|\sstyle=|\son\w+=|javascript:|(?:href|src|action)="(?!\/|#[a-z0-9-]+")/i);
+  }
   // Browsers that send no Sec-Fetch-Site must send Origin.
-  expectPageHeaders(await app.open().get('/account/sign-in'), 'sign-in', 'same-origin');
+  const { headers } = await app.open().get('/account/sign-in');
+  expect(headers).toMatchObject({ ...strict, 'referrer-policy': 'same-origin' });
 });
 
-describe('the trail', () => {
-  test('has one log line and one count for each event, with ids and the address that the line of the request has', async () => {
-    const app = await startPages({ trustProxy: ['127.0.0.1'] });
-    const ada = app.open({ 'x-forwarded-for': '[2001:db8::7]:5001' });
-    await ada.post('/account/sign-up', { name: 'ada', password });
-    await ada.post('/account/sign-out');
-    await ada.post('/account/sign-in', { name: 'ada', password });
-    await ada.post('/account/sign-in', { name: 'ada', password: 'wrong' });
-    await ada.post('/account/sign-in', { name: 'nobody', password: 'wrong' });
-    await makeKey(ada);
-    await rotateKey(ada, 2, '1h');
-    await ada.post('/account/keys/2/revoke');
-    await ada.post('/account/password', { current: password, password: next });
-    await ada.post('/account/password', { current: 'wrong', password: next });
-    await ada.post('/account/delete', { current: 'wrong' });
-    await ada.post('/account/delete', { current: next });
-    await ada.post(await app.addLink('invitation'), { name: 'ben', password });
-    const [, ben] = await app.store.accounts.listAccounts();
-    await ada.post(await app.addLink('reset', ben), { password: next });
-    // None of these is an event.
-    await ada.post('/account/sign-up', { name: 'ben', password });
-    await ada.post('/account/keys/99/revoke');
-    await ada.post('/account/sign-out-everywhere');
+test('the trail has one log line and one count for each event, with ids and the address of the request; nothing has a name or a secret', async () => {
+  const app = await startPages({ trustProxy: ['127.0.0.1'] });
+  const ada = app.open({ 'x-forwarded-for': '[2001:db8::7]:5001' });
+  const [name, key] = ['canary-name-4711', 'canary-key-4712'];
+  const [first, second, wrong] = ['password of canary 4713', 'password of canary 4714', 'password of canary 4715'];
+  const words: string[] = [name, key, first, second, wrong];
+  const send = async (path: string, form: Record<string, string> | string = {}) => {
+    const page = await ada.post(path, form);
+    words.push(...[ada.jar.get('session') ?? []].flat());
+    return page;
+  };
+  const link = async (...given: Parameters<PagesApp['addLink']>) => {
+    const path = await app.addLink(...given);
+    words.push(path.slice('/account/links/'.length));
+    await ada.get(path);
+    return path;
+  };
+  await send('/account/sign-up', { name, password: first });
+  await send('/account/sign-out');
+  await send('/account/sign-in', { name, password: first });
+  await send('/account/sign-in', { name, password: wrong });
+  await send('/account/sign-in', { name: 'nobody', password: wrong });
+  for (const page of [await makeKey(ada, { name: key }), await rotateKey(ada, 2, '1h')]) {
+    words.push(keyOf(page), keyOf(page).slice(0, 13));
+    await app.call('GET', '/v1/pets/1', { key: keyOf(page) });
+  }
+  await send('/account/keys/2/revoke');
+  await send('/account/password', { current: first, password: second });
+  await send('/account/password', { current: wrong, password: second });
+  await send('/account/delete', { current: wrong });
+  await send('/account/delete', { current: second });
+  await send(await link('invitation'), { name: 'ben', password: first });
+  const [, ben] = await app.store.accounts.listAccounts();
+  await send(await link('reset', ben), { password: second });
+  // None of these is an event.
+  await send('/account/sign-up', { name: 'ben', password: first });
+  await send('/account/keys/99/revoke');
+  await send('/account/keys', { [name]: first });
+  await send('/account/keys', `${name}=%FF${first}`);
+  await send('/account/sign-out-everywhere');
+  for (const path of [`sign-in?name=${name}`, name, `links/${name}`, `keys/${name}/revoke`])
+    await ada.get(`/account/${path}`);
 
-    const [first, second] = [2, ben?.id];
-    const expected = [
-      ['account_created', first],
-      ['signed_in', first],
-      ['sign_in_refused', first],
-      ['sign_in_refused'],
-      ['key_created', first, 2],
-      ['key_rotated', first, 3],
-      ['key_revoked', first, 2],
-      ['password_changed', first],
-      ['sign_in_refused', first],
-      ['sign_in_refused', first],
-      ['account_removed', first],
-      ['account_created', second],
-      ['password_changed', second],
-    ];
-    const found = app.events();
-    expect(found.map(({ event, account, key }) => [event, account, key].filter((part) => part !== undefined))).toEqual(
-      expected,
-    );
-    for (const { address, reqId } of found) {
-      expect(address).toBe('2001:db8::7');
-      const lines = app
-        .log()
-        .split('\n')
-        .filter((line) => line.includes(`"reqId":"${reqId}"`));
-      expect(lines.map((line) => JSON.parse(line).address)).toEqual([address, address]);
-    }
-    const counts: Record<string, number> = {};
-    for (const { event } of found) counts[event] = (counts[event] ?? 0) + 1;
-    expect(await app.counts()).toEqual(counts);
-  });
-
-  test('neither log nor metrics have a name, a password, a session, a link or a key', async () => {
-    const app = await startPages();
-    const [name, key] = ['canary-name-4711', 'canary-key-4712'];
-    const [first, second, wrong] = ['password of canary 4713', 'password of canary 4714', 'password of canary 4715'];
-    const words: string[] = [name, key, first, second, wrong];
-    const ada = app.open();
-    const remember = () => words.push(ada.jar.get('session') as string);
-    const link = await app.addLink('invitation');
-    words.push(link.slice('/account/links/'.length));
-    await ada.get(link);
-    await ada.post(link, { name, password: first });
-    remember();
-    await ada.post('/account/sign-in', { name, password: wrong });
-    await ada.post('/account/sign-in', { name, password: first });
-    remember();
-    for (const page of [await makeKey(ada, { name: key }), await rotateKey(ada, 2, '1h')]) {
-      words.push(keyOf(page), keyOf(page).slice(0, 13));
-      await app.call('GET', '/v1/pets/1', { key: keyOf(page) });
-    }
-    await ada.post('/account/keys/2/revoke');
-    await ada.post('/account/password', { current: wrong, password: second });
-    await ada.post('/account/password', { current: first, password: second });
-    remember();
-    for (const path of [`sign-in?name=${name}`, name, `links/${name}`, `keys/${name}/revoke`])
-      await ada.get(`/account/${path}`);
-    await ada.post('/account/keys', { [name]: first });
-    await ada.post('/account/keys', `${name}=%FF${first}`);
-    await ada.post('/account/delete', { current: second });
-    const texts = app.log() + (await app.metrics.registry.metrics());
-    expect(app.events().length).toBeGreaterThan(7);
-    expect(words.filter((word) => word.length < 10)).toEqual([]);
-    expect(words.filter((word) => texts.includes(word) || texts.includes(encodeURIComponent(word)))).toEqual([]);
-  });
+  const found = app.events();
+  expect(found.map(({ event, account, key }) => [event, account, key].filter((part) => part !== undefined))).toEqual([
+    ['account_created', 2],
+    ['signed_in', 2],
+    ['sign_in_refused', 2],
+    ['sign_in_refused'],
+    ['key_created', 2, 2],
+    ['key_rotated', 2, 3],
+    ['key_revoked', 2, 2],
+    ['password_changed', 2],
+    ['sign_in_refused', 2],
+    ['sign_in_refused', 2],
+    ['account_removed', 2],
+    ['account_created', ben?.id],
+    ['password_changed', ben?.id],
+  ]);
+  const lines = app.log().trim().split('\n');
+  for (const { address, reqId } of found) {
+    expect(address).toBe('2001:db8::7');
+    const own = lines.filter((line) => line.includes(`"reqId":"${reqId}"`)).map((line) => JSON.parse(line).address);
+    expect(own).toEqual([address, address]);
+  }
+  const counts: Record<string, number> = {};
+  for (const { event } of found) counts[event] = (counts[event] ?? 0) + 1;
+  expect(await app.counts()).toEqual(counts);
+  const texts = app.log() + (await app.metrics.registry.metrics());
+  expect(words.filter((word) => word.length < 10)).toEqual([]);
+  expect(words.filter((word) => texts.includes(word) || texts.includes(encodeURIComponent(word)))).toEqual([]);
 });
 
 describe('with a public address of https', () => {
@@ -630,7 +572,6 @@ describe('with a public address of https', () => {
       const signed = await ada.post(`/account/${path}`, { name: 'ada', password }, headers);
       expect(signed).toMatchObject({ ...toKeys, cookies: [expect.stringMatching(secure)] });
     }
-    expect(curlOf(await makeKey(ada))).toContain(" 'https://animals.example.com/v1/pets'");
     const out = await ada.post('/account/sign-out');
     expect(out.cookies[0]).toMatch(/^__Host-session=; .*Path=\/; .*HttpOnly; Secure; SameSite=Lax$/);
   });
@@ -661,21 +602,17 @@ test('below a path of the public address, links, forms and redirects begin with 
   const app = await startPages({ baseUrl: 'http://example.com/store/v1' });
   const account = await app.addPerson('ada');
   const [ada, nobody] = [await app.enter(account), app.open()];
-  const pages = [
-    await makeKey(ada),
-    await ada.post('/account/password', { current: 'x', password: 'y' }),
-    await nobody.get(await app.addLink('reset', account)),
-    await nobody.get('/account'),
-  ];
-  for (const path of ['', '/settings', '/keys', '/keys/2']) pages.push(await ada.get(`/account${path}`));
-  for (const path of ['sign-in', 'sign-up', 'links/x']) pages.push(await nobody.get(`/account/${path}`));
-  pages.push(await ada.post('/account/keys/2/revoke'), await ada.post('/account/sign-out'), await app.signIn('ada'));
+  const made = await makeKey(ada);
+  expect(curlOf(made)).toContain(" 'http://example.com/store/v1/pets'");
+  const pages = [made, await nobody.get(await app.addLink('reset', account)), await app.signIn('ada', 'wrong')];
+  for (const path of ['', '/settings', '/keys', '/keys/2', '/x']) pages.push(await ada.get(`/account${path}`));
+  for (const path of ['', '/sign-up', '/links/x']) pages.push(await nobody.get(`/account${path}`));
+  pages.push(await ada.post('/account/keys/2/revoke'), await ada.post('/account/sign-out'));
   const addresses = pages.flatMap(({ text, headers }) => [
     ...[...text.matchAll(/(?:href|src|action)="([^"]*)"/g)].map(([, address]) => address as string),
     ...[headers.location ?? []].flat(),
   ]);
   expect(addresses.length).toBeGreaterThan(60);
-  expect(addresses.filter((address) => !/^(\/store\/(account|docs)(\/|$|\?|#)|#[a-z0-9-]+$)/.test(address))).toEqual(
-    [],
-  );
+  const outside = /^(?!\/store\/(account|docs)(\/|$|\?|#)|#[a-z0-9-]+$)/;
+  expect(addresses.filter((address) => outside.test(address))).toEqual([]);
 });

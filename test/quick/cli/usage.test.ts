@@ -50,19 +50,15 @@ const name = (label: string) => `${label} must be 1 to 100 printable characters,
 const misused: [line: string | string[], error: string, usage?: string][] = [
   ['feed', "Unknown command 'feed'"],
   ['exprot data.jsonl', "Unknown command 'exprot data.jsonl'"],
-  ['account', "Unknown command 'account'"],
-  ['key find', "Unknown command 'key find'"],
   ['--loud', "Unknown command '--loud'"],
   ['import --force animals.jsonl', "Unknown option '--force'", 'import <file>'],
   ['key list --jsn', "Unknown option '--jsn'", 'key list [--account <account>] [--json]'],
   ['key list --account', "Option '--account <value>' argument missing", 'key list [--account <account>] [--json]'],
   ['migrate now', "Unknown argument 'now'", 'migrate'],
   ['account add', '<name> is missing', 'account add <name>'],
-  ['account reset', '<account> is missing', 'account reset <account> [--json]'],
-  ['backup', '<file> is missing', 'backup <file> [--force]'],
   ['key create --account zoo', '--name <name> is missing', createUsage],
   ['key rotate 1', '--overlap <duration> is missing', 'key rotate <id> --overlap <duration> [--json]'],
-  ...['90', 'x90d', '90dx', '0d', '00000m', '100000d'].map(
+  ...['90', '90dx', '0d', '100000d'].map(
     (text) => [`${create} --expires ${text}`, lifetime, createUsage] as [string, string, string],
   ),
   [
@@ -73,12 +69,10 @@ const misused: [line: string | string[], error: string, usage?: string][] = [
   [`${create} --scopes pets:read,pets:eat`, '--scopes must be one or more of pets:read,pets:write.', createUsage],
   [`${create} --name `, name('--name'), createUsage],
   [[...create.split(' '), '--name', 'a '], name('--name'), createUsage],
-  ['account add ', name('<name>'), 'account add <name>'],
-  [['account', 'add', ' zoo'], name('<name>'), 'account add <name>'],
   [['account', 'add', 'a\nb'], name('<name>'), 'account add <name>'],
   [`account add ${'x'.repeat(101)}`, name('<name>'), 'account add <name>'],
   [['account', 'invite', 'zoo '], name('<name>'), 'account invite [<name>] [--json]'],
-  ...['7th', 'a7', '0', '7.0'].map(
+  ...['7th', '0', '7.0'].map(
     (text) =>
       [`key revoke ${text}`, '<id> must be the number that key list shows.', 'key revoke <id>'] as [
         string,
