@@ -16,7 +16,6 @@ import {
   startPages,
   stateOf,
 } from '../../support/account-pages.ts';
-import type { Page } from '../../support/form-client.ts';
 import { textRows } from '../../support/store.ts';
 
 const start = new Date('2027-03-01T10:00:00Z').getTime();
@@ -41,8 +40,6 @@ async function startWithAda() {
   return { app, account, here: await app.enter(account), there: await app.enter(account) };
 }
 
-const noSignUp = 'New accounts cannot be created here.';
-
 describe('creating an account', () => {
   test('signs the person in, and leads to a page without a key', async () => {
     const app = await startPages();
@@ -61,7 +58,7 @@ describe('creating an account', () => {
 
   test.each([
     ['invitation', 'Sign-up is by invitation: ask the operator of this service for a link.'],
-    ['off', noSignUp],
+    ['off', 'New accounts cannot be created here.'],
   ] as const)('is refused if SIGN_UP is %s: there is no form, and POST returns 403', async (signUp, sentence) => {
     const app = await startPages({ signUp });
     const client = app.open();
@@ -72,6 +69,13 @@ describe('creating an account', () => {
     expect([refused.status, alertOf(refused), refused.cookies]).toEqual([403, sentence, []]);
     expect((await client.get('/account/sign-in')).text).not.toContain('/account/sign-up');
     expect(await namesOf(app)).toEqual([]);
+    const invitation = await app.addLink('invitation');
+    const used = await client.post(invitation, { name: 'ben', password });
+    expect([used.status, alertOf(used)]).toEqual(signUp === 'off' ? [403, sentence] : [303, undefined]);
+    expect((await app.open().get(invitation)).status).toBe(signUp === 'off' ? 403 : 404);
+    // A link to reset the password is for those who have an account.
+    const reset = await app.addLink('reset', await app.addPerson('ada'));
+    expect(await client.post(reset, { password: next })).toMatchObject(toKeys);
   });
 
   test('accepts 100 code points as a name, which it trims and normalizes to NFC, and 256 as a password', async () => {
@@ -91,29 +95,20 @@ describe('creating an account', () => {
 });
 
 describe('a session', () => {
-  test('ends an hour after its last request', async () => {
+  test('ends an hour after its last request, or its last recorded one if none can be recorded', async () => {
     const app = await startPages();
     app.setTime(new Date(start));
     const ada = await app.enterAs('ada');
     for (const [minutes, answer] of [
       [59, { status: 200 }],
       [118, { status: 200 }],
+      [177, { status: 200 }],
       [178, ended],
     ] as const) {
+      if (minutes > 118) app.store.people.touchSession = () => Promise.reject(new ApiError('service_unavailable'));
       app.setTime(new Date(start + minutes * minuteMs));
       expect(await ada.get('/account'), `${minutes} minutes`).toMatchObject(answer);
     }
-  });
-
-  test('is found though its use cannot be recorded, and then ends an hour after its last recorded use', async () => {
-    const app = await startPages();
-    app.setTime(new Date(start));
-    const ada = await app.enterAs('ada');
-    app.store.people.touchSession = () => Promise.reject(new ApiError('service_unavailable'));
-    app.setTime(new Date(start + 59 * minuteMs));
-    expect((await ada.get('/account')).status).toBe(200);
-    app.setTime(new Date(start + 60 * minuteMs));
-    expect(await ada.get('/account')).toMatchObject(ended);
   });
 
   test('ends with sign-out in this browser, or everywhere, and in no other account', async () => {
@@ -191,15 +186,6 @@ describe('a one-time link', () => {
     expect(await namesOf(app)).toEqual(['ben', 'ada']);
   });
 
-  test('of an invitation is refused if SIGN_UP is off, and a reset is not', async () => {
-    const app = await startPages({ signUp: 'off' });
-    const reset = await app.addLink('reset', await app.addPerson('ada'));
-    const invitation = await app.addLink('invitation');
-    for (const page of [await app.open().get(invitation), await app.open().post(invitation, { name: 'eve', password })])
-      expect([page.status, alertOf(page), page.cookies]).toEqual([403, noSignUp, []]);
-    expect(await app.open().post(reset, { password: next })).toMatchObject(toKeys);
-  });
-
   test('of an invitation for an account that has no password sets its first', async () => {
     const app = await startPages({ signUp: 'invitation' });
     const [tests] = await app.store.accounts.listAccounts();
@@ -241,79 +227,57 @@ describe('a one-time link', () => {
   });
 });
 
-/** Each path of the pages with a form, where GET of it leads (empty: it is a page), and whether it needs a session. */
-const paths = [
-  ['/account', 'no form', true],
-  ['/account/settings', 'no form', true],
-  ['/account/keys', '/account', true],
-  ['/account/keys/2/rotate', '/account', true],
-  ['/account/keys/2/revoke', '/account', true],
-  ['/account/password', '/account/settings', true],
-  ['/account/delete', '/account/settings', true],
-  ['/account/sign-out-everywhere', '/account/settings', true],
-  ['/account/sign-out', '/account', false],
-  ['/account/sign-in', '', false],
-  ['/account/sign-up', '', false],
-  ['/account/links/LINK', '', false],
-] as const;
+/** The paths of pages, and those of forms with the page to which GET leads. */
+const pagePaths = ['/account', '/account/settings', '/account/sign-in', '/account/sign-up', '/account/links/x'];
+const formPaths = {
+  '/account/keys': '/account',
+  '/account/keys/2/rotate': '/account',
+  '/account/keys/2/revoke': '/account',
+  '/account/sign-out': '/account',
+  '/account/password': '/account/settings',
+  '/account/delete': '/account/settings',
+  '/account/sign-out-everywhere': '/account/settings',
+};
+const paths = [...pagePaths, ...Object.keys(formPaths)];
 
-describe('paths and methods', () => {
-  test('each path returns 405 to other methods, 204 to OPTIONS, and to HEAD what it returns to GET, without its content', async () => {
-    const { app, account, here } = await startWithAda();
-    const nobody = app.open();
-    // The client itself asks to close the connection after HEAD.
-    const without = ({ headers }: Page) =>
-      Object.entries(headers).filter(([name]) => !/^(date|x-request-id|connection|keep-alive)$/.test(name));
-    for (const [path, leads, needsSession] of paths) {
-      const url = path.replace('/account/links/LINK', await app.addLink('reset', account));
-      const others = ['PUT', 'PATCH', 'DELETE', 'TRACE', 'PROPFIND', ...(leads === 'no form' ? ['POST'] : [])];
-      const headers = { allow: `GET, HEAD${leads === 'no form' ? '' : ', POST'}, OPTIONS` };
-      for (const client of needsSession ? [here, nobody] : [nobody]) {
-        for (const method of others) {
-          const refused = await client.send(method, url, { 'sec-fetch-site': 'same-origin' });
-          expect(refused, `${method} ${path}`).toMatchObject({ status: 405, headers });
-        }
-        expect(await client.send('OPTIONS', url), path).toMatchObject({ status: 204, text: '', headers });
-      }
-      const client = needsSession ? here : nobody;
-      const [got, head] = [await client.get(url), await client.send('HEAD', url)];
-      expect([head.status, head.text, without(head)], path).toEqual([got.status, '', without(got)]);
-    }
-  });
-
-  test('GET of a form only leads to its page, or without a session to the sign-in page, and changes nothing', async () => {
+// Which status each method gets is in full/behaviour/matrix.test.ts.
+describe('paths', () => {
+  test('GET of a form leads to its page, or without a session to the sign-in page, and changes nothing', async () => {
     const { app, here } = await startWithAda();
     await makeKey(here);
     const before = await stateOf(app);
     const late = app.open({ cookie: `session=${'a'.repeat(43)}` });
-    for (const [path, leads, needsSession] of paths) {
-      if (leads.startsWith('/')) expect(await here.get(path), path).toMatchObject({ ...redirect(leads), cookies: [] });
-      if (!needsSession) continue;
-      const toSignIn = { ...redirect('/account/sign-in'), cookies: [], text: '' };
-      expect(await app.open().get(path), path).toMatchObject(toSignIn);
-      expect(await late.get(path), path).toMatchObject(ended);
-      const form = { name: 'website', scopes: 'pets:read', expires: 'never' };
-      if (leads !== 'no form') expect(await app.open().post(path, form), path).toMatchObject(toSignIn);
+    const toSignIn = { ...redirect('/account/sign-in'), cookies: [], text: '' };
+    const form = { name: 'website', scopes: 'pets:read', expires: 'never' };
+    for (const [path, page] of Object.entries(formPaths)) {
+      expect(await here.get(path), path).toMatchObject({ ...redirect(page), cookies: [] });
+      if (path === '/account/sign-out') continue;
+      expect(await app.open().post(path, form), path).toMatchObject(toSignIn);
+      for (const needed of [path, page]) {
+        expect(await app.open().get(needed), needed).toMatchObject(toSignIn);
+        expect(await late.get(needed), needed).toMatchObject(ended);
+      }
     }
     expect(await stateOf(app)).toEqual(before);
   });
 
+  // More paths are in quick/http/not-found.test.ts.
   test('an unknown path returns 404, says so to people, and leads back to the account or to the sign-in page', async () => {
     const app = await startPages();
-    const ada = await app.enterAs('ada');
-    for (const path of ['sign-in/', 'nothing', 'keys/', 'keys/2/use', 'links', 'links/', 'keys.eta', 'a/b?c']) {
-      for (const client of [app.open(), ada]) {
+    for (const [client, link] of [
+      [await app.enterAs('ada'), 'Back to your account'],
+      [app.open(), 'Go to the sign-in page'],
+    ] as const)
+      for (const path of ['nothing', 'keys/2/use', 'links/']) {
         const page = await client.get(`/account/${path}`);
         expect([page.status, alertOf(page)], path).toEqual([404, 'There is no such page.']);
-        expect(page.text).toContain(`>${client === ada ? 'Back to your account' : 'Go to the sign-in page'}</a>`);
+        expect(page.text).toContain(`>${link}</a>`);
       }
-    }
-    expect(app.log()).toContain('"method":"GET","route":null,"path":"/account/…","status":404');
   });
 
   test('nothing is served if SIGN_UP is none', async () => {
     const client = (await startPages({ signUp: 'none' })).open();
-    for (const [path] of paths) expect((await client.get(path)).status, path).toBe(404);
+    for (const path of paths) expect((await client.get(path)).status, path).toBe(404);
     expect((await client.post('/account/sign-up', { name: 'ada', password })).status).toBe(404);
   });
 
@@ -325,24 +289,6 @@ describe('paths and methods', () => {
       const page = await ada.get(`/account?done=${done}`);
       expect([page.status, noticeOf(page), alertOf(page)], done).toEqual([200, undefined, undefined]);
     }
-  });
-
-  test('a client that wants no page gets errors in the shape of the API, with headers as strict', async () => {
-    const app = await startPages();
-    const api = app.open({ accept: 'application/json' });
-    const refused = await api.post('/account/sign-in', { name: 'ada', password: 'x' });
-    expect(JSON.parse(refused.text)).toMatchObject({
-      code: 'forbidden',
-      message: 'The name or the password is wrong.',
-    });
-    // This path cannot be decoded: it belongs to no page.
-    for (const { headers } of [refused, await app.open().get('/account/links/x%')])
-      expect(headers).toMatchObject({
-        'content-type': 'application/json',
-        'cache-control': 'no-store',
-        'content-security-policy': expect.stringMatching(/^default-src 'none';.* frame-ancestors 'none'$/),
-        'x-content-type-options': 'nosniff',
-      });
   });
 
   test('a failure of the store shows a page with 503 and Retry-After, and another error one with 500', async () => {
@@ -452,9 +398,9 @@ test('the headers of every page and every error page keep it out of caches, fram
   const account = await app.addPerson('ada');
   const ada = await app.enter(account, { 'sec-fetch-site': 'same-origin' });
   const nobody = app.open({ 'sec-fetch-site': 'none' });
-  const links = [await app.addLink('invitation'), await app.addLink('reset', account), '/account/links/x'];
+  const links = [await app.addLink('invitation'), await app.addLink('reset', account)];
   const pages = [await makeKey(ada)];
-  for (const path of [...paths.map(([path]) => path), ...links, '/account/unknown']) {
+  for (const path of [...paths, ...links, '/account/unknown']) {
     pages.push(await ada.get(path), await nobody.get(path), await ada.send('PUT', path));
     const headers = path.includes('sign-out') ? { 'sec-fetch-site': 'cross-site' } : {};
     pages.push(await ada.post(path, { name: 'ada', current: 'x', password: 'y' }, headers));
@@ -584,7 +530,7 @@ describe('with a public address of https', () => {
   ])('every page is refused over plain http, %s, and no cookie is read or set', async (_how, trustProxy, headers) => {
     const app = await startPages({ baseUrl, trustProxy });
     const ada = await app.enterAs('ada', headers as Record<string, string>);
-    for (const [path] of paths) {
+    for (const path of paths) {
       for (const page of [await ada.get(path), await ada.post(path, { name: 'ada', password })]) {
         if (page.status === 405) continue;
         expect(page, path).toMatchObject({ status: 403, cookies: [] });
