@@ -1,7 +1,6 @@
 /** What the commands for one-time links and for the whole store print and change, in tables. Each event is `name account key`. */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import Database from 'better-sqlite3';
 import { describe, expect, test } from 'vitest';
 import { hashToken } from '../../../src/core/people.ts';
 import { temporaryFolder } from '../../support/app.ts';
@@ -159,25 +158,6 @@ describe('the store', () => {
     await expectRows(elsewhere, [['account list', 0, list]]);
     mkdirSync(path.join(folder, '.env'));
     expect(commandErrorOf(await runCli(['account', 'list'], { folder }))).toMatch(/^\.env cannot be read: .+[^.]\.$/);
-  });
-
-  test('exit 1: the errors of all settings are printed', async () => {
-    const env = { DATABASE_URL: 'mysql://example.com', PORT: 'http' };
-    expect(commandErrorOf(await runCli(['account', 'list'], { env }))).toBe(
-      'PORT must be a whole number from 0 to 65535.\nDATABASE_URL must be sqlite: and the path of a file, or postgres://user:password@host:port/database.',
-    );
-  });
-
-  test('exit 1: a file that is not a store', async () => {
-    const { folder, store, at } = await withZoo();
-    writeFileSync(store, 'Not a database. '.repeat(1000));
-    new Database(at('other.db')).exec('CREATE TABLE pet (id INTEGER PRIMARY KEY)').close();
-    const noDatabase = 'DATABASE_URL: ./data/animal-store.db cannot be opened: file is not a database.';
-    const foreign = 'DATABASE_URL: other.db is a database of another application.';
-    await expectRows(folder, [
-      ['migrate', 1, '', refusal(noDatabase)],
-      ['migrate', 1, '', refusal(foreign), { DATABASE_URL: 'sqlite:other.db' }],
-    ]);
   });
 
   test('exit 1: a write that fails in the database', async () => {

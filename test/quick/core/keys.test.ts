@@ -24,6 +24,8 @@ describe.for([
     }
     expect(new Set(secrets.flatMap(({ key }) => [...key.slice(start.length, -6)])).size).toBe(62);
     expect(new Set(secrets.map(({ key }) => key)).size).toBe(200);
+    // Every fifth checksum has a leading zero.
+    expect(secrets.some(({ key }) => key.at(-6) === '0')).toBe(true);
   });
 
   test('is rejected if one character is changed, removed or added', () => {
@@ -34,18 +36,6 @@ describe.for([
         if (other !== key[at]) others.push(key.slice(0, at) + other + key.slice(at + 1));
     expect(others.filter((text) => isKeyOf(live, text))).toEqual([]);
   });
-});
-
-test('a checksum with leading zeros keeps its six digits', () => {
-  const texts = Array.from({ length: 100_000 }, (_, n) => `ast_test_${String(n).padStart(30, '0')}`);
-  const text = texts.find((candidate) => crc32(candidate) < 62 ** 4) as string;
-  let check = '';
-  for (let rest = crc32(text), place = 0; place < 6; place++) {
-    check = digits.charAt(rest % 62) + check;
-    rest = Math.floor(rest / 62);
-  }
-  expect(check).toMatch(/^00/);
-  expect(isKeyOf(false, text + check)).toBe(true);
 });
 
 test.each([
