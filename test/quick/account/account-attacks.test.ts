@@ -358,6 +358,7 @@ describe('brute force', () => {
     }
     expectLimited(await thief.post('/account/password', { current: password, password: next }));
     expectLimited(await thief.post('/account/delete', { current: password }));
+    expect(app.events().at(-1)).toMatchObject({ event: 'sign_in_refused', account: ada.id });
     expectLimited(await signIn('192.0.2.8', 'a1', password));
     expect((await thief.get('/account')).status).toBe(200);
   });
@@ -395,7 +396,16 @@ test("someone else's key cannot be rotated, revoked or seen, and the response do
   const [{ id } = { id: 0 }] = await app.store.accounts.listKeys('ada');
   const before = await stateOf(app);
   const written = [0, -1, `0${id}`, `+${id}`, `%20${id}`, `${id}.0`, `${id}e0`, '0x2', `${id},3`, `${id}%00`, '２'];
-  const others = ['18446744073709551618', '9'.repeat(400), 'website', '__proto__', `..%2f${id}`, "2' OR '1'='1"];
+  // The first is eve's own.
+  const others = [
+    `0${id + 1}`,
+    '18446744073709551618',
+    '9'.repeat(400),
+    'website',
+    '__proto__',
+    `..%2f${id}`,
+    "2' OR '1'='1",
+  ];
   for (const given of [id, 1, 999, ...written, ...others]) {
     const path = `/account/keys/${encodeURI(String(given)).replaceAll('%25', '%')}`;
     const pages = [

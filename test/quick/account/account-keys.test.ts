@@ -190,6 +190,15 @@ test('keys are listed newest first, with what they are for and how they were use
   );
 });
 
+test('keys that have ended are listed apart, the latest 20', async () => {
+  const { app, ada } = await startWithAda();
+  for (let count = 0; count < 22; count++)
+    await app.store.accounts.revokeKey((await app.newKey({ account: 'ada' })).id);
+  const page = await ada.get('/account');
+  expect(plainText(page)).toContain('The latest 20 are shown.');
+  expect(page.text.match(/<dt>Revoked<\/dt>/g)).toHaveLength(20);
+});
+
 test('a key announces its end in its last two weeks', async () => {
   const { app, ada, shown } = await startWithAda();
   await makeKey(ada, { expires: '30d' });
