@@ -17,7 +17,6 @@ import {
 import type { Page } from '../../support/form-client.ts';
 import { textRows } from '../../support/store.ts';
 
-const minuteMs = 60_000;
 const next = 'forty herons walk by the canal';
 const wrong = 'wrong horse wrong battery';
 const evil = 'evil.example.com';
@@ -306,6 +305,7 @@ test.each([
   expect(curlOf(page)).toBe(`curl -H 'Authorization: Bearer ${keyOf(page)}' '${root}/v1/pets'`);
 });
 
+// Windows and simultaneous attempts: attempts.test.ts.
 describe('brute force', () => {
   const start = new Date('2027-03-01T10:00:00Z').getTime();
 
@@ -324,19 +324,6 @@ describe('brute force', () => {
       app.signIn(name, text, { 'x-forwarded-for': address });
     return { app, accounts, signIn };
   }
-
-  test('of an account from many addresses ends after 10 failures, for 15 minutes, right password included', async () => {
-    const { app, accounts, signIn } = await startBehindProxy(2);
-    const [ada] = accounts as [Parameters<PagesApp['enter']>[0]];
-    const before = await app.enter(ada);
-    for (let guess = 1; guess <= 10; guess++) expect((await signIn(`192.0.2.${guess}`, 'a1', wrong)).status).toBe(403);
-    for (const text of [wrong, password]) expectLimited(await signIn('192.0.2.99', 'a1', text));
-    // Others are not affected, and neither is a session that exists.
-    expect((await signIn('192.0.2.99', 'a2', password)).status).toBe(303);
-    expect((await before.get('/account')).status).toBe(200);
-    app.setTime(new Date(start + 15 * minuteMs));
-    expect((await signIn('192.0.2.99', 'a1', password)).status).toBe(303);
-  });
 
   test.each([
     ['without TRUST_PROXY', [], ''],
