@@ -6,6 +6,7 @@ import { type LinkPurpose, newToken, type TrailEventName } from '../../src/core/
 import { createMetrics, type Metrics } from '../../src/http/metrics.ts';
 import { startApp, type TestApp } from './app.ts';
 import { type FormClient, openFormClient, type Page } from './form-client.ts';
+import { textRows } from './store.ts';
 
 /** The password of every person that `addPerson` adds. */
 export const password = 'seven otters sing at noon';
@@ -31,6 +32,8 @@ export interface PagesApp extends TestApp {
   enter: (account: Account, headers?: Record<string, string>) => Promise<FormClient>;
   /** Adds a person, and signs her in. */
   enterAs: (name: string, headers?: Record<string, string>) => Promise<FormClient>;
+  /** Sends the form of the sign-in page from a new browser. `text`: default, the password of `addPerson`. */
+  signIn: (name: string, text?: string, headers?: Record<string, string>) => Promise<Page>;
   /** The path of a new one-time link. */
   addLink: (purpose: LinkPurpose, account?: Account) => Promise<string>;
   /** Events of the trail in the log. */
@@ -66,6 +69,7 @@ export async function startPages(options: Partial<AppOptions> = {}): Promise<Pag
     addPerson,
     enter,
     enterAs: async (name, headers) => enter(await addPerson(name), headers),
+    signIn: (name, text = password, headers = {}) => open(headers).post('/account/sign-in', { name, password: text }),
     async addLink(purpose, account) {
       const { token, hash } = newToken();
       await people.addLink(hash, purpose, account?.id ?? null);
@@ -85,23 +89,22 @@ export async function startPages(options: Partial<AppOptions> = {}): Promise<Pag
   };
 }
 
-const entities: Record<string, string> = { '&amp;': '&', '&lt;': '<', '&gt;': '>', '&quot;': '"', '&#39;': "'" };
+const entities: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', '#39': "'" };
 
-const decodeEntities = (html: string) =>
-  html.replace(/&(?:amp|lt|gt|quot|#39);/g, (entity) => entities[entity] as string);
+/** The text of a page, or of a part, without its tags, in one line. */
+export const plainText = ({ text }: Pick<Page, 'text'>) =>
+  text
+    .replace(/<[^>]*>/g, ' ')
+    .replace(/\s+/g, ' ')
+    .replace(/&(amp|lt|gt|quot|#39);/g, (_, entity) => entities[entity] as string);
 
-const textIn = (pattern: RegExp, { text }: Page) => {
-  const found = pattern.exec(text)?.[1];
-  return found === undefined ? undefined : decodeEntities(found);
+const textIn = (pattern: RegExp, page: Page) => {
+  const [, text] = pattern.exec(page.text) ?? [];
+  return text === undefined ? undefined : plainText({ text }).trim();
 };
 
-/** The text of a page without its tags, in one line. */
-export const plainText = ({ text }: Page) => decodeEntities(text.replace(/<[^>]*>/g, ' ').replace(/\s+/g, ' '));
 /** What the page says is wrong. */
-export const alertOf = (page: Page) => {
-  const [alert] = /<div [^>]*role="alert"[\s\S]*?<\/div>/.exec(page.text) ?? [];
-  return alert === undefined ? undefined : plainText({ ...page, text: alert }).trim();
-};
+export const alertOf = (page: Page) => textIn(/<div [^>]*role="alert"[^>]*>([\s\S]*?)<\/div>/, page);
 /** The sentence at the field whose control has this id. */
 export const faultAt = (page: Page, id: string) =>
   textIn(new RegExp(`<span class="fault" id="${id}-fault">([^<]*)</span>`), page);
@@ -112,20 +115,27 @@ export const keyOf = (page: Page) => textIn(/<code id="key">([^<]*)<\/code>/, pa
 /** The command that the page shows. */
 export const curlOf = (page: Page) => textIn(/<code id="curl">([^<]*)<\/code>/, page) as string;
 
+/** Everything that a form can change. */
+export async function stateOf({ databaseUrl }: PagesApp): Promise<unknown> {
+  const tables = ['account', 'api_key', 'session', 'one_time_link'];
+  return Promise.all(tables.map((table) => textRows(databaseUrl, `SELECT * FROM ${table} ORDER BY 1`)));
+}
+
 /** A response that leads to another page. */
 export const redirect = (location: string) => ({ status: 303, headers: { location } });
 
 /** Makes an API key on the page. Resolves to the page that shows it. */
-export async function makeKey(
+export const makeKey = (
   client: FormClient,
   form: Record<string, string | string[]> = {},
   headers: Record<string, string> = {},
-): Promise<Page> {
-  const filled = { name: 'website', scopes: ['pets:read', 'pets:write'], expires: 'never', ...form };
-  return client.post('/account/keys', filled, headers);
-}
+): Promise<Page> =>
+  client.post(
+    '/account/keys',
+    { name: 'website', scopes: ['pets:read', 'pets:write'], expires: 'never', ...form },
+    headers,
+  );
 
 /** Rotates an API key on the page. Resolves to the page that shows its successor. */
-export async function rotateKey(client: FormClient, id: number, overlap: string): Promise<Page> {
-  return client.post(`/account/keys/${id}/rotate`, { overlap });
-}
+export const rotateKey = (client: FormClient, id: number, overlap: string): Promise<Page> =>
+  client.post(`/account/keys/${id}/rotate`, { overlap });

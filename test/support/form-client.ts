@@ -38,7 +38,7 @@ export function openFormClient(url: string, own: Headers = {}): FormClient {
   function keep(cookies: string[]): void {
     for (const cookie of cookies) {
       const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(cookie) ?? [];
-      if (value === '' || /Max-Age=0|Expires=Thu, 01 Jan 1970/i.test(cookie)) jar.delete(name);
+      if (value === '') jar.delete(name);
       else jar.set(name, value);
     }
   }

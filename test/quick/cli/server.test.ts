@@ -11,19 +11,16 @@ test('keys work and end at once, accounts and links too; health follows the serv
   const server = await startServer({ env: { LAME_DUCK_MS: '60000' } });
   const { folder } = server;
   const run = async (...args: string[]) => (await runCli(args, { folder })).stdout.trim();
-  const answerOf = async (key: string, method = 'GET', body?: object) => {
-    const { status, json } = await server.call(key, method, '/v1/pets', body);
+  const answerOf = async (key: string) => {
+    const { status, json } = await server.call(key, 'GET', '/v1/pets');
     return [status, json.code];
   };
 
   await run('account', 'add', 'zoo');
-  const first = await run('key', 'create', '--account', 'zoo', '--name', 'till', '--scopes', 'pets:read');
-  expect(await answerOf(first)).toEqual([200, undefined]);
-  expect(await answerOf(first, 'POST', {})).toEqual([403, 'insufficient_scope']);
+  const first = await run('key', 'create', '--account', 'zoo', '--name', 'till');
   const second = await run('key', 'rotate', '2', '--overlap', '24h');
-  expect([await answerOf(first), await answerOf(second)]).toEqual(Array(2).fill([200, undefined]));
   const third = await run('key', 'rotate', '3', '--overlap', '0m');
-  expect(await answerOf(third)).toEqual([200, undefined]);
+  for (const key of [first, third]) expect(await answerOf(key)).toEqual([200, undefined]);
   await run('key', 'revoke', '2');
   await vi.waitFor(
     async () => {
@@ -35,15 +32,10 @@ test('keys work and end at once, accounts and links too; health follows the serv
   await run('account', 'remove', 'zoo', '--force');
   await vi.waitFor(async () => expect(await answerOf(third)).toEqual([401, 'invalid_api_key']), { timeout: 1000 });
 
-  // The name of a person is typed in NFD: each spelling signs in.
-  const [composed, typed] = ['Zo\u00e9', 'Zoe\u0301'];
-  for (const command of ['invite', 'reset']) {
-    const link = new URL(await run('account', command, typed));
-    const password = `seven otters ${command} at noon`;
-    expect((await openFormClient(server.url).post(link.pathname, { password })).status).toBe(303);
-    for (const name of [composed, typed])
-      expect((await openFormClient(server.url).post('/account/sign-in', { name, password })).status).toBe(303);
-  }
+  const link = new URL(await run('account', 'invite', 'Zoe'));
+  const form = { name: 'Zoe', password: 'seven otters sing at noon' };
+  expect((await openFormClient(server.url).post(link.pathname, form)).status).toBe(303);
+  expect((await openFormClient(server.url).post('/account/sign-in', form)).status).toBe(303);
 
   const OPS_PORT = new URL(server.opsUrl()).port;
   const ready = (OPS_HOST?: string): Row => ['health', 0, 'ready\n', '', { OPS_HOST, OPS_PORT }];
@@ -66,6 +58,9 @@ test('exit 1: health says what is at its address instead of a server', async () 
   const ports = await Promise.all(
     ['Hello', 'null'].map((text) => startOther((_request, response) => void response.end(text))),
   );
+  // It waits for three seconds.
+  const silent = await startOther(() => undefined);
+  const timeout = `http://127.0.0.1:${silent}/readyz does not answer: The operation was aborted due to timeout.`;
   const others = ports.map((OPS_PORT): Row => {
     const sentence = `http://127.0.0.1:${OPS_PORT}/readyz answers 200, but it is not an animal store.`;
     return ['health', 1, '', refusal(sentence), { OPS_PORT }];
@@ -81,5 +76,6 @@ test('exit 1: health says what is at its address instead of a server', async () 
     refused('0.0.0.0', '127.0.0.1'),
     refused('::', '::1'),
     ...others,
+    ['health', 1, '', refusal(timeout), { OPS_PORT: silent }],
   ]);
 });
