@@ -27,19 +27,18 @@ function overwrite(file: string, was: string, is: string): void {
   fs.writeFileSync(file, bytes.replaceAll(was, is), 'latin1');
 }
 
-const differing = (ids: string) => `Rows of pet whose JSON differs from their columns: ${ids}.`;
-const changed = 'copy.db does not match copy.db.sha256: one of the two has changed since the backup.';
+const differing = 'Row 1 of pet has JSON that differs from its other columns.';
 
 describe('check', { timeout: 60_000 }, () => {
   test('reports a sound store in full, as a table and as JSON, and does not change it', async () => {
     const { run, store } = await commandFolder(tabby, rex);
     const before = fs.readFileSync(store);
     expect(await run('check')).toMatch(
-      /^file +\.\/data\/animal-store\.db\nbytes +\d+\n(?:.+\n)+latest schema version +8\nrows of pet +2\nNo problems were found\.\n$/,
+      /^file +\.\/data\/animal-store\.db\n(?:.+\n)+latest schema version +8\nrows of pet +2\nNo problems were found\.\n$/,
     );
     expect(JSON.parse(await run('check', '--json'))).toEqual({
-      ...{ ok: true, file: './data/animal-store.db', bytes: before.length, rows: { pet: 2 }, problems: [] },
-      ...{ sqliteVersion: expect.any(String), schemaVersion: 8, latestSchemaVersion: 8, checksum: null },
+      ...{ ok: true, file: './data/animal-store.db', rows: { pet: 2 }, problems: [] },
+      ...{ sqliteVersion: expect.any(String), schemaVersion: 8, latestSchemaVersion: 8 },
     });
     expect(fs.readFileSync(store).equals(before)).toBe(true);
   });
@@ -47,7 +46,7 @@ describe('check', { timeout: 60_000 }, () => {
   test.each<[string, (file: string) => void, string | RegExp]>([
     ['a missing file', (file) => fs.rmSync(file), 'copy.db does not exist.'],
     ['an empty file', (file) => fs.truncateSync(file), /^copy\.db holds no store yet, .+\.$/],
-    ['a changed byte of JSON', (file) => overwrite(file, '"name":"Tabby"', '"name":"Tubby"'), differing('id 1')],
+    ['a changed byte of JSON', (file) => overwrite(file, '"name":"Tabby"', '"name":"Tubby"'), differing],
     // In the row's header, 0x17 is the serial type of a text of 5 bytes, 0x16 that of a BLOB.
     ['a BLOB', (file) => overwrite(file, '\x00\x17\t\x1f', '\x00\x16\t\x1f'), /^integrity_check: .*pet\.name\.$/],
     [
@@ -62,7 +61,7 @@ describe('check', { timeout: 60_000 }, () => {
         change(file, `${numbers} INSERT INTO pet (name, category_id, status) SELECT 'Rex', i, 'sold' FROM n`);
         overwrite(file, '"Rex"', '"Max"');
       },
-      differing('id 2, 3, 4, 5, 6 and 24 more'),
+      /^(Row \d+ of pet has JSON that differs from its other columns\.\n?){20}$/,
     ],
     [
       'a key without its account',
@@ -84,55 +83,14 @@ describe('check', { timeout: 60_000 }, () => {
     expect([code, ok, problems.join('\n')]).toEqual([1, false, shown]);
     expect(stderr.replaceAll('animal-store: ', '')).toBe(`${problems.join('\n')}\n`);
   });
-
-  test('compares a backup with the checksum beside it', async () => {
-    const { run, at, folder } = await commandFolder(tabby);
-    const check = async () => {
-      const { code, stdout } = await runCli(['check', 'copy.db', '--json'], { folder });
-      return [code, JSON.parse(stdout).checksum, ...JSON.parse(stdout).problems];
-    };
-    await run('backup', 'copy.db');
-    expect(await check()).toEqual([0, 'matches']);
-    const bytes = fs.readFileSync(at('copy.db'));
-    // Within the free space of a page, of which SQLite knows nothing.
-    fs.writeFileSync(at('copy.db'), Buffer.from(bytes).fill('x', bytes.length - 2000, bytes.length - 1964));
-    expect(await check()).toEqual([1, 'differs', changed]);
-    fs.truncateSync(at('copy.db'), 6000);
-    expect(await check()).toEqual([1, 'differs', changed, expect.stringMatching(/^copy\.db cannot be opened: /)]);
-    fs.writeFileSync(at('copy.db'), bytes);
-    fs.writeFileSync(at('copy.db.sha256'), '');
-    expect(await check()).toEqual([1, 'differs', changed]);
-    fs.rmSync(at('copy.db.sha256'));
-    expect(await check()).toEqual([0, 'missing']);
-  });
-
-  test.each([
-    ['copy.db', 'copy.db'],
-    ['of ä dog.db', 'of ä dog.db'],
-    ['back\\slash\nbreak.db', '\\back\\\\slash\\nbreak.db'],
-  ])('its checksum is one that sha256sum of GNU coreutils checks and writes: %j', async (name, shown) => {
-    const { run, folder, at } = await commandFolder(tabby);
-    const sum = async (...args: string[]) =>
-      (await launch('sha256sum', args, { folder, env: { LC_ALL: 'C' } }).end()).stdout;
-    await run('backup', name);
-    const file = `${name}.sha256`;
-    expect(await sum('--check', '--strict', file)).toBe(`${shown}: OK\n`);
-    const line = fs.readFileSync(at(file), 'utf8');
-    const renamed = line.replace(name, 'old.db');
-    const others = [await sum(name), await sum('--binary', name), line.toUpperCase().replace('\n', '\r\n'), renamed];
-    for (const other of others) {
-      fs.writeFileSync(at(file), other);
-      expect(await run('check', name), other).toMatch(/^checksum +matches$/m);
-    }
-  });
 });
 
 describe('backup', { timeout: 60_000 }, () => {
   test('is one file, readable only by its owner, that holds the whole store and opens on a read-only disk', async () => {
     const { run, at, folder } = await commandFolder(tabby, rex);
     expect(await run('backup', 'copy.db')).toBe('Backed up 2 animals to copy.db.\n');
-    expect(fs.readdirSync(folder).sort()).toEqual(['copy.db', 'copy.db.sha256', 'data']);
-    for (const name of ['copy.db', 'copy.db.sha256']) expect(fs.statSync(at(name)).mode & 0o777).toBe(0o600);
+    expect(fs.readdirSync(folder).sort()).toEqual(['copy.db', 'data']);
+    expect(fs.statSync(at('copy.db')).mode & 0o777).toBe(0o600);
     expect(query(at('copy.db'), 'PRAGMA journal_mode')).toEqual([{ journal_mode: 'delete' }]);
     expect(namesIn(at('copy.db'))).toEqual(['Tabby', 'Rex']);
     expect(await run('check', 'copy.db')).toMatch(/\nNo problems were found\.\n$/);
@@ -146,42 +104,33 @@ describe('backup', { timeout: 60_000 }, () => {
       expect(query(file, 'PRAGMA user_version')).toEqual([{ user_version: 2 }]);
   });
 
-  test('an existing file or checksum is replaced only with --force', async () => {
+  test('an existing file is replaced only with --force', async () => {
     const { run, refused, at } = await commandFolder(tabby);
-    const made = ['copy.db', 'copy.db.sha256'];
-    for (const name of made) {
-      fs.writeFileSync(at(name), 'precious');
-      expect(await refused('backup', 'copy.db')).toBe(`${name} exists already: use --force to replace it.`);
-      expect(fs.readFileSync(at(name), 'utf8')).toBe('precious');
-      fs.rmSync(at(name));
-    }
-    for (const name of made) fs.writeFileSync(at(name), 'precious');
+    fs.writeFileSync(at('copy.db'), 'precious');
+    expect(await refused('backup', 'copy.db')).toBe('copy.db exists already: use --force to replace it.');
+    expect(fs.readFileSync(at('copy.db'), 'utf8')).toBe('precious');
     await run('backup', 'copy.db', '--force');
-    expect(await run('check', 'copy.db')).toMatch(/^checksum +matches$/m);
+    expect(namesIn(at('copy.db'))).toEqual(['Tabby']);
   });
 
   test('exit 1: the store itself under any name, a folder, a missing folder, a damaged store, and a missing one', async () => {
     const { refused, folder, at, store } = await commandFolder(tabby);
     fs.linkSync(store, at('alias.db'));
-    fs.mkdirSync(at('copy.db.sha256'));
     const before = contentOf(folder);
     for (const [name, sentence] of [
       ['data/animal-store.db', 'data/animal-store.db is the store itself.'],
       ['alias.db', 'alias.db is the store itself.'],
       ['data', 'data is not a file.'],
-      ['copy.db', 'copy.db.sha256 is not a file.'],
       ['nowhere/copy.db', 'nowhere does not exist.'],
     ] as const)
       expect(await refused('backup', name, '--force')).toBe(sentence);
     for (const suffix of ['-shm', '-wal']) fs.rmSync(store + suffix, { force: true });
     expect(contentOf(folder)).toEqual(before);
     overwrite(store, '"name":"Tabby"', '"name":"Tubby"');
-    expect(await refused('backup', 'other.db')).toBe(
-      `The copy of ./data/animal-store.db is not sound: ${differing('id 1')}`,
-    );
+    expect(await refused('backup', 'other.db')).toBe(`The copy of ./data/animal-store.db is not sound: ${differing}`);
     fs.rmSync(store);
     expect(await refused('backup', 'other.db')).toBe('DATABASE_URL: ./data/animal-store.db does not exist.');
-    expect(fs.readdirSync(folder).sort()).toEqual(['alias.db', 'copy.db.sha256', 'data']);
+    expect(fs.readdirSync(folder).sort()).toEqual(['alias.db', 'data']);
   });
 
   test('exit 1: on a full disk, no file is left behind, wherever the room ends', async ({ skip }) => {
@@ -253,8 +202,11 @@ describe('restore', { timeout: 60_000 }, () => {
   test('does not replace a store that a server has created meanwhile', async () => {
     const { at, store, folder } = await commandFolder(tabby);
     const file = at('new.db');
-    const onProgress = () => fs.writeFileSync(file, 'of a server');
-    await expect(restoreStore(store, file, { now: () => new Date(), onProgress })).rejects.toThrow('EEXIST');
+    const restoring = restoreStore(store, file, () => {
+      fs.writeFileSync(file, 'of a server');
+      return new Date();
+    });
+    await expect(restoring).rejects.toThrow('EEXIST');
     expect(fs.readFileSync(file, 'utf8')).toBe('of a server');
     expect(fs.readdirSync(folder).sort()).toEqual(['data', 'new.db']);
   });
@@ -323,11 +275,6 @@ describe('restore', { timeout: 60_000 }, () => {
     /^\.\/data\/animal-store\.db cannot be locked \(.+\): make sure that no server is running, then move \.\/data\/animal-store\.db\* elsewhere\.$/;
   test.each<[string, (copy: string, store: string) => void, RegExp | string]>([
     ['no backup', (copy) => fs.rmSync(copy), 'copy.db does not exist.'],
-    [
-      'a backup that does not match its checksum',
-      (copy) => fs.writeFileSync(`${copy}.sha256`, `${'0'.repeat(64)}  copy.db\n`),
-      changed,
-    ],
     [
       'a store that is no database, beside its log',
       (_, store) => {

@@ -185,12 +185,6 @@ describe('files', () => {
     expect(readdirSync(folder).sort()).toEqual(['data', 'folder']);
   });
 
-  test('on a terminal, work that takes long shows how far it is, and clears it at its end', async () => {
-    const { folder } = await withZoo();
-    const { stderr } = await runCli(['backup', 'copy.db'], { folder, isTTY: true });
-    expect(stderr.replaceAll('\x1b[K', '<clear>')).toMatch(/\rCopying: (\d\d?|100) %<clear>.*\r<clear>$/s);
-  });
-
   test('exit 1: output that cannot be written does not undo the change', async () => {
     const { folder, run } = await withZoo();
     const message = 'ENOSPC: no space left on device, write';
