@@ -8,7 +8,7 @@ import postgres from 'postgres';
 import { onTestFinished } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { type Haproxy, missingHaproxy, startHaproxy } from './haproxy.ts';
-import { dataFolder } from './postgres.ts';
+import { dataFolder, signalTree } from './postgres.ts';
 import { projectFolder } from './project.ts';
 
 const programs = ['/usr/bin/patroni', '/usr/bin/etcd', '/usr/lib/postgresql/15/bin/postgres', '/usr/bin/setpriv'];
@@ -117,24 +117,6 @@ function createNetwork() {
   };
 }
 
-/** All processes below `pid`, itself included. */
-function treeOf(pid: number): number[] {
-  const children = spawnSync('pgrep', ['--parent', String(pid)], { encoding: 'utf8' })
-    .stdout.trim()
-    .split('\n');
-  return [pid, ...children.filter(Boolean).flatMap((child) => treeOf(Number(child)))];
-}
-
-function signalEach(pids: number[], signal: NodeJS.Signals): void {
-  for (const pid of pids) {
-    try {
-      process.kill(pid, signal);
-    } catch {
-      // It has already ended.
-    }
-  }
-}
-
 /** deploy/patroni/node1.yml with the addresses, folders and passwords of a node of the test. */
 function configurationOf(name: string, { address }: Machine, etcd: Machine[], root: string): string {
   const given = parse(fs.readFileSync(`${projectFolder}deploy/patroni/node1.yml`, 'utf8'));
@@ -165,7 +147,7 @@ export async function startPatroni(): Promise<Cluster> {
   const { uid, gid } = fs.statSync(root);
   const running = new Set<ChildProcess>();
   onTestFinished(async () => {
-    for (const child of running) signalEach(treeOf(child.pid as number), 'SIGKILL');
+    for (const child of running) signalTree(child.pid as number, 'SIGKILL');
     await Promise.all([...running].map((child) => child.exitCode ?? child.signalCode ?? once(child, 'exit')));
     network.remove();
     fs.rmSync(root, { recursive: true, force: true, maxRetries: 5 });
@@ -228,21 +210,16 @@ export async function startPatroni(): Promise<Cluster> {
     const start = () => {
       manager = run(machine, name, '/usr/bin/python3', '/usr/bin/patroni', file);
     };
-    const postmaster = () => {
-      try {
-        return treeOf(Number.parseInt(fs.readFileSync(path.join(root, name, 'postmaster.pid'), 'utf8'), 10));
-      } catch {
-        return [];
-      }
-    };
+    /** The process that the first line of postmaster.pid names. */
+    const postmaster = () => Number.parseInt(fs.readFileSync(path.join(root, name, 'postmaster.pid'), 'utf8'), 10);
     start();
     return {
       ...machine,
       name,
       start,
       signal(what, signal) {
-        const managers = what === 'postgres' ? [] : [manager?.pid as number];
-        signalEach([...managers, ...(what === 'manager' ? [] : postmaster())], signal);
+        if (what !== 'postgres' && manager?.pid) process.kill(manager.pid, signal);
+        if (what !== 'manager') signalTree(postmaster(), signal);
       },
       async ask() {
         const sql = postgres(`postgres://postgres@${machine.address}/postgres`, {

@@ -72,24 +72,14 @@ test('the documented commands find nothing in a sound store, and each kind of da
   await Promise.all(Array.from({ length: 1000 }, () => store.pets.add(biscuit)));
   await store.close();
   const run = (script = 'false') => cluster.shell(script.replaceAll('$URL', url));
-  const restartAfter = (script: string) =>
-    cluster.shell(`pg_ctl stop --wait --mode=fast; ${script}; pg_ctl start --wait --log=$PGDATA/log`);
-  const fileOf = async (relation: string) =>
-    (await run(`psql -qAtc "CHECKPOINT; SELECT pg_relation_filepath('${relation}')" "$URL"`)).trim();
   expect([await run(verifyPages), await run(compareJson)]).toEqual(['', '']);
 
-  await run(`psql -q "$URL" <<END
-    SET session_replication_role = replica; UPDATE pet SET name = 'other' WHERE id = 7; RESET session_replication_role;
-    UPDATE pg_index SET indisready = false WHERE indexrelid = 'pet_status_id'::regclass;
-    INSERT INTO pet VALUES (1001, 'x', 1, 'sold');
-    UPDATE pg_index SET indisready = true WHERE indexrelid = 'pet_status_id'::regclass\nEND`);
+  const withoutTrigger = `SET session_replication_role = replica; UPDATE pet SET name = 'other' WHERE id = 7`;
+  await run(`psql -qc "${withoutTrigger}" "$URL"`);
   expect(await run(compareJson)).toBe('7\n');
-  await expect(run(verifyPages)).rejects.toThrow(/^exit 2 [\s\S]*heap tuple .* lacks matching index tuple/);
-  await run('psql -qc "REINDEX INDEX pet_status_id" "$URL"');
-  expect(await run(verifyPages)).toBe('');
 
-  const file = await fileOf('pet');
-  await restartAfter(`printf D | dd of="$PGDATA/${file}" bs=1 seek=8000 conv=notrunc status=none`);
+  await run(`file=$(psql -qAtc "CHECKPOINT; SELECT pg_relation_filepath('pet')" "$URL"); pg_ctl stop --wait --mode=fast
+    printf D | dd of="$PGDATA/$file" bs=1 seek=8000 conv=notrunc status=none; pg_ctl start --wait --log=$PGDATA/log`);
   await expect(run(verifyPages)).rejects.toThrow(/invalid page in block 0 of relation/);
   expect(await problemOf(url)).toMatch(/ cannot be read: invalid page in block 0 of relation .*\.$/);
 });

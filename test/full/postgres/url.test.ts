@@ -23,7 +23,6 @@ test.for<[string, Partial<Target>]>([
     'postgres://a%40b:p%2Fw%3A@db/ani%20mals',
     { user: 'a@b', password: 'p/w:', database: 'ani mals', label: 'postgres://db/ani%20mals' },
   ],
-  ['postgres://app:@db/a', { user: 'app', password: '' }],
   ['postgres://[::1]:5433/a', { host: '::1', port: 5433 }],
   ['postgres://[fe80::A:1]/a', { host: 'fe80::A:1', port: 5432 }],
   ['postgres://app@%2Fvar%2Frun%2Fpostgresql:5433/a', { host: '/var/run/postgresql', port: 5433 }],
@@ -67,18 +66,14 @@ const encoding = (part: string) => `the ${part} is not percent-encoded: write % 
 
 test.for([
   ['postgres://host', format],
-  ['postgres:///animals', format],
   ['postgres://host/a/b', format],
   ['mysql://host/a', format],
-  ['postgres://host:/a', port('host')],
   ['postgres://host:0/a', port('host')],
   ['postgres://[::1]:65536/a', port('[::1]')],
   ['postgres://host:5432,[::1]:5432/a', several],
   ['postgres://::1/a', hosts],
   ['postgres://[host]/a', hosts],
-  ['postgres://[::1]x/a', hosts],
   ['postgres://host/a?sslmode=sometimes', modes],
-  ['postgres://host/a?sslmode=', modes],
   ['postgres://host/a?connections=0', count],
   ['postgres://host/a?connections=1001', count],
   ['postgres://host/a?connections=1.5', count],
@@ -96,9 +91,7 @@ test.for([
 });
 
 test.for([
-  'postgres://animals:s3cret/s3cret@db.example.com',
   'postgres://animals:s3cret/s3cret@db.example.com/animals',
-  'postgres://animals:123/s3cret@db/animals',
   'postgres://animals:s3cret@s3cret@db/animals',
   'postgres://animals:s3cret?s3cret@db/a/b',
   'postgres://animals:s3cret/x?s3cret@db/animals',
