@@ -1,6 +1,6 @@
 /** Runs a real nginx with deploy/nginx-main.conf and deploy/nginx.conf, after replacing their ports, their files and the certificate. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -41,12 +41,11 @@ interface Ports {
 const read = (file: string) => readFileSync(`${projectFolder}${file}`, 'utf8');
 
 /** Replaces texts, each of which must occur. */
-function replaceAll(text: string, replacements: readonly (readonly [from: string, to: string])[]): string {
-  for (const [from, to] of replacements) {
-    expect(text).toContain(from);
-    text = text.replaceAll(from, to);
-  }
-  return text;
+function replaceAll(text: string, replacements: Record<string, string>): string {
+  return Object.entries(replacements).reduce((before, [from, to]) => {
+    expect(before).toContain(from);
+    return before.replaceAll(from, to);
+  }, text);
 }
 
 /** Writes both files to the folder. nginx runs as one process: killing it leaves no workers. */
@@ -54,31 +53,29 @@ async function configure(folder: string, upstream: Ports, inHttp: string) {
   const [certificate, key] = certify(folder);
   const [https, http] = [await findPort(), await findPort()];
   const [first = '', second = ''] = read('docs/scaling.md').match(/^ {2}server .*;$/gm) ?? [];
-  const site = replaceAll(read('deploy/nginx.conf'), [
-    ...(upstream.second ? [[first, `${first}\n${second.replace('3001', String(upstream.second))}`] as const] : []),
-    ['127.0.0.1:3000', `127.0.0.1:${upstream.production}`],
-    ['127.0.0.1:3100', `127.0.0.1:${upstream.staging}`],
-    ['listen 443', `listen 127.0.0.1:${https}`],
-    ['listen 80', `listen 127.0.0.1:${http}`],
-    [`/etc/letsencrypt/live/${name}/fullchain.pem`, certificate],
-    [`/etc/letsencrypt/live/${name}/privkey.pem`, key],
-    ['/var/log/nginx/', `${folder}/logs/`],
-  ]);
+  const site = replaceAll(read('deploy/nginx.conf'), {
+    ...(upstream.second && { [first]: `${first}\n${second.replace('3001', String(upstream.second))}` }),
+    '127.0.0.1:3000': `127.0.0.1:${upstream.production}`,
+    '127.0.0.1:3100': `127.0.0.1:${upstream.staging}`,
+    'listen 443': `listen 127.0.0.1:${https}`,
+    'listen 80': `listen 127.0.0.1:${http}`,
+    [`/etc/letsencrypt/live/${name}/fullchain.pem`]: certificate,
+    [`/etc/letsencrypt/live/${name}/privkey.pem`]: key,
+    '/var/log/nginx/': `${folder}/`,
+  });
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
     (kind) => `${kind}_temp_path ${folder}/t;`,
   );
-  const siteFile = path.join(folder, 'site.conf');
-  writeFileSync(siteFile, [inHttp, ...temporary, site].join('\n'));
-  const main = replaceAll(read('deploy/nginx-main.conf'), [
-    ['user www-data;', 'daemon off;\nmaster_process off;'],
-    ['/run/nginx.pid', `${folder}/pid`],
-    ['include /etc/nginx/modules-enabled/*.conf;', ''],
-    ['/etc/nginx/conf.d/*.conf', siteFile],
-    ['/var/log/nginx/', `${folder}/logs/`],
-  ]);
-  const file = path.join(folder, 'nginx.conf');
-  writeFileSync(file, main);
-  return { file, https, http, certificate };
+  writeFileSync(`${folder}/site.conf`, [inHttp, ...temporary, site].join('\n'));
+  const main = replaceAll(read('deploy/nginx-main.conf'), {
+    'user www-data;': 'daemon off;\nmaster_process off;',
+    '/run/nginx.pid': `${folder}/pid`,
+    'include /etc/nginx/modules-enabled/*.conf;': '',
+    '/etc/nginx/conf.d/*.conf': `${folder}/site.conf`,
+    '/var/log/nginx/': `${folder}/`,
+  });
+  writeFileSync(`${folder}/nginx.conf`, main);
+  return { https, http, ca: readFileSync(certificate) };
 }
 
 export interface Answer {
@@ -92,11 +89,8 @@ export interface Answer {
 /** Starts nginx in front of the servers at these ports; resolves when it listens. `inHttp`: directives for http. */
 export async function startNginx(upstream: Ports, inHttp = '') {
   const folder = temporaryFolder();
-  const logs = path.join(folder, 'logs');
-  mkdirSync(logs);
-  const { file, https, http, certificate } = await configure(folder, upstream, inHttp);
-  const nginx = launch('nginx', ['-p', folder, '-e', 'stderr', '-c', file], {});
-  const ca = readFileSync(certificate);
+  const { https, http, ca } = await configure(folder, upstream, inHttp);
+  const nginx = launch('nginx', ['-p', folder, '-e', 'stderr', '-c', `${folder}/nginx.conf`], {});
   const connects = () =>
     new Promise((resolve) => {
       const socket = connect(https, '127.0.0.1', () => resolve(true));
@@ -128,8 +122,8 @@ export async function startNginx(upstream: Ports, inHttp = '') {
     socket.write(bytes);
     return text(socket);
   };
-  const accessLog = () => readFileSync(path.join(logs, 'access.log'), 'utf8');
-  const errorLog = () => readFileSync(path.join(logs, 'error.log'), 'utf8');
+  const accessLog = () => readFileSync(`${folder}/access.log`, 'utf8');
+  const errorLog = () => readFileSync(`${folder}/error.log`, 'utf8');
   /** All that nginx has written. */
   const written = () => accessLog() + errorLog() + nginx.stdout() + nginx.stderr();
   return {

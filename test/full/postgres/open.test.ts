@@ -146,16 +146,12 @@ describe('opening a database', () => {
     // Each attempt takes two seconds.
     expect(mute.accepted()).toBeLessThanOrEqual(3);
     const env = { DATABASE_URL: `postgres://someone:secret@127.0.0.1:${await freePort()}/animals` };
-    const [server, command] = await Promise.all([
-      launchServer({ env }).end(),
-      launchCli(['account', 'list'], { env }).end(),
-    ]);
-    const shown = 'postgres://127\\.0\\.0\\.1:\\d+/animals';
-    const waiting = `DATABASE_URL: no connection to ${shown} yet: trying again until 20[\\dT:.-]+Z\\.`;
-    const failed = `animal-store: DATABASE_URL: ${shown} cannot be opened: connect ECONNREFUSED [\\d.:]+\\.\n$`;
-    expect([server.code, command.code]).toEqual([1, 1]);
-    expect(server.stdout).toMatch(new RegExp(`^{"level":40,[^\n]+"${waiting}"}\n$`));
-    expect(server.stderr).toMatch(new RegExp(`^${failed}`));
-    expect(command.stderr).toMatch(new RegExp(`^${waiting}\n${failed}`));
+    const exits = await Promise.all([launchServer({ env }).end(), launchCli(['account', 'list'], { env }).end()]);
+    for (const { code, stdout, stderr } of exits) {
+      expect(code).toBe(1);
+      // In the log of the server, and before the error of the command.
+      expect(stdout + stderr).toMatch(/DATABASE_URL: no connection to [^@]+ yet: trying again until 20[\dT:.-]+Z\./);
+      expect(stderr).toMatch(/animal-store: DATABASE_URL: [^@]+ cannot be opened: connect ECONNREFUSED [\d.:]+\.\n$/);
+    }
   });
 });

@@ -22,7 +22,7 @@ async function start(connections: number) {
   const sessions = async () =>
     (await sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'animal-store'`)
       .length;
-  return { pools, proxy, metrics, sessions, ...pools };
+  return { pools, proxy, metrics, sql, sessions, ...pools };
 }
 
 const sleepFor = (seconds: number) => (sql: Sql) => sql`SELECT pg_sleep(${seconds})`;
@@ -75,6 +75,8 @@ test('work is rejected at its deadline: waiting work never starts, running work 
 
 test('work without time left is rejected and never starts', async () => {
   const { keyed, pools } = await start(2);
+  // A connection is free.
+  await keyed.read(pid);
   const work = vi.fn();
   await expect(keyed.write(work, { withinMs: 0 })).rejects.toMatchObject({ code: 'service_unavailable' });
   expect(work).not.toHaveBeenCalled();
@@ -94,6 +96,15 @@ test('a read whose connection is lost runs once more, and a second time not; a w
   });
   expect(await keyed.read(once)).toBeGreaterThan(0);
   expect(pools.measure()).toMatchObject({ pool: { errors: { '57': 4 } }, failedWrites: { connection: 1 } });
+});
+
+test('a write whose prepared statement a migration has outdated runs again on a new connection', async () => {
+  const { keyed, sql } = await start(1);
+  const write = () => keyed.write((sql) => sql`TABLE message`);
+  await write();
+  await sql`ALTER TABLE message ADD COLUMN later text`;
+  onTestFinished(async () => void (await sql`ALTER TABLE message DROP COLUMN later`));
+  expect(await write()).toEqual([]);
 });
 
 test('work waits for a server that comes back within its deadline, and says at the deadline why it was not reached', async () => {

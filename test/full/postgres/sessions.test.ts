@@ -14,7 +14,7 @@ import { startOwn } from '../../support/own-postgres.ts';
 import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
 import { missingPostgres, startPair } from '../../support/postgres.ts';
 import { launchCli, launchServer, runCli, startServer } from '../../support/process.ts';
-import { clientOf, emptyStore, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
+import { clientOf, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
 
 const now = () => new Date();
 
@@ -157,14 +157,4 @@ test('full_page_writes = off is refused in production, and warned of elsewhere',
   const other = await startServer({ env: { DATABASE_URL: databaseUrl } });
   expect(other.stdout()).toContain(`DATABASE_URL: ${sentence}`);
   await other.end('SIGTERM');
-});
-
-test('a prepared statement is prepared again after a migration has changed its table', async () => {
-  const databaseUrl = await emptyStore();
-  const store = await open(`${databaseUrl}?connections=1`);
-  expect(await store.accounts.listKeys()).toEqual([]);
-  const sql = clientOf(databaseUrl);
-  await sql`ALTER TABLE api_key ADD COLUMN later text`;
-  onTestFinished(async () => void (await sql`ALTER TABLE api_key DROP COLUMN later`));
-  expect(await store.accounts.listKeys()).toEqual([]);
 });
