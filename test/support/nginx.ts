@@ -1,7 +1,7 @@
 /** Runs a real nginx with deploy/nginx-main.conf and deploy/nginx.conf, after replacing their ports, their files and the certificate. */
-import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
@@ -12,17 +12,23 @@ import { findPort } from './known-port.ts';
 import { launch } from './process.ts';
 import { projectFolder } from './project.ts';
 
+const missing = ['nginx', 'openssl'].filter((tool) => spawnSync(tool, ['-h']).error);
+
+/** Why nginx cannot run here; undefined if it can. */
+export const missingNginx = missing.length > 0 ? `not installed: ${missing.join(', ')}` : undefined;
+
 /** Server name of production; staging has the prefix `staging.`. */
 export const name = 'animals.example.com';
 
-function certify(folder: string): { certificate: string; key: string } {
+/** Creates a self-signed certificate and its key, as two files. */
+function certify(folder: string): [certificate: string, key: string] {
   const [certificate, key] = [path.join(folder, 'certificate.pem'), path.join(folder, 'key.pem')];
+  const what = `-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=${name}`.split(' ');
   const names = `subjectAltName=DNS:${name},DNS:staging.${name}`;
-  const what = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-subj', `/CN=${name}`];
   execFileSync('openssl', ['req', '-x509', ...what, '-addext', names, '-keyout', key, '-out', certificate], {
     stdio: 'ignore',
   });
-  return { certificate, key };
+  return [certificate, key];
 }
 
 interface Ports {
@@ -32,52 +38,44 @@ interface Ports {
   staging: number;
 }
 
-export interface Nginx {
-  /** Directives for http. */
-  inHttp?: string;
-}
-
 const read = (file: string) => readFileSync(`${projectFolder}${file}`, 'utf8');
 
 /** Replaces texts, each of which must occur. */
-function replaceAll(text: string, replacements: readonly (readonly [from: string, to: string])[]): string {
-  for (const [from, to] of replacements) {
-    expect(text).toContain(from);
-    text = text.replaceAll(from, to);
-  }
-  return text;
+function replaceAll(text: string, replacements: Record<string, string>): string {
+  return Object.entries(replacements).reduce((before, [from, to]) => {
+    expect(before).toContain(from);
+    return before.replaceAll(from, to);
+  }, text);
 }
 
 /** Writes both files to the folder. nginx runs as one process: killing it leaves no workers. */
-async function configure(folder: string, upstream: Ports, { inHttp = '' }: Nginx) {
-  const { certificate, key } = certify(folder);
+async function configure(folder: string, upstream: Ports, inHttp: string) {
+  const [certificate, key] = certify(folder);
   const [https, http] = [await findPort(), await findPort()];
   const [first = '', second = ''] = read('docs/scaling.md').match(/^ {2}server .*;$/gm) ?? [];
-  const site = replaceAll(read('deploy/nginx.conf'), [
-    ...(upstream.second ? [[first, `${first}\n${second.replace('3001', String(upstream.second))}`] as const] : []),
-    ['127.0.0.1:3000', `127.0.0.1:${upstream.production}`],
-    ['127.0.0.1:3100', `127.0.0.1:${upstream.staging}`],
-    ['listen 443', `listen 127.0.0.1:${https}`],
-    ['listen 80', `listen 127.0.0.1:${http}`],
-    [`/etc/letsencrypt/live/${name}/fullchain.pem`, certificate],
-    [`/etc/letsencrypt/live/${name}/privkey.pem`, key],
-    ['/var/log/nginx/', `${folder}/logs/`],
-  ]);
+  const site = replaceAll(read('deploy/nginx.conf'), {
+    ...(upstream.second && { [first]: `${first}\n${second.replace('3001', String(upstream.second))}` }),
+    '127.0.0.1:3000': `127.0.0.1:${upstream.production}`,
+    '127.0.0.1:3100': `127.0.0.1:${upstream.staging}`,
+    'listen 443': `listen 127.0.0.1:${https}`,
+    'listen 80': `listen 127.0.0.1:${http}`,
+    [`/etc/letsencrypt/live/${name}/fullchain.pem`]: certificate,
+    [`/etc/letsencrypt/live/${name}/privkey.pem`]: key,
+    '/var/log/nginx/': `${folder}/`,
+  });
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
     (kind) => `${kind}_temp_path ${folder}/t;`,
   );
-  const siteFile = path.join(folder, 'site.conf');
-  writeFileSync(siteFile, [inHttp, ...temporary, site].join('\n'));
-  const main = replaceAll(read('deploy/nginx-main.conf'), [
-    ['user www-data;', 'daemon off;\nmaster_process off;'],
-    ['/run/nginx.pid', `${folder}/pid`],
-    ['include /etc/nginx/modules-enabled/*.conf;', ''],
-    ['/etc/nginx/conf.d/*.conf', siteFile],
-    ['/var/log/nginx/', `${folder}/logs/`],
-  ]);
-  const file = path.join(folder, 'nginx.conf');
-  writeFileSync(file, main);
-  return { file, https, http, certificate };
+  writeFileSync(`${folder}/site.conf`, [inHttp, ...temporary, site].join('\n'));
+  const main = replaceAll(read('deploy/nginx-main.conf'), {
+    'user www-data;': 'daemon off;\nmaster_process off;',
+    '/run/nginx.pid': `${folder}/pid`,
+    'include /etc/nginx/modules-enabled/*.conf;': '',
+    '/etc/nginx/conf.d/*.conf': `${folder}/site.conf`,
+    '/var/log/nginx/': `${folder}/`,
+  });
+  writeFileSync(`${folder}/nginx.conf`, main);
+  return { https, http, ca: readFileSync(certificate) };
 }
 
 export interface Answer {
@@ -88,14 +86,11 @@ export interface Answer {
   bytes: Buffer;
 }
 
-/** Starts nginx in front of the servers at these ports; resolves when it listens. */
-export async function startNginx(upstream: Ports, options: Nginx = {}) {
+/** Starts nginx in front of the servers at these ports; resolves when it listens. `inHttp`: directives for http. */
+export async function startNginx(upstream: Ports, inHttp = '') {
   const folder = temporaryFolder();
-  const logs = path.join(folder, 'logs');
-  mkdirSync(logs);
-  const { file, https, http, certificate } = await configure(folder, upstream, options);
-  const nginx = launch('nginx', ['-p', folder, '-e', 'stderr', '-c', file], {});
-  const ca = readFileSync(certificate);
+  const { https, http, ca } = await configure(folder, upstream, inHttp);
+  const nginx = launch('nginx', ['-p', folder, '-e', 'stderr', '-c', `${folder}/nginx.conf`], {});
   const connects = () =>
     new Promise((resolve) => {
       const socket = connect(https, '127.0.0.1', () => resolve(true));
@@ -119,30 +114,24 @@ export async function startNginx(upstream: Ports, options: Nginx = {}) {
     return { status: answer.statusCode, headers: answer.headers, body: bytes.toString(), bytes };
   };
   /** Opens a connection over TLS from a local address. */
-  const open = (localAddress = '127.0.0.1') => {
-    const options = { host: '127.0.0.1', port: https, localAddress, ca, servername: name };
-    const socket = connectTls(options as ConnectionOptions);
-    onTestFinished(() => void socket.destroy());
-    return socket;
-  };
-  /** Sends bytes over TLS; resolves to everything received until the connection closes. */
-  const raw = (bytes: string, localAddress?: string) => {
-    const socket = open(localAddress);
-    socket.write(bytes);
-    return text(socket);
-  };
-  /** The same without TLS. */
-  const rawHttp = (bytes: string) => {
-    const socket = connect(http, '127.0.0.1');
+  const open = (localAddress = '127.0.0.1') =>
+    connectTls({ host: '127.0.0.1', port: https, localAddress, ca, servername: name } as ConnectionOptions);
+  /** Resolves to everything received until the connection closes. */
+  const send = (socket: Socket, bytes: string) => {
     onTestFinished(() => void socket.destroy());
     socket.write(bytes);
     return text(socket);
   };
-  const accessLog = () => readFileSync(path.join(logs, 'access.log'), 'utf8');
-  const errorLog = () => readFileSync(path.join(logs, 'error.log'), 'utf8');
+  const accessLog = () => readFileSync(`${folder}/access.log`, 'utf8');
+  const errorLog = () => readFileSync(`${folder}/error.log`, 'utf8');
   /** All that nginx has written. */
   const written = () => accessLog() + errorLog() + nginx.stdout() + nginx.stderr();
-  return { https, http, ca, call, open, raw, rawHttp, accessLog, errorLog, written };
+  return {
+    ...{ https, http, ca, call, open, accessLog, written },
+    /** Sends bytes over TLS, and without. */
+    raw: (bytes: string, localAddress?: string) => send(open(localAddress), bytes),
+    rawHttp: (bytes: string) => send(connect(http, '127.0.0.1'), bytes),
+  };
 }
 
 /** Starts nginx with no server behind it. */

@@ -4,10 +4,10 @@ import { onTestFinished } from 'vitest';
 import { dataFolder, initialize, type Server, start } from './postgres.ts';
 
 /** `settings` are lines of postgresql.conf; `prepare` can change the cluster before the start. The server is removed when the test ends. */
-export async function startOwn(settings: string[], prepare: (data: string) => void): Promise<Server> {
+export async function startOwn(settings: string[] = [], prepare?: (data: string) => void): Promise<Server> {
   const data = dataFolder({ inMemory: true });
   initialize(data, ['fsync = off', ...settings]);
-  prepare(data);
+  prepare?.(data);
   const server = await start(data);
   onTestFinished(async () => {
     await server.kill();

@@ -1,6 +1,5 @@
 /** Runs three nodes of Patroni, three of etcd and HAProxy, each in a network namespace of its own, so that a test can cut any of them off. */
-import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
+import { execFileSync, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -8,7 +7,8 @@ import postgres from 'postgres';
 import { onTestFinished } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { type Haproxy, missingHaproxy, startHaproxy } from './haproxy.ts';
-import { dataFolder } from './postgres.ts';
+import { dataFolder, signalTree } from './postgres.ts';
+import { launch, type Process } from './process.ts';
 import { projectFolder } from './project.ts';
 
 const programs = ['/usr/bin/patroni', '/usr/bin/etcd', '/usr/lib/postgresql/15/bin/postgres', '/usr/bin/setpriv'];
@@ -117,24 +117,6 @@ function createNetwork() {
   };
 }
 
-/** All processes below `pid`, itself included. */
-function treeOf(pid: number): number[] {
-  const children = spawnSync('pgrep', ['--parent', String(pid)], { encoding: 'utf8' })
-    .stdout.trim()
-    .split('\n');
-  return [pid, ...children.filter(Boolean).flatMap((child) => treeOf(Number(child)))];
-}
-
-function signalEach(pids: number[], signal: NodeJS.Signals): void {
-  for (const pid of pids) {
-    try {
-      process.kill(pid, signal);
-    } catch {
-      // It has already ended.
-    }
-  }
-}
-
 /** deploy/patroni/node1.yml with the addresses, folders and passwords of a node of the test. */
 function configurationOf(name: string, { address }: Machine, etcd: Machine[], root: string): string {
   const given = parse(fs.readFileSync(`${projectFolder}deploy/patroni/node1.yml`, 'utf8'));
@@ -163,55 +145,40 @@ export async function startPatroni(): Promise<Cluster> {
   const network = createNetwork();
   const root = dataFolder({ inMemory: true });
   const { uid, gid } = fs.statSync(root);
-  const running = new Set<ChildProcess>();
-  onTestFinished(async () => {
-    for (const child of running) signalEach(treeOf(child.pid as number), 'SIGKILL');
-    await Promise.all([...running].map((child) => child.exitCode ?? child.signalCode ?? once(child, 'exit')));
+  /** The process that the first line of postmaster.pid names. */
+  const postmaster = (node: string) => Number.parseInt(fs.readFileSync(`${root}/${node}/postmaster.pid`, 'utf8'), 10);
+  // The managers have been killed then.
+  onTestFinished(() => {
+    for (const file of fs.globSync('*/postmaster.pid', { cwd: root }))
+      signalTree(postmaster(path.dirname(file)), 'SIGKILL');
     network.remove();
-    fs.rmSync(root, { recursive: true, force: true, maxRetries: 5 });
+    fs.rmSync(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
   });
 
-  function run({ under }: Machine, log: string, ...command: string[]): ChildProcess {
-    const [file = '', ...args] = [
-      ...under,
-      'setpriv',
-      `--reuid=${uid}`,
-      `--regid=${gid}`,
-      '--clear-groups',
-      ...command,
-    ];
-    const output = fs.openSync(path.join(root, `${log}.log`), 'a');
-    const child = spawn(file, args, {
-      cwd: root,
-      env: { PATH: '/usr/bin:/bin', HOME: root, LC_ALL: 'C' },
-      stdio: ['ignore', output, output],
-    });
-    fs.closeSync(output);
-    running.add(child);
-    child.once('exit', () => running.delete(child));
-    return child;
+  /** Its output is in a file: PostgreSQL would keep a pipe open. */
+  function run({ under }: Machine, ...command: string[]): Process {
+    const user = ['setpriv', `--reuid=${uid}`, `--regid=${gid}`, '--clear-groups'];
+    const [file = '', ...args] = [...under, ...user, 'sh', '-c', 'exec "$@" >>log 2>&1', 'sh', ...command];
+    return launch(file, args, { folder: root, env: { PATH: '/usr/bin:/bin', HOME: root, LC_ALL: 'C' } });
   }
 
   const etcdMachines = [1, 2, 3].map(() => network.addMachine());
   const peers = etcdMachines.map(({ address }, index) => `etcd${index + 1}=http://${address}:2380`).join(',');
   const etcd = etcdMachines.map((machine, index): EtcdMember => {
     const name = `etcd${index + 1}`;
-    const [client, peer] = [`http://${machine.address}:2379`, `http://${machine.address}:2380`];
-    let member: ChildProcess;
-    const start = () => {
-      member = run(
-        machine,
-        name,
-        ...['/usr/bin/etcd', '--enable-v2=true', `--name=${name}`, `--data-dir=${root}/${name}`],
-        ...[`--listen-client-urls=${client}`, `--advertise-client-urls=${client}`],
-        ...[`--listen-peer-urls=${peer}`, `--initial-advertise-peer-urls=${peer}`, `--initial-cluster=${peers}`],
-      );
-    };
-    start();
+    const [client, peer] = [2379, 2380].map((port) => `http://${machine.address}:${port}`);
+    const options = [
+      ...['--enable-v2=true', `--name=${name}`, `--data-dir=${root}/${name}`, `--initial-cluster=${peers}`],
+      ...[`--listen-client-urls=${client}`, `--advertise-client-urls=${client}`],
+      ...[`--listen-peer-urls=${peer}`, `--initial-advertise-peer-urls=${peer}`],
+    ];
+    let member = run(machine, '/usr/bin/etcd', ...options);
     return {
       ...machine,
-      start,
-      kill: () => void member.kill('SIGKILL'),
+      start() {
+        member = run(machine, '/usr/bin/etcd', ...options);
+      },
+      kill: () => process.kill(member.pid, 'SIGKILL'),
       async isLeader() {
         const stats = await fetch(`${client}/v2/stats/self`);
         return ((await stats.json()) as { state: string }).state === 'StateLeader';
@@ -224,25 +191,17 @@ export async function startPatroni(): Promise<Cluster> {
     const name = `node${number}`;
     const file = path.join(root, `${name}.yml`);
     fs.writeFileSync(file, configurationOf(name, machine, etcd, root));
-    let manager: ChildProcess | undefined;
-    const start = () => {
-      manager = run(machine, name, '/usr/bin/python3', '/usr/bin/patroni', file);
-    };
-    const postmaster = () => {
-      try {
-        return treeOf(Number.parseInt(fs.readFileSync(path.join(root, name, 'postmaster.pid'), 'utf8'), 10));
-      } catch {
-        return [];
-      }
-    };
-    start();
+    const manage = () => run(machine, '/usr/bin/python3', '/usr/bin/patroni', file);
+    let manager = manage();
     return {
       ...machine,
       name,
-      start,
+      start() {
+        manager = manage();
+      },
       signal(what, signal) {
-        const managers = what === 'postgres' ? [] : [manager?.pid as number];
-        signalEach([...managers, ...(what === 'manager' ? [] : postmaster())], signal);
+        if (what !== 'postgres') process.kill(manager.pid, signal);
+        if (what !== 'manager') signalTree(postmaster(name), signal);
       },
       async ask() {
         const sql = postgres(`postgres://postgres@${machine.address}/postgres`, {

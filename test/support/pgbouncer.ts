@@ -1,10 +1,10 @@
 /** Runs a real PgBouncer in front of a PostgreSQL server: each transaction may use a different connection to the server. */
-import { spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
-import fs from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { onTestFinished } from 'vitest';
-import { dataFolder, freePort } from './postgres.ts';
+import { freePort } from './postgres.ts';
+import { launch } from './process.ts';
+import { temporaryFolder } from './store.ts';
 
 const { error, stdout } = spawnSync('pgbouncer', ['--version'], { encoding: 'utf8' });
 
@@ -21,30 +21,16 @@ export async function startPgbouncer(
   mode: 'transaction' | 'session' = 'transaction',
 ): Promise<string> {
   const { hostname, port, username } = new URL(databaseUrl);
-  const folder = dataFolder();
-  const { uid, gid } = fs.statSync(folder);
   const own = await freePort();
-  const file = path.join(folder, 'pgbouncer.ini');
+  const file = path.join(temporaryFolder(), 'pgbouncer.ini');
   const settings = [
     ...['[databases]', `* = host=${hostname} port=${port} user=${username}`, '[pgbouncer]'],
     ...['listen_addr = 127.0.0.1', `listen_port = ${own}`, 'unix_socket_dir =', 'auth_type = any'],
     ...[`pool_mode = ${mode}`, `default_pool_size = ${connections}`, keepNothing],
+    // It refuses to run as root.
+    ...(process.getuid?.() === 0 ? ['user = nobody'] : []),
   ];
-  fs.writeFileSync(file, `${settings.join('\n')}\n`);
-  const child = spawn('pgbouncer', [file], { uid, gid, stdio: ['ignore', 'ignore', 'pipe'] });
-  const exit = once(child, 'exit');
-  onTestFinished(async () => {
-    child.kill('SIGKILL');
-    await exit;
-    fs.rmSync(folder, { recursive: true, force: true });
-  });
-  await new Promise<void>((resolve, reject) => {
-    let log = '';
-    child.stderr.setEncoding('utf8').on('data', (text: string) => {
-      log += text;
-      if (log.includes('process up')) resolve();
-    });
-    child.once('exit', () => reject(new Error(`pgbouncer exited\n${log}`)));
-  });
+  writeFileSync(file, `${settings.join('\n')}\n`);
+  await launch('pgbouncer', [file], {}).seen('stderr', /process up/);
   return databaseUrl.replace(`:${port}/`, `:${own}/`);
 }

@@ -13,13 +13,12 @@ const needed = [
 ];
 
 /** PATH, and the folders of the packages of Debian and of the PostgreSQL project, newest first. */
-function candidates(): string[] {
-  const installed = fs.globSync(['/usr/lib/postgresql/*/bin', '/usr/pgsql-*/bin']);
-  const version = (folder: string) => Number(/\d+/.exec(folder)?.[0]);
-  return [...(process.env.PATH ?? '').split(':'), ...installed.sort((a, b) => version(b) - version(a))];
-}
+const folders = [
+  ...(process.env.PATH ?? '').split(':'),
+  ...fs.globSync(['/usr/lib/postgresql/*/bin', '/usr/pgsql-*/bin']).sort().reverse(),
+];
 
-const bin = candidates().find((folder) => needed.every((name) => fs.existsSync(path.join(folder, name))));
+const bin = folders.find((folder) => needed.every((name) => fs.existsSync(path.join(folder, name))));
 
 /** Why the programs are not available; undefined if they are. */
 export const missingPrograms = bin === undefined ? 'no folder has all programs of a PostgreSQL server' : undefined;
@@ -51,11 +50,7 @@ export async function startCluster({ onDisk = false } = {}): Promise<Cluster> {
   const root = dataFolder({ inMemory: !onDisk });
   // PostgreSQL refuses to run as root. The folder belongs to its user.
   const { uid, gid } = fs.statSync(root);
-  const [data, archive, backups] = ['data', 'archive', 'backups'].map((name) => path.join(root, name)) as [
-    string,
-    string,
-    string,
-  ];
+  const [data, archive, backups] = [`${root}/data`, `${root}/archive`, `${root}/backups`] as const;
   const port = await freePort();
   const surroundings = {
     PATH: `${bin}:${process.env.PATH}`,
@@ -65,9 +60,9 @@ export async function startCluster({ onDisk = false } = {}): Promise<Cluster> {
   let scripts = 0;
   async function shell(script: string, env: Record<string, string> = {}): Promise<string> {
     // Files, because a server that the script starts keeps its output open.
-    const files = ['out', 'err'].map((kind) => path.join(root, `${scripts}.${kind}`)) as [string, string];
     scripts += 1;
-    const [out, error] = files.map((file) => fs.openSync(file, 'w')) as [number, number];
+    const files = [`${root}/${scripts}.out`, `${root}/${scripts}.err`];
+    const [out = 0, error = 0] = files.map((file) => fs.openSync(file, 'w'));
     const child = spawn('bash', ['--norc', '-e', '-o', 'pipefail', '-c', script], {
       ...{ cwd: root, uid, gid, env: { ...surroundings, ...env }, stdio: ['ignore', out, error] },
     });

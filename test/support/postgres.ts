@@ -1,5 +1,5 @@
 /** Runs real PostgreSQL servers on free ports of 127.0.0.1: single servers, and pairs of primary and standby. */
-import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
@@ -58,28 +58,19 @@ export interface Server {
 
 const user = 'app';
 
-/** Whether other users can enter `folder` and all folders above it. */
-function isOpen(folder: string): boolean {
-  const above = path.dirname(folder);
-  return (fs.statSync(folder).mode & 0o001) !== 0 && (above === folder || isOpen(above));
-}
-
 let programs: string | undefined;
 
 /** Folder of the PostgreSQL programs: a copy, if the servers' user cannot enter the project's folder. */
 function programsFolder(): string {
   if (programs !== undefined) return programs;
-  const native = nativeFolder();
-  linkLibraries(native);
-  if (identity.uid === undefined || isOpen(native)) {
-    programs = native;
-  } else {
-    const copy = fs.mkdtempSync(path.join(tmpdir(), 'animal-store-postgres-'));
-    fs.cpSync(native, copy, { recursive: true, verbatimSymlinks: true });
-    fs.chmodSync(copy, 0o755);
-    process.on('exit', () => fs.rmSync(copy, { recursive: true, force: true }));
-    programs = copy;
-  }
+  programs = nativeFolder();
+  linkLibraries(programs);
+  if (spawnSync(path.join(programs, 'bin/postgres'), ['--version'], identity).status === 0) return programs;
+  const copy = fs.mkdtempSync(path.join(tmpdir(), 'animal-store-postgres-'));
+  fs.cpSync(programs, copy, { recursive: true, verbatimSymlinks: true });
+  fs.chmodSync(copy, 0o755);
+  process.on('exit', () => fs.rmSync(copy, { recursive: true, force: true }));
+  programs = copy;
   return programs;
 }
 
@@ -89,17 +80,11 @@ const program = (name: string) => path.join(programsFolder(), 'bin', name);
 export const freePort = findPort;
 
 const memory = '/dev/shm';
-const roomBytes = 2 ** 30;
 
-function hasRoomInMemory(): boolean {
-  if (!fs.existsSync(memory)) return false;
-  const { bavail, bsize } = fs.statfsSync(memory);
-  return bavail * bsize > roomBytes;
-}
-
-/** A folder that the servers' user can write to; with `inMemory` in memory, if there is room. */
+/** A folder that the servers' user can write to; with `inMemory` in memory, if there is 1 GiB of room. */
 export function dataFolder({ inMemory = false } = {}): string {
-  const parent = inMemory && hasRoomInMemory() ? memory : tmpdir();
+  const room = fs.existsSync(memory) ? fs.statfsSync(memory) : { bavail: 0, bsize: 0 };
+  const parent = inMemory && room.bavail * room.bsize > 2 ** 30 ? memory : tmpdir();
   const folder = fs.mkdtempSync(path.join(parent, 'animal-store-postgres-'));
   if (identity.uid !== undefined) fs.chownSync(folder, identity.uid, identity.gid);
   return folder;
@@ -110,34 +95,20 @@ export function initialize(data: string, settings: string[]): void {
   const args = ['-D', data, '-U', user, '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync'];
   execFileSync(program('initdb'), args, { ...identity, env: { LC_ALL: 'C' }, stdio: ['ignore', 'ignore', 'pipe'] });
   const common = ["listen_addresses = '127.0.0.1'", "unix_socket_directories = ''", 'shared_buffers = 32MB'];
+  // Removed with the folder: SIGKILL leaves it behind.
+  common.push('dynamic_shared_memory_type = mmap');
   fs.appendFileSync(path.join(data, 'postgresql.conf'), `${[...common, ...settings].join('\n')}\n`);
 }
 
-function childrenOf(pid: number): number[] {
-  const children = fs
-    .readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .map(Number);
-  return children.filter((child) => {
-    try {
-      return (
-        Number(
-          fs
-            .readFileSync(`/proc/${child}/stat`, 'utf8')
-            .replace(/^.*\) \S+ /, '')
-            .split(' ')[0],
-        ) === pid
-      );
-    } catch {
-      return false;
-    }
-  });
+/** A process and all below it. */
+function treeOf(pid: number): number[] {
+  const { stdout } = spawnSync('pgrep', ['-P', String(pid)], { encoding: 'utf8' });
+  return [pid, ...stdout.split('\n').filter(Boolean).map(Number).flatMap(treeOf)];
 }
 
-/** Signals a process and its children; returns their process ids. */
-function signalAll(child: ChildProcess, signal: NodeJS.Signals): number[] {
-  const pid = child.pid as number;
-  const all = [pid, ...childrenOf(pid)];
+/** Signals a process and all below it; returns their process ids. */
+export function signalTree(pid: number, signal: NodeJS.Signals): number[] {
+  const all = treeOf(pid);
   for (const each of all) {
     try {
       process.kill(each, signal);
@@ -155,22 +126,6 @@ function isGone(pid: number): boolean {
   } catch {
     return true;
   }
-}
-
-/** Finds the shared memory of a process; returns a function that removes it. SIGKILL leaves it behind, and the kernel allows 4096 segments. */
-function sharedMemoryOf(pid: number): () => void {
-  let maps = '';
-  try {
-    maps = fs.readFileSync(`/proc/${pid}/maps`, 'utf8');
-  } catch {
-    // It has already ended.
-  }
-  const files = new Set(maps.match(/\/dev\/shm\/PostgreSQL\.\d+$/gm));
-  const segments = [...maps.matchAll(/ (\d+) +\/SYSV\w+ \(deleted\)$/gm)].flatMap(([, id = '']) => ['-m', id]);
-  return () => {
-    for (const file of files) fs.rmSync(file, { force: true });
-    if (segments.length > 0) spawnSync('ipcrm', segments);
-  };
 }
 
 /** Starts the server of the cluster in `data`; resolves when it accepts connections. */
@@ -194,21 +149,23 @@ export async function start(data: string, port?: number): Promise<Server> {
     log += text;
   });
   const exit = once(child, 'exit');
+  const pid = child.pid as number;
   await seen(/ready to accept (read-only )?connections/);
   return {
     port: onPort,
     data,
     url: (database) => `postgres://${user}@127.0.0.1:${onPort}/${database}`,
     async kill() {
-      const removeMemory = sharedMemoryOf(child.pid as number);
-      const all = signalAll(child, 'SIGKILL');
+      const [, segment] = /^ *\d+ +(\d+)$/m.exec(fs.readFileSync(path.join(data, 'postmaster.pid'), 'utf8')) ?? [];
+      const all = signalTree(pid, 'SIGKILL');
       await exit;
       // On a busy machine a killed process keeps its connections for a while.
       while (!all.every(isGone)) await sleep(1);
-      removeMemory();
+      // The kernel allows 4096 segments, and SIGKILL leaves them behind.
+      if (segment) spawnSync('ipcrm', ['-m', segment]);
     },
-    freeze: () => signalAll(child, 'SIGSTOP'),
-    thaw: () => signalAll(child, 'SIGCONT'),
+    freeze: () => signalTree(pid, 'SIGSTOP'),
+    thaw: () => signalTree(pid, 'SIGCONT'),
     async promote() {
       fs.writeFileSync(path.join(data, 'promote'), '');
       child.kill('SIGUSR1');

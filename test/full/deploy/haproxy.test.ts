@@ -21,25 +21,34 @@ async function listen(server: Server): Promise<number> {
 }
 
 /** A node whose database greets with the name of the node. */
-async function startNode(name: string, initial: State) {
-  const node = { name, state: initial, database: '', manager: 0 };
+async function startNode(state: State, index: number) {
+  const node = { state, database: '', manager: 0 };
   const manager = createHttpServer(({ url }, response) => {
     if (node.state !== 'hangs') response.writeHead(url === '/primary' && node.state === 'primary' ? 200 : 503).end();
   });
   onTestFinished(() => manager.closeAllConnections());
-  const database = createServer((socket) => void socket.on('error', () => undefined).write(name));
+  const database = createServer((socket) => void socket.on('error', () => undefined).write(`node${index + 1}`));
   node.manager = await listen(manager);
   node.database = `127.0.0.1:${await listen(database)}`;
   return node;
 }
 
 /** Three nodes behind HAProxy, which has just started. */
-async function start(states: [State, State, State]) {
-  const nodes = await Promise.all(states.map((state, index) => startNode(`node${index + 1}`, state)));
+async function start(...states: [State, State, State]) {
+  const nodes = (await Promise.all(states.map(startNode))) as [Node, Node, Node];
   const port = await findPort();
   const haproxy = startHaproxy({ bind: `127.0.0.1:${port}`, nodes });
   await expect.poll(() => open(port).then(({ leadsTo }) => leadsTo), { interval: 5 }).not.toBe('ECONNREFUSED');
-  return { nodes: nodes as [Node, Node, Node], haproxy, port };
+  return { nodes, haproxy, port };
+}
+
+/** The same, when the first node is the primary; with a connection to it. */
+async function startLed() {
+  const started = await start('primary', 'standby', 'standby');
+  expect(await nodesOf(started.port, 1500)).toEqual(['node1']);
+  const { leadsTo, closed } = await open(started.port);
+  expect(leadsTo).toBe('node1');
+  return { ...started, closed };
 }
 
 type Node = Awaited<ReturnType<typeof startNode>>;
@@ -68,7 +77,7 @@ async function nodesOf(port: number, ms: number): Promise<string[]> {
 }
 
 test('from the start on, and after a restart, a connection leads to the primary or is refused', async () => {
-  const { port, haproxy } = await start(['standby', 'hangs', 'primary']);
+  const { port, haproxy } = await start('standby', 'hangs', 'primary');
   expect(await nodesOf(port, 2500)).toEqual(['node3']);
   haproxy.signal('SIGKILL');
   haproxy.start();
@@ -76,20 +85,16 @@ test('from the start on, and after a restart, a connection leads to the primary 
 });
 
 test('an old primary whose manager hangs loses its connections', async () => {
-  const { port, nodes } = await start(['primary', 'standby', 'standby']);
-  expect(await nodesOf(port, 1500)).toEqual(['node1']);
-  const { leadsTo, closed } = await open(port);
+  const { port, nodes, closed } = await startLed();
   nodes[0].state = 'hangs';
   const since = performance.now();
-  expect(leadsTo).toBe('node1');
   expect((await closed) - since).toBeLessThan(4000);
   nodes[1].state = 'primary';
   expect(await nodesOf(port, 1500)).toEqual(['node2']);
 });
 
 test('while two nodes say that they are the primary, no connection is accepted', async () => {
-  const { port, nodes } = await start(['primary', 'standby', 'standby']);
-  expect(await nodesOf(port, 1500)).toEqual(['node1']);
+  const { port, nodes } = await startLed();
   nodes[1].state = 'primary';
   await sleep(1500);
   expect(await nodesOf(port, 1000)).toEqual([]);
@@ -98,11 +103,8 @@ test('while two nodes say that they are the primary, no connection is accepted',
 });
 
 test('a reload ends the connections of the old process, which checks no node any more', async () => {
-  const { port, haproxy } = await start(['primary', 'standby', 'standby']);
-  expect(await nodesOf(port, 1500)).toEqual(['node1']);
-  const { leadsTo, closed } = await open(port);
+  const { haproxy, closed } = await startLed();
   const since = performance.now();
   haproxy.reload();
-  expect(leadsTo).toBe('node1');
   expect((await closed) - since).toBeLessThan(4000);
 });

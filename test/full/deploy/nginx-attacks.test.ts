@@ -3,36 +3,24 @@ import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { name, startNginx } from '../../support/nginx.ts';
-import { startServer } from '../../support/process.ts';
+import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import { missingNginx, name, startNginx } from '../../support/nginx.ts';
 import { projectFolder } from '../../support/project.ts';
 import { patientMs } from '../../support/tier.ts';
-
-type Nginx = Awaited<ReturnType<typeof startNginx>>;
-
-const attacker = '127.0.0.9';
 
 vi.setConfig({ testTimeout: patientMs });
 
 beforeEach(({ skip }) => {
-  const missing = ['nginx', 'openssl'].filter((tool) => spawnSync(tool, ['-h']).error);
-  if (missing.length > 0) skip(`not installed: ${missing.join(', ')}`);
+  if (missingNginx) skip(missingNginx);
 });
 
-async function _startBehind(options?: Parameters<typeof startNginx>[1]) {
-  const server = await startServer({ env: { BASE_URL: `https://${name}/v1`, TRUST_PROXY: '127.0.0.1' } });
-  const nginx = await startNginx({ production: server.port, staging: server.port }, options);
-  return { nginx, key: await server.firstKey() };
-}
-
 /** Starts nginx in front of a server that responds in this way. */
-async function startBefore(listener: RequestListener, inHttp = ''): Promise<Nginx> {
+async function startBefore(listener: RequestListener, inHttp?: string) {
   const upstream = createServer(listener).listen(0, '127.0.0.1');
   onTestFinished(() => void upstream.close().closeAllConnections());
   await once(upstream, 'listening');
   const { port } = upstream.address() as AddressInfo;
-  return startNginx({ production: port, staging: port }, { inHttp });
+  return startNginx({ production: port, staging: port }, inHttp);
 }
 
 test('a client that sends headers without an end is disconnected after 5 s', async () => {
@@ -49,87 +37,56 @@ test('a client that sends headers without an end is disconnected after 5 s', asy
   expect(performance.now() - begun).toBeLessThan(20_000);
 });
 
-describe('the limits', () => {
-  /** nginx takes the address of a client from this header. */
-  const fromHeader = 'set_real_ip_from 127.0.0.1; real_ip_header X-Address;';
-  const refusal = /^HTTP\/1\.1 429 [\s\S]*\r\nRetry-After: 1\r\n[\s\S]*"code":"rate_limited"/;
+const refusal = /^HTTP\/1\.1 429 [\s\S]*\r\nRetry-After: 1\r\n[\s\S]*"code":"rate_limited"/;
 
-  test.each([
-    ['an IPv4 address', (_: number) => '192.0.2.1', '192.0.2.2'],
-    ['a /64 network', (at: number) => `2001:db8:1:2::${at.toString(16)}`, '2001:db8:1:3::1'],
-    ['a /64 network with zeros', (at: number) => `2001:db8::${at + 1}:0:0:1`, '2001:db8:0:1::1'],
-    ['an IPv4 address on an IPv6 socket', (_: number) => '::ffff:192.0.2.1', '::ffff:192.0.2.2'],
-  ])('count %s as one client, which may have 100 requests at once', async (_what, address, other) => {
-    let waiting = 0;
-    const gate = Promise.withResolvers<void>();
-    const { raw } = await startBefore(async (_request, response) => {
-      waiting += 1;
-      await gate.promise;
-      response.end();
-    }, fromHeader);
-    const ask = (from: string) =>
-      raw(`GET / HTTP/1.1\r\nHost: ${name}\r\nX-Address: ${from}\r\nConnection: close\r\n\r\n`);
-    const held = Array.from({ length: 100 }, (_, at) => ask(address(at)));
-    await expect.poll(() => waiting, { timeout: 10_000 }).toBe(100);
-    expect(await ask(address(100))).toMatch(refusal);
-    const others = ask(other);
-    await expect.poll(() => waiting, { timeout: 10_000 }).toBe(101);
-    gate.resolve();
-    for (const answer of await Promise.all([...held, others])) expect(answer).toMatch(/^HTTP\/1\.1 200 /);
-  });
-
-  test('allow an address 500 requests a second, after the first 1,000, and others theirs', async () => {
-    const { raw } = await startBefore((_request, response) => void response.end());
-    const get = `GET / HTTP/1.1\r\nHost: ${name}\r\n\r\n`;
-    // A connection serves 1,000 requests.
-    const ask = () => raw(get.repeat(900) + get.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'), attacker);
-    const begun = performance.now();
-    const answers = (await Promise.all([ask(), ask(), ask(), ask()])).join('');
-    const allowed = 1001 + ((performance.now() - begun) / 1000) * 500;
-    const served = answers.split('HTTP/1.1 200 ').length - 1;
-    expect(served).toBeGreaterThanOrEqual(1000);
-    expect(served).toBeLessThanOrEqual(allowed);
-    expect(answers.slice(answers.indexOf('HTTP/1.1 429 '))).toMatch(refusal);
-    expect(await raw(get.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'), '127.0.0.8')).toMatch(
-      /^HTTP\/1\.1 200 /,
-    );
-  });
+test.each([
+  ['an IPv4 address', (_: number) => '192.0.2.1', '192.0.2.2'],
+  ['a /64 network', (at: number) => `2001:db8:1:2::${at.toString(16)}`, '2001:db8:1:3::1'],
+  ['a /64 network with zeros', (at: number) => `2001:db8::${at + 1}:0:0:1`, '2001:db8:0:1::1'],
+  ['an IPv4 address on an IPv6 socket', (_: number) => '::ffff:192.0.2.1', '::ffff:192.0.2.2'],
+])('%s is one client, which may have 100 requests at once', async (_what, address, other) => {
+  let waiting = 0;
+  const gate = Promise.withResolvers<void>();
+  const { raw } = await startBefore(async (_request, response) => {
+    waiting += 1;
+    await gate.promise;
+    response.end();
+  }, 'set_real_ip_from 127.0.0.1; real_ip_header X-Address;');
+  const ask = (from: string) =>
+    raw(`GET / HTTP/1.1\r\nHost: ${name}\r\nX-Address: ${from}\r\nConnection: close\r\n\r\n`);
+  const held = Array.from({ length: 100 }, (_, at) => ask(address(at)));
+  await expect.poll(() => waiting, { timeout: 10_000 }).toBe(100);
+  expect(await ask(address(100))).toMatch(refusal);
+  held.push(ask(other));
+  await expect.poll(() => waiting, { timeout: 10_000 }).toBe(101);
+  gate.resolve();
+  for (const answer of await Promise.all(held)) expect(answer).toMatch(/^HTTP\/1\.1 200 /);
 });
 
-/** Listens on the port of nginx, opens 210 connections from each list of addresses in turn, and prints how many were accepted. */
-const connector = `
-  const net = require('node:net');
-  const open = (host, localAddress) => new Promise((resolve) => {
-    const socket = net.connect({ host, port: 443, localAddress });
-    socket.on('connect', () => resolve(1)).on('error', () => resolve(0));
+test('an address may send 500 requests a second, after the first 1,000, and others theirs; few connections carry them', async () => {
+  const sockets = new Set<unknown>();
+  const { raw } = await startBefore(({ socket }, response) => {
+    sockets.add(socket);
+    response.end();
   });
-  net.createServer(() => undefined).listen(443, '::', async () => {
-    for (const list of process.argv.slice(1)) {
-      const addresses = list.split(',');
-      const host = list.includes(':') ? '::1' : '127.0.0.1';
-      let accepted = 0;
-      for (let at = 0; at < 210; at++) accepted += await open(host, addresses[at % addresses.length]);
-      console.log(accepted);
-    }
-    process.exit();
-  });
-`;
+  const get = `GET / HTTP/1.1\r\nHost: ${name}\r\n\r\n`;
+  const last = get.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n');
+  // A connection serves 1,000 requests.
+  const ask = () => raw(get.repeat(900) + last, '127.0.0.9');
+  const begun = performance.now();
+  const answers = (await Promise.all([ask(), ask(), ask(), ask()])).join('');
+  const allowed = 1001 + ((performance.now() - begun) / 1000) * 500;
+  const served = answers.split('HTTP/1.1 200 ').length - 1;
+  expect(served).toBeGreaterThanOrEqual(1000);
+  expect(served).toBeLessThanOrEqual(allowed);
+  expect(answers.slice(answers.indexOf('HTTP/1.1 429 '))).toMatch(refusal);
+  expect(await raw(last, '127.0.0.8')).toMatch(/^HTTP\/1\.1 200 /);
+  expect(sockets.size).toBeLessThanOrEqual(32);
+});
 
-test('deploy/nftables.conf allows a client 200 connections', ({ skip }) => {
-  const own = ['--user', '--map-root-user', '--net', 'sh', '-ec'];
-  const addresses = ['2001:db8:1:2::1', '2001:db8:1:2::2', '2001:db8:1:3::1'];
-  const script = [
-    'ip link set lo up',
-    ...addresses.map((address) => `ip -6 address add ${address}/128 dev lo nodad`),
-    // Loading it twice changes nothing.
-    `nft -f ${projectFolder}deploy/nftables.conf`,
-    `nft -f ${projectFolder}deploy/nftables.conf`,
-    'exec "$@"',
-  ];
-  if (spawnSync('unshare', [...own, 'nft list ruleset']).status !== 0)
-    return skip('nft is not installed, or creating a network is not permitted');
-  const lists = ['127.0.0.1', '127.0.0.2', addresses.slice(0, 2).join(), addresses[2] as string];
-  const asked = ['sh', process.execPath, '-e', connector, ...lists];
-  const { stdout, stderr } = spawnSync('unshare', [...own, script.join('\n'), ...asked], { encoding: 'utf8' });
-  expect([stdout.trim().split('\n'), stderr]).toEqual([['200', '200', '200', '200'], '']);
+test('nft takes deploy/nftables.conf', ({ skip }) => {
+  const { error, status, stderr } = spawnSync('nft', ['--check', '--file', `${projectFolder}deploy/nftables.conf`]);
+  // It asks the kernel, which allows only root.
+  if (error || process.getuid?.() !== 0) return skip('nft is not installed, or this is not root');
+  expect([status, String(stderr)]).toEqual([0, '']);
 });

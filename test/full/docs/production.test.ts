@@ -1,11 +1,9 @@
 /** Tests what docs/production.md tells an operator to copy: the shell, the settings, and the configurations of nginx and Prometheus. */
 import { spawnSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { parseEnv } from 'node:util';
 import { expect, test } from 'vitest';
 import { readConfig } from '../../../src/config.ts';
-import { temporaryFolder } from '../../support/app.ts';
 import { imageSettings, read } from '../../support/deployment.ts';
 
 const blocks = [...read('docs/production.md').matchAll(/^( +)```sh\n([\s\S]*?)^\1```$/gm)].map(
@@ -37,16 +35,4 @@ test('makes a site of nginx with the domain alone', () => {
   }).stdout;
   expect(site).toContain('server_name pets.test staging.pets.test;');
   expect(site).not.toContain('example.com');
-});
-
-test('writes a configuration that Prometheus takes', ({ skip }) => {
-  if (spawnSync('promtool', ['--version']).error) skip('promtool (Debian: prometheus) is not installed');
-  const folder = temporaryFolder();
-  writeFileSync(path.join(folder, 'animal-store.yml'), read('deploy/prometheus/alerts.yml'));
-  writeFileSync(path.join(folder, 'prometheus.yml'), written('/etc/prometheus/prometheus.yml'));
-  const { status, stdout, stderr } = spawnSync('promtool', ['check', 'config', 'prometheus.yml'], {
-    cwd: folder,
-    encoding: 'utf8',
-  });
-  expect(status, stdout + stderr).toBe(0);
 });

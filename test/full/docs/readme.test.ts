@@ -52,13 +52,3 @@ test('every command of the README and of the page on the command line prints wha
   // The folder that .gitignore names.
   expect(readdirSync(server.folder)).toEqual(['data']);
 }, 120_000);
-
-test('every page that the README names is served', async () => {
-  const server = await startServer();
-  const pages = [...readme.matchAll(/<http:\/\/127\.0\.0\.1:3000([^>]*)>/g)].map(([, page]) => page as string);
-  expect(pages).toEqual(['', '/account/sign-up', '']);
-  for (const page of pages) {
-    const { status, headers } = await fetch(server.url + page, { headers: { accept: 'text/html' } });
-    expect([status, headers.get('content-type')], page).toEqual([200, 'text/html; charset=utf-8']);
-  }
-});

@@ -1,12 +1,10 @@
 /** The command check on PostgreSQL, and the commands of docs/scaling.md that look for damage. */
-import { randomBytes } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { beforeEach, expect, test } from 'vitest';
-import { startOwn } from '../../support/own-postgres.ts';
 import { missingPrograms, startCluster } from '../../support/postgres-programs.ts';
 import { runCli } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
-import { clientOf, newDatabase, open } from '../../support/store.ts';
+import { newDatabase, open } from '../../support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 
@@ -19,62 +17,37 @@ beforeEach(async () => {
   for (let time = 0; time < 10; time++) await store.pets.add(biscuit);
 });
 
-const check = (url = databaseUrl, env: Record<string, string> = {}) =>
-  runCli(['check'], { env: { DATABASE_URL: url, ...env } });
+const check = (url: string, ...args: string[]) => runCli(['check', ...args], { env: { DATABASE_URL: url } });
 
 /** The problem, without the name of the program. */
-async function problemOf(...args: Parameters<typeof check>): Promise<string> {
-  const { code, stderr } = await check(...args);
+async function problemOf(url: string): Promise<string> {
+  const { code, stderr } = await check(url);
   expect(code).toBe(1);
   return stderr.replace('animal-store: ', '').trimEnd();
 }
 
 test('reports a store as a table and as JSON', async () => {
-  const shown = databaseUrl.replace('app@', '');
-  const { code, stdout, stderr } = await check();
+  const { code, stdout, stderr } = await check(databaseUrl);
   expect([code, stderr]).toEqual([0, '']);
   expect(stdout).toMatch(
-    /^database +postgres:\/\/[^@]+\npostgres version +[\d.]+\b.*\nschema version +(\d+)\nlatest schema version +\1\n/,
+    /^database +postgres:\/\/[^@]+\npostgres version +[\d.]+\b[\s\S]*\nNo problems were found\.\n$/,
   );
-  expect(stdout).toMatch(/\nrows of pet +10\nNo problems were found\.\n$/);
-  const json = await runCli(['check', '--json'], { env: { DATABASE_URL: databaseUrl } });
+  const json = await check(databaseUrl, '--json');
+  const version = readdirSync(`${projectFolder}migrations/postgres`).length;
   expect(JSON.parse(json.stdout)).toEqual({
-    ok: true,
-    database: shown,
-    postgresVersion: expect.stringMatching(/^\d+\.\d+/),
-    schemaVersion: expect.any(Number),
-    latestSchemaVersion: expect.any(Number),
-    rows: { pet: 10 },
-    problems: [],
+    ...{ ok: true, database: databaseUrl.replace('app@', ''), postgresVersion: expect.stringMatching(/^\d+\.\d+/) },
+    ...{ schemaVersion: version, latestSchemaVersion: version, encoding: 'UTF8', dataChecksums: 'on' },
+    ...{ fsync: 'on', fullPageWrites: 'on', synchronousCommit: 'on', problems: [] },
+    rows: expect.objectContaining({ pet: 10, account: 2, pet_id: 1, session: 0 }),
   });
 });
 
-test('needs only the right to read, and waits for nobody who writes', async () => {
-  const role = `reader_${randomBytes(4).toString('hex')}`;
-  const sql = clientOf(databaseUrl);
-  await sql.unsafe(`CREATE ROLE ${role} LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO ${role}`);
-  await sql.begin(async (transaction) => {
-    await transaction`SELECT FROM pet_id FOR UPDATE`;
-    await transaction`INSERT INTO pet VALUES (11, 'new', 1, 'sold')`;
-    const { code, stdout, stderr } = await check(databaseUrl.replace('app@', `${role}@`));
-    expect([code, stderr]).toEqual([0, '']);
-    expect(stdout).toMatch(/\nrows of pet +10\n/);
-  });
-  await sql.unsafe(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
-});
-
-test('exit 1 and one sentence: no database, one without a store, and one that a server of production refuses', async () => {
+test('exit 1 and one sentence: no database, and one without a store', async () => {
   expect(await problemOf(`${databaseUrl}x`)).toMatch(/cannot be opened: .* does not exist\.$/);
   const empty = await newDatabase();
   expect(await problemOf(empty)).toMatch(/has schema version 0, .*: run animal-store migrate\.$/);
-  const json = await runCli(['check', '--json'], { env: { DATABASE_URL: empty } });
+  const json = await check(empty, '--json');
   expect(JSON.parse(json.stdout)).toMatchObject({ ok: false, schemaVersion: null, rows: {} });
-  const unsafe = (await startOwn([], () => undefined)).url('postgres');
-  await (await open(unsafe)).close();
-  expect((await check(unsafe)).code).toBe(0);
-  expect(await problemOf(unsafe, { DEPLOYMENT: 'production' })).toMatch(
-    / can lose or damage acknowledged data at a loss of power: fsync is off\.$/,
-  );
 });
 
 /** The blocks of the section, as shell scripts. */
@@ -94,24 +67,14 @@ test('the documented commands find nothing in a sound store, and each kind of da
   await Promise.all(Array.from({ length: 1000 }, () => store.pets.add(biscuit)));
   await store.close();
   const run = (script = 'false') => cluster.shell(script.replaceAll('$URL', url));
-  const restartAfter = (script: string) =>
-    cluster.shell(`pg_ctl stop --wait --mode=fast; ${script}; pg_ctl start --wait --log=$PGDATA/log`);
-  const fileOf = async (relation: string) =>
-    (await run(`psql -qAtc "CHECKPOINT; SELECT pg_relation_filepath('${relation}')" "$URL"`)).trim();
   expect([await run(verifyPages), await run(compareJson)]).toEqual(['', '']);
 
-  await run(`psql -q "$URL" <<END
-    SET session_replication_role = replica; UPDATE pet SET name = 'other' WHERE id = 7; RESET session_replication_role;
-    UPDATE pg_index SET indisready = false WHERE indexrelid = 'pet_status_id'::regclass;
-    INSERT INTO pet VALUES (1001, 'x', 1, 'sold');
-    UPDATE pg_index SET indisready = true WHERE indexrelid = 'pet_status_id'::regclass\nEND`);
+  const withoutTrigger = `SET session_replication_role = replica; UPDATE pet SET name = 'other' WHERE id = 7`;
+  await run(`psql -qc "${withoutTrigger}" "$URL"`);
   expect(await run(compareJson)).toBe('7\n');
-  await expect(run(verifyPages)).rejects.toThrow(/^exit 2 [\s\S]*heap tuple .* lacks matching index tuple/);
-  await run('psql -qc "REINDEX INDEX pet_status_id" "$URL"');
-  expect(await run(verifyPages)).toBe('');
 
-  const file = await fileOf('pet');
-  await restartAfter(`printf D | dd of="$PGDATA/${file}" bs=1 seek=8000 conv=notrunc status=none`);
+  await run(`file=$(psql -qAtc "CHECKPOINT; SELECT pg_relation_filepath('pet')" "$URL"); pg_ctl stop --wait --mode=fast
+    printf D | dd of="$PGDATA/$file" bs=1 seek=8000 conv=notrunc status=none; pg_ctl start --wait --log=$PGDATA/log`);
   await expect(run(verifyPages)).rejects.toThrow(/invalid page in block 0 of relation/);
   expect(await problemOf(url)).toMatch(/ cannot be read: invalid page in block 0 of relation .*\.$/);
 });

@@ -1,0 +1,69 @@
+/** Tests the nightly backups of deploy/systemd and deploy/kubernetes: what they run makes a sound backup, and an alert watches for it. */
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync, utimesSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { read } from '../../support/deployment.ts';
+import { runCli, startServer } from '../../support/process.ts';
+import { projectFolder } from '../../support/project.ts';
+
+const service = read('deploy/systemd/animal-store-backup.service');
+const settingOf = (name: string) => new RegExp(`^${name}=(.*)$`, 'm').exec(service)?.[1] ?? '';
+const job = parse(read('deploy/kubernetes/sqlite/backup-job.yaml'));
+
+/** What the shell gets, of a command that systemd has unescaped (systemd.service(5), "Command lines"). */
+const ofSystemd = settingOf('ExecStart')
+  .replace(/^sh -euc '(.*)'$/, '$1')
+  .replaceAll('$$', '$')
+  .replaceAll('%%', '%');
+const ofKubernetes = job.spec.jobTemplate.spec.template.spec.containers[0].args[0].replaceAll('/backups', '$BACKUPS');
+
+test.each([
+  ['systemd', ofSystemd],
+  ['Kubernetes', ofKubernetes],
+])('%s backs up beside the running server, and then deletes old backups', async (_what, given: string) => {
+  const server = await startServer();
+  await server.call(await server.firstKey(), 'POST', '/v1/pets', { name: 'Tabby', categoryId: 1 });
+  const backups = path.join(server.folder, 'backups');
+  mkdirSync(backups);
+  function age(name: string, days: number): void {
+    const time = Date.now() / 1000 - days * 86_400;
+    utimesSync(path.join(backups, name), time, time);
+  }
+  for (const [name, days] of [
+    ['animals-old.db', 16],
+    ['animals-newer.db', 13],
+  ] as const) {
+    writeFileSync(path.join(backups, name), '');
+    age(name, days);
+  }
+  const script = given.replaceAll('src/cli.ts', `${projectFolder}src/cli.ts`);
+  const run = (more = {}) => {
+    const env = { PATH: `${path.dirname(process.execPath)}:${process.env.PATH}`, BACKUPS: backups, ...more };
+    return spawnSync('sh', ['-euc', script], { cwd: server.folder, env, encoding: 'utf8' }).status;
+  };
+  expect(run()).toBe(0);
+  const [made = '', checksum, ...others] = readdirSync(backups).sort();
+  expect([checksum, ...others]).toEqual([`${made}.sha256`, 'animals-newer.db']);
+  const { code, stdout } = await runCli(['check', path.join(backups, made), '--json']);
+  expect([code, JSON.parse(stdout).rows.pet]).toEqual([0, 1]);
+  // One that fails deletes nothing.
+  age(made, 16);
+  expect(run({ DATABASE_URL: 'sqlite:missing.db' })).not.toBe(0);
+  expect(readdirSync(backups)).toContain(made);
+});
+
+test('AnimalStoreBackupMissing watches the CronJob, as long as a run may take, and the file that systemd touches', () => {
+  const { groups } = parse(read('deploy/prometheus/alerts.yml')) as { groups: { rules: Record<string, string>[] }[] };
+  const rules = groups.flatMap((group) => group.rules);
+  const { expr = '' } = rules.find(({ alert }) => alert === 'AnimalStoreBackupMissing') ?? {};
+  const { startingDeadlineSeconds, jobTemplate } = job.spec;
+  expect(expr).toContain(`cronjob="${job.metadata.name}"`);
+  expect(expr).toContain(
+    `> ${24 + (startingDeadlineSeconds + jobTemplate.spec.activeDeadlineSeconds) / 3600} * 3600\n`,
+  );
+  const [, pattern = ''] = /node_textfile_mtime_seconds\{file=~"([^"]*)"\}/.exec(expr) ?? [];
+  // Prometheus anchors its patterns.
+  expect(settingOf('ExecStartPost')).toMatch(new RegExp(`^-\\+touch ${pattern}$`));
+});
