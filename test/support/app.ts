@@ -8,7 +8,7 @@ import { Agent, request as undiciRequest } from 'undici';
 import { onTestFinished } from 'vitest';
 import { type AppOptions, buildApp } from '../../src/app.ts';
 import { newSecret, type Scope, scopes } from '../../src/core/accounts.ts';
-import { createMetrics } from '../../src/http/metrics.ts';
+import { createMetrics, type Metrics } from '../../src/http/metrics.ts';
 import { createRequestLog } from '../../src/http/request-record.ts';
 import type { Store } from '../../src/store/store.ts';
 import { type Answer, expectDocumented } from './documented.ts';
@@ -57,6 +57,12 @@ export interface TestApp {
 
 const read = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8');
 export const documents = { animalStore: read('openapi.yaml'), quickstart: read('openapi.quickstart.yaml') };
+
+/** The values of a metric, by the value of its label. */
+export async function valuesOf({ registry }: Metrics, name: string): Promise<Record<string, number>> {
+  const { values = [] } = (await registry.getSingleMetric(`animal_store_${name}`)?.get()) ?? {};
+  return Object.fromEntries(values.map(({ labels, value }) => [String(Object.values(labels)[0]), value]));
+}
 
 /** Starts the server and stops it when the test ends. */
 export async function startApp(options: Partial<AppOptions> = {}): Promise<TestApp> {
