@@ -18,11 +18,13 @@ async function openWithPeople() {
   const { accounts, people } = store;
   setTime(at(0));
   for (const name of ['ada', 'ben']) await people.signUp(name, 'old');
-  const addKey = (account: Owner = 'ada', lifetimeMs: number | null = null) =>
-    accounts.addKey({ account, name: 'k', scopes: ['pets:read'], lifetimeMs, secret: newSecret(false) });
+  const addKey = async (account: Owner = 'ada', lifetimeMs: number | null = null) => {
+    const key = { account, name: 'k', scopes: ['pets:read' as const], lifetimeMs, secret: newSecret(false) };
+    return (await accounts.addKey(key)) as ApiKey;
+  };
   return {
     ...{ store, databaseUrl, ...accounts, ...people },
-    addKey: addKey as (...given: Parameters<typeof addKey>) => Promise<ApiKey>,
+    addKey,
     addSession: async (accountId = 1) => {
       const hash = newHash();
       expect(await people.addSession(hash, accountId, 'old')).toBe(true);

@@ -294,8 +294,7 @@ describe('an Authorization header', () => {
           ...['', '   ', 'Bearer', 'Bearer ', 'KEY', 'BearerKEY', 'Bearer\tKEY', 'Bearer:KEY', 'Bearer=KEY', 'null'],
           // A no-break space, in Latin-1 and in UTF-8; a full-width B.
           ...['Bearer\xa0KEY', 'Bearer\xc2\xa0KEY', '\xa0Bearer KEY', '\xef\xbc\xa2earer KEY'],
-          ...['"Bearer" KEY', '"Bearer KEY"', 'Beare KEY', 'Bearers KEY', 'Basic KEY', 'Digest username="KEY"'],
-          ...['Token KEY', 'ApiKey KEY', 'Basic eDp4, Bearer KEY', ', Bearer KEY'],
+          ...['"Bearer" KEY', 'Beare KEY', 'Bearers KEY', 'Basic KEY', 'Basic eDp4, Bearer KEY', ', Bearer KEY'],
         ]
           .map(authorized)
           .concat(
@@ -307,12 +306,12 @@ describe('an Authorization header', () => {
       [
         '401 invalid_api_key',
         [
-          ...['KEYx', 'KEY0', 'KEYKEY', 'KEY,', 'KEY;', 'KEY=', 'KEY/', 'KEY%00', '"KEY"', '<KEY>', 'token=KEY', 'x'],
+          ...['KEYx', 'KEY0', 'KEYKEY', 'KEY,', 'KEY;', 'KEY=', 'KEY%00', '"KEY"', '<KEY>', 'token=KEY', 'x', '*'],
           // White space, visible and not.
-          ...['\tKEY', ' \tKEY', '\xa0KEY', 'KEY\xa0', 'KEY\xc2\xa0', '\xef\xbb\xbfKEY', 'KEY\xe2\x80\x8b', 'KEY\x85'],
-          ...['Bearer KEY', 'KEY Bearer', 'KEY KEY', 'KEY,KEY', 'KEY, Bearer KEY', 'KEY, Basic x', 'KEY realm="a"'],
-          ...['null', "'OR'1'='1", '*', letters(8000), 'ast_test_', 'ast_test_KEY', newSecret(false).key],
-          ...['KEY\r\nAuthorization: Bearer KEY', 'KEY\r\nAuthorization: Bearer x', 'KEY\r\nAuthorization: Basic x'],
+          ...['\tKEY', '\xa0KEY', 'KEY\xa0', 'KEY\xc2\xa0', '\xef\xbb\xbfKEY', 'KEY\xe2\x80\x8b', 'KEY\x85'],
+          ...['Bearer KEY', 'KEY Bearer', 'KEY KEY', 'KEY,KEY', 'KEY, Bearer KEY', 'KEY realm="a"', 'ast_test_KEY'],
+          ...['null', "'OR'1'='1", letters(8000), newSecret(false).key],
+          ...['KEY\r\nAuthorization: Bearer KEY', 'KEY\r\nAuthorization: Bearer x'],
         ].map((value) => authorized(`Bearer ${value}`)),
       ],
       [
@@ -328,9 +327,8 @@ describe('an Authorization header', () => {
   test('with a changed key gets 401 invalid_api_key', async () => {
     const { call, key: own } = await startApp();
     for (const changed of [
-      ...[own.slice(0, -1), own.slice(1), own.slice(9), own.slice(0, 24), `${own.slice(0, -6)}000000`],
-      ...[own.toUpperCase(), own.toLowerCase(), [...own].reverse().join(''), own.replaceAll('_', '-')],
-      ...[own.replaceAll('_', '%5F'), hashKey(own).toString('hex'), Buffer.from(own).toString('base64')],
+      ...[own.slice(0, -1), own.slice(1), own.slice(9), `${own.slice(0, -6)}000000`, own.toUpperCase()],
+      ...[own.toLowerCase(), own.replaceAll('_', '-'), hashKey(own).toString('hex')],
       ...[`${own.slice(0, 20)} ${own.slice(20)}`, `${own.slice(0, 20)}${own[20] === 'a' ? 'b' : 'a'}${own.slice(21)}`],
     ])
       expect((await call('GET', '/v1/pets', { key: changed })).json.code, changed).toBe('invalid_api_key');
@@ -341,8 +339,6 @@ describe('several requests on one socket', () => {
   test('a malformed request is answered after those before it', () =>
     check([
       ['201, 400 bad_request', [`${add()}garbage\r\n\r\n`, add() + chunked('zz\r\n')]],
-      ['201, 400 bad_request', [add() + post(json + lengthOf(pet) + lengthOf(pet))]],
-      ['201, 201, 400 bad_request', [`${add() + add()}garbage\r\n\r\n`]],
       ['200, 400 bad_request', [[`${list()}garbage\r\n`, 'more', 'and more']]],
       ['201, 431 headers_too_large', [add() + list(`X: ${letters(20_000)}\r\n`)]],
       ['201, 417 expectation_failed', [add() + list('Expect: a-pony\r\n')]],
