@@ -117,7 +117,7 @@ export const plantedBugs: PlantedBug[] = [
     file: 'src/http/body.ts',
     from: 'isEmpty ? Readable.from([]) : payload',
     to: 'payload',
-    caughtBy: ['test/full/behaviour/matrix.test.ts', 'every request gets its status within 4 s'],
+    caughtBy: ['test/full/behaviour/matrix.test.ts', 'every request is answered within 4 s'],
   },
   {
     name: 'a request keeps its places when its connection is gone',

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { expect, onTestFinished, test } from 'vitest';
 import { limits } from '../../../src/core/limits.ts';
-import type { CommandName, Input, Outcome } from '../../../src/store/commands.ts';
+import { type CommandName, commands, type Input, type Outcome } from '../../../src/store/commands.ts';
 import type { Engine } from '../../../src/store/engine.ts';
 import { sqliteFile } from '../../../src/store/open.ts';
 import { prepareDatabase } from '../../../src/store/postgres/open.ts';
@@ -128,7 +128,7 @@ const races: Races = {
   },
 };
 
-const names = Object.keys(races) as CommandName[];
+const names = Object.keys(commands) as CommandName[];
 const pairs = names.flatMap((one, index) =>
   names.slice(index).map((other): [CommandName, CommandName] => [one, other]),
 );

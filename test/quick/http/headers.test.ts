@@ -93,6 +93,7 @@ const table: Row[] = [
   [404, error, get('/v1/pets/')],
   [405, { ...error, ...allowed }, ask('PUT /v1/pets')],
   [405, { ...deprecatedError, allow: 'GET, HEAD, OPTIONS' }, ask('PUT /v1/pets/1')],
+  [405, { ...error, allow: 'GET, HEAD, OPTIONS' }, ask('DELETE /docs', host)],
   [405, { ...error, allow: '' }, ask('CONNECT animals.example:443')],
   [412, error, post(pet, 'If-None-Match: *\r\n')],
   [412, deprecatedError, get('/v1/pets/1', `${open}If-Match: "other"\r\n`)],
