@@ -1,13 +1,8 @@
 /** Tests which API keys are accepted, for what. What the Authorization header may look like is in http/framings.test.ts. */
-import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { type KnownKey, newSecret, type Scope } from '../../../src/core/accounts.ts';
-import { createKeyCache } from '../../../src/http/auth.ts';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { newSecret, type Scope } from '../../../src/core/accounts.ts';
 import { startApp } from '../../support/app.ts';
 import { prefixes, readDocument } from '../../support/described.ts';
-
-afterEach(() => {
-  vi.useRealTimers();
-});
 
 describe('an API key', () => {
   test('that is missing gets 401 missing_api_key, an unknown one invalid_api_key', async () => {
@@ -97,25 +92,14 @@ describe('an API key', () => {
   });
 });
 
-describe('the key cache', () => {
-  test('looks up a key at most twice a second', async () => {
-    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
-    const { store, call } = await startApp();
-    const findKey = vi.spyOn(store.accounts, 'findKey');
-    for (const looked of [1, 2]) {
-      for (let count = 0; count < 3; count++) await call('GET', '/v1/store/orders');
-      expect(findKey).toHaveBeenCalledTimes(looked);
-      vi.advanceTimersByTime(500);
-    }
-  });
-
-  test('holds at most 10,000 keys', async () => {
-    const { recall, remember, close } = createKeyCache();
-    onTestFinished(close);
-    const key = {} as KnownKey;
-    for (let count = 1; count <= 10_000; count++) remember(`Bearer ${count}`, key);
-    expect([recall('Bearer 1'), recall('Bearer 10000')]).toEqual([key, key]);
-    remember('Bearer 10001', key);
-    expect([recall('Bearer 1'), recall('Bearer 10001')]).toEqual([undefined, key]);
-  });
+test('a key is looked up at most twice a second', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const { store, call } = await startApp();
+  const findKey = vi.spyOn(store.accounts, 'findKey');
+  for (const looked of [1, 2]) {
+    for (let count = 0; count < 3; count++) await call('GET', '/v1/store/orders');
+    expect(findKey).toHaveBeenCalledTimes(looked);
+    vi.advanceTimersByTime(500);
+  }
 });

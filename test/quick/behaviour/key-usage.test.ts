@@ -1,10 +1,9 @@
 /** Tests of what is counted of each API key, by outcome and day. */
 import { pino } from 'pino';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { type ApiKey, newSecret } from '../../../src/core/accounts.ts';
+import { newSecret } from '../../../src/core/accounts.ts';
 import { type DayOfUse, keptDays } from '../../../src/core/usage.ts';
 import { createKeyUsage } from '../../../src/http/key-usage.ts';
-import { createMetrics } from '../../../src/http/metrics.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { borrowStore, textRows } from '../../support/store.ts';
 
@@ -117,15 +116,6 @@ test('a server that stops while counts are written writes the rest, too, in tran
   vi.advanceTimersByTime(60_000);
   await usage.close();
   expect(written).toEqual([100, 100, 1, 100]);
-});
-
-test('deprecated calls are in the metrics for the 1,000 keys that called last', async () => {
-  const { deprecatedCall, registry } = createMetrics('test');
-  const keys = [...Array.from({ length: 1000 }, (_, index) => index + 1), 1, 1001];
-  for (const id of keys) deprecatedCall({ id, accountId: 7 } as ApiKey);
-  const series = (await registry.metrics()).match(/(?<=^animal_store_deprecated_calls_total\{account="7",key=").*$/gm);
-  expect(series).toHaveLength(1000);
-  expect(series).toEqual(expect.arrayContaining(['1"} 2', '3"} 1', '1001"} 1']));
 });
 
 describe('the store', () => {

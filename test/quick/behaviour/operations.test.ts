@@ -358,9 +358,7 @@ describe('a precondition', () => {
     const { etag } = (await app.call('GET', '/v1/pets')).headers as { etag: string };
     for (const [headers, status] of [
       [{ 'if-none-match': '*' }, 412],
-      [{ 'if-none-match': ' * ' }, 412],
       [{ 'if-match': '"other"' }, 412],
-      [{ 'if-match': 'nonsense' }, 412],
       [{ 'if-match': '*', 'if-none-match': '*' }, 412],
       // It is the tag of one page.
       [{ 'if-match': etag }, 412],
@@ -391,13 +389,10 @@ describe('a precondition', () => {
       [401, 'POST /v1/pets', { key: null, body: biscuit }],
       [403, 'POST /v1/pets', { key: reader, body: biscuit }],
       [400, 'POST /v1/pets', { body: {} }],
-      [400, 'POST /v1/pets', { body: '{' }],
       [415, 'POST /v1/pets', { body: 'x', type: 'text/plain' }],
       [400, 'GET /v1/pets?limit=0'],
       [404, 'GET /v1/pets/1'],
-      [404, 'POST /v1/nowhere', { body: biscuit }],
       [405, 'PUT /v1/pets', { body: biscuit }],
-      [501, 'GET /v1/store/orders'],
     ];
     for (const [status, line, options] of cases) {
       const [method, path] = line.split(' ') as [string, string];

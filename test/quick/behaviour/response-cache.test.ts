@@ -68,28 +68,14 @@ describe('the response cache', () => {
     };
     // There is room for 15, which the second request keeps.
     expect(madeFor(20)).toBe(20 + 20 + 5);
-    cache.sweep();
-    expect(madeFor(10)).toBe(0);
-    // No response has needed room since.
-    cache.sweep();
-    expect(madeFor(15)).toBe(0);
+    for (let sweep = 0; sweep < 2; sweep++) {
+      cache.sweep();
+      expect(madeFor(10)).toBe(0);
+    }
+    // Responses that nobody requested make room when others needed it.
     expect(madeFor(20, 19)).toBe(3);
     cache.sweep();
-    expect(madeFor(10)).toBe(0);
-    expect(madeFor(20, 19)).toBe(3);
-    cache.sweep();
-    // Responses that nobody requested have made room.
     expect(madeFor(20, 19)).toBe(2);
-  });
-
-  test('remembers at most 10,000 keys that were requested once, until the next sweep', async () => {
-    const { cache, get } = start();
-    for (let key = 0; key < 10_000; key++) await get(String(key));
-    expect(new Set([await get('more'), await get('more'), await get('more')]).size).toBe(3);
-    expect(await get('0')).toBe(await get('0'));
-    cache.sweep();
-    await get('1');
-    expect(await get('1')).toBe(await get('1'));
   });
 });
 

@@ -53,14 +53,6 @@ test('a large body counts once, however many responses send it, until the last h
   }
 });
 
-test('whoever has most of a resource is found, also where it has no bound', () => {
-  expect(shares.most('connections')).toBeUndefined();
-  for (const holder of ['a', 'b', 'b', 'c']) shares.add(holder, 'connections');
-  expect(shares.most('connections')).toBe('b');
-  shares.give('b', 'connections', 2);
-  expect(shares.most('connections')).toBe('a');
-});
-
 test('the time that was spent halves every second, and a share with nothing is forgotten', () => {
   shares.of('a').spentMs = 80;
   shares.of('b').spentMs = 80;
