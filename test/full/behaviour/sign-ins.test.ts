@@ -1,13 +1,12 @@
-/** Tests the account pages of real processes: many sign-ins at once, and two processes on one store. */
+/** Tests many sign-ins at once. */
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Pool } from 'undici';
 import { expect, onTestFinished, test } from 'vitest';
 import { createPasswords } from '../../../src/account/passwords.ts';
 import { openStore } from '../../../src/store/open.ts';
-import { keyOf, makeKey } from '../../support/account-pages.ts';
 import { sideBySide } from '../../support/client.ts';
-import { type FormClient, openFormClient, type Page } from '../../support/form-client.ts';
+import { type FormClient, openFormClient } from '../../support/form-client.ts';
 import { percentile } from '../../support/percentile.ts';
 import { type Server, startServer } from '../../support/process.ts';
 import { emptyStore } from '../../support/store.ts';
@@ -105,41 +104,6 @@ test(
     expect(p99).toBeLessThan(tier(2500, 250));
     // Two hashes take 38 MiB while they are computed.
     expect(most - before).toBeLessThan(100);
-  },
-  patientMs,
-);
-
-test(
-  'two processes on one store share sessions and revoked keys, and count failed attempts each for itself',
-  async () => {
-    const env = await prepare(2);
-    const servers = await Promise.all([startServer({ env }), startServer({ env })]);
-    const [first, second] = servers;
-    /** The statuses of both. */
-    const askBoth = (ask: (server: Server) => Promise<Page>) =>
-      Promise.all(servers.map(async (server) => (await ask(server)).status));
-    const ada = clientAt(first, 1);
-    expect((await signIn(ada, 'p0', password)).status).toBe(303);
-    const headers = { cookie: `session=${ada.jar.get('session')}`, 'x-forwarded-for': addressOf(1) };
-    const anew = (server: Server) => openFormClient(server.url, headers);
-    expect(await askBoth((server) => anew(server).get('/account'))).toEqual([200, 200]);
-
-    const authorization = `Bearer ${keyOf(await makeKey(ada))}`;
-    const read = (server: Server) => openFormClient(server.url, { authorization }).get('/v1/pets');
-    expect(await askBoth(read)).toEqual([200, 200]);
-    const [, id] = /\/account\/keys\/(\d+)\/revoke/.exec((await ada.get('/account')).text) ?? [];
-    expect((await ada.post(`/account/keys/${id}/revoke`)).status).toBe(303);
-    await sleep(1000);
-    expect(await askBoth(read)).toEqual([401, 401]);
-
-    for (const server of servers) {
-      const guesses: number[] = [];
-      for (let guess = 100; guess <= 110; guess++)
-        guesses.push((await signIn(clientAt(server, guess), 'p1', wrong)).status);
-      expect(guesses).toEqual([...Array(10).fill(403), 429]);
-    }
-    expect((await anew(second).post('/account/sign-out')).status).toBe(303);
-    expect(await askBoth((server) => anew(server).get('/account'))).toEqual([303, 303]);
   },
   patientMs,
 );

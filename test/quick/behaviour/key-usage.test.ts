@@ -121,14 +121,12 @@ test('a server that stops while counts are written writes the rest, too, in tran
 describe('the store', () => {
   const use = (lastUsedAt: Date) => ({ id: 1, lastUsedAt, succeeded: 1, deprecatedCalls: 0 });
 
-  /** A store with `keys` keys of an account. */
-  async function makeStore(keys = 1) {
+  async function makeStore() {
     const { store, setTime, databaseUrl } = await borrowStore();
     const { accounts } = store;
     setTime(noon);
     await accounts.addAccount('zoo');
-    const key = { account: 'zoo', name: 'till', scopes: [], lifetimeMs: null };
-    for (let id = 1; id <= keys; id++) await accounts.addKey({ ...key, secret: newSecret(false) });
+    await accounts.addKey({ account: 'zoo', name: 'till', scopes: [], lifetimeMs: null, secret: newSecret(false) });
     return { accounts, databaseUrl };
   }
 
@@ -149,16 +147,6 @@ describe('the store', () => {
     const counts = { succeeded: 1, clientErrors: 1, serverErrors: 3, deprecatedCalls: 3 };
     expect(await accounts.listUsage(1, 1)).toEqual([{ ...today, ...counts, lastError }]);
     expect(await accounts.listKeys()).toMatchObject([{ lastUsedAt: later(2), deprecatedCalls: 3 }]);
-  });
-
-  test('lists the use of each active key of an account, and of no other', async () => {
-    const { accounts } = await makeStore(3);
-    await accounts.recordUses([1, 3].map((id) => ({ ...use(noon), id })));
-    const days = [{ ...today, succeeded: 1 }];
-    expect([...(await accounts.listOwnUsage(1, 30))]).toEqual([1, 3].map((id) => [id, days]));
-    await accounts.revokeKey(3);
-    expect([...(await accounts.listOwnUsage(1, 30)).keys()]).toEqual([1]);
-    expect(await accounts.listOwnUsage(2, 30)).toEqual(new Map());
   });
 
   test('keeps 90 days, and deletes older ones in bounded steps', async () => {
