@@ -327,7 +327,7 @@ describe('a precondition', () => {
   test('lets GET and HEAD pass: If-Match by strong comparison, and before If-None-Match', async () => {
     const app = await startApp();
     await app.add(biscuit);
-    for (const path of ['/v1/pets?limit=1', '/v1/pets/1', '/openapi.json', '/docs']) {
+    for (const path of ['/v1/pets?limit=1', '/v1/pets/1', '/openapi.json']) {
       const { etag } = (await app.call('GET', path)).headers as { etag: string };
       const expectEach = async (name: string, values: string[], status: number) => {
         for (const value of values)

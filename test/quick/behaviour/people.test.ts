@@ -181,18 +181,8 @@ describe('the keys of an account', () => {
     setTime(30 * dayMs);
     const secret = newSecret(false);
     const rotated = await rotateKey(key.id, at(until), secret);
-    const { account, accountId, name, scopes } = key;
-    expect(rotated).toMatchObject({
-      id: 2,
-      account,
-      accountId,
-      name,
-      scopes,
-      hint: secret.hint,
-      createdAt: at(30 * dayMs),
-    });
-    expect(rotated?.expiresAt).toEqual(next && at(next));
-    expect(rotated).toMatchObject({ revokedAt: null, lastUsedAt: null, deprecatedCalls: 0 });
+    const { accountId, name, scopes } = key;
+    expect(rotated).toMatchObject({ id: 2, accountId, name, scopes, expiresAt: next && at(next), revokedAt: null });
     expect((await listKeys())[0]).toEqual({ ...key, expiresAt: at(old) });
     expect((await findKey(secret.hash))?.id).toBe(2);
   });
