@@ -7,7 +7,7 @@ import { createCache } from '../../../src/pets/response-cache.ts';
 import { startApp } from '../../support/app.ts';
 import { startServer } from '../../support/process.ts';
 import { emptyStore, engine, open, runSql } from '../../support/store.ts';
-import { figure, tier } from '../../support/tier.ts';
+import { figure, patientMs, tier } from '../../support/tier.ts';
 
 describe('the response cache', () => {
   /** A cache over a store whose state the test sets. `get` returns the response for a key and numbers each new one. */
@@ -149,7 +149,7 @@ describe('a response kept across writes', () => {
   });
 });
 
-test('two servers on one store each see what the other has acknowledged', async () => {
+test('two servers on one store each see what the other has acknowledged', { timeout: patientMs }, async () => {
   const env = { DATABASE_URL: await emptyStore() };
   const writer = await startServer({ env });
   const key = await writer.firstKey();
