@@ -66,7 +66,7 @@ export const plantedBugs: PlantedBug[] = [
     to: 'WHERE hash <> ${hash}`',
     caughtBy: [
       'test/quick/behaviour/auth.test.ts',
-      'authentication > a well-formed but unknown key gets 401 invalid_api_key',
+      'an API key > that is missing gets 401 missing_api_key, an unknown one',
     ],
   },
   {
@@ -76,7 +76,7 @@ export const plantedBugs: PlantedBug[] = [
     to: '',
     caughtBy: [
       'test/quick/behaviour/auth.test.ts',
-      'authentication > a revoked key gets 401 revoked_api_key within a second',
+      'an API key > that is revoked gets 401 revoked_api_key within a second',
     ],
   },
   {
@@ -103,10 +103,7 @@ export const plantedBugs: PlantedBug[] = [
     file: 'src/http/auth.ts',
     from: 'request.apiKey?.scopes.includes(scope)',
     to: 'request.apiKey',
-    caughtBy: [
-      'test/quick/behaviour/auth.test.ts',
-      'authentication > GET without pets:read and POST without pets:write',
-    ],
+    caughtBy: ['test/quick/behaviour/auth.test.ts', 'an API key > without the scope of the operation gets 403'],
   },
   {
     name: 'no request timeout',
@@ -120,7 +117,7 @@ export const plantedBugs: PlantedBug[] = [
     file: 'src/http/body.ts',
     from: 'isEmpty ? Readable.from([]) : payload',
     to: 'payload',
-    caughtBy: ['test/full/behaviour/matrix.test.ts', 'every request gets its status within 4 s'],
+    caughtBy: ['test/full/behaviour/matrix.test.ts', 'every request is answered within 4 s'],
   },
   {
     name: 'a request keeps its places when its connection is gone',
@@ -177,7 +174,7 @@ export const plantedBugs: PlantedBug[] = [
     from: 'if (!known) return',
     to: 'if (!known || known.same) return',
     caughtBy: [
-      'test/quick/behaviour/createPet.test.ts',
+      'test/quick/behaviour/operations.test.ts',
       'POST /v1/pets with Idempotency-Key > replays the 201 with Idempotent-Replayed',
     ],
   },
@@ -186,7 +183,7 @@ export const plantedBugs: PlantedBug[] = [
     file: 'src/core/pets.ts',
     from: "description: 'An animal to add.', additionalProperties: false",
     to: "description: 'An animal to add.', additionalProperties: true",
-    caughtBy: ['test/quick/behaviour/createPet.test.ts', 'POST /v1/pets > returns 400 invalid_body'],
+    caughtBy: ['test/quick/behaviour/operations.test.ts', 'a request that breaks a rule gets its error'],
   },
   {
     name: 'integers are converted to a JavaScript number',
@@ -201,7 +198,7 @@ export const plantedBugs: PlantedBug[] = [
     file: 'src/store/sqlite/reader.ts',
     from: 'WHERE status = +? AND id > +?',
     to: 'WHERE status = +? AND id >= +?',
-    caughtBy: ['test/quick/behaviour/listPets.test.ts', 'GET /v1/pets > links through all pages'],
+    caughtBy: ['test/quick/behaviour/operations.test.ts', 'GET /v1/pets > links through all pages'],
   },
   {
     name: 'a shutdown does not wait for requests in flight',
@@ -224,7 +221,7 @@ export const plantedBugs: PlantedBug[] = [
     from: '`${query.limit} ${query.status} ${query.after}`',
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
     to: '`${query.limit} ${query.status}`',
-    caughtBy: ['test/quick/behaviour/listPets.test.ts', 'GET /v1/pets > links through all pages'],
+    caughtBy: ['test/quick/behaviour/operations.test.ts', 'GET /v1/pets > links through all pages'],
   },
   {
     name: 'an export does not wait for the disk',

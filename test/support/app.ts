@@ -2,15 +2,13 @@
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
-import type { FastifyInstance } from 'fastify';
 import { pino } from 'pino';
 import { Agent, request as undiciRequest } from 'undici';
 import { onTestFinished } from 'vitest';
 import { type AppOptions, buildApp } from '../../src/app.ts';
 import { newSecret, type Scope, scopes } from '../../src/core/accounts.ts';
-import { createMetrics } from '../../src/http/metrics.ts';
+import { createMetrics, type Metrics } from '../../src/http/metrics.ts';
 import { createRequestLog } from '../../src/http/request-record.ts';
-import type { Store } from '../../src/store/store.ts';
 import { type Answer, expectDocumented } from './documented.ts';
 import { borrowStore } from './store.ts';
 
@@ -30,36 +28,26 @@ export interface JsonAnswer extends Answer {
   json: any;
 }
 
-export interface TestApp {
-  app: FastifyInstance;
-  store: Store;
-  /** URL of the server, without a path. */
-  url: string;
-  port: number;
-  /** URL of the store. */
-  databaseUrl: string;
-  /** A key with both scopes. */
-  key: string;
-  /** Log lines so far. */
-  log: () => string;
-  /** Sets the server's clock. */
-  setTime: (time: Date) => void;
-  newKey: (options?: {
-    scopes?: Scope[];
-    expiresAt?: Date | null;
-    account?: string;
-    live?: boolean;
-  }) => Promise<{ key: string; id: number }>;
-  call: (method: string, path: string, options?: CallOptions) => Promise<JsonAnswer>;
-  /** Adds a pet and returns the response. */
-  add: (pet: object, headers?: Record<string, string>) => Promise<JsonAnswer>;
+export type TestApp = Awaited<ReturnType<typeof startApp>>;
+
+interface KeyOptions {
+  scopes?: Scope[];
+  expiresAt?: Date | null;
+  account?: string;
+  live?: boolean;
 }
 
 const read = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8');
 export const documents = { animalStore: read('openapi.yaml'), quickstart: read('openapi.quickstart.yaml') };
 
+/** The values of a metric, by the value of its label. */
+export async function valuesOf({ registry }: Metrics, name: string): Promise<Record<string, number>> {
+  const { values = [] } = (await registry.getSingleMetric(`animal_store_${name}`)?.get()) ?? {};
+  return Object.fromEntries(values.map(({ labels, value }) => [String(Object.values(labels)[0]), value]));
+}
+
 /** Starts the server and stops it when the test ends. */
-export async function startApp(options: Partial<AppOptions> = {}): Promise<TestApp> {
+export async function startApp(options: Partial<AppOptions> = {}) {
   const { databaseUrl, store, now, setTime } = await borrowStore();
   const lines: string[] = [];
   const write = (line: string) => void lines.push(line);
@@ -92,24 +80,17 @@ export async function startApp(options: Partial<AppOptions> = {}): Promise<TestA
   const url = `http://127.0.0.1:${port}`;
   await store.accounts.addAccount('tests');
 
-  const newKey: TestApp['newKey'] = async ({
-    scopes: granted = [...scopes],
-    expiresAt = null,
-    account = 'tests',
-    live = options.live ?? false,
-  } = {}) => {
+  async function newKey(wanted: KeyOptions = {}): Promise<{ key: string; id: number }> {
+    const { scopes: granted = [...scopes], expiresAt = null, account = 'tests', live = options.live ?? false } = wanted;
     const secret = newSecret(live);
     const lifetimeMs = expiresAt && expiresAt.getTime() - now().getTime();
     const added = await store.accounts.addKey({ account, name: 'test', scopes: granted, lifetimeMs, secret });
     return { key: secret.key, id: added?.id as number };
-  };
+  }
   const { key } = await newKey();
 
-  const call: TestApp['call'] = async (
-    method,
-    target,
-    { key: other, headers = {}, body, type = 'application/json' } = {},
-  ) => {
+  async function call(method: string, target: string, options: CallOptions = {}): Promise<JsonAnswer> {
+    const { key: other, headers = {}, body, type = 'application/json' } = options;
     const sent: Record<string, string | string[]> = { ...headers };
     if (other !== null) sent.authorization = `Bearer ${other ?? key}`;
     if (body !== undefined && type !== null) sent['content-type'] = type;
@@ -126,19 +107,25 @@ export async function startApp(options: Partial<AppOptions> = {}): Promise<TestA
     expectDocumented(method, target, answer);
     const isJson = text !== '' && String(response.headers['content-type']).startsWith('application/json');
     return { ...answer, json: isJson ? JSON.parse(text) : undefined };
-  };
+  }
 
   return {
     app,
     store,
+    /** URL of the server, without a path. */
     url,
     port,
+    /** URL of the store. */
     databaseUrl,
+    /** A key with both scopes. */
     key,
+    /** Log lines so far. */
     log: () => lines.join(''),
-    setTime,
+    /** Sets the server's clock. */
+    setTime: setTime as (time: Date) => void,
     newKey,
     call,
-    add: (pet, headers = {}) => call('POST', '/v1/pets', { body: pet, headers }),
+    /** Adds a pet. */
+    add: (pet: object, headers: Record<string, string> = {}) => call('POST', '/v1/pets', { body: pet, headers }),
   };
 }

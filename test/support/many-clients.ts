@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { readAnswer } from './raw.ts';
 
 export interface Outcome {
   status: number;
@@ -19,20 +20,6 @@ interface Load {
   next: () => string;
 }
 
-/** Parses a response; undefined while it is incomplete. */
-function readAnswer(bytes: Buffer): Omit<Outcome, 'ms'> | undefined {
-  const headersEnd = bytes.indexOf('\r\n\r\n');
-  if (headersEnd === -1) return undefined;
-  const headers = bytes.toString('latin1', 0, headersEnd).toLowerCase();
-  const find = (name: string) => new RegExp(`\r\n${name}: (\\d+)`).exec(headers)?.[1];
-  if (bytes.length < headersEnd + 4 + Number(find('content-length'))) return undefined;
-  const retryAfter = find('retry-after');
-  return {
-    status: Number(headers.slice(9, 12)),
-    retryAfter: retryAfter === undefined ? undefined : Number(retryAfter),
-  };
-}
-
 async function ask(socket: Socket, request: string): Promise<Outcome> {
   const begun = performance.now();
   socket.write(request);
@@ -40,10 +27,11 @@ async function ask(socket: Socket, request: string): Promise<Outcome> {
     let bytes: Buffer = Buffer.alloc(0);
     const look = (part: Buffer) => {
       bytes = bytes.length === 0 ? part : Buffer.concat([bytes, part]);
-      const answer = readAnswer(bytes);
-      if (!answer) return;
+      const { status, headers } = readAnswer(bytes)?.answer ?? {};
+      if (status === undefined || !headers) return;
       socket.off('data', look).off('close', reject);
-      resolve({ ...answer, ms: performance.now() - begun });
+      const { 'retry-after': again } = headers;
+      resolve({ status, retryAfter: again === undefined ? undefined : Number(again), ms: performance.now() - begun });
     };
     socket.on('data', look).once('close', reject);
   });

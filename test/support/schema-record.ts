@@ -1,21 +1,12 @@
-/** Reads and changes what a store records of its schema, on the database of the suite. */
-import Database from 'better-sqlite3';
+/** Reads what a store records of its schema, on the database of the suite. */
 import { oldestOn, readMigrations } from '../../src/store/migrations.ts';
-import { sqliteFile } from '../../src/store/open.ts';
-import { clientOf, engine, newDatabase, temporaryFolder, textRows } from './store.ts';
+import { engine, newDatabase, temporaryFolder, textRows } from './store.ts';
 
-export const onSqlite = engine === 'SQLite';
+const onSqlite = engine === 'SQLite';
 export const engineFolder = onSqlite ? 'sqlite' : 'postgres';
 export const migrations = readMigrations(engineFolder);
 
 export const newUrl = async () => (onSqlite ? `sqlite:${temporaryFolder()}/store.db` : newDatabase());
-
-export async function execute(databaseUrl: string, sql: string): Promise<void> {
-  if (!onSqlite) return void (await clientOf(databaseUrl).unsafe(sql));
-  const database = new Database(sqliteFile(databaseUrl));
-  database.exec(sql);
-  database.close();
-}
 
 /** The number that releases compare, the oldest release, and the versions that were applied. */
 export async function recordOf(databaseUrl: string) {

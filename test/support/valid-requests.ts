@@ -21,15 +21,7 @@ export interface Parameter {
   in: 'path' | 'query' | 'header';
   required: boolean;
   schema: Schema;
-  example?: unknown;
-  examples?: Examples;
 }
-
-type Examples = Record<string, { value: unknown }>;
-
-/** The first example of a parameter or a body. */
-export const exampleOf = ({ example, examples = {} }: { example?: unknown; examples?: Examples }): unknown =>
-  example ?? Object.values(examples)[0]?.value;
 
 export interface Operation {
   operationId: string;
@@ -40,7 +32,6 @@ export interface Operation {
   methods: string[];
   parameters: Parameter[];
   body: Schema | undefined;
-  bodyExample: unknown;
   /** The scope that the API key needs. */
   scope: string | undefined;
   /** The documented statuses. */
@@ -81,18 +72,13 @@ export function resolved(document: Node, node: unknown): unknown {
   return { ...(resolved(document, found) as Node), ...own };
 }
 
-interface Part {
-  schema: Schema;
-  examples?: Examples;
-}
-
 /** The operations of a document in the repository. */
 function readOperations(name: keyof typeof prefixes): Operation[] {
   const document = { ...readDocument(name) };
   const paths = resolved(document, document.paths) as Record<string, Record<string, Node>>;
   return Object.entries(paths).flatMap(([path, operations]) =>
     Object.entries(operations).map(([method, operation]) => {
-      const body = (operation.requestBody as { content: Record<string, Part> } | undefined)?.content[
+      const body = (operation.requestBody as { content: Record<string, { schema: Schema }> } | undefined)?.content[
         'application/json'
       ];
       const [{ apiKey }] = operation.security as [{ apiKey: string[] }];
@@ -103,7 +89,6 @@ function readOperations(name: keyof typeof prefixes): Operation[] {
         methods: Object.keys(operations).map((other) => other.toUpperCase()),
         parameters: (operation.parameters ?? []) as Parameter[],
         body: body?.schema,
-        bodyExample: body && exampleOf(body),
         scope: apiKey[0],
         statuses: Object.keys(operation.responses as Node)
           .map(Number)

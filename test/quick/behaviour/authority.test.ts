@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { newSecret } from '../../../src/core/accounts.ts';
 import { newToken } from '../../../src/core/people.ts';
 import { makeKey, type PagesApp, password, startPages } from '../../support/account-pages.ts';
+import { valuesOf } from '../../support/app.ts';
 import { borrowStore, textRows } from '../../support/store.ts';
 
 /** Sends the headers of a POST, waits until the server awaits the body, runs `meanwhile`, and sends the body. */
@@ -19,10 +20,7 @@ async function interrupt(
   const lines = { host: `127.0.0.1:${app.port}`, connection: 'close', 'transfer-encoding': 'chunked', ...headers };
   const head = Object.entries(lines).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.write(`POST ${path} HTTP/1.1\r\n${head.join('')}\r\n`);
-  const taken = async () => {
-    const gauge = await app.metrics.registry.getSingleMetric('animal_store_held')?.get();
-    return gauge?.values.find(({ labels }) => labels.what === 'bodies')?.value;
-  };
+  const taken = async () => (await valuesOf(app.metrics, 'held')).bodies;
   await expect.poll(taken, { timeout: 5000, interval: 5 }).toBe(1);
   await meanwhile();
   socket.write(`${body === '' ? '' : `${body.length.toString(16)}\r\n${body}\r\n`}0\r\n\r\n`);

@@ -1,346 +1,230 @@
-import { describe, expect, onTestFinished, test } from 'vitest';
-import { type ApiKey, KeyLimitError, newSecret } from '../../../src/core/accounts.ts';
+/** Tests of what the store keeps of accounts, keys, sessions and links, and for how long. */
+import { describe, expect, test } from 'vitest';
+import { type ApiKey, KeyLimitError, newSecret, type Owner } from '../../../src/core/accounts.ts';
 import { limits } from '../../../src/core/limits.ts';
 import { newToken } from '../../../src/core/people.ts';
-import { openStore } from '../../../src/store/open.ts';
-import type { Store } from '../../../src/store/store.ts';
-import { emptyStore, textRows } from '../../support/store.ts';
+import { borrowStore, textRows } from '../../support/store.ts';
 
-const minuteMs = 60_000;
-const hourMs = 60 * minuteMs;
+const hourMs = 60 * 60_000;
+const dayMs = 24 * hourMs;
 const start = Date.UTC(2027, 0, 1);
 const at = (ms: number) => new Date(start + ms);
 
-const firstHash = '$argon2id$v=19$m=19456,t=2,p=1$Zmlyc3Q$Zmlyc3Q';
-const secondHash = '$argon2id$v=19$m=19456,t=2,p=1$c2Vjb25k$c2Vjb25k';
-
 const newHash = () => newToken().hash;
 
-/** An empty store, its clock, and a second server on the same database. */
-async function openPeople() {
-  const databaseUrl = await emptyStore();
-  let time = start;
-  const open = async () => {
-    const store = await openStore(databaseUrl, { now: () => new Date(time) });
-    onTestFinished(() => store.close());
-    return store;
+/** A store with two people, whose passwords have the hash `old`; their accounts have the ids 1 and 2. */
+async function openWithPeople() {
+  const { store, setTime, databaseUrl } = await borrowStore();
+  const { accounts, people } = store;
+  setTime(at(0));
+  for (const name of ['ada', 'ben']) await people.signUp(name, 'old');
+  const addKey = async (account: Owner = 'ada', lifetimeMs: number | null = null) => {
+    const key = { account, name: 'k', scopes: ['pets:read' as const], lifetimeMs, secret: newSecret(false) };
+    return (await accounts.addKey(key)) as ApiKey;
   };
-  const store = await open();
   return {
-    databaseUrl,
-    store,
-    ...store.people,
-    openSecond: open,
-    /** Sets the clock to `ms` after the start. */
-    setTime: (ms: number) => {
-      time = start + ms;
+    ...{ store, databaseUrl, ...accounts, ...people },
+    addKey,
+    addSession: async (accountId = 1) => {
+      const hash = newHash();
+      expect(await people.addSession(hash, accountId, 'old')).toBe(true);
+      return hash;
     },
+    addLink: async (...link: ['invitation' | 'reset', accountId: number | null]) => {
+      const hash = newHash();
+      await people.addLink(hash, ...link);
+      return hash;
+    },
+    /** Sets the clock to `ms` after the start. */
+    setTime: (ms: number) => setTime(at(ms)),
     count: async (table: string) => Number((await textRows(databaseUrl, `SELECT count(*) AS n FROM ${table}`))[0]?.n),
   };
 }
 
-/** A store with two people; their accounts have the ids 1 and 2. */
-async function openWithPeople() {
-  const opened = await openPeople();
-  for (const name of ['ada', 'ben']) await opened.signUp(name, firstHash);
-  return opened;
-}
-
-describe('signing up', () => {
-  test('needs an invitation that is less than 24 hours old', async () => {
-    const { signUp, addLink, findLink, setTime } = await openPeople();
-    const [first, second] = [newHash(), newHash()];
-    for (const link of [first, second]) await addLink(link, 'invitation', null);
-    setTime(24 * hourMs - 1);
-    expect(await signUp('ada', firstHash, first)).toMatchObject({ name: 'ada' });
-    expect(await findLink(second)).toEqual({ purpose: 'invitation', account: null });
-    setTime(24 * hourMs);
-    expect(await findLink(second)).toBeUndefined();
-    expect(await signUp('ben', firstHash, second)).toBe('link_used');
-  });
-
-  test('accepts no other link: one to reset, one of an account, an unknown one', async () => {
-    const { signUp, addLink, findLink, count } = await openWithPeople();
-    const [reset, resetOfNone, invitationOfBen] = [newHash(), newHash(), newHash()];
-    await addLink(reset, 'reset', 1);
-    await addLink(resetOfNone, 'reset', null);
-    await addLink(invitationOfBen, 'invitation', 2);
-    for (const link of [reset, resetOfNone, invitationOfBen, newHash()])
-      expect(await signUp('cleo', firstHash, link)).toBe('link_used');
-    expect(await findLink(reset)).toMatchObject({ purpose: 'reset', account: { name: 'ada' } });
-    expect(await findLink(invitationOfBen)).toMatchObject({ purpose: 'invitation', account: { name: 'ben' } });
-    expect(await count('account')).toBe(2);
-  });
-});
-
-describe('setting a password', () => {
-  /** Each person has two sessions and two links. */
-  async function openWithSessions() {
-    const opened = await openWithPeople();
-    const sessions = [1, 1, 2, 2].map((accountId) => ({ accountId, hash: newHash() }));
-    for (const { hash, accountId } of sessions) await opened.addSession(hash, accountId, firstHash);
-    const links = [1, 1, 2, 2].map((accountId) => ({ accountId, hash: newHash() }));
-    for (const { hash, accountId } of links) await opened.addLink(hash, 'reset', accountId);
-    /** The accounts of the sessions and links that are valid. */
-    const remaining = async () => ({
-      sessions: (await Promise.all(sessions.map(({ hash }) => opened.findSession(hash)))).map(
-        (session) => session?.account.id,
-      ),
-      links: (await Promise.all(links.map(({ hash }) => opened.findLink(hash)))).map((link) => link?.account?.id),
-    });
-    const [link, , linkOfBen] = links.map(({ hash }) => hash) as [Buffer, Buffer, Buffer];
-    return { ...opened, link, linkOfBen, remaining };
-  }
-  const everything = { sessions: [1, 1, 2, 2], links: [1, 1, 2, 2] };
-
-  test('or the removal of the account needs the hash that it was checked against, if one is given', async () => {
-    const { store, setPassword, findPerson } = await openWithPeople();
-    expect(await setPassword(1, secondHash, { previous: secondHash })).toBe(false);
-    expect((await findPerson('ada'))?.passwordHash).toBe(firstHash);
-    expect(await setPassword(1, secondHash, { previous: firstHash })).toBe(true);
-    expect(await store.accounts.removeAccount('ada', firstHash)).toBeUndefined();
-    expect(await store.accounts.removeAccount('ada', secondHash)).toMatchObject({ id: 1 });
-    await store.accounts.addAccount('program');
-    expect(await setPassword(3, firstHash)).toBe(true);
-  });
-
-  test.for(["another account's link", 'an invitation for a new account', 'an unknown link'])(
-    'with %s changes nothing',
-    async (what) => {
-      const { setPassword, addLink, findLink, findPerson, linkOfBen, remaining } = await openWithSessions();
-      const invitation = newHash();
-      await addLink(invitation, 'invitation', null);
-      const given = what.startsWith('another') ? linkOfBen : what.endsWith('account') ? invitation : newHash();
-      expect(await setPassword(1, secondHash, { link: given })).toBe(false);
-      expect(await remaining()).toEqual(everything);
-      expect(await findLink(invitation)).toBeDefined();
-      expect((await findPerson('ada'))?.passwordHash).toBe(firstHash);
-    },
-  );
-
-  test('needs a link that has not expired: one hour to reset, 24 hours for an invitation', async () => {
-    const { store, setPassword, addLink, setTime } = await openWithPeople();
-    await store.accounts.addAccount('operator');
-    const [reset, lateReset, invitation] = [newHash(), newHash(), newHash()];
-    await addLink(reset, 'reset', 1);
-    await addLink(lateReset, 'reset', 2);
-    await addLink(invitation, 'invitation', 3);
+describe('a one-time link', () => {
+  test('is valid until the millisecond of its expiry: 24 hours for an invitation, one hour for a reset', async () => {
+    const { signUp, setPassword, addLink, addAccount, findLink, setTime } = await openWithPeople();
+    await addAccount('operator');
+    const reset = await addLink('reset', 1);
+    const lateReset = await addLink('reset', 2);
+    const [own, first, second] = [await addLink('invitation', 3), await addLink('invitation', null), newHash()];
     setTime(hourMs - 1);
-    expect(await setPassword(1, secondHash, { link: reset })).toBe(true);
+    expect(await setPassword(1, 'new', { link: reset })).toBe(true);
     setTime(hourMs);
-    expect(await setPassword(2, secondHash, { link: lateReset })).toBe(false);
-    setTime(24 * hourMs - 1);
-    expect(await setPassword(3, secondHash, { link: invitation })).toBe(true);
-    expect(await store.people.findPerson('operator')).toMatchObject({ passwordHash: secondHash });
+    expect(await setPassword(2, 'new', { link: lateReset })).toBe(false);
+    setTime(dayMs - 1);
+    expect(await setPassword(3, 'new', { link: own })).toBe(true);
+    expect(await signUp('cleo', 'old', first)).toMatchObject({ name: 'cleo' });
+    setTime(0);
+    const late = await addLink('invitation', null);
+    setTime(dayMs - 1);
+    expect(await findLink(late)).toEqual({ purpose: 'invitation', account: null });
+    setTime(dayMs);
+    expect(await findLink(late)).toBeUndefined();
+    for (const link of [late, second]) expect(await signUp('dora', 'old', link)).toBe('link_used');
+  });
+
+  test('creates an account or sets a password only if it is for that', async () => {
+    const { signUp, setPassword, addLink, findLink, findPerson, addSession, findSession, count } =
+      await openWithPeople();
+    const session = await addSession();
+    const own = await addLink('reset', 1);
+    const invitation = await addLink('invitation', null);
+    const others = [await addLink('reset', null), await addLink('invitation', 2), newHash()];
+    for (const link of [own, ...others]) expect(await signUp('cleo', 'old', link)).toBe('link_used');
+    for (const link of [invitation, ...others]) expect(await setPassword(1, 'new', { link })).toBe(false);
+    expect([await count('account'), await count('one_time_link')]).toEqual([2, 4]);
+    expect(await findLink(own)).toMatchObject({ purpose: 'reset', account: { name: 'ada' } });
+    expect(await findSession(session)).toBeDefined();
+    expect((await findPerson('ada'))?.passwordHash).toBe('old');
   });
 });
 
 describe('a session', () => {
-  test('ends 12 hours after its start, even if it is in use', async () => {
+  test('ends 12 hours after its start, even if it is in use, and an hour after its last use', async () => {
     const { addSession, findSession, touchSession, setTime } = await openWithPeople();
-    const hash = newHash();
-    await addSession(hash, 1, firstHash);
+    const [used, unused] = [await addSession(), await addSession()];
     for (let ms = 0; ms < 12 * hourMs; ms += hourMs / 2) {
       setTime(ms);
-      await touchSession(hash);
+      // The second is used too late: it does not begin again.
+      for (const hash of ms === hourMs / 2 ? [used] : [used, unused]) await touchSession(hash);
+      if (ms >= hourMs) expect(await findSession(unused)).toBeUndefined();
     }
     setTime(12 * hourMs - 1);
-    await touchSession(hash);
-    expect(await findSession(hash)).toBeDefined();
+    await touchSession(used);
+    // Another server reports an earlier use.
+    setTime(12 * hourMs - 1000);
+    await touchSession(used);
+    expect((await findSession(used))?.usedAt).toEqual(at(12 * hourMs - 1));
     setTime(12 * hourMs);
-    expect(await findSession(hash)).toBeUndefined();
+    expect(await findSession(used)).toBeUndefined();
   });
 
-  test('that has ended does not begin again when it is used late', async () => {
-    const { addSession, findSession, touchSession, setTime } = await openWithPeople();
-    const hash = newHash();
-    await addSession(hash, 1, firstHash);
-    setTime(hourMs);
-    await touchSession(hash);
-    expect(await findSession(hash)).toBeUndefined();
-  });
-
-  test('keeps its latest use if another server reports an earlier one', async () => {
-    const { addSession, findSession, touchSession, setTime } = await openWithPeople();
-    const hash = newHash();
-    setTime(1000);
-    await addSession(hash, 1, firstHash);
-    setTime(0);
-    await touchSession(hash);
-    expect((await findSession(hash))?.usedAt).toEqual(at(1000));
-  });
-
-  test('does not begin after the password was changed, or while it is being changed', async () => {
-    const opened = await openWithPeople();
-    const { addSession, findSession, setPassword } = opened;
-    const session = newHash();
-    await setPassword(1, secondHash);
-    expect(await addSession(session, 1, firstHash)).toBe(false);
-    expect(await findSession(session)).toBeUndefined();
-    expect(await addSession(session, 1, secondHash)).toBe(true);
-    const sessions = Array.from({ length: 20 }, newHash);
-    const change = opened.setPassword(2, secondHash);
-    await Promise.all([change, ...sessions.map((hash) => addSession(hash, 2, firstHash))]);
-    expect((await Promise.all(sessions.map((hash) => findSession(hash)))).filter(Boolean)).toEqual([]);
-  });
-
-  test('of an account that was removed meanwhile is not added, nor a link; writes at the same time succeed', async () => {
-    const { store, addSession, addLink, count } = await openWithPeople();
-    await Promise.all([
-      addSession(newHash(), 99, firstHash),
-      store.pets.add({ name: 'Biscuit', categoryId: 7n, status: 'available' }),
-      addLink(newHash(), 'reset', 99),
-    ]);
-    expect([await count('session'), await count('one_time_link'), await count('pet')]).toEqual([0, 0, 1]);
-  });
-
-  test('that is added deletes up to ten that have ended', async () => {
+  test('that is added beyond 50 of its account ends the one that was used first', async () => {
     const { addSession, findSession, setTime, count } = await openWithPeople();
-    for (let index = 0; index < 15; index++) await addSession(newHash(), 1, firstHash);
-    setTime(hourMs - 1);
-    const valid = newHash();
-    await addSession(valid, 1, firstHash);
-    expect(await count('session')).toBe(16);
-    setTime(hourMs);
-    await addSession(newHash(), 1, firstHash);
-    expect(await count('session')).toBe(7);
-    await addSession(newHash(), 1, firstHash);
-    expect(await count('session')).toBe(3);
-    expect(await findSession(valid)).toBeDefined();
+    const hashes: Buffer[] = [];
+    for (let index = 0; index <= limits.sessions; index++) {
+      setTime(index);
+      hashes.push(await addSession());
+    }
+    await addSession(2);
+    expect(await count('session')).toBe(limits.sessions + 1);
+    expect(await findSession(hashes[0] as Buffer)).toBeUndefined();
+    expect(await findSession(hashes[1] as Buffer)).toBeDefined();
   });
 });
 
-describe('a one-time link', () => {
-  test('that is added deletes up to ten that have expired', async () => {
-    const { addLink, findLink, setTime, count } = await openWithPeople();
-    for (let index = 0; index < 15; index++) await addLink(newHash(), 'reset', 1);
-    const valid = newHash();
-    await addLink(valid, 'invitation', null);
-    setTime(hourMs);
-    await addLink(newHash(), 'invitation', null);
-    expect(await count('one_time_link')).toBe(7);
-    await addLink(newHash(), 'invitation', null);
-    expect(await count('one_time_link')).toBe(3);
-    expect(await findLink(valid)).toBeDefined();
-  });
-});
-
-describe('a clock that is set back by a day', () => {
-  test('ends sessions and links, which would live for longer', async () => {
-    const { addSession, findSession, addLink, findLink, setPassword, signUp, endSessions, setTime } =
-      await openWithPeople();
-    const [session, reset, invitation] = [newHash(), newHash(), newHash()];
-    setTime(24 * hourMs);
-    await addSession(session, 1, firstHash);
-    await addLink(reset, 'reset', 1);
-    await addLink(invitation, 'invitation', null);
-    setTime(24 * hourMs - minuteMs);
-    expect([await findSession(session), await findLink(reset), await findLink(invitation)]).not.toContain(undefined);
-    setTime(0);
-    expect([await findSession(session), await findLink(reset), await findLink(invitation)]).toEqual(
-      Array(3).fill(undefined),
-    );
-    expect(await endSessions(session)).toBe(false);
-    expect(await setPassword(1, secondHash, { link: reset })).toBe(false);
-    expect(await signUp('cleo', firstHash, invitation)).toBe('link_used');
-    // Whoever signs in deletes sessions of the future: they do not come back when the clock gets there again.
-    await addSession(newHash(), 2, firstHash);
-    setTime(24 * hourMs);
-    expect(await findSession(session)).toBeUndefined();
-  });
-});
-
-test('an account has at most 50 sessions: a new one ends the one that was used first', async () => {
-  const { addSession, findSession, setTime, count } = await openWithPeople();
-  const hashes = Array.from({ length: 51 }, newHash);
-  for (const [index, hash] of hashes.entries()) {
-    setTime(index);
-    await addSession(hash, 1, firstHash);
+test.for(['session', 'one_time_link'] as const)('a new %s deletes up to ten that have ended', async (table) => {
+  const { addSession, addLink, findSession, findLink, setTime, count } = await openWithPeople();
+  const add = () => (table === 'session' ? addSession() : addLink('reset', 1));
+  for (let index = 0; index < 15; index++) await add();
+  setTime(hourMs - 1);
+  const valid = await add();
+  const counts = [await count(table)];
+  setTime(hourMs);
+  for (let index = 0; index < 2; index++) {
+    await add();
+    counts.push(await count(table));
   }
-  await addSession(newHash(), 2, firstHash);
-  expect(await count('session')).toBe(51);
-  expect(await findSession(hashes[0] as Buffer)).toBeUndefined();
-  expect(await findSession(hashes[1] as Buffer)).toBeDefined();
+  expect(counts).toEqual([16, 7, 3]);
+  expect((await findSession(valid)) ?? (await findLink(valid))).toBeDefined();
+});
+
+test('a clock that is set back by a day ends sessions and links, which would live for longer', async () => {
+  const { addSession, findSession, addLink, findLink, setPassword, signUp, endSessions, setTime } =
+    await openWithPeople();
+  setTime(dayMs);
+  const [session, reset, invitation] = [
+    await addSession(),
+    await addLink('reset', 1),
+    await addLink('invitation', null),
+  ];
+  const found = async () =>
+    [await findSession(session), await findLink(reset), await findLink(invitation)].map((each) => each !== undefined);
+  setTime(dayMs - 60_000);
+  expect(await found()).toEqual([true, true, true]);
+  setTime(0);
+  expect(await found()).toEqual([false, false, false]);
+  expect(await endSessions(session)).toBe(false);
+  expect(await setPassword(1, 'new', { link: reset })).toBe(false);
+  expect(await signUp('cleo', 'old', invitation)).toBe('link_used');
+  // Whoever signs in deletes sessions of the future: they do not come back when the clock gets there again.
+  await addSession(2);
+  setTime(dayMs);
+  expect(await findSession(session)).toBeUndefined();
+});
+
+test('removing an account removes its keys, but not its messages and pets', async () => {
+  const { store, databaseUrl, removeAccount, addAccount, addKey, listKeys, listAccounts } = await openWithPeople();
+  await addKey();
+  const message = { id: 'msg_1', message: 'Hello', status: 'queued', createdAt: at(0).toISOString() } as const;
+  await store.messages.add({ ...message, accountId: 1 });
+  await store.pets.add({ name: 'Biscuit', categoryId: 7n, status: 'available' }, { accountId: 1, key: 'retry' });
+  expect(await removeAccount('ada')).toMatchObject({ id: 1, name: 'ada' });
+  expect(await removeAccount('ada')).toBeUndefined();
+  expect([await listAccounts(), await listKeys()]).toMatchObject([[{ name: 'ben' }], []]);
+  const rows = await textRows(databaseUrl, 'SELECT id, account_id, message, status, created_at FROM message');
+  expect(rows).toEqual([{ id: 'msg_1', account_id: '1', message: 'Hello', status: 'queued', created_at: `${start}` }]);
+  expect((await store.pets.list({ limit: 1, after: 0n })).pets).toHaveLength(1);
+  // The id is not reused. Otherwise the new account would match the Idempotency-Keys of the old one.
+  expect(await addAccount('ada')).toMatchObject({ id: 3 });
 });
 
 describe('the keys of an account', () => {
-  const addKey = (
-    { accounts }: Store,
-    { account = 'ada', lifetimeMs = null }: { account?: string; lifetimeMs?: number | null } = {},
-  ) => accounts.addKey({ account, name: 'k', scopes: ['pets:read'], lifetimeMs, secret: newSecret(false) });
-
-  /** A store in which ada has `keys` keys that expire after `lifetimeMs`. */
-  async function openWithKeys(keys: number, lifetimeMs: number | null = null) {
-    const opened = await openWithPeople();
-    const added: ApiKey[] = [];
-    for (let index = 0; index < keys; index++) added.push((await addKey(opened.store, { lifetimeMs })) as ApiKey);
-    return { ...opened, ...opened.store.accounts, added };
-  }
-
-  test('do not count when they are revoked or expired', async () => {
-    const { store, added, revokeKey, setTime } = await openWithKeys(limits.activeKeys, hourMs);
-    await revokeKey((added[0] as ApiKey).id);
-    await addKey(store);
-    await expect(addKey(store)).rejects.toThrow(KeyLimitError);
-    setTime(hourMs - 1);
-    await expect(addKey(store)).rejects.toThrow(KeyLimitError);
-    setTime(hourMs);
-    for (let index = 0; index < limits.activeKeys - 1; index++) await addKey(store);
-    await expect(addKey(store)).rejects.toThrow(KeyLimitError);
+  test.each<[lifetimeMs: number | null, overlapUntil: number, old: number, next: number | null]>([
+    [90 * dayMs, 31 * dayMs, 31 * dayMs, 120 * dayMs],
+    [90 * dayMs, 100 * dayMs, 90 * dayMs, 120 * dayMs],
+    [null, 31 * dayMs, 31 * dayMs, null],
+  ])('that live for %s ms and overlap until %s are rotated to keys like them', async (lifetimeMs, until, old, next) => {
+    const { addKey, rotateKey, listKeys, findKey, setTime } = await openWithPeople();
+    const key = await addKey('ada', lifetimeMs);
+    setTime(30 * dayMs);
+    const secret = newSecret(false);
+    const rotated = await rotateKey(key.id, at(until), secret);
+    const { accountId, name, scopes } = key;
+    expect(rotated).toMatchObject({ id: 2, accountId, name, scopes, expiresAt: next && at(next), revokedAt: null });
+    expect((await listKeys())[0]).toEqual({ ...key, expiresAt: at(old) });
+    expect((await findKey(secret.hash))?.id).toBe(2);
   });
 
-  test('can be rotated at the limit only without overlap; a refused rotation leaves the old key as it was', async () => {
-    const { store, added, rotateKey, listKeys, findKey } = await openWithKeys(limits.activeKeys, 90 * hourMs);
-    await store.accounts.removeAccount('ben');
-    const before = await listKeys();
-    const [first, last] = [added[0] as ApiKey, added[49] as ApiKey];
-    const refused = newSecret(false);
-    await expect(rotateKey(first.id, at(hourMs), refused)).rejects.toThrow(KeyLimitError);
-    await expect(rotateKey(first.id, at(900 * hourMs), refused)).rejects.toThrow(KeyLimitError);
-    expect(await listKeys()).toEqual(before);
-    expect(await findKey(refused.hash)).toBeUndefined();
-    const secret = newSecret(false);
-    expect(await rotateKey(last.id, at(0), secret)).toMatchObject({ expiresAt: at(90 * hourMs), accountId: 1 });
-    expect((await findKey(secret.hash))?.name).toBe('k');
-    expect((await listKeys())[49]?.expiresAt).toEqual(at(0));
+  test('do not count for its limit when they are revoked or expired', async () => {
+    const { addKey, revokeKey, setTime } = await openWithPeople();
+    const add = async (count: number, lifetimeMs?: number) => {
+      for (let index = 0; index < count; index++) await addKey('ada', lifetimeMs);
+      await expect(addKey()).rejects.toThrow(KeyLimitError);
+    };
+    await add(limits.activeKeys, hourMs);
+    await revokeKey(1);
+    await add(1);
+    setTime(hourMs - 1);
+    await add(0);
+    setTime(hourMs);
+    await add(limits.activeKeys - 1);
   });
 
   test('that have ended are the newest 100; all of them go with the account', async () => {
-    const { store, count, setTime } = await openWithKeys(1);
+    const { addKey, revokeKey, listOwnKeys, removeAccount, count, setTime } = await openWithPeople();
     for (let index = 1; index <= 103; index++) {
       setTime(index);
-      const { id } = (await addKey(store)) as ApiKey;
-      await store.accounts.revokeKey(id);
+      await revokeKey((await addKey()).id);
     }
-    expect((await store.accounts.listOwnKeys(1, 1000)).ended.map(({ id }) => id)).toEqual(
-      Array.from({ length: 100 }, (_, index) => 104 - index),
-    );
-    await store.accounts.removeAccount('ada');
+    const { ended } = await listOwnKeys(1, 1000);
+    expect(ended.map(({ id }) => id)).toEqual(Array.from({ length: 100 }, (_, index) => 103 - index));
+    await removeAccount('ada');
     expect(await count('api_key')).toBe(0);
   });
 
   test('are at most 100 in 24 hours if a person makes them; an operator may make more', async () => {
-    const { store, addSession, setTime } = await openWithPeople();
-    const session = newHash();
-    await addSession(session, 1, firstHash);
-    const make = async () => {
-      const secret = newSecret(false);
-      const key = { account: { session }, name: 'k', scopes: [], lifetimeMs: 1, secret };
-      return (await store.accounts.addKey(key)) as ApiKey;
-    };
+    const { addKey, addSession, setTime } = await openWithPeople();
+    const session = await addSession();
     for (let index = 0; index < 100; index++) {
       setTime(2 * index);
-      await make();
+      await addKey({ session }, 1);
     }
     setTime(1000);
-    await expect(make()).rejects.toMatchObject({ name: 'KeyLimitError', reason: 'day' });
-    await addKey(store);
-    const later = newHash();
+    await expect(addKey({ session }, 1)).rejects.toMatchObject({ name: 'KeyLimitError', reason: 'day' });
+    await addKey();
     setTime(25 * hourMs);
-    await addSession(later, 1, firstHash);
-    const secret = newSecret(false);
-    expect(
-      await store.accounts.addKey({ account: { session: later }, name: 'k', scopes: [], lifetimeMs: 1, secret }),
-    ).toBeDefined();
+    expect(await addKey({ session: await addSession() }, 1)).toBeDefined();
   });
 });

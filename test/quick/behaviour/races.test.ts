@@ -48,6 +48,7 @@ function worldOf(index: number): World {
 /** Even copies act for the operator, odd ones for the person. */
 const ownerOf = ({ name, session }: World, copy: number) => (copy % 2 === 0 ? { account: name } : { session });
 const askerOf = ({ session }: World, copy: number) => (copy % 2 === 0 ? {} : { session });
+const newKey = { name: 'till', scopes: 'pets:read', lifetimeMs: null };
 const secretOf = ({ id }: World, copy: number) => ({ hint: 'ast_test_0000', hash: hashOf(`key ${copy} of ${id}`) });
 
 type Races = {
@@ -70,10 +71,7 @@ const races: Races = {
     effects: rowsOf,
   },
   addKey: {
-    input: (world, copy) => {
-      const key = { name: 'till', scopes: 'pets:read', lifetimeMs: null, at };
-      return { ...ownerOf(world, copy), ...key, ...secretOf(world, copy) };
-    },
+    input: (world, copy) => ({ ...ownerOf(world, copy), ...secretOf(world, copy), ...newKey, at }),
     effects: rowsOf,
   },
   revokeKey: { input: (world, copy) => ({ id: world.key, ...askerOf(world, copy), at }), effects: rowsOf },
@@ -94,10 +92,10 @@ const races: Races = {
   },
   signUp: {
     // The link can be used for one account, whatever its name is.
-    input: ({ id, invitation }, copy) =>
-      copy % 2 === 0
-        ? { name: `new ${id}`, passwordHash: oldHash, at }
-        : { name: `invited ${id} ${copy}`, passwordHash: oldHash, link: invitation, at },
+    input: ({ id, invitation }, copy) => ({
+      ...(copy % 2 === 0 ? { name: `new ${id}` } : { name: `invited ${id} ${copy}`, link: invitation }),
+      ...{ passwordHash: oldHash, at },
+    }),
     effects: rowsOf,
   },
   setPassword: {
@@ -112,12 +110,9 @@ const races: Races = {
     effects: once,
   },
   addSession: {
-    input: ({ id }, copy) => ({
-      hash: hashOf(`session ${copy} of ${id}`),
-      accountId: id,
-      passwordHash: oldHash,
-      at,
-    }),
+    input: ({ id }, copy) => {
+      return { hash: hashOf(`session ${copy} of ${id}`), accountId: id, passwordHash: oldHash, at };
+    },
     effects: countOf,
   },
   touchSession: { input: ({ session }) => ({ hash: session, at }), effects: once },
@@ -132,13 +127,13 @@ const races: Races = {
   },
 };
 
-const names = Object.keys(races) as CommandName[];
+const names = Object.keys(commands) as CommandName[];
 const pairs = names.flatMap((one, index) =>
   names.slice(index).map((other): [CommandName, CommandName] => [one, other]),
 );
 
 /** The engine of a server. Rejections reach the caller as they are. */
-async function openEngine(databaseUrl: string): Promise<Pick<Engine, 'write'>> {
+async function openEngine(databaseUrl: string): Promise<Writer> {
   if (databaseUrl.startsWith('sqlite:')) {
     const writer = startWriter(sqliteFile(databaseUrl), {});
     onTestFinished(() => writer.close());
@@ -182,55 +177,46 @@ function setUp(worlds: World[]): string {
   ].join(';');
 }
 
-interface Effect {
-  name: CommandName;
-  copy: number;
-  effects: number;
-}
+type Writer = Pick<Engine, 'write'>;
 
-async function run<Name extends CommandName>(
-  { write }: Pick<Engine, 'write'>,
-  name: Name,
-  world: World,
-  copy: number,
-): Promise<Effect> {
+async function run<Name extends CommandName>({ write }: Writer, name: Name, world: World, copy: number) {
   const { input, effects } = races[name];
   return { name, copy, effects: effects(await write(name, input(world, copy))) };
 }
+type Effect = Awaited<ReturnType<typeof run>>;
 
 type Row = Record<string, string | null>;
 
+/** Table → the columns that name the account of a row, as `place`, and those that the rules read. */
+const queries = {
+  account: 'id AS place, password_hash FROM account',
+  // The accounts that several commands want to add.
+  new: "replace(name, 'new ', '') AS place FROM account",
+  api_key: 'account_id AS place, id, expires_at, revoked_at, deprecated_calls FROM api_key',
+  api_key_usage: 'account_id AS place, key_id AS id, succeeded FROM api_key_usage JOIN api_key ON api_key.id = key_id',
+  rotated_key: 'account_id AS place FROM rotated_key JOIN api_key ON id = key_id',
+  session: `account_id AS place, ${engine === 'SQLite' ? 'lower(hex(hash))' : "encode(hash, 'hex')"} AS hash FROM session`,
+  one_time_link: 'account_id AS place FROM one_time_link',
+  message: 'account_id AS place FROM message',
+};
+type Table = keyof typeof queries;
+
 /** The rows of each world. */
-async function readTables(databaseUrl: string): Promise<(table: string, world: World) => Row[]> {
-  const hex = (column: string) => (engine === 'SQLite' ? `lower(hex(${column}))` : `encode(${column}, 'hex')`);
-  const queries = {
-    account: 'SELECT id AS place, password_hash FROM account',
-    // The accounts that several commands want to add.
-    new: "SELECT replace(name, 'new ', '') AS place FROM account",
-    api_key: 'SELECT account_id AS place, id, expires_at, revoked_at, deprecated_calls FROM api_key',
-    api_key_usage:
-      'SELECT account_id AS place, key_id AS id, succeeded FROM api_key_usage JOIN api_key ON api_key.id = key_id',
-    rotated_key: 'SELECT account_id AS place FROM rotated_key JOIN api_key ON id = key_id',
-    session: `SELECT account_id AS place, ${hex('hash')} AS hash FROM session`,
-    one_time_link: 'SELECT account_id AS place FROM one_time_link',
-    message: 'SELECT account_id AS place FROM message',
-  };
-  const tables = Object.entries(queries).map(async ([table, query]) => {
-    const rows = await textRows(databaseUrl, query);
+async function readTables(databaseUrl: string): Promise<(table: Table, world: World) => Row[]> {
+  const tables = Object.entries(queries).map(async ([table, columns]) => {
+    const rows = await textRows(databaseUrl, `SELECT ${columns}`);
     return [table, Map.groupBy(rows, ({ place }) => place)] as const;
   });
   const found = new Map(await Promise.all(tables));
   return (table, { id }) => found.get(table)?.get(String(id)) ?? [];
 }
 
-function sumOf(done: Effect[], name: CommandName, isCounted = (_copy: number) => true): number {
-  const counted = done.filter((effect) => effect.name === name && isCounted(effect.copy));
-  return counted.reduce((sum, { effects }) => sum + effects, 0);
-}
-
 /** The rules that are broken. */
-function faultsOf(world: World, done: Effect[], rowsOf: (table: string) => Row[]): string[] {
-  const effectsOf = (name: CommandName, isCounted?: (copy: number) => boolean) => sumOf(done, name, isCounted);
+function faultsOf(world: World, done: Effect[], rowsOf: (table: Table) => Row[]): string[] {
+  const effectsOf = (name: CommandName, isCounted = (_copy: number) => true) => {
+    const counted = done.filter((effect) => effect.name === name && isCounted(effect.copy));
+    return counted.reduce((sum, { effects }) => sum + effects, 0);
+  };
   const ran = (name: CommandName) => done.some((effect) => effect.name === name);
   const isInvited = (copy: number) => copy % 2 === 1;
 
@@ -267,10 +253,6 @@ function faultsOf(world: World, done: Effect[], rowsOf: (table: string) => Row[]
   };
   return Object.entries(rules).flatMap(([rule, holds]) => (holds ? [] : rule));
 }
-
-test('each command is raced', () => {
-  expect(Object.keys(races).sort()).toEqual(Object.keys(commands).sort());
-});
 
 test('any two commands at once leave the store as if one had come after the other', async () => {
   const databaseUrl = await emptyStore();

@@ -6,22 +6,16 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import type { AppOptions } from '../../../src/app.ts';
 import { newToken } from '../../../src/core/people.ts';
 import { createMetrics } from '../../../src/http/metrics.ts';
-import { startApp, type TestApp } from '../../support/app.ts';
+import { startApp, valuesOf } from '../../support/app.ts';
 
 const never = () => new Promise<never>(() => undefined);
 
-/** Starts the server. `taken`: the values of animal_store_held that are not 0. */
-async function start(
-  options: Partial<AppOptions> = {},
-): Promise<TestApp & { taken: () => Promise<Record<string, number>> }> {
+/** Starts the server. `taken`: what it holds. */
+async function start(options: Partial<AppOptions> = {}) {
   const metrics = createMetrics('test');
   const app = await startApp({ metrics, ...options });
-  const taken = async () => {
-    const { values = [] } = (await metrics.registry.getSingleMetric('animal_store_held')?.get()) ?? {};
-    expect(values).toHaveLength(6);
-    return Object.fromEntries(values.flatMap(({ labels, value }) => (value === 0 ? [] : [[labels.what, value]])));
-  };
-  return { ...app, taken };
+  const taken = async () => Object.entries(await valuesOf(metrics, 'held')).filter(([, value]) => value > 0);
+  return { ...app, taken: async () => Object.fromEntries(await taken()) };
 }
 
 async function send(port: number, request: string): Promise<Socket> {
