@@ -1,13 +1,11 @@
 /** Does on the account pages, in a browser, what a person does. */
 import { execFile } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import type { BrowserContextOptions, Locator } from 'playwright-core';
 import { expect } from 'vitest';
 import { newSecret } from '../../src/core/accounts.ts';
 import type { Store } from '../../src/store/store.ts';
-import { temporaryFolder } from '../support/app.ts';
 import { runCli, type Server } from '../support/process.ts';
 import { open } from '../support/store.ts';
 import { type OpenPage, openPage } from './page.ts';
@@ -29,6 +27,8 @@ export interface AccountPage extends OpenPage {
   shown: (title: string) => Promise<void>;
   press: (button: string) => Promise<void>;
   follow: (link: string) => Promise<void>;
+  /** Fills in the form for a name and a password. */
+  fill: (name: string, secret: string) => Promise<void>;
   signUp: (name: string) => Promise<void>;
   signIn: (name: string, secret?: string) => Promise<void>;
   /** Makes a key with the defaults of the form. */
@@ -70,6 +70,7 @@ export async function openAccount(
     shown,
     press,
     follow,
+    fill,
     readKey,
     async signUp(name) {
       await visit('/sign-up');
@@ -96,14 +97,10 @@ export async function openAccount(
   };
 }
 
-/** Runs the text of a shown command in a shell, unchanged. */
-export async function runShown(curl: string): Promise<{ status: number; body: string }> {
-  const home = temporaryFolder();
-  writeFileSync(path.join(home, '.curlrc'), 'silent\nwrite-out = "\\n%{http_code}"\n');
-  const env = { PATH: process.env.PATH, CURL_HOME: home };
-  const { stdout } = await promisify(execFile)('bash', ['-c', curl], { env });
-  const [, body = '', status] = /^([\s\S]*)\n(\d+)$/.exec(stdout) ?? [];
-  return { status: Number(status), body };
+/** Runs the text of a shown command in a shell, and returns the body and the status. */
+export async function runShown(curl: string): Promise<string> {
+  const { stdout } = await promisify(execFile)('bash', ['-c', `${curl} --silent --write-out ' %{http_code}'`]);
+  return stdout;
 }
 
 /** Opens the store of a running server. */
@@ -119,14 +116,13 @@ export async function linkOf({ folder, port, url }: Server, ...args: string[]): 
   return stdout.trim().slice(`${url}/account`.length);
 }
 
-/** Adds a key that was used for a deprecated operation, and one that has expired. */
-export async function addOldKeys({ accounts }: Store, account: string, name: string): Promise<void> {
-  const add = async (lifetimeMs: number | null) =>
-    accounts.addKey({ account, name, scopes: ['pets:read'], lifetimeMs, secret: newSecret(false) });
-  const used = await add(null);
+/** Adds a key that was used for a deprecated operation, and one that has expired, both with the name of the account. */
+export async function addOldKeys({ accounts }: Store, account: string): Promise<void> {
+  const key = { account, name: account, scopes: ['pets:read' as const] };
+  const used = await accounts.addKey({ ...key, lifetimeMs: null, secret: newSecret(false) });
+  await accounts.addKey({ ...key, lifetimeMs: 1, secret: newSecret(false) });
   const lastUsedAt = new Date();
-  const counts = { succeeded: 1204, clientErrors: 12, rateLimited: 7, serverErrors: 3, deprecatedCalls: 3 };
   const lastError = { code: 'invalid_parameter', at: lastUsedAt } as const;
+  const counts = { succeeded: 1204, clientErrors: 12, deprecatedCalls: 3 };
   await accounts.recordUses([{ id: used?.id as number, lastUsedAt, ...counts, lastError }]);
-  await add(1);
 }

@@ -10,9 +10,8 @@ import {
   type Locator,
   type Page,
 } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, describe, onTestFinished, test } from 'vitest';
 import { type Server, startServer } from '../support/process.ts';
-import { projectFolder } from '../support/project.ts';
 
 /** Default: Chromium of Debian; CHROMIUM names another one. */
 const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';
@@ -43,6 +42,17 @@ export function describeInBrowser(name: string, tests: () => void, options: Laun
     tests();
   });
 }
+
+const phone = { width: 390, height: 844 };
+/** The screens and themes in which each page is looked at. */
+export const looks = [
+  ['light', {}],
+  ['dark', { colorScheme: 'dark' }],
+  ['narrow', { viewport: phone }],
+  ['narrow and dark', { viewport: phone, colorScheme: 'dark' }],
+] as const;
+
+export const clipboard = { permissions: ['clipboard-read', 'clipboard-write'] };
 
 export interface OpenPage {
   context: BrowserContext;
@@ -113,10 +123,10 @@ export async function openReference(options: BrowserContextOptions = {}): Promis
   return { ...opened, server, key, open, authenticate, send };
 }
 
-/** Violations of WCAG 2.2, levels A and AA, that axe finds; and of more rules, by their tags. */
-export async function accessibilityFaults(page: Page, ...more: string[]): Promise<string[]> {
+/** Violations of WCAG 2.2, levels A and AA, and of best practice that axe finds. */
+export async function accessibilityFaults(page: Page): Promise<string[]> {
   await page.evaluate(axe.source);
-  const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', ...more];
+  const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
   return page.evaluate(async (runOnly) => {
     // biome-ignore lint/suspicious/noExplicitAny: the script above has just defined it.
     const { violations } = await (globalThis as any).axe.run({ runOnly });
@@ -152,10 +162,4 @@ export function clipped(page: Page): Promise<string[]> {
     }
     return faults;
   });
-}
-
-/** Saves a screenshot for visual inspection. Git ignores screenshots/. */
-export async function picture(page: Page, name: string, options: { fullPage?: boolean } = {}): Promise<void> {
-  const bytes = await page.screenshot({ path: `${projectFolder}screenshots/${name}.png`, ...options });
-  expect(bytes.length).toBeGreaterThan(10_000);
 }

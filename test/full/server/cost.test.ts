@@ -71,16 +71,11 @@ const parsers: Record<string, Parser> = {
     open: send([400], (text) => [formHead, text]),
     inputs: {
       'equal fields': fill('a&'),
-      'fields without a name': fill('=&'),
       'different fields': differ((name) => `${name}&`),
       'wrong percent-encoding': fill('%', 'name='),
-      'percent-encoding': fill('%41', 'name='),
       'what is not UTF-8': fill('%ff', 'name='),
-      spaces: fill('+', 'name='),
       'a name of marks': (length) => fill(marks, 'name=')(length / 2),
       'a password of marks': (length) => fill(marks, 'name=ada&password=')(length / 2),
-      'a password': fill('0123456789', 'name=ada&password='),
-      'what looks like keys': fill('ast_live_'),
     },
   },
   'a JSON body': {
@@ -89,26 +84,14 @@ const parsers: Record<string, Parser> = {
     inputs: {
       'open brackets': fill('['),
       'nested objects': (length) => `${'{"a":'.repeat(length / 6)}1${'}'.repeat(length / 6)}`,
-      arrays: fill('[],', '{"a":[1.5,', '1]}'),
       integers: fill('1,', '[', '1]'),
-      'integers after a colon in a string': fill('1,', '{"a":":","b":[', '1]}'),
-      fractions: fill('1.5,', '{"a":[', '1]}'),
-      exponents: fill('1e1,', '{"a":[', '1]}'),
       'integers of 16 digits': fill('1234567890123456,', '{"a":[', '1]}'),
       digits: fill('1', '{"categoryId":', '}'),
       'zeros before a digit': fill('0', '{"categoryId":0.', '1}'),
-      'digits of an exponent': fill('9', '{"categoryId":1e', '}'),
-      strings: fill('"",', '{"a":[1.5,', '1]}'),
-      'different names': differ((name) => `"${name}":1,`, '{', '"":1}'),
       'escaped names': differ((name) => `"\\u0061${name}":1,`, '{"x":1.5,', '"":1}'),
       'names of integers': differ((name) => `"${Number.parseInt(name, 36) * 40961}":1,`, '{"x":1.5,', '"":1}'),
-      'equal names': fill('"a":1,', '{', '"a":1}'),
       escapes: fill('\\u0061', '{"name":"', '"}'),
       backslashes: fill('\\\\', '{"x":1.5,"name":"', '"}'),
-      quotes: fill('\\"', '{"x":1.5,"name":"', '"}'),
-      'an open string': fill('a', '{"name":"'),
-      'white space': fill(' ', '{"x":1.5,"a"', ':1}'),
-      'a long unknown name': fill('ast_live_', '{"', '":1}'),
     },
   },
   'a query': {
@@ -116,11 +99,8 @@ const parsers: Record<string, Parser> = {
     open: getPets('/v1/pets?'),
     inputs: {
       'equal parameters': fill('a&'),
-      'different parameters': differ((name) => `${name}&`),
       'different parameters with plus signs': differ((name) => `${name}+&`),
       'wrong percent-encoding': differ((name) => `${name}=%&`),
-      'percent-encoding': fill('%41'),
-      'what is not UTF-8': fill('%ff'),
       digits: fill('1', 'limit='),
     },
   },
@@ -128,8 +108,6 @@ const parsers: Record<string, Parser> = {
     limit: 8000,
     open: getPets('/v1/pets?cursor='),
     inputs: {
-      letters: fill('A'),
-      'percent-encoding': fill('%41'),
       'a long id': (length) => Buffer.from(fill('1', 'after:')(length * 0.7)).toString('base64url'),
     },
   },
@@ -138,8 +116,6 @@ const parsers: Record<string, Parser> = {
     open: getPets('/'),
     inputs: {
       digits: fill('1', 'v1/pets/'),
-      slashes: fill('/'),
-      'encoded slashes': fill('%2f', 'v1/pets/'),
       'wrong percent-encoding': fill('%', 'v1/pets/'),
     },
   },
@@ -148,21 +124,16 @@ const parsers: Record<string, Parser> = {
     open: send([200], (text, { key }) => [`${keyed('GET /v1/pets', key)}If-None-Match: ${text}`]),
     inputs: {
       tags: fill('"a",'),
-      'weak tags': fill('W/"a", '),
       quotes: fill('"'),
       'tags that are not closed': fill('"a '),
-      'an open tag': fill('a', '"'),
     },
   },
   Authorization: {
     limit: 15 * 1024,
     open: send([401], (text) => [`GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: ${text}`]),
     inputs: {
-      letters: fill('a', 'Bearer '),
       'spaces before the key': fill(' ', 'Bearer ', 'a b'),
       'spaces in the key': fill(' ', 'Bearer a', 'b'),
-      prefixes: fill('ast_test_', 'Bearer '),
-      schemes: fill('Bearer ', '', 'a'),
       lines: fill('a\r\nAuthorization: ', '', 'a'),
     },
   },
@@ -171,13 +142,9 @@ const parsers: Record<string, Parser> = {
     open: send([200], (text) => [`GET /account/sign-in HTTP/1.1\r\nHost: a\r\nCookie: ${text}`]),
     inputs: {
       'equal cookies': fill('session=a;'),
-      semicolons: fill(';', '', 'a=b'),
-      'cookies without a value': fill('a;', '', '=a'),
-      'equals signs': fill(';='),
       'different cookies': differ((name) => `${name}=;`),
       'wrong percent-encoding': differ((name) => `${name}=%;`),
       spaces: differ((name) => `${name} = ;`),
-      'a long session': fill('a', 'session='),
       quotes: fill('"', 'session='),
     },
   },
@@ -190,12 +157,8 @@ const parsers: Record<string, Parser> = {
     }),
     inputs: {
       semicolons: fill(';'),
-      'semicolons and spaces': fill('; '),
       spaces: fill(' ', '', '('),
-      parameters: fill(';a=b'),
       'different parameters': differ((name) => `;${name}=b`),
-      'a token': fill('a', ';'),
-      'a value before a fault': fill('a', ';a=', '"'),
       'an open quote': fill('a', ';a="'),
       'parameters in quotes': fill(';a=', ';a="', '"'),
       'escaped quotes': fill('\\"', ';a="', '"'),
@@ -207,7 +170,6 @@ const parsers: Record<string, Parser> = {
     open: send([200], (text) => [`GET /openapi.json HTTP/1.1\r\nHost: a\r\nAccept-Encoding: ${text}`]),
     inputs: {
       codings: fill('gzip;q=0,'),
-      'codings without commas': fill('gzip '),
       spaces: fill(' ', 'gzip', ';q=0 x'),
     },
   },
@@ -216,13 +178,8 @@ const parsers: Record<string, Parser> = {
     open: send([404], (text) => [`GET /nowhere HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: ${text}`]),
     inputs: {
       proxies: fill('127.0.0.1,', '', '::1'),
-      'proxies in IPv6': fill('::1,', '', '::1'),
-      'proxies in long form': fill('0:0:0:0:0:0:0:1,', '', '::1'),
-      'spaces and commas': fill(' ,'),
       spaces: fill(' ', '192.0.2.1', '1'),
       brackets: fill('['),
-      colons: fill(':'),
-      digits: fill('1'),
       'a zone': fill('a', 'fe80::1%'),
     },
   },
@@ -234,11 +191,6 @@ const parsers: Record<string, Parser> = {
     inputs: {
       'Host of letters': fill('a', 'Host: ', '/'),
       'Host of percent signs': fill('%', 'Host: '),
-      'Host of brackets': fill('[', 'Host: '),
-      'Host of digits': fill('1', 'Host: a:', 'x'),
-      Origin: fill('a', 'Origin: '),
-      traceparent: fill('00-', 'traceparent: '),
-      'Idempotency-Key': fill('a', 'Idempotency-Key: '),
       Accept: fill('text/html,', 'Accept: '),
       lines: fill('b:\r\n', '', 'c: d'),
     },
@@ -248,7 +200,6 @@ const parsers: Record<string, Parser> = {
     open: () => (text) => passwordFault(text, 'ada'),
     inputs: {
       letters: fill('kW7#qZ2!vR9$xT4%', '', 'é'),
-      'one letter': fill('a', 'bcdef'),
       words: fill('supercalifragilisticexpialidocious', '', 'kW7#qZ2!'),
       marks: fill(marks, 'kW7#qZ2!'),
       'the name of the account': fill('ada', '', 'kW7#qZ2!'),
@@ -270,18 +221,5 @@ describe.for(Object.keys(parsers))('%s', (name) => {
       if (fault !== undefined) faults.push(`${input}: ${fault}`);
     }
     expect(faults).toEqual([]);
-  });
-});
-
-describe('the measure finds', () => {
-  test.for<[string, (text: string) => unknown, maxMs?: number]>([
-    [
-      'a list that is copied for each field',
-      (text) => text.split('&').reduce<string[]>((all, field) => [all, field].flat(), []),
-    ],
-    ['a search that begins anew at each character', (text) => /&+$/.test(text.replaceAll('a', '&'))],
-    ['what takes too long at any length', (text) => JSON.stringify([...text]), 0.001],
-  ])('%s', { timeout: 120_000 }, async ([_name, parse, maxMs]) => {
-    expect(await faultOf(parse, fill('a&', '', 'b'), 4096, maxMs)).toMatch(/^takes [\d.]+ ms, half the input/);
   });
 });

@@ -11,12 +11,6 @@ import { temporaryFolder } from '../../support/app.ts';
 import { begin, launchCli, launchServer, openSocket, type Server, startServer } from '../../support/process.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1 };
-const messagesOf = (output: string) =>
-  output
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line));
-
 test('the first start makes a store and prints a key with a curl line that works as printed; the log is JSON, without the key', async ({
   skip,
 }) => {
@@ -30,7 +24,8 @@ test('the first start makes a store and prints a key with a curl line that works
   const { stdout, stderr } = await server.end('SIGTERM');
   expect(stderr.match(/ast_\w+/g)).toEqual([key, key]);
   expect(/^Or make your own at (\S+)\/account\/sign-up$/m.exec(stderr)?.[1]).toBe(server.url);
-  expect(messagesOf(stdout).map(({ msg }) => msg)).toEqual([
+  const lines = stdout.trimEnd().split('\n');
+  expect(lines.map((each) => JSON.parse(each).msg)).toEqual([
     expect.stringMatching(/^migrations applied: 0001_initial\.sql, .+\.sql$/),
     expect.stringContaining('Ops port open at http://127.0.0.1:'),
     expect.stringContaining('Server listening at'),
@@ -79,12 +74,14 @@ test('the next start prints no key, knows what the first was told, and gives no 
   after.close();
 });
 
-test('production prints no key, but says how one is made', async () => {
-  const server = await startServer({ env: { DEPLOYMENT: 'production' } });
-  await server.seen(
-    'stdout',
-    /there is no API key yet: animal-store account invite, .*; or animal-store account add NAME, then key create/,
-  );
+test.each([
+  [{}, 'animal-store account invite, and make a key on the account pages; or animal-store account add NAME'],
+  [{ SIGN_UP: 'off' }, 'animal-store account add NAME'],
+  [{ SIGN_UP: 'none' }, 'animal-store account add NAME'],
+])('production prints no key, but says how one is made: %s', async (env, how) => {
+  const server = await startServer({ env: { DEPLOYMENT: 'production', ...env } });
+  const [, said] = await server.seen('stdout', /there is no API key yet: (.*), then key create/);
+  expect(said).toBe(how);
   expect(await server.call(null, 'GET', '/v1/pets')).toMatchObject({ status: 401 });
   expect(await server.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
 });
