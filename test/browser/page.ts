@@ -3,7 +3,6 @@ import { existsSync } from 'node:fs';
 import axe from 'axe-core';
 import {
   type Browser,
-  type BrowserContext,
   type BrowserContextOptions,
   chromium,
   type LaunchOptions,
@@ -11,7 +10,7 @@ import {
   type Page,
 } from 'playwright-core';
 import { afterAll, beforeAll, describe, onTestFinished, test } from 'vitest';
-import { type Server, startServer } from '../support/process.ts';
+import { startServer } from '../support/process.ts';
 
 /** Default: Chromium of Debian; CHROMIUM names another one. */
 const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';
@@ -54,15 +53,11 @@ export const looks = [
 
 export const clipboard = { permissions: ['clipboard-read', 'clipboard-write'] };
 
-export interface OpenPage {
-  context: BrowserContext;
-  page: Page;
-  /** Faults so far: requests to other origins, messages on the console, dialogs, and uncaught errors. */
-  faults: () => string[];
-}
-
-/** Opens an empty page in a browser context of its own, which is closed when the test ends. */
-export async function openPage(origin: string, options: BrowserContextOptions = {}): Promise<OpenPage> {
+/**
+ * Opens an empty page in a browser context of its own, which is closed when the test ends. `faults` returns those so far: requests to other origins,
+ * messages on the console, dialogs, and uncaught errors.
+ */
+export async function openPage(origin: string, options: BrowserContextOptions = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   onTestFinished(() => context.close());
   const page = await context.newPage();
@@ -82,24 +77,14 @@ export async function openPage(origin: string, options: BrowserContextOptions = 
   return { context, page, faults: () => faults };
 }
 
-export interface Reference extends OpenPage {
-  server: Server;
-  key: string;
-  /** Opens the page at a place, for example pets/getPet, and returns the section of that operation. */
-  open: (place: string, slug?: string) => Promise<Locator>;
-  /** Enters the API key in the field of the page. */
-  authenticate: (key: string) => Promise<void>;
-  /** Opens the panel of an operation if it is closed, sends its request, and returns the panel when it shows the response. */
-  send: (operation: Locator, change?: (panel: Locator) => Promise<void>) => Promise<Locator>;
-}
-
 /** Starts a server and a browser context; both are closed when the test ends. */
-export async function openReference(options: BrowserContextOptions = {}): Promise<Reference> {
+export async function openReference(options: BrowserContextOptions = {}) {
   const server = await startServer();
   const key = await server.firstKey();
   const opened = await openPage(server.url, options);
   const { page } = opened;
 
+  /** Opens the page at a place, for example pets/getPet, and returns the section of that operation. */
   async function open(place: string, slug = 'animal-store'): Promise<Locator> {
     await page.goto('about:blank');
     const url = `${server.url}/docs${slug === 'animal-store' ? '' : '/quickstart'}`;
@@ -107,6 +92,7 @@ export async function openReference(options: BrowserContextOptions = {}): Promis
     return place ? page.locator(`section[id="${slug}/tag/${place}"]`) : page.getByRole('main');
   }
 
+  /** Opens the panel of an operation if it is closed, sends its request, and returns the panel when it shows the response. */
   async function send(operation: Locator, change?: (panel: Locator) => Promise<void>): Promise<Locator> {
     const panel = operation.locator('form');
     if (!(await panel.isVisible())) await operation.getByText('Try it').click();
@@ -119,6 +105,7 @@ export async function openReference(options: BrowserContextOptions = {}): Promis
     return panel;
   }
 
+  /** Enters the API key in the field of the page. */
   const authenticate = (secret: string) => page.getByLabel('API key', { exact: true }).fill(secret);
   return { ...opened, server, key, open, authenticate, send };
 }

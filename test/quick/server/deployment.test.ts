@@ -64,6 +64,7 @@ describe('compose.yaml', () => {
       const { environment, ports, volumes, stop_grace_period: grace, ...service } = compose.services[name];
       expectSettings(environment);
       expect([environment.DEPLOYMENT, volumes]).toEqual([name, [`${name}:/data`]]);
+      expect(environment.BASE_URL.includes('staging')).toBe(name === 'staging');
       // Only a proxy on the same machine can reach it.
       const address = (port = '') => expect.stringMatching(new RegExp(`^127\\.0\\.0\\.1:\\d+:${port}$`));
       expect(ports).toEqual([address(imageSettings.PORT), address(imageSettings.OPS_PORT)]);
@@ -74,13 +75,6 @@ describe('compose.yaml', () => {
       });
     },
   );
-
-  test('gives the deployments different ports and addresses', () => {
-    const { production, staging } = compose.services;
-    const ports = [...production.ports, ...staging.ports].map((port: string) => port.split(':')[1]);
-    expect(new Set(ports).size).toBe(4);
-    expect(production.environment.BASE_URL).not.toBe(staging.environment.BASE_URL);
-  });
 });
 
 describe('nginx', () => {

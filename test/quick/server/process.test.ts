@@ -4,13 +4,14 @@ import { once } from 'node:events';
 import { chmodSync, existsSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import Database from 'better-sqlite3';
 import { request } from 'undici';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
+import { commandErrorOf, query } from '../../support/commands.ts';
 import { begin, launchCli, launchServer, openSocket, type Server, startServer } from '../../support/process.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1 };
+const modeOf = (name: string) => (statSync(name).mode & 0o777).toString(8);
 test('the first start makes a store and prints a key with a curl line that works as printed; the log is JSON, without the key', async ({
   skip,
 }) => {
@@ -20,7 +21,6 @@ test('the first start makes a store and prints a key with a curl line that works
   const line = /^ {2}(curl .+)$/m.exec((await server.seen('stderr', /curl .+\n/)).input)?.[1] as string;
   expect(line).toContain(key);
   expect(execFileSync('sh', ['-c', line], { encoding: 'utf8', stdio: 'pipe' })).toBe('[]');
-  expect(existsSync(path.join(server.folder, 'data/animal-store.db'))).toBe(true);
   const { stdout, stderr } = await server.end('SIGTERM');
   expect(stderr.match(/ast_\w+/g)).toEqual([key, key]);
   expect(/^Or make your own at (\S+)\/account\/sign-up$/m.exec(stderr)?.[1]).toBe(server.url);
@@ -38,40 +38,28 @@ test('the first start makes a store and prints a key with a curl line that works
   expect(stdout).not.toContain(key);
 });
 
-test('the next start prints no key, knows what the first was told, and gives no id again', async () => {
+test('the next start prints no key, knows what the first was told, and keeps the modes of the files', async () => {
   const first = await startServer();
   const key = await first.firstKey();
-  const retry = { 'idempotency-key': 'once' };
-  const add = (server: Server, pet: object, headers?: Record<string, string>) =>
-    server.call(key, 'POST', '/v1/pets', pet, headers);
-  expect(await add(first, tabby, retry)).toMatchObject({ status: 201, json: { id: 1 } });
-  expect(await add(first, tabby)).toMatchObject({ status: 201, json: { id: 2 } });
+  const add = (server: Server, pet: object) => server.call(key, 'POST', '/v1/pets', pet, { 'idempotency-key': 'once' });
+  expect(await add(first, tabby)).toMatchObject({ status: 201, json: { id: 1 } });
   expect((await first.call(key, 'POST', '/quickstart/messages', { message: 'Hello' })).status).toBe(202);
   expect((await first.call(key, 'GET', '/v1/pets/1')).status).toBe(200);
   await first.end('SIGTERM');
   const folder = path.join(first.folder, 'data');
   const file = path.join(folder, 'animal-store.db');
-  const database = new Database(file);
-  database.exec('DELETE FROM pet WHERE id = 2');
-  database.close();
   chmodSync(folder, 0o755);
   chmodSync(file, 0o644);
 
   const second = await startServer({ folder: first.folder });
-  const modes = [folder, file, `${file}-wal`].map((name) => (statSync(name).mode & 0o777).toString(8));
-  expect(modes).toEqual(['755', '644', '644']);
-  const replay = await add(second, tabby, retry);
-  expect(replay).toMatchObject({ status: 201, json: { id: 1 } });
-  expect(replay.headers.get('idempotent-replayed')).toBe('true');
-  expect(await add(second, { ...tabby, name: 'Other' }, retry)).toMatchObject({ status: 422 });
-  expect(await add(second, tabby)).toMatchObject({ status: 201, json: { id: 3 } });
+  expect([folder, file, `${file}-wal`].map(modeOf)).toEqual(['755', '644', '644']);
+  const replay = await add(second, tabby);
+  expect([replay.json.id, replay.headers.get('idempotent-replayed')]).toEqual([1, 'true']);
+  expect(await add(second, { ...tabby, name: 'Other' })).toMatchObject({ status: 422 });
   expect(await second.end('SIGTERM')).toMatchObject({ stderr: '', stdout: expect.not.stringContaining('migration') });
-
-  const after = new Database(file, { readonly: true });
-  expect(after.prepare('SELECT message, status FROM message').all()).toEqual([{ message: 'Hello', status: 'queued' }]);
-  const uses = after.prepare('SELECT deprecated_calls, last_used_at FROM api_key').get();
-  expect(uses).toEqual({ deprecated_calls: 1, last_used_at: expect.any(Number) });
-  after.close();
+  expect(query(file, 'SELECT message, status FROM message')).toEqual([{ message: 'Hello', status: 'queued' }]);
+  const uses = { deprecated_calls: 1, last_used_at: expect.any(Number) };
+  expect(query(file, 'SELECT deprecated_calls, last_used_at FROM api_key')).toEqual([uses]);
 });
 
 test.each([
@@ -88,17 +76,17 @@ test.each([
 
 test('the files of the store, of a backup and of a restored store can be read only by their user, whatever the umask', async () => {
   const under = ['sh', '-c', 'umask 000; exec "$@"', '-'];
-  const server = await startServer({ under, env: { DATABASE_URL: 'sqlite:new/data/animals.db' } });
-  const modesOf = (...names: string[]) =>
-    names.map((name) => (statSync(path.join(server.folder, name)).mode & 0o777).toString(8));
+  const env = { DATABASE_URL: 'sqlite:new/data/animals.db' };
+  const server = await startServer({ under, env });
+  const { folder } = server;
+  const modesOf = (...names: string[]) => names.map((name) => modeOf(path.join(folder, name)));
   expect((await server.call(await server.firstKey(), 'POST', '/v1/pets', tabby)).status).toBe(201);
-  const [file, ...others] = ['', '-wal', '-shm'].map((suffix) => `new/data/animals.db${suffix}`);
-  expect(modesOf('new', 'new/data', `${file}`, ...others)).toEqual(['700', '700', '600', '600', '600']);
+  const files = ['', '-wal', '-shm'].map((suffix) => `new/data/animals.db${suffix}`);
+  expect(modesOf('new', 'new/data', ...files)).toEqual(['700', '700', '600', '600', '600']);
   await server.end('SIGTERM');
-  const run = (DATABASE_URL: string, ...args: string[]) =>
-    launchCli(args, { folder: server.folder, under, env: { DATABASE_URL } }).end();
-  expect(await run('sqlite:new/data/animals.db', 'backup', 'copy.db')).toMatchObject({ code: 0 });
-  expect(await run('sqlite:other/restored.db', 'restore', 'copy.db')).toMatchObject({ code: 0 });
+  const run = (env: Record<string, string>, ...args: string[]) => launchCli(args, { folder, under, env }).end();
+  expect(await run(env, 'backup', 'copy.db')).toMatchObject({ code: 0 });
+  expect(await run({ DATABASE_URL: 'sqlite:other/restored.db' }, 'restore', 'copy.db')).toMatchObject({ code: 0 });
   expect(modesOf('copy.db', 'other', 'other/restored.db')).toEqual(['600', '700', '600']);
 });
 
@@ -160,10 +148,9 @@ test('QUICKSTART_BASE_PATH=off serves no messages, and getPet is announced and t
 });
 
 const refusal = async (env: Record<string, string>) => {
-  const { code, stderr } = await launchServer({ env }).end();
-  expect(code).toBe(1);
-  expect(stderr).toMatch(/^(animal-store: [^\n]+\.\n)+$/);
-  return stderr.replaceAll('animal-store: ', '').trimEnd().split('\n');
+  // It may have made the store.
+  const exit = { ...(await launchServer({ env }).end()), stdout: '' };
+  return commandErrorOf(exit).split('\n');
 };
 
 test('ports in use are both named at once: exit 1, with a sentence each', async () => {

@@ -134,6 +134,8 @@ describe('writing', () => {
     const commits: number[] = [];
     const metrics = { commit: (writes: number) => commits.push(writes), query: () => undefined };
     const { store, file } = await openSqlite({ metrics });
+    // However long the turns are on a busy machine: the writer splits a batch that waits for more than 20 ms.
+    vi.spyOn(performance, 'now').mockReturnValue(0);
     const held = () => fs.statSync(file).size;
     const before = held();
     const long = { ...biscuit, name: 'x'.repeat(1000) };
@@ -154,23 +156,6 @@ describe('writing', () => {
     time += 24 * 60 * 60 * 1000;
     expect(await add('old 1')).toMatchObject({ outcome: 'added', id: 31n });
     expect(openOther(file).prepare('SELECT count(*) FROM idempotency').pluck().get()).toBe(21);
-  });
-
-  test('retries that share a batch get the outcome of their key, in their order', async () => {
-    const { store } = await openSqlite();
-    const outcomes = await Promise.all(
-      ['a 1:one', 'b', 'c 1:two', 'a 1:one', 'd 1:one', 'e 1:three', 'f 2:one'].map(async (text) => {
-        const [name = '', accountId, key] = text.split(/[ :]/);
-        const retry = key === undefined ? undefined : { accountId: Number(accountId), key };
-        const addition = await store.pets.add({ ...biscuit, name }, retry);
-        return 'pet' in addition
-          ? `${addition.outcome} ${addition.id} ${JSON.parse(addition.pet).name}`
-          : addition.outcome;
-      }),
-    );
-    expect(outcomes).toEqual([
-      ...['added 1 a', 'added 2 b', 'added 3 c', 'replayed 1 a', 'reused', 'added 4 e', 'added 5 f'],
-    ]);
   });
 
   test('a write is acknowledged only after its commit, which other connections then see', async () => {
@@ -202,13 +187,14 @@ describe('writing', () => {
     });
     const adding = Array.from({ length: 700 }, (_, index) => {
       if (index === 500) void store.accounts.revokeKey(1);
+      // Another animal under the key of an earlier one.
+      if (index === 600) return store.pets.add(biscuit, { accountId: 1, key: '57' });
       return index % 50 === 7
         ? store.pets.add(petAt(index % 100), { accountId: 1, key: `${index % 100}` })
         : store.pets.add(petAt(index), undefined, index % 40 === 3 ? 1 : undefined);
     });
-    const counts: Record<string, number> = {};
-    const added = (await Promise.all(adding)).flatMap((addition, index) => {
-      counts[addition.outcome] = (counts[addition.outcome] ?? 0) + 1;
+    const outcomes = await Promise.all(adding);
+    const added = outcomes.flatMap((addition, index) => {
       if (addition.outcome !== 'added') return [];
       const { name, categoryId, status } = petAt(index);
       return { id: addition.id, json: addition.pet, name, category_id: categoryId, status };
@@ -216,7 +202,8 @@ describe('writing', () => {
     const rows = openOther(file).prepare('SELECT id, json, name, category_id, status FROM pet').safeIntegers().all();
     expect(rows).toEqual(added);
     expect(added.map(({ id }) => id)).toEqual(added.map((_, index) => BigInt(index + 1)));
-    expect(counts).toEqual({ added: 683, replayed: 12, revoked_api_key: 5 });
+    const count = (name: string) => outcomes.filter(({ outcome }) => outcome === name).length;
+    expect(['added', 'replayed', 'reused', 'revoked_api_key'].map(count)).toEqual([682, 12, 1, 5]);
   });
 
   test('each pet of a batch is added if its key was valid at its own time', async () => {
@@ -335,21 +322,14 @@ describe('an SQLite error', () => {
     }
   });
 
-  test('of a missing table: a store that cannot be read is refused; of one that cannot be written the error is reported once', async () => {
-    const without = (table: string) => {
-      const file = newFile();
-      prepareStore(file, { now });
-      openOther(file).exec(`DROP TABLE ${table}`);
-      return file;
-    };
-    const unreadable = without('pet');
-    const sentence = `${unreadable} cannot be opened: no such table: pet.`;
-    await expect(openStore(`sqlite:${unreadable}`, { now })).rejects.toThrow(new OpenError(sentence));
+  test('of a missing table is reported once, and nothing is written', async () => {
+    const file = newFile();
+    prepareStore(file, { now });
+    openOther(file).exec('DROP TABLE message');
     const fatal: string[] = [];
-    const { store } = await openSqlite({ onFatal: ({ message }) => fatal.push(message) }, without('message'));
+    const { store } = await openSqlite({ onFatal: ({ message }) => fatal.push(message) }, file);
     await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
     await vi.waitFor(() => expect(fatal).toEqual(['no such table: message']));
-    expect(await store.pets.list({ limit: 20, after: 0n })).toMatchObject({ pets: [], next: undefined });
   });
 });
 
