@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { password } from '../../support/account-pages.ts';
 import { commandFolder } from '../../support/commands.ts';
 import { openFormClient } from '../../support/form-client.ts';
-import { launch, launchCli, launchServer, startServer } from '../../support/process.ts';
+import { launch, launchServer, startServer } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
 
 test('LOG_LEVEL=silent leaves out other lines, and no event', async () => {
@@ -17,16 +17,6 @@ test('LOG_LEVEL=silent leaves out other lines, and no event', async () => {
     { event: 'key_created', account: 1, key: 1 },
     { event: 'account_created', account: 2, address: '127.0.0.1' },
   ]);
-});
-
-test('a command prints the line that a server would log, and the server does not log it', async () => {
-  const server = await startServer();
-  const { code, stderr } = await launchCli(['account', 'add', 'zoo'], { folder: server.folder }).end();
-  const [, logged = ''] = await server.seen('stdout', /^(.*"event":"account_created".*)\n/m);
-  const masked = (line: string) => line.replace(/"(time|pid)":\d+/g, '"$1":0');
-  expect([code, masked(stderr)]).toEqual([0, `${masked(logged).replace('"account":1', '"account":2')}\n`]);
-  const { stdout } = await server.end('SIGTERM');
-  expect(stdout.match(/"account_created"/g)).toHaveLength(1);
 });
 
 test('a command whose event cannot be written still shows its secret, and exits with 1', async () => {

@@ -1,23 +1,14 @@
-/** Tests the typed client of examples/ against a real server, and the check for changes that break existing clients. */
+/** Tests the check for changes that break existing clients. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
-import { launch, startServer } from '../../support/process.ts';
+import { launch } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
 
 const names = ['openapi.yaml', 'openapi.quickstart.yaml'];
 const read = (name: string) => readFileSync(path.join(projectFolder, name), 'utf8');
 const node = (...args: string[]) => launch(process.execPath, args, {}).end();
-
-test('the client of openapi-typescript and openapi-fetch adds and lists pets, and prints every digit', async () => {
-  const server = await startServer();
-  const key = await server.firstKey();
-  await server.call(key, 'POST', '/v1/pets', { name: 'Big', categoryId: 7 });
-  const env = { KEY: key, BASE_URL: `${server.url}/v1` };
-  const { stdout, stderr } = await launch(process.execPath, [`${projectFolder}examples/typed.js`], { env }).end();
-  expect(stdout, stderr).toBe('Added animal 2, which is available.\nBig: 7\nBiscuit: 9007199254740993\n');
-});
 
 describe('the comparison with the last release in npm run check', () => {
   const compare = (revised: string, release = '1.0.0') =>

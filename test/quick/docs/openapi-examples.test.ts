@@ -1,6 +1,5 @@
 /** Tests that the examples of the OpenAPI documents are what the server answers, and that each error that they list can be provoked. */
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { limits } from '../../../src/core/limits.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { prefixes, readDocument } from '../../support/described.ts';
 import { converse, type RawAnswer } from '../../support/raw.ts';
@@ -246,22 +245,6 @@ describe('the errors', () => {
       }),
     );
   });
-});
-
-test('the URL, the headers and the body have their limits to the byte', async () => {
-  const { port, key, call } = await startApp();
-  const withUrl = async (bytes: number) => (await call('GET', '/v1/pets?cursor='.padEnd(bytes, 'x'))).json.code;
-  expect([await withUrl(limits.url), await withUrl(limits.url + 1)]).toEqual(['invalid_cursor', 'uri_too_long']);
-  const withBody = async (bytes: number) => (await call('POST', '/v1/pets', { body: '{}'.padEnd(bytes) })).json.code;
-  const bodies = [await withBody(limits.bodyBytes), await withBody(limits.bodyBytes + 1)];
-  expect(bodies).toEqual(['invalid_body', 'payload_too_large']);
-  const withHead = async (bytes: number) => {
-    const request = `GET /v1/store/orders HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nX: `;
-    const [answer] = await converse(port, [`${request.padEnd(bytes - 4, 'x')}\r\n\r\n`]);
-    return answer?.status;
-  };
-  // Node counts headers to within some bytes.
-  expect([await withHead(limits.headerBytes), await withHead(limits.headerBytes + 100)]).toEqual([501, 431]);
 });
 
 test('HEAD has the status and the headers of GET', async () => {

@@ -1,6 +1,6 @@
 /** Tests of the reference pages at /docs, of their files, and of the redirect to them. */
 import { readFileSync } from 'node:fs';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { stringify } from 'yaml';
 import { renderPage } from '../../../scripts/reference.ts';
 import { documents, startApp, type TestApp } from '../../support/app.ts';
@@ -66,19 +66,18 @@ describe('GET /docs', () => {
     if (!address.includes('api.')) expect(await textOf('/docs/quickstart')).toContain(`${address}/q/messages`);
   });
 
-  test('is made for few addresses in a second, whatever hosts clients name', async () => {
+  test('is made for ten addresses in a second, whatever hosts clients name', async () => {
     const { call } = await startApp();
+    const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
+    onTestFinished(() => clock.mockRestore());
     let own = 0;
-    const begun = performance.now();
-    for (let at = 0; at < 100; at++) {
+    for (let at = 0; at < 30; at++) {
       const host = `host${at}.example`;
       const { text } = await call('GET', '/docs', { headers: { host } });
       if (text.includes(host)) own += 1;
       else expect(text).toContain('https://api.example.com/v1/pets');
     }
-    const seconds = Math.floor((performance.now() - begun) / 1000) + 2;
-    expect(own).toBeGreaterThan(0);
-    expect(own).toBeLessThanOrEqual(10 * seconds);
+    expect(own).toBe(10);
   });
 
   test('returns 500 if a file cannot be read, and 200 once it can', async () => {

@@ -334,21 +334,6 @@ describe('an SQLite error', () => {
 });
 
 describe('migrations', () => {
-  test('each is applied once, reported and recorded', async () => {
-    const file = newFile();
-    const time = new Date('2027-01-02T03:04:05.678Z');
-    const open = async (now: Date) => {
-      const { migrated, close } = await openStore(`sqlite:${file}`, { now: () => now });
-      await close();
-      return migrated;
-    };
-    const names = fs.readdirSync('migrations/sqlite').sort();
-    expect([await open(time), await open(new Date())]).toEqual([names, []]);
-    const recorded = openOther(file).prepare('SELECT version, name, applied_at FROM migration ORDER BY version').all();
-    const rows = names.map((name, index) => ({ version: index + 1, name, applied_at: time.getTime() }));
-    expect(recorded).toEqual([{ version: 0, name: '1.0.0', applied_at: 0 }, ...rows]);
-  });
-
   test('0002 keeps every pet and the assigned ids', async () => {
     const file = newFile();
     const old = openOther(file);
@@ -426,7 +411,6 @@ describe('a file that is no store', () => {
     ['a database without an application id', foreign, (file) => change(file, 'CREATE TABLE pet (id)')],
     ['another one with a journal', '', (file) => [change(file, 'CREATE TABLE pet (id)'), writeJournal(file, 2)]],
     ['garbage', noDatabase, (file) => fs.writeFileSync(file, 'not a database '.repeat(1000))],
-    ['a few letters', noDatabase, (file) => fs.writeFileSync(file, 'hello')],
     [
       'a store cut short',
       'cannot be opened: database disk image is malformed',
