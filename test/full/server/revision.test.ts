@@ -17,6 +17,7 @@ async function expectRevision(source: string, revision?: string): Promise<void> 
 
 test.skipIf(noGit)(
   'the commit of a branch, also if git has packed it, and of a detached head; none before the first',
+  { timeout: 120_000 },
   async () => {
     const source = copySource();
     const git = gitIn(source);

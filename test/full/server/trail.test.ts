@@ -19,7 +19,9 @@ test('LOG_LEVEL=silent leaves out other lines, and no event', async () => {
   ]);
 });
 
-test('a command whose event cannot be written still shows its secret, and exits with 1', async () => {
+test('a command whose event cannot be written still shows its secret, and exits with 1', {
+  timeout: 120_000,
+}, async () => {
   const { folder, run } = await commandFolder({ name: 'Tabby', categoryId: 1n, status: 'available' });
   await run('account', 'add', 'zoo');
   const print = async (command: string) => {

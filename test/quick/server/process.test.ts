@@ -38,7 +38,9 @@ test('the first start makes a store and prints a key with a curl line that works
   expect(stdout).not.toContain(key);
 });
 
-test('the next start prints no key, knows what the first was told, and keeps the modes of the files', async () => {
+test('the next start prints no key, knows what the first was told, and keeps the modes of the files', {
+  timeout: 120_000,
+}, async () => {
   const first = await startServer();
   const key = await first.firstKey();
   const add = (server: Server, pet: object) => server.call(key, 'POST', '/v1/pets', pet, { 'idempotency-key': 'once' });
@@ -73,7 +75,9 @@ test.each([
   expect(await server.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
 });
 
-test('the files of the store, of a backup and of a restored store can be read only by their user, whatever the umask', async () => {
+test('the files of the store, of a backup and of a restored store can be read only by their user, whatever the umask', {
+  timeout: 120_000,
+}, async () => {
   const under = ['sh', '-c', 'umask 000; exec "$@"', '-'];
   const env = { DATABASE_URL: 'sqlite:new/data/animals.db' };
   const server = await startServer({ under, env });
