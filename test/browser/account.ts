@@ -1,16 +1,14 @@
 /** Does on the account pages, in a browser, what a person does. */
 import { execFile } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import type { BrowserContextOptions, Locator } from 'playwright-core';
+import type { BrowserContextOptions } from 'playwright-core';
 import { expect } from 'vitest';
 import { newSecret } from '../../src/core/accounts.ts';
 import type { Store } from '../../src/store/store.ts';
-import { temporaryFolder } from '../support/app.ts';
 import { runCli, type Server } from '../support/process.ts';
 import { open } from '../support/store.ts';
-import { type OpenPage, openPage } from './page.ts';
+import { openPage } from './page.ts';
 
 export const password = 'a wren sang over the wet roofs';
 export const otherPassword = 'seven owls left the barn at dusk';
@@ -21,42 +19,30 @@ interface ShownKey {
   curl: string;
 }
 
-export interface AccountPage extends OpenPage {
-  server: Server;
-  /** Opens a page below /account. */
-  visit: (path: string) => Promise<void>;
-  /** Resolves when a page with this main heading is shown. */
-  shown: (title: string) => Promise<void>;
-  press: (button: string) => Promise<void>;
-  follow: (link: string) => Promise<void>;
-  signUp: (name: string) => Promise<void>;
-  signIn: (name: string, secret?: string) => Promise<void>;
-  /** Makes a key with the defaults of the form. */
-  makeKey: (name: string) => Promise<ShownKey>;
-  /** Reads the page of a new key. */
-  readKey: () => Promise<ShownKey>;
-  /** The part of the list that describes one key. */
-  card: (key: string) => Locator;
-}
+export type AccountPage = Awaited<ReturnType<typeof openAccount>>;
 
 /** Opens a browser context for the account pages. `origin`: the address of the server in the browser. */
 export async function openAccount(
   server: Server,
   { origin = server.url, ...options }: BrowserContextOptions & { origin?: string } = {},
-): Promise<AccountPage> {
+) {
   const opened = await openPage(origin, options);
   const { page } = opened;
 
+  /** Opens a page below /account. */
   const visit = async (place: string) => void (await page.goto(`${origin}/account${place}`));
+  /** Resolves when a page with this main heading is shown. */
   const shown = (title: string) => page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor();
   const press = (button: string) => page.getByRole('button', { name: button, exact: true }).click();
   const follow = (link: string) => page.getByRole('link', { name: link, exact: true }).click();
 
+  /** Fills in the form for a name and a password. */
   async function fill(name: string, secret: string): Promise<void> {
     await page.getByLabel('Name').fill(name);
     await page.getByLabel('Password', { exact: true }).fill(secret);
   }
 
+  /** Reads the page of a new key. */
   async function readKey(): Promise<ShownKey> {
     await shown('Your new API key');
     const textOf = async (id: string) => (await page.locator(`#${id}`).textContent()) as string;
@@ -70,40 +56,33 @@ export async function openAccount(
     shown,
     press,
     follow,
+    fill,
     readKey,
-    async signUp(name) {
+    async signUp(name: string) {
       await visit('/sign-up');
       await fill(name, password);
       await press('Create account');
       await shown('API keys');
     },
-    async signIn(name, secret = password) {
-      await visit('/sign-in');
-      await fill(name, secret);
-      await press('Sign in');
-      await shown('API keys');
-    },
-    async makeKey(name) {
+    /** Makes a key with the defaults of the form. */
+    async makeKey(name: string) {
       await visit('');
       await page.getByLabel('Name').fill(name);
       await press('Make key');
       return readKey();
     },
-    card: (key) => {
+    /** The part of the list that describes one key. */
+    card: (key: string) => {
       const own = page.locator('dl > div:first-child').filter({ hasText: `${key.slice(0, 13)}…` });
       return page.getByRole('listitem').filter({ has: own });
     },
   };
 }
 
-/** Runs the text of a shown command in a shell, unchanged. */
-export async function runShown(curl: string): Promise<{ status: number; body: string }> {
-  const home = temporaryFolder();
-  writeFileSync(path.join(home, '.curlrc'), 'silent\nwrite-out = "\\n%{http_code}"\n');
-  const env = { PATH: process.env.PATH, CURL_HOME: home };
-  const { stdout } = await promisify(execFile)('bash', ['-c', curl], { env });
-  const [, body = '', status] = /^([\s\S]*)\n(\d+)$/.exec(stdout) ?? [];
-  return { status: Number(status), body };
+/** Runs the text of a shown command in a shell, and returns the body and the status. */
+export async function runShown(curl: string): Promise<string> {
+  const { stdout } = await promisify(execFile)('bash', ['-c', `${curl} --silent --write-out ' %{http_code}'`]);
+  return stdout;
 }
 
 /** Opens the store of a running server. */
@@ -119,14 +98,13 @@ export async function linkOf({ folder, port, url }: Server, ...args: string[]): 
   return stdout.trim().slice(`${url}/account`.length);
 }
 
-/** Adds a key that was used for a deprecated operation, and one that has expired. */
-export async function addOldKeys({ accounts }: Store, account: string, name: string): Promise<void> {
-  const add = async (lifetimeMs: number | null) =>
-    accounts.addKey({ account, name, scopes: ['pets:read'], lifetimeMs, secret: newSecret(false) });
-  const used = await add(null);
+/** Adds a key that was used for a deprecated operation, and one that has expired, both with the name of the account. */
+export async function addOldKeys({ accounts }: Store, account: string): Promise<void> {
+  const key = { account, name: account, scopes: ['pets:read' as const] };
+  const used = await accounts.addKey({ ...key, lifetimeMs: null, secret: newSecret(false) });
+  await accounts.addKey({ ...key, lifetimeMs: 1, secret: newSecret(false) });
   const lastUsedAt = new Date();
-  const counts = { succeeded: 1204, clientErrors: 12, rateLimited: 7, serverErrors: 3, deprecatedCalls: 3 };
   const lastError = { code: 'invalid_parameter', at: lastUsedAt } as const;
+  const counts = { succeeded: 1204, clientErrors: 12, deprecatedCalls: 3 };
   await accounts.recordUses([{ id: used?.id as number, lastUsedAt, ...counts, lastError }]);
-  await add(1);
 }

@@ -3,16 +3,14 @@ import { existsSync } from 'node:fs';
 import axe from 'axe-core';
 import {
   type Browser,
-  type BrowserContext,
   type BrowserContextOptions,
   chromium,
   type LaunchOptions,
   type Locator,
   type Page,
 } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { type Server, startServer } from '../support/process.ts';
-import { projectFolder } from '../support/project.ts';
+import { afterAll, beforeAll, describe, onTestFinished, test } from 'vitest';
+import { startServer } from '../support/process.ts';
 
 /** Default: Chromium of Debian; CHROMIUM names another one. */
 const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';
@@ -44,15 +42,22 @@ export function describeInBrowser(name: string, tests: () => void, options: Laun
   });
 }
 
-export interface OpenPage {
-  context: BrowserContext;
-  page: Page;
-  /** Faults so far: requests to other origins, messages on the console, dialogs, and uncaught errors. */
-  faults: () => string[];
-}
+const phone = { width: 390, height: 844 };
+/** The screens and themes in which each page is looked at. */
+export const looks = [
+  ['light', {}],
+  ['dark', { colorScheme: 'dark' }],
+  ['narrow', { viewport: phone }],
+  ['narrow and dark', { viewport: phone, colorScheme: 'dark' }],
+] as const;
 
-/** Opens an empty page in a browser context of its own, which is closed when the test ends. */
-export async function openPage(origin: string, options: BrowserContextOptions = {}): Promise<OpenPage> {
+export const clipboard = { permissions: ['clipboard-read', 'clipboard-write'] };
+
+/**
+ * Opens an empty page in a browser context of its own, which is closed when the test ends. `faults` returns those so far: requests to other origins,
+ * messages on the console, dialogs, and uncaught errors.
+ */
+export async function openPage(origin: string, options: BrowserContextOptions = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   onTestFinished(() => context.close());
   const page = await context.newPage();
@@ -72,24 +77,14 @@ export async function openPage(origin: string, options: BrowserContextOptions = 
   return { context, page, faults: () => faults };
 }
 
-export interface Reference extends OpenPage {
-  server: Server;
-  key: string;
-  /** Opens the page at a place, for example pets/getPet, and returns the section of that operation. */
-  open: (place: string, slug?: string) => Promise<Locator>;
-  /** Enters the API key in the field of the page. */
-  authenticate: (key: string) => Promise<void>;
-  /** Opens the panel of an operation if it is closed, sends its request, and returns the panel when it shows the response. */
-  send: (operation: Locator, change?: (panel: Locator) => Promise<void>) => Promise<Locator>;
-}
-
 /** Starts a server and a browser context; both are closed when the test ends. */
-export async function openReference(options: BrowserContextOptions = {}): Promise<Reference> {
+export async function openReference(options: BrowserContextOptions = {}) {
   const server = await startServer();
   const key = await server.firstKey();
   const opened = await openPage(server.url, options);
   const { page } = opened;
 
+  /** Opens the page at a place, for example pets/getPet, and returns the section of that operation. */
   async function open(place: string, slug = 'animal-store'): Promise<Locator> {
     await page.goto('about:blank');
     const url = `${server.url}/docs${slug === 'animal-store' ? '' : '/quickstart'}`;
@@ -97,6 +92,7 @@ export async function openReference(options: BrowserContextOptions = {}): Promis
     return place ? page.locator(`section[id="${slug}/tag/${place}"]`) : page.getByRole('main');
   }
 
+  /** Opens the panel of an operation if it is closed, sends its request, and returns the panel when it shows the response. */
   async function send(operation: Locator, change?: (panel: Locator) => Promise<void>): Promise<Locator> {
     const panel = operation.locator('form');
     if (!(await panel.isVisible())) await operation.getByText('Try it').click();
@@ -109,14 +105,15 @@ export async function openReference(options: BrowserContextOptions = {}): Promis
     return panel;
   }
 
+  /** Enters the API key in the field of the page. */
   const authenticate = (secret: string) => page.getByLabel('API key', { exact: true }).fill(secret);
   return { ...opened, server, key, open, authenticate, send };
 }
 
-/** Violations of WCAG 2.2, levels A and AA, that axe finds; and of more rules, by their tags. */
-export async function accessibilityFaults(page: Page, ...more: string[]): Promise<string[]> {
+/** Violations of WCAG 2.2, levels A and AA, and of best practice that axe finds. */
+export async function accessibilityFaults(page: Page): Promise<string[]> {
   await page.evaluate(axe.source);
-  const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', ...more];
+  const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
   return page.evaluate(async (runOnly) => {
     // biome-ignore lint/suspicious/noExplicitAny: the script above has just defined it.
     const { violations } = await (globalThis as any).axe.run({ runOnly });
@@ -152,10 +149,4 @@ export function clipped(page: Page): Promise<string[]> {
     }
     return faults;
   });
-}
-
-/** Saves a screenshot for visual inspection. Git ignores screenshots/. */
-export async function picture(page: Page, name: string, options: { fullPage?: boolean } = {}): Promise<void> {
-  const bytes = await page.screenshot({ path: `${projectFolder}screenshots/${name}.png`, ...options });
-  expect(bytes.length).toBeGreaterThan(10_000);
 }

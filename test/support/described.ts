@@ -38,7 +38,7 @@ export const prefixes = { 'openapi.yaml': '/v1', 'openapi.quickstart.yaml': '/qu
 
 export const nameIn = ($ref: string) => $ref.split('/').at(-1) as string;
 
-export const responseOf = ({ components }: Document, response: Response): Response =>
+const responseOf = ({ components }: Document, response: Response): Response =>
   response.$ref === undefined ? response : (components.responses[nameIn(response.$ref)] as Response);
 
 /** The status and the headers of GET, without a body. */

@@ -38,19 +38,15 @@ export function startLoad(servers: Server[], key: string, { retry = 2, once = 0 
     const begun = performance.now();
     const headers = { authorization: `Bearer ${key}`, ...(init.headers as Record<string, string>) };
     const signal = AbortSignal.timeout(20_000);
-    const reply = await fetch(`${servers[server]?.url}/v1/pets${path}`, { ...init, headers, signal }).then(
-      async (response) => ({
-        status: response.status,
-        retryAfter: response.headers.get('retry-after'),
-        text: await response.text(),
-      }),
-      () => ({ status: 0, retryAfter: null, text: '' }),
-    );
-    const { text, ...how } = reply;
-    const seen: Reply = { server, kind, begun, ended: performance.now(), ...how };
+    const request = fetch(`${servers[server]?.url}/v1/pets${path}`, { ...init, headers, signal });
+    const response = await request.catch(() => undefined);
+    const text = await response?.text().catch(() => undefined);
+    const status = text === undefined ? 0 : (response?.status as number);
+    const retryAfter = response?.headers.get('retry-after') ?? null;
+    const seen: Reply = { server, kind, begun, ended: performance.now(), status, retryAfter };
     replies.push(seen);
-    if (reply.status >= 500 || reply.status === 0) await sleep(20);
-    return { status: reply.status, text, seen };
+    if (status >= 500 || status === 0) await sleep(20);
+    return { status, json: status === 200 || status === 201 ? JSON.parse(text as string) : undefined, seen };
   }
 
   async function create(server: number, retries: boolean): Promise<void> {
@@ -59,14 +55,12 @@ export function startLoad(servers: Server[], key: string, { retry = 2, once = 0 
       const headers = { 'content-type': 'application/json', ...(retries && { 'idempotency-key': name }) };
       const body = JSON.stringify({ name, categoryId: 1 });
       for (;;) {
-        const { status, text } = await send(server, 'create', '', { method: 'POST', headers, body });
+        const { status, json } = await send(server, 'create', '', { method: 'POST', headers, body });
         if (status === 201) {
-          const { id } = JSON.parse(text) as Acknowledged;
-          acknowledged.push({ name, id });
-          newest = Math.max(newest, id);
-          break;
+          acknowledged.push({ name, id: json.id });
+          newest = Math.max(newest, json.id);
         }
-        if (!retries || stopped) break;
+        if (status === 201 || !retries || stopped) break;
       }
       await sleep(10);
     }
@@ -77,10 +71,9 @@ export function startLoad(servers: Server[], key: string, { retry = 2, once = 0 
       const known = newest;
       if (known > 0) {
         const cursor = Buffer.from(`after:${known - 1}`).toString('base64url');
-        const listed = byList && known > 1;
-        const { status, text, seen } = await send(server, 'read', listed ? `?limit=1&cursor=${cursor}` : `/${known}`);
-        if (status === 404 || (status === 200 && (listed ? JSON.parse(text)[0]?.id : JSON.parse(text).id) !== known))
-          stale.push(seen);
+        const path = byList && known > 1 ? `?limit=1&cursor=${cursor}` : `/${known}`;
+        const { status, json, seen } = await send(server, 'read', path);
+        if (status === 404 || (status === 200 && [json].flat()[0]?.id !== known)) stale.push(seen);
       }
       await sleep(10);
     }

@@ -65,8 +65,13 @@ export function launch(file: string, args: string[], surroundings: Surroundings)
   const exit = once(child, 'close').then(([code]) => ({ code: code as number | null, ...output }));
 
   const end: Process['end'] = (signal) => {
-    if (signal && group) signalGroup(child.pid as number, signal);
-    else if (signal) child.kill(signal);
+    try {
+      if (signal && group) process.kill(-(child.pid as number), signal);
+      else if (signal) child.kill(signal);
+    } catch (error) {
+      // All processes of the group have ended.
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+    }
     return exit;
   };
   onTestFinished(() => end('SIGKILL').then(() => undefined));
@@ -88,15 +93,6 @@ export function launch(file: string, args: string[], surroundings: Surroundings)
       }),
     end,
   };
-}
-
-function signalGroup(pid: number, signal: NodeJS.Signals): void {
-  try {
-    process.kill(-pid, signal);
-  } catch (error) {
-    // All its processes have ended.
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
-  }
 }
 
 /** Starts the server as `npm start` does, and does not wait until it listens. */
@@ -193,7 +189,7 @@ export async function runCli(args: string[], surroundings: CliSurroundings = {})
   }
 }
 
-function createSink(error?: Error): { stream: Writable; text: () => string } {
+function createSink(error?: Error) {
   const chunks: Buffer[] = [];
   const stream = new Writable({
     write(chunk: Buffer, _encoding, done) {

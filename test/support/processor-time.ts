@@ -24,14 +24,13 @@ const middleOf = (values: number[]) => values.toSorted((a, b) => a - b)[values.l
 
 /**
  * What is wrong with the processor time of `read` for an input of the length `limit`, compared with one of half the length; undefined if nothing
- * is. The time for an empty input is left out of the comparison: it is that of the rest of a request. `maxMs`: the most that one input may take.
+ * is. The time for an empty input is left out of the comparison: it is that of the rest of a request.
  * A busy neighbour makes a core half as fast for some milliseconds. So the times of one round are compared, and the middle round decides.
  */
 export async function faultOf(
   read: (text: string) => unknown,
   make: (length: number) => string,
   limit: number,
-  maxMs = maxRequestMs,
 ): Promise<string | undefined> {
   const texts = [0, limit / 2, limit].map(make);
   const rounds: [empty: number, half: number, whole: number][] = [];
@@ -52,7 +51,7 @@ export async function faultOf(
         return whole - rest - maxRatio * (half - rest);
       }),
     );
-    const isFast = Math.min(...rounds.map(([, , whole]) => whole)) <= maxMs && excess <= slackMs;
+    const isFast = Math.min(...rounds.map(([, , whole]) => whole)) <= maxRequestMs && excess <= slackMs;
     if (isFast && rounds.length >= minRounds) return undefined;
     const [empty, half, whole] = [0, 1, 2].map((at) => middleOf(rounds.map((times) => times[at] as number)).toFixed(2));
     fault = isFast ? undefined : `takes ${whole} ms, half the input ${half} ms, an empty one ${empty} ms`;

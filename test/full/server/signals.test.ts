@@ -3,61 +3,49 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { plant } from '../../support/plant.ts';
-import { begin, type Server, startServer, startWithNpm } from '../../support/process.ts';
+import { begin, startServer, startWithNpm } from '../../support/process.ts';
 
 const refused = { cause: { code: 'ECONNREFUSED' } };
-const body = '{"name":"Tabby","categoryId":1}';
 
-/** Sends the rest of a request that waits since before the stop; expects its response, and an end that leaves nothing behind. */
-async function expectComplete(socket: Awaited<ReturnType<typeof begin>>, server: Server, file: string): Promise<void> {
-  const end = server.end();
+test('SIGTERM to npm start alone: it ends when its server has ended, with exit 0', async () => {
+  const file = path.join(temporaryFolder(), 'store.db');
+  const npm = await startWithNpm({ DATABASE_URL: `sqlite:${file}`, LAME_DUCK_MS: '1000' });
+  process.kill(npm.pid, 'SIGTERM');
+  await npm.seen('stdout', /"stopping"/);
+  expect((await fetch(`${npm.url}/docs`)).status).toBe(200);
+  expect(await npm.end()).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
+  await expect(fetch(npm.url)).rejects.toMatchObject(refused);
+});
+
+// As from a terminal, timeout(1) and some supervisors. npm passes the signal on, so that the server gets it twice.
+test('SIGINT to all processes of npm start: a request under way is answered, then exit 0', async () => {
+  const file = path.join(temporaryFolder(), 'store.db');
+  const npm = await startWithNpm({ DATABASE_URL: `sqlite:${file}` });
+  const socket = await begin(npm);
+  const end = npm.end('SIGINT');
+  await npm.seen('stdout', /"stopping"/);
   // Copies of the signal arrive meanwhile, and idle connections are closed.
   await sleep(350);
-  socket.write(body);
+  socket.write('{"name":"Tabby","categoryId":1}');
   expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 201 /);
   expect(await end).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
   expect([existsSync(file), existsSync(`${file}-wal`)]).toEqual([true, false]);
-}
-
-describe('npm start', () => {
-  test('SIGTERM to npm alone: it ends when its server has ended, with exit 0', async () => {
-    const file = path.join(temporaryFolder(), 'store.db');
-    const npm = await startWithNpm({ DATABASE_URL: `sqlite:${file}`, LAME_DUCK_MS: '1000' });
-    process.kill(npm.pid, 'SIGTERM');
-    await npm.seen('stdout', /"stopping"/);
-    expect((await fetch(`${npm.url}/docs`)).status).toBe(200);
-    expect(await npm.end()).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
-    await expect(fetch(npm.url)).rejects.toMatchObject(refused);
-  });
-
-  // As from a terminal, timeout(1) and some supervisors. npm passes the signal on, so that the server gets it twice.
-  test('SIGINT to all its processes: a request under way is answered, then exit 0', async () => {
-    const file = path.join(temporaryFolder(), 'store.db');
-    const npm = await startWithNpm({ DATABASE_URL: `sqlite:${file}` });
-    const socket = await begin(npm);
-    void npm.end('SIGINT');
-    await npm.seen('stdout', /"stopping"/);
-    await expectComplete(socket, npm, file);
-  });
 });
 
-test.for(['SIGTERM'] as const)(
-  'after %s, two Ctrl-C at least a second apart end at once, with exit 1',
-  async (first) => {
-    const server = await startServer({ env: { LAME_DUCK_MS: '60000' }, group: true });
-    void server.end(first);
-    await server.seen('stdout', /"stopping"/);
-    // The terminal and npm each send one.
-    for (let copies = 2; copies > 0; copies--) void server.end('SIGINT');
-    expect((await fetch(`${server.url}/docs`)).status).toBe(200);
-    await sleep(1500);
-    expect(await server.end('SIGINT')).toMatchObject({ code: 1, stdout: expect.not.stringContaining('"stopped"') });
-    await expect(fetch(server.url)).rejects.toMatchObject(refused);
-  },
-);
+test('after SIGTERM, two Ctrl-C at least a second apart end at once, with exit 1', async () => {
+  const server = await startServer({ env: { LAME_DUCK_MS: '60000' }, group: true });
+  void server.end('SIGTERM');
+  await server.seen('stdout', /"stopping"/);
+  // The terminal and npm each send one.
+  for (let copies = 2; copies > 0; copies--) void server.end('SIGINT');
+  expect((await fetch(`${server.url}/docs`)).status).toBe(200);
+  await sleep(1500);
+  expect(await server.end('SIGINT')).toMatchObject({ code: 1, stdout: expect.not.stringContaining('"stopped"') });
+  await expect(fetch(server.url)).rejects.toMatchObject(refused);
+});
 
 test('a stop that does not end, ends at its deadline with exit 1, however many signals follow', async () => {
   const source = plant('src/server/serve.ts', 'await closed;', 'await new Promise(() => undefined);');

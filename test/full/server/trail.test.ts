@@ -3,47 +3,25 @@ import { expect, test } from 'vitest';
 import { password } from '../../support/account-pages.ts';
 import { commandFolder } from '../../support/commands.ts';
 import { openFormClient } from '../../support/form-client.ts';
-import { launch, launchCli, launchServer, startServer } from '../../support/process.ts';
+import { launch, launchServer, startServer } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
-
-/** The events in a log, with the ids and the client's address. */
-const eventsIn = (log: string) =>
-  log
-    .split('\n')
-    .filter((line) => line.includes('"event":'))
-    .map((line) => {
-      const { event, account, key, address } = JSON.parse(line);
-      return { event, account, key, address };
-    });
-
-const firstStart = [
-  { event: 'account_created', account: 1 },
-  { event: 'key_created', account: 1, key: 1 },
-];
 
 test('LOG_LEVEL=silent leaves out other lines, and no event', async () => {
   const server = launchServer({ env: { LOG_LEVEL: 'silent' } });
   const [, url = ''] = await server.seen('stderr', /(http:\S+)\/v1\/pets$/m);
   await openFormClient(url).post('/account/sign-up', { name: 'ada', password });
-  await server.end('SIGTERM');
-  expect(eventsIn(server.stdout())).toEqual([
-    ...firstStart,
+  const { stdout } = await server.end('SIGTERM');
+  const lines = stdout.trim().split('\n');
+  expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+    { event: 'account_created', account: 1 },
+    { event: 'key_created', account: 1, key: 1 },
     { event: 'account_created', account: 2, address: '127.0.0.1' },
   ]);
-  expect(server.stdout().trim().split('\n')).toHaveLength(3);
 });
 
-test('a command prints the line that a server would log, and the server does not log it', async () => {
-  const server = await startServer();
-  const { code, stderr } = await launchCli(['account', 'add', 'zoo'], { folder: server.folder }).end();
-  const [, logged = ''] = await server.seen('stdout', /^(.*"event":"account_created".*)\n/m);
-  const masked = (line: string) => line.replace(/"(time|pid)":\d+/g, '"$1":0');
-  expect([code, masked(stderr)]).toEqual([0, `${masked(logged).replace('"account":1', '"account":2')}\n`]);
-  await server.end('SIGTERM');
-  expect(eventsIn(server.stdout())).toEqual(firstStart);
-});
-
-test('a command whose event cannot be written still shows its secret, and exits with 1', async () => {
+test('a command whose event cannot be written still shows its secret, and exits with 1', {
+  timeout: 120_000,
+}, async () => {
   const { folder, run } = await commandFolder({ name: 'Tabby', categoryId: 1n, status: 'available' });
   await run('account', 'add', 'zoo');
   const print = async (command: string) => {

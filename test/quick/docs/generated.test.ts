@@ -1,19 +1,24 @@
-/** Tests that every derived file is up to date. */
-import { readFileSync } from 'node:fs';
-import path from 'node:path';
+/** Tests that every derived file is up to date, and that the limits have the defaults of their settings. */
 import { expect, test } from 'vitest';
 import { sourceLine, typesFile } from '../../../scripts/client.ts';
 import { generateFiles } from '../../../scripts/generate.ts';
-import { projectFolder } from '../../support/project.ts';
+import { settings } from '../../../src/config.ts';
+import { limitTable } from '../../../src/core/limits.ts';
+import { read } from '../../support/deployment.ts';
 
 const files = await generateFiles();
-const read = (name: string) => readFileSync(path.join(projectFolder, name), 'utf8');
-const stale = (name: string) => `${name} is not up to date: run npm run generate`;
 
-test.each(Object.keys(files))('%s is up to date', (name) => {
-  expect(read(name), stale(name)).toBe(files[name]);
+test.each(Object.keys(files))('%s is up to date (npm run generate)', (name) => {
+  expect(read(name)).toBe(files[name]);
 });
 
 test(`${typesFile} is generated from the current openapi.yaml`, () => {
-  expect(read(typesFile).slice(0, 200), stale(typesFile)).toContain(sourceLine(read('openapi.yaml')));
+  expect(read(typesFile).slice(0, 200)).toContain(sourceLine(read('openapi.yaml')));
+});
+
+test('each limit that a setting changes has the default of the setting', () => {
+  const changed = Object.values(limitTable).filter((limit) => 'setting' in limit);
+  expect(changed.length).toBeGreaterThan(0);
+  for (const { setting, value } of changed)
+    expect(settings.properties[setting as keyof typeof settings.properties].default, setting).toBe(value);
 });

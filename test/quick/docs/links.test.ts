@@ -1,21 +1,22 @@
-/** Tests that the links of the documents, and the documents that other files name, exist. */
+/** Tests that what the documents name exists, and that they have the date of the removal. */
 import { existsSync, globSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
+import { sunset } from '../../../src/core/deprecation.ts';
 import { read } from '../../support/deployment.ts';
 import { projectFolder } from '../../support/project.ts';
 
 const cwd = projectFolder;
 const documents = globSync(['*.md', '{docs,deploy,examples,.github}/**/*.md'], { cwd });
 
-/** The anchor of a heading, as GitHub makes it. */
-const anchorOf = (heading: string) =>
-  heading
-    .toLowerCase()
-    .replace(/[^\w\- ]/g, '')
-    .replaceAll(' ', '-');
-
-const anchorsIn = (text: string) => [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) => anchorOf(heading));
+/** The anchors of the headings of a document, as GitHub makes them. */
+const anchorsIn = (text: string) =>
+  [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replace(/[^\w\- ]/g, '')
+      .replaceAll(' ', '-'),
+  );
 
 test('every relative link leads to a file and its heading', () => {
   const links = documents.flatMap((file) =>
@@ -32,20 +33,16 @@ test('every relative link leads to a file and its heading', () => {
 });
 
 test('every document that code, settings or the changelog name exists', () => {
-  const places = [
-    '{src,scripts,deploy,test,bench,migrations}/**/*.{ts,eta,yml,yaml,sql,conf,service,mjs}',
-    '*.md',
-    '.env.example',
-  ];
-  const named = globSync(places, { cwd }).flatMap((file) =>
+  const places = ['{src,scripts,deploy,test,migrations}/**/*.{ts,eta,yml,yaml,sql,conf,service,mjs}', '*.md'];
+  const named = globSync([...places, '.env.example'], { cwd }).flatMap((file) =>
     [...read(file).matchAll(/(?<![\w/])docs\/[a-z/-]+\.md/g)].map(([name]) => ({ file, name })),
   );
   expect(named.length).toBeGreaterThan(30);
   expect(named.filter(({ name }) => !existsSync(path.join(cwd, name)))).toEqual([]);
 });
 
-test('docs/production.md names only files of the project', () => {
-  const names = [...read('docs/production.md').matchAll(/(?<![\w/])(?:deploy|src)\/[\w/.*-]+/g)].map(([name]) => name);
-  expect(names.length).toBeGreaterThan(4);
-  for (const name of names) expect(globSync(name, { cwd }).length, name).toBeGreaterThan(0);
+test('the date of the removal is the same everywhere', () => {
+  const files = ['README.md', '.env.example', 'deploy/grafana/dashboard.json'];
+  const dates = files.flatMap((file) => read(file).match(/\d{1,2} [A-Z][a-z]+ 203\d/g) ?? []);
+  expect(new Set(dates.map((text) => Date.parse(`${text} UTC`)))).toEqual(new Set([sunset.getTime()]));
 });

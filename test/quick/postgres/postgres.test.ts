@@ -86,22 +86,13 @@ test('every list walks an index and sorts nothing, so that it costs no more in a
       (await sql.unsafe(`EXPLAIN (GENERIC_PLAN, COSTS OFF) ${text}`)).map((row) => row['QUERY PLAN']),
     ),
   );
-  expect(
-    plans.map((plan) =>
-      plan
-        .filter((line) => /Scan.* on pet\b|Sort/.test(line))
-        .map((line) =>
-          line
-            .trim()
-            .replace('->  ', '')
-            .replace(/ pet_\d$/, ''),
-        ),
-    ),
-  ).toEqual(
-    [['pet_pkey', 'pet_status_id'], ['pet_pkey']].map((indexes) => [
-      // The highest id, which is part of the state.
-      'Index Only Scan Backward using pet_pkey on pet',
-      ...indexes.map((index) => `Index Scan using ${index} on pet`),
-    ]),
+  const scans = plans.map((plan) =>
+    plan.flatMap((line) => /(\S.*Scan.* on pet\b|Sort)/.exec(line)?.[1]?.replace('->  ', '') ?? []),
   );
+  // The highest id is part of the state.
+  const state = 'Index Only Scan Backward using pet_pkey on pet';
+  expect(scans).toEqual([
+    [state, 'Index Scan using pet_pkey on pet', 'Index Scan using pet_status_id on pet'],
+    [state, 'Index Scan using pet_pkey on pet'],
+  ]);
 });

@@ -32,57 +32,27 @@ function errorOf(env: NodeJS.ProcessEnv): string {
 }
 
 describe('readConfig', () => {
-  test('returns every default, and no setting without one, for an empty environment', () => {
-    expect(readConfig({})).toEqual(defaults);
-  });
+  const empty = Object.fromEntries(Object.keys(settings.properties).map((name) => [name, '']));
 
-  test('treats an empty value as unset', () => {
-    expect(readConfig(Object.fromEntries(Object.keys(settings.properties).map((name) => [name, ''])))).toEqual(
-      defaults,
-    );
-  });
-
-  test('ignores variables that are not settings', () => {
-    expect(readConfig({ PATH: '/usr/bin', port: '1' })).toEqual(defaults);
-  });
-
-  test('does not change the environment it reads', () => {
-    const env = Object.freeze({ PORT: '8080', HOST: '', PATH: '/usr/bin' });
-    readConfig(env);
-    expect(env).toEqual({ PORT: '8080', HOST: '', PATH: '/usr/bin' });
+  test.each([[{}], [empty], [{ PATH: '/usr/bin', port: '1' }]])('returns every default for %j', (env) => {
+    expect(readConfig(env)).toEqual(defaults);
   });
 
   test.for<readonly [name: keyof Config, value: string]>([
-    ['DEPLOYMENT', 'production'],
-    ['HOST', '::'],
-    ['BASE_URL', 'https://api.example.com/v1'],
     ['BASE_URL', 'http://[::1]:8080/animals/store/v1'],
     ['DATABASE_URL', 'sqlite:/var/lib/animal store/a.db'],
     ['DATABASE_URL', 'postgres://user:pass%40word@db:5433/animals?sslmode=verify-full'],
     ['DATABASE_URL', 'postgresql://localhost/animals'],
-    ['LOG_LEVEL', 'silent'],
     ['QUICKSTART_BASE_PATH', 'off'],
     ['QUICKSTART_BASE_PATH', '/examples/quick-start'],
     ['QUICKSTART_BASE_PATH', '/v11'],
-    ['SIGN_UP', 'open'],
-    ['SIGN_UP', 'invitation'],
-    ['SIGN_UP', 'off'],
-    ['SIGN_UP', 'none'],
-    ['SUNSET_ENFORCE', 'false'],
-    ['OPS_HOST', '::1'],
-    ...['off', '0', '9', '1024', '59999', '64999', '65499', '65529', '65535'].map(
-      (port) => ['OPS_PORT', port] as const,
-    ),
+    ...['off', '0', '9', '59999', '65535'].map((port) => ['OPS_PORT', port] as const),
     ['TRUST_PROXY', '10.0.0.0/8,::1,192.168.0.1/32,FD00::/8'],
     ['TRUST_PROXY', '0.0.0.0/1,::/1,::1/128,::ffff:10.0.0.0/104'],
     ['ALLOWED_HOSTS', 'animals.example.com,Proxy_1,192.0.2.1,[2001:db8::1]'],
     ['CORS_ORIGINS', 'https://app.example.com,http://localhost:5173,http://[::1]:80'],
   ])('accepts %s=%s', ([name, value]) => {
     expect(readConfig({ [name]: value })).toEqual({ ...defaults, [name]: value });
-  });
-
-  test.for([0, 1, 65535])('accepts PORT=%d', (port) => {
-    expect(readConfig({ PORT: String(port) }).PORT).toBe(port);
   });
 
   test.for<[name: keyof Config, least: number, most: number]>([
@@ -95,134 +65,68 @@ describe('readConfig', () => {
       expect(errorOf({ [name]: String(value) })).toBe(`${name} must be a whole number from ${least} to ${most}.`);
   });
 
-  const deployments = 'DEPLOYMENT must be one of development, staging, production.';
-  const port = 'PORT must be a whole number from 0 to 65535.';
-  const baseUrl = 'BASE_URL must be an http or https address that ends in /v1, without a query.';
-  const databaseUrl =
-    'DATABASE_URL must be sqlite: and the path of a file, or postgres://user:password@host:port/database.';
-  const levels = 'LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent.';
-  const quickstart = 'QUICKSTART_BASE_PATH must be off, or a path such as /quickstart that is not below /v1.';
-  const enforce = 'SUNSET_ENFORCE must be one of true, false.';
-
   test.for([
-    [deployments, 'DEPLOYMENT', ['prod', 'Production', ' production']],
-    [port, 'PORT', ['x', '-1', '65536', '3000.5', 'true', ' ', '0x10', '1e3', '+5', '080', 'Infinity', '1e400']],
     [
-      baseUrl,
+      'DEPLOYMENT must be one of development, staging, production.',
+      'DEPLOYMENT',
+      ['prod', 'Production', ' production'],
+    ],
+    [
+      'PORT must be a whole number from 0 to 65535.',
+      'PORT',
+      ['true', ' ', '0x10', '1e3', '+5', '080', 'Infinity', '1e400'],
+    ],
+    [
+      'BASE_URL must be an http or https address that ends in /v1, without a query.',
       'BASE_URL',
       [
-        '/v1',
-        'example.com/v1',
-        'ftp://example.com/v1',
-        'https://example.com',
-        'https://example.com/v1/',
-        'https://example.com/v2',
-        'https:///v1',
-        'https://example.com//v1',
-        'https://example.com/v1?a=/v1',
-        'https://example.com/#/v1',
-        'https://user@example.com/v1',
-        'https://example.com/a b/v1',
-        'https://example.com/>; rel="next"/v1',
-        'https://exámple.com/v1',
-        'https://example.com\r\nX: /v1',
-        'http://example.com:99999/v1',
-        'http://a:b:c/v1',
-        'http://[/v1',
-        'http://1.2.3.4.5/v1',
+        ...['/v1', 'example.com/v1', 'ftp://example.com/v1', 'https://example.com', 'https://example.com/v1/'],
+        ...['https:///v1', 'https://example.com//v1', 'https://example.com/v1?a=/v1', 'https://example.com/#/v1'],
+        ...['https://user@example.com/v1', 'https://example.com/a b/v1', 'https://example.com/>; rel="next"/v1'],
+        ...['https://exámple.com/v1', 'https://example.com\r\nX: /v1', 'http://example.com:99999/v1', 'http://[/v1'],
       ],
     ],
     [
-      databaseUrl,
+      'DATABASE_URL must be sqlite: and the path of a file, or postgres://user:password@host:port/database.',
       'DATABASE_URL',
-      [
-        'sqlite:',
-        'sqlite: ',
-        'sqlite::memory:',
-        './a.db',
-        'postgres://',
-        'postgres:///a',
-        'postgres://host',
-        'mysql://host/a',
-      ],
+      ['sqlite: ', 'sqlite::memory:', './a.db', 'postgres:///a', 'postgres://host', 'mysql://host/a'],
     ],
-    [levels, 'LOG_LEVEL', ['loud', 'INFO', '30']],
-    [quickstart, 'QUICKSTART_BASE_PATH', ['on', '/', '/a/', 'a', '/v1', '/v1/quickstart', '/:a', '/*', '/a?b']],
-    ['SIGN_UP must be one of open, invitation, off, none.', 'SIGN_UP', ['invite', 'Open', 'on', 'invitations']],
-    [enforce, 'SUNSET_ENFORCE', ['yes', '1', 'TRUE']],
+    ['LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent.', 'LOG_LEVEL', ['loud', 'INFO', '30']],
+    [
+      'QUICKSTART_BASE_PATH must be off, or a path such as /quickstart that is not below /v1.',
+      'QUICKSTART_BASE_PATH',
+      ['on', '/', '/a/', 'a', '/v1', '/v1/quickstart', '/:a', '/*', '/a?b'],
+    ],
+    ['SIGN_UP must be one of open, invitation, off, none.', 'SIGN_UP', ['invite', 'Open', 'on']],
+    ['SUNSET_ENFORCE must be one of true, false.', 'SUNSET_ENFORCE', ['yes', '1', 'TRUE']],
     [
       'OPS_PORT must be off, or a whole number from 0 to 65535.',
       'OPS_PORT',
-      ['on', 'off1', '1off', '-1', '01', '65536', '65540', '65600', '66000', '70000', '100000', '1.5'],
+      ['on', 'off1', '-1', '01', '65536', '65540', '65600', '66000', '70000', '100000', '1.5'],
     ],
     [
       'TRUST_PROXY must be addresses or networks of proxies, separated by commas, such as 10.0.0.0/8,::1.',
       'TRUST_PROXY',
       [
-        ...['true', '10.0.0.0/', '10.0.0.0/1000', '10.0.0.0/x', '10.0.0.1,', ',::1', '10.0.0.1, ::1', 'proxy.example'],
-        ...['10.0.0.0/99', '10.0.0.0/33', '10.0.0.0/0', '::/129', '::/0', '10.0.0.0/8/8', '::1,10.0.0.0/33'],
-        ...['abc', '1.2.3', '010.0.0.1', '1.2.3.256', ':', '1::2::3', 'fe80::1%eth0'],
+        ...['true', '10.0.0.0/', '10.0.0.0/x', '10.0.0.1,', ',::1', '10.0.0.1, ::1', 'proxy.example', 'fe80::1%eth0'],
+        ...['10.0.0.0/33', '10.0.0.0/0', '::/129', '::/0', '10.0.0.0/8/8', '::1,10.0.0.0/33', '010.0.0.1', '1.2.3'],
       ],
     ],
     [
       'ALLOWED_HOSTS must be host names without a port, separated by commas, such as animals.example.com.',
       'ALLOWED_HOSTS',
-      [
-        '*',
-        'a.example:80',
-        'https://a.example',
-        'a.example,',
-        ',a',
-        'a, b',
-        '::1',
-        '[::1',
-        '[::1]:80',
-        '1.2.3.256',
-        'a/b',
-      ],
+      ['*', 'a.example:80', 'https://a.example', 'a.example,', 'a, b', '::1', '[::1', '[::1]:80', '1.2.3.256', 'a/b'],
     ],
     [
       'CORS_ORIGINS must be origins, separated by commas, such as https://app.example.com.',
       'CORS_ORIGINS',
       [
-        '*',
-        'a.example',
-        'ftp://a.example',
-        'https://',
-        'https://a.example/',
-        'https://a.example,',
-        'xhttps://a.example',
-        'https://a.example:99999',
-        'https://a:b:c',
-        'https://[',
-        'https://a.example,https://[::1',
+        ...['*', 'a.example', 'ftp://a.example', 'https://', 'https://a.example/', 'https://a.example,', 'https://['],
+        ...['xhttps://a.example', 'https://a.example:99999', 'https://a.example,https://[::1'],
       ],
     ],
   ] as const)('reports: %s', ([sentence, name, values]) => {
     for (const value of values) expect(errorOf({ [name]: value }), value).toBe(sentence);
-  });
-
-  test('names the file of a value that comes from one', () => {
-    const read = (fromFiles: string[]) => () => readConfig({ DATABASE_URL: 'x', PORT: 'x' }, fromFiles);
-    const content = databaseUrl.replace(
-      'DATABASE_URL must be',
-      'DATABASE_URL_FILE must name a file whose only line is',
-    );
-    expect(read(['DATABASE_URL'])).toThrow(new ConfigError([port, content].join('\n')));
-    expect(read([])).toThrow(new ConfigError([port, databaseUrl].join('\n')));
-  });
-
-  test('reports all problems at once, one per line', () => {
-    const env = {
-      DEPLOYMENT: 'x',
-      PORT: 'x',
-      BASE_URL: 'x',
-      DATABASE_URL: 'x',
-      LOG_LEVEL: 'x',
-      QUICKSTART_BASE_PATH: 'x',
-      SUNSET_ENFORCE: 'x',
-    };
-    expect(errorOf(env).split('\n')).toEqual([deployments, port, baseUrl, databaseUrl, levels, quickstart, enforce]);
   });
 });
 
@@ -236,7 +140,7 @@ describe('a setting of earlier releases', () => {
     [{ WORKERS: '2' }, workers],
     [{ ACCOUNT_PAGES: 'off', SIGN_UP: 'off' }, accountPages],
   ] as const)('%j stops the start', async ([env, sentence]) => {
-    expect(await launchServer({ env }).end()).toEqual({ code: 1, stdout: '', stderr: `animal-store: ${sentence}\n` });
+    expect(await launchServer({ env }).end()).toMatchObject({ code: 1, stderr: `animal-store: ${sentence}\n` });
   });
 
   test('WORKERS=1 from .env, LOG_SAMPLE, and ACCOUNT_PAGES=off with SIGN_UP=none are one warning each', async () => {
@@ -245,11 +149,7 @@ describe('a setting of earlier releases', () => {
     writeFileSync(path.join(folder, '.env'), 'WORKERS=1\nACCOUNT_PAGES=on\n');
     const server = await startServer({ folder, env });
     const { code, stdout } = await server.end('SIGTERM');
-    const lines = stdout
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line));
-    const warnings = lines.filter(({ level }) => level === 40).map(({ msg }) => msg);
+    const warnings = [...stdout.matchAll(/"level":40,.*"msg":"([^"]+)"/g)].map(([, sentence]) => sentence);
     const logSample = 'LOG_SAMPLE is no longer a setting: each request is one line.';
     expect([code, warnings]).toEqual([0, [workers, logSample, accountPages]]);
   });
@@ -259,21 +159,15 @@ describe('signUpOf', () => {
   test.for([
     ['development', undefined, 'open'],
     ['staging', undefined, 'open'],
-    ['production', undefined, 'invitation'],
     ['production', '', 'invitation'],
     ['production', 'open', 'open'],
-    ['development', 'invitation', 'invitation'],
     ['staging', 'off', 'off'],
-    ['production', 'none', 'none'],
   ])('DEPLOYMENT=%s and SIGN_UP=%s: %s', ([DEPLOYMENT, SIGN_UP, effective]) => {
     expect(signUpOf(readConfig({ DEPLOYMENT, SIGN_UP }))).toBe(effective);
   });
 });
 
-describe('.env.example', () => {
+test('.env.example changes nothing if every setting in it is uncommented', () => {
   const example = readFileSync(new URL('../../../.env.example', import.meta.url), 'utf8');
-
-  test('changes nothing if every setting in it is uncommented', () => {
-    expect(readConfig(parseEnv(example.replaceAll(/^# (?=[A-Z_]+=)/gm, '')))).toEqual(defaults);
-  });
+  expect(readConfig(parseEnv(example.replaceAll(/^# (?=[A-Z_]+=)/gm, '')))).toEqual(defaults);
 });

@@ -1,12 +1,10 @@
-/** Holds package.json and package-lock.json to what SECURITY.md and CONTRIBUTING.md say about the packages of production. */
+/** Tests what npm installs: packages of known content, none of which runs a script. */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
 const read = (name: string) => readFileSync(new URL(`../../../${name}`, import.meta.url), 'utf8');
-const { dependencies, devDependencies, optionalDependencies } = JSON.parse(read('package.json'));
 
 interface Locked {
-  resolved?: string;
   integrity?: string;
   hasInstallScript?: boolean;
   dev?: boolean;
@@ -22,11 +20,4 @@ test('no package of production has an install script, and npm would run none', (
   const production = locked.filter(([, { dev }]) => !dev);
   expect(production.filter(([, { hasInstallScript }]) => hasInstallScript).map(([path]) => path)).toEqual([]);
   expect(read('.npmrc')).toContain('ignore-scripts=true');
-});
-
-test('CONTRIBUTING.md has a reason for each dependency', () => {
-  const [, table = ''] = read('CONTRIBUTING.md').split('## Dependencies, and why');
-  const names = Object.keys({ ...dependencies, ...devDependencies, ...optionalDependencies });
-  const missing = names.filter((name) => !name.startsWith('@types/') && !table.includes(`\`${name}\``));
-  expect(missing).toEqual([]);
 });

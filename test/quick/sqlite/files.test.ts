@@ -7,43 +7,32 @@ import { claim, makeFile, makeFolder, publish } from '../../../src/store/files.t
 import { CopyError } from '../../../src/store/store.ts';
 import { temporaryFolder } from '../../support/app.ts';
 
-test('a folder is made with its parents, for this user only', () => {
-  const folder = temporaryFolder();
-  const deep = path.join(folder, 'a', 'b');
-  makeFolder(deep);
-  makeFolder(deep);
-  expect(fs.statSync(path.dirname(deep)).mode & 0o777).toBe(0o700);
-  expect(fs.statSync(deep).mode & 0o777).toBe(0o700);
-  fs.writeFileSync(path.join(folder, 'c'), '');
-  expect(() => makeFolder(path.join(folder, 'c', 'd'))).toThrow('ENOTDIR');
-});
+const modeOf = (name: string) => fs.statSync(name).mode & 0o777;
 
-const inode = (descriptor: number) => {
-  try {
-    return fs.fstatSync(descriptor).ino;
-  } catch {
-    return undefined;
-  }
-};
+test('a folder is made with its parents, for this user only', () => {
+  const deep = path.join(temporaryFolder(), 'a', 'b');
+  for (let time = 0; time < 2; time++) makeFolder(deep);
+  expect([path.dirname(deep), deep].map(modeOf)).toEqual([0o700, 0o700]);
+  fs.writeFileSync(path.join(deep, 'c'), '');
+  expect(() => makeFolder(path.join(deep, 'c', 'd'))).toThrow('ENOTDIR');
+});
 
 test('a file is made completely or not at all, and closed in both cases', async () => {
   const file = path.join(temporaryFolder(), 'made');
-  let made: [descriptor: number, inode: number | undefined] | undefined;
+  const descriptors: number[] = [];
   const write = async (descriptor: number) => {
-    made = [descriptor, inode(descriptor)];
+    descriptors.push(descriptor);
     fs.writeSync(descriptor, 'new');
     return 3;
   };
   expect(await makeFile(file, 0o640, write)).toBe(3);
-  expect([fs.readFileSync(file, 'utf8'), fs.statSync(file).mode & 0o777]).toEqual(['new', 0o640]);
-  expect(fs.statSync(file).ino).toBe(made?.[1]);
-  expect(inode(made?.[0] as number)).not.toBe(made?.[1]);
-
+  expect([fs.readFileSync(file, 'utf8'), modeOf(file)]).toEqual(['new', 0o640]);
   fs.rmSync(file);
   const failed = makeFile(file, 0o640, (descriptor) => write(descriptor).then(() => Promise.reject(new Error('full'))));
   await expect(failed).rejects.toThrow(new Error('full'));
   expect(fs.existsSync(file)).toBe(false);
-  expect(inode(made?.[0] as number)).not.toBe(made?.[1]);
+  // The number is free again.
+  expect(descriptors[1]).toBe(descriptors[0]);
 });
 
 test('what killed processes have left is removed, and nothing else', () => {
