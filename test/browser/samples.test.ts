@@ -2,22 +2,9 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import type { Locator } from 'playwright-core';
 import { expect, test } from 'vitest';
-import { temporaryFolder } from '../support/app.ts';
-import { projectFolder } from '../support/project.ts';
 import { clipboard, describeInBrowser, openReference } from './page.ts';
 
 const exec = (program: string, args: string[]) => execFileSync(program, args, { encoding: 'utf8', stdio: 'pipe' });
-
-/** Checks the types of a sample as a reader's project would, and runs it. */
-function runTypeScript(code: string): string {
-  const file = path.join(temporaryFolder(), 'sample.ts');
-  writeFileSync(file, code);
-  exec(`${projectFolder}node_modules/.bin/tsc`, [
-    ...['--noEmit', '--strict', '--ignoreConfig', '--target', 'es2022'],
-    file,
-  ]);
-  return exec(process.execPath, [file]);
-}
 
 const languages: [string, string, (code: string) => string][] = [
   ['curl', 'curl', (code) => exec('sh', ['-c', code])],
