@@ -17,7 +17,7 @@ export const plantedBugs: PlantedBug[] = [
     file: 'src/store/sqlite/connection.ts',
     from: "connection.pragma('synchronous = FULL');",
     to: "connection.pragma('synchronous = NORMAL');",
-    caughtBy: ['test/full/reliability/fsync.test.ts', 'each 201 for 600 concurrent POSTs'],
+    caughtBy: ['test/full/reliability/power-loss.test.ts', 'each 201 for 600 concurrent POSTs'],
   },
   {
     name: 'a response before the commit',
@@ -134,7 +134,7 @@ export const plantedBugs: PlantedBug[] = [
     file: 'src/http/connection/connections.ts',
     from: 'if (connection.response) return enqueue(connection, request, response);',
     to: '',
-    caughtBy: ['test/full/reliability/pipelining.test.ts', 'pipelined requests of a client that has disconnected'],
+    caughtBy: ['test/full/reliability/greedy-clients.test.ts', 'pipelined requests of a client that has disconnected'],
   },
   {
     name: 'a write does not invalidate the response cache',
@@ -311,5 +311,15 @@ export const plantedBugs: PlantedBug[] = [
     from: ' on-marked-down shutdown-sessions',
     to: '',
     caughtBy: ['test/full/deploy/haproxy.test.ts', 'an old primary whose manager hangs'],
+  },
+  {
+    name: 'a response, its log line and the metrics have the key',
+    file: 'src/http/responses.ts',
+    from: '  const { id, routeHeaders, headersSet } = reply.request;',
+    to: `  const { id, routeHeaders, headersSet } = reply.request;
+  const leaked = String(reply.request.headers.authorization);
+  reply.request.record.route = leaked;
+  if (status >= 400) body = leaked.padEnd(body.length).slice(0, body.length);`,
+    caughtBy: ['test/full/reliability/canaries.test.ts', 'no API key and no word of a client'],
   },
 ];

@@ -1,12 +1,13 @@
-/** Tests a failing disk: strace injects errors into system calls, once or permanently. */
-import { readdirSync } from 'node:fs';
+/** Tests a disk that fails, is full or is slow: strace tampers with system calls, and a small tmpfs fills up. */
+import { appendFileSync, readdirSync, rmSync, statfsSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout } from 'node:timers/promises';
-import { beforeEach, expect, test } from 'vitest';
-import { type Outcome, openClient, type Promises, sideBySide } from '../../support/client.ts';
-import { firstAnswer } from '../../support/known-port.ts';
-import { startServer } from '../../support/process.ts';
-import { makeStore, missingFrom } from '../../support/store-file.ts';
+import { expect, test } from 'vitest';
+import { temporaryFolder } from '../../support/app.ts';
+import { type Outcome, sideBySide } from '../../support/client.ts';
+import { percentile } from '../../support/percentile.ts';
+import { mountSmallDisk, noDisk } from '../../support/small-disk.ts';
+import { makeStore, missingFrom, serve } from '../../support/store-file.ts';
 import { injecting, needStrace } from '../../support/strace.ts';
 import { figure, patientMs, tier } from '../../support/tier.ts';
 
@@ -19,13 +20,10 @@ interface Fault {
   /** System calls, as strace names them. */
   calls: string;
   file: 'store.db' | 'store.db-wal';
-  error: string;
   /** The number of the first call that fails. */
   first: number;
-  /** Whether all later calls fail, too. */
-  permanent: boolean;
   /** Whether the server must exit. */
-  fatal: boolean;
+  fatal?: boolean;
 }
 
 const connections = 24;
@@ -33,15 +31,16 @@ const connections = 24;
 /** Number of POSTs. For faults in a checkpoint, enough to start one. */
 const enough = { 'store.db': 1300, 'store.db-wal': 400 };
 
-/** Adds and reads pets on a disk with this fault, until there are enough or the process exits. */
-async function runWithFault(fault: Fault) {
-  const { folder, file, key, env } = await makeStore();
-  const tampering = `error=${fault.error}:when=${fault.first}${fault.permanent ? '+' : ''}`;
-  const server = await startServer({ env, under: injecting(fault.calls, tampering, path.join(folder, fault.file)) });
-  const promises: Promises = new Map();
-  const client = openClient(server.url, key, connections, promises);
-  const { add, get } = client;
-  await firstAnswer(server, client);
+const statusesOf = (outcomes: Outcome[]) => new Set(outcomes.map(({ status }) => status));
+const afterFailure = (sent: Sent[]) => statusesOf(sent.filter((one) => one.afterFailure));
+const unavailable = { code: 'service_unavailable', message: expect.any(String), status: 503 };
+
+/** Adds and reads pets on a disk with this fault, until there are enough or the process exits, and checks what holds for every fault. */
+async function runWithFault({ calls, file: name, first, fatal = false }: Fault, error: string, permanent: boolean) {
+  const made = await makeStore();
+  const tampering = `error=${error}:when=${first}${permanent ? '+' : ''}`;
+  const under = injecting(calls, tampering, path.join(made.folder, name));
+  const { server, add, get, promises, file, folder } = await serve(made, connections, { under });
   const additions: Sent[] = [];
   const reads: Sent[] = [];
   let failedAt: number | undefined;
@@ -61,105 +60,190 @@ async function runWithFault(fault: Fault) {
     reads.push({ ...(await get(reads.length % 2 ? '/v1/pets' : '/v1/pets/1')), afterFailure });
   }
   // A server that must exit gets more time for it.
-  const most = enough[fault.file] * (fault.fatal ? 10 : 1);
-  const isOver = () => endedAt !== undefined || additions.length >= most;
-
+  const most = enough[name] * (fatal ? 10 : 1);
   await addNext();
   await sideBySide(connections, async (index) => {
-    while (!isOver()) {
-      if (index > 0) await addNext();
-      else await readNext();
+    while (endedAt === undefined && additions.length < most) {
+      await (index > 0 ? addNext() : readNext());
       if (index === 0 || failedAt !== undefined) await setTimeout(5);
     }
   });
   const { code, stdout } = endedAt === undefined ? await server.end('SIGTERM') : await ended;
+
+  expect(missingFrom(file, promises)).toEqual([]);
+  const complete = ({ status }: Outcome) => !(fatal && status === 'cut');
+  for (const { status, json } of additions.filter(complete)) if (status !== 201) expect(json).toEqual(unavailable);
+  expect(statusesOf(reads.filter(complete))).toEqual(new Set([200]));
   const endedAfterMs = (endedAt ?? 0) - (failedAt ?? 0);
-  return { fault, additions, reads, promises, code, stdout, endedAfterMs, file, left: readdirSync(folder) };
+  return { error, permanent, additions, reads, code, stdout, endedAfterMs, left: readdirSync(folder) };
 }
 
 type Run = Awaited<ReturnType<typeof runWithFault>>;
 
-const statusesOf = (outcomes: Outcome[]) => new Set(outcomes.map(({ status }) => status));
-const afterFailure = (sent: Sent[]) => statusesOf(sent.filter((one) => one.afterFailure));
-
-/** Checks what holds for every fault: nothing is lost, a failed POST gets a 503 with an Error body, and reads succeed while the process lives. */
-function expectSound({ fault, additions, reads, promises, file }: Run): void {
-  expect(missingFrom(file, promises)).toEqual([]);
-  for (const { status, json } of additions) {
-    if (status === 201 || (fault.fatal && status === 'cut')) continue;
-    expect(json).toEqual({ code: 'service_unavailable', message: expect.any(String), status: 503 });
-  }
-  expect(statusesOf(reads.filter(({ status }) => !(fault.fatal && status === 'cut')))).toEqual(new Set([200]));
-}
-
-const ways = [
-  { error: 'EIO', permanent: false },
-  { error: 'ENOSPC', permanent: true },
-  { error: 'EIO', permanent: true },
-  { error: 'ENOSPC', permanent: false },
+const ways: [error: string, permanent: boolean][] = [
+  ['EIO', false],
+  ['ENOSPC', true],
+  ['EIO', true],
+  ['ENOSPC', false],
 ];
 
-/** Injects each kind of fault into a separate server. The quick tier tests only two kinds in checkpoints, which need 1,000 POSTs each. */
-async function runAllWays(calls: string, file: Fault['file'], first: number, fatal: boolean): Promise<Run[]> {
-  const chosen = file === 'store.db' ? ways.slice(0, tier(2, 4)) : ways;
-  const runs = await Promise.all(chosen.map((way) => runWithFault({ calls, file, first, fatal, ...way })));
-  runs.forEach(expectSound);
+function expectExit({ additions, code, stdout }: Run): void {
+  expect(statusesOf(additions)).toContain(503);
+  expect(afterFailure(additions)).not.toContain(201);
+  expect(stdout).toContain('SQLITE_IOERR_FSYNC');
+  expect(code).toBe(1);
+}
+
+function expectFailedWrites({ error, permanent, additions, reads, stdout, code }: Run): void {
+  expect(afterFailure(additions)).toEqual(new Set([permanent ? 503 : 201]));
+  expect(afterFailure(reads)).toEqual(new Set([200]));
+  expect(stdout).toContain(error === 'EIO' ? 'SQLITE_IOERR_WRITE' : 'SQLITE_FULL');
+  expect(code).toBe(0);
+}
+
+function expectFailedCheckpoint({ permanent, additions, stdout, code, left }: Run): void {
+  expect(statusesOf(additions)).toEqual(new Set([201]));
+  expect(stdout).toMatch(/"code":"SQLITE_(IOERR|FULL)\w*".*"msg":"a checkpoint failed/);
+  // The last checkpoint runs at the exit: data that it could not move stays in the WAL.
+  expect(left.includes('store.db-wal')).toBe(permanent);
+  expect(code).toBe(0);
+}
+
+const noFailure = 'no request fails, the log reports it, and the next checkpoint completes the work';
+
+test.for<[what: string, fault: Fault, expectOutcome: (run: Run) => void]>([
+  [
+    'a failed fsync of store.db-wal: 503, no later write is acknowledged, and the process exits with 1',
+    { calls: 'fsync,fdatasync', file: 'store.db-wal', first: 4, fatal: true },
+    expectExit,
+  ],
+  [
+    'a failed fsync of store.db: 503, no later write is acknowledged, and the process exits with 1',
+    { calls: 'fsync,fdatasync', file: 'store.db', first: 1, fatal: true },
+    expectExit,
+  ],
+  [
+    'a failed write to the WAL during a commit: 503 for its POSTs, reads continue, and writes resume when the WAL is writable',
+    { calls: 'pwrite64', file: 'store.db-wal', first: 40 },
+    expectFailedWrites,
+  ],
+  [
+    `a failed write of the file during a checkpoint: ${noFailure}`,
+    { calls: 'pwrite64', file: 'store.db', first: 3 },
+    expectFailedCheckpoint,
+  ],
+  [
+    `a failed truncation of the file during a checkpoint: ${noFailure}`,
+    { calls: 'ftruncate', file: 'store.db', first: 1 },
+    expectFailedCheckpoint,
+  ],
+])('%s', { timeout: patientMs }, async ([what, fault, expectOutcome], context) => {
+  needStrace(context);
+  // The quick tier tests only two ways in checkpoints, which need 1,000 POSTs each.
+  const chosen = fault.file === 'store.db' ? ways.slice(0, tier(2, 4)) : ways;
+  const runs = await Promise.all(chosen.map((way) => runWithFault(fault, ...way)));
   const count = (wanted: number) =>
     runs.flatMap(({ additions }) => additions).filter(({ status }) => status === wanted).length;
   const slowest = Math.round(Math.max(...runs.map(({ endedAfterMs }) => endedAfterMs)));
   figure(
-    `disk: ${calls} of ${file} fails in ${chosen.length} ways (EIO, ENOSPC; once, permanently): ${count(201)} acknowledged, 0 lost, ${count(503)} responses 503` +
-      (fatal ? `, exit 1 after ${slowest} ms at most` : ''),
+    `${what}: in ${chosen.length} ways (EIO, ENOSPC; once, permanently) ${count(201)} acknowledged, 0 lost, ${count(503)} responses 503` +
+      (fault.fatal ? `, exit after ${slowest} ms at most` : ''),
   );
-  return runs;
+  runs.forEach(expectOutcome);
+  if (fault.fatal) expect(afterFailure(runs.flatMap(({ reads }) => reads))).toContain(200);
+});
+
+/** Fills the disk to the last block. */
+function fill(filler: string): void {
+  for (let bytes = 64 * 1024; bytes >= 1; ) {
+    try {
+      appendFileSync(filler, Buffer.alloc(bytes));
+    } catch {
+      bytes = Math.floor(bytes / 4);
+    }
+  }
 }
 
-beforeEach(needStrace);
-
-test.for([
-  ['store.db-wal', 4],
-  ['store.db', 1],
-] as const)(
-  'a failed fsync of %s: 503, no later write is acknowledged, and the process exits with 1',
-  { timeout: patientMs },
-  async ([file, first]) => {
-    const runs = await runAllWays('fsync,fdatasync', file, first, true);
-    expect(afterFailure(runs.flatMap(({ reads }) => reads))).toContain(200);
-    for (const { additions, code, stdout } of runs) {
-      expect(statusesOf(additions)).toContain(503);
-      expect(afterFailure(additions)).not.toContain(201);
-      expect(stdout).toContain('SQLITE_IOERR_FSYNC');
-      expect(code).toBe(1);
-    }
-  },
-);
-
 test(
-  'a failed write to the WAL during a commit: 503 for its POSTs, reads continue, and writes resume when the WAL is writable',
-  async () => {
-    for (const { fault, additions, reads, stdout, code } of await runAllWays('pwrite64', 'store.db-wal', 40, false)) {
-      expect(afterFailure(additions)).toEqual(new Set([fault.permanent ? 503 : 201]));
-      expect(afterFailure(reads)).toEqual(new Set([200]));
-      expect(stdout).toContain(fault.error === 'EIO' ? 'SQLITE_IOERR_WRITE' : 'SQLITE_FULL');
-      expect(code).toBe(0);
+  'a full disk: writes get 503, reads continue, and writes resume without a restart when there is room',
+  async ({ skip }) => {
+    const folder = path.join(temporaryFolder(), 'disk');
+    if (!mountSmallDisk(folder, 8 * 1024)) return skip(noDisk);
+    const filler = path.join(folder, 'filler');
+    const { server, add, get, promises, file } = await serve(await makeStore(folder), 20);
+    const outcomes: Outcome[] = [];
+
+    /** Adds pets, `atOnce` at a time, until `isEnough` accepts a response. */
+    async function addUntil(isEnough: (last: Outcome) => boolean, atOnce = 20): Promise<void> {
+      let over = false;
+      await sideBySide(atOnce, async () => {
+        while (!over) {
+          const last = await add(`animal ${outcomes.length} ${Math.random()}`);
+          outcomes.push(last);
+          over ||= isEnough(last) || outcomes.length > 20_000;
+        }
+      });
     }
+
+    for (let round = 1; round <= 3; round++) {
+      const before = promises.size;
+      await addUntil(() => promises.size >= before + 700);
+      fill(filler);
+      expect(statfsSync(folder).bavail).toBe(0);
+      await addUntil(({ status }) => status !== 201);
+      // Small commits may still fit after a large one failed.
+      let inARow = 0;
+      await addUntil(({ status }) => {
+        inARow = status === 201 ? 0 : inARow + 1;
+        return inARow === 20;
+      }, 1);
+      expect((await get('/v1/pets?limit=100')).json).toHaveLength(100);
+      expect((await get('/v1/pets/1')).status).toBe(200);
+      rmSync(filler);
+      expect((await add(`room again ${round}`)).status).toBe(201);
+    }
+    expect(await server.end('SIGTERM')).toMatchObject({ code: 0 });
+    const refused = outcomes.filter(({ status }) => status !== 201);
+    for (const { json } of refused) expect(json).toEqual(unavailable);
+    figure(`full disk: filled 3 times, ${promises.size} acknowledged, 0 lost, ${refused.length} responses 503`);
+    expect(missingFrom(file, promises)).toEqual([]);
   },
   patientMs,
 );
 
-test.for([
-  ['pwrite64', 3],
-  ['ftruncate', 1],
-] as const)(
-  'a failed %s of the file during a checkpoint: no request fails, the log reports it, and the next checkpoint completes the work',
-  { timeout: patientMs },
-  async ([calls, first]) => {
-    for (const { fault, additions, stdout, code, left } of await runAllWays(calls, 'store.db', first, false)) {
-      expect(statusesOf(additions)).toEqual(new Set([201]));
-      expect(stdout).toMatch(/"code":"SQLITE_(IOERR|FULL)\w*".*"msg":"a checkpoint failed/);
-      // The last checkpoint runs at the exit: data that it could not move stays in the WAL.
-      expect(left.includes('store.db-wal')).toBe(fault.permanent);
-      expect(code).toBe(0);
-    }
+test(
+  'with one second per fsync, reads do not wait for the disk, and every POST does',
+  async (context) => {
+    needStrace(context);
+    const made = await makeStore();
+    const files = ['', 'store.db', 'store.db-wal'].map((name) => path.join(made.folder, name));
+    const under = injecting('fsync,fdatasync', 'delay_exit=1s', ...files);
+    const { server: _, ...client } = await serve(made, 22, { under });
+    const [readsMs, additionsMs]: [number[], number[]] = [[], []];
+    const statuses = new Set<Outcome['status']>();
+    const end = performance.now() + tier(4000, 30_000);
+    const reads = ['/v1/pets?limit=100', '/v1/pets?status=available'];
+    await sideBySide(22, async (index) => {
+      const read = reads[index];
+      while (performance.now() < end) {
+        const begun = performance.now();
+        const { status } = await (read ? client.get(read) : client.add(`animal ${index} ${begun}`));
+        (read ? readsMs : additionsMs).push(performance.now() - begun);
+        statuses.add(status);
+        // So that reads do not use all the CPU time that they are measured with.
+        if (read) await setTimeout(2);
+      }
+    });
+    const p99 = percentile(readsMs, 99);
+    const quickest = Math.min(...additionsMs);
+    figure(
+      `slow disk, 1 s per fsync: ${readsMs.length} GETs beside 20 concurrent POSTs, p99 ${p99.toFixed(1)} ms; ` +
+        `${additionsMs.length} POSTs, the fastest after ${Math.round(quickest)} ms`,
+    );
+    expect(statuses).toEqual(new Set([200, 201]));
+    expect(readsMs.length).toBeGreaterThan(300);
+    expect(quickest).toBeGreaterThan(900);
+    expect(p99).toBeLessThan(quickest);
   },
+  patientMs,
 );
