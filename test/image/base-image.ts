@@ -1,14 +1,12 @@
 /** Builds a replacement for the official Node image, for machines that cannot pull it: Debian from debootstrap, with this machine's Node and npm. */
 import { copyFileSync, cpSync, existsSync, mkdirSync, realpathSync, renameSync, symlinkSync } from 'node:fs';
 import path from 'node:path';
-import { type Engine, projectFolder } from './engine.ts';
-import { execute, isInstalled } from './execute.ts';
-
-const minutes = 60_000;
+import { projectFolder } from '../support/project.ts';
+import { type Engine, execute, works } from './engine.ts';
 
 /** Makes a base image with this name, for example node:26-bookworm-slim. Without root, Podman or debootstrap, the build pulls it. */
 export async function makeBase({ command, env, folder }: Engine, name: string): Promise<'made' | 'pulled'> {
-  if (command !== 'podman' || process.getuid?.() !== 0 || !(await isInstalled('debootstrap'))) return 'pulled';
+  if (command !== 'podman' || process.getuid?.() !== 0 || !(await works('debootstrap', '--version'))) return 'pulled';
   const [, major, release] = /^node:(\d+)-(\w+)-slim$/.exec(name) ?? [];
   if (!release || !process.version.startsWith(`v${major}.`)) return 'pulled';
   const cache = path.join(projectFolder, 'node_modules/.cache/animal-store');
@@ -20,18 +18,13 @@ export async function makeBase({ command, env, folder }: Engine, name: string): 
   }
   const PATH = 'PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
   const changes = ['--change', `ENV ${PATH}`, '--change', 'CMD ["node"]'];
-  await execute(command, ['import', '-q', ...changes, archive, `docker.io/library/${name}`], {
-    env,
-    timeoutMs: 5 * minutes,
-  });
+  await execute(command, ['import', '-q', ...changes, archive, `docker.io/library/${name}`], { env });
   return 'made';
 }
 
 async function pack(root: string, release: string, archive: string): Promise<void> {
   // Node 26 is linked to libatomic.
-  await execute('debootstrap', ['--variant=minbase', '--include=libatomic1', release, root], {
-    timeoutMs: 10 * minutes,
-  });
+  await execute('debootstrap', ['--variant=minbase', '--include=libatomic1', release, root]);
   const local = path.join(root, 'usr/local');
   copyFileSync(process.execPath, path.join(local, 'bin/node'));
   const modules = path.join(local, 'lib/node_modules');
@@ -40,7 +33,5 @@ async function pack(root: string, release: string, archive: string): Promise<voi
   const npm = realpathSync(await execute('sh', ['-c', 'command -v npm']));
   cpSync(path.join(npm, '../..'), path.join(modules, 'npm'), { recursive: true });
   symlinkSync('../lib/node_modules/npm/bin/npm-cli.js', path.join(local, 'bin/npm'));
-  await execute('tar', ['-C', root, '--exclude=./var/cache/apt/archives/*.deb', '-cf', archive, '.'], {
-    timeoutMs: 5 * minutes,
-  });
+  await execute('tar', ['-C', root, '--exclude=./var/cache/apt/archives/*.deb', '-cf', archive, '.']);
 }

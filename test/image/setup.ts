@@ -3,10 +3,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { TestProject } from 'vitest/node';
+import { projectFolder } from '../support/project.ts';
 import { figure } from '../support/tier.ts';
 import { makeBase } from './base-image.ts';
-import { type Engine, findEngine, imageName, projectFolder } from './engine.ts';
-import { attempt, execute } from './execute.ts';
+import { attempt, type Engine, execute, findEngine, imageName } from './engine.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -27,38 +27,25 @@ async function build(engine: Engine): Promise<void> {
   const { command, env, folder } = engine;
   const dockerfile = readFileSync(`${projectFolder}Dockerfile`, 'utf8');
   const [, base = '', digest = ''] = /^FROM ([^\s@]+)(@sha256:[0-9a-f]{64}) AS node$/m.exec(dockerfile) ?? [];
-  const begun = performance.now();
   const source = await makeBase(engine, base);
-  const based = performance.now();
   const secret = path.join(folder, 'npmrc');
   writeFileSync(secret, await npmSettings(), { mode: 0o600 });
   // No image that is made here has the digest of the official one.
   const file = path.join(folder, 'Dockerfile');
   writeFileSync(file, source === 'made' ? dockerfile.replace(digest, '') : dockerfile);
   const revision = await execute('git', ['rev-parse', 'HEAD'], { cwd: projectFolder });
-  const what = [
-    '--secret',
-    `id=npmrc,src=${secret}`,
-    '--build-arg',
-    `REVISION=${revision}`,
-    '-t',
-    imageName,
-    '-f',
-    file,
-  ];
-  await execute(command, ['build', '--network', 'host', ...what, projectFolder], { env, timeoutMs: 600_000 });
-  const seconds = (from: number, to: number) => ((to - from) / 1000).toFixed(1);
-  figure(
-    `${base} ${source} in ${seconds(begun, based)} s; image built by ${command} in ${seconds(based, performance.now())} s`,
-  );
+  const what = ['--secret', `id=npmrc,src=${secret}`, '--build-arg', `REVISION=${revision}`];
+  const begun = performance.now();
+  const args = ['build', '--network', 'host', ...what, '-t', imageName, '-f', file, projectFolder];
+  await execute(command, args, { env });
+  figure(`${base} ${source}; image built by ${command} in ${Math.round((performance.now() - begun) / 1000)} s`);
 }
 
 async function tidyUp({ command, env, folder }: Engine): Promise<void> {
   if (command === 'docker') await attempt('docker', ['image', 'rm', '-f', imageName]);
   else {
-    await attempt('podman', ['rm', '--all', '--force', '--time', '0'], { env });
-    await attempt('podman', ['volume', 'prune', '--force'], { env });
-    await attempt('podman', ['rmi', '--all', '--force'], { env });
+    const commands = ['rm --all --force --time 0', 'volume prune --force', 'rmi --all --force'];
+    for (const each of commands) await attempt('podman', each.split(' '), { env });
     await attempt('umount', [path.join(folder, 'root/overlay')]);
   }
   rmSync(folder, { recursive: true, force: true });
@@ -69,11 +56,9 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   const engine = await findEngine(folder);
   project.provide('engine', engine);
   if (typeof engine === 'string') return async () => rmSync(folder, { recursive: true });
-  try {
-    await build(engine);
-  } catch (error) {
+  await build(engine).catch(async (error) => {
     await tidyUp(engine);
     throw error;
-  }
+  });
   return () => tidyUp(engine);
 }
