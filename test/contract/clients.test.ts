@@ -4,13 +4,16 @@ import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../support/app.ts';
-import { findWorking } from '../support/fetched-tool.ts';
 import { launch, startServer } from '../support/process.ts';
 import { projectFolder } from '../support/project.ts';
 import { startProxy } from '../support/proxy.ts';
 
 const readme = readFileSync(`${projectFolder}examples/clients/README.md`, 'utf8');
 const rows = [...readme.matchAll(/^\| \[([^\]]+)\]\(.+?\).*? \| `((?:npx|mkdir) [^`]+)` \| \[[^\]]+\]\((\S+)\) \|$/gm)];
+
+/** The first of the commands that exits with 0; undefined if there is none. */
+const findWorking = (...commands: [string, ...string[]][]) =>
+  commands.find(([file, ...args]) => spawnSync(file, args, { stdio: 'ignore' }).status === 0)?.[0];
 
 const modules = 'import certifi, dateutil, six, urllib3';
 const python = findWorking(['python3', '-c', modules], ['/usr/bin/python3', '-c', modules]);

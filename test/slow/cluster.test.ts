@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { beforeEach, expect, test } from 'vitest';
-import { type Acknowledged, longestGap, type Reply, startLoad } from '../support/newest-load.ts';
+import { type Acknowledged, type Reply, startLoad } from '../support/newest-load.ts';
 import { type Cluster, type Entrance, missingPatroni, type Node, settled, startPatroni } from '../support/patroni.ts';
 import { type Server, startServer } from '../support/process.ts';
 import { figure } from '../support/tier.ts';
@@ -90,9 +90,6 @@ const faults: Fault[] = [
   ],
 ];
 
-const seconds = (ms: number | undefined) => (ms === undefined ? '-' : (ms / 1000).toFixed(1));
-const each = (times: (number | undefined)[]) => times.map(seconds).join(' and ') || '-';
-
 /** The primary, and the standby that is synchronous. */
 function rolesOf({ control, nodes }: Cluster): { primary: Node; standby: Node } {
   const members: { Member: string; Role: string }[] = JSON.parse(control('list', '--format', 'json'));
@@ -159,9 +156,6 @@ async function observe([name, ms, inject]: Fault, { cluster, entrances, servers,
   const to = performance.now();
   const within = replies.filter(({ ended }) => ended > from && ended < to);
   const isCreate = ({ kind, status }: Reply) => kind === 'create' && status === 201;
-  const withoutReads = servers.map((_, own) =>
-    longestGap(replies, ({ server, kind, status }) => server === own && kind === 'read' && status === 200, from, to),
-  );
   const promoted = [...watched.promotions.values()].filter((at) => at > from);
   const writingAgain = promoted.map(
     (at) => (within.find((reply) => isCreate(reply) && reply.ended > at)?.ended ?? Number.POSITIVE_INFINITY) - at,
@@ -178,14 +172,13 @@ async function observe([name, ms, inject]: Fault, { cluster, entrances, servers,
     unexpected: within.filter(({ status }) => ![200, 201, 404, 503].includes(status)),
   };
   const staleMs = Math.max(0, ...found.stale.map(({ ended }) => ended - (found.stale[0] as Reply).ended));
-  const since = (at: number | undefined) => at && at - from;
-  figure(
-    `${name}: ${acknowledged.length - acknowledgedBefore} acknowledged, ${found.lost} lost, ${found.duplicated} duplicated, ` +
-      `${found.idsTwice} ids twice, ${found.stale.length} stale (${seconds(staleMs)} s); ` +
-      `verdict after ${each(verdicts.map(since))} s, promotion after ${each(promoted.map(since))} s, ` +
-      `without creates ${seconds(longestGap(replies, isCreate, from, to))} s, without reads ${seconds(Math.max(...withoutReads))} s, ` +
-      `writing ${seconds(found.writingAgainMs)} s after the promotion, slowest ${seconds(found.slowestMs)} s`,
-  );
+  const since = (times: (number | undefined)[]) =>
+    times.map((at) => (at === undefined ? '-' : ((at - from) / 1000).toFixed(1))).join(' and ') || '-';
+  figure(name, {
+    ...{ ...found, stale: found.stale.length, unexpected: found.unexpected.length, staleMs },
+    ...{ acknowledged: acknowledged.length - acknowledgedBefore },
+    ...{ verdictAfterS: since(verdicts), promotionAfterS: since(promoted) },
+  });
   return { ...found, verdicts };
 }
 
@@ -219,7 +212,7 @@ test('through one HAProxy nothing is lost, duplicated or stale, whatever fails',
   }
   await run.stop();
   const compared = await compare(cluster, load.acknowledged);
-  figure(`${load.acknowledged.length} acknowledged, ${JSON.stringify(compared)}, at most ${watched.most} backends`);
+  figure('all faults', { acknowledged: load.acknowledged.length, ...compared, backends: watched.most });
   expect(compared).toEqual(nothing);
   expect(watched.most).toBeLessThanOrEqual(servers.length * maxBackends);
 });
@@ -248,7 +241,7 @@ test('a server whose machine stands still while the primary is replaced answers 
   // The clients of the server that stood still gave up.
   expect(found.unexpected.filter(({ server }) => server !== 1)).toEqual([]);
   const [, verdict = 0] = found.verdicts;
-  figure(`its HAProxy's verdict ${seconds(verdict - continued)} s after the machine went on`);
+  figure("its HAProxy's verdict after the machine went on", { ms: verdict - continued });
   expect(verdict - continued).toBeLessThan(4000);
   expect(found.stale.filter(({ server, begun }) => server !== 1 || begun > verdict)).toEqual([]);
 });

@@ -70,9 +70,14 @@ test(
     const others = outcomes.filter(({ status }) => status !== 201);
     const share = accepted.length / seconds / peak;
     const p99 = percentile(accepted, 99);
-    figure(
-      `${clients} clients for ${seconds} s: ${(share * 100).toFixed(0)} % of the ${Math.round(peak)} creates per second that 64 clients get, p99 ${Math.round(p99)} ms; ${others.length} refused`,
-    );
+    figure('overload', {
+      clients,
+      seconds,
+      peakPerSecond: peak,
+      sharePercent: share * 100,
+      p99,
+      refused: others.length,
+    });
     expect(new Set(others.map(({ status, retryAfter }) => `${status}, again after ${retryAfter} s`))).toEqual(
       new Set(['503, again after 1 s']),
     );

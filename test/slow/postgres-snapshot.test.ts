@@ -45,8 +45,6 @@ test('creates beside an open snapshot keep their rate, and the last id does not 
   snapshot.release();
   const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const [first, last] = [mean(rates.slice(0, intervals / 6)), mean(rates.slice(-intervals / 6))];
-  figure(
-    `creates beside an open snapshot for ${(intervals * intervalMs) / 1000} s: ${Math.round(first)}/s at its begin, ${Math.round(last)}/s at the end (${Math.round((100 * last) / first)} %); pet_id has ${after} bytes`,
-  );
+  figure('creates per second beside an open snapshot', { first, last, percent: (100 * last) / first });
   expect(after).toBe(before);
 }, 900_000);

@@ -102,12 +102,3 @@ export function startLoad(servers: Server[], key: string, { retry = 2, once = 0,
     },
   };
 }
-
-/** The longest time without a reply that `wanted` accepts, in a window. */
-export function longestGap(replies: Reply[], wanted: (reply: Reply) => boolean, from: number, to: number): number {
-  const times = replies
-    .filter((reply) => wanted(reply) && reply.ended > from && reply.ended < to)
-    .map(({ ended }) => ended);
-  const points = [from, ...times.sort((a, b) => a - b), to];
-  return Math.max(...points.slice(1).map((point, index) => point - (points[index] as number)));
-}

@@ -10,7 +10,6 @@ import { change } from '../../support/commands.ts';
 import { launchServer } from '../../support/process.ts';
 import { makeStore } from '../../support/store-file.ts';
 import { injecting, needStrace } from '../../support/strace.ts';
-import { patientMs } from '../../support/tier.ts';
 
 const noDatabase = 'cannot be opened: file is not a database';
 const malformed = 'cannot be opened: database disk image is malformed';
@@ -73,21 +72,17 @@ test.for<[what: string, spoil: (file: string) => unknown, sentence: string]>([
   ],
   // Tests may run as root, which can read every file.
   ['a store without read permission', () => undefined, 'cannot be opened: unable to open database file'],
-])(
-  '%s: exit 1 with a one-line message, and the file is unchanged',
-  { timeout: patientMs },
-  async ([what, spoil, sentence], context) => {
-    const { folder, file } = await makeStore();
-    spoil(file);
-    const isForbidden = what.endsWith('permission');
-    if (isForbidden) needStrace(context);
-    const before = contents(folder);
-    const under = isForbidden ? injecting('openat', 'error=EACCES', file) : [];
-    const server = launchServer({ folder, env: { DATABASE_URL: 'sqlite:store.db' }, under });
-    const timer = setTimeout(() => void server.end('SIGKILL'), 30_000);
-    const exit = await server.end().finally(() => clearTimeout(timer));
-    expect(exit).toEqual({ code: 1, stdout: '', stderr: `animal-store: DATABASE_URL: store.db ${sentence}.\n` });
-    // SQLite may leave an empty WAL beside it.
-    expect(contents(folder)).toMatchObject(before);
-  },
-);
+])('%s: exit 1 with a one-line message, and the file is unchanged', async ([what, spoil, sentence], context) => {
+  const { folder, file } = await makeStore();
+  spoil(file);
+  const isForbidden = what.endsWith('permission');
+  if (isForbidden) needStrace(context);
+  const before = contents(folder);
+  const under = isForbidden ? injecting('openat', 'error=EACCES', file) : [];
+  const server = launchServer({ folder, env: { DATABASE_URL: 'sqlite:store.db' }, under });
+  const timer = setTimeout(() => void server.end('SIGKILL'), 30_000);
+  const exit = await server.end().finally(() => clearTimeout(timer));
+  expect(exit).toEqual({ code: 1, stdout: '', stderr: `animal-store: DATABASE_URL: store.db ${sentence}.\n` });
+  // SQLite may leave an empty WAL beside it.
+  expect(contents(folder)).toMatchObject(before);
+});

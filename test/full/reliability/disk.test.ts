@@ -9,12 +9,7 @@ import { percentile } from '../../support/percentile.ts';
 import { mountSmallDisk, noDisk } from '../../support/small-disk.ts';
 import { makeStore, missingFrom, serve } from '../../support/store-file.ts';
 import { injecting, needStrace } from '../../support/strace.ts';
-import { figure, patientMs, tier } from '../../support/tier.ts';
-
-interface Sent extends Outcome {
-  /** Whether a POST had already failed when this request was sent. */
-  afterFailure: boolean;
-}
+import { figure, tier } from '../../support/tier.ts';
 
 interface Fault {
   /** System calls, as strace names them. */
@@ -31,8 +26,6 @@ const connections = 24;
 /** Number of POSTs. For faults in a checkpoint, enough to start one. */
 const enough = { 'store.db': 1300, 'store.db-wal': 400 };
 
-const statusesOf = (outcomes: Outcome[]) => new Set(outcomes.map(({ status }) => status));
-const afterFailure = (sent: Sent[]) => statusesOf(sent.filter((one) => one.afterFailure));
 const unavailable = { code: 'service_unavailable', message: expect.any(String), status: 503 };
 
 /** Adds and reads pets on a disk with this fault, until there are enough or the process exits, and checks what holds for every fault. */
@@ -41,41 +34,51 @@ async function runWithFault({ calls, file: name, first, fatal = false }: Fault, 
   const tampering = `error=${error}:when=${first}${permanent ? '+' : ''}`;
   const under = injecting(calls, tampering, path.join(made.folder, name));
   const { server, add, get, promises, file, folder } = await serve(made, connections, { under });
-  const additions: Sent[] = [];
-  const reads: Sent[] = [];
+  /** The statuses, and those of requests that were sent after a POST had failed. */
+  const added = { all: new Set<Outcome['status']>(), later: new Set<Outcome['status']>() };
+  const read = { all: new Set<Outcome['status']>(), later: new Set<Outcome['status']>() };
+  let sent = 0;
   let failedAt: number | undefined;
   let endedAt: number | undefined;
   const ended = server.end().finally(() => {
     endedAt = performance.now();
   });
 
-  async function addNext(): Promise<void> {
-    const afterFailure = failedAt !== undefined;
-    const outcome = await add(`animal ${additions.length} ${Math.random()}`);
-    if (outcome.status !== 201) failedAt ??= performance.now();
-    additions.push({ ...outcome, afterFailure });
-  }
-  async function readNext(): Promise<void> {
-    const afterFailure = failedAt !== undefined;
-    reads.push({ ...(await get(reads.length % 2 ? '/v1/pets' : '/v1/pets/1')), afterFailure });
+  async function ask(request: Promise<Outcome>, { all, later }: typeof added): Promise<void> {
+    const isLater = failedAt !== undefined;
+    const { status, json } = await request;
+    all.add(status);
+    if (isLater) later.add(status);
+    if (status === 503) expect(json).toEqual(unavailable);
+    if (all === added.all && status !== 201) failedAt ??= performance.now();
   }
   // A server that must exit gets more time for it.
   const most = enough[name] * (fatal ? 10 : 1);
-  await addNext();
+  await ask(add('the first'), added);
   await sideBySide(connections, async (index) => {
-    while (endedAt === undefined && additions.length < most) {
-      await (index > 0 ? addNext() : readNext());
+    while (endedAt === undefined && sent < most) {
+      await (index > 0 ? ask(add(`animal ${++sent}`), added) : ask(get(sent % 2 ? '/v1/pets' : '/v1/pets/1'), read));
       if (index === 0 || failedAt !== undefined) await setTimeout(5);
     }
   });
   const { code, stdout } = endedAt === undefined ? await server.end('SIGTERM') : await ended;
 
   expect(missingFrom(file, promises)).toEqual([]);
-  const complete = ({ status }: Outcome) => !(fatal && status === 'cut');
-  for (const { status, json } of additions.filter(complete)) if (status !== 201) expect(json).toEqual(unavailable);
-  expect(statusesOf(reads.filter(complete))).toEqual(new Set([200]));
-  const endedAfterMs = (endedAt ?? 0) - (failedAt ?? 0);
-  return { error, permanent, additions, reads, code, stdout, endedAfterMs, left: readdirSync(folder) };
+  const cut = fatal ? ['cut'] : [];
+  expect([201, 503, ...cut]).toEqual(expect.arrayContaining([...added.all]));
+  expect([200, ...cut]).toEqual(expect.arrayContaining([...read.all]));
+  const exitMs = (endedAt ?? 0) - (failedAt ?? 0);
+  return {
+    error,
+    permanent,
+    added,
+    read,
+    code,
+    stdout,
+    exitMs,
+    left: readdirSync(folder),
+    acknowledged: promises.size,
+  };
 }
 
 type Run = Awaited<ReturnType<typeof runWithFault>>;
@@ -87,22 +90,22 @@ const ways: [error: string, permanent: boolean][] = [
   ['ENOSPC', false],
 ];
 
-function expectExit({ additions, code, stdout }: Run): void {
-  expect(statusesOf(additions)).toContain(503);
-  expect(afterFailure(additions)).not.toContain(201);
+function expectExit({ added, code, stdout }: Run): void {
+  expect([...added.all]).toContain(503);
+  expect([...added.later]).not.toContain(201);
   expect(stdout).toContain('SQLITE_IOERR_FSYNC');
   expect(code).toBe(1);
 }
 
-function expectFailedWrites({ error, permanent, additions, reads, stdout, code }: Run): void {
-  expect(afterFailure(additions)).toEqual(new Set([permanent ? 503 : 201]));
-  expect(afterFailure(reads)).toEqual(new Set([200]));
+function expectFailedWrites({ error, permanent, added, read, stdout, code }: Run): void {
+  expect([...added.later]).toEqual([permanent ? 503 : 201]);
+  expect([...read.later]).toEqual([200]);
   expect(stdout).toContain(error === 'EIO' ? 'SQLITE_IOERR_WRITE' : 'SQLITE_FULL');
   expect(code).toBe(0);
 }
 
-function expectFailedCheckpoint({ permanent, additions, stdout, code, left }: Run): void {
-  expect(statusesOf(additions)).toEqual(new Set([201]));
+function expectFailedCheckpoint({ permanent, added, stdout, code, left }: Run): void {
+  expect([...added.all]).toEqual([201]);
   expect(stdout).toMatch(/"code":"SQLITE_(IOERR|FULL)\w*".*"msg":"a checkpoint failed/);
   // The last checkpoint runs at the exit: data that it could not move stays in the WAL.
   expect(left.includes('store.db-wal')).toBe(permanent);
@@ -137,20 +140,15 @@ test.for<[what: string, fault: Fault, expectOutcome: (run: Run) => void]>([
     { calls: 'ftruncate', file: 'store.db', first: 1 },
     expectFailedCheckpoint,
   ],
-])('%s', { timeout: patientMs }, async ([what, fault, expectOutcome], context) => {
+])('%s', async ([what, fault, expectOutcome], context) => {
   needStrace(context);
   // The quick tier tests only two ways in checkpoints, which need 1,000 POSTs each.
   const chosen = fault.file === 'store.db' ? ways.slice(0, tier(2, 4)) : ways;
   const runs = await Promise.all(chosen.map((way) => runWithFault(fault, ...way)));
-  const count = (wanted: number) =>
-    runs.flatMap(({ additions }) => additions).filter(({ status }) => status === wanted).length;
-  const slowest = Math.round(Math.max(...runs.map(({ endedAfterMs }) => endedAfterMs)));
-  figure(
-    `${what}: in ${chosen.length} ways (EIO, ENOSPC; once, permanently) ${count(201)} acknowledged, 0 lost, ${count(503)} responses 503` +
-      (fault.fatal ? `, exit after ${slowest} ms at most` : ''),
-  );
+  const acknowledged = runs.reduce((sum, run) => sum + run.acknowledged, 0);
+  figure(what, { ways: runs.length, acknowledged, lost: 0, slowestExitMs: Math.max(...runs.map((run) => run.exitMs)) });
   runs.forEach(expectOutcome);
-  if (fault.fatal) expect(afterFailure(runs.flatMap(({ reads }) => reads))).toContain(200);
+  if (fault.fatal) expect(runs.flatMap(({ read }) => [...read.later])).toContain(200);
 });
 
 /** Fills the disk to the last block. */
@@ -164,86 +162,77 @@ function fill(filler: string): void {
   }
 }
 
-test(
-  'a full disk: writes get 503, reads continue, and writes resume without a restart when there is room',
-  async ({ skip }) => {
-    const folder = path.join(temporaryFolder(), 'disk');
-    if (!mountSmallDisk(folder, 8 * 1024)) return skip(noDisk);
-    const filler = path.join(folder, 'filler');
-    const { server, add, get, promises, file } = await serve(await makeStore(folder), 20);
-    const outcomes: Outcome[] = [];
+test('a full disk: writes get 503, reads continue, and writes resume without a restart when there is room', async ({
+  skip,
+}) => {
+  const folder = path.join(temporaryFolder(), 'disk');
+  if (!mountSmallDisk(folder, 8 * 1024)) return skip(noDisk);
+  const filler = path.join(folder, 'filler');
+  const { server, add, get, promises, file } = await serve(await makeStore(folder), 20);
+  const outcomes: Outcome[] = [];
 
-    /** Adds pets, `atOnce` at a time, until `isEnough` accepts a response. */
-    async function addUntil(isEnough: (last: Outcome) => boolean, atOnce = 20): Promise<void> {
-      let over = false;
-      await sideBySide(atOnce, async () => {
-        while (!over) {
-          const last = await add(`animal ${outcomes.length} ${Math.random()}`);
-          outcomes.push(last);
-          over ||= isEnough(last) || outcomes.length > 20_000;
-        }
-      });
-    }
-
-    for (let round = 1; round <= 3; round++) {
-      const before = promises.size;
-      await addUntil(() => promises.size >= before + 700);
-      fill(filler);
-      expect(statfsSync(folder).bavail).toBe(0);
-      await addUntil(({ status }) => status !== 201);
-      // Small commits may still fit after a large one failed.
-      let inARow = 0;
-      await addUntil(({ status }) => {
-        inARow = status === 201 ? 0 : inARow + 1;
-        return inARow === 20;
-      }, 1);
-      expect((await get('/v1/pets?limit=100')).json).toHaveLength(100);
-      expect((await get('/v1/pets/1')).status).toBe(200);
-      rmSync(filler);
-      expect((await add(`room again ${round}`)).status).toBe(201);
-    }
-    expect(await server.end('SIGTERM')).toMatchObject({ code: 0 });
-    const refused = outcomes.filter(({ status }) => status !== 201);
-    for (const { json } of refused) expect(json).toEqual(unavailable);
-    figure(`full disk: filled 3 times, ${promises.size} acknowledged, 0 lost, ${refused.length} responses 503`);
-    expect(missingFrom(file, promises)).toEqual([]);
-  },
-  patientMs,
-);
-
-test(
-  'with one second per fsync, reads do not wait for the disk, and every POST does',
-  async (context) => {
-    needStrace(context);
-    const made = await makeStore();
-    const files = ['', 'store.db', 'store.db-wal'].map((name) => path.join(made.folder, name));
-    const under = injecting('fsync,fdatasync', 'delay_exit=1s', ...files);
-    const { server: _, ...client } = await serve(made, 22, { under });
-    const [readsMs, additionsMs]: [number[], number[]] = [[], []];
-    const statuses = new Set<Outcome['status']>();
-    const end = performance.now() + tier(4000, 30_000);
-    const reads = ['/v1/pets?limit=100', '/v1/pets?status=available'];
-    await sideBySide(22, async (index) => {
-      const read = reads[index];
-      while (performance.now() < end) {
-        const begun = performance.now();
-        const { status } = await (read ? client.get(read) : client.add(`animal ${index} ${begun}`));
-        (read ? readsMs : additionsMs).push(performance.now() - begun);
-        statuses.add(status);
-        // So that reads do not use all the CPU time that they are measured with.
-        if (read) await setTimeout(2);
+  /** Adds pets, `atOnce` at a time, until `isEnough` accepts a response. */
+  async function addUntil(isEnough: (last: Outcome) => boolean, atOnce = 20): Promise<void> {
+    let over = false;
+    await sideBySide(atOnce, async () => {
+      while (!over) {
+        const last = await add(`animal ${outcomes.length} ${Math.random()}`);
+        outcomes.push(last);
+        over ||= isEnough(last) || outcomes.length > 20_000;
       }
     });
-    const p99 = percentile(readsMs, 99);
-    const quickest = Math.min(...additionsMs);
-    figure(
-      `slow disk, 1 s per fsync: ${readsMs.length} GETs beside 20 concurrent POSTs, p99 ${p99.toFixed(1)} ms; ` +
-        `${additionsMs.length} POSTs, the fastest after ${Math.round(quickest)} ms`,
-    );
-    expect(statuses).toEqual(new Set([200, 201]));
-    expect(readsMs.length).toBeGreaterThan(300);
-    expect(quickest).toBeGreaterThan(900);
-    expect(p99).toBeLessThan(quickest);
-  },
-  patientMs,
-);
+  }
+
+  for (let round = 1; round <= 3; round++) {
+    const before = promises.size;
+    await addUntil(() => promises.size >= before + 700);
+    fill(filler);
+    expect(statfsSync(folder).bavail).toBe(0);
+    await addUntil(({ status }) => status !== 201);
+    // Small commits may still fit after a large one failed.
+    let inARow = 0;
+    await addUntil(({ status }) => {
+      inARow = status === 201 ? 0 : inARow + 1;
+      return inARow === 20;
+    }, 1);
+    expect((await get('/v1/pets?limit=100')).json).toHaveLength(100);
+    expect((await get('/v1/pets/1')).status).toBe(200);
+    rmSync(filler);
+    expect((await add(`room again ${round}`)).status).toBe(201);
+  }
+  expect(await server.end('SIGTERM')).toMatchObject({ code: 0 });
+  const refused = outcomes.filter(({ status }) => status !== 201);
+  for (const { json } of refused) expect(json).toEqual(unavailable);
+  expect(missingFrom(file, promises)).toEqual([]);
+  figure('full disk', { acknowledged: promises.size, lost: 0, refused: refused.length });
+});
+
+test('with one second per fsync, reads do not wait for the disk, and every POST does', async (context) => {
+  needStrace(context);
+  const made = await makeStore();
+  const files = ['', 'store.db', 'store.db-wal'].map((name) => path.join(made.folder, name));
+  const under = injecting('fsync,fdatasync', 'delay_exit=1s', ...files);
+  const { server: _, ...client } = await serve(made, 22, { under });
+  const [readsMs, additionsMs]: [number[], number[]] = [[], []];
+  const statuses = new Set<Outcome['status']>();
+  const end = performance.now() + tier(4000, 30_000);
+  const reads = ['/v1/pets?limit=100', '/v1/pets?status=available'];
+  await sideBySide(22, async (index) => {
+    const read = reads[index];
+    while (performance.now() < end) {
+      const begun = performance.now();
+      const { status } = await (read ? client.get(read) : client.add(`animal ${index} ${begun}`));
+      (read ? readsMs : additionsMs).push(performance.now() - begun);
+      statuses.add(status);
+      // So that reads do not use all the CPU time that they are measured with.
+      if (read) await setTimeout(2);
+    }
+  });
+  const p99 = percentile(readsMs, 99);
+  const quickest = Math.min(...additionsMs);
+  figure('slow disk, 1 s per fsync', { reads: readsMs.length, p99, additions: additionsMs.length, quickest });
+  expect(statuses).toEqual(new Set([200, 201]));
+  expect(readsMs.length).toBeGreaterThan(300);
+  expect(quickest).toBeGreaterThan(900);
+  expect(p99).toBeLessThan(quickest);
+});

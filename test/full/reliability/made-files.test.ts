@@ -5,7 +5,6 @@ import { commandFolder } from '../../support/commands.ts';
 import { callsIn } from '../../support/disk-trace.ts';
 import { launchCli } from '../../support/process.ts';
 import { needStrace, tracingFiles } from '../../support/strace.ts';
-import { patientMs } from '../../support/tier.ts';
 
 beforeEach(needStrace);
 
@@ -16,7 +15,6 @@ test.for<[command: string, args: string[], made: string, removed: string[]]>([
   ['restore', ['copy.db'], 'data/animal-store.db', []],
 ])(
   '%s waits for the disk: it syncs the data before the rename and the folder after it',
-  { timeout: patientMs },
   async ([command, args, made, removed]) => {
     const { folder, run } = await commandFolder({ name: 'Biscuit', categoryId: 7n, status: 'sold' });
     await run('backup', 'copy.db');

@@ -5,64 +5,58 @@ import { expect, onTestFinished, test } from 'vitest';
 import { openClient } from '../../support/client.ts';
 import { startServer } from '../../support/process.ts';
 import { makeStore } from '../../support/store-file.ts';
-import { figure, patientMs, tier } from '../../support/tier.ts';
+import { figure, tier } from '../../support/tier.ts';
 
-test(
-  'restarts under load fail no request of clients that follow /readyz, and each exits with 0 in time',
-  async () => {
-    const lameDuckMs = 300;
-    const made = await makeStore();
-    const start = async () => {
-      const server = await startServer({ env: { ...made.env, LAME_DUCK_MS: String(lameDuckMs) } });
-      return { server, client: openClient(server.url, made.key, 8), ready: true };
-    };
-    const backends = [await start(), await start()];
-    let running = true;
-    const counts = { reads: 0, writes: 0 };
-    const failures: string[] = [];
+test('restarts under load fail no request of clients that follow /readyz, and each exits with 0 in time', async () => {
+  const lameDuckMs = 300;
+  const made = await makeStore();
+  const start = async () => {
+    const server = await startServer({ env: { ...made.env, LAME_DUCK_MS: String(lameDuckMs) } });
+    return { server, client: openClient(server.url, made.key, 8), ready: true };
+  };
+  const backends = [await start(), await start()];
+  let running = true;
+  const counts = { reads: 0, writes: 0 };
+  const failures: string[] = [];
 
-    async function probe(): Promise<void> {
-      for (; running; await sleep(50))
-        for (const backend of backends)
-          backend.ready = await fetch(`${backend.server.opsUrl()}/readyz`).then(
-            ({ status }) => status === 200,
-            () => false,
-          );
+  async function probe(): Promise<void> {
+    for (; running; await sleep(50))
+      for (const backend of backends)
+        backend.ready = await fetch(`${backend.server.opsUrl()}/readyz`).then(
+          ({ status }) => status === 200,
+          () => false,
+        );
+  }
+
+  async function ask(index: number): Promise<void> {
+    // The pause leaves CPU time for starting servers and for the probes.
+    for (let turn = index; running; turn++, await sleep(5)) {
+      const open = backends.filter(({ ready }) => ready);
+      const { client } = open[turn % open.length] as (typeof open)[0];
+      const writing = turn % 4 === 0;
+      const { status } = await (writing ? client.add(`pet ${index} ${turn}`) : client.get('/v1/pets?limit=5'));
+      if (status === (writing ? 201 : 200)) counts[writing ? 'writes' : 'reads'] += 1;
+      else failures.push(`${writing ? 'POST' : 'GET'} ${status}`);
     }
+  }
 
-    async function ask(index: number): Promise<void> {
-      // The pause leaves CPU time for starting servers and for the probes.
-      for (let turn = index; running; turn++, await sleep(5)) {
-        const open = backends.filter(({ ready }) => ready);
-        const { client } = open[turn % open.length] as (typeof open)[0];
-        const writing = turn % 4 === 0;
-        const { status } = await (writing ? client.add(`pet ${index} ${turn}`) : client.get('/v1/pets?limit=5'));
-        if (status === (writing ? 201 : 200)) counts[writing ? 'writes' : 'reads'] += 1;
-        else failures.push(`${writing ? 'POST' : 'GET'} ${status}`);
-      }
-    }
-
-    const load = [probe(), ...Array.from({ length: 8 }, (_, index) => ask(index))];
-    const restarts = tier(20, 100);
-    let slowest = 0;
-    for (let restart = 0; restart < restarts; restart++) {
-      const backend = backends[restart % 2] as (typeof backends)[0];
-      const begun = performance.now();
-      expect((await backend.server.end('SIGTERM')).code).toBe(0);
-      slowest = Math.max(slowest, performance.now() - begun);
-      Object.assign(backend, await start(), { ready: false });
-      await expect.poll(() => backend.ready, { timeout: 5000 }).toBe(true);
-    }
-    running = false;
-    await Promise.all(load);
-    figure(
-      `${restarts} restarts under load: ${counts.reads} reads and ${counts.writes} writes, ${failures.length} failed; slowest exit ${Math.round(slowest)} ms with a lame-duck time of ${lameDuckMs} ms`,
-    );
-    expect(failures).toEqual([]);
-    expect(slowest).toBeLessThan(lameDuckMs + 3000);
-  },
-  patientMs,
-);
+  const load = [probe(), ...Array.from({ length: 8 }, (_, index) => ask(index))];
+  const restarts = tier(20, 100);
+  let slowest = 0;
+  for (let restart = 0; restart < restarts; restart++) {
+    const backend = backends[restart % 2] as (typeof backends)[0];
+    const begun = performance.now();
+    expect((await backend.server.end('SIGTERM')).code).toBe(0);
+    slowest = Math.max(slowest, performance.now() - begun);
+    Object.assign(backend, await start(), { ready: false });
+    await expect.poll(() => backend.ready, { timeout: 5000 }).toBe(true);
+  }
+  running = false;
+  await Promise.all(load);
+  figure('restarts under load', { restarts, ...counts, failed: failures.length, slowestExitMs: slowest, lameDuckMs });
+  expect(failures).toEqual([]);
+  expect(slowest).toBeLessThan(lameDuckMs + 3000);
+});
 
 /** Reads pets over one connection at a time, which it closes when a response asks for it, until no more is accepted. Resolves to that error. */
 function readUntilRefused(port: number, key: string, count: () => void): Promise<string> {
@@ -85,7 +79,6 @@ function readUntilRefused(port: number, key: string, count: () => void): Promise
 
 test.for([0, 500])(
   'SIGTERM under load, with LAME_DUCK_MS=%d: every request is answered, and none is sent into a closed connection',
-  { timeout: patientMs },
   async (lameDuckMs) => {
     for (let stops = 0; stops < tier(3, 10); stops++) {
       const server = await startServer({ env: { LAME_DUCK_MS: String(lameDuckMs) } });
@@ -96,7 +89,7 @@ test.for([0, 500])(
       const { code } = await server.end('SIGTERM');
       expect(new Set(await Promise.all(clients))).toEqual(new Set(['ECONNREFUSED']));
       expect(code).toBe(0);
-      figure(`a stop beside 60 clients without a pause, LAME_DUCK_MS ${lameDuckMs}: ${answered} answered, 0 reset`);
+      figure('a stop beside 60 clients without a pause', { lameDuckMs, answered, reset: 0 });
     }
   },
 );

@@ -66,8 +66,6 @@ test('slow and silent clients get 408 and are disconnected, and others are serve
   );
   over = true;
   await others;
-  figure(
-    `${clients.length} slow clients of ${kinds.length} kinds and 500 silent ones: the last was disconnected after ${(Math.max(...times) / 1000).toFixed(1)} s; ` +
-      `${othersMs.length} requests of others meanwhile all succeeded, the slowest in ${Math.round(Math.max(...othersMs))} ms`,
-  );
-}, 60_000);
+  const [lastMs, slowestOfOthersMs] = [Math.max(...times), Math.max(...othersMs)];
+  figure('slow and silent clients', { clients: times.length, kinds: kinds.length, lastMs, slowestOfOthersMs });
+});
