@@ -69,8 +69,7 @@ test('a dump, and a recovery to a moment under load: every animal acknowledged b
       return working;
     };
   }
-  const acknowledged = (count: number) =>
-    expect.poll(() => promises.size, { timeout: 300_000 }).toBeGreaterThan(count);
+  const acknowledged = (count: number) => expect.poll(() => promises.size, { timeout: 300_000 }).toBeGreaterThan(count);
 
   // Both backups are taken under load.
   let stopLoad = startLoad('early');
