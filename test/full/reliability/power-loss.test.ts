@@ -44,52 +44,11 @@ async function traceLoad(animals: number, connections: number, source?: string):
   return { folder, base, events: readTrace(log, folder) };
 }
 
-type Write = Extract<DiskEvent, { kind: 'write' }>;
-
-// https://sqlite.org/fileformat2.html#walformat. SQLite writes a frame's header and its page one after the other.
-const frameHeaderBytes = 24;
-
-/** Name of each pet → the line of the trace where its commit was completely written. */
-function commitsOf(writes: Write[]): Map<string, number> {
-  const commits = new Map<string, number>();
-  let pending: string[] = [];
-  let isLastPage = false;
-  for (const { bytes, done } of writes) {
-    if (bytes.length === frameHeaderBytes) {
-      // Only the last frame of a commit holds the size of the database.
-      isLastPage = bytes.readUInt32BE(4) > 0;
-      continue;
-    }
-    pending.push(...(bytes.toString('latin1').match(/animal-\d+\./g) ?? []));
-    if (!isLastPage) continue;
-    for (const name of pending) if (!commits.has(name)) commits.set(name, done);
-    pending = [];
-    isLastPage = false;
-  }
-  return commits;
-}
-
-/** Names of pets acknowledged too early: before the end of an fsync of the WAL that began after their commit was written. */
-function tooEarly({ folder, events }: TracedLoad): { answered: number; commits: number; early: string[] } {
-  const wal = `${folder}/store.db-wal`;
-  const commits = commitsOf(events.filter((event): event is Write => event.kind === 'write' && event.file === wal));
-  const syncs = events.filter((event) => event.kind === 'sync' && event.file === wal);
-  const answers = events.flatMap((event) => {
-    return event.kind === 'answer' ? event.promised.map(([name]) => ({ name, sent: event.begun })) : [];
-  });
-  const early = answers.filter(({ name, sent }) => {
-    const written = commits.get(name) ?? Number.POSITIVE_INFINITY;
-    return !syncs.some(({ begun, done }) => begun > written && done < sent);
-  });
-  return {
-    answered: answers.length,
-    commits: new Set(commits.values()).size,
-    early: early.map(({ name }) => name),
-  };
-}
-
-/** Checks `images` disk images, at moments spread evenly over the load. Returns a line for each one with losses or corruption. */
-function losses({ folder, base, events }: TracedLoad, images: number, seed: number) {
+/**
+ * Simulates power losses. `early`: what only synced data lacks before an fsync ends, or at the end: it was acknowledged before its fsync.
+ * `lost` and `corrupt`: what is wrong with `images` disk images, at moments spread evenly over the load, whatever unsynced data survives.
+ */
+function losses({ folder, base, events }: TracedLoad, images: number, seed = 1) {
   const disk = openCrashDisk(folder, 'store.db', base);
   // In memory if possible, because thousands of images are written and deleted.
   const into = mkdtempSync(path.join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'power-loss-'));
@@ -97,48 +56,49 @@ function losses({ folder, base, events }: TracedLoad, images: number, seed: numb
   const random = seededRandom(seed);
   const promises: Promises = new Map();
   const first = events.findIndex(({ kind }) => kind === 'answer');
-  const found = { lost: [] as string[], corrupt: [] as string[] };
+  const found = { early: [] as string[], lost: [] as string[], corrupt: [] as string[] };
   let image = 0;
+
+  function check(survival: Survival, lost: string[], place: number): void {
+    disk.restore(into, survival, random);
+    const where = `seed ${seed}, image ${image}, after event ${place}, ${survival} of the unsynced data survives`;
+    try {
+      const missing = missingFrom(path.join(into, 'store.db'), promises);
+      if (missing.length > 0) lost.push(`${missing.length} of ${promises.size}: ${where}`);
+    } catch (error) {
+      found.corrupt.push(`${error}: ${where}`);
+    }
+  }
   for (const [place, event] of events.entries()) {
+    if (event.kind === 'sync') check('none', found.early, place);
     disk.apply(event);
     if (event.kind === 'answer') for (const [name, id] of event.promised) promises.set(name, id);
     const due = ((place + 1 - first) / (events.length - first)) * images;
-    for (; image < due; image++) {
-      const survival = survivals[image % survivals.length] as Survival;
-      disk.restore(into, survival, random);
-      const where = `seed ${seed}, image ${image}, after event ${place}, ${survival} of the unsynced data survives`;
-      try {
-        const missing = missingFrom(path.join(into, 'store.db'), promises);
-        if (missing.length > 0) found.lost.push(`${missing.length} of ${promises.size}: ${where}`);
-      } catch (error) {
-        found.corrupt.push(`${error}: ${where}`);
-      }
-    }
+    for (; image < due; image++) check(survivals[image % survivals.length] as Survival, found.lost, place);
   }
+  check('none', found.early, events.length);
   expect(image).toBe(images);
-  return found;
+  return { ...found, answered: promises.size };
 }
 
 beforeEach(needStrace);
 
 test('each 201 for 600 concurrent POSTs is sent after the fsync that covers its pet', async () => {
-  const { answered, commits, early } = tooEarly(await traceLoad(600, 600));
-  figure('fsync', { answered, commits, early: early.length });
-  expect(answered).toBe(600);
-  expect(early).toEqual([]);
+  const found = losses(await traceLoad(600, 600), 0);
+  figure('fsync', { answered: found.answered, early: found.early.length });
+  expect(found).toEqual({ answered: 600, early: [], lost: [], corrupt: [] });
 });
 
 test('a power loss at any moment loses no acknowledged pet and leaves a sound file, whatever unsynced data survives', async () => {
   const load = await traceLoad(tier(2200, 10_000), 16);
+  const file = path.join(load.folder, 'store.db');
   // A checkpoint ends with an ftruncate of the file.
-  const checkpoints = load.events.filter(({ kind, ...event }) => {
-    return kind === 'truncate' && 'file' in event && event.file === path.join(load.folder, 'store.db');
-  }).length;
+  const checkpoints = load.events.filter((event) => event.kind === 'truncate' && event.file === file).length;
   expect(checkpoints).toBeGreaterThanOrEqual(tier(2, 9));
   const images = tier(1800, 20_000);
-  const { lost, corrupt } = losses(load, images, Math.trunc(Math.random() * 2 ** 32));
-  figure('power loss', { images, checkpoints, lost: lost.length, corrupt: corrupt.length });
-  expect({ lost, corrupt }).toEqual({ lost: [], corrupt: [] });
+  const { answered, ...found } = losses(load, images, Math.trunc(Math.random() * 2 ** 32));
+  figure('power loss', { images, checkpoints, answered, lost: found.lost.length, corrupt: found.corrupt.length });
+  expect(found).toEqual({ early: [], lost: [], corrupt: [] });
 });
 
 test.for([
@@ -148,11 +108,9 @@ test.for([
   'the tests detect a server with synchronous=%s: it answers before the fsync, and images are %s',
   async ([level, finding, animals]) => {
     const source = plant('src/store/sqlite/connection.ts', 'synchronous = FULL', `synchronous = ${level}`);
-    const load = await traceLoad(animals, 16, source);
-    const early = tooEarly(load).early.length;
-    const found = losses(load, 300, 1)[finding].length;
-    figure(`with planted synchronous=${level}`, { early, [finding]: found });
-    expect(early).toBeGreaterThan(0);
-    expect(found).toBeGreaterThan(0);
+    const { early, [finding]: found } = losses(await traceLoad(animals, 16, source), 300);
+    figure(`with planted synchronous=${level}`, { early: early.length, [finding]: found.length });
+    expect(early.length).toBeGreaterThan(0);
+    expect(found.length).toBeGreaterThan(0);
   },
 );
