@@ -8,7 +8,7 @@ import { makeStore } from '../../support/store-file.ts';
 import { figure, tier } from '../../support/tier.ts';
 
 test('restarts under load fail no request of clients that follow /readyz, and each exits with 0 in time', async () => {
-  const lameDuckMs = 300;
+  const lameDuckMs = 500;
   const made = await makeStore();
   const start = async () => {
     const server = await startServer({ env: { ...made.env, LAME_DUCK_MS: String(lameDuckMs) } });
