@@ -15,6 +15,9 @@ const onPostgres = { globalSetup: 'test/support/postgres-setup.ts' };
 /** Files share their modules: importing these again for each file would take a third of the time. */
 const quick = { isolate: false };
 
+/** A busy machine can delay any of these tests. The timeout only ends one that hangs: no test measures a time with it. */
+const full = { testTimeout: 600_000 };
+
 /** The behaviours that depend most on the engine: npm test runs them on PostgreSQL, too. */
 const engineDependent = ['operations', 'races', 'response-cache'].map((name) => `test/quick/behaviour/${name}.test.ts`);
 
@@ -34,8 +37,9 @@ export default defineConfig({
         ...onPostgres,
         include: ['test/quick/postgres/**/*.test.ts', ...engineDependent],
       }),
-      project('full', ['full'], { exclude: ['test/full/postgres/**'] }),
+      project('full', ['full'], { ...full, exclude: ['test/full/postgres/**'] }),
       project('full-postgres', ['full/behaviour', 'full/postgres', 'quick/behaviour', 'quick/account'], {
+        ...full,
         ...onPostgres,
         exclude: engineDependent,
       }),

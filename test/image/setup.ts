@@ -3,10 +3,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { TestProject } from 'vitest/node';
+import { projectFolder } from '../support/project.ts';
 import { figure } from '../support/tier.ts';
 import { makeBase } from './base-image.ts';
-import { type Engine, findEngine, imageName, projectFolder } from './engine.ts';
-import { attempt, execute } from './execute.ts';
+import { attempt, type Engine, execute, findEngine, imageName } from './engine.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -16,63 +16,49 @@ declare module 'vitest' {
 }
 
 /** npm settings of this machine that the build needs: the registry and the certificate authorities to trust. */
-async function npmSettings(): Promise<string> {
-  const registry = await execute('npm', ['config', 'get', 'registry']);
+function npmSettings(): string {
+  const registry = execute('npm', ['config', 'get', 'registry']);
   const authorities = process.env.NODE_EXTRA_CA_CERTS ? readFileSync(process.env.NODE_EXTRA_CA_CERTS, 'utf8') : '';
   const certificates = authorities.match(/-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g) ?? [];
   return [`registry=${registry}`, ...certificates.map((each) => `ca[]=${JSON.stringify(each)}`)].join('\n');
 }
 
-async function build(engine: Engine): Promise<void> {
+function build(engine: Engine): void {
   const { command, env, folder } = engine;
   const dockerfile = readFileSync(`${projectFolder}Dockerfile`, 'utf8');
   const [, base = '', digest = ''] = /^FROM ([^\s@]+)(@sha256:[0-9a-f]{64}) AS node$/m.exec(dockerfile) ?? [];
-  const begun = performance.now();
-  const source = await makeBase(engine, base);
-  const based = performance.now();
+  const source = makeBase(engine, base);
   const secret = path.join(folder, 'npmrc');
-  writeFileSync(secret, await npmSettings(), { mode: 0o600 });
+  writeFileSync(secret, npmSettings(), { mode: 0o600 });
   // No image that is made here has the digest of the official one.
   const file = path.join(folder, 'Dockerfile');
   writeFileSync(file, source === 'made' ? dockerfile.replace(digest, '') : dockerfile);
-  const revision = await execute('git', ['rev-parse', 'HEAD'], { cwd: projectFolder });
-  const what = [
-    '--secret',
-    `id=npmrc,src=${secret}`,
-    '--build-arg',
-    `REVISION=${revision}`,
-    '-t',
-    imageName,
-    '-f',
-    file,
-  ];
-  await execute(command, ['build', '--network', 'host', ...what, projectFolder], { env, timeoutMs: 600_000 });
-  const seconds = (from: number, to: number) => ((to - from) / 1000).toFixed(1);
-  figure(
-    `${base} ${source} in ${seconds(begun, based)} s; image built by ${command} in ${seconds(based, performance.now())} s`,
-  );
+  const revision = execute('git', ['-C', projectFolder, 'rev-parse', 'HEAD']);
+  const what = ['--secret', `id=npmrc,src=${secret}`, '--build-arg', `REVISION=${revision}`];
+  const begun = performance.now();
+  execute(command, ['build', '--network', 'host', ...what, '-t', imageName, '-f', file, projectFolder], env);
+  figure(`image on ${base}, ${source}`, { ms: performance.now() - begun });
 }
 
-async function tidyUp({ command, env, folder }: Engine): Promise<void> {
-  if (command === 'docker') await attempt('docker', ['image', 'rm', '-f', imageName]);
+function tidyUp({ command, env, folder }: Engine): void {
+  if (command === 'docker') attempt('docker', ['image', 'rm', '-f', imageName]);
   else {
-    await attempt('podman', ['rm', '--all', '--force', '--time', '0'], { env });
-    await attempt('podman', ['volume', 'prune', '--force'], { env });
-    await attempt('podman', ['rmi', '--all', '--force'], { env });
-    await attempt('umount', [path.join(folder, 'root/overlay')]);
+    const commands = ['rm --all --force --time 0', 'volume prune --force', 'rmi --all --force'];
+    for (const each of commands) attempt('podman', each.split(' '), env);
+    attempt('umount', [path.join(folder, 'root/overlay')]);
   }
   rmSync(folder, { recursive: true, force: true });
 }
 
-export async function setup(project: TestProject): Promise<() => Promise<void>> {
+export async function setup(project: TestProject): Promise<() => void> {
   const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-image-'));
-  const engine = await findEngine(folder);
+  const engine = findEngine(folder);
   project.provide('engine', engine);
-  if (typeof engine === 'string') return async () => rmSync(folder, { recursive: true });
+  if (typeof engine === 'string') return () => rmSync(folder, { recursive: true });
   try {
-    await build(engine);
+    build(engine);
   } catch (error) {
-    await tidyUp(engine);
+    tidyUp(engine);
     throw error;
   }
   return () => tidyUp(engine);

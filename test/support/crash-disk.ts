@@ -24,21 +24,11 @@ interface NameChange {
   done: number;
 }
 
-export interface CrashDisk {
-  apply: (event: DiskEvent) => void;
-  /** Writes to `folder` the files that a power loss at this point may leave. `random` returns numbers from 0 up to, but not including, 1. */
-  restore: (folder: string, survival: Survival, random: () => number) => void;
-}
-
 function applyEdit(content: Content, edit: Edit): void {
   const end = edit.kind === 'write' ? edit.offset + edit.bytes.length : edit.size;
-  if (end > content.bytes.length) {
-    const larger = Buffer.alloc(2 * end);
-    content.bytes.copy(larger, 0, 0, content.size);
-    content.bytes = larger;
-  }
+  if (end > content.bytes.length) content.bytes = Buffer.concat([content.bytes], 2 * end);
   if (edit.kind === 'write') edit.bytes.copy(content.bytes, edit.offset);
-  else content.bytes.fill(0, end, Math.max(end, content.size));
+  else content.bytes.fill(0, end);
   content.size = edit.kind === 'write' ? Math.max(content.size, end) : end;
 }
 
@@ -60,25 +50,21 @@ function writeFile(file: string, { bytes, size, unsynced }: Content, survives: (
   closeSync(descriptor);
 }
 
-/** A disk with `files` in `folder`, all synced. It ignores SQLite's -shm files, because no start reads them. */
-export function openCrashDisk(folder: string, files: Record<string, Buffer>): CrashDisk {
-  const kept = Object.entries(files).map(([name, bytes]): [string, Content] => {
-    return [path.join(folder, name), { bytes: Buffer.from(bytes), size: bytes.length, unsynced: [] }];
-  });
+function assign(names: Map<string, Content>, { name, content }: NameChange): void {
+  if (content) names.set(name, content);
+  else names.delete(name);
+}
+
+/** A disk with a synced file in `folder`. It ignores SQLite's -shm files, because no start reads them. */
+export function openCrashDisk(folder: string, name: string, bytes: Buffer) {
   /** `certain`: the files that are on the disk after any power loss; `seen`: the files as the process sees them. */
-  const certain = new Map(kept);
-  const seen = new Map(kept);
+  const certain = new Map([[path.join(folder, name), { bytes, size: bytes.length, unsynced: [] } as Content]]);
+  const seen = new Map(certain);
   let nameChanges: NameChange[] = [];
 
-  function rename(name: string, content: Content | undefined, done: number): void {
-    if (content) seen.set(name, content);
-    else seen.delete(name);
-    nameChanges.push({ name, content, done });
-  }
-
-  function assign(names: Map<string, Content>, { name, content }: NameChange): void {
-    if (content) names.set(name, content);
-    else names.delete(name);
+  function rename(change: NameChange): void {
+    assign(seen, change);
+    nameChanges.push(change);
   }
 
   function sync(file: string, begun: number): void {
@@ -92,24 +78,24 @@ export function openCrashDisk(folder: string, files: Record<string, Buffer>): Cr
     }
   }
 
-  function apply(event: DiskEvent): void {
-    if (event.kind === 'answer' || event.file.endsWith('-shm')) return;
-    const { file, done } = event;
-    const content = seen.get(file);
-    if (event.kind === 'sync') sync(file, event.begun);
-    else if (event.kind === 'remove') rename(file, undefined, done);
-    else if (event.kind === 'write' || event.kind === 'truncate') content?.unsynced.push(event);
-    else if (!content) rename(file, { bytes: Buffer.alloc(0), size: 0, unsynced: [] }, done);
-  }
-
-  function restore(into: string, survival: Survival, random: () => number): void {
-    for (const name of readdirSync(into)) rmSync(path.join(into, name));
-    const survives = () => survival !== 'none' && (survival === 'all' || random() < 0.5);
-    const names = new Map(certain);
-    const share = survival === 'some' ? random() : survival === 'all' ? 1 : 0;
-    for (const nameChange of nameChanges.slice(0, Math.round(share * nameChanges.length))) assign(names, nameChange);
-    for (const [name, content] of names) writeFile(path.join(into, path.basename(name)), content, survives);
-  }
-
-  return { apply, restore };
+  return {
+    apply(event: DiskEvent): void {
+      if (event.kind === 'answer' || event.file.endsWith('-shm')) return;
+      const { file: name, done } = event;
+      const content = seen.get(name);
+      if (event.kind === 'sync') sync(name, event.begun);
+      else if (event.kind === 'remove') rename({ name, content: undefined, done });
+      else if (event.kind === 'write' || event.kind === 'truncate') content?.unsynced.push(event);
+      else if (!content) rename({ name, content: { bytes: Buffer.alloc(0), size: 0, unsynced: [] }, done });
+    },
+    /** Writes to `into` the files that a power loss at this point may leave. `random` returns numbers from 0 up to, but not including, 1. */
+    restore(into: string, survival: Survival, random: () => number): void {
+      for (const name of readdirSync(into)) rmSync(path.join(into, name));
+      const survives = () => survival !== 'none' && (survival === 'all' || random() < 0.5);
+      const names = new Map(certain);
+      const share = { none: 0, some: random(), all: 1 }[survival];
+      for (const nameChange of nameChanges.slice(0, Math.round(share * nameChanges.length))) assign(names, nameChange);
+      for (const [name, content] of names) writeFile(path.join(into, path.basename(name)), content, survives);
+    },
+  };
 }

@@ -19,44 +19,43 @@ export type DiskEvent = (Change | Promised) & Span;
 
 const text = '"((?:\\\\x..)*)"';
 const fd = '(?:\\d+|AT_FDCWD)<([^>]*)>(?:\\(deleted\\))?';
-const forms = {
-  open: new RegExp(`^openat\\(${fd}, ${text}, [^)]*O_CREAT[^)]*\\) += \\d+<([^>]*)>`),
-  unlink: new RegExp(`^unlink\\(${text}\\) += 0`),
-  write: new RegExp(`^pwrite64\\(${fd}, ${text}, \\d+, (\\d+)(?:\\) += (\\d+))?`),
-  truncate: new RegExp(`^ftruncate\\(${fd}, (\\d+)(?:\\) += 0)?`),
-  sync: new RegExp(`^(?:fsync|fdatasync)\\(${fd}\\) += 0`),
-  answer: /^writev?\(/,
-};
 
-function decode(hex: string): Buffer {
-  return Buffer.from(hex.replaceAll('\\x', ''), 'hex');
-}
+const decode = (hex = '') => Buffer.from(hex.replaceAll('\\x', ''), 'hex');
+const decodePath = (hex?: string) => decode(hex).toString();
 
-function answerIn(call: string): Promised | undefined {
-  const sent = Buffer.concat([...call.matchAll(new RegExp(text, 'g'))].map(([, hex = '']) => decode(hex))).toString();
+/** A call → its effect. It may be cut off by the end of the process. A failed sync has no effect. */
+const effects: [call: string, effect: (parts: string[]) => Change][] = [
+  [
+    `pwrite64\\(${fd}, ${text}, \\d+, (\\d+)(?:\\) += (\\d+))?`,
+    ([file, hex, offset, written]) => {
+      const bytes = decode(hex).subarray(0, written === undefined ? undefined : Number(written));
+      return { kind: 'write', file: decodePath(file), offset: Number(offset), bytes };
+    },
+  ],
+  [`(?:fsync|fdatasync)\\(${fd}\\) += 0`, ([file]) => ({ kind: 'sync', file: decodePath(file) })],
+  [
+    `ftruncate\\(${fd}, (\\d+)(?:\\) += 0)?`,
+    ([file, size]) => ({ kind: 'truncate', file: decodePath(file), size: Number(size) }),
+  ],
+  [
+    `openat\\(${fd}, ${text}, [^)]*O_CREAT[^)]*\\) += \\d+<([^>]*)>`,
+    ([, , file]) => ({ kind: 'create', file: decodePath(file) }),
+  ],
+  [`unlink\\(${text}\\) += 0`, ([file]) => ({ kind: 'remove', file: decodePath(file) })],
+];
+const forms = effects.map(([call, effect]) => [new RegExp(`^${call}`), effect] as const);
+
+function effectOf(call: string): Change | Promised | undefined {
+  if (/"\.\.\./.test(call)) throw new Error(`strace has truncated ${call.slice(0, 100)}`);
+  for (const [form, effect] of forms) {
+    const [whole, ...parts] = form.exec(call) ?? [];
+    if (whole !== undefined) return effect(parts);
+  }
+  if (!/^writev?\(/.test(call)) return undefined;
+  const sent = Buffer.concat([...call.matchAll(new RegExp(text, 'g'))].map(([, hex]) => decode(hex))).toString();
   const promised = [...sent.matchAll(/HTTP\/1\.1 201 [^{]+(\{[^}]+\})/g)].map(([, body = '']) => JSON.parse(body));
   if (promised.length === 0) return undefined;
   return { kind: 'answer', promised: promised.map(({ name, id }) => [name, id]) };
-}
-
-/** The effect of a call, which may be cut off by the end of the process. A failed sync has no effect. */
-function effectOf(call: string): Change | Promised | undefined {
-  const path = (hex: string | undefined) => decode(hex as string).toString();
-  if (/"\.\.\./.test(call)) throw new Error(`strace has truncated ${call.slice(0, 100)}`);
-  let found = forms.write.exec(call);
-  if (found) {
-    const bytes = decode(found[2] as string).subarray(0, found[4] === undefined ? undefined : Number(found[4]));
-    return { kind: 'write', file: path(found[1]), offset: Number(found[3]), bytes };
-  }
-  found = forms.sync.exec(call);
-  if (found) return { kind: 'sync', file: path(found[1]) };
-  found = forms.truncate.exec(call);
-  if (found) return { kind: 'truncate', file: path(found[1]), size: Number(found[2]) };
-  found = forms.open.exec(call);
-  if (found) return { kind: 'create', file: path(found[3]) };
-  found = forms.unlink.exec(call);
-  if (found) return { kind: 'remove', file: path(found[1]) };
-  return forms.answer.test(call) ? answerIn(call) : undefined;
 }
 
 /** All calls in a log of `strace -f -y`, each with the lines where it began and ended. */

@@ -23,10 +23,12 @@ export interface Creators {
   retry?: number;
   /** Clients of each server that send each name once, without a key: a server that repeated a lost create would add two. */
   once?: number;
+  /** Clients of each server that read, half of them with a list. */
+  readers?: number;
 }
 
 /** Clients of all servers: some create; others read the newest animal that any of them has seen acknowledged. */
-export function startLoad(servers: Server[], key: string, { retry = 2, once = 0 }: Creators = {}) {
+export function startLoad(servers: Server[], key: string, { retry = 2, once = 0, readers = 2 }: Creators = {}) {
   const replies: Reply[] = [];
   const acknowledged: Acknowledged[] = [];
   /** The reads that did not know an animal whose 201 had arrived before they were sent. */
@@ -81,7 +83,7 @@ export function startLoad(servers: Server[], key: string, { retry = 2, once = 0 
 
   const running = servers.flatMap((_, server) => [
     ...Array.from({ length: retry + once }, (_, index) => create(server, index < retry)),
-    ...[false, true].map((byList) => read(server, byList)),
+    ...Array.from({ length: readers }, (_, index) => read(server, index % 2 === 1)),
   ]);
   return {
     replies,
@@ -92,13 +94,4 @@ export function startLoad(servers: Server[], key: string, { retry = 2, once = 0 
       await Promise.all(running);
     },
   };
-}
-
-/** The longest time without a reply that `wanted` accepts, in a window. */
-export function longestGap(replies: Reply[], wanted: (reply: Reply) => boolean, from: number, to: number): number {
-  const times = replies
-    .filter((reply) => wanted(reply) && reply.ended > from && reply.ended < to)
-    .map(({ ended }) => ended);
-  const points = [from, ...times.sort((a, b) => a - b), to];
-  return Math.max(...points.slice(1).map((point, index) => point - (points[index] as number)));
 }

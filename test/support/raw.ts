@@ -9,6 +9,16 @@ export interface RawAnswer {
   text: string;
 }
 
+/** A GET with this key. `more`: further header lines. */
+export const rawGet = (key: string, target: string, more = ''): string =>
+  `GET ${target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${key}\r\n${more}\r\n`;
+
+/** A create with this key, whose body may be longer than what is sent of it. */
+export const rawPost = (key: string, body: string, length = body.length): string => {
+  const type = `Content-Type: application/json\r\nContent-Length: ${length}\r\n`;
+  return rawGet(key, '/v1/pets', type).replace('GET', 'POST') + body;
+};
+
 interface Conversation {
   /** The client closes its side after this number of final responses. */
   answers?: number;

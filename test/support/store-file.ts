@@ -1,10 +1,13 @@
-/** Creates a store with an API key before a server starts, and checks a store's file without a server. */
+/** Creates a store with an API key, starts a server on it, and checks the store's file without a server. */
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { newSecret, scopes } from '../../src/core/accounts.ts';
 import { openStore } from '../../src/store/open.ts';
+import type { Store } from '../../src/store/store.ts';
 import { temporaryFolder } from './app.ts';
-import type { Promises } from './client.ts';
+import { openClient, type Promises } from './client.ts';
+import { findPort, firstAnswer } from './known-port.ts';
+import { launchServer, type Surroundings } from './process.ts';
 
 export interface MadeStore {
   folder: string;
@@ -15,16 +18,45 @@ export interface MadeStore {
   env: { DATABASE_URL: string };
 }
 
-/** Creates a store without pets and closes it. */
-export async function makeStore(folder = temporaryFolder()): Promise<MadeStore> {
+/** Creates a store without pets, fills it, and closes it. */
+export async function makeStore(
+  folder = temporaryFolder(),
+  fill?: (store: Store) => Promise<unknown>,
+): Promise<MadeStore> {
   const file = path.join(folder, 'store.db');
   const env = { DATABASE_URL: `sqlite:${file}` };
   const store = await openStore(env.DATABASE_URL, { now: () => new Date() });
-  const secret = newSecret(false);
-  await store.accounts.addAccount('zoo');
-  await store.accounts.addKey({ account: 'zoo', name: 'till', scopes: [...scopes], lifetimeMs: null, secret });
+  const key = await addAccount(store, 'zoo');
+  await fill?.(store);
   await store.close();
-  return { folder, file, key: secret.key, env };
+  return { folder, file, key, env };
+}
+
+/** Adds an account with a key. */
+export async function addAccount({ accounts }: Store, account: string): Promise<string> {
+  await accounts.addAccount(account);
+  return addKey(accounts, account);
+}
+
+export async function addKey(accounts: Store['accounts'], account: string): Promise<string> {
+  const secret = newSecret(false);
+  await accounts.addKey({ account, name: 'till', scopes: [...scopes], lifetimeMs: null, secret });
+  return secret.key;
+}
+
+/** Starts a server on the store, and waits until it answers a client that remembers in `promises` what was acknowledged. */
+export async function serve(
+  made: MadeStore,
+  connections: number,
+  surroundings: Surroundings = {},
+  promises: Promises = new Map(),
+) {
+  const port = await findPort();
+  const server = launchServer({ ...surroundings, env: { ...made.env, ...surroundings.env, PORT: String(port) } });
+  const url = `http://127.0.0.1:${port}`;
+  const client = openClient(url, made.key, connections, promises);
+  await firstAnswer(server, client);
+  return { ...made, ...client, server, port, url, promises };
 }
 
 /** Names of acknowledged pets that are not in the file under their id. Throws if the file is corrupt. */

@@ -6,9 +6,11 @@ export function tier<Value>(quick: Value, long: Value): Value {
   return slow ? long : quick;
 }
 
-/** Prints a measured figure, for docs/reliability.md. */
-export function figure(text: string): void {
-  process.stdout.write(`figure: ${text}\n`);
+/** Prints measured figures, for docs/reliability.md; numbers with one decimal at most. */
+export function figure(text: string, values: Record<string, number | string> = {}): void {
+  const short = (value: number | string) => (typeof value === 'number' ? Math.round(value * 10) / 10 : value);
+  const listed = Object.entries(values).map(([name, value]) => `${name} ${short(value)}`);
+  process.stdout.write(`figure: ${[text, listed.join(', ')].filter(Boolean).join(': ')}\n`);
 }
 
 /** Timeout of a test that a busy machine can delay. It only ends a test that hangs: no test measures a time with it. */

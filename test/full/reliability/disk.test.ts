@@ -1,165 +1,242 @@
-/** Tests a failing disk: strace injects errors into system calls, once or permanently. */
-import { readdirSync } from 'node:fs';
+/** Tests a disk that fails, is full or is slow: strace tampers with system calls, and a small tmpfs fills up. */
+import { appendFileSync, readdirSync, rmSync, statfsSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout } from 'node:timers/promises';
-import { beforeEach, expect, test } from 'vitest';
-import { type Outcome, openClient, type Promises, sideBySide } from '../../support/client.ts';
-import { firstAnswer } from '../../support/known-port.ts';
-import { startServer } from '../../support/process.ts';
-import { makeStore, missingFrom } from '../../support/store-file.ts';
+import { expect, test } from 'vitest';
+import { temporaryFolder } from '../../support/app.ts';
+import { type Outcome, sideBySide } from '../../support/client.ts';
+import { percentile } from '../../support/percentile.ts';
+import { mountSmallDisk, noDisk } from '../../support/small-disk.ts';
+import { makeStore, missingFrom, serve } from '../../support/store-file.ts';
 import { injecting, needStrace } from '../../support/strace.ts';
-import { figure, patientMs, tier } from '../../support/tier.ts';
-
-interface Sent extends Outcome {
-  /** Whether a POST had already failed when this request was sent. */
-  afterFailure: boolean;
-}
+import { figure, tier } from '../../support/tier.ts';
 
 interface Fault {
   /** System calls, as strace names them. */
   calls: string;
   file: 'store.db' | 'store.db-wal';
-  error: string;
   /** The number of the first call that fails. */
   first: number;
-  /** Whether all later calls fail, too. */
-  permanent: boolean;
   /** Whether the server must exit. */
-  fatal: boolean;
+  fatal?: boolean;
 }
 
 const connections = 24;
 
 /** Number of POSTs. For faults in a checkpoint, enough to start one. */
-const enough = { 'store.db': 1300, 'store.db-wal': 400 };
+const enough = { 'store.db': 1320, 'store.db-wal': 400 };
 
-/** Adds and reads pets on a disk with this fault, until there are enough or the process exits. */
-async function runWithFault(fault: Fault) {
-  const { folder, file, key, env } = await makeStore();
-  const tampering = `error=${fault.error}:when=${fault.first}${fault.permanent ? '+' : ''}`;
-  const server = await startServer({ env, under: injecting(fault.calls, tampering, path.join(folder, fault.file)) });
-  const promises: Promises = new Map();
-  const client = openClient(server.url, key, connections, promises);
-  const { add, get } = client;
-  await firstAnswer(server, client);
-  const additions: Sent[] = [];
-  const reads: Sent[] = [];
+const unavailable = { code: 'service_unavailable', message: expect.any(String), status: 503 };
+
+/** Adds and reads pets on a disk with this fault, until there are enough or the process exits, and checks what holds for every fault. */
+async function runWithFault({ calls, file: name, first, fatal = false }: Fault, error: string, permanent: boolean) {
+  const made = await makeStore();
+  const tampering = `error=${error}:when=${first}${permanent ? '+' : ''}`;
+  const under = injecting(calls, tampering, path.join(made.folder, name));
+  const { server, add, get, promises, file, folder } = await serve(made, connections, { under });
+  /** The statuses, and those of requests that were sent after a POST had failed. */
+  const added = { all: new Set<Outcome['status']>(), later: new Set<Outcome['status']>() };
+  const read = { all: new Set<Outcome['status']>(), later: new Set<Outcome['status']>() };
+  let sent = 0;
   let failedAt: number | undefined;
   let endedAt: number | undefined;
   const ended = server.end().finally(() => {
     endedAt = performance.now();
   });
 
-  async function addNext(): Promise<void> {
-    const afterFailure = failedAt !== undefined;
-    const outcome = await add(`animal ${additions.length} ${Math.random()}`);
-    if (outcome.status !== 201) failedAt ??= performance.now();
-    additions.push({ ...outcome, afterFailure });
-  }
-  async function readNext(): Promise<void> {
-    const afterFailure = failedAt !== undefined;
-    reads.push({ ...(await get(reads.length % 2 ? '/v1/pets' : '/v1/pets/1')), afterFailure });
+  async function ask(request: Promise<Outcome>, { all, later }: typeof added): Promise<void> {
+    const isLater = failedAt !== undefined;
+    const { status, json } = await request;
+    all.add(status);
+    if (isLater) later.add(status);
+    if (status === 503) expect(json).toEqual(unavailable);
+    if (all === added.all && status !== 201) failedAt ??= performance.now();
   }
   // A server that must exit gets more time for it.
-  const most = enough[fault.file] * (fault.fatal ? 10 : 1);
-  const isOver = () => endedAt !== undefined || additions.length >= most;
-
-  await addNext();
+  const most = enough[name] * (fatal ? 10 : 1);
+  await ask(add('the first'), added);
   await sideBySide(connections, async (index) => {
-    while (!isOver()) {
-      if (index > 0) await addNext();
-      else await readNext();
+    while (endedAt === undefined && sent < most) {
+      await (index > 0
+        ? ask(add(`animal ${++sent} ${Math.random()}`), added)
+        : ask(get(sent % 2 ? '/v1/pets' : '/v1/pets/1'), read));
       if (index === 0 || failedAt !== undefined) await setTimeout(5);
     }
   });
   const { code, stdout } = endedAt === undefined ? await server.end('SIGTERM') : await ended;
-  const endedAfterMs = (endedAt ?? 0) - (failedAt ?? 0);
-  return { fault, additions, reads, promises, code, stdout, endedAfterMs, file, left: readdirSync(folder) };
+  // Before missingFrom, which makes a WAL when it opens the file.
+  const left = readdirSync(folder);
+
+  expect(missingFrom(file, promises)).toEqual([]);
+  const cut = fatal ? ['cut'] : [];
+  expect([201, 503, ...cut]).toEqual(expect.arrayContaining([...added.all]));
+  expect([200, ...cut]).toEqual(expect.arrayContaining([...read.all]));
+  const exitMs = failedAt === undefined || endedAt === undefined ? 0 : endedAt - failedAt;
+  return {
+    error,
+    permanent,
+    added,
+    read,
+    code,
+    stdout,
+    exitMs,
+    left,
+    acknowledged: promises.size,
+  };
 }
 
 type Run = Awaited<ReturnType<typeof runWithFault>>;
 
-const statusesOf = (outcomes: Outcome[]) => new Set(outcomes.map(({ status }) => status));
-const afterFailure = (sent: Sent[]) => statusesOf(sent.filter((one) => one.afterFailure));
-
-/** Checks what holds for every fault: nothing is lost, a failed POST gets a 503 with an Error body, and reads succeed while the process lives. */
-function expectSound({ fault, additions, reads, promises, file }: Run): void {
-  expect(missingFrom(file, promises)).toEqual([]);
-  for (const { status, json } of additions) {
-    if (status === 201 || (fault.fatal && status === 'cut')) continue;
-    expect(json).toEqual({ code: 'service_unavailable', message: expect.any(String), status: 503 });
-  }
-  expect(statusesOf(reads.filter(({ status }) => !(fault.fatal && status === 'cut')))).toEqual(new Set([200]));
-}
-
-const ways = [
-  { error: 'EIO', permanent: false },
-  { error: 'ENOSPC', permanent: true },
-  { error: 'EIO', permanent: true },
-  { error: 'ENOSPC', permanent: false },
+const ways: [error: string, permanent: boolean][] = [
+  ['EIO', false],
+  ['ENOSPC', true],
+  ['EIO', true],
+  ['ENOSPC', false],
 ];
 
-/** Injects each kind of fault into a separate server. The quick tier tests only two kinds in checkpoints, which need 1,000 POSTs each. */
-async function runAllWays(calls: string, file: Fault['file'], first: number, fatal: boolean): Promise<Run[]> {
-  const chosen = file === 'store.db' ? ways.slice(0, tier(2, 4)) : ways;
-  const runs = await Promise.all(chosen.map((way) => runWithFault({ calls, file, first, fatal, ...way })));
-  runs.forEach(expectSound);
-  const count = (wanted: number) =>
-    runs.flatMap(({ additions }) => additions).filter(({ status }) => status === wanted).length;
-  const slowest = Math.round(Math.max(...runs.map(({ endedAfterMs }) => endedAfterMs)));
-  figure(
-    `disk: ${calls} of ${file} fails in ${chosen.length} ways (EIO, ENOSPC; once, permanently): ${count(201)} acknowledged, 0 lost, ${count(503)} responses 503` +
-      (fatal ? `, exit 1 after ${slowest} ms at most` : ''),
-  );
-  return runs;
+function expectExit({ added, code, stdout }: Run): void {
+  expect([...added.all]).toContain(503);
+  expect([...added.later]).not.toContain(201);
+  expect(stdout).toContain('SQLITE_IOERR_FSYNC');
+  expect(code).toBe(1);
 }
 
-beforeEach(needStrace);
+function expectFailedWrites({ error, permanent, added, read, stdout, code }: Run): void {
+  expect([...added.later]).toEqual([permanent ? 503 : 201]);
+  expect([...read.later]).toEqual([200]);
+  expect(stdout).toContain(error === 'EIO' ? 'SQLITE_IOERR_WRITE' : 'SQLITE_FULL');
+  expect(code).toBe(0);
+}
 
-test.for([
-  ['store.db-wal', 4],
-  ['store.db', 1],
-] as const)(
-  'a failed fsync of %s: 503, no later write is acknowledged, and the process exits with 1',
-  { timeout: patientMs },
-  async ([file, first]) => {
-    const runs = await runAllWays('fsync,fdatasync', file, first, true);
-    expect(afterFailure(runs.flatMap(({ reads }) => reads))).toContain(200);
-    for (const { additions, code, stdout } of runs) {
-      expect(statusesOf(additions)).toContain(503);
-      expect(afterFailure(additions)).not.toContain(201);
-      expect(stdout).toContain('SQLITE_IOERR_FSYNC');
-      expect(code).toBe(1);
-    }
-  },
-);
+function expectFailedCheckpoint({ permanent, added, stdout, code, left }: Run): void {
+  expect([...added.all]).toEqual([201]);
+  expect(stdout).toMatch(/"code":"SQLITE_(IOERR|FULL)\w*".*"msg":"a checkpoint failed/);
+  // The last checkpoint runs at the exit: data that it could not move stays in the WAL.
+  expect(left.includes('store.db-wal')).toBe(permanent);
+  expect(code).toBe(0);
+}
 
-test(
-  'a failed write to the WAL during a commit: 503 for its POSTs, reads continue, and writes resume when the WAL is writable',
-  async () => {
-    for (const { fault, additions, reads, stdout, code } of await runAllWays('pwrite64', 'store.db-wal', 40, false)) {
-      expect(afterFailure(additions)).toEqual(new Set([fault.permanent ? 503 : 201]));
-      expect(afterFailure(reads)).toEqual(new Set([200]));
-      expect(stdout).toContain(fault.error === 'EIO' ? 'SQLITE_IOERR_WRITE' : 'SQLITE_FULL');
-      expect(code).toBe(0);
-    }
-  },
-  patientMs,
-);
+const noFailure = 'no request fails, the log reports it, and the next checkpoint completes the work';
 
-test.for([
-  ['pwrite64', 3],
-  ['ftruncate', 1],
-] as const)(
-  'a failed %s of the file during a checkpoint: no request fails, the log reports it, and the next checkpoint completes the work',
-  { timeout: patientMs },
-  async ([calls, first]) => {
-    for (const { fault, additions, stdout, code, left } of await runAllWays(calls, 'store.db', first, false)) {
-      expect(statusesOf(additions)).toEqual(new Set([201]));
-      expect(stdout).toMatch(/"code":"SQLITE_(IOERR|FULL)\w*".*"msg":"a checkpoint failed/);
-      // The last checkpoint runs at the exit: data that it could not move stays in the WAL.
-      expect(left.includes('store.db-wal')).toBe(fault.permanent);
-      expect(code).toBe(0);
+test.for<[what: string, fault: Fault, expectOutcome: (run: Run) => void]>([
+  [
+    'a failed fsync of store.db-wal: 503, no later write is acknowledged, and the process exits with 1',
+    { calls: 'fsync,fdatasync', file: 'store.db-wal', first: 4, fatal: true },
+    expectExit,
+  ],
+  [
+    'a failed fsync of store.db: 503, no later write is acknowledged, and the process exits with 1',
+    { calls: 'fsync,fdatasync', file: 'store.db', first: 1, fatal: true },
+    expectExit,
+  ],
+  [
+    'a failed write to the WAL during a commit: 503 for its POSTs, reads continue, and writes resume when the WAL is writable',
+    { calls: 'pwrite64', file: 'store.db-wal', first: 40 },
+    expectFailedWrites,
+  ],
+  [
+    `a failed write of the file during a checkpoint: ${noFailure}`,
+    { calls: 'pwrite64', file: 'store.db', first: 3 },
+    expectFailedCheckpoint,
+  ],
+  [
+    `a failed truncation of the file during a checkpoint: ${noFailure}`,
+    { calls: 'ftruncate', file: 'store.db', first: 1 },
+    expectFailedCheckpoint,
+  ],
+])('%s', async ([what, fault, expectOutcome], context) => {
+  needStrace(context);
+  // The quick tier tests only two ways in checkpoints, which need 1,000 POSTs each.
+  const chosen = fault.file === 'store.db' ? ways.slice(0, tier(2, 4)) : ways;
+  const runs = await Promise.all(chosen.map((way) => runWithFault(fault, ...way)));
+  const acknowledged = runs.reduce((sum, run) => sum + run.acknowledged, 0);
+  figure(what, { ways: runs.length, acknowledged, lost: 0, slowestExitMs: Math.max(...runs.map((run) => run.exitMs)) });
+  runs.forEach(expectOutcome);
+  if (fault.fatal) expect(runs.flatMap(({ read }) => [...read.later])).toContain(200);
+});
+
+/** Fills the disk to the last block. */
+function fill(filler: string): void {
+  for (let bytes = 64 * 1024; bytes >= 1; ) {
+    try {
+      appendFileSync(filler, Buffer.alloc(bytes));
+    } catch {
+      bytes = Math.floor(bytes / 4);
     }
-  },
-);
+  }
+}
+
+test('a full disk: writes get 503, reads continue, and writes resume without a restart when there is room', async ({
+  skip,
+}) => {
+  const folder = path.join(temporaryFolder(), 'disk');
+  if (!mountSmallDisk(folder, 8 * 1024)) return skip(noDisk);
+  const filler = path.join(folder, 'filler');
+  const { server, add, get, promises, file } = await serve(await makeStore(folder), 20);
+  const outcomes: Outcome[] = [];
+
+  /** Adds pets, `atOnce` at a time, until `isEnough` accepts a response. */
+  async function addUntil(isEnough: (last: Outcome) => boolean, atOnce = 20): Promise<void> {
+    let over = false;
+    await sideBySide(atOnce, async () => {
+      while (!over) {
+        const last = await add(`animal ${outcomes.length} ${Math.random()}`);
+        outcomes.push(last);
+        over ||= isEnough(last) || outcomes.length > 20_000;
+      }
+    });
+  }
+
+  for (let round = 1; round <= 3; round++) {
+    const before = promises.size;
+    await addUntil(() => promises.size >= before + 700);
+    fill(filler);
+    expect(statfsSync(folder).bavail).toBe(0);
+    await addUntil(({ status }) => status !== 201);
+    // Small commits may still fit after a large one failed.
+    let inARow = 0;
+    await addUntil(({ status }) => {
+      inARow = status === 201 ? 0 : inARow + 1;
+      return inARow === 20;
+    }, 1);
+    expect((await get('/v1/pets?limit=100')).json).toHaveLength(100);
+    expect((await get('/v1/pets/1')).status).toBe(200);
+    rmSync(filler);
+    expect((await add(`room again ${round}`)).status).toBe(201);
+  }
+  expect(await server.end('SIGTERM')).toMatchObject({ code: 0 });
+  const refused = outcomes.filter(({ status }) => status !== 201);
+  for (const { json } of refused) expect(json).toEqual(unavailable);
+  expect(missingFrom(file, promises)).toEqual([]);
+  figure('full disk', { acknowledged: promises.size, lost: 0, refused: refused.length });
+});
+
+test('with one second per fsync, reads do not wait for the disk, and every POST does', async (context) => {
+  needStrace(context);
+  const made = await makeStore();
+  const files = ['', 'store.db', 'store.db-wal'].map((name) => path.join(made.folder, name));
+  const under = injecting('fsync,fdatasync', 'delay_exit=1s', ...files);
+  const { server: _, ...client } = await serve(made, 22, { under });
+  const [readsMs, additionsMs]: [number[], number[]] = [[], []];
+  const statuses = new Set<Outcome['status']>();
+  const end = performance.now() + tier(4000, 30_000);
+  const reads = ['/v1/pets?limit=100', '/v1/pets?status=available'];
+  await sideBySide(22, async (index) => {
+    const read = reads[index];
+    while (performance.now() < end) {
+      const begun = performance.now();
+      const { status } = await (read ? client.get(read) : client.add(`animal ${index} ${begun}`));
+      (read ? readsMs : additionsMs).push(performance.now() - begun);
+      statuses.add(status);
+      // So that reads do not use all the CPU time that they are measured with.
+      if (read) await setTimeout(2);
+    }
+  });
+  const p99 = percentile(readsMs, 99);
+  const quickest = Math.min(...additionsMs);
+  figure('slow disk, 1 s per fsync', { reads: readsMs.length, p99, additions: additionsMs.length, quickest });
+  expect(statuses).toEqual(new Set([200, 201]));
+  expect(readsMs.length).toBeGreaterThan(300);
+  expect(quickest).toBeGreaterThan(900);
+  expect(p99).toBeLessThan(quickest);
+});

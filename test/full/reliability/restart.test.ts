@@ -1,88 +1,95 @@
-/** Tests rolling restarts under load, with clients that follow /readyz as a load balancer does. */
+/** Tests stops and restarts under load: of clients that follow /readyz as a load balancer does, and of those that follow `Connection: close`. */
+import { Agent, get } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
-import { temporaryFolder } from '../../support/app.ts';
-import { type Server, startServer } from '../../support/process.ts';
-import { figure, patientMs, tier } from '../../support/tier.ts';
+import { expect, onTestFinished, test } from 'vitest';
+import { openClient } from '../../support/client.ts';
+import { startServer } from '../../support/process.ts';
+import { makeStore } from '../../support/store-file.ts';
+import { figure, tier } from '../../support/tier.ts';
 
-const lameDuckMs = 500;
-const probeEveryMs = 50;
+test('restarts under load fail no request of clients that follow /readyz, and each exits with 0 in time', async () => {
+  const lameDuckMs = 500;
+  const made = await makeStore();
+  const start = async () => {
+    const server = await startServer({ env: { ...made.env, LAME_DUCK_MS: String(lameDuckMs) } });
+    return { server, client: openClient(server.url, made.key, 8), ready: true };
+  };
+  const backends = [await start(), await start()];
+  let running = true;
+  const counts = { reads: 0, writes: 0 };
+  const failures: string[] = [];
 
-/** Pause between a client's requests, which leaves CPU time for starting servers and for the probes. */
-const pauseMs = 5;
-
-interface Backend {
-  server: Server;
-  ready: boolean;
-}
-
-async function isReady({ server }: Backend): Promise<boolean> {
-  return fetch(`${server.opsUrl()}/readyz`).then(
-    ({ status }) => status === 200,
-    () => false,
-  );
-}
-
-test(
-  'restarts under load fail no request of clients that follow /readyz, and each exits with 0',
-  async () => {
-    const restarts = tier(20, 100);
-    const folder = temporaryFolder();
-    const start = () => startServer({ folder, env: { LAME_DUCK_MS: String(lameDuckMs) } });
-    const first = await start();
-    const key = await first.firstKey();
-    const backends: Backend[] = [
-      { server: first, ready: true },
-      { server: await start(), ready: true },
-    ];
-    let running = true;
-    const counts = { reads: 0, writes: 0 };
-    const failures: string[] = [];
-
-    async function probe(): Promise<void> {
-      while (running) {
-        for (const backend of backends) backend.ready = await isReady(backend);
-        await sleep(probeEveryMs);
-      }
-    }
-
-    async function client(index: number): Promise<void> {
-      for (let turn = index; running; turn++) {
-        await sleep(pauseMs);
-        const open = backends.filter(({ ready }) => ready);
-        const { server } = open[turn % open.length] as Backend;
-        const writing = turn % 4 === 0;
-        const call = writing
-          ? server.call(key, 'POST', '/v1/pets', { name: `pet ${turn}`, categoryId: index })
-          : server.call(key, 'GET', '/v1/pets?limit=5');
-        const status = await call.then(
-          (answer) => answer.status,
-          (error: Error) => `${error.message}: ${error.cause}`,
+  async function probe(): Promise<void> {
+    for (; running; await sleep(50))
+      for (const backend of backends)
+        backend.ready = await fetch(`${backend.server.opsUrl()}/readyz`).then(
+          ({ status }) => status === 200,
+          () => false,
         );
-        if (status === (writing ? 201 : 200)) counts[writing ? 'writes' : 'reads'] += 1;
-        else failures.push(`${writing ? 'POST' : 'GET'} ${status}`);
-      }
-    }
+  }
 
-    const load = [probe(), ...Array.from({ length: 8 }, (_, index) => client(index))];
-    const ends: number[] = [];
-    for (let restart = 0; restart < restarts; restart++) {
-      const backend = backends[restart % 2] as Backend;
-      const begun = performance.now();
-      const { code } = await backend.server.end('SIGTERM');
-      ends.push(performance.now() - begun);
+  async function ask(index: number): Promise<void> {
+    // The pause leaves CPU time for starting servers and for the probes.
+    for (let turn = index; running; turn++, await sleep(5)) {
+      const open = backends.filter(({ ready }) => ready);
+      const { client } = open[turn % open.length] as (typeof open)[0];
+      const writing = turn % 4 === 0;
+      const { status } = await (writing ? client.add(`pet ${index} ${turn}`) : client.get('/v1/pets?limit=5'));
+      if (status === (writing ? 201 : 200)) counts[writing ? 'writes' : 'reads'] += 1;
+      else failures.push(`${writing ? 'POST' : 'GET'} ${status}`);
+    }
+  }
+
+  const load = [probe(), ...Array.from({ length: 8 }, (_, index) => ask(index))];
+  const restarts = tier(20, 100);
+  let slowest = 0;
+  for (let restart = 0; restart < restarts; restart++) {
+    const backend = backends[restart % 2] as (typeof backends)[0];
+    const begun = performance.now();
+    expect((await backend.server.end('SIGTERM')).code).toBe(0);
+    slowest = Math.max(slowest, performance.now() - begun);
+    Object.assign(backend, await start(), { ready: false });
+    await expect.poll(() => backend.ready, { timeout: 5000 }).toBe(true);
+  }
+  running = false;
+  await Promise.all(load);
+  figure('restarts under load', { restarts, ...counts, failed: failures.length, slowestExitMs: slowest, lameDuckMs });
+  expect(failures).toEqual([]);
+  expect(slowest).toBeLessThan(lameDuckMs + 3000);
+});
+
+/** Reads pets over one connection at a time, which it closes when a response asks for it, until no more is accepted. Resolves to that error. */
+function readUntilRefused(port: number, key: string, count: () => void): Promise<string> {
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  onTestFinished(() => agent.destroy());
+  const headers = { authorization: `Bearer ${key}` };
+  return new Promise((resolve) => {
+    const ask = () =>
+      get({ port, host: '127.0.0.1', path: '/v1/pets?limit=20', agent, headers }, (response) => {
+        response.resume();
+        response.on('error', (error: NodeJS.ErrnoException) => resolve(`body: ${error.code}`));
+        response.on('end', () => {
+          count();
+          setImmediate(ask);
+        });
+      }).on('error', (error: NodeJS.ErrnoException) => resolve(String(error.code)));
+    ask();
+  });
+}
+
+test.for([0, 500])(
+  'SIGTERM under load, with LAME_DUCK_MS=%d: every request is answered, and none is sent into a closed connection',
+  async (lameDuckMs) => {
+    for (let stops = 0; stops < tier(3, 10); stops++) {
+      const server = await startServer({ env: { LAME_DUCK_MS: String(lameDuckMs) } });
+      const key = await server.firstKey();
+      let answered = 0;
+      const clients = Array.from({ length: 60 }, () => readUntilRefused(server.port, key, () => (answered += 1)));
+      await sleep(500);
+      const { code } = await server.end('SIGTERM');
+      expect(new Set(await Promise.all(clients))).toEqual(new Set(['ECONNREFUSED']));
       expect(code).toBe(0);
-      backend.server = await start();
-      await expect.poll(() => backend.ready, { timeout: 5000 }).toBe(true);
+      figure('a stop beside 60 clients without a pause', { lameDuckMs, answered, reset: 0 });
     }
-    running = false;
-    await Promise.all(load);
-
-    const slowest = Math.max(...ends);
-    figure(
-      `${restarts} restarts under load: ${counts.reads} reads and ${counts.writes} writes, ${failures.length} failed; slowest exit ${Math.round(slowest)} ms with a lame-duck time of ${lameDuckMs} ms`,
-    );
-    expect(failures).toEqual([]);
   },
-  patientMs,
 );
