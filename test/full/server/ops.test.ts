@@ -37,7 +37,6 @@ test('/metrics reports requests by method, route and status, the cache, commits,
       [requests('GET', '/v1/pets', 401)]: 1,
       [requests('GET', 'none', 404)]: 1,
       [requests('none', 'none', 400)]: 1,
-      'animal_store_deprecated_calls_total{account="1",key="1"}': 4,
       animal_store_cache_misses_total: 2,
       animal_store_cache_hits_total: 2,
       // Five pets, and the account and key that the first start adds.
