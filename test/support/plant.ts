@@ -15,7 +15,7 @@ export function copySource(): string {
 }
 
 /** Changes a file of a copy. `file` is relative to `folder`; throws unless it contains `from` exactly once. */
-export function change(folder: string, file: string, from: string, to: string): void {
+function change(folder: string, file: string, from: string, to: string): void {
   const parts = readFileSync(path.join(folder, file), 'utf8').split(from);
   if (parts.length !== 2) throw new Error(`${file} contains ${parts.length - 1} times, not once: ${from}`);
   writeFileSync(path.join(folder, file), parts.join(to));

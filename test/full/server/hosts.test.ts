@@ -3,30 +3,22 @@ import { expect, test } from 'vitest';
 import { runCli, startServer } from '../../support/process.ts';
 import { converse } from '../../support/raw.ts';
 
-const foreign = ['evil.example:3000', 'localhost.evil.example', '127.0.0.1.evil.example', 'evillocalhost', ''];
-const local = [
-  ...['LocalHost:1', 'localhost.', 'store.localhost:80', '127.255.0.9:65535', 'localhost:', '[::1]:80'],
-  ...['[0:0:0:0:0:0:0:1]', '[::ffff:127.0.0.1]'],
-];
-const addresses = ['192.0.2.1', '0.0.0.0', '[::]', '[2001:db8::1]:80', '[::ffff:192.0.2.1]'];
+// Every form of a host is in quick/core/parts.test.ts.
+const foreign = ['evil.example:3000', 'localhost.evil.example', ''];
 const elsewhere = { HOST: '0.0.0.0', OPS_HOST: '0.0.0.0' };
 
 test.for<[env: Record<string, string>, served: string[], refused: string[]]>([
   [
     { BASE_URL: 'https://Animals.example.com:8443/v1', ALLOWED_HOSTS: 'Proxy_1' },
-    ['animals.example.com', 'ANIMALS.example.com:80', 'proxy_1:9'],
-    [...foreign, 'localhost:99999', 'www.animals.example.com', 'animals.example', 'a.proxy_1'],
+    ['animals.example.com', 'proxy_1:9'],
+    [...foreign, 'www.animals.example.com'],
   ],
   [elsewhere, foreign, []],
-  [
-    { ...elsewhere, ALLOWED_HOSTS: 'animals.internal' },
-    ['animals.internal:80'],
-    [...foreign, '192.0.2.1.evil.example'],
-  ],
-])('with %j, both ports serve local hosts, addresses and %j, and not %j', async ([env, served, refused]) => {
+  [{ ...elsewhere, ALLOWED_HOSTS: 'animals.internal' }, ['animals.internal:80'], foreign],
+])('with %j, both ports serve localhost, addresses and %j, and not %j', async ([env, served, refused]) => {
   const server = await startServer({ env });
   const expected = new Map<string, number>([
-    ...[...local, ...addresses, ...served].map((host) => [host, 200] as const),
+    ...['LocalHost:1', '[::1]:80', '192.0.2.1', ...served].map((host) => [host, 200] as const),
     ...refused.map((host) => [host, 400] as const),
   ]);
   const ports = { '/openapi.json': server.port, '/livez': Number(new URL(server.opsUrl()).port) };

@@ -10,16 +10,6 @@ import { begin, startServer, startWithNpm } from '../../support/process.ts';
 
 const refused = { cause: { code: 'ECONNREFUSED' } };
 
-test('SIGTERM to npm start alone: it ends when its server has ended, with exit 0', async () => {
-  const file = path.join(temporaryFolder(), 'store.db');
-  const npm = await startWithNpm({ DATABASE_URL: `sqlite:${file}`, LAME_DUCK_MS: '1000' });
-  process.kill(npm.pid, 'SIGTERM');
-  await npm.seen('stdout', /"stopping"/);
-  expect((await fetch(`${npm.url}/docs`)).status).toBe(200);
-  expect(await npm.end()).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
-  await expect(fetch(npm.url)).rejects.toMatchObject(refused);
-});
-
 // As from a terminal, timeout(1) and some supervisors. npm passes the signal on, so that the server gets it twice.
 test('SIGINT to all processes of npm start: a request under way is answered, then exit 0', async () => {
   const file = path.join(temporaryFolder(), 'store.db');

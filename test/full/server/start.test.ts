@@ -1,11 +1,11 @@
 /** What the server process does in surroundings that are rare: other hosts and users, two starts at once, files that it may not use. */
-import { execFileSync, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { commandErrorOf } from '../../support/commands.ts';
-import { launch, launchCli, launchServer, runCli, startServer } from '../../support/process.ts';
+import { launchCli, launchServer, runCli, startServer } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
 
 describe('the first start', () => {
@@ -20,13 +20,6 @@ describe('the first start', () => {
     expect(server.stderr().match(/ast_\w+/g)).toEqual([key, key]);
     const named = /^Or make your own at (\S+)\/account\/sign-up$/m.exec(server.stderr())?.[1];
     expect(named).toBe(root?.replace('{url}', server.url));
-  });
-
-  test('on all addresses prints a curl line that works', async ({ skip }) => {
-    if (spawnSync('curl', ['--version']).error) skip('curl is not installed');
-    const server = await startServer({ env: { HOST: '0.0.0.0' } });
-    const [, line = ''] = await server.seen('stderr', /^ {2}(curl .+)\n/m);
-    expect(execFileSync('sh', ['-c', line], { encoding: 'utf8', stdio: 'pipe' })).toBe('[]');
   });
 
   test('prints no key if another account has one', async () => {
@@ -69,10 +62,8 @@ describe('exit 1, with one sentence and no stack', () => {
   const store = 'data/animal-store.db';
   test.for<[name: string, folderMode: number, mode: number, cause: string]>([
     ['data/new.db', 0o755, 0o644, "open 'data/new.db'"],
-    ['data/sub/new.db', 0o755, 0o644, "mkdir 'data/sub'"],
     [store, 0o755, 0o666, "access 'data'"],
     [store, 0o777, 0o000, `open '${store}'`],
-    [store, 0o777, 0o444, `open '${store}'`],
   ])('%s, in a folder of mode %o with a store of mode %o', async ([name, folderMode, mode, cause], { skip }) => {
     if (!isBound) skip('no other user can run the project');
     const folder = temporaryFolder();
@@ -87,13 +78,4 @@ describe('exit 1, with one sentence and no stack', () => {
         `DATABASE_URL: ${name} cannot be opened: EACCES: permission denied, ${cause}.`,
       );
   });
-});
-
-test('SIGTERM as soon as the server heeds it: exit 0, and no stack', async () => {
-  const sendOnceHeeded = `process.on('newListener', (name) => name === 'SIGTERM' && process.kill(process.pid, name))`;
-  const preload = `data:text/javascript,${encodeURIComponent(sendOnceHeeded)}`;
-  const server = launch(process.execPath, ['--import', preload, `${projectFolder}src/main.ts`], {
-    env: { PORT: '0', OPS_PORT: '0' },
-  });
-  expect(await server.end()).toMatchObject({ code: 0, stderr: expect.not.stringMatching(/^ +at /m) });
 });
