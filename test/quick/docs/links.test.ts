@@ -32,15 +32,6 @@ test('every relative link leads to a file and its heading', () => {
   expect(broken).toEqual([]);
 });
 
-test('every document that code, settings or the changelog name exists', () => {
-  const places = ['{src,scripts,deploy,test,migrations}/**/*.{ts,eta,yml,yaml,sql,conf,service,mjs}', '*.md'];
-  const named = globSync([...places, '.env.example'], { cwd }).flatMap((file) =>
-    [...read(file).matchAll(/(?<![\w/])docs\/[a-z/-]+\.md/g)].map(([name]) => ({ file, name })),
-  );
-  expect(named.length).toBeGreaterThan(30);
-  expect(named.filter(({ name }) => !existsSync(path.join(cwd, name)))).toEqual([]);
-});
-
 test('the date of the removal is the same everywhere', () => {
   const files = ['README.md', '.env.example', 'deploy/grafana/dashboard.json'];
   const dates = files.flatMap((file) => read(file).match(/\d{1,2} [A-Z][a-z]+ 203\d/g) ?? []);

@@ -1,7 +1,7 @@
 /** Tests of the generated OpenAPI documents and of the routes that serve them. */
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { newSecret, type Scope } from '../../../src/core/accounts.ts';
+import { newSecret } from '../../../src/core/accounts.ts';
 import { documents, startApp } from '../../support/app.ts';
 import { type Document, prefixes, readDocument, readFile } from '../../support/described.ts';
 
@@ -74,23 +74,6 @@ describe('the OpenAPI documents', () => {
     expect([NewPet.additionalProperties, Pet.additionalProperties]).toEqual([false, undefined]);
     expect(ErrorSchema.required).toEqual(['code', 'message', 'status']);
     expect(ErrorSchema.properties.code).not.toHaveProperty('enum');
-  });
-
-  test('name the scope that each operation needs', async () => {
-    const { call, newKey } = await startApp();
-    const reader = await newKey({ scopes: ['pets:read'] });
-    const writer = await newKey({ scopes: ['pets:write'] });
-    for (const name of names)
-      for (const [url, methods] of Object.entries(readDocument(name).paths))
-        for (const [method, { operationId, security }] of Object.entries(methods)) {
-          const target = prefixes[name] + url.replace(/\{\w+\}/g, '1');
-          const isRefused = async ({ key }: { key: string }) =>
-            (await call(method.toUpperCase(), target, { key })).status === 403;
-          const needed: Scope[] = [];
-          if (await isRefused(writer)) needed.push('pets:read');
-          if (await isRefused(reader)) needed.push('pets:write');
-          expect(security, operationId).toEqual([{ apiKey: needed }]);
-        }
   });
 
   test.each(names)('%s states the form of a key, reads alike in YAML 1.1 and 1.2, and has plain patterns', (name) => {

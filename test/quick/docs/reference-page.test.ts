@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { stringify } from 'yaml';
 import { renderPage } from '../../../scripts/reference.ts';
-import { documents, startApp, type TestApp } from '../../support/app.ts';
+import { startApp, type TestApp } from '../../support/app.ts';
 
 const file = (name: string) => readFileSync(new URL(`../../../src/pages/${name}`, import.meta.url));
 
@@ -132,24 +132,6 @@ describe('the page of a document', () => {
     const html = render({ summary: '<b>List</b>', description: 'Send <API_KEY> <img src=x onerror=alert(1)>.' });
     expect(html).toContain('Send &lt;API_KEY&gt; &lt;img');
     expect(html).toContain('&lt;b&gt;List');
-  });
-
-  test('has a stability mark and a panel only where the document says so', () => {
-    expect(render({ 'x-stability': 'beta' })).toMatch(/class="mark[^>]*>beta</);
-    expect(render({})).not.toContain('class="mark');
-    const sections = renderPage('animal-store.html', documents.animalStore).split('<section class="operation" id="');
-    const operations = sections.slice(1).map((part) => [/\/(\w+)"/.exec(part)?.[1], part.includes('<form')]);
-    expect(Object.fromEntries(operations)).toEqual({
-      listPets: true,
-      createPet: true,
-      getPet: true,
-      listOrders: false,
-    });
-  });
-
-  test('cannot be made if a reference leads nowhere or a tag is not declared', () => {
-    expect(() => render({ responses: { 200: { $ref: '#/components/responses/None' } } })).toThrow('does not exist');
-    expect(() => render({ tags: ['Plants'] })).toThrow('tag that is not declared');
   });
 });
 
