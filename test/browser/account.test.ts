@@ -71,15 +71,6 @@ describeInBrowser('the account pages', () => {
     await signUp('robin');
     const ways: [string, number, () => Promise<unknown>][] = [
       ['copied with the button', 0, () => press('Copy key').then(() => page.getByText('Copied').waitFor())],
-      [
-        'copied by hand',
-        0,
-        () =>
-          page
-            .locator('#curl')
-            .selectText()
-            .then(() => page.keyboard.press('Control+C')),
-      ],
       ['confirmed', 0, () => follow('I have stored the key')],
       ['neither', 1, async () => undefined],
     ];
@@ -114,41 +105,6 @@ describeInBrowser('the account pages', () => {
     const reader = await context.newPage();
     await reader.goto(`${server.url}/account/sign-in`);
     expect(await reader.evaluate('navigator.clipboard.readText()')).toBe(key);
-  });
-
-  test('ask for confirmation in place, one at a time; Escape closes', async () => {
-    const { page, signUp, makeKey, visit, card } = await openAccount(await startServer());
-    await signUp('robin');
-    const { key } = await makeKey('website');
-    await visit('');
-    const [rotate, revoke] = [card(key).getByText('Rotate key'), card(key).getByText('Revoke key')];
-    for (const text of ['Rotate', 'Revoke']) await card(key).locator('summary').filter({ hasText: text }).click();
-    await revoke.waitFor();
-    expect(await rotate.isVisible()).toBe(false);
-    await page.keyboard.press('Tab');
-    await page.keyboard.press('Escape');
-    await revoke.waitFor({ state: 'hidden' });
-    // The focus is on what opened it. A key that is held down must not confirm.
-    for (const state of ['visible', 'hidden'] as const) {
-      await page.keyboard.press('Enter');
-      await revoke.waitFor({ state });
-    }
-  });
-
-  test('show the typed password on demand, and hide it before it is sent', async () => {
-    const { page, visit, shown, press, fill } = await openAccount(await startServer());
-    await visit('/sign-up');
-    await fill('robin', password);
-    const type = () => page.getByLabel('Password', { exact: true }).getAttribute('type');
-    expect(await type()).toBe('password');
-    await page.getByLabel('Show password').check();
-    expect(await type()).toBe('text');
-    await page.evaluate(`addEventListener('submit', (event) => {
-      sessionStorage.type = event.target.elements.password.type;
-    })`);
-    await press('Create account');
-    await shown('API keys');
-    expect(await page.evaluate('sessionStorage.type')).toBe('password');
   });
 });
 

@@ -1,25 +1,8 @@
-/** Tests the contents, the search, the theme and the print of the reference page in a real browser. */
+/** Tests the contents, the search and the theme of the reference page in a real browser. */
 import { expect, test } from 'vitest';
 import { accessibilityFaults, describeInBrowser, looks, openReference } from './page.ts';
 
 describeInBrowser('the contents', () => {
-  test('mark the section that is read, in sight also in a low window', async () => {
-    const { page, open } = await openReference({ viewport: { width: 1280, height: 320 } });
-    await open('pets/createPet');
-    const current = page.locator('.contents [aria-current]');
-    const expectCurrent = (title: string) => expect.poll(() => current.allInnerTexts()).toEqual([title]);
-    await expect.poll(() => current.allInnerTexts()).toEqual([expect.stringContaining('Add an animal')]);
-    await page.evaluate("document.getElementById('errors').scrollIntoView()");
-    await expectCurrent('Errors');
-    await page.evaluate('scrollTo(0, document.documentElement.scrollHeight)');
-    await expectCurrent('Pet');
-    const { y, height } = (await current.boundingBox()) ?? { y: Number.NaN, height: 0 };
-    expect(y).toBeGreaterThanOrEqual(0);
-    expect(y + height).toBeLessThanOrEqual(320);
-    await page.evaluate('scrollTo(0, 0)');
-    await expect.poll(() => current.count()).toBe(0);
-  });
-
   test('are within reach on a phone at any depth, and cover nothing that a link leads to', async () => {
     const { page, open, faults } = await openReference(looks[2][1]);
     await open('');
@@ -66,18 +49,6 @@ describeInBrowser('the search', () => {
     }
     expect(faults()).toEqual([]);
   });
-
-  test('takes the place of the contents while it has a text', async () => {
-    const { page, open } = await openReference();
-    await open('');
-    const field = page.getByRole('searchbox', { name: 'Search' });
-    await field.fill('e');
-    await expect.poll(() => page.locator('.search output').innerText()).toBe('20 or more found');
-    expect(await accessibilityFaults(page)).toEqual([]);
-    expect(await page.locator('.sections').isVisible()).toBe(false);
-    await field.press('Escape');
-    expect(await page.locator('.sections').isVisible()).toBe(true);
-  });
 });
 
 describeInBrowser('the theme', () => {
@@ -110,29 +81,4 @@ describeInBrowser('the theme', () => {
       expect(await page.evaluate('({ ...localStorage })')).toEqual({});
     },
   );
-
-  test('of a page that may store nothing still changes', async () => {
-    const { page, open, faults } = await openReference();
-    await page.addInitScript(
-      "Object.defineProperty(window, 'localStorage', { get() { throw new Error('blocked'); } })",
-    );
-    await open('');
-    await page.getByLabel('Theme').selectOption('Dark');
-    expect(await page.evaluate(ground)).toBe(dark);
-    expect(faults()).toEqual([]);
-  });
-});
-
-describeInBrowser('the print', () => {
-  test('has the text and the chosen samples, and no controls', async () => {
-    const { page, open } = await openReference({ colorScheme: 'dark' });
-    await open('');
-    await page.locator('#start summary', { hasText: 'Python' }).click();
-    await page.emulateMedia({ media: 'print' });
-    for (const control of ['button', 'input', 'select', 'textarea', 'nav a', 'summary:text("curl")'])
-      expect(await page.locator(control).filter({ visible: true }).count(), control).toBe(0);
-    const codes = await page.locator('.samples code').filter({ visible: true }).allInnerTexts();
-    expect(codes.length).toBe(await page.locator('.samples').count());
-    for (const code of codes) expect(code).toContain('urlopen');
-  });
 });

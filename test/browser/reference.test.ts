@@ -1,25 +1,8 @@
 /** Tests in a real browser how the reference page appears, and what it says of a deprecated operation. */
 import { expect, test } from 'vitest';
-import { figure } from '../support/tier.ts';
 import { describeInBrowser, openReference } from './page.ts';
 
 describeInBrowser('the reference page', () => {
-  test('paints its text before its script has loaded', async () => {
-    const { page, server } = await openReference();
-    const held = Promise.withResolvers<void>();
-    await page.route('**/docs/page.js', async (route) => {
-      await held.promise;
-      await route.continue();
-    });
-    await page.goto(server.url, { waitUntil: 'commit' });
-    await page.getByRole('heading', { name: 'Add an animal' }).waitFor();
-    const painted = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime";
-    await expect.poll(() => page.evaluate(painted)).toBeGreaterThan(0);
-    expect(await page.locator('.code code').first().innerText()).toContain(`${server.url}/v1/pets`);
-    figure(`first contentful paint of the reference page: ${Math.round((await page.evaluate(painted)) as number)} ms`);
-    held.resolve();
-  });
-
   test('is readable without JavaScript, and shows nothing then that needs it', async () => {
     const { page, server, open } = await openReference({ javaScriptEnabled: false });
     const words = await (await open('')).innerText();

@@ -57,39 +57,6 @@ describeInBrowser('the samples', () => {
     },
   );
 
-  test('change with the example that is chosen, and keep a body that is not JSON as it is', async () => {
-    const { open } = await openReference();
-    const operation = await open('pets/createPet');
-    await operation.getByText('Try it').click();
-    const choice = operation.locator('select.example');
-    await choice.selectOption({ index: 1 });
-    const sent = await operation.getByLabel('Request body').inputValue();
-    expect(sent).toBe(await choice.inputValue());
-    expect(await shown(operation, 'curl')).toContain(JSON.parse(sent).name);
-    await operation.getByLabel('Request body').fill('{ "name": ');
-    expect(await shown(operation, 'curl')).toContain(`--data-raw '{ "name": '`);
-  });
-
-  test('have one language, which the browser remembers and shows without moving anything', async () => {
-    const { page, open } = await openReference();
-    const operation = await open('pets/createPet');
-    const all = await page.locator('.samples').count();
-    const expectPython = async () => {
-      const visible = await page.locator('.samples code').filter({ visible: true }).allInnerTexts();
-      expect(visible).toHaveLength(all);
-      for (const code of visible) expect(code).toContain('urlopen');
-    };
-    for (let time = 0; time < 2; time++) {
-      await operation.locator('summary', { hasText: 'Python' }).click();
-      await expectPython();
-    }
-    // Before the script has run.
-    await page.route('**/docs/page.js', (route) => route.abort());
-    await open('');
-    await expectPython();
-    expect(await page.evaluate('({ ...localStorage })')).toEqual({ language: 'Python' });
-  });
-
   test('are copied with the key that was entered only where the reader asks for it', async () => {
     const { page, key, open, authenticate } = await openReference(clipboard);
     const operation = await open('pets/createPet');
