@@ -15,21 +15,14 @@ async function expectRevision(source: string, revision?: string): Promise<void> 
   expect(await launchCli(['--version'], { source }).end()).toEqual({ code: 0, stdout, stderr: '' });
 }
 
-test.skipIf(noGit)(
-  'the commit of a branch, also if git has packed it, and of a detached head; none before the first',
-  { timeout: 120_000 },
-  async () => {
-    const source = copySource();
-    const git = gitIn(source);
-    git('init', '--quiet');
-    await expectRevision(source);
-    git('commit', '--quiet', '--allow-empty', '--message', 'one');
-    for (const args of [['status'], ['pack-refs', '--all'], ['checkout', '--quiet', '--detach']]) {
-      git(...args);
-      await expectRevision(source, git('rev-parse', 'HEAD').slice(0, 7));
-    }
-  },
-);
+test.skipIf(noGit)('the commit of the checkout; none before the first', { timeout: 120_000 }, async () => {
+  const source = copySource();
+  const git = gitIn(source);
+  git('init', '--quiet');
+  await expectRevision(source);
+  git('commit', '--quiet', '--allow-empty', '--message', 'one');
+  await expectRevision(source, git('rev-parse', 'HEAD').slice(0, 7));
+});
 
 test('the revision of the image, which a server says in its log, its metrics and at /readyz, too', async () => {
   const source = copySource();

@@ -9,19 +9,6 @@ import { launchCli, launchServer, runCli, startServer } from '../../support/proc
 import { projectFolder } from '../../support/project.ts';
 
 describe('the first start', () => {
-  test.for([
-    [{ HOST: '0.0.0.0' }, '{url}'],
-    [{ BASE_URL: 'https://api.example.com/animals/v1' }, 'https://api.example.com/animals'],
-    [{ SIGN_UP: 'invitation' }, undefined],
-  ] as const)('prints a key, and the address of the account pages if sign-up is open: %s', async ([env, root]) => {
-    const server = await startServer({ env });
-    const key = await server.firstKey();
-    await server.end('SIGTERM');
-    expect(server.stderr().match(/ast_\w+/g)).toEqual([key, key]);
-    const named = /^Or make your own at (\S+)\/account\/sign-up$/m.exec(server.stderr())?.[1];
-    expect(named).toBe(root?.replace('{url}', server.url));
-  });
-
   test('prints no key if another account has one', async () => {
     const folder = temporaryFolder();
     for (const line of ['account add owner', 'key create --account owner --name k'])
