@@ -42,13 +42,11 @@ describe('readConfig', () => {
     ['BASE_URL', 'http://[::1]:8080/animals/store/v1'],
     ['DATABASE_URL', 'sqlite:/var/lib/animal store/a.db'],
     ['DATABASE_URL', 'postgres://user:pass%40word@db:5433/animals?sslmode=verify-full'],
-    ['DATABASE_URL', 'postgresql://localhost/animals'],
     ['QUICKSTART_BASE_PATH', 'off'],
-    ['QUICKSTART_BASE_PATH', '/examples/quick-start'],
-    ['QUICKSTART_BASE_PATH', '/v11'],
-    ...['off', '0', '9', '59999', '65535'].map((port) => ['OPS_PORT', port] as const),
-    ['TRUST_PROXY', '10.0.0.0/8,::1,192.168.0.1/32,FD00::/8'],
-    ['TRUST_PROXY', '0.0.0.0/1,::/1,::1/128,::ffff:10.0.0.0/104'],
+    ['QUICKSTART_BASE_PATH', '/v11/quick-start'],
+    ['OPS_PORT', 'off'],
+    ['OPS_PORT', '65535'],
+    ['TRUST_PROXY', '10.0.0.0/8,::1,192.168.0.1/32,FD00::/8,0.0.0.0/1,::ffff:10.0.0.0/104'],
     ['ALLOWED_HOSTS', 'animals.example.com,Proxy_1,192.0.2.1,[2001:db8::1]'],
     ['CORS_ORIGINS', 'https://app.example.com,http://localhost:5173,http://[::1]:80'],
   ])('accepts %s=%s', ([name, value]) => {
@@ -66,24 +64,15 @@ describe('readConfig', () => {
   });
 
   test.for([
-    [
-      'DEPLOYMENT must be one of development, staging, production.',
-      'DEPLOYMENT',
-      ['prod', 'Production', ' production'],
-    ],
-    [
-      'PORT must be a whole number from 0 to 65535.',
-      'PORT',
-      ['true', ' ', '0x10', '1e3', '+5', '080', 'Infinity', '1e400'],
-    ],
+    ['DEPLOYMENT must be one of development, staging, production.', 'DEPLOYMENT', ['Production', ' production']],
+    ['PORT must be a whole number from 0 to 65535.', 'PORT', [' ', '0x10', '1e3', '+5', 'Infinity']],
     [
       'BASE_URL must be an http or https address that ends in /v1, without a query.',
       'BASE_URL',
       [
-        ...['/v1', 'example.com/v1', 'ftp://example.com/v1', 'https://example.com', 'https://example.com/v1/'],
-        ...['https:///v1', 'https://example.com//v1', 'https://example.com/v1?a=/v1', 'https://example.com/#/v1'],
-        ...['https://user@example.com/v1', 'https://example.com/a b/v1', 'https://example.com/>; rel="next"/v1'],
-        ...['https://exámple.com/v1', 'https://example.com\r\nX: /v1', 'http://example.com:99999/v1', 'http://[/v1'],
+        ...['/v1', 'ftp://example.com/v1', 'https://example.com', 'https://example.com/v1/', 'https://example.com//v1'],
+        ...['https://example.com/v1?a=/v1', 'https://example.com/#/v1', 'https://user@example.com/v1', 'http://[/v1'],
+        ...['https://example.com/>; rel="next"/v1', 'https://exámple.com/v1', 'https://example.com\r\nX: /v1'],
       ],
     ],
     [
@@ -91,14 +80,14 @@ describe('readConfig', () => {
       'DATABASE_URL',
       ['sqlite: ', 'sqlite::memory:', './a.db', 'postgres:///a', 'postgres://host', 'mysql://host/a'],
     ],
-    ['LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent.', 'LOG_LEVEL', ['loud', 'INFO', '30']],
+    ['LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent.', 'LOG_LEVEL', ['INFO']],
     [
       'QUICKSTART_BASE_PATH must be off, or a path such as /quickstart that is not below /v1.',
       'QUICKSTART_BASE_PATH',
-      ['on', '/', '/a/', 'a', '/v1', '/v1/quickstart', '/:a', '/*', '/a?b'],
+      ['on', '/', '/a/', '/v1', '/v1/quickstart', '/:a', '/*', '/a?b'],
     ],
-    ['SIGN_UP must be one of open, invitation, off, none.', 'SIGN_UP', ['invite', 'Open', 'on']],
-    ['SUNSET_ENFORCE must be one of true, false.', 'SUNSET_ENFORCE', ['yes', '1', 'TRUE']],
+    ['SIGN_UP must be one of open, invitation, off, none.', 'SIGN_UP', ['Open']],
+    ['SUNSET_ENFORCE must be one of true, false.', 'SUNSET_ENFORCE', ['1']],
     [
       'OPS_PORT must be off, or a whole number from 0 to 65535.',
       'OPS_PORT',
@@ -108,22 +97,19 @@ describe('readConfig', () => {
       'TRUST_PROXY must be addresses or networks of proxies, separated by commas, such as 10.0.0.0/8,::1.',
       'TRUST_PROXY',
       [
-        ...['true', '10.0.0.0/', '10.0.0.0/x', '10.0.0.1,', ',::1', '10.0.0.1, ::1', 'proxy.example', 'fe80::1%eth0'],
-        ...['10.0.0.0/33', '10.0.0.0/0', '::/129', '::/0', '10.0.0.0/8/8', '::1,10.0.0.0/33', '010.0.0.1', '1.2.3'],
+        ...['true', '10.0.0.0/', '10.0.0.0/x', '10.0.0.1,', '10.0.0.1, ::1', 'proxy.example', 'fe80::1%eth0'],
+        ...['10.0.0.0/33', '10.0.0.0/0', '::/129', '::/0', '10.0.0.0/8/8', '::1,10.0.0.0/33', '010.0.0.1'],
       ],
     ],
     [
       'ALLOWED_HOSTS must be host names without a port, separated by commas, such as animals.example.com.',
       'ALLOWED_HOSTS',
-      ['*', 'a.example:80', 'https://a.example', 'a.example,', 'a, b', '::1', '[::1', '[::1]:80', '1.2.3.256', 'a/b'],
+      ['*', 'a.example:80', 'https://a.example', 'a.example,', '::1', '[::1]:80', '1.2.3.256'],
     ],
     [
       'CORS_ORIGINS must be origins, separated by commas, such as https://app.example.com.',
       'CORS_ORIGINS',
-      [
-        ...['*', 'a.example', 'ftp://a.example', 'https://', 'https://a.example/', 'https://a.example,', 'https://['],
-        ...['xhttps://a.example', 'https://a.example:99999', 'https://a.example,https://[::1'],
-      ],
+      ['*', 'a.example', 'ftp://a.example', 'https://a.example/', 'https://a.example,', 'https://a.example,https://['],
     ],
   ] as const)('reports: %s', ([sentence, name, values]) => {
     for (const value of values) expect(errorOf({ [name]: value }), value).toBe(sentence);

@@ -140,16 +140,6 @@ test('each setting counts, from the environment before .env, and the log names t
   expect(await server.call(key, 'GET', '/v1/pets/1')).toMatchObject({ status: 200 });
 });
 
-test('QUICKSTART_BASE_PATH=off serves no messages, and getPet is announced and then removed', async () => {
-  const env = { QUICKSTART_BASE_PATH: 'off', ...clockAt('2030-12-04T23:59:59.999Z') };
-  const server = await startServer({ env });
-  const key = await server.firstKey();
-  await server.seen('stdout', /"level":40,.*"msg":"GET \/pets\/\{petId\} (was|will be) removed/);
-  const answer = await server.call(key, 'POST', '/quickstart/messages', { message: 'Hello' });
-  expect(answer).toMatchObject({ status: 404, json: { code: 'route_not_found' } });
-  expect(await server.call(key, 'GET', '/v1/pets/1')).toMatchObject({ status: 410 });
-});
-
 test('ports in use are both named at once: exit 1, with a sentence each', async () => {
   const other = await startServer();
   const { port } = new URL(other.opsUrl());

@@ -42,11 +42,3 @@ test.for<[name: string, sentence: string, databaseUrl?: string]>([
   const { code, stdout, stderr } = await migrate(files, { DATABASE_URL_FILE: name, DATABASE_URL: databaseUrl });
   expect([code, stdout, stderr]).toEqual([1, '', `animal-store: ${sentence}\n`]);
 });
-
-test('DATABASE_URL_FILE and DATABASE_URL of .env are refused together', async () => {
-  const { code, stderr } = await migrate(
-    { '.env': 'DATABASE_URL=sqlite:a.db\n', sound },
-    { DATABASE_URL_FILE: 'sound' },
-  );
-  expect([code, stderr]).toEqual([1, `animal-store: ${bothSet}\n`]);
-});
