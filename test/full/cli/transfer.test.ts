@@ -100,22 +100,14 @@ test('the commands of docs/command-line.md make CSV and read it, with every digi
   if ((await shell('jq --version', folder)).code !== 0) return skip('jq is not installed');
   await run('export', 'animals.jsonl');
   const page = fs.readFileSync(`${projectFolder}docs/command-line.md`, 'utf8');
-  const [simple = '', exact = '', back = ''] = page.match(/^jq -(.|\n .)+ > animals.+/gm) ?? [];
+  const [, exact = '', back = ''] = page.match(/^jq -(.|\n .)+ > animals.+/gm) ?? [];
+  expect(await shell(exact, folder)).toMatchObject({ code: 0, stderr: '' });
   const csv = '1,"Tabby",1,"available"\n2,"Rex, the ""King""",9007199254740993,"sold"\n';
-  const made = async (line: string) => {
-    expect(await shell(line, folder)).toMatchObject({ code: 0, stderr: '' });
-    return fs.readFileSync(at('animals.csv'), 'utf8');
-  };
-  expect(await made(exact)).toBe(csv);
-  // jq 1.6 rounds.
-  expect([csv, csv.replace('993', '992')]).toContain(await made(simple));
-  fs.writeFileSync(at('animals.csv'), csv);
-  await made(back);
+  expect(fs.readFileSync(at('animals.csv'), 'utf8')).toBe(csv);
+  expect(await shell(back, folder)).toMatchObject({ code: 0, stderr: '' });
   await run('import', 'animals.jsonl');
   const lines = (await run('export')).replace(/"id":\d+,/g, '').split('\n');
   expect(lines.slice(2, 4)).toEqual(lines.slice(0, 2));
-  fs.writeFileSync(at('animals.csv'), `${csv}3,"Ida\n`);
-  expect(await shell(back, folder)).toMatchObject({ code: 5, stderr: expect.stringContaining('line 3') });
 });
 
 describe('import', { timeout }, () => {

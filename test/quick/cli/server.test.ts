@@ -55,16 +55,11 @@ async function startOther(respond: RequestListener): Promise<string> {
 
 test('exit 1: health says what is at its address instead of a server', async () => {
   const { folder } = await commandFolder();
-  const ports = await Promise.all(
-    ['Hello', 'null'].map((text) => startOther((_request, response) => void response.end(text))),
-  );
+  const other = await startOther((_request, response) => void response.end('null'));
   // It waits for three seconds.
   const silent = await startOther(() => undefined);
   const timeout = `http://127.0.0.1:${silent}/readyz does not answer: The operation was aborted due to timeout.`;
-  const others = ports.map((OPS_PORT): Row => {
-    const sentence = `http://127.0.0.1:${OPS_PORT}/readyz answers 200, but it is not an animal store.`;
-    return ['health', 1, '', refusal(sentence), { OPS_PORT }];
-  });
+  const noStore = `http://127.0.0.1:${other}/readyz answers 200, but it is not an animal store.`;
   // Nothing listens on port 1, and fetch would refuse to connect to it.
   const refused = (OPS_HOST: string, host: string): Row => {
     const sentence = `http://${host.includes(':') ? `[${host}]` : host}:1/readyz does not answer: connect ECONNREFUSED ${host}:1.`;
@@ -72,10 +67,9 @@ test('exit 1: health says what is at its address instead of a server', async () 
   };
   await expectRows(folder, [
     ['health', 1, '', refusal('OPS_PORT is off: there is no ops port to ask.'), { OPS_PORT: 'off' }],
-    refused('127.0.0.1', '127.0.0.1'),
     refused('0.0.0.0', '127.0.0.1'),
     refused('::', '::1'),
-    ...others,
+    ['health', 1, '', refusal(noStore), { OPS_PORT: other }],
     ['health', 1, '', refusal(timeout), { OPS_PORT: silent }],
   ]);
 });
