@@ -135,22 +135,14 @@ describe('a session', () => {
     const otherThan = (character = '') => (character === 'A' ? 'B' : 'A');
     const values = [
       `${token.slice(0, -1)}${otherThan(token.at(-1))}`,
-      ...[
-        token.slice(0, -1),
-        `${token}A`,
-        `${token}=`,
-        `"${token}"`,
-        token.toUpperCase(),
-        `${token}%00`,
-        `%00${token}`,
-      ],
+      ...[token.slice(0, -1), `${token}=`, `"${token}"`, token.toUpperCase(), `${token}%00`],
       ...(['hex', 'base64url'] as const).map((encoding) => stored.toString(encoding)),
-      ...[encodeURIComponent(String(hash)), `j:${token}`, `${token}${'a'.repeat(8000)}`, '', '%', '%E0%A4%A', '"'],
+      ...[encodeURIComponent(String(hash)), `${token}${'a'.repeat(8000)}`, '', '%', '"'],
       // Two cookies of this name: one path or domain set the other. The first counts, never both.
       `${newToken().token}; session=${token}`,
     ];
-    const names = ['Session', '__Host-session', '__Secure-session', 'sessionx', 'session[]'];
-    const others = [...names.map((name) => `${name}=${token}`), 'session', '__proto__=x; constructor=y', ';;;===;;'];
+    const names = ['Session', '__Host-session', 'sessionx'];
+    const others = [...names.map((name) => `${name}=${token}`), 'session', ';;;===;;'];
     const statusOf = async (cookie: string) => (await app.open({ cookie }).get('/account')).status;
     for (const cookie of [...values.map((value) => `session=${value}`), ...others])
       expect(await statusOf(cookie), cookie.slice(0, 60)).toBe(303);
@@ -199,12 +191,9 @@ describe('markup in a name (XSS)', () => {
     '<script>alert(1)</script>',
     '"><img src=x onerror=alert(1)>',
     "' onmouseover='alert(1)",
-    '</textarea></select></form><form action=//evil.example.com>',
-    '--><script>alert(1)</script><!-- ',
+    '--></form><script>alert(1)</script><!-- ',
     '&lt;b&gt;&#60;i&#62;&quot;',
     '<%= process.exit() %>',
-    // biome-ignore lint/suspicious/noTemplateCurlyInString: it is text that a template must not evaluate.
-    '`${alert(1)}`',
   ];
 
   /** Each page that shows the name of the account or of a key. */
@@ -251,15 +240,15 @@ describe('markup in a name (XSS)', () => {
     const markup = '"><img src=x onerror=alert(1)>';
     const good = { name: 'website', scopes: 'pets:read', expires: 'never' };
     const pages: Page[] = [];
-    for (const form of [{ [markup]: markup }, { scopes: [markup, 'pets:read'] }, { expires: [markup, markup] }])
+    for (const form of [{ [markup]: markup }, { scopes: [markup, 'pets:read'] }])
       pages.push(await makeKey(ada, { ...good, ...form }));
-    const paths = ['sign-in?done=', 'sign-in?name=', 'links/', '', 'keys/'];
+    const paths = ['sign-in?done=', 'links/', ''];
     for (const path of paths) pages.push(await app.open().get(`/account/${path}${encodeURIComponent(markup)}`));
     for (const page of pages) {
       expect(structureOf(page).rest).not.toMatch(/[<>]/);
       expect(page.text).not.toContain('<img src=x');
     }
-    expect(pages.map(({ status }) => status)).toEqual([400, 400, 400, 200, 200, 404, 404, 303]);
+    expect(pages.map(({ status }) => status)).toEqual([400, 400, 200, 404, 404]);
     expect(alertOf(pages[0] as Page)).toContain('is not a known field.');
   });
 });
@@ -291,12 +280,9 @@ test.each([undefined, ['127.0.0.1']])(
 
 test.each([
   // Also with an underscore, as in a Docker network.
-  ...['animal_store:4616', 'animals.example.com', '[::1]:3000', '192.0.2.7:80'].map((host) => [host, `http://${host}`]),
+  ...['animal_store:4616', '[::1]:3000'].map((host) => [host, `http://${host}`]),
   // A shell treats these specially.
-  ...['a$(id)', 'a;id', 'a&id', 'a|id', "a'id", 'a`id`', '!id', 'a*b', '~root', 'a%24b', 'a,b'].map((host) => [
-    host,
-    '',
-  ]),
+  ...['a$(id)', 'a;id', "a'id", 'a`id`', '!id', '~root', 'a%24b', 'a,b'].map((host) => [host, '']),
 ])('a Host header comes into the curl line only if no shell treats it specially: %s', async (host, root) => {
   const app = await startPages({ trustProxy: ['127.0.0.1'] });
   const page = await makeKey(await app.enterAs('ada'), { scopes: 'pets:read' }, { host, 'x-forwarded-host': "a';id" });
@@ -382,17 +368,9 @@ test("someone else's key cannot be rotated, revoked or seen, and the response do
   await makeKey(eve);
   const [{ id } = { id: 0 }] = await app.store.accounts.listKeys('ada');
   const before = await stateOf(app);
-  const written = [0, -1, `0${id}`, `+${id}`, `%20${id}`, `${id}.0`, `${id}e0`, '0x2', `${id},3`, `${id}%00`, '２'];
-  // The first is eve's own.
-  const others = [
-    `0${id + 1}`,
-    '18446744073709551618',
-    '9'.repeat(400),
-    'website',
-    '__proto__',
-    `..%2f${id}`,
-    "2' OR '1'='1",
-  ];
+  // The last is eve's own.
+  const written = [0, -1, `0${id}`, `%20${id}`, `${id}.0`, `${id}e0`, '0x2', `${id}%00`, '２', `0${id + 1}`];
+  const others = ['18446744073709551618', '9'.repeat(400), '__proto__', `..%2f${id}`, "2' OR '1'='1"];
   for (const given of [id, 1, 999, ...written, ...others]) {
     const path = `/account/keys/${encodeURI(String(given)).replaceAll('%25', '%')}`;
     const pages = [
@@ -423,14 +401,12 @@ describe('a malformed form', () => {
   const malformed: [string | Buffer, string][] = [
     [`${fields}&a=${'a'.repeat(most)}`, unknown('a')],
     [`${fields}&a=${'a'.repeat(most + 1)}`, tooLarge],
-    [`${fields}${'&a'.repeat(8000)}`, unknown('a')],
     [`${fields}${Array.from({ length: 3700 }, (_, at) => `&${at.toString(36)}`).join('')}`, 'and 3680 more.'],
     [`${fields}&name=other`, 'Name must have 1 to 100 printable characters.'],
-    ...['__proto__', '__proto__[admin]', 'constructor', 'toString', ''].map((name): [string, string] => [
+    ...['__proto__', '__proto__[admin]', 'toString', ''].map((name): [string, string] => [
       `${fields}&${name}=x`,
       unknown(name),
     ]),
-    [`${fields}&a%00=x`, ' is not a known field.'],
     [`${fields}&%FF=x`, notValid],
     // NUL, what is not UTF-8, a truncated character, an overlong encoding, a lone surrogate, and a code point beyond Unicode.
     ...['%00', '%FF', '%E2%82', '%C0%AF', '%ED%A0%80', '%F4%90%80%80'].map((name): [string, string] => [

