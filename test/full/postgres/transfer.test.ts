@@ -65,7 +65,7 @@ test('an import whose COMMIT is not answered says so in one sentence, and adds e
   const proxy = await startProxy(databaseUrl);
   const env = { DATABASE_URL: proxy.through(databaseUrl) };
   const importing = runCli(['import', 'pets.jsonl'], { folder, env });
-  await vi.waitUntil(() => proxy.seen().includes('pet 1500'), { interval: 0 });
+  await vi.waitUntil(() => proxy.seen().includes('pet 1500'), { interval: 0, timeout: 20_000 });
   proxy.cutNextAnswer();
   const [, known] = /at least (\d+) animals added/.exec(commandErrorOf(await importing)) ?? [];
   const { length } = await stored();
