@@ -51,7 +51,7 @@ describe('export', () => {
     const proxy = await startProxy(databaseUrl);
     databaseUrl = proxy.through(databaseUrl);
     const exporting = runHere('export', 'pets.jsonl');
-    await vi.waitUntil(() => proxy.seen().includes('FROM pet WHERE id >'), { interval: 0 });
+    await vi.waitUntil(() => proxy.seen().includes('FROM pet WHERE id >'), { interval: 0, timeout: 20_000 });
     proxy.silence();
     expect(commandErrorOf(await exporting)).toBe('The store cannot answer: the database did not answer in time.');
     expect(fs.readdirSync(folder)).toEqual([]);
