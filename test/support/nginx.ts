@@ -33,6 +33,8 @@ function certify(folder: string): [certificate: string, key: string] {
 
 interface Ports {
   production: number;
+  /** A second server of production, as in docs/scaling.md. */
+  second?: number;
   staging: number;
 }
 
@@ -50,7 +52,9 @@ function replaceAll(text: string, replacements: Record<string, string>): string 
 async function configure(folder: string, upstream: Ports, inHttp: string) {
   const [certificate, key] = certify(folder);
   const [https, http] = [await findPort(), await findPort()];
+  const [first = '', second = ''] = read('docs/scaling.md').match(/^ {2}server .*;$/gm) ?? [];
   const site = replaceAll(read('deploy/nginx.conf'), {
+    ...(upstream.second && { [first]: `${first}\n${second.replace('3001', String(upstream.second))}` }),
     '127.0.0.1:3000': `127.0.0.1:${upstream.production}`,
     '127.0.0.1:3100': `127.0.0.1:${upstream.staging}`,
     'listen 443': `listen 127.0.0.1:${https}`,

@@ -83,7 +83,6 @@ test('retry.js adds once although the first response is lost', async () => {
   expect(await run(env, node, 'walk.js')).toBe(line);
 });
 
-/** Without typed.ts, which typed.js starts. */
 const examples = readdirSync(`${projectFolder}examples`).filter((file) => /\.(js|py|sh)$/.test(file));
 const commandOf = (file: string) => (file.endsWith('.py') ? 'python3' : file.endsWith('.sh') ? 'bash' : 'node');
 const isMissing = (file: string) => spawnSync(commandOf(file), ['--version']).error !== undefined;
