@@ -32,16 +32,10 @@ async function newDatabaseWith(settings: Record<string, string>): Promise<string
 }
 
 describe('a session', () => {
-  /** What a new session of a store on the database has set. */
-  async function settingsOf(databaseUrl: string, of: 'server' | 'command') {
+  /** What a new session of a server on the database has set. */
+  async function settingsOf(databaseUrl: string) {
     const names = ['synchronous_commit', 'lock_timeout', 'statement_timeout', 'idle_in_transaction_session_timeout'];
     const text = `SELECT ${names.map((name) => `current_setting('${name}') AS ${name}`)}`;
-    if (of === 'command') {
-      const { sql, destroy } = await openAlone(readTarget(databaseUrl), { now });
-      const [row] = await sql.unsafe(text);
-      destroy();
-      return Object.values(row ?? {});
-    }
     const target = readTarget(databaseUrl);
     const { config, destroy } = await openAlone(target, { now });
     destroy();
@@ -52,14 +46,11 @@ describe('a session', () => {
   }
 
   test.for([
-    ['on', 'on'],
-    ['off', 'on'],
     ['local', 'on'],
     ['remote_apply', 'remote_apply'],
-  ])('of a server or command has time-outs; synchronous_commit = %s becomes %s', async ([configured = '', commit]) => {
+  ])('has time-outs; synchronous_commit = %s becomes %s', async ([configured = '', commit]) => {
     const databaseUrl = await newDatabaseWith({ synchronous_commit: configured });
-    for (const of of ['command', 'server'] as const)
-      expect(await settingsOf(databaseUrl, of)).toEqual([commit, '2s', '2500ms', '5s']);
+    expect(await settingsOf(databaseUrl)).toEqual([commit, '2s', '2500ms', '5s']);
   });
 
   test('behind a pooler has the settings that its role carries; without them the store is not opened', async ({
@@ -75,7 +66,7 @@ describe('a session', () => {
       'acknowledges commits before they are safe: synchronous_commit is local; it must be on or remote_apply.',
     );
     const carried = { idle_in_transaction_session_timeout: '5000', lock_timeout: '2000', statement_timeout: '2500' };
-    expect(await settingsOf(await through(carried), 'server')).toEqual(['on', '2s', '2500ms', '5s']);
+    expect(await settingsOf(await through(carried))).toEqual(['on', '2s', '2500ms', '5s']);
   });
 });
 
