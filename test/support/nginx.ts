@@ -82,8 +82,6 @@ export interface Answer {
   status: number;
   headers: Record<string, string | string[] | undefined>;
   body: string;
-  /** The body as it was sent: it may be compressed. */
-  bytes: Buffer;
 }
 
 /** Starts nginx in front of the servers at these ports; resolves when it listens. `inHttp`: directives for http. */
@@ -110,8 +108,7 @@ export async function startNginx(upstream: Ports, inHttp = '') {
       body: body ?? null,
       dispatcher: agents[staging ? 1 : 0] as Agent,
     });
-    const bytes = Buffer.from(await answer.body.arrayBuffer());
-    return { status: answer.statusCode, headers: answer.headers, body: bytes.toString(), bytes };
+    return { status: answer.statusCode, headers: answer.headers, body: await answer.body.text() };
   };
   /** Opens a connection over TLS from a local address. */
   const open = (localAddress = '127.0.0.1') =>
