@@ -69,15 +69,6 @@ const faults: Fault[] = [
       return leader?.start;
     },
   ],
-  [
-    'the primary is cut off from its peers and etcd for 40 s',
-    40_000,
-    ({ cluster, primary }) => {
-      const others = [...cluster.nodes.filter((node) => node !== primary), ...cluster.etcd];
-      const heal = others.map((other) => cluster.cut(primary, other));
-      return () => heal.forEach((each) => void each());
-    },
-  ],
   ['the primary is cut off from everything for 40 s', 40_000, ({ cluster, primary }) => cluster.unplug(primary)],
   [
     'HAProxy is killed, and starts after 1 s',

@@ -13,12 +13,12 @@ beforeEach(({ skip }) => {
 });
 
 /** Starts nginx in front of a server that responds in this way. */
-async function startBefore(listener: RequestListener, inHttp?: string) {
+async function startBefore(listener: RequestListener, inHttp = '') {
   const upstream = createServer(listener).listen(0, '127.0.0.1');
   onTestFinished(() => void upstream.close().closeAllConnections());
   await once(upstream, 'listening');
   const { port } = upstream.address() as AddressInfo;
-  return startNginx({ production: port, staging: port }, inHttp);
+  return startNginx(port, { inHttp });
 }
 
 test('a client that sends headers without an end is disconnected after 5 s', async () => {

@@ -55,7 +55,7 @@ test('behind nginx both get requests, and while one is down the other serves all
   const missing = ['nginx', 'openssl'].filter((tool) => spawnSync(tool, ['-h']).error);
   if (missing.length > 0) skip(`not installed: ${missing.join(', ')}`);
   const { first, second, key } = await startTwo({ BASE_URL: `https://${name}/v1`, TRUST_PROXY: '127.0.0.1' });
-  const { call } = await startNginx({ production: first.port, second: second.port, staging: first.port });
+  const { call } = await startNginx(first.port, { second: second.port });
   const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
   const add = async () => (await call('POST', '/v1/pets', headers, JSON.stringify(tabby))).status;
   const read = () => call('GET', '/v1/pets?limit=100', headers);
