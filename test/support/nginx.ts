@@ -120,7 +120,7 @@ export async function startNginx(upstream: number, options: Options = {}) {
   /** All that nginx has written. */
   const written = () => accessLog() + errorLog() + nginx.stdout() + nginx.stderr();
   return {
-    ...{ https, http, ca, call, open, accessLog, written },
+    ...{ https, http, ca, call, accessLog, written },
     /** Sends bytes over TLS, and without. */
     raw: (bytes: string, localAddress?: string) => send(open(localAddress), bytes),
     rawHttp: (bytes: string) => send(connect(http, '127.0.0.1'), bytes),

@@ -7,7 +7,6 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { readConfig, settings } from '../../../src/config.ts';
-import { readTarget } from '../../../src/store/postgres/url.ts';
 import { dockerfile, imageSettings, read, stopMs } from '../../support/deployment.ts';
 import { projectFolder } from '../../support/project.ts';
 
@@ -29,9 +28,6 @@ const build = (folder: string) =>
     : documents(execFileSync('kubectl', ['kustomize', path.join(projectFolder, folder)], { encoding: 'utf8' }));
 
 const built = { sqlite: build('deploy/kubernetes/sqlite'), postgres: build('deploy/kubernetes/postgres') };
-const secrets = documents(read('deploy/kubernetes/postgres/secrets.example.yaml'));
-const urlOf = (role: string) =>
-  secrets.map(({ stringData }) => stringData.url).find((url) => url.includes(`/${role}:`));
 
 const named = (objects: KubernetesObject[], kind: string, name = '') =>
   objects.find((object) => object.kind === kind && object.metadata.name.startsWith(name)) as KubernetesObject;
@@ -41,15 +37,6 @@ const podOf = ({ kind, spec }: KubernetesObject) => (kind === 'CronJob' ? spec.j
 
 const servers = [named(built.sqlite, 'StatefulSet'), named(built.postgres, 'Deployment')] as const;
 const jobs = [named(built.sqlite, 'CronJob'), named(built.postgres, 'Job')] as const;
-
-/** The most connections to the database: those of each server, of the one that stops and of the migration, and 2 of each that are still ending. */
-function mostConnections(): number {
-  const { maxReplicas } = named(built.postgres, 'HorizontalPodAutoscaler').spec;
-  const processes = maxReplicas + servers[1].spec.strategy.rollingUpdate.maxSurge + 1;
-  // The certificate is not there.
-  const connections = (url: string) => readTarget(url.replace(/&sslrootcert=[^&]*/, '')).connections;
-  return processes * (connections(urlOf('animal_store')) + 2) + connections(urlOf('animal_store_owner')) + 2;
-}
 
 describe.skipIf(noKubectl)('the Kubernetes manifests', () => {
   test('probe the ops port, and give time to stop', () => {
@@ -63,13 +50,6 @@ describe.skipIf(noKubectl)('the Kubernetes manifests', () => {
       expect(probes).toMatchObject(['/livez', '/livez', '/readyz'].map((path) => ({ path, port: 'ops' })));
       expect(spec.terminationGracePeriodSeconds * 1000).toBeGreaterThan(stopMs);
     }
-  });
-
-  test('never open more connections than a PostgreSQL with default settings, or that of CloudNativePG, has for them', () => {
-    const [database] = documents(read('deploy/cloudnativepg/cluster.yaml')) as [KubernetesObject];
-    const most = Math.min(100, database.spec.postgresql.parameters.max_connections);
-    // 3 are for superusers.
-    expect(mostConnections()).toBeLessThan(most - 3);
   });
 
   test('remove privileges that the pods do not need', () => {

@@ -47,15 +47,6 @@ test('session.sh adds, filters and pages; walk.js and pets.py print every digit'
   ]);
 });
 
-test('find.js finds an animal in the list, also on its last page, and says if there is none', async () => {
-  const { server, env } = await start();
-  for (let index = 1; index <= 102; index += 1)
-    await server.call(env.KEY, 'POST', '/v1/pets', { name: 'P', categoryId: 1, status: 'sold' });
-  expect(await run(env, node, 'find.js', '102')).toBe('{"id":102,"name":"P","categoryId":1,"status":"sold"}\n');
-  const { code, stderr } = await launch(node, [`${projectFolder}examples/find.js`, '4', 'pending'], { env }).end();
-  expect([code, stderr]).toEqual([1, 'There is no pending animal with the id 4.\n']);
-});
-
 test('retry.js adds once although the first response is lost', async () => {
   const { server, env } = await start();
   const proxy = await startProxy(`${server.url}/`);

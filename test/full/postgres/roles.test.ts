@@ -143,12 +143,8 @@ describe.skipIf(missingPrograms)('the role that serves', () => {
     await expect(server`SELECT FROM later`).rejects.toMatchObject({ code: '42501' });
   });
 
-  test.for([
-    // The word for all roles.
-    ['public', 'there is no role public: create it first'],
-    ['animal_store_owner', 'animal_store_owner owns the tables: name another role'],
-  ] as const)('grants.sql for %s changes nothing', ([role, sentence]) => {
-    expect(grant(role)).toMatchObject({ status: 3, stderr: expect.stringContaining(`ERROR:  ${sentence}`) });
+  test('grants.sql gives nothing to all roles', () => {
+    expect(grant('public')).toMatchObject({ status: 3, stderr: expect.stringContaining('there is no role public') });
   });
 
   test('without a grant, a request and a command say how to grant', { timeout: 60_000 }, async () => {
