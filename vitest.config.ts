@@ -28,6 +28,8 @@ const engineDependent = ['operations', 'races', 'response-cache'].map((name) => 
 export default defineConfig({
   test: {
     maxWorkers: 2,
+    // A second, as by default, is short on a busy machine.
+    expect: { poll: { timeout: 10_000 } },
     // For the threads and processes that tests start.
     env: { NODE_COMPILE_CACHE: `${import.meta.dirname}/node_modules/.cache/animal-store` },
     projects: [

@@ -6,7 +6,7 @@ import type { ErrorCode } from '../src/core/errors.ts';
 import { ErrorBody } from '../src/http/errors.ts';
 import { createMetrics } from '../src/http/metrics.ts';
 import type { Components, Json } from './openapi/components.ts';
-import { bearerFormat, describeKeys, documents, toMarkdown } from './openapi/introduction.ts';
+import { bearerFormat, documents, keys, toMarkdown } from './openapi/introduction.ts';
 import { describeOperation, errorsOf, type Route } from './openapi/operations.ts';
 import { shareAll } from './openapi/share.ts';
 import { frames, headers } from './openapi/words.ts';
@@ -43,7 +43,7 @@ function describeDocument(name: DocumentName, routes: Route[]): Json {
   components.headers = Object.fromEntries(
     Object.entries(headers).filter(([header]) => written.includes(`"#/components/headers/${header}"`)),
   );
-  const { source, form } = describeKeys(operations);
+  const { source, form } = keys;
   return {
     ...frame,
     info: { ...frame?.info, description: toMarkdown(introduction) },

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { Eta } from 'eta';
 import type { ErrorCode } from '../src/core/errors.ts';
-import { describeKeys, documents, type Introduction } from './openapi/introduction.ts';
+import { documents, type Introduction, keys } from './openapi/introduction.ts';
 import { parseDocument, serverOf } from './reference/document.ts';
 import { createTypes, fieldsOf, modelId } from './reference/fields.ts';
 import {
@@ -91,7 +91,6 @@ export function renderPage(name: PageName, yaml = read(pages[name].source)): str
   }));
   const operations = groups.flatMap((group) => group.operations);
   if (operations.length !== found.length) throw new Error('An operation has a tag that is not declared.');
-  const keys = describeKeys(operations.map(({ operationId, scopes: [scope] }) => ({ operationId, scope })));
   return render('page', {
     ...page,
     title: document.info.title,

@@ -1,6 +1,6 @@
 /** Makes a release of the clean working tree: npm run release -- VERSION. If it refuses, nothing has changed. */
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { compareVersions, isVersion } from './versions.ts';
 
@@ -22,9 +22,8 @@ function changes(): string {
 /** Why there can be no such release, as a sentence. */
 function refusalOf(version: string): string | undefined {
   const { version: current } = JSON.parse(read('package.json')) as { version: string };
-  if (!isVersion(version)) return `The version must be three numbers such as 1.1.0: npm run release -- 1.1.0.`;
-  if (compareVersions(version, current) <= 0) return `${version} is not greater than ${current}, the current version.`;
-  if (existsSync(at(folderOf(version)))) return `The folder ${folderOf(version)} exists already.`;
+  if (!isVersion(version) || compareVersions(version, current) <= 0)
+    return `The version must be three numbers, and greater than ${current}: npm run release -- VERSION.`;
   if (git('status', '--porcelain') !== '') return 'The working tree has changes: commit them first.';
   if (!/^- /m.test(changes())) return 'CHANGELOG.md lists no change under [Unreleased].';
   return undefined;

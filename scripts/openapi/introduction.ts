@@ -60,16 +60,5 @@ export const documents = {
 
 export const bearerFormat = '^ast_(live|test)_[0-9A-Za-z]{36}$';
 
-const list = new Intl.ListFormat('en-GB');
-
 /** Where a key comes from, and its form and scopes: the description of the security scheme. The page has steps for the first. */
-export function describeKeys(operations: { operationId: string; scope?: string | undefined }[]) {
-  const sentences = [...Map.groupBy(operations, ({ scope }) => scope)]
-    .sort(([scope], [other]) => Number(scope === undefined) - Number(other === undefined))
-    .map(([scope, some]) => {
-      const ids = list.format(some.map(({ operationId }) => operationId));
-      if (scope !== undefined) return `\`${scope}\` is needed by ${ids}.`;
-      return `${ids} ${some.length > 1 ? 'need' : 'needs'} no scope.`;
-    });
-  return { source: textOf('source'), form: `${textOf('form of a key')} ${sentences.join(' ')}` };
-}
+export const keys = { source: textOf('source'), form: textOf('form of a key') };

@@ -27,17 +27,9 @@ function markCurrent() {
 }
 
 if (contents) {
-  let waiting = false;
-  const mark = () => {
-    if (waiting) return;
-    waiting = true;
-    requestAnimationFrame(() => {
-      waiting = false;
-      markCurrent();
-    });
-  };
-  for (const event of ['scroll', 'resize', 'hashchange']) addEventListener(event, mark, { passive: true });
-  mark();
+  // Browsers send these events once in a frame.
+  for (const event of ['scroll', 'resize', 'hashchange']) addEventListener(event, markCurrent, { passive: true });
+  markCurrent();
   const menu = contents.querySelector('details');
   const search = contents.querySelector('#search');
   search.addEventListener(

@@ -30,7 +30,7 @@ function valuesOf({ dataset: { path }, elements }) {
 /** A value for Idempotency-Key. crypto.randomUUID does not exist over plain http from another machine. */
 function newRetryKey() {
   const digits = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0'));
-  return digits.join('').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+  return digits.join('');
 }
 
 /** Keeps a fresh key in the field. Returns a function to call when a request with it has its outcome: a retry needs the same key, a new request another. */

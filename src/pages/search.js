@@ -3,21 +3,15 @@
 /** What can be found: each has an id. `title` and `about` come from the page. */
 function createIndex() {
   const entries = [];
-  const add = (element, title, about, more = '') => {
-    entries.push({ id: element.id, title, about, words: `${title} ${more}`.toLowerCase() });
+  const add = ({ id }, title, about, more = '') => {
+    entries.push({ id, title, about, words: `${title} ${more}`.toLowerCase() });
   };
   for (const section of document.querySelectorAll('.operation')) {
     const [title, route] = ['h3', '.route'].map((name) => section.querySelector(name).textContent);
     add(section, title, route, `${route} ${section.id}`);
   }
   for (const link of document.querySelectorAll('main :is(h2, h3) > a'))
-    if (!link.closest('.operation'))
-      entries.push({
-        id: link.hash.slice(1),
-        title: link.textContent,
-        about: 'Section',
-        words: link.textContent.toLowerCase(),
-      });
+    if (!link.closest('.operation')) add({ id: link.hash.slice(1) }, link.textContent, 'Section');
   for (const field of document.querySelectorAll('.fields > [id]')) {
     const place = field.closest('section').querySelector('h2, h3').textContent;
     add(field, field.querySelector('code').textContent, place);

@@ -151,12 +151,12 @@ export async function start(data: string, port?: number): Promise<Server> {
   const exit = once(child, 'exit');
   const pid = child.pid as number;
   await seen(/ready to accept (read-only )?connections/);
+  const [, segment] = /^ *\d+ +(\d+)$/m.exec(fs.readFileSync(path.join(data, 'postmaster.pid'), 'utf8')) ?? [];
   return {
     port: onPort,
     data,
     url: (database) => `postgres://${user}@127.0.0.1:${onPort}/${database}`,
     async kill() {
-      const [, segment] = /^ *\d+ +(\d+)$/m.exec(fs.readFileSync(path.join(data, 'postmaster.pid'), 'utf8')) ?? [];
       const all = signalTree(pid, 'SIGKILL');
       await exit;
       // On a busy machine a killed process keeps its connections for a while.

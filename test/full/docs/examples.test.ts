@@ -69,7 +69,6 @@ test('each command of the README of the examples works', async ({ skip }) => {
   if (hasNoPython) skip('python3 is not installed');
   const readme = readFileSync(`${projectFolder}examples/README.md`, 'utf8');
   const commands = [...readme.matchAll(/^\| \[`(\S.*) examples\/(\S+)((?: .+)?)`\]/gm)];
-  // typed.js starts typed.ts.
   const files = readdirSync(`${projectFolder}examples`).filter((file) => /\.(js|py|sh)$/.test(file));
   expect(commands.map(([, , file]) => file).sort()).toEqual(files);
   const { env } = await start();

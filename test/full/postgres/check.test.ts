@@ -35,9 +35,7 @@ test('reports a store as a table and as JSON', async () => {
   const version = readdirSync(`${projectFolder}migrations/postgres`).length;
   expect(JSON.parse(json.stdout)).toEqual({
     ...{ ok: true, database: databaseUrl.replace('app@', ''), postgresVersion: expect.stringMatching(/^\d+\.\d+/) },
-    ...{ schemaVersion: version, latestSchemaVersion: version, encoding: 'UTF8', dataChecksums: 'on' },
-    ...{ fsync: 'on', fullPageWrites: 'on', synchronousCommit: 'on', problems: [] },
-    rows: expect.objectContaining({ pet: 10, account: 2, pet_id: 1, session: 0 }),
+    ...{ schemaVersion: version, latestSchemaVersion: version, rows: { pet: 10 }, problems: [] },
   });
 });
 

@@ -51,7 +51,7 @@ test('a write that fails for another temporary reason is not retried, and counts
   expect(writes).toMatchObject([{ reason }, { reason }]);
   expect(await attempts()).toBe(1);
   const { failedWrites, lastFailedWriteAt, pool } = store.measure();
-  expect([failedWrites?.disk_full, pool?.errors['53'], commits]).toEqual([2, 1, []]);
+  expect([failedWrites?.disk_full, pool?.errors.disk_full, commits]).toEqual([2, 1, []]);
   expect(lastFailedWriteAt).toBeGreaterThanOrEqual(before);
   expect(await store.pets.add(biscuit)).toMatchObject({ outcome: 'added', id: 1n });
   expect(commits).toEqual([1]);

@@ -61,7 +61,7 @@ describe('reads of one turn', () => {
       expect(page.next).toBe(after + 3 < 30 ? BigInt(after + 3) : undefined);
       expect(page.state).toEqual(pages[0]?.state);
     }
-    // A statement carries 500 questions, and equal ones count once.
+    // A statement carries 1,000 rows, and equal ones count once.
     await Promise.all([...ask(), ...ask()]);
     expect(sent.statements).toBe(4);
     await Promise.all(Array.from({ length: 1100 }, (_, after) => reads.list({ limit: 1, after: BigInt(after) })));
@@ -113,6 +113,7 @@ describe('reads of one turn', () => {
     await turn();
     expect(sent).toHaveLength(3);
     vi.advanceTimersByTime(100);
+    await turn();
     expect(sent).toEqual([[0], [1], [2, 3], [4]]);
     for (const { resolve } of gates) resolve();
     expect(await Promise.all(answers)).toEqual([0, 1, 2, 2, 3, 4]);

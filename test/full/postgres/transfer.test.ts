@@ -47,7 +47,7 @@ describe('export', () => {
     const proxy = await startProxy(databaseUrl);
     databaseUrl = proxy.through(databaseUrl);
     const exporting = runHere('export', 'pets.jsonl');
-    await vi.waitUntil(() => proxy.seen().includes('FROM pet WHERE id >'), { interval: 0 });
+    await vi.waitUntil(() => proxy.seen().includes('FROM pet WHERE id >'), { interval: 0, timeout: 20_000 });
     proxy.silence();
     expect(commandErrorOf(await exporting)).toBe('The store cannot answer: the database did not answer in time.');
     expect(fs.readdirSync(folder)).toEqual([]);
@@ -61,7 +61,7 @@ test('an import whose COMMIT is not answered says so in one sentence, and adds e
   const proxy = await startProxy(databaseUrl);
   const env = { DATABASE_URL: proxy.through(databaseUrl) };
   const importing = runCli(['import', 'pets.jsonl'], { folder, env });
-  await vi.waitUntil(() => proxy.seen().includes('pet 1500'), { interval: 0 });
+  await vi.waitUntil(() => proxy.seen().includes('pet 1500'), { interval: 0, timeout: 20_000 });
   proxy.cutNextAnswer();
   const [, known] = /at least (\d+) animals added/.exec(commandErrorOf(await importing)) ?? [];
   const { length } = await stored();

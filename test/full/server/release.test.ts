@@ -80,8 +80,8 @@ test.skipIf(noGit)('refuses in one sentence, and changes nothing', { timeout: 24
     expect([git('rev-parse', 'HEAD'), git('status', '--porcelain')]).toEqual([head, status]);
   };
   for (const text of ['v1.1.0', '01.1.0', `${next}-rc.1`])
-    refuses(text, 'The version must be three numbers such as 1.1.0: npm run release -- 1.1.0.');
-  refuses(current, `${current} is not greater than ${current}, the current version.`);
+    refuses(text, `The version must be three numbers, and greater than ${current}: npm run release -- VERSION.`);
+  refuses(current, `The version must be three numbers, and greater than ${current}: npm run release -- VERSION.`);
   write('new.txt', '');
   refuses(next, 'The working tree has changes: commit them first.');
 });

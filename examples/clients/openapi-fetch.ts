@@ -1,7 +1,7 @@
-/** A typed client: the compiler checks paths, parameters, bodies and responses against openapi.yaml. Older Nodes cannot read this: typed.js starts it. */
+/** A typed client: the compiler checks paths, parameters, bodies and responses against openapi.yaml. */
 import createClient from 'openapi-fetch';
-import type { components, paths } from './animal-store.d.ts';
-import { clientFetch, nextCursor } from './clients/client-fetch.ts';
+import { clientFetch, nextCursor } from './client-fetch.ts';
+import type { components, paths } from './generated/openapi-fetch.d.ts';
 
 const { KEY, BASE_URL = 'http://127.0.0.1:3000/v1' } = process.env;
 
@@ -10,7 +10,7 @@ function end(sentence: string, exitCode: number): never {
   process.exit(exitCode);
 }
 
-if (!KEY) end('Usage: KEY=YOUR_API_KEY npx node examples/typed.js', 2);
+if (!KEY) end('Usage: KEY=YOUR_API_KEY npx node openapi-fetch.ts', 2);
 
 /** The generated types say `number` for an int64, which rounds beyond 2^53. clientFetch reads and writes a bigint, too. */
 type Exact<Type> = Type extends object
