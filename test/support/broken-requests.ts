@@ -110,26 +110,13 @@ function fieldBreaks({ properties = {}, required = [], additionalProperties }: S
   return breaks;
 }
 
-function bodyBreaks(schema: Schema, statuses: number[]): Breaks {
+function bodyBreaks(schema: Schema): Breaks {
   const textOf = ({ fields }: Draft) => `{${fields.map(([name, json]) => `${JSON.stringify(name)}:${json}`).join()}}`;
-  const unsupported = statuses.includes(415) ? 415 : 400;
-  const types = one('text/plain', 'application/jsonp', 'application/json; charset=latin1', '*/*');
   return {
     ...fieldBreaks(schema),
-    'no object': by(400, one('', 'null', '7', '"x"', '[]', '[{}]'), (draft, body) => ({ ...draft, body })),
-    'truncated JSON': by(400, fc.nat(), (draft, at) => {
-      return { ...draft, body: textOf(draft).slice(0, 1 + (at % (textOf(draft).length - 1))) };
-    }),
-    'text after the JSON': by(400, one('}', ',', 'x', '{}', '\0'), (draft, more) => {
-      return { ...draft, body: textOf(draft) + more };
-    }),
     'a body that is too large': by(413, fc.integer({ min: 65_537, max: 70_000 }), (draft, length) => {
       return { ...draft, body: textOf(draft).padEnd(length) };
     }),
-    'another content type': by(unsupported, types, (draft, type) => withTexts(draft, header('content-type'), type)),
-    'a content coding': by(unsupported, one('gzip', 'x'), (draft, coding) =>
-      withTexts(draft, header('content-encoding'), coding),
-    ),
   };
 }
 
@@ -152,16 +139,15 @@ function commonBreaks({ statuses, methods, parameters }: Operation, scopeless: s
       return { ...draft, query: [...draft.query, [encodeURIComponent(name), encodeURIComponent(text)]] };
     }),
     'another method': by(405, one(...others), (draft, method) => ({ ...draft, method })),
-    'an unknown path': by(404, one('/', '/x/y', '/x/y/'), (draft, more) => ({ ...draft, path: draft.path + more })),
   };
 }
 
 /** All rules of an operation. `scopeless` is an API key without the scope that the operation requires. */
 export function rulesOf(operation: Operation, known: Known, scopeless: string): Rule[] {
-  const { body, statuses, parameters, operationId } = operation;
+  const { body, parameters, operationId } = operation;
   const breaks: Breaks = {
     ...Object.assign({}, ...parameters.map((parameter) => parameterBreaks(parameter, known))),
-    ...(body && bodyBreaks(body, statuses)),
+    ...(body && bodyBreaks(body)),
     ...commonBreaks(operation, scopeless),
   };
   return Object.entries(breaks).map(([name, [status, values, act]]) => ({

@@ -16,8 +16,6 @@ export interface Haproxy {
   reload: () => void;
   /** Starts it again after SIGKILL. */
   start: () => void;
-  /** What it found of the nodes, in its order; `at` compares with performance.now(). */
-  verdicts: () => { node: string; up: boolean; at: number }[];
 }
 
 export interface HaproxyOptions {
@@ -29,11 +27,10 @@ export interface HaproxyOptions {
   under?: string[];
 }
 
-/** The configuration as deployed, with these addresses, and the time in each line of the log. */
+/** The configuration as deployed, with these addresses. */
 function configurationOf({ bind, nodes }: HaproxyOptions): string {
   let next = 0;
   const given = readFileSync(`${projectFolder}deploy/patroni/haproxy.cfg`, 'utf8')
-    .replace('format raw', 'format iso')
     .replace('bind :5432', `bind ${bind}`)
     .replace(/^( *server \w+) [\d.:]+$/gm, (_line, server: string) => {
       const { database, manager } = nodes[next++] as HaproxyOptions['nodes'][number];
@@ -41,7 +38,7 @@ function configurationOf({ bind, nodes }: HaproxyOptions): string {
     });
   // Only root may become another user.
   const userless = process.getuid?.() === 0 ? given : given.replace(/^ *(user|group) haproxy\n/gm, '');
-  if (!given.includes('format iso') || !given.includes(bind) || next !== nodes.length)
+  if (!given.includes(bind) || next !== nodes.length)
     throw new Error('deploy/patroni/haproxy.cfg has other lines than this test replaces');
   return userless;
 }
@@ -59,13 +56,5 @@ export function startHaproxy(options: HaproxyOptions): Haproxy {
     signal: (signal) => void process.kill(-current().pid, signal),
     reload: () => void process.kill(current().pid, 'SIGUSR2'),
     start,
-    verdicts: () =>
-      processes
-        .flatMap(({ stdout }) => [...stdout().matchAll(/^(\S+) Server primary\/(\w+) is (UP|DOWN)/gm)])
-        .map(([, time = '', node = '', state]) => ({
-          node,
-          up: state === 'UP',
-          at: Date.parse(time) - performance.timeOrigin,
-        })),
   };
 }

@@ -17,25 +17,25 @@ const missing = ['nginx', 'openssl'].filter((tool) => spawnSync(tool, ['-h']).er
 /** Why nginx cannot run here; undefined if it can. */
 export const missingNginx = missing.length > 0 ? `not installed: ${missing.join(', ')}` : undefined;
 
-/** Server name of production; staging has the prefix `staging.`. */
+/** Server name of production. */
 export const name = 'animals.example.com';
 
 /** Creates a self-signed certificate and its key, as two files. */
 function certify(folder: string): [certificate: string, key: string] {
   const [certificate, key] = [path.join(folder, 'certificate.pem'), path.join(folder, 'key.pem')];
   const what = `-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=${name}`.split(' ');
-  const names = `subjectAltName=DNS:${name},DNS:staging.${name}`;
+  const names = `subjectAltName=DNS:${name}`;
   execFileSync('openssl', ['req', '-x509', ...what, '-addext', names, '-keyout', key, '-out', certificate], {
     stdio: 'ignore',
   });
   return [certificate, key];
 }
 
-interface Ports {
-  production: number;
-  /** A second server of production, as in docs/scaling.md. */
+interface Options {
+  /** The port of a second server, as in docs/scaling.md. */
   second?: number;
-  staging: number;
+  /** Directives for http. */
+  inHttp?: string;
 }
 
 const read = (file: string) => readFileSync(`${projectFolder}${file}`, 'utf8');
@@ -49,14 +49,13 @@ function replaceAll(text: string, replacements: Record<string, string>): string 
 }
 
 /** Writes both files to the folder. nginx runs as one process: killing it leaves no workers. */
-async function configure(folder: string, upstream: Ports, inHttp: string) {
+async function configure(folder: string, upstream: number, { second: other, inHttp = '' }: Options) {
   const [certificate, key] = certify(folder);
   const [https, http] = [await findPort(), await findPort()];
   const [first = '', second = ''] = read('docs/scaling.md').match(/^ {2}server .*;$/gm) ?? [];
   const site = replaceAll(read('deploy/nginx.conf'), {
-    ...(upstream.second && { [first]: `${first}\n${second.replace('3001', String(upstream.second))}` }),
-    '127.0.0.1:3000': `127.0.0.1:${upstream.production}`,
-    '127.0.0.1:3100': `127.0.0.1:${upstream.staging}`,
+    ...(other && { [first]: `${first}\n${second.replace('3001', String(other))}` }),
+    '127.0.0.1:3000': `127.0.0.1:${upstream}`,
     'listen 443': `listen 127.0.0.1:${https}`,
     'listen 80': `listen 127.0.0.1:${http}`,
     [`/etc/letsencrypt/live/${name}/fullchain.pem`]: certificate,
@@ -82,14 +81,12 @@ export interface Answer {
   status: number;
   headers: Record<string, string | string[] | undefined>;
   body: string;
-  /** The body as it was sent: it may be compressed. */
-  bytes: Buffer;
 }
 
-/** Starts nginx in front of the servers at these ports; resolves when it listens. `inHttp`: directives for http. */
-export async function startNginx(upstream: Ports, inHttp = '') {
+/** Starts nginx in front of the server at this port; resolves when it listens. */
+export async function startNginx(upstream: number, options: Options = {}) {
   const folder = temporaryFolder();
-  const { https, http, ca } = await configure(folder, upstream, inHttp);
+  const { https, http, ca } = await configure(folder, upstream, options);
   const nginx = launch('nginx', ['-p', folder, '-e', 'stderr', '-c', `${folder}/nginx.conf`], {});
   const connects = () =>
     new Promise((resolve) => {
@@ -97,21 +94,17 @@ export async function startNginx(upstream: Ports, inHttp = '') {
       socket.on('error', () => resolve(false)).on('connect', () => socket.destroy());
     });
   await expect.poll(connects, { timeout: 10_000 }).toBe(true);
-  const agents = [name, `staging.${name}`].map(
-    (servername) => new Agent({ allowH2: false, connect: { ca, servername } }),
-  );
-  onTestFinished(() => Promise.all(agents.map((agent) => agent.destroy())).then(() => undefined));
+  const dispatcher = new Agent({ allowH2: false, connect: { ca, servername: name } });
+  onTestFinished(() => dispatcher.destroy());
 
   const call = async (method: string, target: string, headers: Record<string, string> = {}, body?: string) => {
-    const staging = headers.host?.startsWith('staging.');
     const answer = await request(`https://127.0.0.1:${https}${target}`, {
       method: method as 'GET',
       headers: { host: name, ...headers },
       body: body ?? null,
-      dispatcher: agents[staging ? 1 : 0] as Agent,
+      dispatcher,
     });
-    const bytes = Buffer.from(await answer.body.arrayBuffer());
-    return { status: answer.statusCode, headers: answer.headers, body: bytes.toString(), bytes };
+    return { status: answer.statusCode, headers: answer.headers, body: await answer.body.text() };
   };
   /** Opens a connection over TLS from a local address. */
   const open = (localAddress = '127.0.0.1') =>
@@ -127,7 +120,7 @@ export async function startNginx(upstream: Ports, inHttp = '') {
   /** All that nginx has written. */
   const written = () => accessLog() + errorLog() + nginx.stdout() + nginx.stderr();
   return {
-    ...{ https, http, ca, call, open, accessLog, written },
+    ...{ https, http, ca, call, accessLog, written },
     /** Sends bytes over TLS, and without. */
     raw: (bytes: string, localAddress?: string) => send(open(localAddress), bytes),
     rawHttp: (bytes: string) => send(connect(http, '127.0.0.1'), bytes),
@@ -136,6 +129,5 @@ export async function startNginx(upstream: Ports, inHttp = '') {
 
 /** Starts nginx with no server behind it. */
 export async function startNginxAlone() {
-  const port = await findPort();
-  return startNginx({ production: port, staging: port });
+  return startNginx(await findPort());
 }

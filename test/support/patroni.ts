@@ -57,8 +57,6 @@ export interface Cluster {
   /** Another machine of the network. */
   addMachine: () => Machine;
   addEntrance: () => Entrance;
-  /** Cuts two machines off from each other, in both directions; the function that it returns heals them. */
-  cut: (one: Machine, other: Machine) => () => void;
   /** Pulls the cable of a machine; the function that it returns plugs it in again. */
   unplug: (machine: Machine) => () => void;
   /** Runs patronictl. */
@@ -101,14 +99,8 @@ function createNetwork() {
     return { address, under: ['ip', 'netns', 'exec', namespace] };
   }
 
-  function route(verb: 'add' | 'del', from: Machine, to: Machine): void {
-    const [file = '', ...args] = [...from.under, 'ip', 'route', verb, 'blackhole', to.address];
-    execFileSync(file, args, quiet);
-  }
-
   return {
     addMachine,
-    route,
     setLink: ({ address }: Machine, state: 'up' | 'down') => ip('link', 'set', links.get(address) as string, state),
     remove() {
       for (const name of names) spawnSync('ip', ['netns', 'delete', name]);
@@ -238,14 +230,6 @@ export async function startPatroni(): Promise<Cluster> {
         ...machine,
         ...haproxy,
         databaseUrl: (database) => `postgres://postgres@${machine.address}/${database}`,
-      };
-    },
-    cut(one, other) {
-      network.route('add', one, other);
-      network.route('add', other, one);
-      return () => {
-        network.route('del', one, other);
-        network.route('del', other, one);
       };
     },
     unplug(machine) {

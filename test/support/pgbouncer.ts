@@ -15,18 +15,14 @@ export const missingPgbouncer = error && 'pgbouncer is not installed';
 const keepNothing = /^PgBouncer 1\.(1\d|20)\./.test(stdout) ? '' : 'max_prepared_statements = 0';
 
 /** Starts PgBouncer, in transaction mode without prepared statements, for the server of `databaseUrl`. Returns the URL through it. */
-export async function startPgbouncer(
-  databaseUrl: string,
-  connections: number,
-  mode: 'transaction' | 'session' = 'transaction',
-): Promise<string> {
+export async function startPgbouncer(databaseUrl: string, connections: number): Promise<string> {
   const { hostname, port, username } = new URL(databaseUrl);
   const own = await freePort();
   const file = path.join(temporaryFolder(), 'pgbouncer.ini');
   const settings = [
     ...['[databases]', `* = host=${hostname} port=${port} user=${username}`, '[pgbouncer]'],
     ...['listen_addr = 127.0.0.1', `listen_port = ${own}`, 'unix_socket_dir =', 'auth_type = any'],
-    ...[`pool_mode = ${mode}`, `default_pool_size = ${connections}`, keepNothing],
+    ...['pool_mode = transaction', `default_pool_size = ${connections}`, keepNothing],
     // It refuses to run as root.
     ...(process.getuid?.() === 0 ? ['user = nobody'] : []),
   ];

@@ -1,4 +1,4 @@
-/** Tests the nightly backups of deploy/systemd and deploy/kubernetes: what they run makes a sound backup, and an alert watches for it. */
+/** Tests the nightly backups of deploy/systemd and deploy/kubernetes: what they run makes a sound backup. */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, utimesSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -52,18 +52,4 @@ test.each([
   age(made, 16);
   expect(run({ DATABASE_URL: 'sqlite:missing.db' })).not.toBe(0);
   expect(readdirSync(backups)).toContain(made);
-});
-
-test('AnimalStoreBackupMissing watches the CronJob, as long as a run may take, and the file that systemd touches', () => {
-  const { groups } = parse(read('deploy/prometheus/alerts.yml')) as { groups: { rules: Record<string, string>[] }[] };
-  const rules = groups.flatMap((group) => group.rules);
-  const { expr = '' } = rules.find(({ alert }) => alert === 'AnimalStoreBackupMissing') ?? {};
-  const { startingDeadlineSeconds, jobTemplate } = job.spec;
-  expect(expr).toContain(`cronjob="${job.metadata.name}"`);
-  expect(expr).toContain(
-    `> ${24 + (startingDeadlineSeconds + jobTemplate.spec.activeDeadlineSeconds) / 3600} * 3600\n`,
-  );
-  const [, pattern = ''] = /node_textfile_mtime_seconds\{file=~"([^"]*)"\}/.exec(expr) ?? [];
-  // Prometheus anchors its patterns.
-  expect(settingOf('ExecStartPost')).toMatch(new RegExp(`^-\\+touch ${pattern}$`));
 });

@@ -101,10 +101,3 @@ test('while two nodes say that they are the primary, no connection is accepted',
   nodes[0].state = 'standby';
   expect(await nodesOf(port, 3000)).toEqual(['node2']);
 });
-
-test('a reload ends the connections of the old process, which checks no node any more', async () => {
-  const { haproxy, closed } = await startLed();
-  const since = performance.now();
-  haproxy.reload();
-  expect((await closed) - since).toBeLessThan(4000);
-});

@@ -1,10 +1,7 @@
 /** Tests that the alerts fire at real outages, and that alerts and dashboard use only metrics that the process exposes. */
 import { spawnSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { temporaryFolder } from '../../support/app.ts';
 import { read } from '../../support/deployment.ts';
 import { startServer } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
@@ -66,30 +63,5 @@ test('promtool accepts the rules, and they fire when they should: each with the 
     expect(firing.length, alert).toBeGreaterThan(0);
     for (const { exp_labels } of firing)
       expect(exp_labels, alert).toMatchObject({ job: 'animal-store', namespace: expect.any(String) });
-    expect(read('docs/operations.md')).toContain(`| \`${alert}\` |`);
   }
-});
-
-test('promtool accepts the scrape configurations, except how one finds the pods; the alerts name its jobs', ({
-  skip,
-}) => {
-  if (noPromtool) skip(noPromtool);
-  const text = read('deploy/prometheus/prometheus.yml');
-  const [, written = ''] = /prometheus\.yml <<END\n([\s\S]*?) +END$/m.exec(read('docs/production.md')) ?? [];
-  const file = path.join(temporaryFolder(), 'prometheus.yml');
-  for (const given of [text, written]) {
-    // Debian's Prometheus is built without this discovery.
-    const withoutPods = given.replace(
-      /kubernetes_sd_configs:\n *- role: pod\n/,
-      'static_configs: [{ targets: [a] }]\n',
-    );
-    expect(given).toMatch(/\b(alerts|animal-store)\.yml\b/);
-    const alerts = `${projectFolder}deploy/prometheus/alerts.yml`;
-    writeFileSync(file, withoutPods.replace(/\b(alerts|animal-store)\.yml\b/, alerts));
-    promtool('check', 'config', file);
-  }
-  const { scrape_configs } = parse(text) as { scrape_configs: { job_name: string }[] };
-  expect(new Set(alertsFile.match(/(?<=\bjob=~?")[^"]*/g))).toEqual(
-    new Set(scrape_configs.map(({ job_name }) => job_name)),
-  );
 });

@@ -1,11 +1,9 @@
-/** Tests deploy/nginx.conf, deploy/nginx-main.conf and deploy/nftables.conf under attack: a client with many connections can only slow itself. */
-import { spawnSync } from 'node:child_process';
+/** Tests deploy/nginx.conf and deploy/nginx-main.conf under attack: a client with many connections can only slow itself. */
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { missingNginx, name, startNginx } from '../../support/nginx.ts';
-import { projectFolder } from '../../support/project.ts';
 import { patientMs } from '../../support/tier.ts';
 
 vi.setConfig({ testTimeout: patientMs });
@@ -15,33 +13,17 @@ beforeEach(({ skip }) => {
 });
 
 /** Starts nginx in front of a server that responds in this way. */
-async function startBefore(listener: RequestListener, inHttp?: string) {
+async function startBefore(listener: RequestListener, inHttp = '') {
   const upstream = createServer(listener).listen(0, '127.0.0.1');
   onTestFinished(() => void upstream.close().closeAllConnections());
   await once(upstream, 'listening');
   const { port } = upstream.address() as AddressInfo;
-  return startNginx({ production: port, staging: port }, inHttp);
+  return startNginx(port, { inHttp });
 }
-
-test('a client that sends headers without an end is disconnected after 5 s', async () => {
-  const { open, rawHttp } = await startBefore((_request, response) => void response.end());
-  const begun = performance.now();
-  const socket = open();
-  const timer = setInterval(() => socket.write('x'), 500);
-  socket.on('error', () => undefined);
-  socket.write(`GET / HTTP/1.1\r\nHost: ${name}\r\nX: `);
-  const closed = new Promise((resolve) => socket.once('close', resolve));
-  await Promise.all([closed, rawHttp('GET / HTTP/1.1\r\n').catch(() => undefined)]);
-  clearInterval(timer);
-  expect(performance.now() - begun).toBeGreaterThan(4500);
-  expect(performance.now() - begun).toBeLessThan(20_000);
-});
 
 const refusal = /^HTTP\/1\.1 429 [\s\S]*\r\nRetry-After: 1\r\n[\s\S]*"code":"rate_limited"/;
 
 test.each([
-  ['an IPv4 address', (_: number) => '192.0.2.1', '192.0.2.2'],
-  ['a /64 network', (at: number) => `2001:db8:1:2::${at.toString(16)}`, '2001:db8:1:3::1'],
   ['a /64 network with zeros', (at: number) => `2001:db8::${at + 1}:0:0:1`, '2001:db8:0:1::1'],
   ['an IPv4 address on an IPv6 socket', (_: number) => '::ffff:192.0.2.1', '::ffff:192.0.2.2'],
 ])('%s is one client, which may have 100 requests at once', async (_what, address, other) => {
@@ -63,12 +45,8 @@ test.each([
   for (const answer of await Promise.all(held)) expect(answer).toMatch(/^HTTP\/1\.1 200 /);
 });
 
-test('an address may send 500 requests a second, after the first 1,000, and others theirs; few connections carry them', async () => {
-  const sockets = new Set<unknown>();
-  const { raw } = await startBefore(({ socket }, response) => {
-    sockets.add(socket);
-    response.end();
-  });
+test('an address may send 500 requests a second, after the first 1,000, and others theirs', async () => {
+  const { raw } = await startBefore((_request, response) => void response.end());
   const get = `GET / HTTP/1.1\r\nHost: ${name}\r\n\r\n`;
   const last = get.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n');
   // A connection serves 1,000 requests.
@@ -81,12 +59,4 @@ test('an address may send 500 requests a second, after the first 1,000, and othe
   expect(served).toBeLessThanOrEqual(allowed);
   expect(answers.slice(answers.indexOf('HTTP/1.1 429 '))).toMatch(refusal);
   expect(await raw(last, '127.0.0.8')).toMatch(/^HTTP\/1\.1 200 /);
-  expect(sockets.size).toBeLessThanOrEqual(32);
-});
-
-test('nft takes deploy/nftables.conf', ({ skip }) => {
-  const { error, status, stderr } = spawnSync('nft', ['--check', '--file', `${projectFolder}deploy/nftables.conf`]);
-  // It asks the kernel, which allows only root.
-  if (error || process.getuid?.() !== 0) return skip('nft is not installed, or this is not root');
-  expect([status, String(stderr)]).toEqual([0, '']);
 });

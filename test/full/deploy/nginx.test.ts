@@ -1,8 +1,6 @@
 /** Tests deploy/nginx.conf with a real nginx and real servers: what it forwards, what it refuses itself, and what it logs. */
 import { once } from 'node:events';
 import { connect as connectHttp2 } from 'node:http2';
-import { connect as connectTls } from 'node:tls';
-import { gunzipSync } from 'node:zlib';
 import { request } from 'undici';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { type ErrorCode, errorMessages } from '../../../src/core/errors.ts';
@@ -10,8 +8,6 @@ import { newToken } from '../../../src/core/people.ts';
 import { statuses } from '../../../src/http/errors.ts';
 import { type Answer, missingNginx, name, startNginx, startNginxAlone } from '../../support/nginx.ts';
 import { startServer } from '../../support/process.ts';
-
-const tabby = { name: 'Tabby', categoryId: 1 };
 
 beforeEach(({ skip }) => {
   if (missingNginx) skip(missingNginx);
@@ -32,67 +28,22 @@ function expectError({ status, headers, body }: Answer, code: ErrorCode): void {
 
 async function startBehindNginx() {
   const server = await startServer({ env: { BASE_URL: `https://${name}/v1`, TRUST_PROXY: '127.0.0.1' } });
-  const nginx = await startNginx({ production: server.port, staging: server.port });
+  const nginx = await startNginx(server.port);
   const authorization = `Bearer ${await server.firstKey()}`;
-  const add = (pet: object) =>
-    nginx.call('POST', '/v1/pets', { authorization, 'content-type': 'application/json' }, JSON.stringify(pet));
-  return { server, ...nginx, authorization, add };
+  return { server, ...nginx, authorization };
 }
 
 describe('a request through nginx', () => {
-  test('goes to the deployment of its host name, whose URLs are in the response', async () => {
-    const [server, other] = await Promise.all(
-      [name, `staging.${name}`].map((host) => startServer({ env: { BASE_URL: `https://${host}/v1` } })),
-    );
-    if (!server || !other) throw new Error('no server');
-    const { call } = await startNginx({ production: server.port, staging: other.port });
-    const authorization = `Bearer ${await server.firstKey()}`;
-    const headers = { authorization, 'content-type': 'application/json' };
-    expect(await call('POST', '/v1/pets', headers, JSON.stringify(tabby))).toMatchObject({
-      status: 201,
-      headers: { location: `https://${name}/v1/pets/1`, 'strict-transport-security': 'max-age=31536000' },
-    });
-    const staging = { host: `staging.${name}`, authorization: `Bearer ${await other.firstKey()}` };
-    expect(await call('GET', '/v1/pets', staging)).toMatchObject({ status: 200, body: '[]' });
-    expect((await call('GET', '/v1/pets', { ...staging, authorization })).status).toBe(401);
-  });
-
-  test("is forwarded unchanged, with the client's real address; the server's own errors are returned unchanged", async () => {
-    const { call, authorization, server, add } = await startBehindNginx();
-    for (const target of [
-      '/v1/pets?limit=%31',
-      '/v1//pets',
-      '/v1/pets/%2e%2e/pets',
-      `/v1/pets?x=${'y'.repeat(8300)}`,
-    ]) {
+  test("is forwarded unchanged, with the client's real address", async () => {
+    const { call, authorization, server } = await startBehindNginx();
+    for (const target of ['/v1//pets?limit=%31', '/v1/pets/%2e%2e/pets']) {
       const direct = await fetch(server.url + target, { headers: { authorization } });
       const { status, body } = await call('GET', target, { authorization });
       expect([target, status, body]).toEqual([target, direct.status, await direct.text()]);
     }
-    const { status, headers } = await add({ ...tabby, name: 'x'.repeat(70_000) });
-    expect([status, headers['x-request-id']]).toEqual([413, expect.stringMatching(/-/)]);
     for (const path of ['/livez', '/readyz', '/metrics']) expect((await call('GET', path)).status).toBe(404);
     expect((await call('GET', '/v1/pets', { 'x-forwarded-for': '192.0.2.1' })).status).toBe(401);
     await server.seen('stdout', /"status":401,.*"address":"127\.0\.0\.1"/);
-  });
-
-  test('gets a long list compressed, and 304 for its ETag in the weak form of nginx and in the strong form of the server', async () => {
-    const { call, server, authorization, add } = await startBehindNginx();
-    await Promise.all(Array.from({ length: 20 }, () => add({ ...tabby, name: 'Tabby'.repeat(20) })));
-    const direct = await fetch(`${server.url}/v1/pets`, { headers: { authorization } });
-    const strong = direct.headers.get('etag') as string;
-    const weak = `W/${strong}`;
-    const asked = { authorization, 'accept-encoding': 'gzip' };
-    const compressed = await call('GET', '/v1/pets', asked);
-    expect(compressed).toMatchObject({ status: 200, headers: { 'content-encoding': 'gzip', etag: weak } });
-    expect(gunzipSync(compressed.bytes).toString()).toBe(await direct.text());
-    expect([compressed.headers.vary].flat().join().toLowerCase()).toMatch(/^(?=.*accept-encoding)(?=.*authorization)/);
-    for (const etag of [weak, strong]) {
-      const again = await call('GET', '/v1/pets', { ...asked, 'if-none-match': etag });
-      expect([etag, again.status, again.body, again.headers.etag]).toEqual([etag, 304, '', strong]);
-    }
-    await add(tabby);
-    expect((await call('GET', '/v1/pets?limit=100', { ...asked, 'if-none-match': weak })).status).toBe(200);
   });
 });
 
@@ -120,8 +71,8 @@ describe('nginx itself responds with an Error body', () => {
       expect(await raw(bytes), bytes).toMatch(answer);
   });
 
-  test('to a request without TLS: 400, not a redirect; another host name gets no certificate', async () => {
-    const { http, https, ca } = await startNginxAlone();
+  test('to a request without TLS: 400, not a redirect', async () => {
+    const { http, https } = await startNginxAlone();
     for (const [port, message] of [
       [http, 'Use https.'],
       [https, expect.any(String)],
@@ -129,10 +80,6 @@ describe('nginx itself responds with an Error body', () => {
       const { statusCode, body } = await request(`http://127.0.0.1:${port}/v1/pets`, { headers: { host: name } });
       expect([statusCode, await body.json()]).toEqual([400, { code: 'bad_request', message, status: 400 }]);
     }
-    const other = connectTls({ host: '127.0.0.1', port: https, ca, servername: 'other.example.com' });
-    await expect(once(other, 'secureConnect')).rejects.toMatchObject({
-      code: expect.stringContaining('UNRECOGNIZED_NAME'),
-    });
   });
 });
 

@@ -1,7 +1,6 @@
-/** The command check on PostgreSQL, and the commands of docs/scaling.md that look for damage. */
-import { readdirSync, readFileSync } from 'node:fs';
+/** The command check on PostgreSQL. */
+import { readdirSync } from 'node:fs';
 import { beforeEach, expect, test } from 'vitest';
-import { missingPrograms, startCluster } from '../../support/postgres-programs.ts';
 import { runCli } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
 import { newDatabase, open } from '../../support/store.ts';
@@ -46,33 +45,4 @@ test('exit 1 and one sentence: no database, and one without a store', async () =
   expect(await problemOf(empty)).toMatch(/has schema version 0, .*: run animal-store migrate\.$/);
   const json = await check(empty, '--json');
   expect(JSON.parse(json.stdout)).toMatchObject({ ok: false, schemaVersion: null, rows: {} });
-});
-
-/** The blocks of the section, as shell scripts. */
-const [, section = ''] = readFileSync(`${projectFolder}docs/scaling.md`, 'utf8').split('## Check PostgreSQL\n');
-const [verifyPages, compareJson] = [...section.matchAll(/^```bash\n([\s\S]*?)^```$/gm)].map(
-  ([, script]) => script as string,
-);
-
-test('the documented commands find nothing in a sound store, and each kind of damage', { timeout: 60_000 }, async ({
-  skip,
-}) => {
-  if (missingPrograms) skip(missingPrograms);
-  const cluster = await startCluster();
-  await cluster.shell('createdb animals');
-  const url = cluster.url('animals');
-  const store = await open(url);
-  await Promise.all(Array.from({ length: 1000 }, () => store.pets.add(biscuit)));
-  await store.close();
-  const run = (script = 'false') => cluster.shell(script.replaceAll('$URL', url));
-  expect([await run(verifyPages), await run(compareJson)]).toEqual(['', '']);
-
-  const withoutTrigger = `SET session_replication_role = replica; UPDATE pet SET name = 'other' WHERE id = 7`;
-  await run(`psql -qc "${withoutTrigger}" "$URL"`);
-  expect(await run(compareJson)).toBe('7\n');
-
-  await run(`file=$(psql -qAtc "CHECKPOINT; SELECT pg_relation_filepath('pet')" "$URL"); pg_ctl stop --wait --mode=fast
-    printf D | dd of="$PGDATA/$file" bs=1 seek=8000 conv=notrunc status=none; pg_ctl start --wait --log=$PGDATA/log`);
-  await expect(run(verifyPages)).rejects.toThrow(/invalid page in block 0 of relation/);
-  expect(await problemOf(url)).toMatch(/ cannot be read: invalid page in block 0 of relation .*\.$/);
 });

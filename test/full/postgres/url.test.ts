@@ -16,18 +16,12 @@ test('omitted parts have defaults: port 5432, no TLS, named statements, ten conn
 
 test.for<[string, Partial<Target>]>([
   [
-    'postgresql://db.example.com:6432/a',
-    { host: 'db.example.com', port: 6432, label: 'postgres://db.example.com:6432/a' },
-  ],
-  [
     'postgres://a%40b:p%2Fw%3A@db/ani%20mals',
     { user: 'a@b', password: 'p/w:', database: 'ani mals', label: 'postgres://db/ani%20mals' },
   ],
   ['postgres://[::1]:5433/a', { host: '::1', port: 5433 }],
-  ['postgres://[fe80::A:1]/a', { host: 'fe80::A:1', port: 5432 }],
   ['postgres://app@%2Fvar%2Frun%2Fpostgresql:5433/a', { host: '/var/run/postgresql', port: 5433 }],
   ['postgres://db/a?prepare=false&connections=1000', { prepare: false, connections: 1000 }],
-  ['postgres://db/a?prepare=true&connections=1', { prepare: true, connections: 1 }],
 ])('%s is read', ([databaseUrl, expected]) => {
   expect(readTarget(databaseUrl)).toMatchObject(expected);
 });
@@ -37,16 +31,12 @@ test('sslmode, sslrootcert, sslcert and sslkey are read', () => {
   fs.writeFileSync(file, 'a certificate, é');
   const pair = { cert: 'a certificate, é', key: 'a certificate, é' };
   const verified = { rejectUnauthorized: true };
-  const unverified = { rejectUnauthorized: false };
   for (const [query, ssl] of [
     ['disable', false],
-    ['require', unverified],
+    ['require', { rejectUnauthorized: false }],
     ['verify-ca', verified],
-    ['verify-full', verified],
-    [`verify-ca&sslrootcert=${file}`, { ...verified, ca: 'a certificate, é' }],
     [`verify-full&sslrootcert=${file}`, { ...verified, ca: 'a certificate, é' }],
     [`verify-full&sslcert=${file}&sslkey=${file}`, { ...verified, ...pair }],
-    [`require&sslcert=${file}&sslkey=${file}`, { ...unverified, ...pair }],
   ] as const) {
     const target = readTarget(`postgres://db/animals?sslmode=${query}`);
     expect([query, target.ssl]).toEqual([query, ssl]);
@@ -57,27 +47,15 @@ const format =
   'the address must be postgres://user:password@host:port/database, with an IPv6 address in brackets; in user and password, write / as %2F, @ as %40 and % as %25.';
 const several =
   'names several hosts: name one endpoint that leads to the primary, such as HAProxy in front of the cluster (docs/scaling.md).';
-const modes = 'sslmode must be one of disable, require, verify-ca, verify-full.';
-const count = 'connections must be a whole number from 1 to 1000.';
 
 test.for([
   ['postgres://host', format],
-  ['postgres://host/a/b', format],
   ['mysql://host/a', format],
-  ['postgres://host:0/a', format],
-  ['postgres://[::1]:654321/a', format],
   ['postgres://host:5432,[::1]:5432/a', several],
-  ['postgres://::1/a', format],
   ['postgres://[host]/a', format],
-  ['postgres://host/a?sslmode=sometimes', modes],
-  ['postgres://host/a?sslmode=prefer', modes],
-  ['postgres://host/a?connections=0', count],
-  ['postgres://host/a?connections=1001', count],
-  ['postgres://host/a?connections=1.5', count],
+  ['postgres://host/a?sslmode=prefer', 'sslmode must be one of disable, require, verify-ca, verify-full.'],
+  ['postgres://host/a?connections=1001', 'connections must be a whole number from 1 to 1000.'],
   ['postgres://host/a?reads=lease', 'reads is not one of sslmode, sslrootcert, sslcert, sslkey, prepare, connections.'],
-  ['postgres://app:secret%zz@host/a', format],
-  ['postgres://100%:secret@host/a', format],
-  ['postgres://app:secret@%2Ftmp%/a', format],
   ['postgres://app:secret@host/100%', format],
   [
     'postgres://host/a?sslmode=verify-full&sslrootcert=/no/root.crt',
@@ -89,11 +67,8 @@ test.for([
 
 test.for([
   'postgres://animals:s3cret/s3cret@db.example.com/animals',
-  'postgres://animals:s3cret@s3cret@db/animals',
-  'postgres://animals:s3cret?s3cret@db/a/b',
   'postgres://animals:s3cret/x?s3cret@db/animals',
   'postgres://animals:123/x?s3cret=x@db/animals',
-  'postgres://animals:s3cret%@db/animals',
   // Without a host.
   'postgres://animals:s3cret',
   'postgres://:s3cret/animals',

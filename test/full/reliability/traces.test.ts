@@ -37,7 +37,7 @@ function install(): string {
   return file;
 }
 
-test('a server sends a span of each request, with its method, route and status, and without keys and names', async ({
+test('a server sends a span of each request, with its method and route, and without keys and names', async ({
   skip,
 }) => {
   let file: string;
@@ -64,16 +64,10 @@ test('a server sends a span of each request, with its method, route and status, 
   await fetch(`${server.url}/nowhere/Rumpelstilzchen?key=${key}`);
   await fetch(`${server.opsUrl()}/readyz`);
 
-  /** The names of the requests' spans, with their statuses. */
-  const requests = () =>
-    [
-      ...received().matchAll(
-        /"name":"([^"]+)"(?:(?!"name":).)*?"http\.response\.status_code","value":\{"intValue":(\d+)\}/g,
-      ),
-    ].map(([, name, status]) => `${name} ${status}`);
+  const requests = () => [...received().matchAll(/"name":"((?:GET|POST)[^"]*)"/g)].map(([, name]) => name);
   await expect
     .poll(requests, { timeout: 10_000 })
-    .toEqual(['GET /v1/pets 200', 'POST /v1/pets 201', 'GET /account/links/:token 404', 'GET 404']);
+    .toEqual(['GET /v1/pets', 'POST /v1/pets', 'GET /account/links/:token', 'GET']);
   expect(received()).toMatch(new RegExp(`^/v1/traces.*"traceId":"${traceId}"`));
   expect(received()).toContain(`"parentSpanId":"${parentId}"`);
   for (const secret of [key, 'Rumpelstilzchen', 'a-secret-token']) expect(received()).not.toContain(secret);
