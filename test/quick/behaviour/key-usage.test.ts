@@ -39,11 +39,8 @@ test('each request with a valid key is counted by its outcome', async () => {
   const { etag } = (await call('GET', '/v1/pets')).headers;
   const rows: Row[] = [
     ['GET /v1/pets', 200, { succeeded: 1 }],
-    ['HEAD /v1/pets', 200, { succeeded: 1 }],
     ['OPTIONS /v1/pets', 204, { succeeded: 1 }],
     ['GET /v1/pets', 304, { succeeded: 1 }, undefined, { headers: { 'if-none-match': String(etag) } }],
-    ['POST /quickstart/messages', 202, { succeeded: 1 }, undefined, { body: { message: 'Hello' } }],
-    ['GET /v1/pets?limit=0', 400, { clientErrors: 1 }, 'invalid_parameter'],
     ['HEAD /v1/pets?limit=0', 400, { clientErrors: 1 }, 'invalid_parameter'],
     ['POST /v1/pets', 400, { clientErrors: 1 }, 'invalid_json', { body: '{' }],
     ['DELETE /v1/pets', 405, { clientErrors: 1 }, 'method_not_allowed'],
@@ -102,22 +99,6 @@ test('a flush that fails is logged and repeated; a request counts for the day of
   ]);
 });
 
-test('a server that stops while counts are written writes the rest, too, in transactions of 100', async () => {
-  stopTimers();
-  const written: number[] = [];
-  const recordUses = async (uses: unknown[]) => {
-    await new Promise((resolve) => setTimeout(resolve, 20));
-    // The first batch is lost at first.
-    if (written.push(uses.length) === 1) throw new Error('lost');
-  };
-  const accounts = { recordUses } as never;
-  const usage = createKeyUsage({ accounts, logger: pino({ level: 'silent' }), now: () => new Date() });
-  for (let id = 1; id <= 201; id++) usage.count({ reqId: 'test', key: id, status: 200 });
-  vi.advanceTimersByTime(60_000);
-  await usage.close();
-  expect(written).toEqual([100, 100, 1, 100]);
-});
-
 describe('the store', () => {
   const use = (lastUsedAt: Date) => ({ id: 1, lastUsedAt, succeeded: 1, deprecatedCalls: 0 });
 
@@ -152,15 +133,13 @@ describe('the store', () => {
   test('keeps 90 days, and deletes older ones in bounded steps', async () => {
     const { accounts, databaseUrl } = await makeStore();
     const days = Array.from({ length: keptDays + 5 }, (_, index) => daysAfter(index - keptDays - 4));
-    const rows = () => textRows(databaseUrl, 'SELECT day FROM api_key_usage ORDER BY day');
     // It deletes two rows of the oldest day for each row that it adds.
     await accounts.recordUses(days.map(use));
-    const oldest = async () => Number((await rows())[0]?.day);
-    const first = await oldest();
-    for (let count = 1; count <= 10; count++) {
+    const kept: unknown[] = [];
+    for (let count = 0; count < 5; count++) {
       await accounts.recordUses([use(noon)]);
-      expect(await oldest()).toBe(first + Math.min(count, 4));
+      kept.push((await textRows(databaseUrl, 'SELECT count(*) AS n FROM api_key_usage'))[0]?.n);
     }
-    expect(await rows()).toHaveLength(keptDays);
+    expect(kept).toEqual([3, 2, 1, 0, 0].map((more) => `${keptDays + more}`));
   });
 });
