@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { createPetReads } from '../../../src/store/postgres/pets.ts';
 import type { Statement } from '../../../src/store/postgres/sql.ts';
-import { clientOf, emptyStore, open, temporaryFolder, textRows } from '../../support/store.ts';
+import { clientOf, emptyStore, open, temporaryFolder } from '../../support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 
@@ -53,17 +53,6 @@ test('additions of one turn of the event loop share a commit unless they have th
   expect(outcomes.map(({ outcome }) => outcome)).toEqual(['added', 'added', 'replayed', 'added']);
   await Promise.all(Array.from({ length: 1001 }, () => store.pets.add(biscuit)));
   expect(commits).toEqual([500, 500, 1]);
-});
-
-test('each new retry deletes ten expired ones', async () => {
-  const databaseUrl = await emptyStore();
-  let time = Date.UTC(2027, 0, 1);
-  const store = await open(databaseUrl, { now: () => new Date(time) });
-  const add = (key: string) => store.pets.add(biscuit, { accountId: 1, key });
-  await Promise.all(Array.from({ length: 30 }, (_, index) => add(`old ${index}`)));
-  time += 24 * 60 * 60 * 1000;
-  expect(await add('old 1')).toMatchObject({ outcome: 'added', id: 31n });
-  expect(await textRows(databaseUrl, 'SELECT count(*) FROM idempotency')).toEqual([{ count: '21' }]);
 });
 
 test('every list walks an index and sorts nothing, so that it costs no more in a larger store', async () => {
