@@ -272,11 +272,9 @@ describe('GET /v1/pets', () => {
     );
     for (const path of ['/v1/pets?limit=100', '/v1/pets?limit=100&status=sold']) {
       const found = (await follow(app, path)).flatMap(({ json }) => json);
-      expect(ids(found)).toEqual(numbers(120));
-      expect(found.every(({ id, name }) => name === `${id}${longest}`)).toBe(true);
+      expect(found.map(({ name }) => name)).toEqual(numbers(120).map((id) => `${id}${longest}`));
     }
     expect((await app.call('GET', '/v1/pets/120')).json.name).toBe(`120${longest}`);
-    expect((await app.add(biscuit)).json.id).toBe(121);
   });
 });
 
@@ -302,8 +300,8 @@ describe('GET /v1/pets/{petId}', () => {
 
     const lasting = await startApp({ enforceSunset: false });
     lasting.setTime(sunset);
-    expect((await lasting.add(biscuit)).headers.location).toBe('/v1/pets/1');
-    expect((await lasting.call('GET', '/v1/pets/1')).status).toBe(200);
+    const { location } = (await lasting.add(biscuit)).headers;
+    expect((await lasting.call('GET', `${location}`)).status).toBe(200);
   });
 });
 
