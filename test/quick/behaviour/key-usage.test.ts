@@ -1,15 +1,12 @@
 /** Tests of what is counted of each API key, by outcome and day. */
-import { pino } from 'pino';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { newSecret } from '../../../src/core/accounts.ts';
 import { type DayOfUse, keptDays } from '../../../src/core/usage.ts';
-import { createKeyUsage } from '../../../src/http/key-usage.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { borrowStore, textRows } from '../../support/store.ts';
 
 const noon = new Date('2027-02-03T12:00:00Z');
-const later = (ms: number) => new Date(noon.getTime() + ms);
-const daysAfter = (days: number) => later(days * 24 * 60 * 60 * 1000);
+const dayMs = 24 * 60 * 60 * 1000;
 const nothing = { succeeded: 0, clientErrors: 0, rateLimited: 0, serverErrors: 0, deprecatedCalls: 0, lastError: null };
 const today = { day: '2027-02-03', ...nothing };
 const pet = { name: 'Biscuit', categoryId: 7 };
@@ -99,47 +96,20 @@ test('a flush that fails is logged and repeated; a request counts for the day of
   ]);
 });
 
-describe('the store', () => {
+test('the store keeps 90 days, and deletes older ones in bounded steps', async () => {
+  const { store, setTime, databaseUrl } = await borrowStore();
+  const { accounts } = store;
+  setTime(noon);
+  await accounts.addAccount('zoo');
+  await accounts.addKey({ account: 'zoo', name: 'till', scopes: [], lifetimeMs: null, secret: newSecret(false) });
   const use = (lastUsedAt: Date) => ({ id: 1, lastUsedAt, succeeded: 1, deprecatedCalls: 0 });
-
-  async function makeStore() {
-    const { store, setTime, databaseUrl } = await borrowStore();
-    const { accounts } = store;
-    setTime(noon);
-    await accounts.addAccount('zoo');
-    await accounts.addKey({ account: 'zoo', name: 'till', scopes: [], lifetimeMs: null, secret: newSecret(false) });
-    return { accounts, databaseUrl };
+  const days = Array.from({ length: keptDays + 5 }, (_, index) => new Date(+noon + (index - keptDays - 4) * dayMs));
+  // It deletes two rows of the oldest day for each row that it adds.
+  await accounts.recordUses(days.map(use));
+  const kept: unknown[] = [];
+  for (let count = 0; count < 5; count++) {
+    await accounts.recordUses([use(noon)]);
+    kept.push((await textRows(databaseUrl, 'SELECT count(*) AS n FROM api_key_usage'))[0]?.n);
   }
-
-  test('adds up what several servers count; the newest error wins', async () => {
-    const { accounts } = await makeStore();
-    let time = noon;
-    const logger = pino({ level: 'silent' });
-    const [one, other] = [0, 1].map(() => createKeyUsage({ accounts, logger, now: () => time }));
-    const request = { reqId: 'test', key: 1 };
-    one?.count({ ...request, status: 200 });
-    time = later(2);
-    one?.count({ ...request, status: 400, code: 'invalid_body' });
-    time = later(1);
-    for (let count = 0; count < 3; count++)
-      other?.count({ ...request, status: 503, code: 'service_unavailable', isDeprecated: true });
-    await Promise.all([one?.close(), other?.close()]);
-    const lastError = { code: 'invalid_body', at: later(2) };
-    const counts = { succeeded: 1, clientErrors: 1, serverErrors: 3, deprecatedCalls: 3 };
-    expect(await accounts.listUsage(1, 1)).toEqual([{ ...today, ...counts, lastError }]);
-    expect(await accounts.listKeys()).toMatchObject([{ lastUsedAt: later(2), deprecatedCalls: 3 }]);
-  });
-
-  test('keeps 90 days, and deletes older ones in bounded steps', async () => {
-    const { accounts, databaseUrl } = await makeStore();
-    const days = Array.from({ length: keptDays + 5 }, (_, index) => daysAfter(index - keptDays - 4));
-    // It deletes two rows of the oldest day for each row that it adds.
-    await accounts.recordUses(days.map(use));
-    const kept: unknown[] = [];
-    for (let count = 0; count < 5; count++) {
-      await accounts.recordUses([use(noon)]);
-      kept.push((await textRows(databaseUrl, 'SELECT count(*) AS n FROM api_key_usage'))[0]?.n);
-    }
-    expect(kept).toEqual([3, 2, 1, 0, 0].map((more) => `${keptDays + more}`));
-  });
+  expect(kept).toEqual([3, 2, 1, 0, 0].map((more) => `${keptDays + more}`));
 });

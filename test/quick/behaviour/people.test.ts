@@ -125,8 +125,9 @@ test('removing an account removes its keys, but not its messages and pets', asyn
   expect(await removeAccount('ada')).toMatchObject({ id: 1, name: 'ada' });
   expect(await removeAccount('ada')).toBeUndefined();
   expect([await listAccounts(), await listKeys()]).toMatchObject([[{ name: 'ben' }], []]);
-  const rows = await textRows(databaseUrl, 'SELECT id, account_id, message, status, created_at FROM message');
-  expect(rows).toEqual([{ id: 'msg_1', account_id: '1', message: 'Hello', status: 'queued', created_at: `${start}` }]);
+  expect(await textRows(databaseUrl, 'SELECT message, created_at FROM message')).toEqual([
+    { message: 'Hello', created_at: `${start}` },
+  ]);
   expect((await store.pets.list({ limit: 1, after: 0n })).pets).toHaveLength(1);
   // The id is not reused. Otherwise the new account would match the Idempotency-Keys of the old one.
   expect(await addAccount('ada')).toMatchObject({ id: 3 });

@@ -158,7 +158,8 @@ test('each response has its date, and says whether the connection stays open', a
     const { date = '', ...headers } = answer?.headers ?? {};
     const seconds = connection === 'close' ? undefined : `timeout=${limits.keepAlive / 1000}`;
     expect([answer?.status, headers.connection, headers['keep-alive']], request).toEqual([status, connection, seconds]);
-    expect(Math.abs(Date.parse(date) - Date.now()), request).toBeLessThan(60_000);
+    // Earlier requests of this process have cached another date.
+    expect(Math.abs(Date.parse(date) - Date.now()), request).toBeLessThan(5000);
   }
 });
 

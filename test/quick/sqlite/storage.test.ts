@@ -272,16 +272,6 @@ describe('an SQLite error', () => {
       expect(own.join()).toContain('SQLITE_ERROR');
     }
   });
-
-  test('of a missing table is reported once, and nothing is written', async () => {
-    const file = newFile();
-    prepareStore(file, { now });
-    openOther(file).exec('DROP TABLE message');
-    const fatal: string[] = [];
-    const { store } = await openSqlite({ onFatal: ({ message }) => fatal.push(message) }, file);
-    await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
-    await vi.waitFor(() => expect(fatal).toEqual(['no such table: message']));
-  });
 });
 
 describe('migrations', () => {
