@@ -50,7 +50,7 @@ const refused: [answer: string, requests: Request[]][] = [
     `400 invalid_body: categoryId ${noInteger}`,
     field(
       'categoryId',
-      ...['9223372036854775808', '-9223372036854775809', '1e999999999', '1.5', '9223372036854775807.5'],
+      ...['9223372036854775808', '-9223372036854775809', '1e999999999', '-1e400', '1.5', '9223372036854775807.5'],
       ...['"1"', 'null', '{}', `1${'0'.repeat(60_000)}1`],
     ),
   ],
@@ -327,9 +327,6 @@ describe('a precondition', () => {
       const both = { 'if-match': '"other"', 'if-none-match': etag };
       expect((await app.call('GET', path, { headers: both })).status).toBe(412);
     }
-    const { etag } = (await app.call('GET', '/v1/pets')).headers as { etag: string };
-    await app.add(biscuit);
-    expect((await app.call('GET', '/v1/pets', { headers: { 'if-none-match': etag } })).status).toBe(200);
   });
 
   test('that does not hold lets POST change nothing', async () => {

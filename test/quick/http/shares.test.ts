@@ -39,6 +39,14 @@ test('a large body counts once, however many responses send it, until the last h
   }
 });
 
+test('what a function takes is given back when it throws', () => {
+  const fail = () => {
+    throw new Error('x');
+  };
+  expect(() => shares.during('a', 'work', fail)).toThrow('x');
+  expect(shares.taken().work).toBe(0);
+});
+
 test('the time that was spent halves every second, and a share with nothing is forgotten', () => {
   shares.of('a').spentMs = 80;
   shares.of('b').spentMs = 80;
