@@ -259,9 +259,7 @@ describe('an Authorization header', () => {
       [
         '401 missing_api_key',
         [
-          ...['', 'Bearer', 'KEY', 'BearerKEY', 'Bearer\tKEY', 'Bearer:KEY', 'Bearer\xa0KEY', '\xa0Bearer KEY'].map(
-            authorized,
-          ),
+          ...['', 'Bearer', 'KEY', 'Bearer\tKEY', 'Bearer\xa0KEY', '\xa0Bearer KEY'].map(authorized),
           ...['Beare KEY', 'Bearers KEY', 'Basic KEY', 'Basic eDp4, Bearer KEY', ', Bearer KEY'].map(authorized),
           ...['X-API-Key: KEY', 'Proxy-Authorization: Bearer KEY'].map(named),
         ],

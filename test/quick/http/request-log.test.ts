@@ -30,11 +30,9 @@ test('has the request, its outcome, and for an error its code', async () => {
   ];
   for (const [line, status, route, code] of rows) {
     const more = `Authorization: Bearer ${app.key}\r\ntraceparent: ${traceparent}\r\n`;
-    const found = await lineFor(app, line, more);
     const [method] = line.split(' ');
-    expect(found, line).toMatchObject({ level: 30, method, status, traceId, address: '127.0.0.1' });
-    expect([line, found.code, found.route]).toEqual([line, code, route]);
-    expect(found.ms).toBeGreaterThan(0);
+    const expected = { level: 30, method, route, status, traceId, address: '127.0.0.1', ms: expect.any(Number) };
+    expect(await lineFor(app, line, more), line).toMatchObject({ ...expected, ...(code && { code }) });
   }
   expect(await lineFor(app, 'GET /v1/pets', '')).toMatchObject({ status: 401, code: 'missing_api_key' });
   expect(await lineFor(app, 'BREW /v1/pets')).toMatchObject({ status: 400, code: 'bad_request' });
