@@ -3,7 +3,6 @@ import fc from 'fast-check';
 import {
   type Draft,
   draftsOf,
-  jsonOf,
   type Known,
   type Operation,
   type Parameter,
@@ -47,14 +46,8 @@ function badTexts(schema: Schema): fc.Arbitrary<string>[] {
   if (values) return [one('', ...values.flatMap((value) => [value.toUpperCase(), `${value} `]))];
   if (schema.type === 'integer') {
     const { min, max } = rangeOf(schema);
-    const outside = [
-      fc.bigInt({ min: min - 2n ** 80n, max: min - 1n }),
-      fc.bigInt({ min: max + 1n, max: max + 2n ** 80n }),
-    ];
-    return [
-      one('abc', '', '1.5', '+1', '01', '0x1', '1,2', '٣', 'true', 'null'),
-      ...outside.map((each) => each.map(String)),
-    ];
+    const outside = [min - 1n, min - 2n ** 80n, max + 1n, max + 2n ** 80n].map(String);
+    return [one('abc', '', '1.5', '+1', '01', '0x1', '1,2', '٣', 'true', 'null', ...outside)];
   }
   return [...(minLength > 0 ? [one('')] : []), ...(maxLength ? [one('a'.repeat(maxLength + 1))] : [])];
 }
@@ -69,7 +62,6 @@ function parameterBreaks(parameter: Parameter, known: Known): Break[] {
   // A header that takes a list can be sent as several lines (RFC 9110, section 5.3). Those have no pattern.
   if (place === 'query' || (place === 'header' && schema.pattern !== undefined))
     breaks.push([`${name} is given twice`, 400, withEach(known[name] ?? valuesOf(schema).map(String), 2)]);
-  if (name === 'cursor') breaks.push(['cursor is made up', 400, withEach(valuesOf(schema).map(String))]);
   return breaks;
 }
 
@@ -84,14 +76,8 @@ function fieldBreaks(body: Schema): Break[] {
     const isInteger = schema.type === 'integer';
     const texts = badTexts(schema).map((bad) => bad.map((text) => (isInteger ? text : JSON.stringify(text))));
     const wrong = one('null', '[]', '{}', ...(isInteger ? ['"7"', '1e999999999'] : ['7', '"\\ud800"']));
-    breaks.push(
-      [
-        `${name} breaks its schema`,
-        400,
-        fc.oneof(wrong, ...texts).map((json) => (draft) => withField(draft, name, json)),
-      ],
-      [`${name} is given twice`, 400, jsonOf(schema).map((json) => (draft) => withField(draft, name, json, json))],
-    );
+    const jsons = fc.oneof(wrong, ...texts);
+    breaks.push([`${name} breaks its schema`, 400, jsons.map((json) => (draft) => withField(draft, name, json))]);
   }
   return breaks;
 }

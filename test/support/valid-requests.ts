@@ -132,7 +132,7 @@ export function valuesOf(schema: Schema): fc.Arbitrary<string | bigint> {
 }
 
 /** The schema's values as JSON. */
-export function jsonOf(schema: Schema): fc.Arbitrary<string> {
+function jsonOf(schema: Schema): fc.Arbitrary<string> {
   return valuesOf(schema).map((value) => (typeof value === 'string' ? JSON.stringify(value) : String(value)));
 }
 

@@ -24,7 +24,7 @@ test.each([
   [undefined, ''],
   ['https://example.com/animals/v1', 'https://example.com/animals'],
 ])('the message of a 404 says where the API is, and redirects lead to a page: BASE_URL %s', async (baseUrl, root) => {
-  const { call, port } = await startApp({ baseUrl, signUp: 'none' });
+  const { call, port } = await startApp({ baseUrl });
   const nothing = 'There is nothing at this path.';
   const where = `The API is below ${root}/v1, for example GET ${root}/v1/pets; ${root}/docs describes it.`;
   const messageOf = async (line: string) => {
@@ -38,6 +38,4 @@ test.each([
     expect(await messageOf(line), line).toBe(`${nothing} No path ends in a slash. ${where}`);
   const answer = await call('HEAD', '/docs/?from=mail', { key: null });
   expect([answer.status, answer.headers.location]).toEqual([308, `${root}/docs`]);
-  // The account pages are switched off.
-  expect((await call('GET', '/account/', { key: null })).json.code).toBe('route_not_found');
 });

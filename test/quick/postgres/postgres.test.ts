@@ -73,13 +73,6 @@ test('every list walks an index and sorts nothing, so that it costs no more in a
       (await sql.unsafe(`EXPLAIN (GENERIC_PLAN, COSTS OFF) ${text}`)).map((row) => row['QUERY PLAN']),
     ),
   );
-  const scans = plans.map((plan) =>
-    plan.flatMap((line) => /(\S.*Scan.* on pet\b|Sort)/.exec(line)?.[1]?.replace('->  ', '') ?? []),
-  );
-  // The highest id is part of the state.
-  const state = 'Index Only Scan Backward using pet_pkey on pet';
-  expect(scans).toEqual([
-    [state, 'Index Scan using pet_pkey on pet', 'Index Scan using pet_status_id on pet'],
-    [state, 'Index Scan using pet_pkey on pet'],
-  ]);
+  expect(plans.map((plan) => plan.join().includes('Index Scan using pet_status_id on pet'))).toEqual([true, false]);
+  for (const plan of plans) expect(plan.join('\n')).not.toMatch(/Seq Scan on pet\b|Bitmap|Sort/);
 });
