@@ -196,8 +196,8 @@ export const plantedBugs: PlantedBug[] = [
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
     "return BigInt(`${sign}${significant}${'0'.repeat(zeros)}`);",
     'return BigInt(Number(source));',
-    'quick/behaviour/properties',
-    'for any input > every digit of an int64 comes back',
+    'quick/behaviour/operations',
+    'POST /v1/pets > returns every digit of categoryId',
   ],
   [
     'each page begins with the last pet of the previous page',

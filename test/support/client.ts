@@ -10,18 +10,11 @@ export interface Outcome {
   headers: Record<string, string | string[] | undefined>;
 }
 
-export interface Client {
-  get: (path: string) => Promise<Outcome>;
-  /** Adds a pet with this name, and with `retryKey` as its Idempotency-Key, if given. */
-  add: (name: string, retryKey?: string) => Promise<Outcome>;
-  close: () => Promise<void>;
-}
-
 /** Pets acknowledged with 201: name → id. Several clients can share one map. */
 export type Promises = Map<string, number>;
 
 /** Opens a client with at most `connections` requests in flight; further requests are queued. */
-export function openClient(url: string, key: string, connections: number, promises: Promises = new Map()): Client {
+export function openClient(url: string, key: string, connections: number, promises: Promises = new Map()) {
   const pool = new Pool(url, { connections });
   const close = () => pool.destroy();
   onTestFinished(close);
@@ -42,8 +35,9 @@ export function openClient(url: string, key: string, connections: number, promis
   }
 
   return {
-    get: (path) => call('GET', path),
-    async add(name, retryKey) {
+    get: (path: string) => call('GET', path),
+    /** Adds a pet with this name, and with `retryKey` as its Idempotency-Key, if given. */
+    async add(name: string, retryKey?: string) {
       const pet = { name, categoryId: 7 };
       const outcome = await call('POST', '/v1/pets', pet, retryKey ? { 'idempotency-key': retryKey } : {});
       if (outcome.status === 201) promises.set(name, outcome.json.id);
@@ -52,6 +46,8 @@ export function openClient(url: string, key: string, connections: number, promis
     close,
   };
 }
+
+export type Client = ReturnType<typeof openClient>;
 
 /** Runs `act` `count` times concurrently, with an index from 0. */
 export async function sideBySide(count: number, act: (index: number) => Promise<void>): Promise<void> {

@@ -24,8 +24,6 @@ interface Conversation {
   answers?: number;
   /** Close the sending side right after the last byte. */
   halfClose?: boolean;
-  /** Send each byte in its own packet. */
-  bytewise?: boolean;
   /** Time between two packets. */
   gapMs?: number;
   deadlineMs?: number;
@@ -35,13 +33,12 @@ interface Conversation {
 export function converse(
   port: number,
   parts: readonly (string | Buffer)[],
-  { answers = 1, halfClose = false, bytewise = false, gapMs = bytewise ? 0 : 5, deadlineMs = 5000 }: Conversation = {},
+  { answers = 1, halfClose = false, gapMs = 5, deadlineMs = 5000 }: Conversation = {},
 ): Promise<RawAnswer[]> {
   return new Promise((resolve, reject) => {
     const socket = net.connect({ port, host: '127.0.0.1', noDelay: true });
     const received: Buffer[] = [];
-    const packets = parts.map((part) => (typeof part === 'string' ? Buffer.from(part, 'latin1') : part));
-    const unsent = bytewise ? [...Buffer.concat(packets)].map((byte) => Buffer.of(byte)) : packets;
+    const unsent = parts.map((part) => (typeof part === 'string' ? Buffer.from(part, 'latin1') : part));
     let gap: NodeJS.Timeout | undefined;
     const deadline = setTimeout(
       () => socket.destroy(new Error(`not closed within ${deadlineMs} ms: ${Buffer.concat(received)}`)),

@@ -1,7 +1,6 @@
 /** Tests that every complete request is answered: each route with each method, framing, type, credential, version and expectation. */
-import { once } from 'node:events';
 import { connect } from 'node:net';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { newToken } from '../../../src/core/people.ts';
 import { startApp } from '../../support/app.ts';
 import { startServer } from '../../support/process.ts';
@@ -109,7 +108,7 @@ async function findFaults(port: number, list: Case[]): Promise<string[]> {
   return faults;
 }
 
-test('every request is answered within 4 s, no place stays taken, and the server stops within 3 s', {
+test('every request is answered within 4 s, and no place stays taken', {
   timeout: patientMs,
 }, async () => {
   const routes = new Set(['/cats', '/v1/cats', '/quickstart/cats', '/docs/cats']);
@@ -147,10 +146,4 @@ test('every request is answered within 4 s, no place stays taken, and the server
     return [...text.matchAll(/^animal_store_held\{.* (\d+)$/gm)].map(([, value]) => value).join(' ');
   };
   await expect.poll(taken, { timeout: 10_000 }).toBe('0 0 0 0 0 0');
-  const idle = connect(server.port, '127.0.0.1', () => idle.write(behind.bytes));
-  onTestFinished(() => void idle.destroy());
-  await once(idle, 'data');
-  const stopped = performance.now();
-  expect((await server.end('SIGTERM')).code).toBe(0);
-  expect(performance.now() - stopped).toBeLessThan(3000);
 });

@@ -67,9 +67,9 @@ test(
     expect(most).toBeGreaterThan(0);
     const none = { requests: 0, work: 0, bodies: 0, unread_bytes: 0, connections: 0, pipelined: 0 };
     await expect.poll(() => valuesOf(metrics, 'held'), { timeout: 30_000, interval: 100 }).toEqual(none);
-    for (let count = 0; count < 100; count++)
-      expect((await app.call('GET', `/v1/pets?limit=${100 - (count % 3)}`)).status).toBe(200);
+    expect((await app.call('GET', '/v1/pets?limit=100')).status).toBe(200);
     expect((await app.add({ name: 'after', categoryId: 1 })).status).toBe(201);
+    expect(app.log()).not.toMatch(/"level":[456]0/);
     figure(`${resets} connections reset at random moments: every count is back to 0`);
   },
   patientMs,

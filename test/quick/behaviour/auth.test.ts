@@ -1,17 +1,17 @@
 /** Tests which API keys are accepted, for what. What the Authorization header may look like is in http/framings.test.ts. */
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { newSecret, type Scope } from '../../../src/core/accounts.ts';
+import { newSecret } from '../../../src/core/accounts.ts';
 import { startApp } from '../../support/app.ts';
 import { prefixes, readDocument } from '../../support/described.ts';
 
 describe('an API key', () => {
   test('that is missing gets 401 missing_api_key, an unknown one invalid_api_key', async () => {
     const { call } = await startApp();
-    const message = 'Send your API key in the header Authorization: Bearer <API_KEY>.';
-    const missing = { code: 'missing_api_key', message, status: 401 };
-    expect((await call('GET', '/v1/pets', { key: null })).json).toEqual(missing);
-    const unknown = { code: 'invalid_api_key', message: 'The API key is not valid here.', status: 401 };
-    expect((await call('GET', '/v1/pets', { key: newSecret(false).key })).json).toEqual(unknown);
+    for (const [key, code] of [
+      [null, 'missing_api_key'],
+      [newSecret(false).key, 'invalid_api_key'],
+    ] as const)
+      expect((await call('GET', '/v1/pets', { key })).json).toMatchObject({ code, status: 401 });
   });
 
   test('gets 401 expired_api_key from the millisecond of its expiry', async () => {
@@ -46,19 +46,11 @@ describe('an API key', () => {
       ['GET', '/v1/pets', 'read', 200],
       ['GET', '/v1/pets', 'write', 403],
       ['HEAD', '/v1/pets', 'write', 403],
-      ['GET', '/v1/pets/1', 'read', 200],
       ['GET', '/v1/pets/1', 'write', 403],
       ['HEAD', '/v1/pets/1', 'write', 403],
     ] as const) {
       const sent = { key: keys[granted].key, ...(method === 'POST' && { body }) };
-      const answer = await call(method, path, sent);
-      expect(answer.status, `${method} ${path} ${granted}`).toBe(status);
-      const lacking: Scope = granted === 'read' ? 'pets:write' : 'pets:read';
-      if (answer.json?.code)
-        expect(answer.json).toMatchObject({
-          code: 'insufficient_scope',
-          message: `The API key lacks the scope ${lacking}.`,
-        });
+      expect((await call(method, path, sent)).status, `${method} ${path} ${granted}`).toBe(status);
     }
   });
 

@@ -36,17 +36,17 @@ describe('an API key', () => {
     invalid_api_key: ({ store }: PagesApp) => store.accounts.removeAccount('tests'),
   };
 
-  test.for(
-    Object.entries(ends).flatMap(([code, end]) => [
-      { path: '/v1/pets', code, end },
-      ...(code === 'revoked_api_key' ? [{ path: '/quickstart/messages', code, end }] : []),
-    ]),
-  )('that ends while the body of POST $path arrives gets 401 $code', async ({ path, code, end }) => {
+  test.for([
+    ['/v1/pets', 'revoked_api_key'],
+    ['/v1/pets', 'expired_api_key'],
+    ['/v1/pets', 'invalid_api_key'],
+    ['/quickstart/messages', 'revoked_api_key'],
+  ] as const)('that ends while the body of POST %s arrives gets 401 %s', async ([path, code]) => {
     const app = await startPages();
     const { key, id } = await app.newKey({ expiresAt: new Date(Date.now() + 5000) });
     const body = path === '/v1/pets' ? animal : '{"message":"Hello"}';
     const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'k' };
-    const { status, answer } = await interrupt(app, path, headers, body, () => end(app, id));
+    const { status, answer } = await interrupt(app, path, headers, body, () => ends[code](app, id));
     expect([status, answer.includes(`"code":"${code}"`)]).toEqual([401, true]);
     expect(answer).toMatch(/^www-authenticate: Bearer realm="animal-store", error="invalid_token"\r$/im);
     for (const table of ['pet', 'message', 'idempotency'])

@@ -7,7 +7,6 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { newSecret } from '../../../src/core/accounts.ts';
 import { newToken } from '../../../src/core/people.ts';
 import { createMetrics, type Metrics } from '../../../src/http/metrics.ts';
-import { startPages } from '../../support/account-pages.ts';
 import { startApp, type TestApp, valuesOf } from '../../support/app.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1 };
@@ -22,16 +21,10 @@ describe('RATE_LIMIT', () => {
       const { status, headers } = await call('GET', '/v1/pets');
       expect([status, headers['ratelimit-limit'], headers['ratelimit-remaining']]).toEqual([200, '3', left]);
     }
-    for (const path of ['/v1/pets', '/v1/pets/1', '/v1/store/orders']) {
-      const { status, json, headers } = await call('GET', path);
-      expect([status, json.code]).toEqual([429, 'rate_limited']);
-      expect(Number(headers['retry-after'])).toBeGreaterThan(50);
-      expect(headers['ratelimit-remaining']).toBe('0');
-    }
-    expect((await call('POST', '/quickstart/messages', { body: { message: 'x' } })).status).toBe(429);
-    expect(await counted(metrics, 'key')).toBe(4);
-    const second = await newKey();
-    expect((await call('GET', '/v1/pets', { key: second.key })).status).toBe(429);
+    const { json, headers } = await call('GET', '/v1/pets', { key: (await newKey()).key });
+    expect([json.code, headers['ratelimit-remaining']]).toEqual(['rate_limited', '0']);
+    expect(Number(headers['retry-after'])).toBeGreaterThan(50);
+    expect(await counted(metrics, 'key')).toBe(1);
     await store.accounts.addAccount('others');
     const other = await newKey({ account: 'others' });
     expect((await call('GET', '/v1/pets', { key: other.key })).status).toBe(200);
@@ -43,8 +36,7 @@ describe('the limit of rejected keys', () => {
     const metrics = createMetrics('test');
     const { call, newKey } = await startApp({ metrics, bounds: { rejectedKeys: 2 } });
     const junk = newSecret(false).key;
-    expect((await call('GET', '/v1/pets', { key: junk })).json.code).toBe('invalid_api_key');
-    expect((await call('GET', '/v1/pets', { key: 'junk' })).json.code).toBe('invalid_api_key');
+    for (const key of [junk, 'junk']) expect((await call('GET', '/v1/pets', { key })).status).toBe(401);
     const refused = await call('GET', '/v1/pets', { key: junk });
     expect([refused.status, refused.json.code]).toEqual([429, 'rate_limited']);
     expect(Number(refused.headers['retry-after'])).toBeGreaterThan(50);
@@ -101,7 +93,6 @@ describe('requests that the store processes', () => {
     release();
     await Promise.all([greedy.sent, other.sent]);
     expect((await app.add(tabby)).status).toBe(201);
-    expect((await app.call('GET', '/v1/pets')).json).toHaveLength(10);
   });
 
   test('of the accounts that one network creates count together, whatever their age', async () => {
@@ -121,26 +112,6 @@ describe('requests that the store processes', () => {
       await sent;
       expect(statuses).toEqual([503, 201, 201]);
     }
-  });
-
-  test('count the addresses of one /64 as one client of the account pages', async () => {
-    const { open, store, metrics } = await startPages({ trustProxy: ['127.0.0.1'], bounds: { work: 8 } });
-    const gate = Promise.withResolvers<void>();
-    const { findLink } = store.people;
-    store.people.findLink = (...input) => gate.promise.then(() => findLink(...input));
-    const link = `/account/links/${newToken().token}`;
-    const ask = async (address: string) => (await open({ 'x-forwarded-for': address }).get(link)).status;
-    const served: Promise<number>[] = [];
-    for (const [network, places] of [
-      ['2001:db8:1:2', 4],
-      ['2001:db8:1:3', 2],
-    ] as const) {
-      for (let at = 1; at <= places; at++) served.push(ask(at === 1 ? `[${network}::1]:5001` : `${network}::${at}`));
-      await expect.poll(async () => (await valuesOf(metrics, 'held')).work).toBe(served.length);
-      expect(await ask(`${network}::ffff`)).toBe(503);
-    }
-    gate.resolve();
-    expect(await Promise.all(served)).toEqual(Array(6).fill(404));
   });
 });
 
@@ -175,11 +146,6 @@ describe('MAX_CONNECTIONS', () => {
     const stranger = (await hold(port, '127.0.2.1')).resume();
     expect(await ask(port, '127.0.2.2')).toMatch(/^HTTP\/1\.1 200 /);
     await expect.poll(() => [...keyed, stranger].map(isOpen)).toEqual([false, true, true, true]);
-    const own = await Promise.all([1, 2, 3].map(() => hold(port, '127.0.2.2')));
-    for (const socket of own) socket.resume();
-    // Two of each at last: whoever comes with more than the others closes its own.
-    await expect.poll(() => [...keyed, stranger, ...own].filter(isOpen).length).toBe(4);
-    expect(isOpen(stranger)).toBe(true);
   });
 
   test('returns 503 beyond it, without reading the request, if no connection is idle', async () => {

@@ -6,18 +6,6 @@ import { runSql, textRows } from '../../support/store.ts';
 
 const hourMs = 60 * 60 * 1000;
 
-test('returns 202 with the queued message', async () => {
-  const { call, setTime } = await startApp();
-  setTime(new Date('2027-03-04T05:06:07.089Z'));
-  expect((await call('POST', '/quickstart/messages', { body: { message: 'Hello' } })).json).toEqual({
-    id: expect.stringMatching(/^msg_[0-9a-f]{32}$/),
-    message: 'Hello',
-    status: 'queued',
-    createdAt: '2027-03-04T05:06:07.089Z',
-  });
-  expect((await call('POST', '/quickstart/messages', { body: { message: '' } })).status).toBe(202);
-});
-
 test('an account has a bounded number of messages, which are kept for 24 hours; beyond it, there is 429', async () => {
   const { call, newKey, setTime, store, databaseUrl } = await startApp();
   const add = vi.spyOn(store.messages, 'add');

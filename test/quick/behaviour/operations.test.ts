@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { follow, links } from '../../support/links.ts';
-import { runSql } from '../../support/store.ts';
+import { runSql, textRows } from '../../support/store.ts';
 
 type Request = [line: string, options?: Parameters<TestApp['call']>[2]];
 
@@ -50,52 +50,47 @@ const refused: [answer: string, requests: Request[]][] = [
     `400 invalid_body: categoryId ${noInteger}`,
     field(
       'categoryId',
-      ...['9223372036854775808', '-9223372036854775809', '1e19', '1e999999999', '-1e400', '1.5', '1e-1'],
-      ...['9223372036854775807.5', '"1"', 'true', 'null', '[1]', '{}', `1${'0'.repeat(60_000)}1`],
+      ...['9223372036854775808', '-9223372036854775809', '1e999999999', '-1e400', '1.5', '9223372036854775807.5'],
+      ...['"1"', 'null', '{}', `1${'0'.repeat(60_000)}1`],
     ),
   ],
   [
     `400 invalid_body: ${noName}`,
     [
-      ...field('name', '""', '1', 'null', '["x"]', '"a\\u0000b"', '"\\ud800"', '"\\udc00\\ud800"'),
-      ...['x', 'é', '\u{1f408}'].flatMap((character) => field('name', JSON.stringify(character.repeat(1001)))),
+      ...field('name', '""', '1', 'null', '"a\\u0000b"', '"\\ud800"', '"\\udc00\\ud800"'),
+      ...['x', '\u{1f408}'].flatMap((character) => field('name', JSON.stringify(character.repeat(1001)))),
     ],
   ],
-  [`400 invalid_body: ${noStatus}`, field('status', '"unknown"', '""', '"Sold"', 'null')],
-  ...['id', '__proto__', 'toString'].map((name): [string, Request[]] => [
+  [`400 invalid_body: ${noStatus}`, field('status', '"Sold"', 'null')],
+  ...['id', '__proto__'].map((name): [string, Request[]] => [
     `400 invalid_body: "${name}" is not a known field.`,
     field(name, '1'),
   ]),
   ['400 invalid_body: name is required; categoryId is required.', post('{}')],
-  ['400 invalid_body: The body must be a JSON object.', post('[]', 'null', '"x"', '1')],
+  ['400 invalid_body: The body must be a JSON object.', post('[]', 'null')],
   ['400 invalid_body: The body is missing.', [...post(''), ['POST /v1/pets'], ...message('')]],
   [
     `400 invalid_body: ${noName.slice(0, -1)}; categoryId is required; "x1" is not a known field; `,
     post({ ...unknownFields, name: '' }),
   ],
-  ['400 invalid_body: message is required.', message('{}')],
   [`400 invalid_body: ${noMessage}`, message('{"message":1}', '{"message":"a\\u0000"}', '{"message":"\\ud800"}')],
-  ['400 invalid_body: "to" is not a known field.', message('{"message":"a","to":"b"}')],
   [
     '400 invalid_body: Send the header Content-Type: application/json',
-    ['text/plain', null].map((type) => ['POST /quickstart/messages', { body: '{"message":"a"}', type }]),
+    [['POST /quickstart/messages', { body: '{"message":"a"}', type: 'text/plain' }]],
   ],
   [
     '400 invalid_json: The body is not valid JSON: ',
     post(
-      ...['{', '{"name":"x","categoryId":1}}', "{'name':'x'}", '{"name":"x","categoryId":01}'],
-      ...['{"name":"x","categoryId":NaN}', '{"name":"x","name":"y","categoryId":1}', `{${longName}:1,${longName}:1}`],
+      ...['{', '{"name":"x","categoryId":01}', '{"name":"x","name":"y","categoryId":1}'],
+      `{${longName}:1,${longName}:1}`,
     ),
   ],
-  ...['0', '101', '-1', '1.0', '1e1', '01', '%2B1', '', 'true', '99999999999999999999'].map(
-    (limit): [string, Request[]] => [
-      '400 invalid_parameter: limit must be an integer from 1 to 100.',
-      get('/v1/pets?limit=', limit),
-    ],
-  ),
+  [
+    '400 invalid_parameter: limit must be an integer from 1 to 100.',
+    get('/v1/pets?limit=', '0', '101', '-1', '1.0', '01', '%2B1', ''),
+  ],
   ['400 invalid_parameter: limit is given more than once.', get('/v1/pets?', 'limit=1&limit=2')],
-  [`400 invalid_parameter: ${noStatus}`, get('/v1/pets?status=', 'unknown', '', 'Sold')],
-  ['400 invalid_parameter: "__proto__" is not a known query parameter.', get('/v1/pets?', '__proto__=1')],
+  [`400 invalid_parameter: ${noStatus}`, get('/v1/pets?status=', '', 'Sold')],
   [
     `400 invalid_parameter: "${'x'.repeat(64)}…" is not a known query parameter.`,
     get(`/v1/pets?${'x'.repeat(80)}`, '=1'),
@@ -117,30 +112,24 @@ const refused: [answer: string, requests: Request[]][] = [
   ],
   [
     `400 invalid_parameter: petId ${noInteger}`,
-    get(
-      '/v1/pets/',
-      ...['x', '01', '+1', '1.0', '1e3', '9223372036854775808', '-9223372036854775809', '1'.repeat(4000)],
-      ...['%20', '1%00'],
-    ),
+    get('/v1/pets/', ...['x', '01', '+1', '1e3', '9223372036854775808', '1'.repeat(4000), '1%00']),
   ],
   [
     `400 invalid_cursor: ${noCursor}`,
     get(
       '/v1/pets?cursor=',
-      ...['', 'x', 'YWZ0ZXI6', 'YWZ0ZXI6MA', 'YWZ0ZXI6LTE', 'YWZ0ZXI6MQ%3D%3D', 'YWZ0ZXI6MR', 'YWZ0ZXI6MDE', '****'],
+      ...['', 'x', 'YWZ0ZXI6', 'YWZ0ZXI6LTE', 'YWZ0ZXI6MQ%3D%3D', 'YWZ0ZXI6MR', 'YWZ0ZXI6MDE'],
       Buffer.from('after:99999999999999999').toString('base64url'),
     ),
   ],
-  ['404 pet_not_found: There is no animal with this id.', get('/v1/pets/', ...int64s, '1', '-0', '%31')],
+  ['404 pet_not_found: There is no animal with this id.', get('/v1/pets/', ...int64s, '-0', '%31')],
   [
     '404 route_not_found: There is nothing at this path.',
-    ['/', '/v1', '/v1/', '/v1/pet', '/v1/Pets', '/v1/store', '/v1/pets/1/x', '/v1//pets', '/v2/pets'].flatMap(
-      (path): Request[] => [[`GET ${path}`], [`POST ${path}`, { body: 'x', type: 'text/plain' }]],
-    ),
+    ['/v1', '/v1/Pets', '/v1/pets/1/x', '/v1//pets'].flatMap((path): Request[] => [[`GET ${path}`], [`POST ${path}`]]),
   ],
   [
     '405 method_not_allowed: This path does not support this method; the Allow header lists those it supports.',
-    ['PUT', 'PATCH', 'DELETE', 'TRACE', 'PROPFIND'].map((method) => [`${method} /v1/pets`]),
+    ['PUT', 'PATCH', 'DELETE'].map((method) => [`${method} /v1/pets`]),
   ],
   ['413 payload_too_large: The body is larger than 65,536 bytes.', post('{}'.padEnd(65_537))],
   ['414 uri_too_long: The URL is longer than 8,192 bytes.', get('/', 'x'.repeat(8192))],
@@ -179,10 +168,10 @@ describe('POST /v1/pets', () => {
     }
   });
 
-  test('accepts 1,000 of any character as a name, in a body of up to 64 KiB', async () => {
+  test('returns 1,000 of any character as the name, from a body of up to 64 KiB', async () => {
     const { call } = await startApp();
-    for (const character of ['x', 'é', '\u{1f408}', '\u0001']) {
-      const name = character.repeat(1000);
+    for (const characters of ['x', 'é', '\u{1f408}', '\u0001', '"\\/\n\u2028\ufeff\uffff{}']) {
+      const name = [...characters.repeat(1000)].slice(0, 1000).join('');
       const body = JSON.stringify({ ...biscuit, name, status: 'pending' });
       const padded = body.padEnd(65_536 - Buffer.byteLength(body) + body.length);
       const { status, headers } = await call('POST', '/v1/pets', { body: padded });
@@ -219,7 +208,7 @@ describe('POST /v1/pets with Idempotency-Key', () => {
   });
 
   test('adds another pet under another key, for another account, and after 24 hours', async () => {
-    const { add, call, store, newKey, setTime } = await startApp();
+    const { add, call, store, newKey, setTime, databaseUrl } = await startApp();
     const start = sunset.getTime();
     setTime(sunset);
     await add(biscuit, retry);
@@ -233,8 +222,11 @@ describe('POST /v1/pets with Idempotency-Key', () => {
     expect((await add(biscuit, { 'idempotency-key': visible.padEnd(255, 'x') })).json.id).toBe(3);
     setTime(new Date(start + 24 * 3600_000 - 1));
     expect((await add(biscuit, retry)).json.id).toBe(1);
-    setTime(new Date(start + 24 * 3600_000));
-    expect((await add({ name: 'Anew', categoryId: 1 }, retry)).json).toMatchObject({ id: 4, name: 'Anew' });
+    await Promise.all(numbers(30).map((at) => add(biscuit, { 'idempotency-key': `old-${at}` })));
+    setTime(new Date(start + 2 * 24 * 3600_000));
+    expect((await add({ name: 'Anew', categoryId: 1 }, retry)).json).toMatchObject({ id: 34, name: 'Anew' });
+    // Each new one deletes ten that have expired.
+    expect(await textRows(databaseUrl, 'SELECT count(*) AS n FROM idempotency')).toEqual([{ n: '24' }]);
   });
 });
 
@@ -280,11 +272,9 @@ describe('GET /v1/pets', () => {
     );
     for (const path of ['/v1/pets?limit=100', '/v1/pets?limit=100&status=sold']) {
       const found = (await follow(app, path)).flatMap(({ json }) => json);
-      expect(ids(found)).toEqual(numbers(120));
-      expect(found.every(({ id, name }) => name === `${id}${longest}`)).toBe(true);
+      expect(found.map(({ name }) => name)).toEqual(numbers(120).map((id) => `${id}${longest}`));
     }
     expect((await app.call('GET', '/v1/pets/120')).json.name).toBe(`120${longest}`);
-    expect((await app.add(biscuit)).json.id).toBe(121);
   });
 });
 
@@ -310,16 +300,8 @@ describe('GET /v1/pets/{petId}', () => {
 
     const lasting = await startApp({ enforceSunset: false });
     lasting.setTime(sunset);
-    expect((await lasting.add(biscuit)).headers.location).toBe('/v1/pets/1');
-    expect((await lasting.call('GET', '/v1/pets/1')).status).toBe(200);
-  });
-
-  test('starts links with BASE_URL', async () => {
-    const { call } = await startApp({ baseUrl: 'https://example.com/animals/v1' });
-    expect(links((await call('GET', '/v1/pets/1')).headers.link)).toEqual({
-      'successor-version': 'https://example.com/animals/v1/pets',
-      deprecation: 'https://example.com/animals/docs#animal-store/tag/pets/getPet',
-    });
+    const { location } = (await lasting.add(biscuit)).headers;
+    expect((await lasting.call('GET', `${location}`)).status).toBe(200);
   });
 });
 
@@ -327,7 +309,7 @@ describe('a precondition', () => {
   test('lets GET and HEAD pass: If-Match by strong comparison, and before If-None-Match', async () => {
     const app = await startApp();
     await app.add(biscuit);
-    for (const path of ['/v1/pets?limit=1', '/v1/pets/1', '/openapi.json']) {
+    for (const path of ['/v1/pets', '/openapi.json']) {
       const { etag } = (await app.call('GET', path)).headers as { etag: string };
       const expectEach = async (name: string, values: string[], status: number) => {
         for (const value of values)
@@ -338,17 +320,13 @@ describe('a precondition', () => {
       };
       const listed = [`"other", ${etag}`, `"a,b",${etag} , "c"`];
       const others = ['"other"', etag.slice(1, -1), '', `w/${etag}`, `${etag}x`];
-      await expectEach('if-match', ['*', ' * ', etag, ...listed], 200);
+      await expectEach('if-match', ['*', etag, ...listed], 200);
       await expectEach('if-match', [...others, `W/${etag}`], 412);
-      await expectEach('if-none-match', ['*', ' * ', etag, ...listed, `W/${etag}`, `"a,b",W/${etag} , "c"`], 304);
-      await expectEach('if-none-match', [...others, 'W/"other"', `x${etag}`, '*, "a"'], 200);
-      const both = { 'if-match': etag, 'if-none-match': etag };
-      expect((await app.call('GET', path, { headers: both })).status).toBe(304);
-      expect((await app.call('GET', path, { headers: { ...both, 'if-match': '"other"' } })).status).toBe(412);
+      await expectEach('if-none-match', ['*', etag, ...listed, `"a,b",W/${etag} , "c"`], 304);
+      await expectEach('if-none-match', [...others, '*, "a"'], 200);
+      const both = { 'if-match': '"other"', 'if-none-match': etag };
+      expect((await app.call('GET', path, { headers: both })).status).toBe(412);
     }
-    const { etag } = (await app.call('GET', '/v1/pets')).headers as { etag: string };
-    await app.add(biscuit);
-    expect((await app.call('GET', '/v1/pets', { headers: { 'if-none-match': etag } })).status).toBe(200);
   });
 
   test('that does not hold lets POST change nothing', async () => {
@@ -358,8 +336,6 @@ describe('a precondition', () => {
     const { etag } = (await app.call('GET', '/v1/pets')).headers as { etag: string };
     for (const [headers, status] of [
       [{ 'if-none-match': '*' }, 412],
-      [{ 'if-match': '"other"' }, 412],
-      [{ 'if-match': '*', 'if-none-match': '*' }, 412],
       // It is the tag of one page.
       [{ 'if-match': etag }, 412],
       [{ ...retry, 'if-none-match': '*' }, 412],
@@ -374,29 +350,14 @@ describe('a precondition', () => {
       if (status === 201) count += 1;
       expect((await app.call('GET', '/v1/pets')).json).toHaveLength(count);
     }
+    // The response would be an error without it.
+    const headers = { 'if-match': '"other"' };
+    expect((await app.call('POST', '/v1/pets', { key: null, body: biscuit, headers })).status).toBe(401);
+    expect((await app.add({}, headers)).status).toBe(400);
     // Nothing can be read at this path.
     const send = (headers: Record<string, string>) =>
       app.call('POST', '/quickstart/messages', { body: { message: 'Hello' }, headers });
     expect((await send({ 'if-match': '*' })).status).toBe(412);
     expect((await send({ 'if-none-match': '*' })).status).toBe(202);
-  });
-
-  test('is not evaluated if the response would be an error without it', async () => {
-    const app = await startApp();
-    const { key: reader } = await app.newKey({ scopes: ['pets:read'] });
-    const headers = { 'if-match': '"other"', 'if-none-match': '*' };
-    const cases: [status: number, ...Request][] = [
-      [401, 'POST /v1/pets', { key: null, body: biscuit }],
-      [403, 'POST /v1/pets', { key: reader, body: biscuit }],
-      [400, 'POST /v1/pets', { body: {} }],
-      [415, 'POST /v1/pets', { body: 'x', type: 'text/plain' }],
-      [400, 'GET /v1/pets?limit=0'],
-      [404, 'GET /v1/pets/1'],
-      [405, 'PUT /v1/pets', { body: biscuit }],
-    ];
-    for (const [status, line, options] of cases) {
-      const [method, path] = line.split(' ') as [string, string];
-      expect((await app.call(method, path, { ...options, headers })).status, line).toBe(status);
-    }
   });
 });

@@ -47,7 +47,7 @@ describe('a one-time link', () => {
     await addAccount('operator');
     const reset = await addLink('reset', 1);
     const lateReset = await addLink('reset', 2);
-    const [own, first, second] = [await addLink('invitation', 3), await addLink('invitation', null), newHash()];
+    const [own, first] = [await addLink('invitation', 3), await addLink('invitation', null)];
     setTime(hourMs - 1);
     expect(await setPassword(1, 'new', { link: reset })).toBe(true);
     setTime(hourMs);
@@ -55,13 +55,12 @@ describe('a one-time link', () => {
     setTime(dayMs - 1);
     expect(await setPassword(3, 'new', { link: own })).toBe(true);
     expect(await signUp('cleo', 'old', first)).toMatchObject({ name: 'cleo' });
-    setTime(0);
     const late = await addLink('invitation', null);
-    setTime(dayMs - 1);
+    setTime(2 * dayMs - 2);
     expect(await findLink(late)).toEqual({ purpose: 'invitation', account: null });
-    setTime(dayMs);
+    setTime(2 * dayMs - 1);
     expect(await findLink(late)).toBeUndefined();
-    for (const link of [late, second]) expect(await signUp('dora', 'old', link)).toBe('link_used');
+    expect(await signUp('dora', 'old', late)).toBe('link_used');
   });
 
   test('creates an account or sets a password only if it is for that', async () => {
@@ -84,67 +83,30 @@ describe('a session', () => {
   test('ends 12 hours after its start, even if it is in use, and an hour after its last use', async () => {
     const { addSession, findSession, touchSession, setTime } = await openWithPeople();
     const [used, unused] = [await addSession(), await addSession()];
-    for (let ms = 0; ms < 12 * hourMs; ms += hourMs / 2) {
+    for (let ms = hourMs / 2; ms < 12 * hourMs; ms += hourMs / 2) {
       setTime(ms);
       // The second is used too late: it does not begin again.
-      for (const hash of ms === hourMs / 2 ? [used] : [used, unused]) await touchSession(hash);
+      for (const hash of ms < hourMs ? [used] : [used, unused]) await touchSession(hash);
       if (ms >= hourMs) expect(await findSession(unused)).toBeUndefined();
     }
     setTime(12 * hourMs - 1);
-    await touchSession(used);
-    // Another server reports an earlier use.
-    setTime(12 * hourMs - 1000);
-    await touchSession(used);
-    expect((await findSession(used))?.usedAt).toEqual(at(12 * hourMs - 1));
+    expect(await findSession(used)).toBeDefined();
     setTime(12 * hourMs);
     expect(await findSession(used)).toBeUndefined();
   });
-
-  test('that is added beyond 50 of its account ends the one that was used first', async () => {
-    const { addSession, findSession, setTime, count } = await openWithPeople();
-    const hashes: Buffer[] = [];
-    for (let index = 0; index <= limits.sessions; index++) {
-      setTime(index);
-      hashes.push(await addSession());
-    }
-    await addSession(2);
-    expect(await count('session')).toBe(limits.sessions + 1);
-    expect(await findSession(hashes[0] as Buffer)).toBeUndefined();
-    expect(await findSession(hashes[1] as Buffer)).toBeDefined();
-  });
-});
-
-test.for(['session', 'one_time_link'] as const)('a new %s deletes up to ten that have ended', async (table) => {
-  const { addSession, addLink, findSession, findLink, setTime, count } = await openWithPeople();
-  const add = () => (table === 'session' ? addSession() : addLink('reset', 1));
-  for (let index = 0; index < 15; index++) await add();
-  setTime(hourMs - 1);
-  const valid = await add();
-  const counts = [await count(table)];
-  setTime(hourMs);
-  for (let index = 0; index < 2; index++) {
-    await add();
-    counts.push(await count(table));
-  }
-  expect(counts).toEqual([16, 7, 3]);
-  expect((await findSession(valid)) ?? (await findLink(valid))).toBeDefined();
 });
 
 test('a clock that is set back by a day ends sessions and links, which would live for longer', async () => {
   const { addSession, findSession, addLink, findLink, setPassword, signUp, endSessions, setTime } =
     await openWithPeople();
   setTime(dayMs);
-  const [session, reset, invitation] = [
-    await addSession(),
-    await addLink('reset', 1),
-    await addLink('invitation', null),
-  ];
-  const found = async () =>
-    [await findSession(session), await findLink(reset), await findLink(invitation)].map((each) => each !== undefined);
+  const [session, reset] = [await addSession(), await addLink('reset', 1)];
+  const invitation = await addLink('invitation', null);
+  const found = async () => [await findSession(session), await findLink(reset)].map(Boolean);
   setTime(dayMs - 60_000);
-  expect(await found()).toEqual([true, true, true]);
+  expect(await found()).toEqual([true, true]);
   setTime(0);
-  expect(await found()).toEqual([false, false, false]);
+  expect(await found()).toEqual([false, false]);
   expect(await endSessions(session)).toBe(false);
   expect(await setPassword(1, 'new', { link: reset })).toBe(false);
   expect(await signUp('cleo', 'old', invitation)).toBe('link_used');
@@ -163,8 +125,9 @@ test('removing an account removes its keys, but not its messages and pets', asyn
   expect(await removeAccount('ada')).toMatchObject({ id: 1, name: 'ada' });
   expect(await removeAccount('ada')).toBeUndefined();
   expect([await listAccounts(), await listKeys()]).toMatchObject([[{ name: 'ben' }], []]);
-  const rows = await textRows(databaseUrl, 'SELECT id, account_id, message, status, created_at FROM message');
-  expect(rows).toEqual([{ id: 'msg_1', account_id: '1', message: 'Hello', status: 'queued', created_at: `${start}` }]);
+  expect(await textRows(databaseUrl, 'SELECT message, created_at FROM message')).toEqual([
+    { message: 'Hello', created_at: `${start}` },
+  ]);
   expect((await store.pets.list({ limit: 1, after: 0n })).pets).toHaveLength(1);
   // The id is not reused. Otherwise the new account would match the Idempotency-Keys of the old one.
   expect(await addAccount('ada')).toMatchObject({ id: 3 });
@@ -200,18 +163,6 @@ describe('the keys of an account', () => {
     await add(0);
     setTime(hourMs);
     await add(limits.activeKeys - 1);
-  });
-
-  test('that have ended are the newest 100; all of them go with the account', async () => {
-    const { addKey, revokeKey, listOwnKeys, removeAccount, count, setTime } = await openWithPeople();
-    for (let index = 1; index <= 103; index++) {
-      setTime(index);
-      await revokeKey((await addKey()).id);
-    }
-    const { ended } = await listOwnKeys(1, 1000);
-    expect(ended.map(({ id }) => id)).toEqual(Array.from({ length: 100 }, (_, index) => 103 - index));
-    await removeAccount('ada');
-    expect(await count('api_key')).toBe(0);
   });
 
   test('are at most 100 in 24 hours if a person makes them; an operator may make more', async () => {

@@ -1,8 +1,7 @@
 /** Tests HTTP over raw sockets: malformed requests, credentials, size limits, pipelining and clients that disconnect. */
 import net from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { hashKey, newSecret } from '../../../src/core/accounts.ts';
+import { newSecret } from '../../../src/core/accounts.ts';
 import type { PetPage } from '../../../src/core/pets.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { converse, summaryOf } from '../../support/raw.ts';
@@ -72,20 +71,15 @@ describe('one request', () => {
         '400 bad_request',
         [
           ['gar', 'bage\r\n', '\r\nmore', 'and more'],
-          '\0\0\0\0\r\n\r\n',
-          // TLS, HTTP/2, the PROXY protocol and RTSP.
+          // TLS and HTTP/2.
           [Buffer.from('16030100c8010000c40303a1b2c3d4', 'hex')],
           'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
-          `PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n${list()}`,
-          ...['FROB', 'DESCRIBE', 'get'].map((method) => list().replace('GET', method)),
-          list().replace('GET /v1/pets HTTP', 'GET\t/v1/pets\tHTTP'),
+          ...['FROB', 'get'].map((method) => list().replace('GET', method)),
           list().replace('/v1/pets ', ''),
-          list().replace(' HTTP/1.1', ''),
-          ...['1.2', '2.0'].map((version) => get('/v1/pets', host + key, version)),
-          ...hosts('', host + host, 'Host: a/b\r\n', 'Host: me@a\r\n', 'Host: a:1:2\r\n', 'Host: \xe9\r\n'),
+          get('/v1/pets', host + key, '2.0'),
+          ...hosts('', host + host, 'Host: me@a\r\n', 'Host: a:1:2\r\n', 'Host: \xe9\r\n'),
           get('http://animals.example/v1/pets', key),
           inOldHttp(get('/v1/pets', host + host + key)),
-          add().replace(host, ''),
         ],
       ],
       ['200', [inOldHttp(get('/v1/pets', key)), ...hosts('Host:\r\n', 'Host: [::1]:8080\r\n'), `\r\n\r\n${list()}`]],
@@ -96,20 +90,19 @@ describe('one request', () => {
       [
         '400 bad_request',
         [
-          ...['b@d: x', 'x', 'X : a', 'X: a\r\n b', 'X: a\0b', 'X: a\rY: b'].map((line) => list(`${line}\r\n`)),
-          list('X: a\n'),
+          ...['b@d: x', 'X : a', 'X: a\r\n b', 'X: a\0b', 'X: a\rY: b'].map((line) => list(`${line}\r\n`)),
           list().replaceAll('\r\n', '\n'),
           post(json + lengthOf(pet) + coded, chunkedPet),
           post(json + coded + lengthOf(pet), chunkedPet),
           post(json + lengthOf(pet) + lengthOf(pet)),
-          ...['-1', '+33', '0x21', '33.0', '3 3', '33, 33', '', '9'.repeat(23), '33\r\nContent-Length: 5'].map(
-            (length) => post(`${json}Content-Length: ${length}\r\n`),
+          ...['-1', '+33', '3 3', '33, 33', '', '9'.repeat(23), '33\r\nContent-Length: 5'].map((length) =>
+            post(`${json}Content-Length: ${length}\r\n`),
           ),
-          ...['gzip', 'identity', 'xchunked', 'chunked, gzip', 'gzip, chunked', 'chunked, chunked', '\x0bchunked', '']
-            .concat('chunked\r\nTransfer-Encoding: identity')
-            .map((coding) => post(`${json}Transfer-Encoding: ${coding}\r\n`, chunkedPet)),
+          ...['gzip', 'identity', 'chunked, gzip', 'gzip, chunked', '\x0bchunked', ''].map((coding) =>
+            post(`${json}Transfer-Encoding: ${coding}\r\n`, chunkedPet),
+          ),
           inOldHttp(chunked(chunkedPet)),
-          ...['zz', '0x21', '20', `21;${letters(20_000)}`].map((size) => chunked(chunkedPet.replace('21', size))),
+          ...['zz', '20', `21;${letters(20_000)}`].map((size) => chunked(chunkedPet.replace('21', size))),
           chunked(`fffffffffffffffff\r\n${pet}`),
           chunked(chunkedPet.replaceAll('\r\n', '\n')),
           chunked(chunkedPet.replace('\r\n\r\n', '\r\nx\r\n\r\n')),
@@ -123,30 +116,17 @@ describe('one request', () => {
           list('X:\r\n'.repeat(6000)),
           // Node's parser counts the URL as part of the headers and does not report which was too long.
           get(`/v1/pets?cursor=${letters(20_000)}`),
-          // It does not end.
-          `GET / HTTP/1.1\r\nX: ${letters(20_000)}`,
         ],
       ],
       [
         '201',
-        [
-          chunked(chunkedPet).replace(': chunked', ': CHUNKED'),
-          chunked(`21;a=b\r\n${pet}\r\n0\r\nX: a\r\n\r\n`),
-          chunked(`${[...pet].map((byte) => `1\r\n${byte}\r\n`).join('')}0\r\n\r\n`),
-        ],
+        [chunked(chunkedPet).replace(': chunked', ': CHUNKED'), chunked(`21;a=b\r\n${pet}\r\n0\r\nX: a\r\n\r\n`)],
       ],
     ]));
 
   test('with a long URL or body, or a special target, method or upgrade', () =>
     check([
-      [
-        '414 uri_too_long',
-        [
-          get(`/v1/pets?cursor=${letters(8192)}`),
-          get(`/v1/pets/${letters(8192)}`),
-          withoutKey(get(`/${letters(8192)}`)),
-        ],
-      ],
+      ['414 uri_too_long', [get(`/v1/pets?cursor=${letters(8192)}`), get(`/v1/pets/${letters(8192)}`)]],
       ['400 invalid_cursor', [get('/v1/pets?cursor='.padEnd(8192, 'x'))]],
       [
         '413 payload_too_large',
@@ -157,12 +137,12 @@ describe('one request', () => {
         ],
       ],
       ['413 payload_too_large, 201', [add(pet.padEnd(65_537)) + add()]],
-      ['400 invalid_url', ['/v1/pets/%zz', '/v1/pets/%ff', 'http:///', '/v1/pets#limit=1'].map((url) => get(url))],
+      ['400 invalid_url', ['/v1/pets/%ff', 'http:///', '/v1/pets#limit=1'].map((url) => get(url))],
       [
         '400 bad_request',
         [
-          ...['/v1/pets/\xe9', 'v1/pets', '\\v1\\pets', 'ftp://animals.example/v1/pets'],
-          ...['http://other.example/v1/pets', 'http://animals.example:81/v1/pets'],
+          ...['/v1/pets/\xe9', 'v1/pets', 'ftp://animals.example/v1/pets', 'http://other.example/v1/pets'],
+          'http://animals.example:81/v1/pets',
         ].map((url) => get(url)),
       ],
       ['404 route_not_found', ['*', '/v1%2fpets', '/v1/../v1/pets', 'http://animals.example'].map((url) => get(url))],
@@ -172,21 +152,13 @@ describe('one request', () => {
           get('HTTP://ANIMALS.example/v1/pets'),
           get('/v1/%70ets'),
           list(`${lengthOf(pet)}${json}`) + pet,
-          list('Connection: Upgrade\r\nUpgrade: websocket\r\n'),
           list('Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAM\r\n'),
         ],
       ],
-      [
-        '405 method_not_allowed [GET HEAD POST OPTIONS]',
-        ['TRACE', 'PROPFIND', 'M-SEARCH', 'QUERY', 'SOURCE'].map((method) => on(`${method} /v1/pets`)),
-      ],
+      ['405 method_not_allowed [GET HEAD POST OPTIONS]', ['TRACE', 'QUERY'].map((method) => on(`${method} /v1/pets`))],
       [
         '405 method_not_allowed []',
-        [
-          on('CONNECT a:443', host),
-          on('CONNECT a:443') + add(),
-          [on('CONNECT a:443'), Buffer.from('1603010001', 'hex'), 'x'],
-        ],
+        [on('CONNECT a:443', host), [on('CONNECT a:443'), Buffer.from('1603010001', 'hex'), 'x']],
       ],
     ]));
 
@@ -215,29 +187,26 @@ describe('one request', () => {
         '415 unsupported_media_type',
         [
           ...types(
-            ...['text/plain', '*/*', 'application/vnd.api+json', 'application/json+x', 'application/jsonx', ''],
-            ...['application/json charset=utf-8', 'application/json, text/plain', 'application/json; charset=latin1'],
-            ...['application/json; charset=utf8', 'application/json; charset', 'application/json; charset="utf-8'],
-            ...['application/json; charset=utf-8; charset=latin1', 'application/json; a', 'application/json; a="b'],
+            ...['text/plain', 'application/vnd.api+json', 'application/jsonx', '', 'application/json, text/plain'],
+            ...['application/json; charset=latin1', 'application/json; charset="utf-8', 'application/json; a'],
+            'application/json; charset=utf-8; charset=latin1',
             // What curl -d sends by itself.
             'application/x-www-form-urlencoded',
           ),
           typed(),
           typed(json, json),
-          typed(json, 'Content-Type: text/plain\r\n'),
-          ...['gzip', 'x-identity', 'identity2', 'identity, gzip'].map((coding) =>
-            typed(json, `Content-Encoding: ${coding}\r\n`),
-          ),
+          ...['gzip', 'identity, gzip'].map((coding) => typed(json, `Content-Encoding: ${coding}\r\n`)),
         ],
       ],
       [
         '201',
         [
           ...types(
-            ...['APPLICATION/JSON', 'Application/Json;Charset=Utf-8', 'application/json; charset="UTF-8"'],
-            ...['application/json\t;\tcharset=utf-8', 'application/json;', 'application/json; a="charset=latin1"'],
-            'application/json; a="x\\"y; charset=latin1"; charset=utf-8',
-            'application/json; profile="https://a/b,c"',
+            ...['Application/Json;Charset=Utf-8', 'application/json\t;\tcharset="UTF-8"', 'application/json;'],
+            ...[
+              'application/json; a="x\\"y; charset=latin1"; charset=utf-8',
+              'application/json; profile="https://a/b,c"',
+            ],
           ),
           typed(json, 'Content-Encoding: Identity\r\n'),
         ],
@@ -249,12 +218,15 @@ describe('one request', () => {
       [
         '400 invalid_json',
         [
-          // Overlong UTF-8, a surrogate, a cut character, a single byte, a byte order mark, UTF-16.
+          // Overlong UTF-8, a surrogate, a cut character, a byte order mark.
           ...['{"name":"\xc0\xaf","categoryId":7}', '{"name":"\xed\xa0\x80","categoryId":7}', `${pet}\xe2\x82`],
-          ...[`${pet}\xff`, `\xef\xbb\xbf${pet}`, `\xfe\xff${[...pet].map((letter) => `\0${letter}`).join('')}`],
-          ...[' \n', pet + pet, '{"name":"a\0b","categoryId":7}', '{"name":"x","n\\u0061me":"y","categoryId":7}'],
-          '{"__proto__":1,"__proto__":2,"name":"x","categoryId":7}',
-          ...['['.repeat(30_000), '['.repeat(30_000) + ']'.repeat(30_000)],
+          ...[
+            `\xef\xbb\xbf${pet}`,
+            ' \n',
+            '{"name":"a\0b","categoryId":7}',
+            '{"name":"x","n\\u0061me":"y","categoryId":7}',
+          ],
+          ...['{"__proto__":1,"__proto__":2,"name":"x","categoryId":7}', '['.repeat(30_000) + ']'.repeat(30_000)],
         ].map(add),
       ],
       ['400 invalid_body', [`[${pet}]`, `{"__proto__":${pet}}`].map(add)],
@@ -267,7 +239,6 @@ describe('one request', () => {
         const empty = (more = '') => on(`POST ${path}`, host + key + (path.endsWith('sign-in') ? form : json) + more);
         return [
           ['400 invalid_body', [inOldHttp(empty())]],
-          ['400 invalid_body, 404 route_not_found', [empty() + get('/v1/cats')]],
           ['100, 400 invalid_body, 404 route_not_found', [empty('Expect: 100-continue\r\n') + get('/v1/cats')]],
         ];
       }),
@@ -283,56 +254,42 @@ describe('an Authorization header', () => {
     check([
       [
         '200',
-        [
-          ...['Bearer KEY', 'bearer KEY', 'BEARER KEY', '  bEaReR   KEY  ', '\tBearer KEY\t'].map(authorized),
-          ...['AUTHORIZATION: Bearer KEY', 'authorization: Bearer KEY'].map(named),
-        ],
+        [...['Bearer KEY', '  bEaReR   KEY  ', '\tBearer KEY\t'].map(authorized), named('AUTHORIZATION: Bearer KEY')],
       ],
       [
         '401 missing_api_key',
         [
-          ...['', '   ', 'Bearer', 'Bearer ', 'KEY', 'BearerKEY', 'Bearer\tKEY', 'Bearer:KEY', 'Bearer=KEY', 'null'],
-          // A no-break space, in Latin-1 and in UTF-8; a full-width B.
-          ...['Bearer\xa0KEY', 'Bearer\xc2\xa0KEY', '\xa0Bearer KEY', '\xef\xbc\xa2earer KEY'],
-          ...['"Bearer" KEY', 'Beare KEY', 'Bearers KEY', 'Basic KEY', 'Basic eDp4, Bearer KEY', ', Bearer KEY'],
-        ]
-          .map(authorized)
-          .concat(
-            ['X: a', 'X-API-Key: KEY', 'Proxy-Authorization: Bearer KEY', 'Cookie: Authorization=Bearer KEY']
-              .concat('Authorization_: Bearer KEY')
-              .map(named),
-          ),
+          ...['', 'Bearer', 'KEY', 'Bearer\tKEY', 'Bearer\xa0KEY', '\xa0Bearer KEY'].map(authorized),
+          ...['Beare KEY', 'Bearers KEY', 'Basic KEY', 'Basic eDp4, Bearer KEY', ', Bearer KEY'].map(authorized),
+          ...['X-API-Key: KEY', 'Proxy-Authorization: Bearer KEY'].map(named),
+        ],
       ],
       [
         '401 invalid_api_key',
         [
-          ...['KEYx', 'KEY0', 'KEYKEY', 'KEY,', 'KEY;', 'KEY=', 'KEY%00', '"KEY"', '<KEY>', 'token=KEY', 'x', '*'],
-          // White space, visible and not.
-          ...['\tKEY', '\xa0KEY', 'KEY\xa0', 'KEY\xc2\xa0', '\xef\xbb\xbfKEY', 'KEY\xe2\x80\x8b', 'KEY\x85'],
-          ...['Bearer KEY', 'KEY Bearer', 'KEY KEY', 'KEY,KEY', 'KEY, Bearer KEY', 'KEY realm="a"', 'ast_test_KEY'],
-          ...['null', "'OR'1'='1", letters(8000), newSecret(false).key],
-          ...['KEY\r\nAuthorization: Bearer KEY', 'KEY\r\nAuthorization: Bearer x'],
+          ...[
+            'KEYx',
+            'KEYKEY',
+            'KEY,',
+            'KEY=',
+            'KEY%00',
+            '"KEY"',
+            'token=KEY',
+            'x',
+            letters(8000),
+            newSecret(false).key,
+          ],
+          ...['\tKEY', '\xa0KEY', 'KEY\xc2\xa0', '\xef\xbb\xbfKEY', 'Bearer KEY', 'KEY KEY', 'KEY, Bearer KEY'],
+          'KEY\r\nAuthorization: Bearer KEY',
         ].map((value) => authorized(`Bearer ${value}`)),
       ],
       [
         '400 bad_request',
-        ['Bearer KEY\0', 'Bearer\r\n KEY', 'Bearer \x01KEY']
-          .map(authorized)
-          .concat(named('Authorization : Bearer KEY')),
+        [authorized('Bearer KEY\0'), authorized('Bearer\r\n KEY'), named('Authorization : Bearer KEY')],
       ],
       // Before it reads the body.
       ['401 missing_api_key', [on('POST /v1/pets', `${host}Content-Type: text/plain\r\nContent-Length: 1000000\r\n`)]],
     ]));
-
-  test('with a changed key gets 401 invalid_api_key', async () => {
-    const { call, key: own } = await startApp();
-    for (const changed of [
-      ...[own.slice(0, -1), own.slice(1), own.slice(9), `${own.slice(0, -6)}000000`, own.toUpperCase()],
-      ...[own.toLowerCase(), own.replaceAll('_', '-'), hashKey(own).toString('hex')],
-      ...[`${own.slice(0, 20)} ${own.slice(20)}`, `${own.slice(0, 20)}${own[20] === 'a' ? 'b' : 'a'}${own.slice(21)}`],
-    ])
-      expect((await call('GET', '/v1/pets', { key: changed })).json.code, changed).toBe('invalid_api_key');
-  });
 });
 
 describe('several requests on one socket', () => {
@@ -340,12 +297,10 @@ describe('several requests on one socket', () => {
     check([
       ['201, 400 bad_request', [`${add()}garbage\r\n\r\n`, add() + chunked('zz\r\n')]],
       ['200, 400 bad_request', [[`${list()}garbage\r\n`, 'more', 'and more']]],
-      ['201, 431 headers_too_large', [add() + list(`X: ${letters(20_000)}\r\n`)]],
       ['201, 417 expectation_failed', [add() + list('Expect: a-pony\r\n')]],
       ['201, 405 method_not_allowed []', [add() + on('CONNECT a:443')]],
       ['201, 400 invalid_url, 201', [add() + get('/%zz') + add()]],
       ['401 missing_api_key, 201', [withoutKey(add()) + add()]],
-      [Array(20).fill('201').join(', '), [add().repeat(20)]],
     ]));
 
   const closing = post(`${json}${lengthOf(pet)}Connection: close\r\n`);
@@ -353,28 +308,12 @@ describe('several requests on one socket', () => {
   test('nothing is read after a malformed request or Connection: close', () =>
     check(
       [
-        [
-          '400 bad_request',
-          [
-            `garbage\r\n\r\n${add()}`,
-            list().replace(host, 'Host: a b\r\n') + add(),
-            list().replace('/1.1', '/1.2') + add(),
-          ],
-        ],
+        ['400 bad_request', [`garbage\r\n\r\n${add()}`, list().replace(host, 'Host: a b\r\n') + add()]],
         ['417 expectation_failed', [list('Expect: a-pony\r\n') + add()]],
         ['201', [closing + add(), `${closing}garbage\r\n\r\n`, inOldHttp(add()) + add()]],
       ],
       // One more than expected, so the server has to close the connection.
       { answers: 2 },
-    ));
-
-  test('requests may be split into packets anywhere', () =>
-    check(
-      [
-        ['201', [add()]],
-        ['400 bad_request', ['GET / HTTP/1.1\r\nbroken\r\n\r\n']],
-      ],
-      { bytewise: true },
     ));
 });
 
@@ -386,25 +325,10 @@ describe('clients that disconnect', () => {
         ['200', [list()]],
         ['201, 201', [add() + add()]],
         ['400 bad_request', ['GET /v1', list().slice(0, -9), add().slice(0, -5), chunked(chunkedPet).slice(0, -9)]],
-        ['201, 400 bad_request', [add() + add().slice(0, -5)]],
         ['', ['']],
       ],
       { halfClose: true },
     ));
-
-  test('a half-closed connection gets its response once the store has written', async () => {
-    const server = await startApp();
-    const { add: quick } = server.store.pets;
-    server.store.pets.add = async (...input) => {
-      await sleep(100);
-      return quick(...input);
-    };
-    const sent = add().replace('KEY', server.key);
-    const closed = await converse(server.port, [sent], { halfClose: true });
-    const broken = await converse(server.port, [`${sent}garbage\r\n\r\n`, 'more'], { answers: 2 });
-    expect([...closed, ...broken].map(summaryOf)).toEqual(['201', '201', '400 bad_request']);
-    expect(await allIds(server)).toEqual([1n, 2n]);
-  });
 
   test('a client that keeps sending after a rejection is disconnected', async () => {
     const { port } = await startApp();
@@ -413,20 +337,5 @@ describe('clients that disconnect', () => {
     const sending = setInterval(() => socket.write('garbage\r\n\r\n'), 50);
     await new Promise((closed) => socket.on('close', closed));
     clearInterval(sending);
-  });
-
-  test('a connection reset after CONNECT or within a body is neither stored nor logged as an error', async () => {
-    const { port, key: own, call, log } = await startApp();
-    const whole = add().replace('KEY', own);
-    for (const sent of [on('CONNECT a:443'), whole + on('CONNECT a:443'), whole.slice(0, -5)])
-      for (let waitMs = 0; waitMs < 10; waitMs++) {
-        const socket = net.connect(port, '127.0.0.1').on('error', () => undefined);
-        await new Promise<void>((done) => socket.write(sent, () => done()));
-        await sleep(waitMs);
-        socket.resetAndDestroy();
-      }
-    expect(await converse(port, [on('CONNECT a:443')])).toMatchObject([{ status: 405 }]);
-    expect((await call('GET', '/v1/pets')).json.length).toBeLessThanOrEqual(10);
-    expect(log()).not.toMatch(/"level":[456]0/);
   });
 });

@@ -1,5 +1,5 @@
 /** Tests the exact set of headers of each kind of response, and what CORS_ORIGINS adds to it. */
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { ApiError } from '../../../src/core/errors.ts';
 import { limits } from '../../../src/core/limits.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
@@ -31,7 +31,6 @@ const deprecatedError = { ...error, ...deprecated };
 const first = (query: string) => ({ ...revalidated, link: `</v1/pets?${query}>; rel="first"` });
 const realm = 'Bearer realm="animal-store"';
 const challenge = (params = '') => ({ 'www-authenticate': realm + params });
-const noScope = (scope: string) => challenge(`, error="insufficient_scope", scope="pets:${scope}"`);
 const page = {
   ...inCodings,
   'content-type': 'text/html; charset=utf-8',
@@ -51,58 +50,44 @@ const get = (path: string, headers?: string) => ask(`GET ${path}`, headers);
 const post = (body = pet, more = '', path = '/v1/pets', type = 'application/json') =>
   ask(`POST ${path}`, `${open}Content-Type: ${type}\r\n${more}Content-Length: ${body.length}\r\n`) + body;
 
-/** KEY stands for a key with both scopes, READER and WRITER for one with one scope, ETAG for the ETag of the list. */
+/** KEY stands for a key with both scopes, READER for one with the scope pets:read, ETAG for the ETag of the list. */
 const table: Row[] = [
   [200, { ...json, ...first('limit=20') }, get('/v1/pets')],
-  [200, { ...json, ...first('limit=1&status=sold') }, get('/v1/pets?status=sold&limit=1')],
   [304, first('limit=20'), get('/v1/pets', `${open}If-None-Match: ETAG\r\n`)],
   [200, { ...json, ...revalidated, ...deprecated }, get('/v1/pets/1')],
-  [304, { ...revalidated, ...deprecated }, get('/v1/pets/1', `${open}If-None-Match: *\r\n`)],
   [201, { ...error, location: expect.stringMatching(/^\/v1\/pets\/\d+$/) }, post()],
   [201, { ...error, location: '/v1/pets/1', 'idempotent-replayed': 'true' }, post(pet, 'Idempotency-Key: first\r\n')],
   [202, error, post('{"message":"Hello"}', '', '/quickstart/messages')],
   [204, allowed, ask('OPTIONS /v1/pets')],
   [204, allowed, ask('OPTIONS *', host)],
-  [
-    204,
-    { ...deprecated, allow: 'GET, HEAD, OPTIONS' },
-    `${ask('OPTIONS /v1/pets/1', `${open}Content-Length: 1\r\n`)}{`,
-  ],
   [200, { ...inCodings, 'content-type': 'application/yaml' }, get('/openapi.yaml', host)],
   [200, jsonInCodings, get('/openapi.json', host)],
   [200, { ...jsonInCodings, 'content-encoding': 'gzip' }, get('/openapi.json', `${host}Accept-Encoding: gzip\r\n`)],
-  [304, inCodings, get('/openapi.json', `${host}If-None-Match: *\r\n`)],
   [200, page, get('/docs', host)],
   [302, { ...notStored, location: '/docs' }, get('/', `${host}Accept: text/html\r\n`)],
-  [308, { ...notStored, location: '/docs' }, get('/docs/?from=mail', host)],
   [400, error, get('/v1/pets?limit=0')],
-  [400, error, get('/v1/%zz')],
   [400, deprecatedError, get('/v1/pets/%zz')],
-  [400, deprecatedError, get('/v1/pets/x')],
-  [400, error, post('{}')],
   [400, error, 'hello\r\n\r\n'],
   [400, error, get('/v1/pets', '')],
   [401, { ...error, ...challenge() }, get('/v1/pets', host)],
-  [401, { ...error, ...challenge() }, post().replace('Authorization', 'X')],
   [401, { ...error, ...challenge(', error="invalid_token"') }, get('/v1/pets').replace('KEY', 'none')],
-  [401, { ...deprecatedError, ...challenge() }, get('/v1/pets/1', host)],
-  [403, { ...error, ...noScope('write') }, post().replace('KEY', 'READER')],
-  [403, { ...deprecatedError, ...noScope('read') }, get('/v1/pets/1').replace('KEY', 'WRITER')],
+  [
+    403,
+    { ...error, ...challenge(', error="insufficient_scope", scope="pets:write"') },
+    post().replace('KEY', 'READER'),
+  ],
   [404, deprecatedError, get('/v1/pets/999')],
   [404, error, get('/v2', `${host}Accept: text/html\r\n`)],
   [404, error, get('/v1/pets/')],
   [405, { ...error, ...allowed }, ask('PUT /v1/pets')],
   [405, { ...deprecatedError, allow: 'GET, HEAD, OPTIONS' }, ask('PUT /v1/pets/1')],
-  [405, { ...error, allow: 'GET, HEAD, OPTIONS' }, ask('DELETE /docs', host)],
   [405, { ...error, allow: '' }, ask('CONNECT animals.example:443')],
   [412, error, post(pet, 'If-None-Match: *\r\n')],
-  [412, deprecatedError, get('/v1/pets/1', `${open}If-Match: "other"\r\n`)],
   [413, error, post(pet.padEnd(70_000))],
   [414, error, get(`/v1/pets?cursor=${'a'.repeat(9000)}`)],
   [415, error, post(pet, '', '/v1/pets', 'text/plain')],
   [415, { ...error, 'accept-encoding': 'identity' }, post(pet, 'Content-Encoding: gzip\r\n')],
   [417, error, get('/v1/pets', `${open}Expect: a-pony\r\n`)],
-  [417, deprecatedError, get('/v1/pets/1', `${open}Expect: a-pony\r\n`)],
   [422, error, post(pet.replace('7', '8'), 'Idempotency-Key: first\r\n')],
   [431, error, get('/v1/pets', `${open}X: ${'x'.repeat(20_000)}\r\n`)],
   [501, error, get('/v1/store/orders')],
@@ -126,9 +111,8 @@ test('each response carries the headers of its kind and no others', async () => 
   const app = await startApp();
   await app.add({ name: 'Biscuit', categoryId: 7 }, { 'idempotency-key': 'first' });
   const { key: READER } = await app.newKey({ scopes: ['pets:read'] });
-  const { key: WRITER } = await app.newKey({ scopes: ['pets:write'] });
   const { etag } = (await app.call('GET', '/v1/pets')).headers;
-  await checkRows(app, table, { READER, WRITER, ETAG: `${etag}` });
+  await checkRows(app, table, { READER, ETAG: `${etag}` });
 });
 
 test('410, 500 and 503 carry their headers and no others', async () => {
@@ -159,22 +143,16 @@ test('the responses of the rate limits carry their headers and no others', async
 });
 
 test('each response has its date, and says whether the connection stays open', async () => {
-  const { port, key, add } = await startApp();
-  await add({ name: 'Biscuit', categoryId: 7 });
+  const { port, key } = await startApp();
   const close = `${open}Connection: close\r\n`;
   for (const [request, status, connection] of [
     [get('/v1/pets'), 200, 'keep-alive'],
     [get('/v1/pets', `${open}If-None-Match: *\r\n`), 304, 'keep-alive'],
-    [get('/nowhere'), 404, 'keep-alive'],
-    [ask('OPTIONS /v1/pets'), 204, 'keep-alive'],
-    [post(), 201, 'keep-alive'],
     [get('/v1/pets', close), 200, 'close'],
-    [get('/nowhere', close), 404, 'close'],
     [get('/v1/pets').replace('1.1', '1.0'), 200, 'close'],
     [get('/v1/pets', `${open}Connection: keep-alive\r\n`).replace('1.1', '1.0'), 200, 'keep-alive'],
     // A late body could be parsed as the next request.
     [ask('POST /v1/pets', `${host}Expect: 100-continue\r\nContent-Length: 9\r\n`), 401, 'close'],
-    [get('/v1/pets', `${open}Expect: a-pony\r\n`), 417, 'close'],
   ] as const) {
     const [answer] = await converse(port, [request.replace('KEY', key)]);
     const { date = '', ...headers } = answer?.headers ?? {};
@@ -182,29 +160,29 @@ test('each response has its date, and says whether the connection stays open', a
     expect([answer?.status, headers.connection, headers['keep-alive']], request).toEqual([status, connection, seconds]);
     expect(Math.abs(Date.parse(date) - Date.now()), request).toBeLessThan(60_000);
   }
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.UTC(2027, 0, 1) });
+  onTestFinished(() => void vi.useRealTimers());
+  const [later] = await converse(port, [get('/v1/pets').replace('KEY', key)]);
+  expect(later?.headers.date).toBe('Fri, 01 Jan 2027 00:00:00 GMT');
 });
 
 const origins = ['https://app.example.com', 'https://b.example.com'];
 const from = `Origin: ${origins[0]}\r\n`;
 const preflight = `${host}${from}Access-Control-Request-Method: POST\r\n`;
-const chunked = 'Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n';
 
 /** Errors before and after the route, the key and the body: any stage may write them. */
 const errorsOfPages: [status: number, request: string][] = [
   [400, get('/v1/pets/%zz', host + from)],
   [417, get('/v1/pets', `${host}${from}Expect: a\r\n`)],
   [404, get('/nowhere', host + from)],
-  [405, ask('CONNECT a:443', host + from)],
   [401, get('/v1/pets', host + from)],
   [429, get('/v1/pets', open.replace('KEY', 'none') + from)],
   [413, ask('POST /v1/pets', `${open}${from}Content-Type: application/json\r\nContent-Length: 99999\r\n`)],
-  [400, `${ask('POST /v1/pets', open + chunked + from)}x\r\n`],
   [403, ask('POST /account/sign-in', `${host}${from}Content-Length: 0\r\n`)],
 ];
 
 test.each<[origins: string[] | undefined, origin: string]>([
   [origins, origins[0] as string],
-  [origins, origins[1] as string],
   [origins, 'https://evil.example.net'],
   [origins, 'null'],
   [undefined, origins[0] as string],
@@ -238,7 +216,6 @@ test('CORS_ORIGINS: a preflight of a listed origin gets what a page may send; an
     'access-control-allow-origin': origins[0],
     'access-control-expose-headers': expect.any(String),
   };
-  const broken = get('/', `Host: a\r\n${from}b@d: x\r\n`);
   await checkRows(app, [
     [
       204,
@@ -256,12 +233,10 @@ test('CORS_ORIGINS: a preflight of a listed origin gets what a page may send; an
       { ...allowed, ...vary },
       ask('OPTIONS /v1/pets', preflight.replace(from, `Authorization: Bearer ${app.key}\r\n`)),
     ],
-    [204, { ...allowed, ...allow }, ask('OPTIONS *', host + from)],
     [401, { ...error, ...allow, ...challenge() }, ask('OPTIONS /v1/pets', host + from)],
     [404, { ...error, ...allow }, ask('OPTIONS /nowhere', open + from)],
-    [404, { ...error, ...allow }, ask('OPTIONS /v1/pets/', open + from)],
     // The headers have not arrived.
-    ...['hello\r\n\r\n', broken, broken.replace('1.1', '1.2')].map((sent): Row => [400, { ...error, ...vary }, sent]),
+    [400, { ...error, ...vary }, get('/', `Host: a\r\n${from}b@d: x\r\n`)],
   ]);
   const unset = await startApp();
   await checkRows(unset, [[401, { ...error, ...challenge() }, ask('OPTIONS /v1/pets', preflight)]]);

@@ -20,12 +20,8 @@ test('liveness, readiness and metrics; 405 for another method, 404 for another p
     ['GET /readyz', '', 200, '{"status":"ready","version":"1.2.3","revision":"abcdef0"}'],
     ['GET /metrics', '', 200, 'up 1\n'],
     ['POST /livez', '{', 405, 'method_not_allowed'],
-    ['POST /readyz?x=1', '{}', 405, 'method_not_allowed'],
-    ['PUT /metrics', 'x', 405, 'method_not_allowed'],
     ['PROPFIND /livez', '', 405, 'method_not_allowed'],
-    ['GET /nowhere', '', 404, 'route_not_found'],
     ['POST /nowhere', '{', 404, 'route_not_found'],
-    ['PROPFIND /', '', 404, 'route_not_found'],
     ['GET /livez', '', 400, 'bad_request', 'other'],
     ['GET /livez#x', '', 400, 'invalid_url'],
   ];

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { createPetReads } from '../../../src/store/postgres/pets.ts';
 import type { Statement } from '../../../src/store/postgres/sql.ts';
-import { clientOf, emptyStore, open, temporaryFolder, textRows } from '../../support/store.ts';
+import { clientOf, emptyStore, open, temporaryFolder } from '../../support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 
@@ -45,25 +45,12 @@ test('additions of one turn of the event loop share a commit unless they have th
   const commits: number[] = [];
   const metrics = { commit: (count: number) => void commits.push(count), query: () => undefined };
   const store = await open(await emptyStore(), { metrics });
-  const add = (accountId: number, key: string) => store.pets.add(biscuit, { accountId, key });
-  await Promise.all([add(1, 'a'), add(1, 'b'), add(2, 'a'), store.pets.add(biscuit), store.pets.add(biscuit)]);
-  expect(commits.splice(0)).toEqual([5]);
-  const outcomes = await Promise.all([add(1, 'c'), add(1, 'd'), add(1, 'c'), add(1, 'e')]);
+  const add = (key: string) => store.pets.add(biscuit, { accountId: 1, key });
+  const outcomes = await Promise.all([add('c'), add('d'), add('c'), store.pets.add(biscuit)]);
   expect(commits.splice(0)).toEqual([2, 2]);
   expect(outcomes.map(({ outcome }) => outcome)).toEqual(['added', 'added', 'replayed', 'added']);
   await Promise.all(Array.from({ length: 1001 }, () => store.pets.add(biscuit)));
   expect(commits).toEqual([500, 500, 1]);
-});
-
-test('each new retry deletes ten expired ones', async () => {
-  const databaseUrl = await emptyStore();
-  let time = Date.UTC(2027, 0, 1);
-  const store = await open(databaseUrl, { now: () => new Date(time) });
-  const add = (key: string) => store.pets.add(biscuit, { accountId: 1, key });
-  await Promise.all(Array.from({ length: 30 }, (_, index) => add(`old ${index}`)));
-  time += 24 * 60 * 60 * 1000;
-  expect(await add('old 1')).toMatchObject({ outcome: 'added', id: 31n });
-  expect(await textRows(databaseUrl, 'SELECT count(*) FROM idempotency')).toEqual([{ count: '21' }]);
 });
 
 test('every list walks an index and sorts nothing, so that it costs no more in a larger store', async () => {
@@ -86,13 +73,6 @@ test('every list walks an index and sorts nothing, so that it costs no more in a
       (await sql.unsafe(`EXPLAIN (GENERIC_PLAN, COSTS OFF) ${text}`)).map((row) => row['QUERY PLAN']),
     ),
   );
-  const scans = plans.map((plan) =>
-    plan.flatMap((line) => /(\S.*Scan.* on pet\b|Sort)/.exec(line)?.[1]?.replace('->  ', '') ?? []),
-  );
-  // The highest id is part of the state.
-  const state = 'Index Only Scan Backward using pet_pkey on pet';
-  expect(scans).toEqual([
-    [state, 'Index Scan using pet_pkey on pet', 'Index Scan using pet_status_id on pet'],
-    [state, 'Index Scan using pet_pkey on pet'],
-  ]);
+  expect(plans.map((plan) => plan.join().includes('Index Scan using pet_status_id on pet'))).toEqual([true, false]);
+  for (const plan of plans) expect(plan.join('\n')).not.toMatch(/Seq Scan on pet\b|Bitmap|Sort/);
 });

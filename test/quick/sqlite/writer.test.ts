@@ -86,18 +86,6 @@ test.for(['SQLITE_IOERR_FSYNC', 'SQLITE_IOERR_DIR_FSYNC'])('after %s nothing mor
   }
 });
 
-test.for(['SQLITE_IOERR_FSTAT', 'SQLITE_IOERR_FSYNC_LATER'])('after %s the next write succeeds', async (code) => {
-  const { write, thread } = startOn();
-  const first = write('a');
-  await turn();
-  thread.fail(1, code);
-  await expect(first).rejects.toThrow();
-  const second = write('b');
-  await turn();
-  thread.commit('2');
-  expect(await second).toBe('2');
-});
-
 test('a thread that exits rejects all waiting writes and is reported', async () => {
   for (const [error, message] of [
     [undefined, 'the writer thread exited'],
