@@ -19,7 +19,9 @@ const quick = { isolate: false };
 const full = { testTimeout: 600_000 };
 
 /** The behaviours that depend most on the engine: npm test runs them on PostgreSQL, too. */
-const engineDependent = ['operations', 'races', 'response-cache'].map((name) => `test/quick/behaviour/${name}.test.ts`);
+const engineDependent = ['operations', 'paging', 'races', 'response-cache'].map(
+  (name) => `test/quick/behaviour/${name}.test.ts`,
+);
 
 /**
  * A folder of test/ is a tier, and a tier is a project. What clients are promised whichever database the store uses is in the rooms `behaviour`:

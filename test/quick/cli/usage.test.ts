@@ -17,15 +17,14 @@ async function commands(): Promise<string[]> {
 
 test('exit 0: --help of all commands, and of each, is on stdout and no wider than a terminal', async () => {
   const names = await commands();
-  const help = [];
+  expect(names.length).toBeGreaterThan(15);
   for (const name of ['', ...names]) {
     const args = [...name.split(' ').filter(Boolean), '--help'];
     const { code, stdout, stderr } = await runCli(args, { folder });
     expect({ code, stderr }, name).toEqual({ code: 0, stderr: '' });
     expect(stdout.split('\n').filter((line) => line.length > 80 && !line.startsWith('Usage: '))).toEqual([]);
-    help.push(`$ animal-store ${args.join(' ')}\n${stdout}`);
+    expect(stdout).toMatch(name ? new RegExp(`^Usage: animal-store ${name}[ \n]`) : /^Usage: animal-store <command>\n/);
   }
-  await expect(help.join('\n')).toMatchFileSnapshot('cli-help.txt');
 });
 
 test('exit 0: -h, without regard to what else is wrong; --version prints the release, and the commit if it is known', async () => {

@@ -133,6 +133,11 @@ describe('the page of a document', () => {
     expect(html).toContain('Send &lt;API_KEY&gt; &lt;img');
     expect(html).toContain('&lt;b&gt;List');
   });
+
+  test('has a stability mark where the document says so', () => {
+    expect(render({ 'x-stability': 'beta' })).toMatch(/class="mark[^>]*>beta</);
+    expect(render({})).not.toContain('class="mark');
+  });
 });
 
 test.each([
