@@ -40,7 +40,9 @@ const maxRows = 1000;
 export function createBatch<Question, Answer>(options: BatchOptions<Question, Answer>): Batch<Question, Answer> {
   const { keyOf, alone, rowsOf = () => 1, maxFlying = 2, lateMs = 50, send } = options;
   type Own = Asked<Question, Answer>;
-  const waiting = new Map<unknown, Own>();
+  const waiting = new Map<string | number, Own>();
+  /** Numbers the questions. An object as a key would be given a hash of its own. */
+  let asked = 0;
   let flying = 0;
   let scheduled = false;
 
@@ -55,14 +57,14 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
     const singles = new Set<string>();
     const now = performance.now();
     let rows = 0;
-    for (const [key, asked] of waiting) {
-      const single = alone?.(asked.question);
-      rows += rowsOf(asked.question);
+    for (const [key, own] of waiting) {
+      const single = alone?.(own.question);
+      rows += rowsOf(own.question);
       // The time of a statement is what its first question has left: late ones fail by themselves.
-      const isApart = asked.until <= now !== (batch[0] ?? asked).until <= now;
+      const isApart = own.until <= now !== (batch[0] ?? own).until <= now;
       if (batch.length > 0 && (rows > maxRows || isApart || (single !== undefined && singles.has(single)))) break;
       if (single !== undefined) singles.add(single);
-      batch.push(asked);
+      batch.push(own);
       waiting.delete(key);
     }
     return batch;
@@ -79,32 +81,30 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
     const land = () => {
       if (counts) flying -= 1;
       counts = false;
-      if (waiting.size > 0) schedule();
+      sendWaiting();
     };
     const late = setTimeout(land, lateMs);
-    try {
-      const withinMs = (batch[0] as Own).until - performance.now();
-      const answers = await send(
-        batch.map(({ question }) => question),
-        withinMs,
-      );
-      for (const [place, { resolve }] of batch.entries()) resolve(answers[place] as Answer);
-    } catch (error) {
-      for (const { reject } of batch) reject(error);
-    }
+    const withinMs = (batch[0] as Own).until - performance.now();
+    const questions = batch.map(({ question }) => question);
+    const [outcome] = await Promise.allSettled([send(questions, withinMs)]);
     clearTimeout(late);
+    // First, so that the database works while the answers are sent.
     land();
+    for (const [place, { resolve, reject }] of batch.entries())
+      if (outcome.status === 'fulfilled') resolve(outcome.value[place] as Answer);
+      else reject(outcome.reason);
   }
 
   return {
     ask(question) {
-      const key = keyOf?.(question) ?? question;
+      asked += 1;
+      const key = keyOf?.(question) ?? asked;
       const same = waiting.get(key);
       if (same) return same.promise;
-      const asked: Own = { question, until: performance.now() + limits.statement, ...Promise.withResolvers<Answer>() };
-      waiting.set(key, asked);
+      const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+      waiting.set(key, { question, until: performance.now() + limits.statement, promise, resolve, reject });
       schedule();
-      return asked.promise;
+      return promise;
     },
     waiting: () => waiting.size,
     async close() {
