@@ -31,13 +31,6 @@ function certify(folder: string): [certificate: string, key: string] {
   return [certificate, key];
 }
 
-interface Options {
-  /** The port of a second server, as in docs/scaling.md. */
-  second?: number;
-  /** Directives for http. */
-  inHttp?: string;
-}
-
 const read = (file: string) => readFileSync(`${projectFolder}${file}`, 'utf8');
 
 /** Replaces texts, each of which must occur. */
@@ -49,12 +42,10 @@ function replaceAll(text: string, replacements: Record<string, string>): string 
 }
 
 /** Writes both files to the folder. nginx runs as one process: killing it leaves no workers. */
-async function configure(folder: string, upstream: number, { second: other, inHttp = '' }: Options) {
+async function configure(folder: string, upstream: number, inHttp: string) {
   const [certificate, key] = certify(folder);
   const [https, http] = [await findPort(), await findPort()];
-  const [first = '', second = ''] = read('docs/scaling.md').match(/^ {2}server .*;$/gm) ?? [];
   const site = replaceAll(read('deploy/nginx.conf'), {
-    ...(other && { [first]: `${first}\n${second.replace('3001', String(other))}` }),
     '127.0.0.1:3000': `127.0.0.1:${upstream}`,
     'listen 443': `listen 127.0.0.1:${https}`,
     'listen 80': `listen 127.0.0.1:${http}`,
@@ -83,10 +74,10 @@ export interface Answer {
   body: string;
 }
 
-/** Starts nginx in front of the server at this port; resolves when it listens. */
-export async function startNginx(upstream: number, options: Options = {}) {
+/** Starts nginx in front of the server at this port; resolves when it listens. `inHttp`: more directives for http. */
+export async function startNginx(upstream: number, inHttp = '') {
   const folder = temporaryFolder();
-  const { https, http, ca } = await configure(folder, upstream, options);
+  const { https, http, ca } = await configure(folder, upstream, inHttp);
   const nginx = launch('nginx', ['-p', folder, '-e', 'stderr', '-c', `${folder}/nginx.conf`], {});
   const connects = () =>
     new Promise((resolve) => {

@@ -18,7 +18,7 @@ async function startBefore(listener: RequestListener, inHttp = '') {
   onTestFinished(() => void upstream.close().closeAllConnections());
   await once(upstream, 'listening');
   const { port } = upstream.address() as AddressInfo;
-  return startNginx(port, { inHttp });
+  return startNginx(port, inHttp);
 }
 
 const refusal = /^HTTP\/1\.1 429 [\s\S]*\r\nRetry-After: 1\r\n[\s\S]*"code":"rate_limited"/;
