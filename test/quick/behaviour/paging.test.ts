@@ -22,7 +22,6 @@ test('a walk through the pages returns each pet exactly once while others are ad
     expect(ids.every(isWanted)).toBe(true);
     const wanted = Array.from({ length: before }, (_, index) => index + 1).filter(isWanted);
     expect(ids.filter((id) => id <= before)).toEqual(wanted);
-    for (const { json } of pages.slice(0, -1)) expect(json).toHaveLength(limit);
   };
   const filters = fc.option(fc.constantFrom(...statuses), { nil: undefined });
   await fc.assert(fc.asyncProperty(fc.integer({ min: 1, max: 7 }), fc.nat(6), filters, check), { numRuns: 25 });

@@ -1,8 +1,6 @@
 /** Tests what npm installs: packages of known content, none of which runs a script. */
-import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-
-const read = (name: string) => readFileSync(new URL(`../../../${name}`, import.meta.url), 'utf8');
+import { read } from '../../support/deployment.ts';
 
 interface Locked {
   integrity?: string;
