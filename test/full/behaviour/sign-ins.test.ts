@@ -8,7 +8,7 @@ import { openFormClient } from '../../support/form-client.ts';
 import { percentile } from '../../support/percentile.ts';
 import { startServer } from '../../support/process.ts';
 import { emptyStore } from '../../support/store.ts';
-import { figure, patientMs, tier } from '../../support/tier.ts';
+import { patientMs, tier } from '../../support/tier.ts';
 
 const password = 'seven otters sing at noon';
 const wrong = 'wrong horse wrong battery';
@@ -57,7 +57,6 @@ test(
     over = true;
     await readers;
     const p99 = percentile(ms, 99);
-    figure(`${people} sign-ins at once: ${counts[503]} × 503; ${ms.length} reads meanwhile, p99 ${p99.toFixed(1)} ms`);
     expect(counts).toEqual({ 303: 150, 403: 50, 503: expect.any(Number) });
     // More than can be hashed at once have come.
     expect(counts[503]).toBeGreaterThan(0);

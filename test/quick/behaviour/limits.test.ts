@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { newSecret } from '../../../src/core/accounts.ts';
 import { newToken } from '../../../src/core/people.ts';
 import { createMetrics, type Metrics } from '../../../src/http/metrics.ts';
@@ -15,6 +15,8 @@ const counted = async (metrics: Metrics, limit: string) => (await valuesOf(metri
 
 describe('RATE_LIMIT', () => {
   test('returns 429 rate_limited with Retry-After beyond it, for all keys of that account alone', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    onTestFinished(() => void vi.useRealTimers());
     const metrics = createMetrics('test');
     const { call, newKey, store } = await startApp({ metrics, requestsPerMinute: 3 });
     for (const left of ['2', '1', '0']) {
@@ -28,6 +30,8 @@ describe('RATE_LIMIT', () => {
     await store.accounts.addAccount('others');
     const other = await newKey({ account: 'others' });
     expect((await call('GET', '/v1/pets', { key: other.key })).status).toBe(200);
+    vi.advanceTimersByTime(60_000);
+    expect((await call('GET', '/v1/pets')).status).toBe(200);
   });
 });
 
