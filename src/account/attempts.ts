@@ -27,10 +27,8 @@ interface Attempt {
 function createLimit(max: number, windowMs: number) {
   const known = createRecent<string, Attempt[]>(maxRemembered);
   return (key: string, now: number) => {
-    const all = known.get(key) ?? [];
-    if (all.length > 0) known.set(key, all);
     // Not those of the future: the clock was set back.
-    const recent = all.filter(({ at }) => at > now - windowMs && at <= now);
+    const recent = known.get(key)?.filter(({ at }) => at > now - windowMs && at <= now) ?? [];
     const failed = recent.filter(({ running }) => !running);
     return {
       /** Until a failure leaves the window; 0 if there are fewer than `max`. */

@@ -53,13 +53,13 @@ export function createKeyCache(): KeyCache {
   const known = createRecent<string, { key: KnownKey; askedAt: number }>(maxKnown);
   return {
     recall(authorization) {
-      const entry = known.get(authorization);
+      const entry = known.peek(authorization);
       return entry && performance.now() - entry.askedAt < knownForMs ? entry.key : undefined;
     },
     lastValid: (authorization = '') =>
-      (known.get(authorization) ?? known.get(authorization.replace(/^bearer +/i, 'Bearer ')))?.key,
-    remember: (authorization, key, askedAt) => known.set(authorization, { key, askedAt }),
-    forget: known.delete,
+      (known.peek(authorization) ?? known.peek(authorization.replace(/^bearer +/i, 'Bearer ')))?.key,
+    remember: (authorization, key, askedAt) => void known.set(authorization, { key, askedAt }),
+    forget: (authorization) => void known.delete(authorization),
   };
 }
 

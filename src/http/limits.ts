@@ -15,10 +15,12 @@ function createWindows(): (holder: Holder) => { count: number; seconds: number }
   const windows = createRecent<Holder, { count: number; endsAt: number }>(maxWindows);
   return (holder) => {
     const now = performance.now();
-    const known = windows.get(holder);
-    const window = known && known.endsAt > now ? known : { count: 0, endsAt: now + minuteMs };
+    let window = windows.get(holder);
+    if (!window || window.endsAt <= now) {
+      window = { count: 0, endsAt: now + minuteMs };
+      windows.set(holder, window);
+    }
     window.count += 1;
-    windows.set(holder, window);
     return { count: window.count, seconds: Math.ceil((window.endsAt - now) / 1000) };
   };
 }

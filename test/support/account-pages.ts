@@ -75,12 +75,7 @@ export async function startPages(options: Partial<AppOptions> = {}): Promise<Pag
       await people.addLink(hash, purpose, account?.id ?? null);
       return `/account/links/${token}`;
     },
-    events: () =>
-      app
-        .log()
-        .split('\n')
-        .filter((line) => line.includes('"event":'))
-        .map((line) => JSON.parse(line)),
+    events: () => app.logged('"event":'),
     async counts() {
       const found = await metrics.registry.getSingleMetric('animal_store_account_events_total')?.get();
       const counted = found?.values.filter(({ value }) => value > 0) ?? [];

@@ -121,6 +121,8 @@ export async function startApp(options: Partial<AppOptions> = {}) {
     key,
     /** Log lines so far. */
     log: () => lines.join(''),
+    /** Those that contain a text, parsed. */
+    logged: (text: string) => lines.filter((line) => line.includes(text)).map((line) => JSON.parse(line)),
     /** Sets the server's clock. */
     setTime: setTime as (time: Date) => void,
     newKey,

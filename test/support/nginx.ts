@@ -8,9 +8,9 @@ import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { Agent, request } from 'undici';
 import { expect, onTestFinished } from 'vitest';
 import { temporaryFolder } from './app.ts';
+import { read } from './deployment.ts';
 import { findPort } from './known-port.ts';
 import { launch } from './process.ts';
-import { projectFolder } from './project.ts';
 
 const missing = ['nginx', 'openssl'].filter((tool) => spawnSync(tool, ['-h']).error);
 
@@ -30,8 +30,6 @@ function certify(folder: string): [certificate: string, key: string] {
   });
   return [certificate, key];
 }
-
-const read = (file: string) => readFileSync(`${projectFolder}${file}`, 'utf8');
 
 /** Replaces texts, each of which must occur. */
 function replaceAll(text: string, replacements: Record<string, string>): string {

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { describe, expect, test } from 'vitest';
 import { quoted, toNfc } from '../../../src/core/schema.ts';
 import { createHosts, hostOf, isLoopback } from '../../../src/http/hosts.ts';
+import { createRecent } from '../../../src/http/recent.ts';
 import { createRequestLog } from '../../../src/http/request-record.ts';
 
 test.each([
@@ -65,4 +66,11 @@ test('toNfc joins text that can have few enough characters, and leaves longer te
   const letters = (units: number) => 'e\u0301'.repeat(units / 2);
   expect(toNfc(letters(600), 100)).toBe('é'.repeat(300));
   expect(toNfc(letters(602), 100)).toBe(letters(602));
+});
+
+test('what is remembered again and again takes no more memory', () => {
+  const known = createRecent<number, object>(10);
+  const before = process.memoryUsage().heapUsed;
+  for (let at = 0; at < 1e6; at++) known.set(7, { at });
+  expect(process.memoryUsage().heapUsed - before).toBeLessThan(50e6);
 });

@@ -1,13 +1,13 @@
 /** Tests the check for changes that break existing clients. */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
+import { read } from '../../support/deployment.ts';
 import { launch } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
 
 const names = ['openapi.yaml', 'openapi.quickstart.yaml'];
-const read = (name: string) => readFileSync(path.join(projectFolder, name), 'utf8');
 const node = (...args: string[]) => launch(process.execPath, args, {}).end();
 
 describe('the comparison with the last release in npm run check', () => {

@@ -67,12 +67,7 @@ async function start(options: Parameters<typeof startApp>[0] = {}) {
     get: (more = '') => on('GET /v1/pets?limit=1', more),
     post: (more: string) => on('POST /v1/pets', more),
     limited: async () => (await valuesOf(metrics, 'limited_requests_total')).event_loop,
-    lines: () =>
-      app
-        .log()
-        .split('\n')
-        .filter((line) => line.includes('"msg":"request"'))
-        .map((line) => JSON.parse(line)),
+    lines: () => app.logged('"msg":"request"'),
     isEmpty: async () => (await app.store.pets.list({ limit: 1, after: 0n })).pets.length === 0,
     /** Whether turns have no time for requests. */
     setBusy(busy: boolean) {

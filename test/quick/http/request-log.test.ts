@@ -8,14 +8,11 @@ const traceId = '0af7651916cd43dd8448eb211c80319c';
 const traceparent = `00-${traceId}-b7ad6b7169203331-01`;
 
 /** Sends a request, and resolves to its only log line, found by the id of the response. */
-async function lineFor({ port, key, log }: TestApp, line: string, more = `Authorization: Bearer ${key}\r\n`) {
+async function lineFor({ port, key, logged }: TestApp, line: string, more = `Authorization: Bearer ${key}\r\n`) {
   const [answer] = await converse(port, [`${line} HTTP/1.1\r\nHost: a\r\n${more}\r\n`]);
-  const lines = () =>
-    log()
-      .split('\n')
-      .filter((each) => each.includes('"msg":"request"') && each.includes(String(answer?.headers['x-request-id'])));
+  const lines = () => logged(String(answer?.headers['x-request-id'])).filter(({ msg }) => msg === 'request');
   await vi.waitFor(() => expect(lines()).toHaveLength(1), { timeout: 10_000 });
-  return JSON.parse(lines()[0] as string);
+  return lines()[0];
 }
 
 test('has the request, its outcome, and for an error its code', async () => {

@@ -82,11 +82,7 @@ test.each([
     await expect.poll(app.taken).toEqual({});
     expect((await app.call('GET', '/v1/pets')).json).toHaveLength(Object.keys(work).length);
     const [, reqId] = /x-request-id: (\S+)/.exec(answer) ?? [];
-    const lines = app
-      .log()
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line));
+    const lines = app.logged('');
     expect(lines.filter(({ level }) => level >= 40)).toMatchObject([{ reqId, reason: 'no response within 30 s' }]);
     expect(lines.filter((line) => line.reqId === reqId && line.msg === 'request')).toMatchObject([{ status: 503 }]);
   },
