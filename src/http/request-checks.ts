@@ -92,7 +92,9 @@ export function beginRequest(request: FastifyRequest, reply: FastifyReply): void
   record.route = url;
   request.record = record;
   request.routeHeaders = config?.headers ?? '';
-  request.ownHeaders = draining() ? `${corsLines(headers.origin)}connection: close\r\n` : corsLines(headers.origin);
+  request.ownHeaders = corsLines(headers.origin);
+  // Node then sends Connection: close, unless the response has that line.
+  if (draining()) reply.raw.shouldKeepAlive = false;
 }
 
 export function installRequestChecks(app: App): void {

@@ -160,6 +160,11 @@ test('each response has its date, and says whether the connection stays open', a
     expect([answer?.status, headers.connection, headers['keep-alive']], request).toEqual([status, connection, seconds]);
     expect(Math.abs(Date.parse(date) - Date.now()), request).toBeLessThan(60_000);
   }
+  const stopping = await startApp({ draining: () => true });
+  for (const request of [get('/v1/pets'), get('/v1/pets', 'Host: a b\r\n'), get('/account/sign-in')]) {
+    const [answer] = await converse(stopping.port, [request.replace('KEY', stopping.key)]);
+    expect(answer?.headers.connection, request).toBe('close');
+  }
   vi.useFakeTimers({ toFake: ['Date'], now: Date.UTC(2027, 0, 1) });
   onTestFinished(() => void vi.useRealTimers());
   const [later] = await converse(port, [get('/v1/pets').replace('KEY', key)]);
