@@ -1,14 +1,14 @@
 /** Generates the clients of the table in examples/clients with the commands that it names, and runs their programs against a real server. */
 import { spawnSync } from 'node:child_process';
-import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../support/app.ts';
 import { launch, startServer } from '../support/process.ts';
-import { projectFolder } from '../support/project.ts';
+import { projectFolder, read } from '../support/project.ts';
 import { startProxy } from '../support/proxy.ts';
 
-const readme = readFileSync(`${projectFolder}examples/clients/README.md`, 'utf8');
+const readme = read('examples/clients/README.md');
 const rows = [...readme.matchAll(/^\| \[([^\]]+)\]\(.+?\).*? \| `((?:npx|mkdir) [^`]+)` \| \[[^\]]+\]\((\S+)\) \|$/gm)];
 
 /** The first of the commands that exits with 0; undefined if there is none. */

@@ -1,16 +1,15 @@
 /** Tests the image built from the Dockerfile, and the deployments of compose.yaml on free ports. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { beforeEach, expect, inject, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
-import { projectFolder } from '../support/project.ts';
+import { projectFolder, read } from '../support/project.ts';
 import { attempt, type Engine, execute, imageName, works } from './engine.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1 };
 const deployments = ['production', 'staging'];
-const read = (name: string) => readFileSync(projectFolder + name, 'utf8');
 const { version, license } = JSON.parse(read('package.json'));
 const lines = (text: string) => text.split('\n').filter(Boolean).sort();
 

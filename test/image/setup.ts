@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { TestProject } from 'vitest/node';
-import { projectFolder } from '../support/project.ts';
+import { projectFolder, read } from '../support/project.ts';
 import { figure } from '../support/tier.ts';
 import { makeBase } from './base-image.ts';
 import { attempt, type Engine, execute, findEngine, imageName } from './engine.ts';
@@ -25,7 +25,7 @@ function npmSettings(): string {
 
 function build(engine: Engine): void {
   const { command, env, folder } = engine;
-  const dockerfile = readFileSync(`${projectFolder}Dockerfile`, 'utf8');
+  const dockerfile = read('Dockerfile');
   const [, base = '', digest = ''] = /^FROM ([^\s@]+)(@sha256:[0-9a-f]{64}) AS node$/m.exec(dockerfile) ?? [];
   const source = makeBase(engine, base);
   const secret = path.join(folder, 'npmrc');

@@ -1,5 +1,3 @@
-/** Starts the whole HTTP server for one test, on its own port and with its own store. */
-import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { pino } from 'pino';
@@ -10,6 +8,7 @@ import { newSecret, type Scope, scopes } from '../../src/core/accounts.ts';
 import { createMetrics, type Metrics } from '../../src/http/metrics.ts';
 import { createRequestLog } from '../../src/http/request-record.ts';
 import { type Answer, expectDocumented } from './documented.ts';
+import { read } from './project.ts';
 import { borrowStore } from './store.ts';
 
 export { temporaryFolder } from './store.ts';
@@ -37,7 +36,6 @@ interface KeyOptions {
   live?: boolean;
 }
 
-const read = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8');
 export const documents = { animalStore: read('openapi.yaml'), quickstart: read('openapi.quickstart.yaml') };
 
 /** The values of a metric, by the value of its label. */

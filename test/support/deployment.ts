@@ -1,13 +1,10 @@
 /** Reads the deployment files, and the settings and times in the source that they must agree with. */
-import { readFileSync } from 'node:fs';
-import path from 'node:path';
 import { expect } from 'vitest';
 import { readConfig, settings } from '../../src/config.ts';
-import { projectFolder } from './project.ts';
+import { read } from './project.ts';
 
 export const deployments = ['staging', 'production'] as const;
 
-export const read = (file: string) => readFileSync(path.join(projectFolder, file), 'utf8');
 export const dockerfile = read('Dockerfile').replaceAll('\\\n', ' ');
 
 const [environment = ''] = dockerfile.match(/^ENV .*$/gm)?.slice(-1) ?? [];

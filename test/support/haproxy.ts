@@ -1,9 +1,9 @@
 /** Runs a real HAProxy with deploy/patroni/haproxy.cfg, after replacing its addresses. */
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { temporaryFolder } from './app.ts';
 import { launch, type Process } from './process.ts';
-import { projectFolder } from './project.ts';
+import { read } from './project.ts';
 
 const program = '/usr/sbin/haproxy';
 
@@ -30,7 +30,7 @@ export interface HaproxyOptions {
 /** The configuration as deployed, with these addresses. */
 function configurationOf({ bind, nodes }: HaproxyOptions): string {
   let next = 0;
-  const given = readFileSync(`${projectFolder}deploy/patroni/haproxy.cfg`, 'utf8')
+  const given = read('deploy/patroni/haproxy.cfg')
     .replace('bind :5432', `bind ${bind}`)
     .replace(/^( *server \w+) [\d.:]+$/gm, (_line, server: string) => {
       const { database, manager } = nodes[next++] as HaproxyOptions['nodes'][number];

@@ -8,9 +8,9 @@ import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { Agent, request } from 'undici';
 import { expect, onTestFinished } from 'vitest';
 import { temporaryFolder } from './app.ts';
-import { read } from './deployment.ts';
 import { findPort } from './known-port.ts';
 import { launch } from './process.ts';
+import { read } from './project.ts';
 
 const missing = ['nginx', 'openssl'].filter((tool) => spawnSync(tool, ['-h']).error);
 

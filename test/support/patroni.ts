@@ -9,7 +9,7 @@ import { parse, stringify } from 'yaml';
 import { type Haproxy, missingHaproxy, startHaproxy } from './haproxy.ts';
 import { dataFolder, signalTree } from './postgres.ts';
 import { launch, type Process } from './process.ts';
-import { projectFolder } from './project.ts';
+import { read } from './project.ts';
 
 const programs = ['/usr/bin/patroni', '/usr/bin/etcd', '/usr/lib/postgresql/15/bin/postgres', '/usr/bin/setpriv'];
 
@@ -111,7 +111,7 @@ function createNetwork() {
 
 /** deploy/patroni/node1.yml with the addresses, folders and passwords of a node of the test. */
 function configurationOf(name: string, { address }: Machine, etcd: Machine[], root: string): string {
-  const given = parse(fs.readFileSync(`${projectFolder}deploy/patroni/node1.yml`, 'utf8'));
+  const given = parse(read('deploy/patroni/node1.yml'));
   const user = (username: string) => ({ username, password });
   const network = `${address.replace(/\.\d+$/, '.0')}/24`;
   return stringify({

@@ -1,9 +1,13 @@
-/** The project's folder, and the options of `npm start`. */
+/** The project's folder and files, and the options of `npm start`. */
 import { readFileSync } from 'node:fs';
+import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const projectFolder = fileURLToPath(new URL('../../', import.meta.url));
 
+/** The text of a file of the project. */
+export const read = (file: string) => readFileSync(path.join(projectFolder, file), 'utf8');
+
 /** The options that `npm start` passes to node. */
-const { scripts } = JSON.parse(readFileSync(`${projectFolder}package.json`, 'utf8'));
+const { scripts } = JSON.parse(read('package.json'));
 export const nodeOptions: string[] = /^exec node (.+) src\/main\.ts /.exec(scripts.start)?.[1]?.split(' ') as string[];

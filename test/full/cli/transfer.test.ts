@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import type { NewPet } from '../../../src/core/pets.ts';
 import { change, commandErrorOf, commandFolder, namesIn, query } from '../../support/commands.ts';
 import { launch, launchCli, runCli, startServer } from '../../support/process.ts';
-import { projectFolder } from '../../support/project.ts';
+import { projectFolder, read } from '../../support/project.ts';
 import { mountSmallDisk, noDisk } from '../../support/small-disk.ts';
 
 const tabby: NewPet = { name: 'Tabby', categoryId: 1n, status: 'available' };
@@ -99,7 +99,7 @@ test('the commands of docs/command-line.md make CSV and read it, with every digi
   const { run, folder, at } = await commandFolder(tabby, rex);
   if ((await shell('jq --version', folder)).code !== 0) return skip('jq is not installed');
   await run('export', 'animals.jsonl');
-  const page = fs.readFileSync(`${projectFolder}docs/command-line.md`, 'utf8');
+  const page = read('docs/command-line.md');
   const [, exact = '', back = ''] = page.match(/^jq -(.|\n .)+ > animals.+/gm) ?? [];
   expect(await shell(exact, folder)).toMatchObject({ code: 0, stderr: '' });
   const csv = '1,"Tabby",1,"available"\n2,"Rex, the ""King""",9007199254740993,"sold"\n';

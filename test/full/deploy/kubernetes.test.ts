@@ -7,8 +7,8 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { readConfig, settings } from '../../../src/config.ts';
-import { dockerfile, imageSettings, read, stopMs } from '../../support/deployment.ts';
-import { projectFolder } from '../../support/project.ts';
+import { dockerfile, imageSettings, stopMs } from '../../support/deployment.ts';
+import { projectFolder, read } from '../../support/project.ts';
 
 const { version } = JSON.parse(read('package.json'));
 interface KubernetesObject {

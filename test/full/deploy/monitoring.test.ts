@@ -2,9 +2,8 @@
 import { spawnSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { read } from '../../support/deployment.ts';
 import { startServer } from '../../support/process.ts';
-import { projectFolder } from '../../support/project.ts';
+import { projectFolder, read } from '../../support/project.ts';
 import { patientMs } from '../../support/tier.ts';
 
 interface Rules {

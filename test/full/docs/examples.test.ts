@@ -1,9 +1,9 @@
 /** Runs the examples unchanged against a real server. */
 import { spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { launch, type Server, startServer } from '../../support/process.ts';
-import { projectFolder } from '../../support/project.ts';
+import { projectFolder, read } from '../../support/project.ts';
 import { startProxy } from '../../support/proxy.ts';
 
 const biscuit = { id: 1, name: 'Biscuit', categoryId: 9007199254740993n, status: 'available' };
@@ -67,7 +67,7 @@ const programs: Record<string, string> = { 'npx node': node, python3: 'python3',
 
 test('each command of the README of the examples works', async ({ skip }) => {
   if (hasNoPython) skip('python3 is not installed');
-  const readme = readFileSync(`${projectFolder}examples/README.md`, 'utf8');
+  const readme = read('examples/README.md');
   const commands = [...readme.matchAll(/^\| \[`(\S.*) examples\/(\S+)((?: .+)?)`\]/gm)];
   const files = readdirSync(`${projectFolder}examples`).filter((file) => /\.(js|py|sh)$/.test(file));
   expect(commands.map(([, , file]) => file).sort()).toEqual(files);

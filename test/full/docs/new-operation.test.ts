@@ -4,7 +4,7 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { launch, startServer } from '../../support/process.ts';
-import { projectFolder } from '../../support/project.ts';
+import { projectFolder, read } from '../../support/project.ts';
 import { patientMs } from '../../support/tier.ts';
 
 const left = ['node_modules', '.git', 'data', 'coverage', 'screenshots'];
@@ -51,7 +51,7 @@ const blocksOf = (markdown: string) =>
     block.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
   );
 
-const contributing = readFileSync(`${projectFolder}CONTRIBUTING.md`, 'utf8');
+const contributing = read('CONTRIBUTING.md');
 const [, walkThrough = ''] = contributing.split('## How to add an operation');
 
 /** Runs a command in the copy. */

@@ -1,14 +1,13 @@
 /** Lints the OpenAPI documents with every rule of Spectral and of OWASP's ruleset for it. */
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { projectFolder } from '../../support/project.ts';
+import { projectFolder, read } from '../../support/project.ts';
 import { patientMs } from '../../support/tier.ts';
 
 /** `at`: JSON pointers, as URI fragments, with everything below them. `*`: any text without a slash. */
 type Exception = { rule: string; at: string[] };
-const exceptions: Exception[] = parse(readFileSync(`${projectFolder}test/contract/exceptions.yaml`, 'utf8')).spectral;
+const exceptions: Exception[] = parse(read('test/contract/exceptions.yaml')).spectral;
 
 const toPointer = (path: string[]) =>
   ['#', ...path.map((name) => String(name).replaceAll('~', '~0').replaceAll('/', '~1'))].join('/');

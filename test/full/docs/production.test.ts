@@ -4,7 +4,8 @@ import path from 'node:path';
 import { parseEnv } from 'node:util';
 import { expect, test } from 'vitest';
 import { readConfig } from '../../../src/config.ts';
-import { imageSettings, read } from '../../support/deployment.ts';
+import { imageSettings } from '../../support/deployment.ts';
+import { read } from '../../support/project.ts';
 
 const blocks = [...read('docs/production.md').matchAll(/^( +)```sh\n([\s\S]*?)^\1```$/gm)].map(
   ([, indent = '', block = '']) => block.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),

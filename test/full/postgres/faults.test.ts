@@ -2,9 +2,9 @@
 import { writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { Store } from '../../../src/store/store.ts';
-import { read } from '../../support/deployment.ts';
 import { startOwn } from '../../support/own-postgres.ts';
 import { startServer } from '../../support/process.ts';
+import { read } from '../../support/project.ts';
 import { startProxy } from '../../support/proxy.ts';
 import { clientOf, emptyStore, newDatabase, open, textRows } from '../../support/store.ts';
 import { figure } from '../../support/tier.ts';

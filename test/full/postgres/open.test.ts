@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { startOwn } from '../../support/own-postgres.ts';
 import { freePort } from '../../support/postgres.ts';
 import { launchCli, launchServer } from '../../support/process.ts';
-import { projectFolder } from '../../support/project.ts';
+import { projectFolder, read } from '../../support/project.ts';
 import { startProxy } from '../../support/proxy.ts';
 import { clientOf, emptyStore, newDatabase, open, textRows } from '../../support/store.ts';
 
@@ -55,7 +55,7 @@ describe('the schema', () => {
     const sql = clientOf(databaseUrl);
     const columns = '(version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)';
     for (const table of ['migration', 'additive_migration']) await sql.unsafe(`CREATE TABLE ${table} ${columns}`);
-    await sql.unsafe(fs.readFileSync(`${projectFolder}migrations/postgres/0001_initial.sql`, 'utf8'));
+    await sql.unsafe(read('migrations/postgres/0001_initial.sql'));
     await sql`INSERT INTO migration VALUES (0, '', 0), (1, '0001_initial.sql', 0)`;
     const waits = async () =>
       (await sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).length;

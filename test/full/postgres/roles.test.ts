@@ -1,5 +1,3 @@
-/** Tests of the two roles of docs/operations.md on PostgreSQL: one owns the tables, the other serves with few rights. */
-import { readFileSync } from 'node:fs';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { newSecret, scopes } from '../../../src/core/accounts.ts';
@@ -11,14 +9,14 @@ import type { Store } from '../../../src/store/store.ts';
 import { commandErrorOf } from '../../support/commands.ts';
 import { missingPrograms, runPrograms } from '../../support/postgres-programs.ts';
 import { launchServer, runCli, startServer } from '../../support/process.ts';
-import { projectFolder } from '../../support/project.ts';
+import { read } from '../../support/project.ts';
 import { newDatabase, open } from '../../support/store.ts';
 
 const latest = latestOf(readMigrations('postgres'));
 
-const blocks = [
-  ...readFileSync(`${projectFolder}docs/operations.md`, 'utf8').matchAll(/^```\w+\n([\s\S]*?)^```$/gm),
-].map(([, block]) => block as string);
+const blocks = [...read('docs/operations.md').matchAll(/^```\w+\n([\s\S]*?)^```$/gm)].map(
+  ([, block]) => block as string,
+);
 const blockWith = (text: string) => blocks.find((block) => block.includes(text)) as string;
 /** psql sends each statement by itself: CREATE DATABASE cannot run in a transaction. */
 const statementsOf = (block: string) => block.split(/;\n/).filter(Boolean);

@@ -1,5 +1,3 @@
-/** Runs the commands of docs/scaling.md on a real cluster under load: dump, base backup, archive, recovery to a moment. */
-import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
@@ -7,14 +5,12 @@ import { expect, onTestFinished, test } from 'vitest';
 import { openClient, type Promises, sideBySide } from '../../support/client.ts';
 import { missingPrograms, startCluster } from '../../support/postgres-programs.ts';
 import { startServer } from '../../support/process.ts';
-import { projectFolder } from '../../support/project.ts';
+import { read } from '../../support/project.ts';
 import { figure, tier } from '../../support/tier.ts';
 
 const connections = 8;
 
-const blocks = [...readFileSync(`${projectFolder}docs/scaling.md`, 'utf8').matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(
-  ([, block]) => block as string,
-);
+const blocks = [...read('docs/scaling.md').matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block]) => block as string);
 
 test('a dump, and a recovery to a moment under load: every animal acknowledged before is there, none after, and no id is given again', async ({
   skip,

@@ -1,13 +1,13 @@
 /** Tests that the server sends traces with the packages and settings of docs/operations.md, to a real receiver of OTLP. */
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 import { startServer } from '../../support/process.ts';
-import { projectFolder } from '../../support/project.ts';
+import { projectFolder, read } from '../../support/project.ts';
 
 const traceId = '0af7651916cd43dd8448eb211c80319c';
 const parentId = 'b7ad6b7169203331';
@@ -28,7 +28,7 @@ async function startReceiver(): Promise<{ url: string; received: () => string }>
 function install(): string {
   const folder = path.join(projectFolder, 'node_modules/.cache/animal-store/opentelemetry');
   mkdirSync(folder, { recursive: true });
-  const documented = readFileSync(`${projectFolder}docs/operations.md`, 'utf8').replaceAll('\\\n', '');
+  const documented = read('docs/operations.md').replaceAll('\\\n', '');
   const [, options = ''] = /^npm install --prefix deploy\/opentelemetry (.+)$/m.exec(documented) ?? [];
   const args = ['install', '--prefix', folder, ...options.trim().split(/\s+/), '--prefer-offline'];
   execFileSync('npm', args, { stdio: ['ignore', 'ignore', 'pipe'], timeout: 120_000 });

@@ -1,13 +1,13 @@
 /** Tests that a process says which build it is: the version, and the commit of its checkout or its image. */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { gitIn, noGit } from '../../support/git.ts';
 import { copySource } from '../../support/plant.ts';
 import { launchCli, startServer } from '../../support/process.ts';
-import { projectFolder } from '../../support/project.ts';
+import { read } from '../../support/project.ts';
 
-const { version } = JSON.parse(readFileSync(`${projectFolder}package.json`, 'utf8'));
+const { version } = JSON.parse(read('package.json'));
 
 /** Expects that `--version` prints the version, and this revision if one is given. */
 async function expectRevision(source: string, revision?: string): Promise<void> {

@@ -3,9 +3,8 @@ import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
-import { read } from '../../support/deployment.ts';
 import { launch } from '../../support/process.ts';
-import { projectFolder } from '../../support/project.ts';
+import { projectFolder, read } from '../../support/project.ts';
 
 const names = ['openapi.yaml', 'openapi.quickstart.yaml'];
 const node = (...args: string[]) => launch(process.execPath, args, {}).end();

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { generateFiles } from '../../../scripts/generate.ts';
 import { settings } from '../../../src/config.ts';
 import { limitTable } from '../../../src/core/limits.ts';
-import { read } from '../../support/deployment.ts';
+import { read } from '../../support/project.ts';
 
 const files = await generateFiles();
 

@@ -3,8 +3,7 @@ import { existsSync, globSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { sunset } from '../../../src/core/deprecation.ts';
-import { read } from '../../support/deployment.ts';
-import { projectFolder } from '../../support/project.ts';
+import { projectFolder, read } from '../../support/project.ts';
 
 const cwd = projectFolder;
 const documents = globSync(['*.md', '{docs,deploy,examples,.github}/**/*.md'], { cwd });

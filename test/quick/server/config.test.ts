@@ -1,11 +1,12 @@
 /** Tests of reading the settings from the environment, and of .env.example. */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { parseEnv } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { type Config, ConfigError, readConfig, settings, signUpOf } from '../../../src/config.ts';
 import { temporaryFolder } from '../../support/app.ts';
 import { launchServer, startServer } from '../../support/process.ts';
+import { read } from '../../support/project.ts';
 
 const defaults: Config = {
   DEPLOYMENT: 'development',
@@ -154,6 +155,6 @@ describe('signUpOf', () => {
 });
 
 test('.env.example changes nothing if every setting in it is uncommented', () => {
-  const example = readFileSync(new URL('../../../.env.example', import.meta.url), 'utf8');
+  const example = read('.env.example');
   expect(readConfig(parseEnv(example.replaceAll(/^# (?=[A-Z_]+=)/gm, '')))).toEqual(defaults);
 });

@@ -1,6 +1,6 @@
 /** Tests what npm installs: packages of known content, none of which runs a script. */
 import { expect, test } from 'vitest';
-import { read } from '../../support/deployment.ts';
+import { read } from '../../support/project.ts';
 
 interface Locked {
   integrity?: string;

@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { readConfig } from '../../../src/config.ts';
 import { limits } from '../../../src/core/limits.ts';
-import { deployments, dockerfile, expectSettings, imageSettings, read, stopMs } from '../../support/deployment.ts';
-import { nodeOptions } from '../../support/project.ts';
+import { deployments, dockerfile, expectSettings, imageSettings, stopMs } from '../../support/deployment.ts';
+import { nodeOptions, read } from '../../support/project.ts';
 
 const compose = parse(read('compose.yaml'), { merge: true });
 const { MAX_CONNECTIONS } = readConfig({});
