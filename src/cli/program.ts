@@ -31,7 +31,7 @@ export async function run(argv: string[], env: NodeJS.ProcessEnv, io: Io): Promi
     });
   try {
     if (argv.includes('-h') || argv.includes('--help')) cli.print(helpOf(name));
-    else if (name === '--version') cli.print(releaseText);
+    else if (name === '--version') cli.print(releaseText());
     else if (command) await command.run(cli, readInputs(command, argv.slice(words)));
     else misuse(`Unknown command '${argv.slice(0, 2).join(' ')}'`);
     for (const stream of outputs) await new Promise((resolve) => stream.write('', resolve));

@@ -19,7 +19,7 @@ import { findUnknownNames, readEnvironment, refuseToStart } from './environment.
 import { hostsOf, type Listening, listen, listenOps } from './listen.ts';
 import { type Log, openLog } from './log.ts';
 import { addMemory } from './memory.ts';
-import { release } from './release.ts';
+import { type Release, readRelease } from './release.ts';
 import { onEndSignal } from './start.ts';
 
 const fatalDelayMs = 500;
@@ -76,6 +76,7 @@ export async function run(): Promise<void> {
   const log = await openLog(config);
   const { logger } = log;
   checkNames(process.env, logger);
+  const release = readRelease();
   const metrics = createMetrics(release.version, release.revision);
   metrics.add('animal_store_log_lines_lost_total', 'Log lines that could not be written.', log.lostLines);
   addMemory(metrics);
@@ -85,7 +86,7 @@ export async function run(): Promise<void> {
   const servesHost = await hostsOf(config.HOST, config);
   const app = await build({ config, log, store, metrics, servesHost, draining: () => stopping });
   const ready = async () => app.server.listening && !stopping && (await responds(store));
-  const ops = createOpsServer(metrics, ready, await hostsOf(config.OPS_HOST, config));
+  const ops = createOpsServer(release, metrics, ready, await hostsOf(config.OPS_HOST, config));
 
   /** Finishes the requests in progress, closes the store and exits with 0; at the deadline exits with 1. Further calls do nothing. */
   async function stop(reason: string): Promise<void> {
@@ -191,6 +192,7 @@ function build({ config, log, store, metrics, servesHost, draining }: Parts): Pr
 }
 
 function createOpsServer(
+  release: Release,
   { registry }: Metrics,
   ready: () => Promise<boolean>,
   servesHost: ServesHost | undefined,
