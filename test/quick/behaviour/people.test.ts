@@ -122,6 +122,7 @@ test('removing an account removes its keys, but not its messages and pets', asyn
   const message = { id: 'msg_1', message: 'Hello', status: 'queued', createdAt: at(0).toISOString() } as const;
   await store.messages.add({ ...message, accountId: 1 });
   await store.pets.add({ name: 'Biscuit', categoryId: 7n, status: 'available' }, { accountId: 1, key: 'retry' });
+  expect(await removeAccount('ada', 'another hash')).toBeUndefined();
   expect(await removeAccount('ada')).toMatchObject({ id: 1, name: 'ada' });
   expect(await removeAccount('ada')).toBeUndefined();
   expect([await listAccounts(), await listKeys()]).toMatchObject([[{ name: 'ben' }], []]);
