@@ -1,4 +1,5 @@
 import { defineConfig, type TestProjectInlineConfiguration } from 'vitest/config';
+import type { Reporter } from 'vitest/node';
 
 const testTimeout = 30_000;
 
@@ -18,6 +19,16 @@ const quick = { isolate: false };
 /** A busy machine can delay any of these tests. The timeout only ends one that hangs: no test measures a time with it. */
 const full = { testTimeout: 600_000 };
 
+/** Fails the run if a test was skipped for want of a tool. */
+const requireTools: Reporter = {
+  onTestCaseResult(test) {
+    const result = test.result();
+    if (result.state !== 'skipped' || !result.note?.includes('not installed')) return;
+    process.stderr.write(`${test.fullName}: ${result.note}\n`);
+    process.exitCode = 1;
+  },
+};
+
 /** The behaviours that depend most on the engine: npm test runs them on PostgreSQL, too. */
 const engineDependent = ['operations', 'paging', 'races', 'response-cache'].map(
   (name) => `test/quick/behaviour/${name}.test.ts`,
@@ -30,6 +41,7 @@ const engineDependent = ['operations', 'paging', 'races', 'response-cache'].map(
 export default defineConfig({
   test: {
     maxWorkers: 2,
+    reporters: process.env.REQUIRE_TOOLS ? ['default', requireTools] : ['default'],
     // A second, as by default, is short on a busy machine.
     expect: { poll: { timeout: 10_000 } },
     // For the threads and processes that tests start.

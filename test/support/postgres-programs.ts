@@ -21,7 +21,7 @@ const folders = [
 const bin = folders.find((folder) => needed.every((name) => fs.existsSync(path.join(folder, name))));
 
 /** Why the programs are not available; undefined if they are. */
-export const missingPrograms = bin === undefined ? 'no folder has all programs of a PostgreSQL server' : undefined;
+export const missingPrograms = bin === undefined ? 'the programs of a PostgreSQL server are not installed' : undefined;
 
 /** Runs a shell script with these programs in the project's folder, on another server. */
 export const runPrograms = (script: string, env: Record<string, string>) =>

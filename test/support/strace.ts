@@ -2,11 +2,11 @@
 import { spawnSync } from 'node:child_process';
 import type { TestContext } from 'vitest';
 
-const missing = spawnSync('strace', ['-o', '/dev/null', 'true']).status !== 0;
+const { error, status } = spawnSync('strace', ['-o', '/dev/null', 'true']);
 
 /** For beforeEach: skips the test if strace does not work. */
 export function needStrace({ skip }: TestContext): void {
-  skip(missing, 'strace is not installed, or not allowed');
+  skip(status !== 0, `strace is not ${error ? 'installed' : 'allowed'}`);
 }
 
 // With -D the child process is the traced program, not strace: it gets the signals, and the exit code is its own.
