@@ -144,7 +144,7 @@ export function createServer(options: ServerOptions): App {
   app.decorate('metrics', metrics);
   app.decorate('logger', logger);
   app.decorate('clock', now);
-  app.decorate('removed', () => config.enforceSunset && now() >= sunset);
+  app.decorate('removed', () => config.enforceSunset && now().getTime() >= sunset.getTime());
   app.decorate('draining', draining);
   app.decorate('corsLines', sending.corsLines);
   app.decorate('shares', shares);
