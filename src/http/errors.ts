@@ -89,6 +89,8 @@ export interface RenderedError {
   lines: string;
   /** One character per byte (latin1). */
   body: string;
+  /** Whether the connection must close. */
+  closes: boolean;
 }
 
 const known = new WeakMap<ApiError, RenderedError>();
@@ -101,9 +103,10 @@ export function renderError(error: ApiError): RenderedError {
     const status = statuses[code];
     const body = Buffer.from(JSON.stringify({ code, message, status } satisfies ErrorBody));
     // Error responses must not be stored: the next response may differ (RFC 9111, section 5.2.2.5).
-    const own = { 'content-type': 'application/json', 'cache-control': 'no-store', ...headersOf(error) };
+    const { connection, ...more } = headersOf(error);
+    const own = { 'content-type': 'application/json', 'cache-control': 'no-store', ...more };
     const lines = linesOf([...standing, ...Object.entries(own).flat(), 'content-length', String(body.length)]);
-    rendered = { status, lines, body: body.toString('latin1') };
+    rendered = { status, lines, body: body.toString('latin1'), closes: connection === 'close' };
     known.set(error, rendered);
   }
   return rendered;
@@ -127,8 +130,9 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
   const error = request.raw.errored
     ? new ApiError('bad_request', undefined, { cause: thrown })
     : toApiError(thrown, request);
-  const { status, lines, body } = renderError(error);
+  const { status, lines, body, closes } = renderError(error);
   request.record.code = error.code;
+  if (closes) reply.raw.shouldKeepAlive = false;
   if (status >= 500) logError(error, request.record, reply.server.logger);
   respond(reply, status, lines, body);
 }

@@ -59,9 +59,11 @@ export function render(
   // A strong validator: two ETags are equal if and only if the bytes are equal (RFC 9110, section 8.8.3).
   const etag = `"${hash('sha256', content, 'base64url').slice(0, 27)}"`;
   const more = link === undefined ? '' : lineOf('link', link);
-  const headers = `${security}etag: ${etag}\r\ncache-control: ${isPublic ? 'public' : 'private'}, no-cache\r\nvary: ${vary}\r\n${more}`;
   const coding = encoding === undefined ? '' : `content-encoding: ${encoding}\r\n`;
-  const bodyHeaders = `${headers}content-type: ${type}\r\ncontent-length: ${length}\r\n${coding}`;
+  const caching = `cache-control: ${isPublic ? 'public' : 'private'}, no-cache\r\nvary: ${vary}\r\n`;
+  // Joined, as those of linesOf().
+  const headers = [security, `etag: ${etag}\r\n`, caching, more].join('');
+  const bodyHeaders = [headers, `content-type: ${type}\r\ncontent-length: ${length}\r\n`, coding].join('');
   return { body: bodyOf(content, length), etag, headers, bodyHeaders };
 }
 

@@ -38,7 +38,8 @@ export function buildOpsServer({ release, ready, metrics, metricsType, servesHos
     done(check(request.raw) ?? (request.is404 ? unserved(ops, request) : undefined)),
   );
   ops.setErrorHandler((error, _request, reply) => {
-    const { status, lines, body } = renderError(toApiError(error));
+    const { status, lines, body, closes } = renderError(toApiError(error));
+    if (closes) reply.raw.shouldKeepAlive = false;
     reply.code(status).headers(Object.fromEntries(headersIn(lines)));
     return reply.send(Buffer.from(body, 'latin1'));
   });

@@ -54,15 +54,13 @@ function linesFor(error: ApiError, id: string, cors: string): string {
   return `x-request-id: ${id}\r\n${renderError(error).lines}${cors}`;
 }
 
-const close = 'connection: close\r\n';
-
 /** Responds with `error` to a request whose response has not begun. Unless `closes` is false, the connection closes then. */
 export function answerError(response: ServerResponse, error: ApiError, { corsLines }: Sending, closes = true): void {
   const { status, body } = renderError(error);
   const { record, headers } = response.req;
   record.code = error.code;
-  const lines = linesFor(error, record.reqId, corsLines(headers.origin));
-  sendHead(response, status, closes ? lines + close : lines);
+  if (closes) response.shouldKeepAlive = false;
+  sendHead(response, status, linesFor(error, record.reqId, corsLines(headers.origin)));
   response.end(body, 'latin1');
 }
 
@@ -78,7 +76,7 @@ export function writeError(
   onEnd({ reqId: id, status, address: socket.remoteAddress, code: error.code });
   const first = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\ndate: ${new Date().toUTCString()}\r\n`;
   socket.on('error', ignore);
-  socket.end(`${first}${linesFor(error, id, corsLines(origin))}${close}\r\n${body}`, 'latin1');
+  socket.end(`${first}${linesFor(error, id, corsLines(origin))}connection: close\r\n\r\n${body}`, 'latin1');
   // Closing with unread bytes would reset the connection, and the client could lose the response (RFC 9112, section 9.6).
   socket.resume();
   const cut = setTimeout(() => socket.destroy(), lingerMs).unref();
