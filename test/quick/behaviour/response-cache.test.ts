@@ -13,20 +13,22 @@ describe('the response cache', () => {
   test('does not keep a response if the store changed while it was made', async () => {
     let state = { version: 1, revision: 1 };
     const cache = createCache(() => state);
-    const get = async (key: string, text: string) => {
+    const get = async (key: number, text: string) => {
       const made = { rendered: render(text), settled: false, state };
       return String((await cache.get(key, () => made)).body);
     };
-    await get('a', '1');
+    await get(1, '1');
     const before = state;
-    const slow = cache.get('a', async () => {
+    const slow = cache.get(1, async () => {
       await Promise.resolve();
       state = { version: 2, revision: 1 };
-      await get('b', '2');
+      await get(2, '2');
       return { rendered: render('old'), settled: false, state: before };
     });
     expect((await slow).body).toBe('old');
-    expect(await get('a', '3')).toBe('3');
+    expect(await get(1, '3')).toBe('3');
+    // 2^53 + 1 is the same number.
+    for (const text of ['4', '5', '6']) expect(await get(2 ** 53, text)).toBe(text);
   });
 
   test('is bounded, and keeps responses while they are requested', () => {
@@ -38,7 +40,7 @@ describe('the response cache', () => {
       const before = made;
       for (const _time of ['first', 'second', 'third'])
         for (let key = from; key < keys; key++)
-          cache.get(String(key), () => {
+          cache.get(key, () => {
             made += 1;
             return { rendered: render('x'.repeat(512 * 1024)), settled: true, state };
           });
