@@ -98,10 +98,11 @@ function traceIdOf(header: string | string[] | undefined): string | undefined {
 
 const maxPath = 200;
 
-/** A path as the log shows it: without its query, a one-time link below /account, and API keys. */
+/** A path as the log shows it: without its query, a one-time link below /account, and API keys, however they are encoded. */
 function loggedPath(url = ''): string {
   const [path = ''] = url.split(/[?#]/, 1);
   return path
+    .replace(/%([2-7][\da-f])/gi, (_, code) => String.fromCharCode(Number.parseInt(code, 16)))
     .slice(0, maxPath)
     .replace(/(\/account)\/.*/i, '$1/…')
     .replace(/(ast_[a-z]+_)\w+/gi, '$1…');

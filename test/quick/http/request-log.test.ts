@@ -44,6 +44,8 @@ test('has the path if there is no route: without its query, links, keys, and mor
     ['/v2/pets?limit=1', '/v2/pets'],
     [`/${'x'.repeat(300)}`, `/${'x'.repeat(199)}`],
     [`/v1/${app.key}`, '/v1/ast_test_…'],
+    [`/v1/%61st%5Ftest_${app.key.slice(9)}`, '/v1/ast_test_…'],
+    ['/caf%C3%A9', '/caf%C3%A9'],
     [`/account/links/${token}/`, '/account/…'],
     [`/ACCOUNT/links/${token}`, '/ACCOUNT/…'],
   ] as const)
