@@ -144,7 +144,7 @@ export const settings = Type.Object({
       maximum: 1_000_000,
       examples: [6000],
       description:
-        'Maximum number of requests per minute that each process accepts from one account, with all of its API keys; beyond it, 429 with Retry-After. Unset: no limit.',
+        'Maximum number of requests per minute that each process accepts from each account, with all of its API keys; beyond it, 429 with Retry-After. The same for every account. Unset: no limit.',
     }),
   ),
   TRUST_PROXY: Type.Optional(

@@ -29,7 +29,7 @@ export const limitTable = {
     what: 'open connections',
     value: 5000,
     holder: 'account or network',
-    beyond: 'the oldest idle connection of whoever has most closes; 503 if there is none',
+    beyond: 'the holder that has most loses its oldest idle connection; 503 if it has none that is idle',
     setting: 'MAX_CONNECTIONS',
   },
   work: {

@@ -31,6 +31,15 @@ test('every relative link leads to a file and its heading', () => {
   expect(broken).toEqual([]);
 });
 
+test('every test that proves a promise exists', () => {
+  const rows = ['reliability', 'threat-model'].flatMap(
+    (page) => read(`docs/${page}.md`).match(/[^|]+(?= \|$)/gm) ?? [],
+  );
+  const names = rows.flatMap((cell) => cell.match(/(?<=`)[\w/-]+(?=`)/g) ?? []);
+  expect(names.length).toBeGreaterThan(80);
+  expect(names.filter((name) => globSync(`test/**/${name}{,.test.ts}`, { cwd }).length === 0)).toEqual([]);
+});
+
 test('the date of the removal is the same everywhere', () => {
   const files = ['README.md', '.env.example', 'deploy/grafana/dashboard.json'];
   const dates = files.flatMap((file) => read(file).match(/\d{1,2} [A-Z][a-z]+ 203\d/g) ?? []);
