@@ -47,8 +47,8 @@ const hasNoBody = ({ headers }: FastifyRequest) =>
 
 /** Counts a body while it arrives. Throws ApiError `service_unavailable` if too many do. */
 function countBody(request: IncomingMessage, shares: Shares): void {
-  // The client disconnected before its API key was looked up.
-  if (request.destroyed) return;
+  // The client disconnected before its API key was looked up; or the body arrived while its request was held, and a turn serves a thousand such.
+  if (request.destroyed || request.complete) return;
   const { holder } = request.record;
   shares.claim(holder, 'bodies');
   request.once('close', () => shares.give(holder, 'bodies'));

@@ -204,7 +204,8 @@ test.for<[string, string, string, number]>([
   ['of 64 KiB or more, however little has arrived', 'Content-Length: 900000\r\n', '{', 4],
   ['of 33 bytes', length, body, 0],
 ])('requests with bodies %s are held as long as these may take 128 KiB in all', async ([, header, sent, refusals]) => {
-  const { port, post, get, setBusy } = await start();
+  // A body that has arrived counts no longer.
+  const { port, post, get, setBusy } = await start({ bounds: { bodies: 2 } });
   Object.assign(overload, { held: 60_000, bodies: 4 });
   setBusy(true);
   const clients = await Promise.all(Array.from({ length: 6 }, () => open(port)));
