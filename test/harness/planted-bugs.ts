@@ -226,10 +226,8 @@ export const plantedBugs: PlantedBug[] = [
   [
     'a cached page is used for every cursor',
     'src/pets/response-cache.ts',
-    // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
-    '`${query.limit} ${query.status} ${query.after}`',
-    // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
-    '`${query.limit} ${query.status}`',
+    'return (Number(after) * (1 + statuses.length) + state) * (1 + maxPage) + limit;',
+    'return state * (1 + maxPage) + limit;',
     'quick/behaviour/operations',
     'GET /v1/pets > links through all pages',
   ],
