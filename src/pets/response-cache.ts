@@ -32,7 +32,7 @@ type Make = () => Made | Promise<Made>;
 interface Cache {
   /** Hits and misses since the start. */
   use(): { hits: number; misses: number };
-  /** The response for `key`, from the cache or from `make`. A key that is no safe integer is not exact: its response is not cached. */
+  /** The response for `key`, from the cache or from `make`. */
   get(key: number, make: Make): Rendered | Promise<Rendered>;
   /** Forgets the keys that were requested once. If the cache was full, also drops the entries not used since the last sweep. */
   sweep(): void;
@@ -124,7 +124,8 @@ export function createCache(state: () => StoreState | Promise<StoreState>): Cach
     const { rendered } = made;
     if (made.state.revision !== revision) clear();
     revision = made.state.revision;
-    if (entries.has(key)) return rendered;
+    // A number that is no safe integer stands for several keys.
+    if (entries.has(key) || !Number.isSafeInteger(key)) return rendered;
     if (!seenOnce.delete(key)) {
       if (seenOnce.size < maxSeenOnce) seenOnce.add(key);
       return rendered;
@@ -160,7 +161,6 @@ export function createCache(state: () => StoreState | Promise<StoreState>): Cach
   return {
     use: () => ({ hits, misses }),
     get(key, make) {
-      if (!Number.isSafeInteger(key)) return then(make(), ({ rendered }) => rendered);
       const entry = entries.get(key);
       if (!entry) return miss(key, make);
       return then(state(), (now) => check(key, entry, now, make));
