@@ -102,6 +102,7 @@ const maxPath = 200;
 function loggedPath(url = ''): string {
   const [path = ''] = url.split(/[?#]/, 1);
   return path
+    .slice(0, 3 * maxPath)
     .replace(/%([2-7][\da-f])/gi, (_, code) => String.fromCharCode(Number.parseInt(code, 16)))
     .slice(0, maxPath)
     .replace(/(\/account)\/.*/i, '$1/…')
