@@ -1,3 +1,4 @@
+/** Starts the whole HTTP server for one test, on its own port and with its own store. */
 import { readFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { pino } from 'pino';

@@ -1,3 +1,4 @@
+/** Tests of the two roles of docs/operations.md on PostgreSQL: one owns the tables, the other serves with few rights. */
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { newSecret, scopes } from '../../../src/core/accounts.ts';

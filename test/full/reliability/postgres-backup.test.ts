@@ -1,3 +1,4 @@
+/** Runs the commands of docs/scaling.md on a real cluster under load: dump, base backup, archive, recovery to a moment. */
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';

@@ -1,3 +1,4 @@
+/** How commands are called: --help, --version, and exit 2 for what is not understood. */
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { expectRows } from '../../support/commands.ts';
