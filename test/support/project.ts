@@ -10,4 +10,4 @@ export const read = (file: string) => readFileSync(path.join(projectFolder, file
 
 /** The options that `npm start` passes to node. */
 const { scripts } = JSON.parse(read('package.json'));
-export const nodeOptions: string[] = /^exec node (.+) src\/main\.ts /.exec(scripts.start)?.[1]?.split(' ') as string[];
+export const nodeOptions: string[] = /node (-.+) src\/main\.ts /.exec(scripts.start)?.[1]?.split(' ') as string[];

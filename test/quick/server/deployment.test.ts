@@ -10,8 +10,8 @@ const { MAX_CONNECTIONS } = readConfig({});
 const command = ['node', ...nodeOptions, 'src/main.ts'];
 
 test('the Dockerfile has the command of npm start, known settings and their ports, and names its image by digest', () => {
-  const { NODE_ENV, ...rest } = imageSettings;
-  expect(NODE_ENV).toBe('production');
+  const { NODE_ENV, NODE_COMPILE_CACHE, ...rest } = imageSettings;
+  expect([NODE_ENV, NODE_COMPILE_CACHE]).toEqual(['production', '/app/.cache']);
   expectSettings(rest);
   expect(/^EXPOSE (.*)$/m.exec(dockerfile)?.[1]).toBe(`${rest.PORT} ${rest.OPS_PORT}`);
   expect(JSON.parse(/^CMD (\[.*)$/m.exec(dockerfile)?.[1] as string)).toEqual(command);
