@@ -84,7 +84,7 @@ describeInBrowser('the account pages', () => {
     }
   });
 
-  test('work over plain http from another machine, where the browser sends no Sec-Fetch-Site and has no clipboard object', async () => {
+  test('work over plain http from another machine, without Sec-Fetch-Site and a clipboard', async () => {
     const server = await startServer({ env: { ALLOWED_HOSTS: otherHost } });
     const origin = `http://${otherHost}:${server.port}`;
     const { page, context, faults, signUp, makeKey, press } = await openAccount(server, { origin, ...clipboard });

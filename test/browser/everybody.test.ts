@@ -37,7 +37,7 @@ describeInBrowser('everybody', () => {
     },
   );
 
-  test('the keyboard alone skips the contents, opens a panel, sends its request and scrolls the response', async () => {
+  test('the keyboard skips the contents, opens a panel, sends its request and scrolls the response', async () => {
     const { page, key, open, authenticate } = await openReference();
     await open('');
     await page.keyboard.press('Tab');

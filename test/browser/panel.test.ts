@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { describeInBrowser, openReference } from './page.ts';
 
 describeInBrowser('the request panel', () => {
-  test('makes the first call, adds, lists and sends a message with the API key from the page, and shows every digit', async () => {
+  test('makes the first call, adds, lists and sends a message with the key of the page, and shows every digit', async () => {
     const { page, key, open, authenticate, send, faults } = await openReference();
     const steps = (await open('')).locator('.steps');
     await authenticate(key);

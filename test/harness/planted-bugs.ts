@@ -129,7 +129,7 @@ export const plantedBugs: PlantedBug[] = [
     'if (connection.response) end(connection, connection.response);',
     '',
     'quick/http/stuck-requests',
-    'a request that never ends',
+    'a request that Node never',
   ],
   [
     'pipelined requests are all processed at once',

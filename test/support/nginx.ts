@@ -47,6 +47,8 @@ async function configure(folder: string, upstream: number, inHttp: string) {
     '127.0.0.1:3000': `127.0.0.1:${upstream}`,
     'listen 443': `listen 127.0.0.1:${https}`,
     'listen 80': `listen 127.0.0.1:${http}`,
+    '[::]:443': `127.0.0.2:${https}`,
+    '[::]:80': `127.0.0.2:${http}`,
     [`/etc/letsencrypt/live/${name}/fullchain.pem`]: certificate,
     [`/etc/letsencrypt/live/${name}/privkey.pem`]: key,
     '/var/log/nginx/': `${folder}/`,

@@ -1,9 +1,10 @@
 /** Tests the nightly backups of deploy/systemd and deploy/kubernetes: what they run makes a sound backup. */
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readdirSync, utimesSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { temporaryFolder } from '../../support/app.ts';
 import { runCli, startServer } from '../../support/process.ts';
 import { projectFolder, read } from '../../support/project.ts';
 
@@ -30,12 +31,9 @@ test.each([
     const time = Date.now() / 1000 - days * 86_400;
     utimesSync(path.join(backups, name), time, time);
   }
-  for (const [name, days] of [
-    ['animals-old.db', 16],
-    ['animals-newer.db', 13],
-  ] as const) {
-    writeFileSync(path.join(backups, name), '');
-    age(name, days);
+  for (const days of [16, 13]) {
+    writeFileSync(path.join(backups, `animals-x${days}`), '');
+    age(`animals-x${days}`, days);
   }
   const script = given.replaceAll('src/cli.ts', `${projectFolder}src/cli.ts`);
   const run = (more = {}) => {
@@ -44,11 +42,18 @@ test.each([
   };
   expect(run()).toBe(0);
   const [made = '', ...others] = readdirSync(backups).sort();
-  expect(others).toEqual(['animals-newer.db']);
+  expect(others).toEqual(['animals-x13']);
   const { code, stdout } = await runCli(['check', path.join(backups, made), '--json']);
   expect([code, JSON.parse(stdout).rows.pet]).toEqual([0, 1]);
   // One that fails deletes nothing.
   age(made, 16);
   expect(run({ DATABASE_URL: 'sqlite:missing.db' })).not.toBe(0);
   expect(readdirSync(backups)).toContain(made);
+});
+
+test('node_exporter can read the mark of a backup, whatever the umask', () => {
+  const mark = path.join(temporaryFolder(), 'mark');
+  const command = settingOf('ExecStartPost').replace(/^\W+(.*) \S+$/, '$1');
+  spawnSync('sh', ['-c', `umask 077; ${command} ${mark}`]);
+  expect(statSync(mark).mode & 0o777).toBe(0o644);
 });

@@ -28,12 +28,12 @@ test('writes settings that the server takes, with the lame-duck time of the imag
 });
 
 test('makes a site of nginx with the domain alone', () => {
-  const sed = blocks.join('').match(/^sed .*(?= >)/m)?.[0] ?? '';
+  const sed = blocks.join('').match(/^sed [^>]*/m)?.[0] ?? '';
   const site = spawnSync('bash', ['-c', sed], {
     cwd: path.resolve(import.meta.dirname, '../../..'),
     env: { ...process.env, DOMAIN: 'pets.test' },
     encoding: 'utf8',
   }).stdout;
-  expect(site).toContain('server_name pets.test staging.pets.test;');
-  expect(site).not.toContain('example.com');
+  expect(site).toContain('server_name pets.test;');
+  expect(site).not.toMatch(/example.com|_staging/);
 });

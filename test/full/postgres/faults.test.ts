@@ -68,7 +68,7 @@ test('a write whose answer is lost with its connection is replayed when it is re
   expect(await store.pets.add(biscuit, retry)).toMatchObject({ outcome: 'replayed', id: 2n });
 });
 
-test('while the database is silent, every request gets 503 and the server is not ready; then it serves again', async () => {
+test('while the database is silent, each request gets 503, and the server is not ready', async () => {
   const databaseUrl = await newDatabase();
   const proxy = await startProxy(databaseUrl);
   const server = await startServer({ env: { DATABASE_URL: proxy.through(databaseUrl) } });

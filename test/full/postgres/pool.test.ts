@@ -43,7 +43,7 @@ test('connections are opened when they are needed, at most so many, and reused',
   expect(pools.measure().pool).toMatchObject({ limit: 4, busy: 0, waiting: 0, abandoned: 0 });
 });
 
-test('work for requests without a key never takes the connections of the others; with one connection they share it', async () => {
+test('requests without a key never take the connections of the others; with one connection they share it', async () => {
   const { keyed, strangers } = await start(4);
   const slow = Promise.all(Array.from({ length: 5 }, () => strangers.read(sleepFor(0.3))));
   const begun = performance.now();

@@ -132,7 +132,7 @@ describe.skipIf(missingPrograms)('the role that serves', () => {
     await expect(server.unsafe(statement)).rejects.toMatchObject({ code: '42501' });
   });
 
-  test('the server can use a table of a later migration at once, and has only its grants after the next run', async () => {
+  test('the server can use a table of a later migration at once, with its grants after the next run', async () => {
     await owner`CREATE TABLE later (id integer)`;
     onTestFinished(async () => void (await owner`DROP TABLE later`));
     await server`INSERT INTO later VALUES (1)`;

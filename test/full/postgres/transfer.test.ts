@@ -54,7 +54,7 @@ describe('export', () => {
   });
 });
 
-test('an import whose COMMIT is not answered says so in one sentence, and adds each line once when it is repeated', async () => {
+test('an import whose COMMIT is not answered says so, and adds each line once when it is repeated', async () => {
   const names = Array.from({ length: 5000 }, (_, index) => `pet ${index + 1}`);
   fs.writeFileSync(at('pets.jsonl'), names.map((name) => `{"name":"${name}","categoryId":1}\n`).join(''));
   const stored = async () => (await textRows(databaseUrl, 'SELECT name FROM pet ORDER BY id')).map(({ name }) => name);

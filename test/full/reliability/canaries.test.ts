@@ -41,7 +41,7 @@ const formsOf = (word: string) => [word, word.slice(-12), Buffer.from(`user:${wo
 const within = (text: string, words: readonly string[]) =>
   words.filter((word) => formsOf(word).some((form) => text.includes(form)));
 
-test('no API key and no word of a client appears in the log, the metrics or an error, except that an error repeats names made up by the client', async () => {
+test('no API key and no word of a client appears in the log, the metrics or an error, but for made-up names', async () => {
   const { folder, file, env, key, given, secrets } = await makeKeys();
   const server = await startServer({ env: { ...env, LOG_LEVEL: 'trace' } });
   const words = [...secrets, canary(), canary()];

@@ -13,7 +13,7 @@ const connections = 8;
 
 const blocks = [...read('docs/scaling.md').matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block]) => block as string);
 
-test('a dump, and a recovery to a moment under load: every animal acknowledged before is there, none after, and no id is given again', async ({
+test('a dump, and a recovery to a moment under load: each animal acknowledged before is there, none after; no id is given again', async ({
   skip,
 }) => {
   if (missingPrograms) return skip(missingPrograms);

@@ -102,7 +102,7 @@ test('503 service_unavailable for whoever has half of 32 MiB of unread responses
   expect((await call('GET', '/v1/pets?limit=96')).status).toBe(200);
 });
 
-test('50 connections with 2,000 unread pipelined requests for large pages each cost less than 150 MB, and others are served', async () => {
+test('50 connections with 2,000 unread pipelined requests each cost less than 150 MB, and others are served', async () => {
   const made = await makeStore(undefined, (store) => fill(store, 10_000, 200));
   // Without limits V8 uses the memory of the machine before it collects garbage: these are the limits of a small container.
   const env = { NODE_OPTIONS: '--max-semi-space-size=16 --max-old-space-size=160' };

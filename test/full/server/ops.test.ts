@@ -7,7 +7,7 @@ const tabby = { name: 'Tabby', categoryId: 1 };
 
 const statusOf = async (server: Server, target: string) => (await fetch(server.opsUrl() + target)).status;
 
-test('/metrics reports requests by method, route and status, the cache, commits, and deprecated calls by key', async () => {
+test('/metrics reports requests by method, route and status, the cache and commits', async () => {
   const server = await startServer();
   const key = await server.firstKey();
   for (let count = 0; count < 5; count++) await server.call(key, 'POST', '/v1/pets', tabby);
@@ -44,7 +44,7 @@ test('/metrics reports requests by method, route and status, the cache, commits,
 });
 
 test.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(
-  'after %s /readyz fails at once, responses close until LAME_DUCK_MS is over, and half a request on the ops port delays nothing',
+  'after %s /readyz fails at once, responses close until LAME_DUCK_MS is over, and half a request delays nothing',
   async (signal) => {
     // Long enough for the requests below on a busy machine.
     const server = await startServer({ env: { LAME_DUCK_MS: '2500' } });

@@ -396,7 +396,7 @@ test('the headers of every page and every error page keep it out of caches, fram
   expect(headers).toMatchObject({ ...strict, 'referrer-policy': 'same-origin' });
 });
 
-test('the trail has one log line and one count for each event, with ids and the address of the request; nothing has a name or a secret', async () => {
+test('the trail has a log line and a count for each event, with ids and the address; nothing has a name or a secret', async () => {
   const app = await startPages({ trustProxy: ['127.0.0.1'] });
   const ada = app.open({ 'x-forwarded-for': '[2001:db8::7]:5001' });
   const [name, key] = ['canary-name-4711', 'canary-key-4712'];

@@ -17,7 +17,7 @@ async function open(uses: Omit<KeyUse, 'id'>[], time = now, options: Parameters<
   return { app, ada, pages: [await ada.get('/account'), await ada.get('/account/keys/2')] as const };
 }
 
-test('the use of a key is a chart of the last 30 days, whose smallest parts can be seen, and a table by day', async () => {
+test('the use of a key is a chart of 30 days, whose smallest parts can be seen, and a table', async () => {
   const lastError = { code: 'pet_not_found', at: now } as const;
   const today = { succeeded: 500, clientErrors: 250, rateLimited: 1, serverErrors: 249, deprecatedCalls: 3 };
   const { pages } = await open([

@@ -76,7 +76,7 @@ test('of 20 simultaneous attempts ten are checked, and the others are refused at
   expect(await signIn('p10', '192.0.2.1', true)).toBe(15 * 60);
 });
 
-test('a right password gives back its own attempt of the network, and forgets the failures of the account', async () => {
+test('a right password gives back its own attempt, and forgets its failures', async () => {
   const { signIn, fail } = openAttempts();
   await fail('ada', 8);
   for (let number = 0; number < 9; number++) expect(await signIn(`p${number}`, '192.0.2.1')).toBe('wrong');

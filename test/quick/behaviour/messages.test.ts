@@ -6,7 +6,7 @@ import { runSql, textRows } from '../../support/store.ts';
 
 const hourMs = 60 * 60 * 1000;
 
-test('an account has a bounded number of messages, which are kept for 24 hours; beyond it, there is 429', async () => {
+test('an account has a bounded number of messages, kept for 24 hours; beyond it, 429', async () => {
   const { call, newKey, setTime, store, databaseUrl } = await startApp();
   const add = vi.spyOn(store.messages, 'add');
   const begun = Date.UTC(2027, 0, 1);

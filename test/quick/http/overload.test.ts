@@ -83,7 +83,7 @@ const length = `${json}Content-Length: ${body.length}\r\n`;
 const chunked = `${json}Transfer-Encoding: chunked\r\n`;
 const chunks = `a\r\n${body.slice(0, 10)}\r\n${(body.length - 10).toString(16)}\r\n${body.slice(10)}\r\n0\r\n\r\n`;
 
-test('refused first and later on a connection, which then serves the next request, whatever the method and the framing', async () => {
+test('refused first and later on a connection, which then serves the next, whatever the method and the framing', async () => {
   const { port, on, post, get, isEmpty, setBusy } = await start();
   const [whole, withLength, withChunks] = [on('GET /v1/pets'), post(length), post(chunked)];
   /** A body that looks like a request. */

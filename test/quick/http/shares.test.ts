@@ -25,7 +25,7 @@ test('each holder gets at most what is free: half alone, a third of two, and so 
   expect(takeAll('e')).toBeGreaterThan(100);
 });
 
-test('a large body counts once, however many responses send it, until the last has closed; a small one does not', () => {
+test('a large body counts once until the last response that sends it has closed; a small one does not', () => {
   const body = Buffer.alloc(400_000);
   expect(shares.takeUnread('a', Buffer.alloc(65_535))).toBe(false);
   for (const holder of ['a', 'b', 'c']) expect(shares.takeUnread(holder, body)).toBe(true);

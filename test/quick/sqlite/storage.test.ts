@@ -71,7 +71,7 @@ describe('the file', () => {
     expect(tables.filter(({ name, strict }) => strict !== 1 && !name.startsWith('sqlite_'))).toEqual([]);
   });
 
-  test('is written with synchronous=FULL, even after a write, when better-sqlite3 would fall back to NORMAL', () => {
+  test('is written with synchronous=FULL, even after a write, when better-sqlite3 falls back to NORMAL', () => {
     const file = newFile();
     prepareStore(file, { now });
     const connection = openConnection(file);
@@ -248,7 +248,7 @@ describe('writing', () => {
 });
 
 describe('an SQLite error', () => {
-  test('is temporary if the disk, the file or another process is its cause; any other is a bug and stays unchanged', () => {
+  test('is temporary if the disk, the file or another process is its cause; any other stays unchanged', () => {
     const withCode = (code?: string) => Object.assign(new Error('x'), { code });
     for (const name of ['BUSY_SNAPSHOT', 'LOCKED', 'FULL', 'IOERR_FSYNC', 'CORRUPT', 'READONLY', 'NOMEM']) {
       const cause = withCode(`SQLITE_${name}`);
