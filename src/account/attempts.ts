@@ -1,14 +1,11 @@
 /** Limits failed attempts to sign in, of an account and of a network, and sign-ups. Each process counts for itself, and forgets when it ends. */
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
-import { limits } from '../core/limits.ts';
+import { dayMs, limits, minuteMs } from '../core/limits.ts';
 import { HttpError } from '../http/http-error.ts';
 import { createRecent } from '../http/recent.ts';
 import { busy } from './line.ts';
 import type { Hasher, Passwords } from './passwords.ts';
-
-const minuteMs = 60_000;
-const dayMs = 24 * 60 * minuteMs;
 
 /** For how long a failed attempt to sign in counts. */
 const windowOfSignInMs = 15 * minuteMs;

@@ -1,7 +1,7 @@
 /** The account pages of API keys: the list of them, with the forms that make one, rotate one and revoke one; and the requests of one key by day. */
 import { Type } from '@sinclair/typebox';
 import { keptEndedKeys, type OwnKey, scopes } from '../core/accounts.ts';
-import { limits } from '../core/limits.ts';
+import { dayMs, limits } from '../core/limits.ts';
 import type { App } from '../http/operation.ts';
 import { formReader } from './forms.ts';
 import { found, idOf, makeKey, rotateKey } from './new-key.ts';
@@ -9,8 +9,6 @@ import type { Act, Show } from './pages.ts';
 import type { AccountScope } from './scope.ts';
 import { sessionOf } from './session.ts';
 import { shownDays, usageOf } from './usage.ts';
-
-const dayMs = 24 * 60 * 60 * 1000;
 
 /** What a form of the list chose, if it has these fields. */
 interface Choices {

@@ -1,18 +1,15 @@
 /** Makes an API key or rotates one, and shows the new key once. */
 import { Type } from '@sinclair/typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type ApiKey, KeyLimitError, newSecret, type Scope, type Secret, scopes } from '../core/accounts.ts';
+import { type ApiKey, newSecret, RefusedError, type Scope, type Secret, scopes } from '../core/accounts.ts';
 import { ApiError } from '../core/errors.ts';
-import { limits } from '../core/limits.ts';
+import { dayMs, hourMs, limits } from '../core/limits.ts';
 import { kind } from '../core/schema.ts';
 import { HttpError } from '../http/http-error.ts';
 import { formReader, Name } from './forms.ts';
 import type { Act } from './pages.ts';
 import type { AccountScope } from './scope.ts';
 import { sessionOf } from './session.ts';
-
-const hourMs = 60 * 60 * 1000;
-const dayMs = 24 * hourMs;
 
 /** Choices of the forms: the value of each option, and its time in milliseconds. */
 const lifetimes = { never: null, '30d': 30 * dayMs, '90d': 90 * dayMs, '365d': 365 * dayMs };
@@ -105,8 +102,8 @@ export function idOf({ params }: FastifyRequest): number {
 }
 
 function explainLimit(error: unknown): never {
-  if (!(error instanceof KeyLimitError)) throw error;
-  if (error.reason === 'day')
+  if (!(error instanceof RefusedError) || error.reason === 'session_ended') throw error;
+  if (error.reason === 'too_many_today')
     throw new HttpError(
       'rate_limited',
       { 'retry-after': String(hourMs / 1000) },

@@ -1,7 +1,7 @@
 /** Renders the account pages from their templates, and adds the routes of pages and of their forms. docs/routes.ts serves their style and script. */
 import { Eta } from 'eta';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { SessionEndedError } from '../core/accounts.ts';
+import { RefusedError } from '../core/accounts.ts';
 import type { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { logError, sendError, statuses, toApiError } from '../http/errors.ts';
@@ -164,7 +164,8 @@ export function createPages(app: App, rootPath: string, options: PagesOptions) {
   }
 
   app.setErrorHandler(async (thrown, request, reply) => {
-    if (thrown instanceof SessionEndedError) return redirect(reply, '/sign-in?done=ended');
+    if (thrown instanceof RefusedError && thrown.reason === 'session_ended')
+      return redirect(reply, '/sign-in?done=ended');
     if (!wantsPage(request) || request.raw.errored) return sendError(thrown, request, reply);
     const error = toApiError(thrown, request);
     const status = statuses[error.code];

@@ -1,6 +1,6 @@
 /** The account page of settings: change the password, sign out everywhere, delete the account. */
 import { Type } from '@sinclair/typebox';
-import { SessionEndedError } from '../core/accounts.ts';
+import { RefusedError } from '../core/accounts.ts';
 import type { App } from '../http/operation.ts';
 import { formReader, Name, Password } from './forms.ts';
 import type { Act } from './pages.ts';
@@ -38,7 +38,7 @@ function changePassword(scope: AccountScope): Act {
     const passwordHash = await passwords.inTurn(request.record.network, (hasher) => hasher.hash(password));
     // Whoever changed the password or the account meanwhile has ended its sessions, too.
     if (!(await people.setPassword(account.id, passwordHash, { session, previous: person.passwordHash })))
-      throw new SessionEndedError();
+      throw new RefusedError('session_ended');
     record('password_changed', request, { account: account.id });
     await sessions.begin(request, reply, { account, passwordHash });
     return pages.redirect(reply, '/settings?done=password');
@@ -60,7 +60,7 @@ function deleteAccount(scope: AccountScope): Act {
     const { account: own, hash: session } = sessionOf(request);
     const { current } = read(request);
     const { account, passwordHash } = await checkPassword(scope, request, own.name, current, wrong);
-    if (!(await accounts.removeAccount({ session }, passwordHash))) throw new SessionEndedError();
+    if (!(await accounts.removeAccount({ session }, passwordHash))) throw new RefusedError('session_ended');
     record('account_removed', request, { account: account.id });
     await sessions.end(request, reply);
     return pages.redirect(reply, '/sign-in?done=deleted');

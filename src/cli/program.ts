@@ -1,6 +1,6 @@
 /** The operator's commands as one function. Exit codes: 0 done, 1 refused or failed, 2 not understood. */
 import { ConfigError } from '../config.ts';
-import { KeyLimitError } from '../core/accounts.ts';
+import { RefusedError } from '../core/accounts.ts';
 import { ApiError, codeOf, messageOf } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { releaseText } from '../server/release.ts';
@@ -73,7 +73,7 @@ Settings (DATABASE_URL and others) come from the environment and from .env.`;
 function sentenceOf(error: unknown): string | undefined {
   if (error instanceof CommandError || error instanceof ConfigError || error instanceof CopyError) return error.message;
   if (error instanceof OpenError) return `DATABASE_URL: ${error.message}`;
-  if (error instanceof KeyLimitError)
+  if (error instanceof RefusedError)
     return `The account has ${limits.activeKeys} active keys, the most that it can have: revoke one first.`;
   if (error instanceof ApiError) {
     const { cause } = error;

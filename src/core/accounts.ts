@@ -24,20 +24,17 @@ export function isName(text: string): boolean {
   return text !== '' && [...text].length <= maxNameCharacters && text === text.trim() && !/\p{C}/u.test(text);
 }
 
-/** A key cannot be made or rotated: the account has too many active ones, or made too many in 24 hours (limits.ts). */
-export class KeyLimitError extends Error {
-  override readonly name = 'KeyLimitError';
-  readonly reason: 'active' | 'day';
+/** The session that asks for a change has ended meanwhile; the account has too many active keys, or made too many in 24 hours (limits.ts). */
+type Refusal = 'session_ended' | 'too_many' | 'too_many_today';
 
-  constructor(reason: 'active' | 'day') {
-    super();
+/** A change of an account is refused. Nothing was changed. */
+export class RefusedError extends Error {
+  readonly reason: Refusal;
+
+  constructor(reason: Refusal) {
+    super(reason);
     this.reason = reason;
   }
-}
-
-/** The session that asked for a change has ended meanwhile. Nothing was changed. */
-export class SessionEndedError extends Error {
-  override readonly name = 'SessionEndedError';
 }
 
 /** The stored data of an API key. The key itself is displayed once, on creation, and never stored. */
@@ -91,7 +88,7 @@ interface NewApiKey {
 }
 
 /**
- * Every method rejects with ApiError `service_unavailable` if the store is unavailable, and every change with SessionEndedError if its
+ * Every method rejects with ApiError `service_unavailable` if the store is unavailable, and every change with RefusedError if its
  * `session` has ended. A session changes only its own account.
  */
 export interface Accounts {
@@ -100,7 +97,7 @@ export interface Accounts {
   listAccounts(): Promise<Account[]>;
   /** Removes the account and all its keys; undefined if it does not exist or, with `passwordHash`, has another password by now. */
   removeAccount(owner: Owner, passwordHash?: string): Promise<Account | undefined>;
-  /** Undefined if the account does not exist. Rejects with KeyLimitError. */
+  /** Undefined if the account does not exist. Rejects with RefusedError. */
   addKey(key: NewApiKey): Promise<ApiKey | undefined>;
   listKeys(account?: string): Promise<ApiKey[]>;
   /** The keys of an account, newest first: all active ones, and the last `maxEnded` that were revoked or have expired. */
@@ -111,7 +108,7 @@ export interface Accounts {
   revokeKey(id: number, session?: Buffer): Promise<ApiKey | undefined>;
   /**
    * Creates a key with the old key's account, name, scopes and lifetime. The old key expires at `oldExpiresAt`, or at its own expiry if
-   * that is earlier. Undefined if the key does not exist, has ended or was rotated before. Rejects with KeyLimitError.
+   * that is earlier. Undefined if the key does not exist, has ended or was rotated before. Rejects with RefusedError.
    */
   rotateKey(id: number, oldExpiresAt: Date, secret: Secret, session?: Buffer): Promise<ApiKey | undefined>;
   /** Adds to what is stored. Uses of a key that no longer exists are ignored. */

@@ -1,4 +1,5 @@
 /** The dates of GET /pets/{petId}, the deprecated operation. */
+import { dayMs } from './limits.ts';
 
 export const deprecatedSince = new Date('2026-11-20T00:00:00Z');
 export const sunset = new Date('2030-12-05T00:00:00Z');
@@ -8,7 +9,6 @@ export const dateText = (date: Date) =>
   date.toLocaleDateString('en-GB', { day: 'numeric', month: 'long', year: 'numeric', timeZone: 'UTC' });
 
 const warningDays = 90;
-const dayMs = 24 * 60 * 60 * 1000;
 
 /** Whole days until the removal, rounded up; 0 or less once it has happened. */
 export const daysUntilSunset = (now: Date) => Math.ceil((sunset.getTime() - now.getTime()) / dayMs);

@@ -3,8 +3,9 @@
 const kibibyte = 1024;
 const mebibyte = 1024 * kibibyte;
 const secondMs = 1000;
-const minuteMs = 60 * secondMs;
-const hourMs = 60 * minuteMs;
+export const minuteMs = 60 * secondMs;
+export const hourMs = 60 * minuteMs;
+export const dayMs = 24 * hourMs;
 
 interface Limit {
   /** What is limited, for docs/limits.md. */

@@ -1,6 +1,7 @@
 /** People who sign in on the account pages: their sessions and one-time links, and the interface of a store of them. */
 import { hash, randomBytes } from 'node:crypto';
 import type { Account } from './accounts.ts';
+import { hourMs } from './limits.ts';
 
 /** An account whose password was right, and the hash of that password. */
 export interface Person {
@@ -22,8 +23,6 @@ export interface OneTimeLink {
   /** The account whose password it sets; null: the person creates an account and chooses its name. */
   account: Account | null;
 }
-
-const hourMs = 60 * 60 * 1000;
 
 export const linkLifetimeMs: Readonly<Record<LinkPurpose, number>> = {
   invitation: 24 * hourMs,

@@ -1,7 +1,6 @@
 /** The use of API keys: what is counted of each key on each day, in UTC. */
 import type { ErrorCode } from './errors.ts';
-
-const dayMs = 24 * 60 * 60 * 1000;
+import { dayMs } from './limits.ts';
 
 /** For how many days the counts are kept, with the current one. */
 export const keptDays = 90;

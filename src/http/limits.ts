@@ -1,11 +1,9 @@
 /** Rate limits: of the requests of an account, and of rejected API keys. */
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify';
-import { limits } from '../core/limits.ts';
+import { limits, minuteMs } from '../core/limits.ts';
 import { HttpError } from './http-error.ts';
 import { createRecent } from './recent.ts';
 import type { Holder } from './shares.ts';
-
-const minuteMs = 60_000;
 
 /** Accounts and networks that are counted; beyond that, the one that was counted longest ago is forgotten. */
 const maxWindows = 10_000;

@@ -1,13 +1,5 @@
 /** Accounts and API keys, over the commands and reads that both engines run. */
-import {
-  type Accounts,
-  type ApiKey,
-  KeyLimitError,
-  type Owner,
-  type OwnKey,
-  type Secret,
-  SessionEndedError,
-} from '../core/accounts.ts';
+import { type Accounts, type ApiKey, type Owner, type OwnKey, RefusedError, type Secret } from '../core/accounts.ts';
 import { dayOf, type KeyUse } from '../core/usage.ts';
 import type { KeyRefusal } from './commands/keys.ts';
 import type { Engine } from './engine.ts';
@@ -44,10 +36,8 @@ const ownerOf = (owner: Owner) =>
 /** The key; undefined if there is none that could be changed. Throws the error of a refusal. */
 function keyOf(result: ApiKeyRow | KeyRefusal): ApiKey | undefined {
   if (typeof result === 'object') return toApiKey<ApiKey>(result);
-  if (result === 'session_ended') throw new SessionEndedError();
-  if (result === 'too_many') throw new KeyLimitError('active');
-  if (result === 'too_many_today') throw new KeyLimitError('day');
-  return undefined;
+  if (result === 'no_account' || result === 'no_key' || result === 'rotated') return undefined;
+  throw new RefusedError(result);
 }
 
 /** `hash`: SHA-256 of the key. PostgreSQL reads the keys of a turn together. */
@@ -65,7 +55,7 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
 
     async removeAccount(owner, passwordHash) {
       const row = await write('removeAccount', { ...ownerOf(owner), passwordHash, at: at() });
-      if (row === 'session_ended') throw new SessionEndedError();
+      if (row === 'session_ended') throw new RefusedError(row);
       return accountOf(row);
     },
 

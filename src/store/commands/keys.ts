@@ -2,7 +2,7 @@
 
 import type { KeyRejection } from '../../core/accounts.ts';
 import { keptEndedKeys } from '../../core/accounts.ts';
-import { limits } from '../../core/limits.ts';
+import { dayMs, limits } from '../../core/limits.ts';
 import { type ApiKeyRow, apiKeyColumns, isActive } from '../rows.ts';
 import { bytes, endOneOf, forUpdate, oneOf, raw, type Steps, sql } from '../steps.ts';
 import { accountOf, type Owner } from './accounts.ts';
@@ -10,8 +10,6 @@ import { accountOfSession } from './sessions.ts';
 
 /** Why nothing was changed. */
 export type KeyRefusal = 'session_ended' | 'no_account' | 'no_key' | 'rotated' | 'too_many' | 'too_many_today';
-
-const dayMs = 24 * 60 * 60 * 1000;
 
 const missing = ({ session }: Owner) => (session === undefined ? 'no_account' : 'session_ended');
 

@@ -29,9 +29,6 @@ export type Write =
   | [name: 'addPet', input: NewPetRow]
   | { [Name in CommandName]: [name: Name, input: Input<Name>] }[CommandName];
 
-/** Commands are prepared when they first run. Their tables are checked before: a store that lacks one must not accept any write. */
-const tables = 'account api_key api_key_usage message one_time_link rotated_key session'.split(' ');
-
 /** Pets that one statement inserts at most: SQLite holds their text in memory several times. */
 const maxInserted = 100;
 
@@ -40,7 +37,6 @@ const maxInserted = 100;
  * pets that follow each other. It throws only SQLite errors.
  */
 export function prepareCommands(connection: Database.Database): (batch: readonly Write[]) => unknown[] {
-  for (const table of tables) connection.prepare(`SELECT 1 FROM ${table}`);
   const insertPets = prepareInsert(connection);
   const retries = prepareRetries(connection);
   const runSteps = createRunner(connection);

@@ -74,7 +74,4 @@ export function createRunner(connection: Database.Database): <Result>(steps: Ste
 const environmental = /^SQLITE_(BUSY|LOCKED|NOMEM|READONLY|IOERR|CORRUPT|FULL|CANTOPEN|PROTOCOL|NOTADB)(_|$)/;
 
 /** Turns a driver error into ApiError `service_unavailable` if the environment caused it; returns any other error unchanged. */
-export function translate(error: unknown): unknown {
-  if (!environmental.test(codeOf(error))) return error;
-  return unavailable(error);
-}
+export const translate = (error: unknown) => (environmental.test(codeOf(error)) ? unavailable(error) : error);

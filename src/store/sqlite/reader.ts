@@ -7,8 +7,8 @@ import { openError } from './store-file.ts';
 
 /** Reads are short and synchronous. They throw ApiError `service_unavailable` if the store cannot be read. */
 export interface Reader {
-  listPets(query: PetQuery): PetPage;
-  findPet(id: bigint): FoundPet;
+  list(query: PetQuery): PetPage;
+  find(id: bigint): FoundPet;
   state(): StoreState;
   /** Ends the snapshot that the reads of one event loop turn share, so that the next read sees the latest commit. */
   refresh(): void;
@@ -117,7 +117,7 @@ function prepareReader(connection: Database.Database): Reader {
   const listByStatus = sql<[string, bigint, number], PetJson>(
     'SELECT json FROM pet WHERE status = +? AND id > +? ORDER BY id LIMIT +?',
   ).pluck();
-  const findPet = sql<[bigint], PetJson>('SELECT json FROM pet WHERE id = ?').pluck();
+  const byId = sql<[bigint], PetJson>('SELECT json FROM pet WHERE id = ?').pluck();
   const snapshot = createSnapshot(connection);
   const runSteps = createRunner(connection);
 
@@ -127,7 +127,7 @@ function prepareReader(connection: Database.Database): Reader {
       return snapshot.state();
     }),
     refresh: snapshot.end,
-    listPets: guarded(({ limit, status, after }) => {
+    list: guarded(({ limit, status, after }) => {
       snapshot.enter();
       // One extra row shows whether a next page exists.
       const pets = status ? listByStatus.all(status, after, limit + 1) : listAll.all(after, limit + 1);
@@ -136,16 +136,12 @@ function prepareReader(connection: Database.Database): Reader {
       pets.pop();
       return { pets, next: idOf(pets.at(-1) as PetJson), state };
     }),
-    findPet: guarded((id) => {
+    find: guarded((id) => {
       snapshot.enter();
-      return { pet: findPet.get(id), state: snapshot.state() };
+      return { pet: byId.get(id), state: snapshot.state() };
     }),
     async run(query) {
-      try {
-        return runSteps(query());
-      } catch (error) {
-        throw translate(error);
-      }
+      return guarded(() => runSteps(query()))();
     },
     close() {
       snapshot.end();

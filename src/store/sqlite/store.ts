@@ -43,7 +43,7 @@ export function openSqlite(file: string, options: OpenOptions): Store {
     },
   });
   const at = () => options.now().getTime();
-  const { listPets: list, findPet: find, state, refresh } = reader;
+  const { list, find, state, refresh } = reader;
   const engine: Engine = {
     write: writer.write,
     read: reader.run,

@@ -52,9 +52,6 @@ function reasonOf(cause: Error): keyof typeof noFailures {
   return reasons[primary] ?? 'other';
 }
 
-/** Of an event loop that is not overloaded, a turn is shorter. */
-const longTurnMs = 20;
-
 interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'logger'> {
   /** Called after each commit with the number of writes in it. */
   onCommit?: (writes: number) => void;
@@ -70,7 +67,6 @@ export function startWriter(file: string, { onFatal, logger, onCommit }: WriterO
   const failedWrites = { ...noFailures };
   let lastFailedWriteAt = 0;
   let unsent: Write[] = [];
-  let unsentSince = 0;
   let broken: ApiError | undefined;
   let closing = false;
   let lost: Error | undefined;
@@ -99,15 +95,9 @@ export function startWriter(file: string, { onFatal, logger, onCommit }: WriterO
     if (unsent.length > 0 && unsent.length >= waiting.length) post();
   }
 
-  /** Sends writes that have waited for so long that the turn of the event loop must be long: its end may be far. */
-  function sendLate(): void {
-    if (performance.now() - unsentSince > longTurnMs) send();
-  }
-
   /** Waits two turns of the event loop: clients that just got a response may send their next request and share the commit. */
   function sendSoon(): void {
     setImmediate(() => setImmediate(send));
-    sendLate();
   }
 
   function fail(writes: Waiting[], cause: Error, failure: unknown): void {
@@ -150,16 +140,11 @@ export function startWriter(file: string, { onFatal, logger, onCommit }: WriterO
 
   function enqueue<Output, Result>(write: Write, read: (output: Output) => Result): Promise<Result> {
     if (broken) return Promise.reject(broken);
-    if (unsent.length === 0) {
-      unsentSince = performance.now();
-      setImmediate(send);
-    }
+    if (unsent.length === 0) setImmediate(send);
     unsent.push(write);
-    const settled = new Promise<Result>((resolve, reject) => {
+    return new Promise<Result>((resolve, reject) => {
       waiting.push({ resolve: (output) => resolve(read(output as Output)), reject });
     });
-    sendLate();
-    return settled;
   }
 
   return {

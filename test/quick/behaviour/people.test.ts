@@ -1,6 +1,6 @@
 /** Tests of what the store keeps of accounts, keys, sessions and links, and for how long. */
 import { describe, expect, test } from 'vitest';
-import { type ApiKey, KeyLimitError, newSecret, type Owner } from '../../../src/core/accounts.ts';
+import { type ApiKey, newSecret, type Owner, RefusedError } from '../../../src/core/accounts.ts';
 import { limits } from '../../../src/core/limits.ts';
 import { newToken } from '../../../src/core/people.ts';
 import { borrowStore, textRows } from '../../support/store.ts';
@@ -155,7 +155,7 @@ describe('the keys of an account', () => {
     const { addKey, revokeKey, setTime } = await openWithPeople();
     const add = async (count: number, lifetimeMs?: number) => {
       for (let index = 0; index < count; index++) await addKey('ada', lifetimeMs);
-      await expect(addKey()).rejects.toThrow(KeyLimitError);
+      await expect(addKey()).rejects.toThrow(RefusedError);
     };
     await add(limits.activeKeys, hourMs);
     await revokeKey(1);
@@ -174,7 +174,7 @@ describe('the keys of an account', () => {
       await addKey({ session }, 1);
     }
     setTime(1000);
-    await expect(addKey({ session }, 1)).rejects.toMatchObject({ name: 'KeyLimitError', reason: 'day' });
+    await expect(addKey({ session }, 1)).rejects.toMatchObject({ reason: 'too_many_today' });
     await addKey();
     setTime(25 * hourMs);
     expect(await addKey({ session: await addSession() }, 1)).toBeDefined();
