@@ -23,7 +23,7 @@ interface Limit {
 }
 
 /** By how much the clocks of servers may differ, or a clock may be set back, without an effect. */
-export const clockSkewMs = minuteMs;
+export const clockSkewMs = 60 * secondMs;
 
 export const limitTable = {
   connections: {

@@ -1,5 +1,5 @@
 /** Reads request bodies: they must be JSON in UTF-8, or a form where the route takes one. Otherwise the response is 415. */
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ApiError, bodyTooLarge } from '../core/errors.ts';
@@ -46,12 +46,19 @@ const hasNoBody = ({ headers }: FastifyRequest) =>
   headers['content-length'] === undefined && headers['transfer-encoding'] === undefined;
 
 /** Counts a body while it arrives. Throws ApiError `service_unavailable` if too many do. */
-function countBody(request: IncomingMessage, shares: Shares): void {
+function countBody(request: IncomingMessage, response: ServerResponse, shares: Shares): void {
   // The client disconnected before its API key was looked up; or the body arrived while its request was held, and a turn serves a thousand such.
-  if (request.destroyed || request.complete) return;
+  if (request.destroyed || request.complete || response.destroyed) return;
   const { holder } = request.record;
   shares.claim(holder, 'bodies');
-  request.once('close', () => shares.give(holder, 'bodies'));
+  const giveBack = () => {
+    request.off('close', giveBack);
+    response.off('close', giveBack);
+    shares.give(holder, 'bodies');
+  };
+  request.once('close', giveBack);
+  // Node forgets a request whose response ends before its body, such as a 408: it never closes.
+  response.once('close', giveBack);
 }
 
 /**
@@ -69,7 +76,7 @@ export function installBody(app: FastifyInstance, notFound: NotFound): void {
     const error = bodyFault(request);
     if (error) return done(error);
     const isEmpty = hasNoBody(request);
-    if (!isEmpty) countBody(request.raw, app.shares);
+    if (!isEmpty) countBody(request.raw, reply.raw, app.shares);
     // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).
     if (request.headers.expect !== undefined && request.raw.httpVersion === '1.1') reply.raw.writeContinue();
     // optimizeEmptyRequests (server.ts) has closed the request's own stream, which never emits end.

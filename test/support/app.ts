@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { pino } from 'pino';
 import { Agent, request as undiciRequest } from 'undici';
-import { onTestFinished } from 'vitest';
+import { expect, onTestFinished, vi } from 'vitest';
 import { type AppOptions, buildApp } from '../../src/app.ts';
 import { newSecret, type Scope, scopes } from '../../src/core/accounts.ts';
 import { createMetrics, type Metrics } from '../../src/http/metrics.ts';
@@ -73,6 +73,10 @@ export async function startApp(options: Partial<AppOptions> = {}) {
   onTestFinished(async () => {
     await agent.close();
     await app.close();
+    await vi.waitFor(() => {
+      const { bodies, connections, pipelined, unreadBytes } = app.shares.taken();
+      expect(bodies + connections + pipelined + unreadBytes).toBe(0);
+    });
   });
 
   const { port } = app.server.address() as AddressInfo;
