@@ -89,8 +89,8 @@ export function endRecord(response: ServerResponse): RequestRecord {
   return record;
 }
 
-/** version "-" trace-id "-" parent-id "-" flags (W3C Trace Context, section 3.2.2). */
-const traceparent = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
+/** version "-" trace-id "-" parent-id "-" flags (W3C Trace Context, section 3.2.2). Only later versions than 00 may have more. */
+const traceparent = /^(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-|$)/;
 
 function traceIdOf(header: string | string[] | undefined): string | undefined {
   return header === undefined ? undefined : traceparent.exec(String(header))?.[1];
@@ -98,15 +98,14 @@ function traceIdOf(header: string | string[] | undefined): string | undefined {
 
 const maxPath = 200;
 
-/** A path as the log shows it: without its query, a one-time link below /account, and API keys, however they are encoded. */
+/** A path as the log shows it: without its query, what is below /account, and whatever is as long as an API key or a one-time link, however encoded. */
 function loggedPath(url = ''): string {
   const [path = ''] = url.split(/[?#]/, 1);
   return path
     .slice(0, 3 * maxPath)
-    .replace(/%([2-7][\da-f])/gi, (_, code) => String.fromCharCode(Number.parseInt(code, 16)))
-    .slice(0, maxPath)
     .replace(/(\/account)\/.*/i, '$1/…')
-    .replace(/(ast_[a-z]+_)\w+/gi, '$1…');
+    .replace(/[\w%-]{30,}/g, '…')
+    .slice(0, maxPath);
 }
 
 /** Formats `value` with two decimals from whole numbers: V8 takes ten times as long to format a fraction. */
