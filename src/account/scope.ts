@@ -56,7 +56,7 @@ export async function createAccountScope(app: App, options: AccountOptions): Pro
       warned = true;
       throw new ApiError('forbidden', `This page is only available over https, at ${address.origin}${pages.path('')}.`);
     }
-    const origin = address?.origin ?? `${request.protocol}://${hostOf(request.raw)}`;
+    const origin = address?.origin ?? `${request.protocol}://${hostOf(request.raw) ?? ''}`;
     if (request.method === 'POST' && !isSameOrigin(request, origin))
       throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
     const session = await shares.during(record.network, 'lookUps', () => sessions.find(request));

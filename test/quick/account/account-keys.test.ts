@@ -71,6 +71,7 @@ test('a key is shown once: in no other page, and not in the store', async () => 
     expect(texts).not.toContain(keyOf(page).slice(0, 14));
     expect(texts).not.toContain(keyOf(page).slice(-12));
   }
+  expect(texts).not.toContain('undefined');
 });
 
 test.each([
@@ -92,6 +93,7 @@ test.each([
   expect((await app.call('GET', '/v1/pets', { key: keyOf(made) })).status).toBe(200);
   const page = await ada.get('/account');
   expect(plainText(page)).toContain(`UTC Replaces ${hint(old)} Deprecated calls`);
+  expect(plainText(page)).toContain(`Replaced by ${hint(made)}`);
   expect(page.text).not.toContain('action="/account/keys/2/rotate"');
   if (overlapMs > 0) expect(await shown()).toContain(`Put the key ${hint(made)} into its program before then.`);
 });

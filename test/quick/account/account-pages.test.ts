@@ -166,7 +166,7 @@ describe('a one-time link', () => {
   const gone =
     'This link is not valid: it was used, or it has expired. Ask the operator of this service for a new one.';
 
-  test('of an invitation creates one account; GET, HEAD, a form with an error and a taken name do not use it up', async () => {
+  test('of an invitation creates one account; GET, HEAD, an error and a taken name do not use it up', async () => {
     const app = await startPages({ signUp: 'invitation' });
     await app.addPerson('ben');
     const link = await app.addLink('invitation');
