@@ -34,8 +34,8 @@ ENV NODE_ENV=production NODE_COMPILE_CACHE=/app/.cache \
   DATABASE_URL=sqlite:/data/animal-store.db \
   LAME_DUCK_MS=5000
 USER 10001:10001
-# Starts it once, which keeps V8's code of the modules: later starts take a third of the time less, and 30 MB less memory.
-RUN DATABASE_URL=sqlite:/tmp/store.db LAME_DUCK_MS=0 timeout --preserve-status 5 node --max-semi-space-size=8 src/main.ts \
+# Keeps V8's code: a third less time to start, 30 MB less memory.
+RUN PORT=0 OPS_PORT=0 DATABASE_URL=sqlite:/tmp/store.db LAME_DUCK_MS=0 timeout --preserve-status 5 node --max-semi-space-size=8 src/main.ts \
   && node --max-semi-space-size=8 -e "import('./src/store/postgres/store.ts')" \
   && node src/cli.ts --version && rm /tmp/store.db*
 VOLUME /data

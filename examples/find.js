@@ -38,5 +38,5 @@ try {
   if (!pet) end(`There is no ${status ?? ''}${status ? ' ' : ''}animal with the id ${id}.`, 1);
   console.log(pet);
 } catch (error) {
-  end(error.cause ? `${BASE_URL} does not answer: ${error.cause.code}.` : error.message, 1);
+  end(error.cause ? `${BASE_URL} does not answer: ${error.cause.code ?? error.cause.message}.` : error.message, 1);
 }

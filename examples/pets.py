@@ -1,5 +1,6 @@
 """Adds an animal and lists all animals, using only Python's standard library."""
 
+import http.client
 import json
 import os
 import re
@@ -24,10 +25,9 @@ def call(url, body=None, headers=None):
         with urllib.request.urlopen(request, timeout=10) as response:
             return json.load(response), response.headers
     except urllib.error.HTTPError as error:
-        failure = json.load(error)
-        raise SystemExit(f"{failure['status']} {failure['code']}: {failure['message']}") from None
-    except urllib.error.URLError as error:
-        raise SystemExit(f"{BASE_URL} does not answer: {error.reason}.") from None
+        raise SystemExit(f"{error.code} {error.read().decode()}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise SystemExit(f"{BASE_URL} does not answer: {getattr(error, 'reason', error)}.") from None
 
 
 def add(name, category_id):

@@ -110,8 +110,8 @@ export const settings = Type.Object({
       'The lowest level of log lines to write. Each request is one line at info. Changes to accounts and keys are written at any level.',
   }),
   QUICKSTART_BASE_PATH: Type.String({
-    title: 'off, or a path such as /quickstart that is not below /v1',
-    pattern: '^(?!/v1(/|$))(off|(/[A-Za-z0-9._~-]+)+)$',
+    title: 'off, or a path such as /quickstart that is not below /v1, /docs or /account',
+    pattern: '^(?!/(v1|docs|account)(/|$))(off|(/[A-Za-z0-9._~-]+)+)$',
     default: '/quickstart',
     description: 'Base path of the messages quickstart; off disables it.',
   }),
@@ -144,7 +144,7 @@ export const settings = Type.Object({
       maximum: 1_000_000,
       examples: [6000],
       description:
-        'Maximum number of requests per minute that each process accepts from each account, with all of its API keys; beyond it, 429 with Retry-After. The same for every account. Unset: no limit.',
+        'Maximum number of requests per minute that each process accepts from each account, with all its keys; beyond it, 429 with Retry-After. Accounts of open sign-up count as their network. Unset: no limit.',
     }),
   ),
   TRUST_PROXY: Type.Optional(

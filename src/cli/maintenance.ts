@@ -112,7 +112,7 @@ export const maintenanceCommands: Commands = {
     inputs: {},
     async run(cli) {
       const { OPS_HOST, OPS_PORT } = cli.settings();
-      if (OPS_PORT === 'off') refuse('OPS_PORT is off: there is no ops port to ask.');
+      if (OPS_PORT === 'off' || OPS_PORT === '0') refuse(`OPS_PORT is ${OPS_PORT}: there is no known ops port to ask.`);
       const url = `${localUrl(OPS_HOST, OPS_PORT)}/readyz`;
       // Not fetch, which refuses some ports, such as 6000 and 10080.
       const response = await new Promise<IncomingMessage>((resolve, reject) => {

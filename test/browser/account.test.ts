@@ -160,7 +160,7 @@ for (const [cache, ignoreDefaultArgs] of caches) {
       },
     );
 
-    test('a second click, while the first is on its way, makes no second key; after the back button, it does', async () => {
+    test('a second click meanwhile makes no second key; after the back button, it does', async () => {
       const server = await startServer();
       const { page, signUp, shown } = await openAccount(server);
       const { accounts } = await storeOf(server);

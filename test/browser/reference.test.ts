@@ -16,7 +16,7 @@ describeInBrowser('the reference page', () => {
       expect(await page.locator(control).filter({ visible: true }).count(), control).toBe(0);
   });
 
-  test('shows the removal date of getPet at the URL of rel="deprecation", and on that day that it was removed', async () => {
+  test('shows the removal date of getPet at rel="deprecation", and then that it was removed', async () => {
     const { page, server, key } = await openReference();
     const { headers } = await server.call(key, 'GET', '/v1/pets/1');
     await page.goto(server.url + /<([^>]*)>; rel="deprecation"/.exec(headers.get('link') as string)?.[1]);

@@ -91,7 +91,9 @@ function checkSettings(
   if (missing.length === 0) return true;
   const role = pg.escapeIdentifier(user ?? '');
   const changes = missing.map(([name, ms]) => `ALTER ROLE ${role} SET ${name} = ${ms}`);
-  throw new OpenError(`is behind a pooler that drops the settings of sessions: run ${changes.join('; ')}.`);
+  throw new OpenError(
+    `is behind a pooler that drops the settings of sessions: run ${changes.join('; ')}, and restart the pooler.`,
+  );
 }
 
 const checked = ['server_encoding', 'synchronous_commit', 'fsync', 'full_page_writes', ...Object.keys(sessionTimeouts)];

@@ -50,7 +50,7 @@ describe('the schema', () => {
     expect(await sql`SELECT tablename FROM pg_tables WHERE schemaname = 'public'`).toEqual([{ tablename: 'account' }]);
   });
 
-  test('is not changed while a long transaction uses a table: running servers do not wait behind the migration', async () => {
+  test('is not changed while a long transaction uses a table: servers do not wait behind it', async () => {
     const databaseUrl = await newDatabase();
     const sql = clientOf(databaseUrl);
     const columns = '(version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)';

@@ -86,7 +86,7 @@ describe('reads of one turn', () => {
     expect(await read()).toEqual(['{"id":1}', '{"id":2}', '{"id":3}', '{"id":2}']);
   });
 
-  test('have two statements under way at most, unless these hang; what is asked meanwhile shares the next', async () => {
+  test('have two statements under way at most, unless these hang; what follows shares the next', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
     onTestFinished(() => void vi.useRealTimers());
     const sent: number[][] = [];

@@ -84,7 +84,7 @@ test.for([
   expect(message).not.toMatch(/s3cret|123|543210/);
 });
 
-test('a command on a terminal and the log of a server name the store without user, password and parameters', async () => {
+test('a command on a terminal and a log name the store without user, password and parameters', async () => {
   const place = (await newDatabase({ template: 'template_animals' })).replace(/^.*@/, '');
   // The server trusts every client.
   const env = { DATABASE_URL: `postgres://app:s%2Fe?cret@${place}?connections=2` };

@@ -166,9 +166,7 @@ function fill(filler: string): void {
   }
 }
 
-test('a full disk: writes get 503, reads continue, and writes resume without a restart when there is room', async ({
-  skip,
-}) => {
+test('a full disk: writes get 503, reads continue, and writes resume when there is room', async ({ skip }) => {
   const folder = path.join(temporaryFolder(), 'disk');
   if (!mountSmallDisk(folder, 8 * 1024)) return skip(noDisk);
   const filler = path.join(folder, 'filler');

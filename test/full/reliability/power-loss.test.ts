@@ -101,7 +101,7 @@ test('a power loss at any moment loses no acknowledged pet and leaves a sound fi
   expect(found).toEqual({ early: [], lost: [], corrupt: [] });
 });
 
-test('the tests detect a server with synchronous=NORMAL: it answers before the fsync, and images lack pets', async () => {
+test('with synchronous=NORMAL it answers before the fsync, and images lack pets', async () => {
   const source = plant('src/store/sqlite/connection.ts', 'synchronous = FULL', 'synchronous = NORMAL');
   const { early, lost } = losses(await traceLoad(500, 16, source), 300);
   figure('with planted synchronous=NORMAL', { early: early.length, lost: lost.length });

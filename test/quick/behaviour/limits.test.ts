@@ -36,7 +36,7 @@ describe('RATE_LIMIT', () => {
 });
 
 describe('the limit of rejected keys', () => {
-  test('returns 429 instead of 401 to an address that sends rejected keys, but never to a valid key or to none', async () => {
+  test('returns 429 instead of 401 for too many rejected keys, but never to a valid key or to none', async () => {
     const metrics = createMetrics('test');
     const { call, newKey } = await startApp({ metrics, bounds: { rejectedKeys: 2 } });
     const junk = newSecret(false).key;

@@ -66,7 +66,7 @@ test('exit 1: health says what is at its address instead of a server', async () 
     return ['health', 1, '', refusal(sentence), { OPS_HOST, OPS_PORT: '1' }];
   };
   await expectRows(folder, [
-    ['health', 1, '', refusal('OPS_PORT is off: there is no ops port to ask.'), { OPS_PORT: 'off' }],
+    ['health', 1, '', refusal('OPS_PORT is off: there is no known ops port to ask.'), { OPS_PORT: 'off' }],
     refused('0.0.0.0', '127.0.0.1'),
     refused('::', '::1'),
     ['health', 1, '', refusal(noStore), { OPS_PORT: other }],

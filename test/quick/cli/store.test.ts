@@ -22,7 +22,7 @@ describe('one-time links', () => {
   const local = 'http://127.0.0.1:3000/account/links/<token>\n';
   const note = (whose: string) => `The link for ${whose} works once, until <time>:\n`;
 
-  test('invite is for an account without a password, and adds one that is missing; reset is for one with a password', async () => {
+  test('invite is for an account without a password, or adds one; reset is for one with a password', async () => {
     const { folder } = await withZoo();
     await expectRows(folder, [
       ['account invite', 0, local, `account_invited\n${note('a new account')}`],

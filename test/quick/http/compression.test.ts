@@ -29,7 +29,7 @@ test('each document has two codings, each with its own ETag and its own 304', as
   }
 });
 
-test('a document is compressed if Accept-Encoding names gzip with a weight above 0; responses to an API key never are', async () => {
+test('a document is compressed if Accept-Encoding names gzip with a weight above 0; responses to a key never are', async () => {
   const app = await startApp();
   await app.add({ name: 'Biscuit', categoryId: 7 });
   const codingOf = async (path: string, accepted: string) =>

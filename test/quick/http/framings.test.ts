@@ -85,7 +85,7 @@ describe('one request', () => {
       ['200', [inOldHttp(get('/v1/pets', key)), ...hosts('Host:\r\n', 'Host: [::1]:8080\r\n'), `\r\n\r\n${list()}`]],
     ]));
 
-  test('with invalid headers, an ambiguous length, which would allow request smuggling, or invalid chunks', () =>
+  test('with invalid headers, an ambiguous length (request smuggling), or invalid chunks', () =>
     check([
       [
         '400 bad_request',

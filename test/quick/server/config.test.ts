@@ -83,7 +83,7 @@ describe('readConfig', () => {
     ],
     ['LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent.', 'LOG_LEVEL', ['INFO']],
     [
-      'QUICKSTART_BASE_PATH must be off, or a path such as /quickstart that is not below /v1.',
+      'QUICKSTART_BASE_PATH must be off, or a path such as /quickstart that is not below /v1, /docs or /account.',
       'QUICKSTART_BASE_PATH',
       ['on', '/', '/a/', '/v1', '/v1/quickstart', '/:a', '/*', '/a?b'],
     ],

@@ -75,7 +75,7 @@ test.each([
   expect(await server.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
 });
 
-test('the files of the store, of a backup and of a restored store can be read only by their user, whatever the umask', {
+test('the files of a store, a backup and a restored store can be read only by their user, whatever the umask', {
   timeout: 120_000,
 }, async () => {
   const under = ['sh', '-c', 'umask 000; exec "$@"', '-'];
@@ -104,7 +104,7 @@ const clockAt = (time: string) => {
   return { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(script)}` };
 };
 
-test('each setting counts, from the environment before .env, and the log names those that differ from their defaults', async () => {
+test('each setting counts, from the environment before .env; the log names those that differ', async () => {
   const folder = temporaryFolder();
   writeFileSync(
     path.join(folder, '.env'),

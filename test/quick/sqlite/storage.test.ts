@@ -101,7 +101,7 @@ describe('the file', () => {
 });
 
 describe('reading', () => {
-  test('every list walks the rowid or the index and sorts nothing, so that it costs no more in a larger store', async () => {
+  test('every list walks the rowid or the index and sorts nothing', async () => {
     const prepare = vi.spyOn(Database.prototype, 'prepare');
     const { file } = await openSqlite();
     const lists = prepare.mock.calls.map(([sql]) => sql).filter((sql) => /FROM pet WHERE .* LIMIT/.test(sql));
@@ -127,7 +127,7 @@ describe('reading', () => {
 });
 
 describe('writing', () => {
-  test('the writes of a turn share a commit of at most 1,000, after which the WAL is copied into the file', async () => {
+  test('the writes of a turn share a commit of at most 1,000; then the WAL is copied into the file', async () => {
     const commits: number[] = [];
     const metrics = { commit: (writes: number) => commits.push(writes), query: () => undefined };
     const { store, file } = await openSqlite({ metrics });
@@ -156,7 +156,7 @@ describe('writing', () => {
     expect(count.get()).toBe(21);
   });
 
-  test('each pet of a batch gets the id that is answered, with its exact row, whatever stands between them', async () => {
+  test('each pet of a batch gets the id that is answered, with its exact row', async () => {
     const { store, file } = await openSqlite();
     await addKey(store);
     const names = ['"\\\n\u0001\u2028', 'é😀', '[1]', '{"name":"a"}', 'null'];
@@ -215,7 +215,7 @@ describe('writing', () => {
     expect(await add(reopened)).toMatchObject({ id: 51n });
   });
 
-  test('a failed write gets 503 service_unavailable, with its cause in the log; other reads and writes continue', async () => {
+  test('a failed write gets 503 service_unavailable, with its cause in the log; others continue', async () => {
     const { store, key } = await openDamaged('message');
     const { call, log } = await startApp({ store });
     const answer = await call('POST', '/quickstart/messages', { key, body: { message: 'Hello' } });
