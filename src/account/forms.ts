@@ -28,8 +28,8 @@ function parse(text: string): Record<string, string | string[]> | string {
 
 export function installForms(app: App): void {
   const options = { parseAs: 'buffer', bodyLimit: limits.formBytes } as const;
-  app.addContentTypeParser<Buffer>('application/x-www-form-urlencoded', options, (_request, bytes, done) =>
-    done(null, parse(bytes.toString())),
+  app.addContentTypeParser<Buffer>('application/x-www-form-urlencoded', options, ({ raw }, bytes, done) =>
+    app.resume(raw, () => done(null, parse(bytes.toString()))),
   );
 }
 

@@ -83,13 +83,17 @@ export function installBody(app: FastifyInstance, notFound: NotFound): void {
     done(null, isEmpty ? Readable.from([]) : payload);
   });
 
-  app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, (_request, bytes, done) => {
+  app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, ({ raw }, bytes, done) => {
     // An empty body counts as missing. Validation reports it.
     if (bytes.length === 0) return done(null, undefined);
-    try {
-      done(null, readJson(bytes));
-    } catch (error) {
-      done(new ApiError('invalid_json', `The body is ${(error as Error).message}.`));
-    }
+    app.resume(raw, () => {
+      let body: unknown;
+      try {
+        body = readJson(bytes);
+      } catch (error) {
+        return done(new ApiError('invalid_json', `The body is ${(error as Error).message}.`));
+      }
+      done(null, body);
+    });
   });
 }

@@ -7,6 +7,7 @@ import type { People } from '../core/people.ts';
 import type { Pets } from '../core/pets.ts';
 import type { KeyCache } from './auth.ts';
 import type { Connections } from './connection/connections.ts';
+import type { Turns } from './connection/turns.ts';
 import type { CorsLines } from './cors.ts';
 import type { ServesHost } from './hosts.ts';
 import type { Metrics } from './metrics.ts';
@@ -67,6 +68,8 @@ declare module 'fastify' {
     keys: KeyCache;
     /** Holds all requests, until the function that it returns is called. */
     pause: () => () => void;
+    /** Runs what follows a body in this turn of the event loop or a later one. */
+    resume: Turns['resume'];
     closeIdle: Connections['closeIdle'];
   }
 }

@@ -1,5 +1,5 @@
 /** Creates the Fastify server: its connections, the order in which their requests are served, and what plugins find on it. */
-import type { ServerOptions as HttpOptions, Server as HttpServer, RequestListener } from 'node:http';
+import type { ServerOptions as HttpOptions, Server as HttpServer, IncomingMessage, RequestListener } from 'node:http';
 import fastify, { type FastifyBaseLogger } from 'fastify';
 import { sunset } from '../core/deprecation.ts';
 import { limits } from '../core/limits.ts';
@@ -92,11 +92,11 @@ export function createServer(options: ServerOptions): App {
         const key = keys.lastValid(headers.authorization);
         return key ? holderOfAccount(key.accountId, key.network) : record.holder;
       },
-      refuse(response) {
+      refuse(response, closes) {
         const { headers, record } = response.req;
         record.key = keys.lastValid(headers.authorization)?.id;
         metrics.limited('event_loop');
-        answerError(response, tooMany, sending, draining());
+        answerError(response, tooMany, sending, closes || draining());
       },
     });
     connections = installConnections(server, {
@@ -146,6 +146,7 @@ export function createServer(options: ServerOptions): App {
   app.decorate('shares', shares);
   app.decorate('keys', keys);
   app.decorate('pause', () => turns.pause());
+  app.decorate('resume', (request: IncomingMessage, run: () => void) => turns.resume(request, run));
   app.decorate('closeIdle', () => connections.closeIdle());
   app.addHook('onClose', async () => {
     shares.close();

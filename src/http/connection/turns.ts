@@ -11,8 +11,8 @@ export interface TurnOptions {
   shares: Shares;
   /** The account of the API key if that was valid lately, otherwise the network. */
   holderOf: (request: IncomingMessage) => Holder;
-  /** Responds with 503. */
-  refuse: (response: ServerResponse) => void;
+  /** Responds with 503. `closes`: whether the connection closes then. */
+  refuse: (response: ServerResponse, closes: boolean) => void;
   /** Makes later reads of the store see every commit so far. */
   endSnapshot: () => void;
 }
@@ -20,22 +20,32 @@ export interface TurnOptions {
 export interface Turns {
   /** Serves the request in this turn or a later one, or refuses it. */
   serve: RequestListener;
+  /** Goes on in the same way when the body has arrived: to parse one can take as long as to serve a hundred requests. */
+  resume(request: IncomingMessage, run: () => void): void;
   /** Holds all requests, until the function that it returns is called. */
   pause(): () => void;
 }
 
-interface Held {
-  request: IncomingMessage;
+interface Work {
   response: ServerResponse;
-  holder: Holder;
-  bytes: number;
-  /** Whether it was neither served nor refused yet. */
-  waits: boolean;
+  run: () => void;
 }
 
+interface Held {
+  holder: Holder;
+  own: Waiting;
+  bytes: number;
+  /** performance.now() when it was held. */
+  since: number;
+  /** Undefined when it was served or refused: the line may keep this object for longer than the memory of a request should last. */
+  work: Work | undefined;
+}
+
+/** Of one holder. */
 interface Waiting {
   /** The newest last. */
   held: Held[];
+  bytes: number;
   share: Share;
 }
 
@@ -50,6 +60,9 @@ const negligibleMs = 0.5;
 
 /** Bytes of a request body that Node buffers before anybody reads it: its stream then pauses the socket. */
 const maxBuffered = 64 * 1024;
+
+/** Bytes of the bodies of all held requests. A holder may have at most as much as is free, as in shares.ts. */
+const maxHeldBytes = () => (limits.bodies / 2) * maxBuffered;
 
 /** Bytes of its body that a held request may take. */
 function bytesOf({ headers }: IncomingMessage): number {
@@ -70,28 +83,31 @@ export function createTurns(handle: RequestListener, options: TurnOptions): Turn
   /** When the turn began; undefined before its first request. */
   let begunAt: number | undefined;
 
-  /** Returns whether the client of a request that is no longer held still waits for its response. */
-  function release(held: Held): boolean {
-    held.waits = false;
+  /** Returns what was held, if its client still waits for the response. */
+  function release(held: Held): Work | undefined {
+    const work = held.work as Work;
+    held.work = undefined;
     count -= 1;
     bytes -= held.bytes;
-    const { headersSent, destroyed, req } = held.response;
+    held.own.bytes -= held.bytes;
+    const { headersSent, destroyed, req } = work.response;
     // client-errors.ts has rejected its body, or the client is gone.
-    return !headersSent && !destroyed && !req.socket.destroyed;
+    return headersSent || destroyed || req.socket.destroyed ? undefined : work;
   }
 
-  function hold(request: IncomingMessage, response: ServerResponse): void {
-    const held = { request, response, holder: holderOf(request), bytes: bytesOf(request), waits: true };
-    if (bytes + held.bytes > (limits.bodies / 2) * maxBuffered) {
-      refuse(response);
-      return;
-    }
-    const own = waiting.get(held.holder);
-    if (own) own.held.push(held);
-    else waiting.set(held.holder, { held: [held], share: shares.of(held.holder) });
+  function hold(request: IncomingMessage, response: ServerResponse, since: number, run: () => void): void {
+    const holder = holderOf(request);
+    const own = waiting.get(holder) ?? { held: [], bytes: 0, share: shares.of(holder) };
+    const size = bytesOf(request);
+    // Closed: otherwise its client would send again into the same turn, which would not end.
+    if (size > 0 && own.bytes + size > maxHeldBytes() - bytes) return void refuse(response, true);
+    const held = { holder, own, bytes: size, since, work: { response, run } };
+    waiting.set(holder, own);
+    own.held.push(held);
+    own.bytes += size;
     line.push(held);
     count += 1;
-    bytes += held.bytes;
+    bytes += size;
   }
 
   /** Serves the newest request of whoever has spent least, again and again, until the time is over. */
@@ -103,8 +119,9 @@ export function createTurns(handle: RequestListener, options: TurnOptions): Turn
       const { held, share } = next;
       const newest = held.pop() as Held;
       if (held.length === 0) waiting.delete(newest.holder);
-      if (release(newest)) {
-        handle(newest.request, newest.response);
+      const work = release(newest);
+      if (work) {
+        work.run();
         const end = performance.now();
         share.spentMs += end - now;
         now = end;
@@ -119,13 +136,14 @@ export function createTurns(handle: RequestListener, options: TurnOptions): Turn
     const begun = performance.now();
     let done = 0;
     for (const held of line) {
-      if (held.waits) {
+      if (held.work) {
         const now = performance.now();
-        if (now - held.request.record.begun < limits.held || now - begun > refusingMs) break;
+        if (now - held.since < limits.held || now - begun > refusingMs) break;
         const own = waiting.get(held.holder);
         own?.held.shift();
         if (own?.held.length === 0) waiting.delete(held.holder);
-        if (release(held)) refuse(held.response);
+        const work = release(held);
+        if (work) refuse(work.response, false);
       }
       done += 1;
     }
@@ -146,15 +164,21 @@ export function createTurns(handle: RequestListener, options: TurnOptions): Turn
     scheduled = true;
   }
 
+  function enter(request: IncomingMessage, response: ServerResponse, now: number, run: () => void): void {
+    begunAt ??= now;
+    schedule();
+    if (paused || count > 0 || now - begunAt >= turnMs) return void hold(request, response, now, run);
+    run();
+    const spentMs = performance.now() - now;
+    if (spentMs > negligibleMs) shares.of(holderOf(request)).spentMs += spentMs;
+  }
+
   return {
-    serve(request, response) {
-      const now = request.record.begun;
-      begunAt ??= now;
-      schedule();
-      if (paused || count > 0 || now - begunAt >= turnMs) return hold(request, response);
-      handle(request, response);
-      const spentMs = performance.now() - now;
-      if (spentMs > negligibleMs) shares.of(holderOf(request)).spentMs += spentMs;
+    serve: (request, response) => enter(request, response, request.record.begun, () => handle(request, response)),
+    resume(request, run) {
+      const { response } = request.record.connection;
+      // Otherwise its client is gone.
+      if (response?.req === request) enter(request, response, performance.now(), run);
     },
     pause() {
       paused = true;

@@ -1,9 +1,8 @@
 /** Tests of the reads that share a statement: what they return, what one of them does to the others, and what the state tells. */
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { newSecret, scopes } from '../../../src/core/accounts.ts';
 import { petJson } from '../../../src/core/pets.ts';
 import { openAlone } from '../../../src/store/postgres/open.ts';
-import { createKeyReads, createPetReads } from '../../../src/store/postgres/pets.ts';
+import { createPetReads } from '../../../src/store/postgres/pets.ts';
 import { createPools, type Pool } from '../../../src/store/postgres/pool.ts';
 import { createBatch } from '../../../src/store/postgres/reads.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
@@ -27,32 +26,25 @@ async function start() {
     return pools.keyed.read(work, options);
   };
   const sql = clientOf(databaseUrl);
-  const pool = { read };
-  return { store, sent, reads: createPetReads(pool), keys: createKeyReads(pool), sql };
+  return { store, sent, reads: createPetReads({ read }), sql };
 }
 
 describe('reads of one turn', () => {
   test('share one statement, and each gets its own answer', async () => {
-    const { store, sent, reads, keys } = await start();
+    const { store, sent, reads } = await start();
     await Promise.all(Array.from({ length: 30 }, (_, at) => store.pets.add({ ...pet, name: `pet ${at}` })));
-    await store.accounts.addAccount('ada');
-    const secret = newSecret(false);
-    await store.accounts.addKey({ account: 'ada', name: 'k', scopes: [...scopes], lifetimeMs: null, secret });
     const numbers = Array.from({ length: 40 }, (_, at) => at);
     const ask = () =>
       [{}, { status: 'available' } as const].flatMap((filter) =>
         numbers.map((after) => reads.list({ limit: 3, after: BigInt(after), ...filter })),
       );
     const single = numbers.slice(20, 35).map((id) => reads.find(BigInt(id)));
-    const found = [secret.hash, newSecret(false).hash, secret.hash].map((hash) => keys.ask(hash));
     const pages = await Promise.all(ask());
     expect((await Promise.all(single)).map(({ pet: text }) => text && JSON.parse(text).id)).toEqual(
       numbers.slice(20, 35).map((id) => (id <= 30 ? id : undefined)),
     );
-    const key = { id: 1, account: 'ada' };
-    expect(await Promise.all(found)).toMatchObject([key, undefined, key]);
-    // Pages, single animals and keys.
-    expect(sent.statements).toBe(3);
+    // Pages and single animals.
+    expect(sent.statements).toBe(2);
     for (const [at, page] of pages.entries()) {
       const after = at % 40;
       expect(page.pets.map((text) => JSON.parse(text).id)).toEqual(
@@ -63,9 +55,9 @@ describe('reads of one turn', () => {
     }
     // A statement carries 1,000 rows, and equal ones count once.
     await Promise.all([...ask(), ...ask()]);
-    expect(sent.statements).toBe(4);
+    expect(sent.statements).toBe(3);
     await Promise.all(Array.from({ length: 1100 }, (_, after) => reads.list({ limit: 1, after: BigInt(after) })));
-    expect(sent.statements).toBe(7);
+    expect(sent.statements).toBe(6);
   });
 
   test('return the JSON that is stored with each row, and the same for rows that have none', async () => {

@@ -21,8 +21,8 @@ const origin = 'https://app.example.com';
 const refused = '503 service_unavailable';
 
 /** A connection. `ask` sends bytes and resolves to the next responses, as many as `answers`. */
-async function open(port: number) {
-  const socket: Socket = connect({ port, host: '127.0.0.1', noDelay: true });
+async function open(port: number, localAddress = '127.0.0.1') {
+  const socket: Socket = connect({ port, host: '127.0.0.1', localAddress, noDelay: true });
   onTestFinished(() => void socket.destroy());
   await once(socket, 'connect');
   let bytes: Buffer = Buffer.alloc(0);
@@ -200,10 +200,10 @@ test('a held request whose body turns out to be broken gets one response', async
 });
 
 test.for<[string, string, string, number]>([
-  ['of unknown length', chunked, chunks, 4],
-  ['of 64 KiB or more, however little has arrived', 'Content-Length: 900000\r\n', '{', 4],
+  ['of unknown length', chunked, chunks, 5],
+  ['of 64 KiB or more, however little has arrived', 'Content-Length: 900000\r\n', '{', 5],
   ['of 33 bytes', length, body, 0],
-])('requests with bodies %s are held as long as these may take 128 KiB in all', async ([, header, sent, refusals]) => {
+])('requests with bodies %s are held up to the half of a bound', async ([, header, sent, refusals]) => {
   // A body that has arrived counts no longer.
   const { port, post, get, setBusy } = await start({ bounds: { bodies: 2 } });
   Object.assign(overload, { held: 60_000, bodies: 4 });
@@ -218,9 +218,25 @@ test.for<[string, string, string, number]>([
   await vi.waitFor(() => expect(countOf(refused)).toBe(refusals));
   const { ask } = await open(port);
   const without = ask([get()]);
+  const ofOther = (await open(port, '127.0.0.2')).ask([post(length) + body]);
   await sleep(50);
   expect(countOf('held')).toBe(6 - refusals);
   setBusy(false);
   expect(await without).toEqual(['200']);
+  expect(await ofOther).toEqual(['201']);
   if (sent !== '{') await vi.waitFor(() => expect(countOf('201')).toBe(6 - refusals));
+});
+
+test('what follows a body waits for a turn, too', async () => {
+  const { port, post, setBusy, isEmpty } = await start();
+  overload.held = 60_000;
+  const { ask, socket } = await open(port);
+  socket.write(post(length));
+  await sleep(50);
+  setBusy(true);
+  const answer = ask([body]);
+  await sleep(50);
+  expect(await isEmpty()).toBe(true);
+  setBusy(false);
+  expect(await answer).toEqual(['201']);
 });

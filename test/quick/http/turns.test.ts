@@ -38,7 +38,7 @@ function start() {
   return { ...turns, shares, send, served, endSnapshot };
 }
 
-test('a turn serves requests as they come, until its time is over; later turns serve the others', async () => {
+test('a turn serves requests as they come, until its time is over', async () => {
   const { send, served, endSnapshot } = start();
   for (let count = 0; count < 10; count++) send(`a${count}`, 5);
   expect(served).toHaveLength(turnMs / 5);

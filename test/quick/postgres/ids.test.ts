@@ -20,7 +20,7 @@ test.for([
 });
 
 test.for(['read committed', 'repeatable read', 'serializable'])(
-  'with %s transactions, stores that add at the same time give each id once, visible after all smaller ones',
+  'with %s transactions, stores give each id once, visible after all smaller ones',
   async (isolation) => {
     const databaseUrl = await emptyDatabase();
     const name = new URL(databaseUrl).pathname.slice(1);
