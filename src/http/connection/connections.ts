@@ -112,7 +112,12 @@ export function installConnections(server: Server, options: ConnectionOptions): 
   }
 
   function end(connection: Connection, response: ServerResponse): void {
-    const { request, socket, waiting } = connection;
+    const { network, request, socket, waiting } = connection;
+    // Rejected by client-errors.ts before it began.
+    if (waiting[0]?.response === response) {
+      waiting.shift();
+      shares.give(network, 'pipelined');
+    }
     if (request?.complete) connection.request = undefined;
     connection.response = waiting[0]?.response;
     onEnd(endRecord(response));

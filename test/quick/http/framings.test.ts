@@ -60,6 +60,8 @@ async function check(rows: Row[], options: Parameters<typeof converse>[2] = {}):
   await Promise.all(answered);
   expect(faults).toEqual([]);
   expect(acknowledged.sort((a, b) => Number(a - b))).toEqual(await allIds(server));
+  const ids = server.logged('"msg":"request"').map(({ reqId }) => reqId);
+  expect(new Set(ids).size).toBe(ids.length);
   // Client errors must not alert the operator.
   expect(server.log()).not.toMatch(/"level":[456]0/);
 }
@@ -296,7 +298,7 @@ describe('several requests on one socket', () => {
   test('a malformed request is answered after those before it', () =>
     check([
       ['201, 400 bad_request', [`${add()}garbage\r\n\r\n`, add() + chunked('zz\r\n')]],
-      ['200, 400 bad_request', [[`${list()}garbage\r\n`, 'more', 'and more']]],
+      ['200, 400 bad_request', [[`${list()}garbage\r\n`, 'more', 'and more'], list() + chunked('1\r\nx\r\nZZ\r\n')]],
       ['201, 417 expectation_failed', [add() + list('Expect: a-pony\r\n')]],
       ['201, 405 method_not_allowed []', [add() + on('CONNECT a:443')]],
       ['201, 400 invalid_url, 201', [add() + get('/%zz') + add()]],
