@@ -84,7 +84,7 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
       next();
     };
     const late = setTimeout(land, lateMs);
-    const withinMs = (batch[0] as Own).until - performance.now();
+    const withinMs = Math.max(0, (batch[0] as Own).until - performance.now());
     const questions = batch.map(({ question }) => question);
     const [outcome] = await Promise.allSettled([send(questions, withinMs)]);
     clearTimeout(late);
