@@ -139,9 +139,9 @@ export function createTurns(handle: RequestListener, options: TurnOptions): Turn
       if (held.work) {
         const now = performance.now();
         if (now - held.since < limits.held || now - begun > refusingMs) break;
-        const own = waiting.get(held.holder);
-        own?.held.shift();
-        if (own?.held.length === 0) waiting.delete(held.holder);
+        const { holder, own } = held;
+        own.held.shift();
+        if (own.held.length === 0) waiting.delete(holder);
         const work = release(held);
         if (work) refuse(work.response, false);
       }
