@@ -1,9 +1,9 @@
 /** Responds to requests for paths that have no operation: 404 with the address of the API, and to OPTIONS * with 204. */
+import { METHODS } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import { ApiError, errorMessages } from '../core/errors.ts';
 import type { NotFound } from './errors.ts';
 import { linesOf } from './head.ts';
-import { METHODS } from './node-http.ts';
 import { respond, standing } from './responses.ts';
 
 /** What the server supports as a whole (RFC 9110, section 9.3.7). */

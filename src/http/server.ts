@@ -1,5 +1,11 @@
 /** Creates the Fastify server: its connections, the order in which their requests are served, and what plugins find on it. */
-import type { ServerOptions as HttpOptions, Server as HttpServer, IncomingMessage, RequestListener } from 'node:http';
+import {
+  createServer as createHttpServer,
+  type ServerOptions as HttpOptions,
+  type Server as HttpServer,
+  type IncomingMessage,
+  type RequestListener,
+} from 'node:http';
 import fastify, { type FastifyBaseLogger } from 'fastify';
 import { sunset } from '../core/deprecation.ts';
 import { limits } from '../core/limits.ts';
@@ -19,7 +25,6 @@ import type { AppConfig, AppStore, Bounds } from './decorations.ts';
 import { logError, sendError } from './errors.ts';
 import { createKeyUsage } from './key-usage.ts';
 import type { Metrics } from './metrics.ts';
-import { createServer as createHttpServer } from './node-http.ts';
 import type { App } from './operation.ts';
 import { beginRequest } from './request-checks.ts';
 import type { OnEnd } from './request-record.ts';
