@@ -1,5 +1,5 @@
 /** The driver's pool, with what it does not know: a deadline for each job, cancel requests, and which errors allow another attempt. */
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { limits } from '../../core/limits.ts';
 import type { PoolMeasures, StoreMeasures } from '../../core/measures.ts';
@@ -146,6 +146,8 @@ function createPool(
   /** Why the last connection could not be opened; undefined if it could. */
   let unreachable: unknown;
   let reconnecting: Promise<void> | undefined;
+  /** Until the end of the turn in which a connection was lost: by then, those to the same server are known to be lost, too. */
+  let losing: Promise<void> | undefined;
   let running = 0;
   let closed: Promise<void> | undefined;
 
@@ -195,7 +197,7 @@ function createPool(
   /** Rejects only if the job's deadline has passed. */
   async function checkOut(job: Job): Promise<pg.PoolClient> {
     for (;;) {
-      while (reconnecting) await reconnecting;
+      while (reconnecting ?? losing) await (reconnecting ?? losing);
       if (job.late) throw new TimeoutError(noneFree);
       try {
         const client = await pool.connect();
@@ -222,6 +224,10 @@ function createPool(
         return await work(sqlOf.get(client) as Sql);
       } catch (error) {
         isUnusable = endsConnection(error);
+        if (isUnusable)
+          losing ??= nextTurn().then(() => {
+            losing = undefined;
+          });
         if (!job.late || error instanceof StandbyError) errors[reasonOf(error)] += 1;
         const isLost = !wasRefused(error);
         if (job.late || (isLost && !(mayRepeat && isUnusable))) throw error;

@@ -78,19 +78,18 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
   async function fly(batch: Own[]): Promise<void> {
     let counts = true;
     flying += 1;
-    const land = (next = sendWaiting) => {
+    const land = () => {
       if (counts) flying -= 1;
       counts = false;
-      next();
+      sendWaiting();
     };
     const late = setTimeout(land, lateMs);
     const withinMs = Math.max(0, (batch[0] as Own).until - performance.now());
     const questions = batch.map(({ question }) => question);
     const [outcome] = await Promise.allSettled([send(questions, withinMs)]);
     clearTimeout(late);
-    // First, so that the database works while the answers are sent. After an error at the end of the turn: by then, all connections to a server that
-    // has ended are known to be lost.
-    land(outcome.status === 'fulfilled' ? sendWaiting : schedule);
+    // First, so that the database works while the answers are sent.
+    land();
     for (const [place, { resolve, reject }] of batch.entries())
       if (outcome.status === 'fulfilled') resolve(outcome.value[place] as Answer);
       else reject(outcome.reason);

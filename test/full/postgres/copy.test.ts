@@ -170,7 +170,7 @@ test('a lost COMMIT is reported as unknown', async () => {
   await expect(copy(file, to)).rejects.toThrow('already holds rows');
 });
 
-test('a copy is refused in one sentence if the database has a row, also in a table that is not copied', async () => {
+test('a copy is refused if the database has a row, also in a table that is not copied', async () => {
   const [file, to] = [await makeSource(), await newTarget()];
   await clientOf(to)`INSERT INTO account_event VALUES (1, 'account_invited', NULL, NULL, 1)`;
   expect(commandErrorOf(await runCli(command(file, to)))).toBe(

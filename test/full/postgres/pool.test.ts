@@ -100,7 +100,7 @@ test('a read whose connection is lost runs once more, and a second time not; a w
   expect(pools.measure()).toMatchObject({ pool: { errors: { connection: 4 } }, failedWrites: { connection: 1 } });
 });
 
-test('a write whose prepared statement a migration has outdated runs again on a new connection', async () => {
+test('a write whose statement a migration has outdated runs again on a new connection', async () => {
   const { keyed, sql } = await start(1);
   const write = () => keyed.write((sql) => sql`TABLE message`);
   await write();

@@ -1,8 +1,9 @@
 /** Tests of the reads that share a statement: what they return, what one of them does to the others, and what the state tells. */
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { hashKey } from '../../../src/core/accounts.ts';
 import { petJson } from '../../../src/core/pets.ts';
 import { openAlone } from '../../../src/store/postgres/open.ts';
-import { createPetReads } from '../../../src/store/postgres/pets.ts';
+import { createKeyReads, createPetReads } from '../../../src/store/postgres/pets.ts';
 import { createPools, type Pool } from '../../../src/store/postgres/pool.ts';
 import { createBatch } from '../../../src/store/postgres/reads.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
@@ -26,12 +27,12 @@ async function start() {
     return pools.keyed.read(work, options);
   };
   const sql = clientOf(databaseUrl);
-  return { store, sent, reads: createPetReads({ read }), sql };
+  return { store, sent, reads: createPetReads({ read }), keys: createKeyReads({ read }), sql };
 }
 
 describe('reads of one turn', () => {
   test('share one statement, and each gets its own answer', async () => {
-    const { store, sent, reads } = await start();
+    const { store, sent, reads, keys } = await start();
     await Promise.all(Array.from({ length: 30 }, (_, at) => store.pets.add({ ...pet, name: `pet ${at}` })));
     const numbers = Array.from({ length: 40 }, (_, at) => at);
     const ask = () =>
@@ -39,12 +40,14 @@ describe('reads of one turn', () => {
         numbers.map((after) => reads.list({ limit: 3, after: BigInt(after), ...filter })),
       );
     const single = numbers.slice(20, 35).map((id) => reads.find(BigInt(id)));
+    const unknown = Promise.all(['a', 'b', 'a'].map((text) => keys.ask(hashKey(text))));
     const pages = await Promise.all(ask());
     expect((await Promise.all(single)).map(({ pet: text }) => text && JSON.parse(text).id)).toEqual(
       numbers.slice(20, 35).map((id) => (id <= 30 ? id : undefined)),
     );
-    // Pages and single animals.
-    expect(sent.statements).toBe(2);
+    expect(await unknown).toEqual([undefined, undefined, undefined]);
+    // Pages, single animals and keys.
+    expect(sent.statements).toBe(3);
     for (const [at, page] of pages.entries()) {
       const after = at % 40;
       expect(page.pets.map((text) => JSON.parse(text).id)).toEqual(
@@ -55,9 +58,9 @@ describe('reads of one turn', () => {
     }
     // A statement carries 1,000 rows, and equal ones count once.
     await Promise.all([...ask(), ...ask()]);
-    expect(sent.statements).toBe(3);
+    expect(sent.statements).toBe(4);
     await Promise.all(Array.from({ length: 1100 }, (_, after) => reads.list({ limit: 1, after: BigInt(after) })));
-    expect(sent.statements).toBe(6);
+    expect(sent.statements).toBe(7);
   });
 
   test('return the JSON that is stored with each row, and the same for rows that have none', async () => {
