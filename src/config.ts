@@ -144,7 +144,7 @@ export const settings = Type.Object({
       maximum: 1_000_000,
       examples: [6000],
       description:
-        'Maximum number of requests per minute that each process accepts from each account, with all its keys; beyond it, 429 with Retry-After. Accounts of open sign-up count as their network. Unset: no limit.',
+        'Maximum number of requests per minute that each process accepts from each account, with all its keys; beyond it, 429 with Retry-After. Accounts made by open sign-up count as their network. Unset: no limit.',
     }),
   ),
   TRUST_PROXY: Type.Optional(

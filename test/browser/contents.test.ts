@@ -58,27 +58,24 @@ describeInBrowser('the theme', () => {
   test.each([
     ['light', white, 'Dark', dark],
     ['dark', dark, 'Light', white],
-  ] as const)(
-    'follows the system, %s, until the reader chooses another, which the account pages have, too',
-    async (...row) => {
-      const [colorScheme, own, other, chosen] = row;
-      const { page, server, open } = await openReference({ colorScheme });
-      await open('');
-      expect(await page.evaluate(ground)).toBe(own);
-      await page.getByLabel('Theme').selectOption(other);
+  ] as const)('follows the system, %s, until the reader chooses another', async (...row) => {
+    const [colorScheme, own, other, chosen] = row;
+    const { page, server, open } = await openReference({ colorScheme });
+    await open('');
+    expect(await page.evaluate(ground)).toBe(own);
+    await page.getByLabel('Theme').selectOption(other);
+    expect(await page.evaluate(ground)).toBe(chosen);
+    // Before the script of the page has run.
+    await page.route('**/docs/page.js', (route) => route.abort());
+    for (const url of [page.url(), `${server.url}/account/sign-up`]) {
+      await page.goto(url);
       expect(await page.evaluate(ground)).toBe(chosen);
-      // Before the script of the page has run.
-      await page.route('**/docs/page.js', (route) => route.abort());
-      for (const url of [page.url(), `${server.url}/account/sign-up`]) {
-        await page.goto(url);
-        expect(await page.evaluate(ground)).toBe(chosen);
-        expect(await accessibilityFaults(page)).toEqual([]);
-      }
-      await page.unroute('**/docs/page.js');
-      await open('');
-      await page.getByLabel('Theme').selectOption('System');
-      expect(await page.evaluate(ground)).toBe(own);
-      expect(await page.evaluate('({ ...localStorage })')).toEqual({});
-    },
-  );
+      expect(await accessibilityFaults(page)).toEqual([]);
+    }
+    await page.unroute('**/docs/page.js');
+    await open('');
+    await page.getByLabel('Theme').selectOption('System');
+    expect(await page.evaluate(ground)).toBe(own);
+    expect(await page.evaluate('({ ...localStorage })')).toEqual({});
+  });
 });

@@ -19,43 +19,40 @@ async function shown(operation: Locator, language: string): Promise<string> {
 }
 
 describeInBrowser('the samples', () => {
-  test.each(languages)(
-    'for %s run as they are, and send what the panel has: quotes, backslashes, new lines, any digit',
-    async (language, program, run) => {
-      if (spawnSync(program, ['--version']).error) return;
-      const { server, key, open } = await openReference();
-      const runSample = async (operation: Locator) => run((await shown(operation, language)).replace('<API_KEY>', key));
-      for (const place of ['createPet', 'listPets', 'getPet'])
-        expect(await runSample(await open(`pets/${place}`))).toMatch(/id"?: ?1,\s*"?name"?: ?["']Biscuit/);
+  test.each(languages)('for %s run as they are, and send what the panel has', async (language, program, run) => {
+    if (spawnSync(program, ['--version']).error) return;
+    const { server, key, open } = await openReference();
+    const runSample = async (operation: Locator) => run((await shown(operation, language)).replace('<API_KEY>', key));
+    for (const place of ['createPet', 'listPets', 'getPet'])
+      expect(await runSample(await open(`pets/${place}`))).toMatch(/id"?: ?1,\s*"?name"?: ?["']Biscuit/);
 
-      const name = `'"\\ \`\${HOME} $(id) %s\n\t\u2028 Žižek 🐈 '''`;
-      const body = JSON.stringify({ name, categoryId: 0, status: 'sold' }, null, 2).replace('0,', '9007199254740993,');
-      const creating = await open('pets/createPet');
-      await creating.getByText('Try it').click();
-      await creating.getByLabel('Request body').fill(body);
-      await creating.getByLabel('Idempotency-Key', { exact: true }).fill(`'"\\$(id)`);
-      // The second time the answer comes again, and nothing is added.
-      for (let time = 0; time < 2; time++) expect(await runSample(creating)).toContain('9007199254740993');
-      const listed = await server.call(key, 'GET', '/v1/pets');
-      expect(listed.json.slice(1)).toEqual([{ id: 2, name, categoryId: 9007199254740992, status: 'sold' }]);
+    const name = `'"\\ \`\${HOME} $(id) %s\n\t\u2028 Žižek 🐈 '''`;
+    const body = JSON.stringify({ name, categoryId: 0, status: 'sold' }, null, 2).replace('0,', '9007199254740993,');
+    const creating = await open('pets/createPet');
+    await creating.getByText('Try it').click();
+    await creating.getByLabel('Request body').fill(body);
+    await creating.getByLabel('Idempotency-Key', { exact: true }).fill(`'"\\$(id)`);
+    // The second time the answer comes again, and nothing is added.
+    for (let time = 0; time < 2; time++) expect(await runSample(creating)).toContain('9007199254740993');
+    const listed = await server.call(key, 'GET', '/v1/pets');
+    expect(listed.json.slice(1)).toEqual([{ id: 2, name, categoryId: 9007199254740992, status: 'sold' }]);
 
-      const listing = await open('pets/listPets');
-      await listing.getByText('Try it').click();
-      await listing.getByLabel('status', { exact: true }).selectOption('pending');
-      await listing.getByLabel('limit', { exact: true }).fill('5');
-      await listing.getByLabel('If-None-Match', { exact: true }).fill(`"a'b", W/"\\"`);
-      expect(await shown(listing, language)).toContain('/v1/pets?limit=5&status=pending');
-      expect(await runSample(listing)).toContain('[]');
-      await listing.getByLabel('If-None-Match', { exact: true }).fill('');
-      expect(await shown(listing, language)).not.toContain('If-None-Match');
+    const listing = await open('pets/listPets');
+    await listing.getByText('Try it').click();
+    await listing.getByLabel('status', { exact: true }).selectOption('pending');
+    await listing.getByLabel('limit', { exact: true }).fill('5');
+    await listing.getByLabel('If-None-Match', { exact: true }).fill(`"a'b", W/"\\"`);
+    expect(await shown(listing, language)).toContain('/v1/pets?limit=5&status=pending');
+    expect(await runSample(listing)).toContain('[]');
+    await listing.getByLabel('If-None-Match', { exact: true }).fill('');
+    expect(await shown(listing, language)).not.toContain('If-None-Match');
 
-      const getting = await open('pets/getPet');
-      await getting.getByText('Try it').click();
-      await getting.locator('[name="petId"]').fill(`1'"\\/é?&`);
-      const said = await runSample(getting).catch(({ stderr }) => stderr);
-      expect(said).toContain('invalid_parameter');
-    },
-  );
+    const getting = await open('pets/getPet');
+    await getting.getByText('Try it').click();
+    await getting.locator('[name="petId"]').fill(`1'"\\/é?&`);
+    const said = await runSample(getting).catch(({ stderr }) => stderr);
+    expect(said).toContain('invalid_parameter');
+  });
 
   test('are copied with the key that was entered only where the reader asks for it', async () => {
     const { page, key, open, authenticate } = await openReference(clipboard);

@@ -8,9 +8,7 @@ import { figure } from '../support/tier.ts';
 
 const minuteMs = 60_000;
 
-test('creates beside an open snapshot keep their rate for ten minutes, and the last id does not grow', async ({
-  skip,
-}) => {
+test('creates beside an open snapshot keep their rate for ten minutes', async ({ skip }) => {
   if (missingPostgres) skip(missingPostgres);
   const url = (await startOwn(['fsync = on'])).url('postgres');
   const store = await open(url);

@@ -194,7 +194,7 @@ describe('import', { timeout }, () => {
 });
 
 describe('import, again', { timeout }, () => {
-  test('the same content is added once in 24 hours, under any file name; an empty line makes it another', async () => {
+  test('the same content is added once in 24 hours, under any name; an empty line makes it another', async () => {
     const { run, at, store } = await withFile(3);
     await run('import', 'pets.jsonl');
     fs.renameSync(at('pets.jsonl'), at('renamed.jsonl'));

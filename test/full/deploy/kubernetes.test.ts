@@ -99,7 +99,7 @@ describe.skipIf(noKubectl)('the Kubernetes manifests', () => {
   });
 });
 
-test('CloudNativePG loses no commit: each that is acknowledged is on the standby that is promoted', () => {
+test('CloudNativePG loses no commit: each is on the standby that is promoted', () => {
   const [{ spec }] = documents(read('deploy/cloudnativepg/cluster.yaml')) as [KubernetesObject];
   expect(spec.postgresql.synchronous).toMatchObject({ number: 1, dataDurability: 'required', failoverQuorum: true });
 });

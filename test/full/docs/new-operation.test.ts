@@ -63,7 +63,7 @@ async function run(folder: string, file: string, ...args: string[]): Promise<voi
 
 const node = process.execPath;
 
-test('a GET is five files by hand, from the code of CONTRIBUTING.md, and everything else follows', {
+test('a GET is five files by hand, from the code of CONTRIBUTING.md', {
   timeout: patientMs,
 }, async () => {
   const folder = copyProject();

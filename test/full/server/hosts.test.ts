@@ -31,7 +31,7 @@ test.for<[env: Record<string, string>, served: string[], refused: string[]]>([
   }
 });
 
-test('a server on a loopback address refuses what a rebound page would send, and changes nothing', async () => {
+test('on a loopback address, what a rebound page would send is refused', async () => {
   const server = await startServer();
   const key = await server.firstKey();
   const head = `Host: evil.example:3000\r\nOrigin: http://evil.example:3000\r\nSec-Fetch-Site: same-origin\r\nAuthorization: Bearer ${key}`;

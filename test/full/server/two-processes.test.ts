@@ -18,7 +18,7 @@ async function idsOf(server: Server, key: string): Promise<number[]> {
   return ids;
 }
 
-test('creates on both at once are stored once, and each reads at once what the other has acknowledged', async () => {
+test('creates on both are stored once, and each reads at once what the other acknowledged', async () => {
   const folder = temporaryFolder();
   // One of them makes the store, and one prints the first key.
   const [first, second] = await Promise.all([startServer({ folder }), startServer({ folder })]);

@@ -42,7 +42,7 @@ async function openWithPeople() {
 }
 
 describe('a one-time link', () => {
-  test('is valid until the millisecond of its expiry: 24 hours for an invitation, one hour for a reset', async () => {
+  test('is valid to the millisecond: 24 hours for an invitation, one for a reset', async () => {
     const { signUp, setPassword, addLink, addAccount, findLink, setTime } = await openWithPeople();
     await addAccount('operator');
     const reset = await addLink('reset', 1);

@@ -58,7 +58,7 @@ describe('the response cache', () => {
   });
 });
 
-test('no reader sees a page older than an acknowledged write, from the same process or from another', async () => {
+test('no reader sees a page older than an acknowledged write of any process', async () => {
   const { add, call, databaseUrl } = await startApp();
   const other = await open(databaseUrl);
   for (let count = 1; count <= 40; count++) {

@@ -15,6 +15,7 @@ describe('the comparison with the last release in npm run check', () => {
 
   test.each([
     ['a removed operation', /^ {4}post:$/m, '    put:'],
+    ['a lower maximum', 'maximum: 100', 'maximum: 50'],
     ['a removed enum value', /^ +- sold\n/m, ''],
     ['a limit on the length of a text', /^( {10})minLength: 1$/gm, '$1maxLength: 9\n$&'],
     ['a changed type', 'type: integer\n          format: int64', 'type: string'],
