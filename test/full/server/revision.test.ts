@@ -24,7 +24,7 @@ test.skipIf(noGit)('the commit of the checkout; none before the first', { timeou
   await expectRevision(source, git('rev-parse', 'HEAD').slice(0, 7));
 });
 
-test('the revision of the image, also in log, metrics and /readyz', async () => {
+test('the revision of the image, in log, metrics and /readyz', async () => {
   const source = copySource();
   writeFileSync(path.join(source, 'revision'), '0123456789abcdef0123456789abcdef01234567\n');
   const build = { version, revision: '0123456' };

@@ -151,7 +151,7 @@ test('ports in use are both named at once: exit 1, with a sentence each', async 
   ]);
 });
 
-test('SIGTERM: a request under way is answered, then exit 0 at once, also if it is repeated and connections stay open', async () => {
+test('SIGTERM: a request under way is answered, then exit 0 at once, even if repeated and connections stay open', async () => {
   const server = await startServer();
   const silent = await openSocket(server.port);
   const idle = await openSocket(server.port);
