@@ -1,7 +1,6 @@
 /** Writes every file, or part of a file, that is derived from the sources. Tests compare them, and name this command. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { limitRows } from './limits.ts';
 import { generateDocuments } from './openapi.ts';
 import { pageNames, renderChangelog, renderPage } from './reference.ts';
 import { exampleFile, settingRows } from './settings.ts';
@@ -50,7 +49,6 @@ export async function generateFiles(): Promise<Record<string, string>> {
     'src/pages/reference/changelog.html': renderChangelog(),
     '.env.example': exampleFile(),
     ...withRows('docs/settings.md', settingRows),
-    ...withRows('docs/limits.md', limitRows),
     ...namingVersion(),
   };
 }
