@@ -1,14 +1,14 @@
-/** The settings: one table of names, defaults and descriptions, and the function that reads them from the environment. */
+/** The settings: one table of names, allowed values and defaults, and the function that reads them from the environment. */
 import { FormatRegistry, type Static, Type } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
 
-const oneOf = <const Values extends string[]>(
-  values: Values,
-  options: { default?: Values[number]; description: string },
-) =>
+const oneOf = <const Values extends string[]>(values: Values, options: { default?: Values[number] } = {}) =>
   Type.Unsafe<Values[number]>(
     Type.String({ enum: values, pattern: `^(${values.join('|')})$`, title: `one of ${values.join(', ')}`, ...options }),
   );
+
+const wholeNumber = (minimum: number, maximum: number, options: { default?: number; examples?: number[] }) =>
+  Type.Integer({ title: `a whole number from ${minimum} to ${maximum}`, minimum, maximum, ...options });
 
 const port = '(0|[1-9]\\d{0,3}|[1-5]\\d{4}|6[0-4]\\d{3}|65[0-4]\\d{2}|655[0-2]\\d|6553[0-5])';
 const address = '[0-9A-Fa-f.:]+(/\\d{1,3})?';
@@ -36,38 +36,18 @@ FormatRegistry.Set(
 );
 
 /**
- * .env.example and the README's table are written from it (`npm run generate`). Each title completes the error message "<NAME> must be …". A
- * description names the unit of a number; `examples` are for values that neither the title nor a default shows.
+ * docs/settings.md says what each one means. `npm run generate` writes .env.example and the defaults in docs/settings.md. Each title completes the
+ * error message "<NAME> must be …"; `examples` are for values that neither the title nor a default shows.
  */
 export const settings = Type.Object({
-  DEPLOYMENT: oneOf(['development', 'staging', 'production'], {
-    default: 'development',
-    description:
-      'Which deployment this process belongs to. API keys of production start with ast_live_, all others with ast_test_.',
-  }),
-  HOST: Type.String({
-    title: 'an address',
-    default: '127.0.0.1',
-    description: 'Address to listen on. 0.0.0.0 or :: listens on every interface.',
-  }),
-  PORT: Type.Integer({
-    title: 'a whole number from 0 to 65535',
-    minimum: 0,
-    maximum: 65535,
-    default: 3000,
-    description: 'Port to listen on. 0 lets the system choose a free one.',
-  }),
-  OPS_HOST: Type.String({
-    title: 'an address',
-    default: '127.0.0.1',
-    description:
-      'Address of the ops port, which serves /livez, /readyz and /metrics without a key. Keep it off the public network.',
-  }),
+  DEPLOYMENT: oneOf(['development', 'staging', 'production'], { default: 'development' }),
+  HOST: Type.String({ title: 'an address', default: '127.0.0.1' }),
+  PORT: wholeNumber(0, 65535, { default: 3000 }),
+  OPS_HOST: Type.String({ title: 'an address', default: '127.0.0.1' }),
   OPS_PORT: Type.String({
     title: 'off, or a whole number from 0 to 65535',
     pattern: `^(off|${port})$`,
     default: '9464',
-    description: 'The ops port. off disables it; 0 lets the system choose a free one.',
   }),
   BASE_URL: Type.Optional(
     Type.String({
@@ -76,8 +56,6 @@ export const settings = Type.Object({
       pattern: '^https?://[A-Za-z0-9.:[\\]-]+(/[A-Za-z0-9._~%-]+)*/v1$',
       format: 'url',
       examples: ['https://animals.example.com/v1'],
-      description:
-        'Public base address, which ends in /v1 and differs between production and staging. Addresses in responses (Link, Location) start with it. Unset: absolute paths.',
     }),
   ),
   ALLOWED_HOSTS: Type.Optional(
@@ -85,8 +63,6 @@ export const settings = Type.Object({
       title: 'host names without a port, separated by commas, such as animals.example.com',
       pattern: `^${hostName}(,${hostName})*$`,
       format: 'hosts',
-      description:
-        'Hosts that requests may name, on both ports, besides localhost, IP addresses and the host of BASE_URL; others get 400. Unset: no others if HOST (for the ops port OPS_HOST) is a loopback address, otherwise all.',
     }),
   ),
   DATABASE_URL: Type.String({
@@ -94,65 +70,28 @@ export const settings = Type.Object({
     // With :memory:, each SQLite connection would have its own store.
     pattern: '^(sqlite:(?!:memory:$)\\S(.*\\S)?|postgres(ql)?://[^\\s/]+/\\S+)$',
     default: 'sqlite:./data/animal-store.db',
-    description:
-      'The store: sqlite: and the path of a file, which is created with its folder if it is missing; or postgres://user:password@host:port/database, which leads to the primary (docs/scaling.md).',
   }),
   DATABASE_URL_FILE: Type.Optional(
     Type.String({
       title: 'the path of a file',
       examples: ['/run/secrets/database-url'],
-      description: 'A file that contains DATABASE_URL (a mounted secret). DATABASE_URL must then be unset or empty.',
     }),
   ),
-  LOG_LEVEL: oneOf(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], {
-    default: 'info',
-    description:
-      'The lowest level of log lines to write. Each request is one line at info. Changes to accounts and keys are written at any level.',
-  }),
+  LOG_LEVEL: oneOf(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], { default: 'info' }),
   QUICKSTART_BASE_PATH: Type.String({
     title: 'off, or a path such as /quickstart that is not below /v1, /docs or /account',
     pattern: '^(?!/(v1|docs|account)(/|$))(off|(/[A-Za-z0-9._~-]+)+)$',
     default: '/quickstart',
-    description: 'Base path of the messages quickstart; off disables it.',
   }),
-  SIGN_UP: Type.Optional(
-    oneOf(['open', 'invitation', 'off', 'none'], {
-      description:
-        'Who can create an account on the pages under /account, where people sign in and make API keys: open, everybody; invitation, people with a link from animal-store account invite; off, nobody; none removes the pages. Unset: open, and in production invitation.',
-    }),
-  ),
-  LAME_DUCK_MS: Type.Integer({
-    title: 'a whole number from 0 to 600000',
-    minimum: 0,
-    maximum: 600_000,
-    default: 0,
-    description:
-      'Milliseconds to keep serving after SIGTERM or SIGINT while /readyz returns 503. Set it to the time that a load balancer needs to notice.',
-  }),
-  MAX_CONNECTIONS: Type.Integer({
-    title: 'a whole number from 1 to 100000',
-    minimum: 1,
-    maximum: 100_000,
-    default: 5000,
-    description:
-      'Maximum number of open connections of each process. Beyond it, the oldest idle connection of the account or network that has most closes; if it has none, the new connection gets 503. Those of the proxies in TRUST_PROXY are not counted.',
-  }),
-  RATE_LIMIT: Type.Optional(
-    Type.Integer({
-      title: 'a whole number from 1 to 1000000',
-      minimum: 1,
-      maximum: 1_000_000,
-      examples: [6000],
-      description:
-        'Maximum number of requests per minute that each process accepts from each account, with all its keys; beyond it, 429 with Retry-After. Accounts made by open sign-up count as their network. Unset: no limit.',
-    }),
-  ),
+  SIGN_UP: Type.Optional(oneOf(['open', 'invitation', 'off', 'none'])),
+  LAME_DUCK_MS: wholeNumber(0, 600_000, { default: 0 }),
+  MAX_CONNECTIONS: wholeNumber(1, 100_000, { default: 5000 }),
+  RATE_LIMIT: Type.Optional(wholeNumber(1, 1_000_000, { examples: [6000] })),
   TRUST_PROXY: Type.Optional(
     Type.String({
       title: 'addresses or networks of proxies, separated by commas, such as 10.0.0.0/8,::1',
       pattern: `^${address}(,${address})*$`,
       format: 'networks',
-      description: 'Proxies whose X-Forwarded-For header is trusted. Unset: none.',
     }),
   ),
   CORS_ORIGINS: Type.Optional(
@@ -160,14 +99,9 @@ export const settings = Type.Object({
       title: 'origins, separated by commas, such as https://app.example.com',
       pattern: `^${origin}(,${origin})*$`,
       format: 'origins',
-      description: 'Origins whose pages can call the API from a browser. Unset: none.',
     }),
   ),
-  SUNSET_ENFORCE: oneOf(['true', 'false'], {
-    default: 'true',
-    description:
-      'Whether GET /pets/{petId} returns 410 from its removal date (5 December 2030) on; false keeps it available.',
-  }),
+  SUNSET_ENFORCE: oneOf(['true', 'false'], { default: 'true' }),
 });
 
 export type Config = Static<typeof settings>;
