@@ -94,25 +94,9 @@ export async function listen(app: FastifyInstance, binding: Binding): Promise<Li
   }
 }
 
-/** Why a port cannot be opened; undefined if it can. */
-async function obstacleTo(binding: Binding): Promise<string | undefined> {
-  try {
-    await probe((await lookup(binding.host)).address, binding.port);
-  } catch (error) {
-    return sentenceOf(binding, error as NodeJS.ErrnoException);
-  }
-  return undefined;
-}
-
-/** Opens the ops port unless OPS_PORT is off. Rejects like `listen`, with a line for each port that cannot be opened. Call it before `listen`. */
-export async function listenOps(ops: FastifyInstance, config: Config, logger: Logger): Promise<void> {
-  const { HOST, PORT, OPS_HOST, OPS_PORT } = config;
+/** Opens the ops port unless OPS_PORT is off. Rejects like `listen`. */
+export async function listenOps(ops: FastifyInstance, { OPS_HOST, OPS_PORT }: Config, logger: Logger): Promise<void> {
   if (OPS_PORT === 'off') return;
-  try {
-    const { url } = await listen(ops, { host: OPS_HOST, port: Number(OPS_PORT), prefix: 'OPS_' });
-    logger.info(`Ops port open at ${url}`);
-  } catch (error) {
-    const sentences = [await obstacleTo({ host: HOST, port: PORT, prefix: '' }), (error as Error).message];
-    throw new Error(sentences.filter(Boolean).join('\n'), { cause: error });
-  }
+  const { url } = await listen(ops, { host: OPS_HOST, port: Number(OPS_PORT), prefix: 'OPS_' });
+  logger.info(`Ops port open at ${url}`);
 }
