@@ -110,7 +110,7 @@ export async function run(): Promise<void> {
     process.exit(0);
   }
 
-  onEndSignal(stop, () => process.exit(1));
+  onEndSignal(stop);
 
   const warning = sunsetWarning(now());
   if (warning) logger.warn(warning);

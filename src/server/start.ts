@@ -2,35 +2,19 @@
 import { enableCompileCache, flushCompileCache } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
-/** npm passes on the SIGINT that the terminal has already sent to every process: within this time, all are one Ctrl-C. */
-const sameInterruptMs = 1000;
-
 let stop: (signal: NodeJS.Signals) => void = () => process.exit(0);
-let abort = (): void => process.exit(1);
 
 /**
- * Handles SIGTERM, SIGINT and SIGHUP: the process exits with 0 until `onEndSignal` sets other handlers. Call this first: in a container this is
+ * Handles SIGTERM, SIGINT and SIGHUP: the process exits with 0 until `onEndSignal` sets another handler. Call this first: in a container this is
  * process 1, for which the kernel ignores signals that have no handler.
  */
 export function handleSignals(): void {
-  let interruptedAt: number | undefined;
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const)
-    process.on(signal, () => {
-      if (signal !== 'SIGINT') return stop(signal);
-      const now = performance.now();
-      interruptedAt ??= now;
-      if (now - interruptedAt >= sameInterruptMs) abort();
-      else stop(signal);
-    });
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => stop(signal));
 }
 
-/**
- * `onStop` is called at each signal: supervisors and npm send one several times, so only the first may count. `onAbort` is called instead at a
- * second Ctrl-C of a person.
- */
-export function onEndSignal(onStop: (signal: NodeJS.Signals) => void, onAbort: () => void): void {
+/** `onStop` is called at each signal: supervisors, terminals and npm send one several times, so only the first may count. */
+export function onEndSignal(onStop: typeof stop): void {
   stop = onStop;
-  abort = onAbort;
 }
 
 // In node_modules, where other users cannot write. If this process cannot write there either, nothing is cached.

@@ -1,4 +1,4 @@
-/** Signals during the stop: copies, which npm and supervisors send, cut nothing off. A second Ctrl-C of a person ends the server at once. */
+/** Signals during the stop: copies, which npm and supervisors send, cut nothing off. */
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import path from 'node:path';
@@ -7,8 +7,6 @@ import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { plant } from '../../support/plant.ts';
 import { begin, startServer, startWithNpm } from '../../support/process.ts';
-
-const refused = { cause: { code: 'ECONNREFUSED' } };
 
 // As from a terminal, timeout(1) and some supervisors. npm passes the signal on, so that the server gets it twice.
 test('SIGINT to all processes of npm start: a request under way is answered, then exit 0', async () => {
@@ -23,18 +21,6 @@ test('SIGINT to all processes of npm start: a request under way is answered, the
   expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 201 /);
   expect(await end).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
   expect([existsSync(file), existsSync(`${file}-wal`)]).toEqual([true, false]);
-});
-
-test('after SIGTERM, two Ctrl-C at least a second apart end at once, with exit 1', async () => {
-  const server = await startServer({ env: { LAME_DUCK_MS: '60000' }, group: true });
-  void server.end('SIGTERM');
-  await server.seen('stdout', /"stopping"/);
-  // The terminal and npm each send one.
-  for (let copies = 2; copies > 0; copies--) void server.end('SIGINT');
-  expect((await fetch(`${server.url}/docs`)).status).toBe(200);
-  await sleep(1500);
-  expect(await server.end('SIGINT')).toMatchObject({ code: 1, stdout: expect.not.stringContaining('"stopped"') });
-  await expect(fetch(server.url)).rejects.toMatchObject(refused);
 });
 
 test('a stop that does not end, ends at its deadline with exit 1, however many signals follow', async () => {
