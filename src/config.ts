@@ -130,18 +130,17 @@ function read(name: keyof Config, text: string): string | number {
   return /^(0|[1-9]\d*)$/.test(text) ? Number(text) : Number.NaN;
 }
 
-/**
- * Reads and checks all settings; an empty value counts as unset. `fromFiles`: settings whose value is the content of the file that NAME_FILE
- * names. Throws ConfigError.
- */
-export function readConfig(env: NodeJS.ProcessEnv, fromFiles: string[] = []): Config {
+/** Reads and checks all settings; an empty value counts as unset. With DATABASE_URL_FILE, DATABASE_URL is the content of that file. Throws ConfigError. */
+export function readConfig(env: NodeJS.ProcessEnv): Config {
   const names = Object.keys(settings.properties) as (keyof Config)[];
   const given = Object.fromEntries(names.flatMap((name) => (env[name] ? [[name, read(name, env[name])]] : [])));
   const config = Value.Default(settings, given);
   if (Value.Check(settings, config)) return config;
   const wrong = new Set([...Value.Errors(settings, config)].map(({ path }) => path.slice(1) as keyof Config));
   const requirement = (name: keyof Config) =>
-    fromFiles.includes(name) ? `${name}_FILE must name a file whose only line is` : `${name} must be`;
+    name === 'DATABASE_URL' && env.DATABASE_URL_FILE
+      ? 'DATABASE_URL_FILE must name a file whose only line is'
+      : `${name} must be`;
   throw new ConfigError(
     [...wrong].map((name) => `${requirement(name)} ${settings.properties[name].title}.`).join('\n'),
   );

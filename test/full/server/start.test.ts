@@ -21,7 +21,7 @@ describe('the first start', () => {
 
 test('the log warns of each name in .env that is not a setting', async () => {
   const folder = temporaryFolder();
-  const known = 'LOG_LEVEL=info\nDATABASE_URL_FILE=\nSIGN_UP_FILE=\nPGPASSWORD=x\n';
+  const known = 'LOG_LEVEL=info\nDATABASE_URL_FILE=\nPGPASSWORD=x\n';
   writeFileSync(path.join(folder, '.env'), `${known}LOG_LVEL=debug\nRATE_LIMIT_FILES=x\ntoString=x\n`);
   const server = await startServer({ folder, env: { LOG_LVL: 'debug' } });
   const warned = server.stdout().matchAll(/"level":40,.*"msg":"(\S+) in \.env is not a setting"/g);
