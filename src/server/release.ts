@@ -24,7 +24,7 @@ function builtFrom(): string | undefined {
   }
 }
 
-export interface Release {
+interface Release {
   /** Such as 1.0.0. */
   version: string;
   /** The first 7 characters of the commit. Undefined if it is unknown. */

@@ -9,7 +9,7 @@ import { buildApp } from '../app.ts';
 import { type Config, type ConfigError, changedSettings, signUpOf } from '../config.ts';
 import { newSecret, scopes } from '../core/accounts.ts';
 import { sunsetWarning } from '../core/deprecation.ts';
-import { codeOf, messageOf } from '../core/errors.ts';
+import { messageOf } from '../core/errors.ts';
 import type { ServesHost } from '../http/hosts.ts';
 import { createMetrics, type Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../ops/routes.ts';
@@ -19,7 +19,7 @@ import { findUnknownNames, readEnvironment, refuseToStart } from './environment.
 import { hostsOf, type Listening, listen, listenOps } from './listen.ts';
 import { type Log, openLog } from './log.ts';
 import { addMemory } from './memory.ts';
-import { type Release, readRelease } from './release.ts';
+import { readRelease } from './release.ts';
 import { onEndSignal } from './start.ts';
 
 const fatalDelayMs = 500;
@@ -85,8 +85,18 @@ export async function run(): Promise<void> {
   let listening: Listening | undefined;
   const servesHost = await hostsOf(config.HOST, config);
   const app = await build({ config, log, store, metrics, servesHost, draining: () => stopping });
-  const ready = async () => app.server.listening && !stopping && (await responds(store));
-  const ops = createOpsServer(release, metrics, ready, await hostsOf(config.OPS_HOST, config));
+  const responds = () =>
+    store.check().then(
+      () => true,
+      () => false,
+    );
+  const ops = buildOpsServer({
+    release,
+    ready: async () => app.server.listening && !stopping && (await responds()),
+    metrics: () => metrics.registry.metrics(),
+    metricsType: metrics.registry.contentType,
+    servesHost: await hostsOf(config.OPS_HOST, config),
+  });
 
   /** Finishes the requests in progress, closes the store and exits with 0; at the deadline exits with 1. Further calls do nothing. */
   async function stop(reason: string): Promise<void> {
@@ -124,13 +134,8 @@ export async function run(): Promise<void> {
     await store.close();
     return refuseToStart((error as Error).message);
   }
-  await giveFirstKey({ config, log, store, metrics }, listening.url).catch((error) => {
-    if (stopping) return;
-    if (codeOf(error) !== 'service_unavailable') throw error;
-    logger.warn(
-      { reason: messageOf(error.cause) },
-      'the store does not answer: no first API key was looked for or made',
-    );
+  await giveFirstKey(config, log.logger, store, metrics, listening.url).catch((error) => {
+    if (!stopping) logger.warn({ reason: messageOf(error.cause ?? error) }, 'no first API key was looked for or made');
   });
 }
 
@@ -191,23 +196,6 @@ function build({ config, log, store, metrics, servesHost, draining }: Parts): Pr
   });
 }
 
-function createOpsServer(
-  release: Release,
-  { registry }: Metrics,
-  ready: () => Promise<boolean>,
-  servesHost: ServesHost | undefined,
-): FastifyInstance {
-  const { contentType: metricsType } = registry;
-  return buildOpsServer({ release, ready, metrics: () => registry.metrics(), metricsType, servesHost });
-}
-
-function responds(store: Store): Promise<boolean> {
-  return store.check().then(
-    () => true,
-    () => false,
-  );
-}
-
 /**
  * Resolves when no connection and no request has come for a while. Closing the listening sockets resets connections that are still in their queues, and
  * idle ones whose request has not been read yet. While requests are held, turns of the event loop are short: everything is accepted and read, and the
@@ -226,34 +214,30 @@ async function quiet({ server }: FastifyInstance): Promise<void> {
 
 /** Outside production, creates and prints a first API key and a call to try it, if the store has none. */
 async function giveFirstKey(
-  { config, log, store, metrics }: Omit<Parts, 'draining' | 'servesHost'>,
+  { DEPLOYMENT }: Config,
+  logger: Logger,
+  { accounts }: Store,
+  metrics: Metrics,
   url: string,
 ): Promise<void> {
-  const { logger } = log;
-  if ((await store.accounts.listKeys()).length > 0) return;
-  const signUp = signUpOf(config);
-  if (config.DEPLOYMENT === 'production') {
-    const invite = ['off', 'none'].includes(signUp)
-      ? ''
-      : 'animal-store account invite, and make a key on the account pages; or ';
+  if ((await accounts.listKeys()).length > 0) return;
+  if (DEPLOYMENT === 'production') {
     const create = 'animal-store account add NAME, then key create --account NAME --name NAME';
-    logger.warn(`there is no API key yet: ${invite}${create}`);
+    logger.warn(`there is no API key yet: ${create}`);
     return;
   }
   // If two processes start at once, only the one that adds the account prints a key.
-  const account = await store.accounts.addAccount('first');
+  const account = await accounts.addAccount('first');
   if (!account) return;
   const record = createEventLog(logger, metrics);
   record({ event: 'account_created', account: account.id });
   const secret = newSecret(false);
   const newKey = { account: 'first', name: 'first', scopes: [...scopes], lifetimeMs: null, secret };
-  const key = await store.accounts.addKey(newKey);
+  const key = await accounts.addKey(newKey);
   if (key) record({ event: 'key_created', account: account.id, key: key.id });
   // On stderr: a secret must not be in the log. The log is written first.
   logger.flush();
-  const root = config.BASE_URL?.slice(0, -'/v1'.length) ?? url;
-  const page = signUp === 'open' ? `Or make your own at ${root}/account/sign-up\n\n` : '';
   process.stderr.write(
-    `\nThe store had no API key, so here is a first one. It is shown only now:\n\n  ${secret.key}\n\nTry it:\n\n  curl -H 'Authorization: Bearer ${secret.key}' ${url}/v1/pets\n\n${page}`,
+    `\nThe store had no API key, so here is a first one. It is shown only now:\n\n  ${secret.key}\n\nTry it:\n\n  curl -H 'Authorization: Bearer ${secret.key}' ${url}/v1/pets\n\n`,
   );
 }
