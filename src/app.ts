@@ -40,7 +40,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
 
   const { documents, passwordCost, quickstartBasePath, readFile, signUp } = options;
   await app.register(docs, { documents, readFile, notFound });
-  if (signUp !== 'none') await app.register(account, { prefix: '/account', readFile, passwordCost });
+  if (signUp !== 'none') await app.register(account, { prefix: '/account', passwordCost });
   // An unknown path needs no key.
   refuseEmptyParameter(app, '/v1/pets/', notFound);
   await app.register(async (keyed: App) => {

@@ -13,24 +13,11 @@ import { reserveBytes, standingHeaders } from '../http/responses.ts';
 import { type Fault, FormError } from './forms.ts';
 import { createLine } from './line.ts';
 
-const templates = [
-  'layout',
-  'fault',
-  'new-password',
-  'sign-in',
-  'sign-up',
-  'link',
-  'keys',
-  'new-key',
-  'key',
-  'usage',
-  'settings',
-  'error',
-] as const;
-type Template = (typeof templates)[number];
+/** Compiles each template when a page needs it for the first time. The names are those of src/pages/account/. */
+const eta = new Eta({ views: `${import.meta.dirname}/../pages/account`, cache: true });
 
 /** The notices of each page, by what the query names. No text of the query is shown. */
-const notices: Partial<Record<Template, Record<string, string>>> = {
+const notices: Partial<Record<string, Record<string, string>>> = {
   'sign-in': {
     ended: 'Your session has ended. Sign in again.',
     deleted: 'Your account and its keys are deleted.',
@@ -68,11 +55,6 @@ declare module 'fastify' {
 }
 
 export type Pages = ReturnType<typeof createPages>;
-
-export interface PagesOptions {
-  /** Reads a file of src/pages/. */
-  readFile: (name: string) => Promise<Buffer>;
-}
 
 /** Pages load only files of this server, have no inline script or style, send forms only to this server, and cannot be framed. */
 const security = {
@@ -125,22 +107,13 @@ const wantsPage = ({ headers }: FastifyRequest) => headers.accept?.includes('tex
 const maxShown = 2;
 
 /** `rootPath`: the path of the public address, without /v1; usually empty. */
-export function createPages(app: App, rootPath: string, options: PagesOptions) {
-  const { readFile } = options;
+export function createPages(app: App, rootPath: string) {
   const inTurn = createLine({ running: maxShown });
-  let loaded: Eta | undefined;
   /** The path of a page, below the path of the public address. */
   const path = (page: string) => `${rootPath}/account${page}`;
   /** Redirects to another page (RFC 9110, section 15.4.4). */
   const redirect = (reply: FastifyReply, page: Page | `${Page}?done=${string}`) =>
     reply.code(303).header('location', path(page)).send();
-
-  /** Compiles the templates for the first page: doing so at the start would delay it. */
-  async function load(): Promise<Eta> {
-    const eta = new Eta();
-    for (const name of templates) eta.loadTemplate(`@${name}`, (await readFile(`account/${name}.eta`)).toString());
-    return eta;
-  }
 
   app.addHook('onSend', async (request, reply) => {
     reply.headers({ 'x-request-id': request.id, ...Object.fromEntries(headersIn(request.ownHeaders)) });
@@ -148,8 +121,7 @@ export function createPages(app: App, rootPath: string, options: PagesOptions) {
   });
 
   /** Eta escapes each value for HTML. Every template also has `form`, the route of the form that was sent, and what stands here beside it. */
-  async function show(request: FastifyRequest, reply: FastifyReply, template: Template, data: PageData) {
-    loaded ??= await load();
+  async function show(request: FastifyRequest, reply: FastifyReply, template: string, data: PageData) {
     const { done } = request.query as { done?: unknown };
     const own = notices[template] ?? {};
     const shared = {
@@ -158,7 +130,7 @@ export function createPages(app: App, rootPath: string, options: PagesOptions) {
       notice: typeof done === 'string' && Object.hasOwn(own, done) ? own[done] : undefined,
       ...refusalOf(data),
     };
-    const html = Buffer.from(loaded.render(`@${template}`, { ...shared, ...data }));
+    const html = Buffer.from(eta.render(template, { ...shared, ...data }));
     reserveBytes(reply, html);
     return reply.type('text/html; charset=utf-8').send(html);
   }

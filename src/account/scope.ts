@@ -8,12 +8,12 @@ import type { App } from '../http/operation.ts';
 import { holderOfAccount } from '../http/shares.ts';
 import { type Attempts, createAttempts } from './attempts.ts';
 import { installForms } from './forms.ts';
-import { createPages, type Pages, type PagesOptions } from './pages.ts';
+import { createPages, type Pages } from './pages.ts';
 import { type Cost, createPasswords, type Passwords } from './passwords.ts';
 import { createSessions, type Sessions } from './session.ts';
 import { createTrail, type RecordEvent } from './trail.ts';
 
-export interface AccountOptions extends PagesOptions {
+export interface AccountOptions {
   /** Of hashes. Default: what OWASP recommends. */
   passwordCost?: Cost | undefined;
 }
@@ -46,7 +46,7 @@ export async function createAccountScope(app: App, options: AccountOptions): Pro
   await app.register(cookie, { parseOptions });
   installForms(app);
   const sessions = createSessions(app, secure);
-  const pages = createPages(app, address?.pathname.slice(0, -'/v1'.length) ?? '', options);
+  const pages = createPages(app, address?.pathname.slice(0, -'/v1'.length) ?? '');
 
   let warned = false;
   app.addHook('onRequest', async (request) => {
