@@ -47,8 +47,6 @@ function tooMany(what: string, waitMs: number): HttpError {
   return new HttpError('rate_limited', { 'retry-after': String(seconds) }, `${what}: try again in ${wait}.`);
 }
 
-export type Attempts = ReturnType<typeof createAttempts>;
-
 export function createAttempts(passwords: Passwords, now: () => Date) {
   // Names that somebody makes up push out no network, and networks no account.
   const accounts = createLimit(limits.failedAttempts, windowOfSignInMs);

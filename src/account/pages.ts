@@ -54,8 +54,6 @@ declare module 'fastify' {
   }
 }
 
-export type Pages = ReturnType<typeof createPages>;
-
 /** Pages load only files of this server, have no inline script or style, send forms only to this server, and cannot be framed. */
 const security = {
   ...standingHeaders,

@@ -18,22 +18,6 @@ const phc = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$([A-Za-z0-9+/]+)\$([A-Z
 
 const base64 = (bytes: Buffer) => bytes.toString('base64').replace(/=+$/, '');
 
-/** Hashes passwords outside of the main thread. Each hash takes 19 MiB and one of the four threads that Node also uses for files. */
-export interface Hasher {
-  /** Resolves to the hash to store. */
-  hash(password: string): Promise<string>;
-  /**
-   * Whether `password` has the stored hash. Without a hash it resolves to false after the same time, so that the time does not tell whether
-   * the account exists.
-   */
-  verify(password: string, stored: string | null | undefined): Promise<boolean>;
-}
-
-export interface Passwords {
-  /** Runs `work` when it is the turn of `network`. Rejects with ApiError `service_unavailable` if too many of the network, or of all, are waiting. */
-  inTurn<Result>(network: string, work: (hasher: Hasher) => Promise<Result>): Promise<Result>;
-}
-
 /** Passwords that are hashed at the same time, and that wait for it. */
 const maxRunning = 2;
 const maxWaiting = 60;
@@ -43,14 +27,20 @@ const derive = promisify(argon2) as (algorithm: 'argon2id', parameters: Argon2Pa
 const tagOf = (password: string, nonce: Buffer, cost: Cost) =>
   derive('argon2id', { message: toNfc(password, limits.passwordCharacters), nonce, tagLength, ...cost });
 
-const createHasher = (cost: Cost): Hasher => ({
-  async hash(password) {
+/** Hashes passwords outside of the main thread. Each hash takes 19 MiB and one of the four threads that Node also uses for files. */
+const createHasher = (cost: Cost) => ({
+  /** Resolves to the hash to store. */
+  async hash(password: string): Promise<string> {
     const nonce = randomBytes(nonceLength);
     const tag = await tagOf(password, nonce, cost);
     return `$argon2id$v=19$m=${cost.memory},t=${cost.passes},p=${cost.parallelism}$${base64(nonce)}$${base64(tag)}`;
   },
 
-  async verify(password, stored) {
+  /**
+   * Whether `password` has the stored hash. Without a hash it resolves to false after the same time, so that the time does not tell whether
+   * the account exists.
+   */
+  async verify(password: string, stored: string | null | undefined): Promise<boolean> {
     const [, memory, passes, parallelism, nonce, tag] = phc.exec(stored ?? '') ?? [];
     if (nonce === undefined || tag === undefined) {
       await tagOf(password, randomBytes(nonceLength), cost);
@@ -63,9 +53,16 @@ const createHasher = (cost: Cost): Hasher => ({
   },
 });
 
+export type Hasher = ReturnType<typeof createHasher>;
+
 /** `cost`: of new hashes. A stored hash is checked at the cost that it names. */
-export function createPasswords(cost = owasp): Passwords {
+export function createPasswords(cost = owasp) {
   const hasher = createHasher(cost);
   const inTurn = createLine({ running: maxRunning, waiting: maxWaiting, ofNetwork: limits.passwordsPerNetwork });
-  return { inTurn: (network, work) => inTurn(network, () => work(hasher)) };
+  return {
+    /** Runs `work` when it is the turn of `network`. Rejects with ApiError `service_unavailable` if too many of the network, or of all, are waiting. */
+    inTurn: <Result>(network: string, work: (hasher: Hasher) => Promise<Result>) => inTurn(network, () => work(hasher)),
+  };
 }
+
+export type Passwords = ReturnType<typeof createPasswords>;

@@ -2,16 +2,15 @@
 import cookie from '@fastify/cookie';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
-import type { AppConfig, AppStore } from '../http/decorations.ts';
 import { hostOf } from '../http/hosts.ts';
 import type { App } from '../http/operation.ts';
 import { holderOfAccount } from '../http/shares.ts';
-import { type Attempts, createAttempts } from './attempts.ts';
+import { createAttempts } from './attempts.ts';
 import { installForms } from './forms.ts';
-import { createPages, type Pages } from './pages.ts';
-import { type Cost, createPasswords, type Passwords } from './passwords.ts';
-import { createSessions, type Sessions } from './session.ts';
-import { createTrail, type RecordEvent } from './trail.ts';
+import { createPages } from './pages.ts';
+import { type Cost, createPasswords } from './passwords.ts';
+import { createSessions } from './session.ts';
+import { createTrail } from './trail.ts';
 
 export interface AccountOptions {
   /** Of hashes. Default: what OWASP recommends. */
@@ -19,24 +18,13 @@ export interface AccountOptions {
 }
 
 /** What the routes of the account pages share. */
-export interface AccountScope
-  extends Pick<AppStore, 'accounts' | 'people'>,
-    Pick<AppConfig, 'live' | 'baseUrl' | 'signUp'> {
-  now: () => Date;
-  /** Whether the deprecated operation has been removed. */
-  removed: () => boolean;
-  record: RecordEvent;
-  passwords: Passwords;
-  attempts: Attempts;
-  sessions: Sessions;
-  pages: Pages;
-}
+export type AccountScope = Awaited<ReturnType<typeof createAccountScope>>;
 
 const plainHttp =
   'an account page was refused over plain http: name the proxy that ends TLS in TRUST_PROXY, and let it send X-Forwarded-Proto';
 
 /** Prepares the scope `app` for the routes of the account pages. */
-export async function createAccountScope(app: App, options: AccountOptions): Promise<AccountScope> {
+export async function createAccountScope(app: App, options: AccountOptions) {
   const { clock: now, config, logger, metrics, removed, shares, store } = app;
   const { baseUrl } = config;
   const address = baseUrl === undefined ? undefined : new URL(baseUrl);

@@ -25,8 +25,6 @@ export function sessionOf({ session }: FastifyRequest): OwnSession {
 /** One write a minute is exact enough for an idle time of an hour. */
 const touchEveryMs = 60_000;
 
-export type Sessions = ReturnType<typeof createSessions>;
-
 /** `secure`: whether the public address is https. The cookie is then never sent over plain http. */
 export function createSessions(app: FastifyInstance, secure: boolean) {
   const { clock: now, store } = app;
