@@ -111,14 +111,6 @@ export function signUpOf({ SIGN_UP, DEPLOYMENT }: Config): NonNullable<Config['S
   return SIGN_UP ?? (DEPLOYMENT === 'production' ? 'invitation' : 'open');
 }
 
-/** The settings that differ from their defaults. */
-export function changedSettings(config: Config): Partial<Config> {
-  const { properties } = settings;
-  return Object.fromEntries(
-    Object.entries(config).filter(([name, value]) => value !== properties[name as keyof Config].default),
-  );
-}
-
 /** Invalid settings; the message has one line, a full sentence, per setting. */
 export class ConfigError extends Error {
   override name = 'ConfigError';

@@ -6,7 +6,7 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { createEventLog } from '../account/trail.ts';
 import { buildApp } from '../app.ts';
-import { type Config, type ConfigError, changedSettings, signUpOf } from '../config.ts';
+import { type Config, type ConfigError, signUpOf } from '../config.ts';
 import { newSecret, scopes } from '../core/accounts.ts';
 import { sunsetWarning } from '../core/deprecation.ts';
 import { messageOf } from '../core/errors.ts';
@@ -127,7 +127,9 @@ export async function run(): Promise<void> {
   try {
     await listenOps(ops, config, logger);
     listening = await listen(app, { host: config.HOST, port: config.PORT, prefix: '' });
-    logger.info({ ...release, settings: shownSettings(config) }, `Server listening at ${listening.url}`);
+    // Without the password of the store.
+    const shown = { ...config, DATABASE_URL: describeStore(config.DATABASE_URL) };
+    logger.info({ ...release, settings: shown }, `Server listening at ${listening.url}`);
   } catch (error) {
     // A signal arrived before the server listened; stop() is already running.
     if (stopping) return;
@@ -137,12 +139,6 @@ export async function run(): Promise<void> {
   await giveFirstKey(config, log.logger, store, metrics, listening.url).catch((error) => {
     if (!stopping) logger.warn({ reason: messageOf(error.cause ?? error) }, 'no first API key was looked for or made');
   });
-}
-
-/** The settings that differ from their defaults, without the password of the store. */
-function shownSettings(config: Config): Partial<Config> {
-  const changed = changedSettings(config);
-  return changed.DATABASE_URL ? { ...changed, DATABASE_URL: describeStore(changed.DATABASE_URL) } : changed;
 }
 
 /** Opens the store. If it can no longer be written to, waiting writes get 503 and the process exits with 1, so that it is restarted. */
