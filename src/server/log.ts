@@ -1,22 +1,14 @@
 /** The log: lines of pino and of requests, written to stdout. */
 import { hostname } from 'node:os';
 import { isatty } from 'node:tty';
-import { type Logger, pino } from 'pino';
+import { pino } from 'pino';
 import type { Config } from '../config.ts';
-import { createRequestLog, type OnEnd } from '../http/request-record.ts';
+import { createRequestLog } from '../http/request-record.ts';
 import { type Destination, openDestination } from './log-destination.ts';
 import { terminalFormat } from './terminal-log.ts';
 
 /** The file descriptor: process.stdout would open its own stream. */
 const stdout = 1;
-
-export interface Log extends Pick<Destination, 'end'> {
-  logger: Logger;
-  /** Writes a request's log line if the log level includes info. */
-  logRequest: OnEnd;
-  /** Number of lines lost because they could not be written or the buffer was full. */
-  lostLines: () => number;
-}
 
 /** Writes JSON, except to the terminal of a developer. */
 async function openStdout({ DEPLOYMENT }: Config): Promise<Destination> {
@@ -25,7 +17,7 @@ async function openStdout({ DEPLOYMENT }: Config): Promise<Destination> {
   return format ? { ...destination, write: (line) => destination.write(format(line)) } : destination;
 }
 
-export async function openLog(config: Config): Promise<Log> {
+export async function openLog(config: Config) {
   const destination = await openStdout(config);
   const base = { pid: process.pid, hostname: hostname() };
   const { write, flushSync, lost, end } = destination;
@@ -41,7 +33,9 @@ export async function openLog(config: Config): Promise<Log> {
   });
   return {
     logger,
+    /** Writes a request's log line if the log level includes info. */
     logRequest: logger.isLevelEnabled('info') ? logRequest : () => undefined,
+    /** Number of lines lost because they could not be written or the buffer was full. */
     lostLines: lost,
     end,
   };

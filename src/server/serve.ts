@@ -10,14 +10,13 @@ import { type Config, type ConfigError, signUpOf } from '../config.ts';
 import { newSecret, scopes } from '../core/accounts.ts';
 import { sunsetWarning } from '../core/deprecation.ts';
 import { messageOf } from '../core/errors.ts';
-import type { ServesHost } from '../http/hosts.ts';
 import { createMetrics, type Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../ops/routes.ts';
 import { describeStore, openStore } from '../store/open.ts';
 import type { OpenError, Store } from '../store/store.ts';
 import { findUnknownNames, readEnvironment, refuseToStart } from './environment.ts';
 import { hostsOf, type Listening, listen, listenOps } from './listen.ts';
-import { type Log, openLog } from './log.ts';
+import { openLog } from './log.ts';
 import { addMemory } from './memory.ts';
 import { readRelease } from './release.ts';
 import { onEndSignal } from './start.ts';
@@ -83,8 +82,12 @@ export async function run(): Promise<void> {
   const store = await openConfigured(config, logger, metrics);
   let stopping = false;
   let listening: Listening | undefined;
-  const servesHost = await hostsOf(config.HOST, config);
-  const app = await build({ config, log, store, metrics, servesHost, draining: () => stopping });
+  const app = await buildApp({
+    ...appOptionsOf(config),
+    ...{ store, logger, logRequest: log.logRequest, metrics, now },
+    servesHost: await hostsOf(config.HOST, config),
+    draining: () => stopping,
+  });
   const responds = () =>
     store.check().then(
       () => true,
@@ -158,24 +161,10 @@ async function openConfigured(config: Config, logger: Logger, metrics: Metrics):
   }
 }
 
-interface Parts {
-  config: Config;
-  log: Log;
-  store: Store;
-  metrics: Metrics;
-  servesHost: ServesHost | undefined;
-  draining: () => boolean;
-}
-
-function build({ config, log, store, metrics, servesHost, draining }: Parts): Promise<FastifyInstance> {
+function appOptionsOf(config: Config) {
   const at = (name: string) => new URL(`../../${name}`, import.meta.url);
   const readDocument = (name: string) => readFileSync(at(name), 'utf8');
-  return buildApp({
-    store,
-    logger: log.logger,
-    logRequest: log.logRequest,
-    metrics,
-    now,
+  return {
     live: config.DEPLOYMENT === 'production',
     baseUrl: config.BASE_URL,
     signUp: signUpOf(config),
@@ -184,12 +173,10 @@ function build({ config, log, store, metrics, servesHost, draining }: Parts): Pr
     maxConnections: config.MAX_CONNECTIONS,
     requestsPerMinute: config.RATE_LIMIT,
     trustProxy: config.TRUST_PROXY?.split(','),
-    servesHost,
     corsOrigins: config.CORS_ORIGINS?.split(','),
-    draining,
     documents: { animalStore: readDocument('openapi.yaml'), quickstart: readDocument('openapi.quickstart.yaml') },
-    readFile: (name) => readFile(at(`src/pages/${name}`)),
-  });
+    readFile: (name: string) => readFile(at(`src/pages/${name}`)),
+  };
 }
 
 /**
