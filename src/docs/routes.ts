@@ -7,15 +7,7 @@ import { linesOf } from '../http/head.ts';
 import { hostOf } from '../http/hosts.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
-import {
-  type Kind,
-  type Rendered,
-  render,
-  respond,
-  sendRendered,
-  standing,
-  standingHeaders,
-} from '../http/responses.ts';
+import { type Kind, type Rendered, render, respond, sendRendered, standingHeaders } from '../http/responses.ts';
 
 /** The pages load resources from their own origin only, have no inline scripts and styles, evaluate no strings as scripts and cannot be framed. */
 const policy = [
@@ -29,14 +21,12 @@ const policy = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-const security = linesOf(
-  Object.entries({
-    ...standingHeaders,
-    'content-security-policy': policy,
-    'referrer-policy': 'no-referrer',
-    'cross-origin-opener-policy': 'same-origin',
-  }).flat(),
-);
+const security = linesOf({
+  ...standingHeaders,
+  'content-security-policy': policy,
+  'referrer-policy': 'no-referrer',
+  'cross-origin-opener-policy': 'same-origin',
+});
 
 const pages = {
   '/docs': 'animal-store.html',
@@ -200,7 +190,8 @@ function referencePageRoutes(app: App, { readFile, notFound }: Omit<DocsOptions,
   }
 
   const redirect = (status: number, page: string) => {
-    const lines = linesOf([...standing, 'location', root + page, 'cache-control', 'no-store', 'content-length', '0']);
+    const location = root + page;
+    const lines = linesOf({ ...standingHeaders, location, 'cache-control': 'no-store', 'content-length': '0' });
     return (_request: FastifyRequest, reply: FastifyReply) => respond(reply, status, lines, '');
   };
   const toDocs = redirect(302, '/docs');

@@ -1,7 +1,7 @@
 /** CORS: which pages may call the API from a browser (Fetch Standard, section 3.3). */
 import type { FastifyInstance } from 'fastify';
 import { linesOf, varyOrigin } from './head.ts';
-import { respond, standing } from './responses.ts';
+import { respond, standingHeaders } from './responses.ts';
 
 const exposedHeaders = [
   'Accept-Encoding',
@@ -27,18 +27,18 @@ export type CorsLines = (origin?: string) => string;
 export function createCorsLines(origins: string[] | undefined): CorsLines {
   if (origins === undefined) return () => '';
   const linesFor = (origin: string) =>
-    varyOrigin + linesOf(['access-control-allow-origin', origin, 'access-control-expose-headers', exposedHeaders]);
+    varyOrigin + linesOf({ 'access-control-allow-origin': origin, 'access-control-expose-headers': exposedHeaders });
   const allowed = new Map(origins.map((origin) => [origin, linesFor(origin)]));
   return (origin = '') => allowed.get(origin) ?? varyOrigin;
 }
 
-const preflight = linesOf([
-  ...standing,
-  ...['access-control-allow-methods', 'GET, HEAD, POST'],
-  ...['access-control-allow-headers', 'Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match'],
+const preflight = linesOf({
+  ...standingHeaders,
+  'access-control-allow-methods': 'GET, HEAD, POST',
+  'access-control-allow-headers': 'Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match',
   // A day.
-  ...['access-control-max-age', '86400'],
-]);
+  'access-control-max-age': '86400',
+});
 
 /**
  * Responds to preflight requests. An OPTIONS request without Origin or Access-Control-Request-Method is not a preflight (section 3.2.2) and is

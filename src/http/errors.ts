@@ -5,7 +5,7 @@ import { ApiError, bodyTooLarge, type ErrorCode } from '../core/errors.ts';
 import { linesOf } from './head.ts';
 import { headersOf } from './http-error.ts';
 import type { RequestRecord } from './request-record.ts';
-import { respond, standing } from './responses.ts';
+import { respond, standingHeaders } from './responses.ts';
 
 /** The HTTP status of each code (RFC 9110, section 15; RFC 6585). */
 export const statuses: Readonly<Record<ErrorCode, number>> = {
@@ -105,7 +105,7 @@ export function renderError(error: ApiError): RenderedError {
     // Error responses must not be stored: the next response may differ (RFC 9111, section 5.2.2.5).
     const { connection, ...more } = headersOf(error);
     const own = { 'content-type': 'application/json', 'cache-control': 'no-store', ...more };
-    const lines = linesOf([...standing, ...Object.entries(own).flat(), 'content-length', String(body.length)]);
+    const lines = linesOf({ ...standingHeaders, ...own, 'content-length': String(body.length) });
     rendered = { status, lines, body: body.toString('latin1'), closes: connection === 'close' };
     known.set(error, rendered);
   }

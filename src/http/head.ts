@@ -5,13 +5,6 @@ import { limits } from '../core/limits.ts';
 const lineEnd = '\r\n';
 const separator = ': ';
 
-/** The line of a header. Throws if it is not valid. */
-export function lineOf(name: string, value: string): string {
-  validateHeaderName(name);
-  validateHeaderValue(name, value);
-  return name + separator + value + lineEnd;
-}
-
 /** A response has one line of Vary (see `addLines`). */
 export const varyOrigin = 'vary: Origin\r\n';
 
@@ -23,12 +16,15 @@ export function addLines(lines: string, more: string): string {
 }
 
 /**
- * The lines of headers, which are alternating names and values. Throws if one of them is not valid. They are joined: V8 would keep what `+` adds as
- * a tree of its parts, and walk through it for each response.
+ * The lines of headers. Throws if one of them is not valid. They are joined: V8 would keep what `+` adds as a tree of its parts, and walk through it
+ * for each response.
  */
-export function linesOf(headers: readonly string[]): string {
-  const lines: string[] = [];
-  for (let at = 0; at < headers.length; at += 2) lines.push(lineOf(headers[at] as string, headers[at + 1] as string));
+export function linesOf(headers: Readonly<Record<string, string>>): string {
+  const lines = Object.entries(headers).map(([name, value]) => {
+    validateHeaderName(name);
+    validateHeaderValue(name, value);
+    return name + separator + value + lineEnd;
+  });
   return lines.join('');
 }
 

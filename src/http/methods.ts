@@ -3,7 +3,7 @@ import { METHODS } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
 import { linesOf } from './head.ts';
 import { HttpError } from './http-error.ts';
-import { respond, standing } from './responses.ts';
+import { respond, standingHeaders } from './responses.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -46,7 +46,7 @@ function sharedHeaders(routes: RouteOptions[]): string {
 /** The lines of the response to OPTIONS, and the error for other methods. */
 function answersOf(routes: RouteOptions[]): { allowed: string; refusal: HttpError } {
   const allow = [...methodsOf(routes), 'OPTIONS'].join(', ');
-  return { allowed: linesOf([...standing, 'allow', allow]), refusal: new HttpError('method_not_allowed', { allow }) };
+  return { allowed: linesOf({ ...standingHeaders, allow }), refusal: new HttpError('method_not_allowed', { allow }) };
 }
 
 function refuseAt(app: FastifyInstance, url: string, routes: RouteOptions[]): void {

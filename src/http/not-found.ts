@@ -4,10 +4,10 @@ import type { FastifyInstance } from 'fastify';
 import { ApiError, errorMessages } from '../core/errors.ts';
 import type { NotFound } from './errors.ts';
 import { linesOf } from './head.ts';
-import { respond, standing } from './responses.ts';
+import { respond, standingHeaders } from './responses.ts';
 
 /** What the server supports as a whole (RFC 9110, section 9.3.7). */
-const serverWide = linesOf([...standing, 'allow', 'GET, HEAD, POST, OPTIONS']);
+const serverWide = linesOf({ ...standingHeaders, allow: 'GET, HEAD, POST, OPTIONS' });
 
 /** A path, other than the root, that ends in a slash. Clients of proxies send it after the scheme and the host (RFC 9112, section 3.2.2). */
 const endsInSlash = /^(?:https?:\/\/[^/?]+)?\/[^?]*\/(?:\?|$)/i;

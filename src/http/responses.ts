@@ -1,7 +1,7 @@
 /** Sends every response: the headers as lines, and a small body in the same write. */
 import { hash } from 'node:crypto';
 import type { FastifyReply } from 'fastify';
-import { addLines, lineOf, linesOf, sendHead } from './head.ts';
+import { addLines, linesOf, sendHead } from './head.ts';
 import { isCurrent } from './preconditions.ts';
 
 /**
@@ -14,9 +14,7 @@ export const standingHeaders = {
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
 };
 
-/** The same headers, as alternating names and values. */
-export const standing: readonly string[] = Object.entries(standingHeaders).flat();
-const standingLines = linesOf(standing);
+const standingLines = linesOf(standingHeaders);
 
 /** A 200 response to GET, ready to send. */
 export interface Rendered {
@@ -33,7 +31,7 @@ export interface Rendered {
 const maxStringBytes = 16 * 1024 - 1024;
 
 export interface Kind {
-  /** The lines of headers that replace those of `standing`. */
+  /** The lines of headers that replace `standingHeaders`. */
   security?: string;
   link?: string;
   type?: string;
@@ -58,7 +56,7 @@ export function render(
   const length = Buffer.byteLength(content);
   // A strong validator: two ETags are equal if and only if the bytes are equal (RFC 9110, section 8.8.3).
   const etag = `"${hash('sha256', content, 'base64url').slice(0, 27)}"`;
-  const more = link === undefined ? '' : lineOf('link', link);
+  const more = link === undefined ? '' : linesOf({ link });
   const coding = encoding === undefined ? '' : `content-encoding: ${encoding}\r\n`;
   const caching = `cache-control: ${isPublic ? 'public' : 'private'}, no-cache\r\nvary: ${vary}\r\n`;
   // Joined, as those of linesOf().
@@ -92,7 +90,7 @@ function sendSlices(reply: FastifyReply, body: Buffer): void {
 }
 
 /**
- * Sends a response. `headers`: their lines, including those of `standing` and Content-Length, unless the status has no body. `body`: a buffer,
+ * Sends a response. `headers`: their lines, including `standingHeaders` and Content-Length, unless the status has no body. `body`: a buffer,
  * or a string with one character per byte, which is sent in the same write as the headers. Headers set by reply.header() are not sent.
  */
 export function respond(reply: FastifyReply, status: number, headers: string, body: string | Buffer): void {
@@ -124,7 +122,7 @@ export function sendRendered(reply: FastifyReply, rendered: Rendered): void {
   }
 }
 
-const outcome = linesOf([...standing, 'cache-control', 'no-store', 'content-type', 'application/json']);
+const outcome = linesOf({ ...standingHeaders, 'cache-control': 'no-store', 'content-type': 'application/json' });
 
 /** Sends the response to a POST. `headers`: the lines of additional headers. */
 export function sendOutcome(reply: FastifyReply, status: number, json: string, headers = ''): void {

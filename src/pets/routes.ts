@@ -137,7 +137,7 @@ const creation: Operation = {
 /** Adds POST at `url`. */
 function createPet(app: App, url: string): void {
   const { base, removed, shares, store } = app;
-  const locationStart = linesOf(['location', `${base}/pets/`]).trimEnd();
+  const locationStart = linesOf({ location: `${base}/pets/` }).trimEnd();
 
   function answer(reply: FastifyReply, addition: Addition): void {
     if (addition.outcome === 'reused') throw new ApiError('idempotency_key_reused');
@@ -179,7 +179,7 @@ const fetching: Operation = {
 /** Adds GET at `url`, which ends in `:petId`. Every response there carries the deprecation headers. */
 function getPet(app: App, url: string, responses: PetResponses): void {
   const { base, removed } = app;
-  const headers = linesOf(Object.entries(deprecationHeaders(base, 'getPet')).flat());
+  const headers = linesOf(deprecationHeaders(base, 'getPet'));
   const countCall: onRequestHookHandler = (request, _reply, done) => {
     request.record.isDeprecated = true;
     done();
