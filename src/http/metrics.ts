@@ -1,16 +1,8 @@
 /** The metrics for operators, in the Prometheus text format: what is counted while requests run, and the state that state-metrics.ts reads. */
-import { Registry } from 'prom-client';
+import { collectDefaultMetrics, Registry } from 'prom-client';
 import { type TrailEventName, trailEvents } from '../core/people.ts';
 import type { OnEnd } from './request-record.ts';
-import {
-  type AddMetric,
-  addProcess,
-  addState,
-  byLabel,
-  createAddMetric,
-  type Sample,
-  type Sources,
-} from './state-metrics.ts';
+import { type AddMetric, addState, byLabel, createAddMetric, type Sample, type Sources } from './state-metrics.ts';
 
 export interface Metrics {
   registry: Registry;
@@ -34,7 +26,7 @@ const limits = ['key', 'refusals', 'in_flight', 'connections', 'event_loop'] as 
 export function createMetrics(version: string, revision = ''): Metrics {
   const registry = new Registry();
   const add = createAddMetric(registry);
-  addProcess(registry);
+  collectDefaultMetrics({ register: registry });
   add(
     'animal_store_build_info',
     'Always 1. The labels version and revision are the running release and its commit.',

@@ -1,5 +1,5 @@
 /** Metrics that are read from the state of the server at each scrape. */
-import { collectDefaultMetrics, type Metric, Registry } from 'prom-client';
+import type { Metric, Registry } from 'prom-client';
 import type { StoreMeasures } from '../core/measures.ts';
 
 export interface Sample {
@@ -27,24 +27,6 @@ export function createAddMetric(registry: Registry): AddMetric {
 /** A sample for each member of `counts`, whose name is the value of `label`. */
 export function byLabel(label: string, counts: Readonly<Record<string, number>>): Sample[] {
   return Object.entries(counts).map(([name, value]) => ({ labels: { [label]: name }, value }));
-}
-
-/** Those of Node and the process that are used. prom-client sets some together with the first of their line. */
-const processMetrics = [
-  ...['process_cpu_user_seconds_total', 'process_cpu_seconds_total'],
-  ...['nodejs_heap_size_total_bytes', 'nodejs_heap_size_used_bytes'],
-  ...['nodejs_eventloop_lag_seconds', 'nodejs_eventloop_lag_p99_seconds'],
-  ...['process_start_time_seconds', 'process_resident_memory_bytes', 'process_open_fds', 'process_max_fds'],
-];
-
-export function addProcess(registry: Registry): void {
-  const all = new Registry();
-  collectDefaultMetrics({ register: all });
-  for (const name of processMetrics) {
-    const metric = all.getSingleMetric(name);
-    // Some exist only on Linux.
-    if (metric) registry.registerMetric(metric as Metric);
-  }
 }
 
 export interface Sources {
