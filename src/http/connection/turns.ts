@@ -26,19 +26,14 @@ export interface Turns {
   pause(): () => void;
 }
 
-interface Work {
-  response: ServerResponse;
-  run: () => void;
-}
-
 interface Held {
   holder: Holder;
   own: Waiting;
   bytes: number;
   /** performance.now() when it was held. */
   since: number;
-  /** Undefined when it was served or refused: the line may keep this object for longer than the memory of a request should last. */
-  work: Work | undefined;
+  response: ServerResponse;
+  run: () => void;
 }
 
 /** Of one holder. */
@@ -73,26 +68,23 @@ function bytesOf({ headers }: IncomingMessage): number {
 /** `handle` serves a request. */
 export function createTurns(handle: RequestListener, options: TurnOptions): Turns {
   const { shares, holderOf, refuse, endSnapshot } = options;
-  /** The oldest first. Those that no longer wait are removed when they are the oldest. */
-  const line: Held[] = [];
+  /** The oldest first. */
+  const line = new Set<Held>();
   const waiting = new Map<Holder, Waiting>();
-  let count = 0;
   let bytes = 0;
   let paused = false;
   let scheduled = false;
   /** When the turn began; undefined before its first request. */
   let begunAt: number | undefined;
 
-  /** Returns what was held, if its client still waits for the response. */
-  function release(held: Held): Work | undefined {
-    const work = held.work as Work;
-    held.work = undefined;
-    count -= 1;
+  /** Returns whether its client still waits for the response. */
+  function release(held: Held): boolean {
+    line.delete(held);
     bytes -= held.bytes;
     held.own.bytes -= held.bytes;
-    const { headersSent, destroyed, req } = work.response;
-    // client-errors.ts has rejected its body, or the client is gone.
-    return headersSent || destroyed || req.socket.destroyed ? undefined : work;
+    const { headersSent, destroyed, req } = held.response;
+    // Otherwise client-errors.ts has rejected its body, or the client is gone.
+    return !headersSent && !destroyed && !req.socket.destroyed;
   }
 
   function hold(request: IncomingMessage, response: ServerResponse, since: number, run: () => void): void {
@@ -101,12 +93,11 @@ export function createTurns(handle: RequestListener, options: TurnOptions): Turn
     const size = bytesOf(request);
     // Closed: otherwise its client would send again into the same turn, which would not end.
     if (size > 0 && own.bytes + size > maxHeldBytes() - bytes) return void refuse(response, true);
-    const held = { holder, own, bytes: size, since, work: { response, run } };
+    const held = { holder, own, bytes: size, since, response, run };
     waiting.set(holder, own);
     own.held.push(held);
     own.bytes += size;
-    line.push(held);
-    count += 1;
+    line.add(held);
     bytes += size;
   }
 
@@ -119,9 +110,8 @@ export function createTurns(handle: RequestListener, options: TurnOptions): Turn
       const { held, share } = next;
       const newest = held.pop() as Held;
       if (held.length === 0) waiting.delete(newest.holder);
-      const work = release(newest);
-      if (work) {
-        work.run();
+      if (release(newest)) {
+        newest.run();
         const end = performance.now();
         share.spentMs += end - now;
         now = end;
@@ -134,29 +124,23 @@ export function createTurns(handle: RequestListener, options: TurnOptions): Turn
 
   function refuseOldest(): void {
     const begun = performance.now();
-    let done = 0;
     for (const held of line) {
-      if (held.work) {
-        const now = performance.now();
-        if (now - held.since < limits.held || now - begun > refusingMs) break;
-        const { holder, own } = held;
-        own.held.shift();
-        if (own.held.length === 0) waiting.delete(holder);
-        const work = release(held);
-        if (work) refuse(work.response, false);
-      }
-      done += 1;
+      const now = performance.now();
+      if (now - held.since < limits.held || now - begun > refusingMs) return;
+      const { holder, own } = held;
+      own.held.shift();
+      if (own.held.length === 0) waiting.delete(holder);
+      if (release(held)) refuse(held.response, false);
     }
-    line.splice(0, done);
   }
 
   function endTurn(): void {
     scheduled = false;
-    const now = performance.now();
     begunAt = undefined;
-    if (count > 0 && !paused) serveHeld(now);
-    if (line.length > 0) refuseOldest();
-    if (count > 0) schedule();
+    if (line.size === 0) return;
+    if (!paused) serveHeld(performance.now());
+    refuseOldest();
+    if (line.size > 0) schedule();
   }
 
   function schedule(): void {
@@ -167,7 +151,7 @@ export function createTurns(handle: RequestListener, options: TurnOptions): Turn
   function enter(request: IncomingMessage, response: ServerResponse, now: number, run: () => void): void {
     begunAt ??= now;
     schedule();
-    if (paused || count > 0 || now - begunAt >= turnMs) return void hold(request, response, now, run);
+    if (paused || line.size > 0 || now - begunAt >= turnMs) return void hold(request, response, now, run);
     run();
     const spentMs = performance.now() - now;
     if (spentMs > negligibleMs) shares.of(holderOf(request)).spentMs += spentMs;
