@@ -27,8 +27,13 @@ export interface Shares {
   claim(holder: Holder, resource: Resource, amount?: number): void;
   /** Gives back what `take` or `claim` took. */
   give(holder: Holder, resource: Resource, amount?: number): void;
-  /** Runs `act` while the holder has `amount` more of a resource, by default one. Throws or rejects with ApiError `service_unavailable` if it may not. */
-  during<Result>(holder: Holder, resource: Resource, act: () => Result, amount?: number): Result;
+  /** Runs `act` while the holder has `amount` more of a resource, by default one. Rejects with ApiError `service_unavailable` if it may not. */
+  during<Result>(
+    holder: Holder,
+    resource: Resource,
+    act: () => Result | Promise<Result>,
+    amount?: number,
+  ): Promise<Result>;
   /**
    * Counts a response body that its client has not read yet. Returns false if it is small. All responses that send the same buffer share it, and it
    * counts against the first holder. Throws ApiError `service_unavailable` if the holder may not have more unread bytes.
@@ -110,19 +115,12 @@ export function createShares(bounds: Partial<Record<Resource, number>>, onRefuse
     take,
     claim,
     give,
-    during(holder, resource, act, amount = 1) {
+    async during(holder, resource, act, amount) {
       claim(holder, resource, amount);
-      let pending = false;
       try {
-        const result = act();
-        if (result instanceof Promise) {
-          pending = true;
-          const giveBack = () => give(holder, resource, amount);
-          result.then(giveBack, giveBack);
-        }
-        return result;
+        return await act();
       } finally {
-        if (!pending) give(holder, resource, amount);
+        give(holder, resource, amount);
       }
     },
     takeUnread(holder, body) {

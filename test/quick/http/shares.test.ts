@@ -39,11 +39,11 @@ test('a large body counts once until the last response that sends it has closed;
   }
 });
 
-test('what a function takes is given back when it throws', () => {
+test('what a function takes is given back when it throws', async () => {
   const fail = () => {
     throw new Error('x');
   };
-  expect(() => shares.during('a', 'work', fail)).toThrow('x');
+  await expect(shares.during('a', 'work', fail)).rejects.toThrow('x');
   expect(shares.taken().work).toBe(0);
 });
 
