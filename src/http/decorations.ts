@@ -67,7 +67,7 @@ declare module 'fastify' {
     bounds: Bounds;
     keys: KeyCache;
     /** Holds all requests, until the function that it returns is called. */
-    pause: () => () => void;
+    pause: Turns['pause'];
     /** Runs what follows a body in this turn of the event loop or a later one. */
     resume: Turns['resume'];
     closeIdle: Connections['closeIdle'];

@@ -1,11 +1,5 @@
 /** Creates the Fastify server: its connections, the order in which their requests are served, and what plugins find on it. */
-import {
-  createServer as createHttpServer,
-  type ServerOptions as HttpOptions,
-  type Server as HttpServer,
-  type IncomingMessage,
-  type RequestListener,
-} from 'node:http';
+import { createServer as createHttpServer, type ServerOptions as HttpOptions } from 'node:http';
 import fastify, { type FastifyBaseLogger } from 'fastify';
 import { sunset } from '../core/deprecation.ts';
 import { limits } from '../core/limits.ts';
@@ -18,8 +12,8 @@ import {
   type Sending,
   writeError,
 } from './connection/client-errors.ts';
-import { type Connections, installConnections } from './connection/connections.ts';
-import { createTurns, type Turns } from './connection/turns.ts';
+import { installConnections } from './connection/connections.ts';
+import { createTurns } from './connection/turns.ts';
 import { createCorsLines } from './cors.ts';
 import type { AppConfig, AppStore, Bounds } from './decorations.ts';
 import { logError, sendError } from './errors.ts';
@@ -85,43 +79,37 @@ export function createServer(options: ServerOptions): App {
     },
   };
   const endSnapshot = () => store.pets.refresh?.();
-  let connections: Connections;
-  let turns: Turns;
-
-  function serverFactory(handle: RequestListener): HttpServer {
-    const server = createHttpServer(httpOptions);
-    turns = createTurns(handle, {
-      shares,
-      endSnapshot,
-      holderOf({ headers, record }) {
-        const key = keys.lastValid(headers.authorization);
-        return key ? holderOfAccount(key.accountId, key.network) : record.holder;
-      },
-      refuse(response, closes) {
-        const { headers, record } = response.req;
-        record.key = keys.lastValid(headers.authorization)?.id;
-        metrics.limited('event_loop');
-        answerError(response, tooMany, sending, closes || draining());
-      },
-    });
-    connections = installConnections(server, {
-      ...{ shares, isProxy, endSnapshot, serve: turns.serve, onEnd: sending.onEnd },
-      maxConnections: config.maxConnections,
-      refuse(socket) {
-        metrics.limited('connections');
-        writeError(socket, tooMany, sending);
-      },
-      refuseLate(response, error) {
-        logError(error, response.req.record, logger);
-        answerError(response, error, sending);
-      },
-    });
-    installClientErrors(server, sending);
-    return server;
-  }
+  const server = createHttpServer(httpOptions);
+  const turns = createTurns((request, response) => app.routing(request, response), {
+    shares,
+    endSnapshot,
+    holderOf({ headers, record }) {
+      const key = keys.lastValid(headers.authorization);
+      return key ? holderOfAccount(key.accountId, key.network) : record.holder;
+    },
+    refuse(response, closes) {
+      const { headers, record } = response.req;
+      record.key = keys.lastValid(headers.authorization)?.id;
+      metrics.limited('event_loop');
+      answerError(response, tooMany, sending, closes || draining());
+    },
+  });
+  const connections = installConnections(server, {
+    ...{ shares, isProxy, endSnapshot, serve: turns.serve, onEnd: sending.onEnd },
+    maxConnections: config.maxConnections,
+    refuse(socket) {
+      metrics.limited('connections');
+      writeError(socket, tooMany, sending);
+    },
+    refuseLate(response, error) {
+      logError(error, response.req.record, logger);
+      answerError(response, error, sending);
+    },
+  });
+  installClientErrors(server, sending);
 
   const app: App = fastify({
-    serverFactory,
+    serverFactory: () => server,
     bodyLimit: limits.bodyBytes,
     return503OnClosing: false,
     // With a logger, Fastify adds two listeners to each response.
@@ -150,9 +138,9 @@ export function createServer(options: ServerOptions): App {
   app.decorate('corsLines', sending.corsLines);
   app.decorate('shares', shares);
   app.decorate('keys', keys);
-  app.decorate('pause', () => turns.pause());
-  app.decorate('resume', (request: IncomingMessage, run: () => void) => turns.resume(request, run));
-  app.decorate('closeIdle', () => connections.closeIdle());
+  app.decorate('pause', turns.pause);
+  app.decorate('resume', turns.resume);
+  app.decorate('closeIdle', connections.closeIdle);
   app.addHook('onClose', async () => {
     shares.close();
     await usage.close();
