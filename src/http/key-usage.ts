@@ -5,31 +5,16 @@ import type { Accounts } from '../core/accounts.ts';
 import { type Counts, dayOf, type KeyUse, outcomeOf, outcomes } from '../core/usage.ts';
 import type { OnEnd } from './request-record.ts';
 
-export interface KeyUsage {
-  /** Counts a request by its response, if it had a valid key. */
-  count: OnEnd;
-  /** Writes what was counted. */
-  close(): Promise<void>;
-}
-
 const flushEveryMs = 60_000;
 
 /** How many keys one transaction updates, before a turn of the event loop. More would let other writes wait. */
 const batchSize = 100;
 
-export interface KeyUsageOptions {
-  accounts: Accounts;
-  logger: FastifyBaseLogger;
-  now: () => Date;
-}
+/** Days since 1970: enough until 2149. */
+const maxDays = 2 ** 16;
 
 /** What was counted of a key on one day. */
 type Use = KeyUse & Counts;
-
-function newUse(id: number, lastUsedAt: Date): Use {
-  const counts = { succeeded: 0, clientErrors: 0, rateLimited: 0, serverErrors: 0, deprecatedCalls: 0 };
-  return { id, lastUsedAt, ...counts, lastError: undefined };
-}
 
 function addTo(use: Use, other: Use): void {
   for (const outcome of outcomes) use[outcome] += other[outcome];
@@ -39,28 +24,24 @@ function addTo(use: Use, other: Use): void {
 }
 
 /** Writes every minute. No request waits for it. */
-export function createKeyUsage({ accounts, logger, now }: KeyUsageOptions): KeyUsage {
-  /** The uses that are not yet written: by day, because a request counts for the day of its response, and by key. */
-  const days = new Map<number, Map<number, Use>>();
+export function createKeyUsage(accounts: Accounts, logger: FastifyBaseLogger, now: () => Date) {
+  /** The uses that are not yet written, by key and day: a request counts for the day of its response. */
+  const uses = new Map<number, Use>();
 
   function useOf(id: number, at: Date): Use {
-    const day = dayOf(at.getTime());
-    let uses = days.get(day);
-    if (!uses) {
-      uses = new Map();
-      days.set(day, uses);
-    }
-    let use = uses.get(id);
+    const place = id * maxDays + dayOf(at.getTime());
+    let use = uses.get(place);
     if (!use) {
-      use = newUse(id, at);
-      uses.set(id, use);
+      const counts = { succeeded: 0, clientErrors: 0, rateLimited: 0, serverErrors: 0, deprecatedCalls: 0 };
+      use = { id, lastUsedAt: at, ...counts, lastError: undefined };
+      uses.set(place, use);
     }
     return use;
   }
 
   async function write(): Promise<void> {
-    const all = [...days.values()].flatMap((uses) => [...uses.values()]);
-    days.clear();
+    const all = [...uses.values()];
+    uses.clear();
     for (let from = 0; from < all.length; from += batchSize) {
       if (from > 0) await setImmediate();
       const batch = all.slice(from, from + batchSize);
@@ -83,16 +64,20 @@ export function createKeyUsage({ accounts, logger, now }: KeyUsageOptions): KeyU
 
   const timer = setInterval(flush, flushEveryMs).unref();
 
+  /** Counts a request by its response, if it had a valid key. */
+  const count: OnEnd = ({ key, status, isDeprecated, code }) => {
+    if (key === undefined) return;
+    const at = now();
+    const use = useOf(key, at);
+    use.lastUsedAt = at;
+    use[outcomeOf(status)] += 1;
+    if (isDeprecated) use.deprecatedCalls += 1;
+    if (code !== undefined) use.lastError = { code, at };
+  };
+
   return {
-    count({ key, status, isDeprecated, code }) {
-      if (key === undefined) return;
-      const at = now();
-      const use = useOf(key, at);
-      use.lastUsedAt = at;
-      use[outcomeOf(status)] += 1;
-      if (isDeprecated) use.deprecatedCalls += 1;
-      if (code !== undefined) use.lastError = { code, at };
-    },
+    count,
+    /** Writes what was counted. */
     close() {
       clearInterval(timer);
       return flush();

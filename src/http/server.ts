@@ -69,7 +69,7 @@ export function createServer(options: ServerOptions): App {
   const isProxy = proxiesOf(config.trustProxy ?? []);
   const keys = createKeyCache();
   const shares = createShares(bounds, () => metrics.limited('in_flight'));
-  const usage = createKeyUsage({ accounts: store.accounts, logger, now });
+  const usage = createKeyUsage(store.accounts, logger, now);
   const sending: Sending = {
     corsLines: createCorsLines(config.corsOrigins),
     onEnd(record) {
