@@ -31,35 +31,32 @@ export function keyOf({ apiKey }: FastifyRequest): ApiKey {
   return apiKey as ApiKey;
 }
 
-/** The API keys that were valid when they were last looked up, by the Authorization header in its usual form, so that each has one entry. */
-export interface KeyCache {
-  /** The key, if it was looked up at most half a second ago. */
-  recall(authorization: string): KnownKey | undefined;
-  /** The key, whenever it was looked up: its sender is not guessing keys. */
-  lastValid(authorization: string | undefined): KnownKey | undefined;
-  /** `askedAt`: performance.now() before the look-up. */
-  remember(authorization: string, key: KnownKey, askedAt: number): void;
-  forget(authorization: string): void;
-}
-
 /** A revocation must take effect within a second, in every process. */
 const knownForMs = 500;
 
 /** API keys that are remembered: those that were looked up last. */
 const maxKnown = 10_000;
 
-/** A busy client costs two look-ups a second. */
-export function createKeyCache(): KeyCache {
+export type KeyCache = ReturnType<typeof createKeyCache>;
+
+/**
+ * The API keys that were valid when they were last looked up, by the Authorization header in its usual form, so that each has one entry. A busy
+ * client costs two look-ups a second.
+ */
+export function createKeyCache() {
   const known = createRecent<string, { key: KnownKey; askedAt: number }>(maxKnown);
   return {
-    recall(authorization) {
+    /** The key, if it was looked up at most half a second ago. */
+    recall(authorization: string): KnownKey | undefined {
       const entry = known.peek(authorization);
       return entry && performance.now() - entry.askedAt < knownForMs ? entry.key : undefined;
     },
+    /** The key, whenever it was looked up: its sender is not guessing keys. */
     lastValid: (authorization = '') =>
       (known.peek(authorization) ?? known.peek(authorization.replace(/^bearer +/i, 'Bearer ')))?.key,
-    remember: (authorization, key, askedAt) => void known.set(authorization, { key, askedAt }),
-    forget: (authorization) => void known.delete(authorization),
+    /** `askedAt`: performance.now() before the look-up. */
+    remember: (authorization: string, key: KnownKey, askedAt: number) => known.set(authorization, { key, askedAt }),
+    forget: (authorization: string) => known.delete(authorization),
   };
 }
 

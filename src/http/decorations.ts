@@ -6,7 +6,6 @@ import type { Messages } from '../core/messages.ts';
 import type { People } from '../core/people.ts';
 import type { Pets } from '../core/pets.ts';
 import type { KeyCache } from './auth.ts';
-import type { Connections } from './connection/connections.ts';
 import type { Turns } from './connection/turns.ts';
 import type { CorsLines } from './cors.ts';
 import type { ServesHost } from './hosts.ts';
@@ -70,6 +69,6 @@ declare module 'fastify' {
     pause: Turns['pause'];
     /** Runs what follows a body in this turn of the event loop or a later one. */
     resume: Turns['resume'];
-    closeIdle: Connections['closeIdle'];
+    closeIdle: () => void;
   }
 }

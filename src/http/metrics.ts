@@ -1,29 +1,15 @@
 /** The metrics for operators, in the Prometheus text format: what is counted while requests run, and the state that state-metrics.ts reads. */
 import { collectDefaultMetrics, Registry } from 'prom-client';
-import { type TrailEventName, trailEvents } from '../core/people.ts';
+import { trailEvents } from '../core/people.ts';
 import type { OnEnd } from './request-record.ts';
 import { type AddMetric, addState, byLabel, createAddMetric, type Sample, type Sources } from './state-metrics.ts';
 
-export interface Metrics {
-  registry: Registry;
-  add: AddMetric;
-  request: OnEnd;
-  /** A request was rejected because a limit was reached. */
-  limited(limit: (typeof limits)[number]): void;
-  /** An account or a key was changed, or someone signed in. */
-  accountEvent(event: TrailEventName): void;
-  /** `writes` writes shared one commit. */
-  commit(writes: number): void;
-  /** A statement took `ms` milliseconds on its connection to the database. */
-  query(kind: 'read' | 'write', ms: number): void;
-  /** Reads the state of `sources` at each scrape. */
-  watch(sources: Sources): void;
-}
+export type Metrics = ReturnType<typeof createMetrics>;
 
 const limits = ['key', 'refusals', 'in_flight', 'connections', 'event_loop'] as const;
 
 /** `version` and `revision`: the running release and its commit. */
-export function createMetrics(version: string, revision = ''): Metrics {
+export function createMetrics(version: string, revision = '') {
   const registry = new Registry();
   const add = createAddMetric(registry);
   collectDefaultMetrics({ register: registry });
@@ -40,6 +26,7 @@ export function createMetrics(version: string, revision = ''): Metrics {
     registry,
     add,
     request: countRequests(add),
+    /** A request was rejected because a limit was reached. */
     limited: countEvents(
       add,
       'animal_store_limited_requests_total',
@@ -47,6 +34,7 @@ export function createMetrics(version: string, revision = ''): Metrics {
       'limit',
       limits,
     ),
+    /** An account or a key was changed, or someone signed in. */
     accountEvent: countEvents(
       add,
       'animal_store_account_events_total',
@@ -54,9 +42,12 @@ export function createMetrics(version: string, revision = ''): Metrics {
       'event',
       trailEvents,
     ),
+    /** `writes` writes shared one commit. */
     commit: countCommits(add),
-    query: (kind, ms) => observe(queries[kind], ms / 1000),
-    watch(sources) {
+    /** A statement took `ms` milliseconds on its connection to the database. */
+    query: (kind: 'read' | 'write', ms: number) => observe(queries[kind], ms / 1000),
+    /** Reads the state of `sources` at each scrape. */
+    watch(sources: Sources): void {
       addState(add, sources);
       if (sources.store().pool)
         addHistogram(
@@ -151,7 +142,7 @@ function countRequests(add: AddMetric): OnEnd {
   return ({ method = 'none', route, status, ms = 0 }) => observe(seriesOf(method, route ?? 'none', status), ms / 1000);
 }
 
-function countCommits(add: AddMetric): Metrics['commit'] {
+function countCommits(add: AddMetric): (writes: number) => void {
   const commits = newSeries({}, [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]);
   let lastCommitAt = 0;
   addHistogram(add, 'animal_store_commit_writes', 'Number of writes per commit.', () => [commits]);

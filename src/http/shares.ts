@@ -18,37 +18,6 @@ export interface Share extends Record<Resource, number> {
   spentMs: number;
 }
 
-export interface Shares {
-  /** The share of a holder. Do not keep it for longer than a turn: it is forgotten when it is empty. */
-  of(holder: Holder): Share;
-  /** Takes `amount` of a resource, unless the holder would then have more than is free: alone it gets half of it, two get a third each. */
-  take(holder: Holder, resource: Resource, amount?: number): boolean;
-  /** Takes as `take` does. Throws ApiError `service_unavailable` if the holder may not have it. */
-  claim(holder: Holder, resource: Resource, amount?: number): void;
-  /** Gives back what `take` or `claim` took. */
-  give(holder: Holder, resource: Resource, amount?: number): void;
-  /** Runs `act` while the holder has `amount` more of a resource, by default one. Rejects with ApiError `service_unavailable` if it may not. */
-  during<Result>(
-    holder: Holder,
-    resource: Resource,
-    act: () => Result | Promise<Result>,
-    amount?: number,
-  ): Promise<Result>;
-  /**
-   * Counts a response body that its client has not read yet. Returns false if it is small. All responses that send the same buffer share it, and it
-   * counts against the first holder. Throws ApiError `service_unavailable` if the holder may not have more unread bytes.
-   */
-  takeUnread(holder: Holder, body: Buffer): boolean;
-  giveUnread(body: Buffer): void;
-  /** Takes a place without a bound, for connections. */
-  add(holder: Holder, resource: Resource): void;
-  /** The holder that has most of a resource. */
-  most(resource: Resource): Holder | undefined;
-  /** What all holders have. */
-  taken(): Readonly<Record<Resource, number>>;
-  close(): void;
-}
-
 const halfLifeMs = 1000;
 
 /** A share with less is as good as new. */
@@ -63,8 +32,10 @@ const closing: ReadonlySet<Resource> = new Set(['bodies', 'unreadBytes']);
 /** Smaller bodies fit into the kernel's send buffer, or nearly so. */
 const largeBytes = 64 * 1024;
 
+export type Shares = ReturnType<typeof createShares>;
+
 /** `bounds`: other bounds than those of `limits`. `onRefused` is called before `claim` throws. */
-export function createShares(bounds: Partial<Record<Resource, number>>, onRefused: () => void): Shares {
+export function createShares(bounds: Partial<Record<Resource, number>>, onRefused: () => void) {
   const shares = new Map<Holder, Share>();
   const boundOf: Readonly<Record<Resource, number>> = { ...limits, ...bounds };
   const newShare = (): Share => ({
@@ -74,6 +45,7 @@ export function createShares(bounds: Partial<Record<Resource, number>>, onRefuse
   const taken = newShare();
   const unread = new Map<Buffer, { holder: Holder; responses: number }>();
 
+  /** The share of a holder. Do not keep it for longer than a turn: it is forgotten when it is empty. */
   function of(holder: Holder): Share {
     let share = shares.get(holder);
     if (!share) {
@@ -83,20 +55,26 @@ export function createShares(bounds: Partial<Record<Resource, number>>, onRefuse
     return share;
   }
 
+  /** Takes `amount` of a resource, unless the holder would then have more than is free: alone it gets half of it, two get a third each. */
   function take(holder: Holder, resource: Resource, amount = 1): boolean {
-    const share = of(holder);
     const free = boundOf[resource] - taken[resource];
-    if (share[resource] + amount > free) return false;
-    share[resource] += amount;
-    taken[resource] += amount;
+    if (of(holder)[resource] + amount > free) return false;
+    add(holder, resource, amount);
     return true;
   }
 
-  function give(holder: Holder, resource: Resource, amount = 1): void {
-    of(holder)[resource] -= amount;
-    taken[resource] -= amount;
+  /** Takes a place without a bound, for connections. */
+  function add(holder: Holder, resource: Resource, amount = 1): void {
+    of(holder)[resource] += amount;
+    taken[resource] += amount;
   }
 
+  /** Gives back what was taken. */
+  function give(holder: Holder, resource: Resource, amount = 1): void {
+    add(holder, resource, -amount);
+  }
+
+  /** Takes as `take` does. Throws ApiError `service_unavailable` if the holder may not have it. */
   function claim(holder: Holder, resource: Resource, amount?: number): void {
     if (take(holder, resource, amount)) return;
     onRefused();
@@ -114,8 +92,15 @@ export function createShares(bounds: Partial<Record<Resource, number>>, onRefuse
     of,
     take,
     claim,
+    add,
     give,
-    async during(holder, resource, act, amount) {
+    /** Runs `act` while the holder has `amount` more of a resource, by default one. Rejects with ApiError `service_unavailable` if it may not. */
+    async during<Result>(
+      holder: Holder,
+      resource: Resource,
+      act: () => Result | Promise<Result>,
+      amount?: number,
+    ): Promise<Result> {
       claim(holder, resource, amount);
       try {
         return await act();
@@ -123,7 +108,11 @@ export function createShares(bounds: Partial<Record<Resource, number>>, onRefuse
         give(holder, resource, amount);
       }
     },
-    takeUnread(holder, body) {
+    /**
+     * Counts a response body that its client has not read yet. Returns false if it is small. All responses that send the same buffer share it, and it
+     * counts against the first holder. Throws ApiError `service_unavailable` if the holder may not have more unread bytes.
+     */
+    takeUnread(holder: Holder, body: Buffer): boolean {
       if (body.length < largeBytes) return false;
       const known = unread.get(body);
       if (known) known.responses += 1;
@@ -133,7 +122,7 @@ export function createShares(bounds: Partial<Record<Resource, number>>, onRefuse
       }
       return true;
     },
-    giveUnread(body) {
+    giveUnread(body: Buffer): void {
       const known = unread.get(body);
       if (!known) return;
       known.responses -= 1;
@@ -141,11 +130,8 @@ export function createShares(bounds: Partial<Record<Resource, number>>, onRefuse
       unread.delete(body);
       give(known.holder, 'unreadBytes', body.length);
     },
-    add(holder, resource) {
-      of(holder)[resource] += 1;
-      taken[resource] += 1;
-    },
-    most(resource) {
+    /** The holder that has most of a resource. */
+    most(resource: Resource): Holder | undefined {
       let most: Holder | undefined;
       let amount = 0;
       for (const [holder, share] of shares) {
@@ -155,7 +141,8 @@ export function createShares(bounds: Partial<Record<Resource, number>>, onRefuse
       }
       return most;
     },
-    taken: () => taken,
+    /** What all holders have. */
+    taken: (): Readonly<Record<Resource, number>> => taken,
     close: () => clearInterval(timer),
   };
 }

@@ -1,5 +1,5 @@
 /** Keyset pagination: the cursor, which encodes a position in the list, and the Link header with the URL of the next page. */
-import type { PetStatus } from '../core/pets.ts';
+import type { PetQuery } from '../core/pets.ts';
 import { kind } from '../core/schema.ts';
 
 const position = /^after:([1-9]\d{0,15})$/;
@@ -29,13 +29,8 @@ export const Cursor = kind<bigint>(
   { read: (text) => readCursor(text) ?? text, code: 'invalid_cursor' },
 );
 
-interface PageQuery {
-  limit: number;
-  status?: PetStatus | undefined;
-}
-
 /** The Link header of a page (RFC 8288): rel="first" always; rel="next" if more pets follow the one with the id `next`. */
-export function pageLinks(base: string, { limit, status }: PageQuery, next: bigint | undefined): string {
+export function pageLinks(base: string, { limit, status }: PetQuery, next: bigint | undefined): string {
   const first = `${base}/pets?limit=${limit}${status ? `&status=${status}` : ''}`;
   const links = `<${first}>; rel="first"`;
   return next === undefined ? links : `<${first}&cursor=${writeCursor(next)}>; rel="next", ${links}`;

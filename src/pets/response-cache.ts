@@ -14,12 +14,7 @@ const entryBytes = 1000;
 /** Limit of the remembered keys that were requested once. */
 const maxSeenOnce = 10_000;
 
-/** The reads throw or reject with ApiError `service_unavailable` if the store cannot be read. */
-export interface PetResponses {
-  page(query: PetQuery): Promise<Rendered> | Rendered;
-  /** Throws or rejects with ApiError `pet_not_found`. */
-  pet(id: bigint): Promise<Rendered> | Rendered;
-}
+export type PetResponses = ReturnType<typeof createPetResponses>;
 
 /** A number: V8 puts a string into its table of strings to look it up, which takes 3 % of a cached page. */
 function pageKey({ limit, status, after }: PetQuery): number {
@@ -28,15 +23,6 @@ function pageKey({ limit, status, after }: PetQuery): number {
 }
 
 type Make = () => Made | Promise<Made>;
-
-interface Cache {
-  /** Hits and misses since the start. */
-  use(): { hits: number; misses: number };
-  /** The response for `key`, from the cache or from `make`. */
-  get(key: number, make: Make): Rendered | Promise<Rendered>;
-  /** Forgets the keys that were requested once. If the cache was full, also drops the entries not used since the last sweep. */
-  sweep(): void;
-}
 
 interface Made {
   rendered: Rendered;
@@ -56,7 +42,8 @@ function then<From, To>(value: From | Promise<From>, next: (value: From) => To |
   return value instanceof Promise ? value.then(next) : next(value);
 }
 
-export function createPetResponses(app: App): PetResponses {
+/** The reads throw or reject with ApiError `service_unavailable` if the store cannot be read. */
+export function createPetResponses(app: App) {
   const { base, metrics, store } = app;
   const { pets } = store;
   const pages = createCache(pets.state);
@@ -82,8 +69,9 @@ export function createPetResponses(app: App): PetResponses {
   }
 
   return {
-    page: (query) => pages.get(pageKey(query), () => then(pets.list(query), (page) => makePage(query, page))),
-    pet: (id) => singlePets.get(Number(id), () => then(pets.find(id), makePet)),
+    page: (query: PetQuery) => pages.get(pageKey(query), () => then(pets.list(query), (page) => makePage(query, page))),
+    /** Throws or rejects with ApiError `pet_not_found`. */
+    pet: (id: bigint) => singlePets.get(Number(id), () => then(pets.find(id), makePet)),
   };
 }
 
@@ -96,7 +84,7 @@ const sweepMs = 5000;
  * insert every page and never have a hit.
  * `state` returns what the store is now. An entry is valid if that does not differ from what it was when the entry was made.
  */
-export function createCache(state: () => StoreState | Promise<StoreState>): Cache {
+export function createCache(state: () => StoreState | Promise<StoreState>) {
   const entries = new Map<number, Entry>();
   const seenOnce = new Set<number>();
   let bytes = 0;
@@ -159,13 +147,16 @@ export function createCache(state: () => StoreState | Promise<StoreState>): Cach
   }
 
   return {
+    /** Hits and misses since the start. */
     use: () => ({ hits, misses }),
-    get(key, make) {
+    /** The response for `key`, from the cache or from `make`. */
+    get(key: number, make: Make): Rendered | Promise<Rendered> {
       const entry = entries.get(key);
       if (!entry) return miss(key, make);
       return then(state(), (now) => check(key, entry, now, make));
     },
-    sweep() {
+    /** Forgets the keys that were requested once. If the cache was full, also drops the entries not used since the last sweep. */
+    sweep(): void {
       seenOnce.clear();
       for (const [key, entry] of entries) {
         if (entry.used) entry.used = false;

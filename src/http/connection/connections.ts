@@ -47,15 +47,8 @@ function faultAt(now: number, { response, socket, bytesBefore }: Connection): Ap
   return complete || ms < graceMs + (1000 * (socket.bytesRead - bytesBefore)) / limits.bodyRate ? undefined : slow;
 }
 
-export interface Connections {
-  /** How many are open, and how many of them have a request. */
-  count(): { connections: number; requests: number };
-  /** Closes idle keep-alive connections, which would otherwise delay the close of the server until their time-out. */
-  closeIdle(): void;
-}
-
 /** Installs the listeners of `server`. */
-export function installConnections(server: Server, options: ConnectionOptions): Connections {
+export function installConnections(server: Server, options: ConnectionOptions) {
   const { shares, maxConnections, isProxy, serve, refuse, refuseLate, endSnapshot, onEnd } = options;
   /** The oldest first. */
   const open = new Set<Connection>();
@@ -191,11 +184,13 @@ export function installConnections(server: Server, options: ConnectionOptions): 
   });
 
   return {
-    closeIdle() {
+    /** Closes idle keep-alive connections, which would otherwise delay the close of the server until their time-out. */
+    closeIdle(): void {
       server.closeIdleConnections();
       // Node counts a connection without any request yet, such as a browser's spare one, as busy.
       for (const { socket } of open) if (socket.bytesRead === 0) socket.destroy();
     },
+    /** How many are open, and how many of them have a request. */
     count: () => ({ connections: open.size, requests: [...open].filter(({ response }) => response).length }),
   };
 }

@@ -17,15 +17,6 @@ export interface TurnOptions {
   endSnapshot: () => void;
 }
 
-export interface Turns {
-  /** Serves the request in this turn or a later one, or refuses it. */
-  serve: RequestListener;
-  /** Goes on in the same way when the body has arrived: to parse one can take as long as to serve a hundred requests. */
-  resume(request: IncomingMessage, run: () => void): void;
-  /** Holds all requests, until the function that it returns is called. */
-  pause(): () => void;
-}
-
 interface Held {
   holder: Holder;
   own: Waiting;
@@ -65,8 +56,10 @@ function bytesOf({ headers }: IncomingMessage): number {
   return Math.min(Number(headers['content-length'] ?? 0), maxBuffered);
 }
 
+export type Turns = ReturnType<typeof createTurns>;
+
 /** `handle` serves a request. */
-export function createTurns(handle: RequestListener, options: TurnOptions): Turns {
+export function createTurns(handle: RequestListener, options: TurnOptions) {
   const { shares, holderOf, refuse, endSnapshot } = options;
   /** The oldest first. */
   const line = new Set<Held>();
@@ -157,13 +150,19 @@ export function createTurns(handle: RequestListener, options: TurnOptions): Turn
     if (spentMs > negligibleMs) shares.of(holderOf(request)).spentMs += spentMs;
   }
 
+  /** Serves the request in this turn or a later one, or refuses it. */
+  const serve: RequestListener = (request, response) =>
+    enter(request, response, request.record.begun, () => handle(request, response));
+
   return {
-    serve: (request, response) => enter(request, response, request.record.begun, () => handle(request, response)),
-    resume(request, run) {
+    serve,
+    /** Goes on in the same way when the body has arrived: to parse one can take as long as to serve a hundred requests. */
+    resume(request: IncomingMessage, run: () => void): void {
       const { response } = request.record.connection;
       // Otherwise its client is gone.
       if (response?.req === request) enter(request, response, performance.now(), run);
     },
+    /** Holds all requests, until the function that it returns is called. */
     pause() {
       paused = true;
       return () => {
