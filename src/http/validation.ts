@@ -56,21 +56,23 @@ function compile({ params, querystring = Type.Object({}), headers, body }: Opera
   const parts: Part[] = [];
   if (params) parts.push(textPart(params, (request) => request.params as Values));
   parts.push(textPart(querystring, (request) => request.query as Values));
-  if (headers) parts.push(headerPart(headers));
+  if (headers) parts.push(textPart(headers, headersIn(headers)));
   if (body) parts.push(bodyPart(body));
   return parts;
 }
 
-function checksOf(schema: TObject) {
-  return Object.entries(schema.properties).map(([name, property]) => {
-    const compiled = TypeCompiler.Compile(property);
-    return { name, property, check: (value: unknown) => compiled.Check(value) };
-  });
+/** The headers of a schema. */
+function headersIn({ properties }: TObject): (request: FastifyRequest) => Values {
+  const names = Object.keys(properties).map((name) => [name, name.toLowerCase()] as const);
+  return ({ headers }) => Object.fromEntries(names.map(([name, header]) => [name, headers[header]]));
 }
 
-/** Path and query parameters: converts each text to the value that its schema describes. */
+/** Parameters: converts each text to the value that its schema describes. */
 function textPart(schema: TObject, values: (request: FastifyRequest) => Values): Part {
-  const properties = checksOf(schema).map((entry) => ({ ...entry, ...readerOf(entry.property) }));
+  const properties = Object.entries(schema.properties).map(([name, property]) => {
+    const compiled = TypeCompiler.Compile(property);
+    return { name, property, check: (value: unknown) => compiled.Check(value), ...readerOf(property) };
+  });
   return (request, violations) => {
     const given = values(request);
     for (const { name, property, check, read, code = 'invalid_parameter' } of properties) {
@@ -83,7 +85,7 @@ function textPart(schema: TObject, values: (request: FastifyRequest) => Values):
         else violations.push({ code, text: `${name} must ${requirementOf(property)}` });
       }
     }
-    // Path parameters are always known: the route defines them.
+    // Those of the path and the headers are always known: the route defines them.
     for (const name in given) {
       if (!Object.hasOwn(schema.properties, name))
         violations.push(invalid(`${quoted(name)} is not a known query parameter`));
@@ -98,26 +100,12 @@ function readerOf(property: TSchema): Parameter {
   return parameterOf(property) ?? { read: property[Kind] === 'Integer' ? readInteger : (text) => text };
 }
 
-function headerPart(schema: TObject): Part {
-  const properties = checksOf(schema).map((entry) => ({ ...entry, header: entry.name.toLowerCase() }));
-  return (request, violations) => {
-    for (const { name, property, check, header } of properties) {
-      const value = request.headers[header];
-      if (value !== undefined && !check(value)) violations.push(invalid(`${name} must ${requirementOf(property)}`));
-    }
-  };
-}
-
 function bodyPart(schema: TObject): Part {
   const check = checkOf(schema);
   return ({ body }, violations) => {
-    for (const text of bodyFaults(body, check)) violations.push({ code: 'invalid_body', text });
+    const absent = body === undefined ? 'the body is missing' : 'the body must be a JSON object';
+    for (const text of isObject(body) ? check(body) : [absent]) violations.push({ code: 'invalid_body', text });
   };
-}
-
-function bodyFaults(body: unknown, check: (values: Values) => string[]): string[] {
-  if (isObject(body)) return check(body);
-  return [body === undefined ? 'the body is missing' : 'the body must be a JSON object'];
 }
 
 function invalid(text: string): Violation {
