@@ -1,7 +1,5 @@
-/** The deprecation of operations on pets: the headers that announce it, and the removal. */
-import type { onRequestHookHandler } from 'fastify';
+/** The headers that announce the deprecation of operations on pets. */
 import { deprecatedSince, sunset } from '../core/deprecation.ts';
-import { ApiError } from '../core/errors.ts';
 
 /**
  * The headers Deprecation (RFC 9745: a structured-field date, in seconds) and Sunset (RFC 8594), with the links that both RFCs describe.
@@ -14,9 +12,4 @@ export function deprecationHeaders(base: string, operationId: string): Record<st
     sunset: sunset.toUTCString(),
     link: `<${base}/pets>; rel="successor-version", <${origin}/docs#animal-store/tag/pets/${operationId}>; rel="deprecation"; type="text/html"`,
   };
-}
-
-/** Returns a hook that rejects requests with 410 once the operation is removed. */
-export function refuseAfterSunset(removed: () => boolean): onRequestHookHandler {
-  return (_request, _reply, done) => done(removed() ? new ApiError('operation_removed') : undefined);
 }

@@ -11,7 +11,7 @@ import { linesOf } from '../http/head.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import { type App, bodyErrors, type Operation } from '../http/operation.ts';
 import { type Rendered, sendOutcome, sendRendered } from '../http/responses.ts';
-import { deprecationHeaders, refuseAfterSunset } from './deprecation.ts';
+import { deprecationHeaders } from './deprecation.ts';
 import { IdempotencyHeaders, retryOf } from './idempotency.ts';
 import { Cursor } from './paging.ts';
 import { createPetResponses, type PetResponses } from './response-cache.ts';
@@ -180,14 +180,14 @@ const fetching: Operation = {
 function getPet(app: App, url: string, responses: PetResponses): void {
   const { base, removed } = app;
   const headers = linesOf(deprecationHeaders(base, 'getPet'));
-  const countCall: onRequestHookHandler = (request, _reply, done) => {
+  const countOrRemove: onRequestHookHandler = (request, _reply, done) => {
     request.record.isDeprecated = true;
-    done();
+    done(removed() ? new ApiError('operation_removed') : undefined);
   };
   app.get(
     url,
     {
-      onRequest: [countCall, refuseAfterSunset(removed), requireScope('pets:read')],
+      onRequest: [countOrRemove, requireScope('pets:read')],
       schema: { params: PetParams },
       config: { headers, removed, operation: fetching },
     },
