@@ -6,9 +6,8 @@ import { type DocsOptions, docs } from './docs/routes.ts';
 import { requireKey } from './http/auth.ts';
 import { installBody } from './http/body.ts';
 import { installPreflight } from './http/cors.ts';
-import { installErrors } from './http/errors.ts';
 import { installMethods } from './http/methods.ts';
-import { createNotFound, refuseEmptyParameter } from './http/not-found.ts';
+import { installErrors, refuseEmptyParameter } from './http/not-found.ts';
 import type { App } from './http/operation.ts';
 import { installPreconditions } from './http/preconditions.ts';
 import { installRequestChecks } from './http/request-checks.ts';
@@ -18,7 +17,7 @@ import { messages } from './messages/routes.ts';
 import { orders } from './orders/routes.ts';
 import { pets } from './pets/routes.ts';
 
-export interface AppOptions extends ServerOptions, AccountOptions, Omit<DocsOptions, 'notFound'> {
+export interface AppOptions extends ServerOptions, AccountOptions, DocsOptions {
   /** Called before any route is registered, for plugins that must see every route. */
   watch?: (app: FastifyInstance) => Promise<void>;
 }
@@ -27,22 +26,21 @@ export interface AppOptions extends ServerOptions, AccountOptions, Omit<DocsOpti
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const app = createServer(options);
   await options.watch?.(app);
-  const notFound = createNotFound(app.base);
 
   installMethods(app);
   installRequestChecks(app);
   // Before the plugins: their routes use the error handler that is set when they are added.
-  installErrors(app, notFound);
+  installErrors(app);
   installPreflight(app);
-  installBody(app, notFound);
+  installBody(app);
   installValidation(app);
   installPreconditions(app);
 
   const { documents, passwordCost, quickstartBasePath, readFile, signUp } = options;
-  await app.register(docs, { documents, readFile, notFound });
+  await app.register(docs, { documents, readFile });
   if (signUp !== 'none') await app.register(account, { prefix: '/account', passwordCost });
   // An unknown path needs no key.
-  refuseEmptyParameter(app, '/v1/pets/', notFound);
+  refuseEmptyParameter(app, '/v1/pets/');
   await app.register(async (keyed: App) => {
     await requireKey(keyed);
     await keyed.register(pets, { prefix: '/v1' });

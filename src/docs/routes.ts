@@ -2,7 +2,6 @@
 import { gzipSync } from 'node:zlib';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AppConfig } from '../http/decorations.ts';
-import type { NotFound } from '../http/errors.ts';
 import { linesOf } from '../http/head.ts';
 import { hostOf } from '../http/hosts.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
@@ -128,17 +127,16 @@ export interface DocsOptions {
   documents: { animalStore: string; quickstart: string };
   /** Reads a file of src/pages/. */
   readFile: (name: string) => Promise<Buffer>;
-  notFound: NotFound;
 }
 
 /** The OpenAPI documents, and the reference pages with their files. */
-export async function docs(app: App, { documents, ...options }: DocsOptions): Promise<void> {
+export async function docs(app: App, { documents, readFile }: DocsOptions): Promise<void> {
   const { base, config } = app;
   const { quickstartBasePath } = config;
   documentRoutes(app, '', documents.animalStore, base);
   if (quickstartBasePath !== undefined)
     documentRoutes(app, quickstartBasePath, documents.quickstart, rootOf(app) + quickstartBasePath);
-  referencePageRoutes(app, options);
+  referencePageRoutes(app, readFile);
   refuseOtherMethods(app);
 }
 
@@ -173,7 +171,7 @@ function addressUsed(request: FastifyRequest): string {
   return /^[\w.-]+(?::\d+)?$/.test(host) ? `${request.protocol}://${host}` : '';
 }
 
-function referencePageRoutes(app: App, { readFile, notFound }: Omit<DocsOptions, 'documents'>): void {
+function referencePageRoutes(app: App, readFile: DocsOptions['readFile']): void {
   const root = rootOf(app);
   const readText = async (...names: string[]) => (await Promise.all(names.map(readFile))).join('');
   const addressOf = (request: FastifyRequest) => (root.startsWith('http') ? root : addressUsed(request));
@@ -201,7 +199,7 @@ function referencePageRoutes(app: App, { readFile, notFound }: Omit<DocsOptions,
     if (app.config.signUp !== 'none') scope.get('/account/', redirect(308, '/account'));
     // Browsers name text/html. For programs there is nothing.
     scope.get('/', (request, reply) =>
-      request.headers.accept?.includes('text/html') ? toDocs(request, reply) : notFound(request, reply),
+      request.headers.accept?.includes('text/html') ? toDocs(request, reply) : app.notFound(request, reply),
     );
   });
 }

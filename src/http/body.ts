@@ -4,7 +4,6 @@ import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ApiError, bodyTooLarge } from '../core/errors.ts';
 import { readJson } from '../core/int64.ts';
-import type { NotFound } from './errors.ts';
 import { HttpError } from './http-error.ts';
 import type { Shares } from './shares.ts';
 
@@ -65,12 +64,12 @@ function countBody(request: IncomingMessage, response: ServerResponse, shares: S
  * Reads JSON bodies of POST. Before a body is read, rejects with ApiError `unsupported_media_type` or `payload_too_large`, and sends 404 for an
  * unknown path; afterwards `invalid_json`. A missing body is undefined, for the validation to report.
  */
-export function installBody(app: FastifyInstance, notFound: NotFound): void {
+export function installBody(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
 
   app.addHook('preParsing', (request, reply, payload, done) => {
     // Here, because the not-found handler would run only after the body is read.
-    if (request.is404) return notFound(request, reply);
+    if (request.is404) return app.notFound(request, reply);
     // The body of any other method is ignored, whatever its type (RFC 9110, section 9.3).
     if (request.method !== 'POST') return done();
     const error = bodyFault(request);

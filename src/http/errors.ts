@@ -1,6 +1,6 @@
 /** Maps errors to HTTP: the status and headers of each code, the body of every error response, and how it is sent. */
 import { type Static, Type } from '@sinclair/typebox';
-import type { FastifyBaseLogger, FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyBaseLogger, FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, bodyTooLarge, type ErrorCode } from '../core/errors.ts';
 import { linesOf } from './head.ts';
 import { headersOf } from './http-error.ts';
@@ -135,13 +135,4 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
   if (closes) reply.raw.shouldKeepAlive = false;
   if (status >= 500) logError(error, request.record, reply.server.logger);
   respond(reply, status, lines, body);
-}
-
-/** Throws ApiError `route_not_found`, or responds to a request for a path without an operation. */
-export type NotFound = (request: FastifyRequest, reply: FastifyReply) => void;
-
-/** Installs the handlers of errors and of unknown paths for the whole server. */
-export function installErrors(app: FastifyInstance, notFound: NotFound): void {
-  app.setErrorHandler(sendError);
-  app.setNotFoundHandler(notFound);
 }

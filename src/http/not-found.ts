@@ -1,8 +1,8 @@
 /** Responds to requests for paths that have no operation: 404 with the address of the API, and to OPTIONS * with 204. */
 import { METHODS } from 'node:http';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, errorMessages } from '../core/errors.ts';
-import type { NotFound } from './errors.ts';
+import { sendError } from './errors.ts';
 import { linesOf } from './head.ts';
 import { respond, standingHeaders } from './responses.ts';
 
@@ -12,24 +12,34 @@ const serverWide = linesOf({ ...standingHeaders, allow: 'GET, HEAD, POST, OPTION
 /** A path, other than the root, that ends in a slash. Clients of proxies send it after the scheme and the host (RFC 9112, section 3.2.2). */
 const endsInSlash = /^(?:https?:\/\/[^/?]+)?\/[^?]*\/(?:\?|$)/i;
 
-/** `base`: the start of the URLs in responses: the public base address, or its path. Ends in /v1. */
-export function createNotFound(base: string): NotFound {
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Throws ApiError `route_not_found`, or responds to a request for a path without an operation. */
+    notFound: (request: FastifyRequest, reply: FastifyReply) => void;
+  }
+}
+
+/** Installs the handlers of errors and of unknown paths for the whole server. */
+export function installErrors(app: FastifyInstance): void {
+  const { base } = app;
   const docs = `${base.slice(0, -'/v1'.length)}/docs`;
   const api = `The API is below ${base}, for example GET ${base}/pets; ${docs} describes it.`;
   // Created once: capturing a stack trace costs more than the rest of the response.
   const unknown = new ApiError('route_not_found', `${errorMessages.route_not_found} ${api}`);
   const slash = new ApiError('route_not_found', `${errorMessages.route_not_found} No path ends in a slash. ${api}`);
 
-  return (request, reply) => {
+  app.decorate('notFound', (request, reply) => {
     const { url = '' } = request.raw;
     if (url === '*' && request.method === 'OPTIONS') return respond(reply, 204, serverWide, '');
     throw endsInSlash.test(url) ? slash : unknown;
-  };
+  });
+  app.setErrorHandler(sendError);
+  app.setNotFoundHandler(app.notFound);
 }
 
 /** Makes `url`, which ends in a slash, an unknown path. Otherwise the router would match an empty parameter. */
-export function refuseEmptyParameter(app: FastifyInstance, url: string, notFound: NotFound): void {
-  const refuse: NotFound = (request, reply) => {
+export function refuseEmptyParameter(app: FastifyInstance, url: string, notFound = app.notFound): void {
+  const refuse: FastifyInstance['notFound'] = (request, reply) => {
     request.record.route = null;
     notFound(request, reply);
   };
