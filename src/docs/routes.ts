@@ -3,7 +3,6 @@ import { gzipSync } from 'node:zlib';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AppConfig } from '../http/decorations.ts';
 import { linesOf } from '../http/head.ts';
-import { hostOf } from '../http/hosts.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
 import { type Kind, type Rendered, render, respond, sendRendered, standingHeaders } from '../http/responses.ts';
@@ -68,56 +67,21 @@ function acceptsGzip({ headers }: FastifyRequest): boolean {
   return /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i.test(headers['accept-encoding'] ?? '');
 }
 
-/** Addresses for which a text is made in a second, at most. Host is whatever the client writes, and each page takes 2 ms. */
-const maxAddresses = 10;
-
-/**
- * Calls `make` for a new address, and returns the same result until another one follows. What it made for the empty address is kept, and returned
- * for addresses beyond `maxAddresses`. If `make` fails, the next call tries again.
- */
-function keepLast<Made>(make: (address: string) => Promise<Made>): (address: string) => Promise<Made> {
-  const kept = new Map<string, Promise<Made>>();
-  let last = '';
-  let second = 0;
-  let count = 0;
-
-  function isTooMany(): boolean {
-    const now = Math.floor(performance.now() / 1000);
-    if (now !== second) count = 0;
-    second = now;
-    count += 1;
-    return count > maxAddresses;
-  }
-
-  return (given) => {
-    const address = given === '' || kept.has(given) || !isTooMany() ? given : '';
-    const known = kept.get(address);
-    if (known) return known;
-    if (address !== '') {
-      if (last !== '') kept.delete(last);
-      last = address;
+/** Serves what `read` returns. Nothing is read before the first request: parsing and compressing the documents would take a third of the start time. */
+function serve(app: App, url: string, kind: Kind, read: () => Promise<string>): void {
+  let made: Promise<Codings> | undefined;
+  async function make(): Promise<Codings> {
+    try {
+      return renderCodings(await read(), kind);
+    } catch (error) {
+      // The next request tries again.
+      made = undefined;
+      throw error;
     }
-    const made = make(address);
-    kept.set(address, made);
-    made.catch(() => kept.delete(address));
-    return made;
-  };
-}
-
-/**
- * Serves what `read` returns for the start of the server's address, which is empty if the text does not depend on it. Nothing is read before the
- * first request: parsing and compressing the documents would take a third of the start time.
- */
-function serve(
-  app: App,
-  url: string,
-  kind: Kind,
-  read: (address: string) => Promise<string>,
-  addressOf = (_: FastifyRequest) => '',
-): void {
-  const codings = keepLast(async (address) => renderCodings(await read(address), kind));
+  }
   app.get(url, async (request, reply) => {
-    const { plain, gzip } = await codings(addressOf(request));
+    made ??= make();
+    const { plain, gzip } = await made;
     sendRendered(reply, acceptsGzip(request) ? gzip : plain);
   });
 }
@@ -147,10 +111,11 @@ const rootOf = ({ base }: App) => base.slice(0, -'/v1'.length);
 const withoutComments = (text: string) => text.replace(/^ *(?:\/\/.*|\/\*[\s\S]*?\*\/)\n/gm, '');
 
 /**
- * Fills in what depends on the settings and on the address. scripts/reference.ts made the rest of the page. `root`: the start of the address of
- * this server.
+ * Fills in what depends on the settings. scripts/reference.ts made the rest of the page. Without BASE_URL the samples name the address of the examples,
+ * until samples.js replaces it.
  */
 function adaptPage(html: string, root: string, { quickstartBasePath = '', signUp }: AppConfig): string {
+  const address = root.startsWith('http') ? root : exampleRoot;
   const conditions: Record<string, boolean> = {
     account: signUp !== 'none',
     'no account': signUp === 'none',
@@ -161,26 +126,18 @@ function adaptPage(html: string, root: string, { quickstartBasePath = '', signUp
       conditions[name] ? part : '',
     )
     .replaceAll('{{quickstart}}', quickstartBasePath.slice(1))
-    .replaceAll(`${exampleRoot}/v1`, () => `${root}/v1`)
-    .replaceAll(`${exampleRoot}/quickstart`, () => root + quickstartBasePath);
-}
-
-/** The start of the address that a browser used; empty if it has characters that would need escapes in the samples. */
-function addressUsed(request: FastifyRequest): string {
-  const host = hostOf(request.raw) ?? '';
-  return /^[\w.-]+(?::\d+)?$/.test(host) ? `${request.protocol}://${host}` : '';
+    .replaceAll(`${exampleRoot}/v1`, () => `${address}/v1`)
+    .replaceAll(`${exampleRoot}/quickstart`, () => address + quickstartBasePath);
 }
 
 function referencePageRoutes(app: App, readFile: DocsOptions['readFile']): void {
   const root = rootOf(app);
   const readText = async (...names: string[]) => (await Promise.all(names.map(readFile))).join('');
-  const addressOf = (request: FastifyRequest) => (root.startsWith('http') ? root : addressUsed(request));
 
   for (const [url, name] of Object.entries(pages)) {
     if (name === 'quickstart.html' && app.config.quickstartBasePath === undefined) continue;
-    const read = async (address: string) =>
-      adaptPage(await readText(`reference/${name}`), address || exampleRoot, app.config);
-    serve(app, url, { security, type: 'text/html; charset=utf-8' }, read, addressOf);
+    const read = async () => adaptPage(await readText(`reference/${name}`), root, app.config);
+    serve(app, url, { security, type: 'text/html; charset=utf-8' }, read);
   }
   for (const [name, { type, parts }] of Object.entries(files)) {
     const read = async () => withoutComments(await readText(...parts));

@@ -32,6 +32,10 @@ function fillSamples(form) {
   }
 }
 
+// Without BASE_URL the server names the address of the examples.
+for (const slot of document.querySelectorAll('[data-slot="url"]'))
+  slot.textContent = slot.textContent.replace(/https:\/\/api\.example\.com\/\w+/, () => base);
+
 for (const form of document.querySelectorAll('form.panel')) {
   fillSamples(form);
   form.addEventListener('input', () => fillSamples(form));

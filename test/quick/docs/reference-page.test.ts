@@ -1,6 +1,6 @@
 /** Tests of the reference pages at /docs, of their files, and of the redirect to them. */
 import { readFileSync } from 'node:fs';
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { renderPage } from '../../../scripts/reference.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
@@ -51,33 +51,14 @@ describe('GET /docs', () => {
     expect((await app.call('GET', '/docs/quickstart')).status).toBe(404);
   });
 
-  test.each<[baseUrl: string | undefined, host: string, address: string]>([
-    ['https://example.com/a/v1', 'store.example:81', 'https://example.com/a'],
-    [undefined, 'store.example:81', 'http://store.example:81'],
-    ...["a'b", '[::1]:80', '$&'].map((host): [undefined, string, string] => [
-      undefined,
-      host,
-      'https://api.example.com',
-    ]),
-  ])('names the address of this server in its samples: BASE_URL %s, Host %s', async (baseUrl, host, address) => {
+  test.each([
+    ['https://example.com/a/v1', 'https://example.com/a'],
+    [undefined, 'https://api.example.com'],
+  ])('names in its samples the address of BASE_URL %s, whatever Host is', async (baseUrl, address) => {
     const { call } = await startApp({ baseUrl, quickstartBasePath: '/q' });
-    const textOf = async (path: string) => (await call('GET', path, { headers: { host } })).text;
+    const textOf = async (path: string) => (await call('GET', path, { headers: { host: 'store.example:81' } })).text;
     expect(await textOf('/docs')).toContain(`${address}/v1/pets`);
-    if (!address.includes('api.')) expect(await textOf('/docs/quickstart')).toContain(`${address}/q/messages`);
-  });
-
-  test('is made for ten addresses in a second, whatever hosts clients name', async () => {
-    const { call } = await startApp();
-    const clock = vi.spyOn(performance, 'now').mockReturnValue(performance.now());
-    onTestFinished(() => clock.mockRestore());
-    let own = 0;
-    for (let at = 0; at < 30; at++) {
-      const host = `host${at}.example`;
-      const { text } = await call('GET', '/docs', { headers: { host } });
-      if (text.includes(host)) own += 1;
-      else expect(text).toContain('https://api.example.com/v1/pets');
-    }
-    expect(own).toBe(10);
+    expect(await textOf('/docs/quickstart')).toContain(`${address}/q/messages`);
   });
 
   test('returns 500 if a file cannot be read, and 200 once it can', async () => {
