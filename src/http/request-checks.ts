@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { absoluteFormOf, hostOf, hostSyntax, type ServesHost } from './hosts.ts';
+import { absoluteFormOf, hostSyntax, type ServesHost } from './hosts.ts';
 import { HttpError } from './http-error.ts';
 import type { App } from './operation.ts';
 import type { RequestRecord } from './request-record.ts';
@@ -23,64 +23,50 @@ declare module 'fastify' {
 }
 
 const close = { connection: 'close' };
+const badRequest = (message: string) => new HttpError('bad_request', close, message);
 
-const otherHost = new HttpError(
-  'bad_request',
-  close,
+const otherVersion = badRequest('The version of HTTP must be 1.1 or 1.0.');
+const notOneHost = badRequest('The request must have exactly one Host header, with a valid value.');
+const otherCoding = badRequest('The only supported transfer coding is chunked, and only in HTTP/1.1.');
+const fragment = new ApiError('invalid_url', 'The URL of a request has no fragment: send a # in it as %23.');
+const otherScheme = badRequest('This port serves http:// only: the URL names another scheme.');
+const foreignTarget = badRequest('The URL and the header Host name different hosts.');
+const otherHost = badRequest(
   'The host of this request is not served here. The operator can add it to ALLOWED_HOSTS, or name it in BASE_URL.',
 );
-
-/** What is wrong with a request that Node's parser accepts, or undefined. */
-function fault({ httpVersion, headers }: IncomingMessage): string | undefined {
-  if (httpVersion !== '1.1' && httpVersion !== '1.0') return 'The version of HTTP must be 1.1 or 1.0.';
-  // RFC 9112, section 3.2: exactly one valid Host, except in HTTP/1.0.
-  if (headers.host === undefined ? httpVersion === '1.1' : !hostSyntax.test(headers.host)) {
-    return 'The request must have exactly one Host header, with a valid value.';
-  }
-  // RFC 9112, section 6.1: HTTP/1.0 has no transfer codings, and an unknown coding cannot be decoded.
-  const coding = headers['transfer-encoding'];
-  if (coding !== undefined && (httpVersion === '1.0' || !/^chunked$/i.test(coding))) {
-    return 'The only supported transfer coding is chunked, and only in HTTP/1.1.';
-  }
-  return undefined;
-}
-
-const foreignTarget = new HttpError('bad_request', close, 'The URL and the header Host name different hosts.');
-
-const fragment = new ApiError('invalid_url', 'The URL of a request has no fragment: send a # in it as %23.');
-
-const otherScheme = new HttpError('bad_request', close, 'This port serves http:// only: the URL names another scheme.');
+const tooLong = new ApiError('uri_too_long');
+// Close: a late body could be parsed as the next request.
+const otherExpectation = new HttpError('expectation_failed', close);
 
 const withoutDefaultPort = (authority: string) => authority.toLowerCase().replace(/:(?:80)?$/, '');
 
-/** Why the form of the target is rejected (RFC 9112, section 3.2; RFC 9110, section 7.4), or undefined. */
-function targetFault({ url = '', headers: { host } }: IncomingMessage, servesHost?: ServesHost): ApiError | undefined {
-  if (url.includes('#')) return fragment;
-  const target = absoluteFormOf(url);
-  if (!target) return undefined;
-  if (target.scheme !== 'http') return otherScheme;
-  if (servesHost) return undefined;
-  // Section 3.2.2 has the server ignore Host. Without a list of hosts, that would accept requests for any other server. The router rejects an
-  // authority that is not valid.
-  const isValid = target.authority !== '' && hostSyntax.test(target.authority);
-  const differs = host !== undefined && withoutDefaultPort(target.authority) !== withoutDefaultPort(host);
-  return isValid && differs ? foreignTarget : undefined;
+/**
+ * Whether a target in absolute form names another host than the header. RFC 9112, section 3.2.2, has the server ignore the header. Without a list of
+ * hosts, that would accept requests for any other server. The router rejects an authority that is not valid.
+ */
+function isForeign(authority: string, host: string | undefined): boolean {
+  if (host === undefined || authority === '' || !hostSyntax.test(authority)) return false;
+  return withoutDefaultPort(authority) !== withoutDefaultPort(host);
 }
 
 /** Returns a function: why a request is rejected regardless of its route, or undefined. If `servesHost` is undefined, every host is served. */
 export function createCheck(servesHost: ServesHost | undefined): (request: IncomingMessage) => ApiError | undefined {
-  return (request) => {
-    const { url = '' } = request;
-    if (url.length > limits.url) return new ApiError('uri_too_long');
-    const wrong = fault(request);
-    if (wrong !== undefined) return new HttpError('bad_request', close, wrong);
-    const target = targetFault(request, servesHost);
-    if (target) return target;
-    if (servesHost && !servesHost(hostOf(request))) return otherHost;
-    const { expect } = request.headers;
-    if (expect === undefined || request.httpVersion === '1.0' || /^100-continue$/i.test(expect)) return undefined;
-    // Close: a late body could be parsed as the next request.
-    return new HttpError('expectation_failed', close);
+  return ({ url = '', httpVersion, headers: { host, expect, 'transfer-encoding': coding } }) => {
+    if (url.length > limits.url) return tooLong;
+    if (httpVersion !== '1.1' && httpVersion !== '1.0') return otherVersion;
+    // RFC 9112, section 3.2: exactly one valid Host, except in HTTP/1.0.
+    if (host === undefined ? httpVersion === '1.1' : !hostSyntax.test(host)) return notOneHost;
+    // RFC 9112, section 6.1: HTTP/1.0 has no transfer codings, and an unknown coding cannot be decoded.
+    if (coding !== undefined && (httpVersion === '1.0' || !/^chunked$/i.test(coding))) return otherCoding;
+    // The forms of a target: RFC 9112, section 3.2; RFC 9110, section 7.4.
+    if (url.includes('#')) return fragment;
+    const target = absoluteFormOf(url);
+    if (target && target.scheme !== 'http') return otherScheme;
+    if (!servesHost) {
+      if (target && isForeign(target.authority, host)) return foreignTarget;
+    } else if (!servesHost(target?.authority ?? host)) return otherHost;
+    const isSupported = expect === undefined || httpVersion === '1.0' || /^100-continue$/i.test(expect);
+    return isSupported ? undefined : otherExpectation;
   };
 }
 
