@@ -10,7 +10,7 @@ import type { Turns } from './connection/turns.ts';
 import type { CorsLines } from './cors.ts';
 import type { ServesHost } from './hosts.ts';
 import type { Metrics } from './metrics.ts';
-import type { Resource, Shares } from './shares.ts';
+import type { Shares } from './shares.ts';
 
 /** Who can create an account: anyone, people with an invitation, or nobody; `none`: there are no account pages. */
 export type SignUp = 'open' | 'invitation' | 'off' | 'none';
@@ -22,9 +22,6 @@ export interface AppStore {
   people: People;
   measure: () => StoreMeasures;
 }
-
-/** Bounds that replace those of core/limits.ts. */
-export type Bounds = Partial<Record<Resource | 'rejectedKeys', number>>;
 
 export interface AppConfig {
   /** True in production, whose API keys start with `ast_live_`. */
@@ -63,7 +60,6 @@ declare module 'fastify' {
     draining: () => boolean;
     corsLines: CorsLines;
     shares: Shares;
-    bounds: Bounds;
     keys: KeyCache;
     /** Holds all requests, until the function that it returns is called. */
     pause: Turns['pause'];

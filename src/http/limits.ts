@@ -39,15 +39,11 @@ export function createAccountLimit({ config, metrics }: FastifyInstance): onRequ
 }
 
 /** Returns a function: counts a rejected API key against the client's network, and returns the error to send if there were too many. */
-export function createRefusals({
-  bounds,
-  metrics,
-}: FastifyInstance): (request: FastifyRequest) => HttpError | undefined {
-  const max = bounds.rejectedKeys ?? limits.rejectedKeys;
+export function createRefusals({ metrics }: FastifyInstance): (request: FastifyRequest) => HttpError | undefined {
   const countOf = createWindows();
   return ({ record }) => {
     const { count, seconds } = countOf(record.network);
-    if (count <= max) return undefined;
+    if (count <= limits.rejectedKeys) return undefined;
     metrics.limited('refusals');
     return new HttpError('rate_limited', { 'retry-after': String(seconds) });
   };

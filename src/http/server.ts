@@ -15,7 +15,7 @@ import {
 import { installConnections } from './connection/connections.ts';
 import { createTurns } from './connection/turns.ts';
 import { createCorsLines } from './cors.ts';
-import type { AppConfig, AppStore, Bounds } from './decorations.ts';
+import type { AppConfig, AppStore } from './decorations.ts';
 import { logError, sendError } from './errors.ts';
 import { createKeyUsage } from './key-usage.ts';
 import type { Metrics } from './metrics.ts';
@@ -45,8 +45,6 @@ export interface ServerOptions extends AppConfig {
   now: () => Date;
   /** True while the process is about to stop. Responses then carry Connection: close, so that clients reconnect elsewhere. */
   draining: () => boolean;
-  /** Other bounds than those of core/limits.ts. */
-  bounds?: Bounds | undefined;
 }
 
 /** Returns the lines of the headers that all responses of a path carry, also if a part of it cannot be decoded, so that it has no route. */
@@ -65,10 +63,10 @@ function watchHeaders(app: App): (url: string) => string {
 
 /** Creates the server, without routes. Its connections have one request at a time, and its turns as many as they have time for. */
 export function createServer(options: ServerOptions): App {
-  const { store, logger, metrics, now, draining, logRequest, bounds = {}, ...config } = options;
+  const { store, logger, metrics, now, draining, logRequest, ...config } = options;
   const isProxy = proxiesOf(config.trustProxy ?? []);
   const keys = createKeyCache();
-  const shares = createShares(bounds, () => metrics.limited('in_flight'));
+  const shares = createShares(() => metrics.limited('in_flight'));
   const usage = createKeyUsage(store.accounts, logger, now);
   const sending: Sending = {
     corsLines: createCorsLines(config.corsOrigins),
@@ -129,7 +127,6 @@ export function createServer(options: ServerOptions): App {
   app.decorate('store', store);
   app.decorate('config', config);
   app.decorate('base', config.baseUrl ?? '/v1');
-  app.decorate('bounds', bounds);
   app.decorate('metrics', metrics);
   app.decorate('logger', logger);
   app.decorate('clock', now);

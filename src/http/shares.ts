@@ -34,10 +34,9 @@ const largeBytes = 64 * 1024;
 
 export type Shares = ReturnType<typeof createShares>;
 
-/** `bounds`: other bounds than those of `limits`. `onRefused` is called before `claim` throws. */
-export function createShares(bounds: Partial<Record<Resource, number>>, onRefused: () => void) {
+/** `onRefused` is called before `claim` throws. */
+export function createShares(onRefused: () => void) {
   const shares = new Map<Holder, Share>();
-  const boundOf: Readonly<Record<Resource, number>> = { ...limits, ...bounds };
   const newShare = (): Share => ({
     spentMs: 0,
     ...{ work: 0, bodies: 0, lookUps: 0, pipelined: 0, unreadBytes: 0, connections: 0 },
@@ -57,7 +56,7 @@ export function createShares(bounds: Partial<Record<Resource, number>>, onRefuse
 
   /** Takes `amount` of a resource, unless the holder would then have more than is free: alone it gets half of it, two get a third each. */
   function take(holder: Holder, resource: Resource, amount = 1): boolean {
-    const free = boundOf[resource] - taken[resource];
+    const free = limits[resource] - taken[resource];
     if (of(holder)[resource] + amount > free) return false;
     add(holder, resource, amount);
     return true;

@@ -6,6 +6,7 @@ import { Agent, request as undiciRequest } from 'undici';
 import { expect, onTestFinished, vi } from 'vitest';
 import { type AppOptions, buildApp } from '../../src/app.ts';
 import { newSecret, type Scope, scopes } from '../../src/core/accounts.ts';
+import { limits } from '../../src/core/limits.ts';
 import { createMetrics, type Metrics } from '../../src/http/metrics.ts';
 import { createRequestLog } from '../../src/http/request-record.ts';
 import { type Answer, expectDocumented } from './documented.ts';
@@ -45,8 +46,17 @@ export async function valuesOf({ registry }: Metrics, name: string): Promise<Rec
   return Object.fromEntries(values.map(({ labels, value }) => [String(Object.values(labels)[0]), value]));
 }
 
+/** Changes limits until the test ends. */
+export function setLimits(changed: Partial<typeof limits>): void {
+  const names = Object.keys(changed) as (keyof typeof limits)[];
+  const before = Object.fromEntries(names.map((name) => [name, limits[name]]));
+  onTestFinished(() => void Object.assign(limits, before));
+  Object.assign(limits, changed);
+}
+
 /** Starts the server and stops it when the test ends. */
-export async function startApp(options: Partial<AppOptions> = {}) {
+export async function startApp({ bounds, ...options }: Partial<AppOptions> & { bounds?: Partial<typeof limits> } = {}) {
+  setLimits({ rejectedKeys: 1_000_000, ...bounds });
   const { databaseUrl, store, now, setTime } = await borrowStore();
   const lines: string[] = [];
   const write = (line: string) => void lines.push(line);
@@ -61,7 +71,6 @@ export async function startApp(options: Partial<AppOptions> = {}) {
     enforceSunset: true,
     metrics: createMetrics('test'),
     maxConnections: 10_000,
-    bounds: { rejectedKeys: 1_000_000 },
     draining: () => false,
     documents,
     readFile: (name) => readFile(new URL(`../../src/pages/${name}`, import.meta.url)),

@@ -205,7 +205,7 @@ test.for<[string, string, string, number]>([
   ['of 33 bytes', length, body, 0],
 ])('requests with bodies %s are held up to the half of a bound', async ([, header, sent, refusals]) => {
   // A body that has arrived counts no longer.
-  const { port, post, get, setBusy } = await start({ bounds: { bodies: 2 } });
+  const { port, post, get, setBusy } = await start();
   Object.assign(overload, { held: 60_000, bodies: 4 });
   setBusy(true);
   const clients = await Promise.all(Array.from({ length: 6 }, () => open(port)));

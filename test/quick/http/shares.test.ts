@@ -1,11 +1,13 @@
 /** Tests of how the holders share what is bounded, and of the time that was spent on them. */
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { createShares, type Shares } from '../../../src/http/shares.ts';
+import { setLimits } from '../../support/app.ts';
 
 let shares: Shares;
 beforeEach(() => {
   vi.useFakeTimers();
-  shares = createShares({ work: 1000, unreadBytes: 1_000_000 }, () => undefined);
+  setLimits({ work: 1000, unreadBytes: 1_000_000 });
+  shares = createShares(() => undefined);
 });
 afterEach(() => {
   shares.close();

@@ -11,7 +11,7 @@ function start() {
   // Only requests take time, so that the tests do not depend on the machine's load.
   let clock = 0;
   const now = vi.spyOn(performance, 'now').mockImplementation(() => clock);
-  const shares = createShares({}, () => undefined);
+  const shares = createShares(() => undefined);
   onTestFinished(() => {
     now.mockRestore();
     shares.close();
