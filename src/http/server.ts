@@ -142,12 +142,12 @@ export function createServer(options: ServerOptions): App {
     shares.close();
     await usage.close();
   });
-  metrics.watch({
-    store: () => store.measure(),
-    taken() {
+  metrics.watch(
+    () => store.measure(),
+    () => {
       const { work, bodies, pipelined, unreadBytes } = shares.taken();
       return { ...connections.count(), work, bodies, pipelined, unread_bytes: unreadBytes };
     },
-  });
+  );
   return app;
 }
