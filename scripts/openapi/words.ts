@@ -6,14 +6,14 @@ import type { ErrorCode } from '../../src/core/errors.ts';
 import { retryWindowMs } from '../../src/core/idempotency.ts';
 import { inDigits, limits } from '../../src/core/limits.ts';
 import { standingHeaders } from '../../src/http/responses.ts';
-import { deprecationHeaders } from '../../src/pets/deprecation.ts';
+import { deprecationHeaders } from '../../src/pets/routes.ts';
 import type { Json } from './components.ts';
 
 /** The reference page replaces the address by its own server's. */
 const server = 'https://api.example.com/v1';
 
 const kibibytes = (bytes: number) => `${bytes / 1024} KiB`;
-const announcement = deprecationHeaders(server, 'getPet');
+const announcement = deprecationHeaders(server);
 const values: Record<string, string | number | undefined> = {
   server,
   csp: standingHeaders['content-security-policy'],

@@ -1,7 +1,7 @@
 /** The three operations on pets: listPets, createPet and getPet. */
 import { Type } from '@sinclair/typebox';
 import type { FastifyReply, onRequestHookHandler } from 'fastify';
-import { dateText, sunset } from '../core/deprecation.ts';
+import { dateText, deprecatedSince, sunset } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { Int64 } from '../core/int64.ts';
 import { type Addition, maxPage, NewPet, Pet, PetStatus, Pets } from '../core/pets.ts';
@@ -11,7 +11,6 @@ import { linesOf } from '../http/head.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
 import { type App, bodyErrors, type Operation } from '../http/operation.ts';
 import { type Rendered, sendOutcome, sendRendered } from '../http/responses.ts';
-import { deprecationHeaders } from './deprecation.ts';
 import { IdempotencyHeaders, retryOf } from './idempotency.ts';
 import { Cursor } from './paging.ts';
 import { createPetResponses, type PetResponses } from './response-cache.ts';
@@ -176,10 +175,23 @@ const fetching: Operation = {
   },
 };
 
+/**
+ * The headers Deprecation (RFC 9745: a structured-field date, in seconds) and Sunset (RFC 8594), with the links that both RFCs describe.
+ * `base` ends in /v1.
+ */
+export function deprecationHeaders(base: string): Record<string, string> {
+  const origin = base.slice(0, -'/v1'.length);
+  return {
+    deprecation: `@${deprecatedSince.getTime() / 1000}`,
+    sunset: sunset.toUTCString(),
+    link: `<${base}/pets>; rel="successor-version", <${origin}/docs#animal-store/tag/pets/getPet>; rel="deprecation"; type="text/html"`,
+  };
+}
+
 /** Adds GET at `url`, which ends in `:petId`. Every response there carries the deprecation headers. */
 function getPet(app: App, url: string, responses: PetResponses): void {
   const { base, removed } = app;
-  const headers = linesOf(deprecationHeaders(base, 'getPet'));
+  const headers = linesOf(deprecationHeaders(base));
   const countOrRemove: onRequestHookHandler = (request, _reply, done) => {
     request.record.isDeprecated = true;
     done(removed() ? new ApiError('operation_removed') : undefined);
