@@ -46,15 +46,9 @@ export type KeyCache = ReturnType<typeof createKeyCache>;
 export function createKeyCache() {
   const known = createRecent<string, { key: KnownKey; askedAt: number }>(maxKnown);
   return {
-    /** The key, if it was looked up at most half a second ago. */
-    recall(authorization: string): KnownKey | undefined {
-      const entry = known.peek(authorization);
-      return entry && performance.now() - entry.askedAt < knownForMs ? entry.key : undefined;
-    },
-    /** The key, whenever it was looked up: its sender is not guessing keys. */
-    lastValid: (authorization = '') =>
-      (known.peek(authorization) ?? known.peek(authorization.replace(/^bearer +/i, 'Bearer ')))?.key,
-    /** `askedAt`: performance.now() before the look-up. */
+    /** The key, and performance.now() before it was looked up. Its sender is not guessing keys. */
+    find: (authorization = '') =>
+      known.peek(authorization) ?? known.peek(authorization.replace(/^bearer +/i, 'Bearer ')),
     remember: (authorization: string, key: KnownKey, askedAt: number) => known.set(authorization, { key, askedAt }),
     forget: (authorization: string) => known.delete(authorization),
   };
@@ -67,10 +61,14 @@ const bearer = /^bearer +[\x21-\x7e]+$/i;
 
 /** Requires an API key for every route in the scope of `app`. A 401 is sent before the request body is read. */
 export async function requireKey(app: FastifyInstance): Promise<void> {
-  const { clock, keys: cache, shares, store } = app;
+  const { clock, keys, shares, store } = app;
   const { live } = app.config;
   const countRefusal = createRefusals(app);
-  const { pattern: ofOthers, message: belongsElsewhere } = otherDeployments[live ? 'production' : 'others'];
+  // By its prefix alone, a key is one of another deployment: whether it exists there stays unknown.
+  const ofOthers = live ? /^bearer +ast_test_/i : /^bearer +ast_live_/i;
+  const belongsElsewhere = live
+    ? 'The API key is not one of production: keys of production start with ast_live_.'
+    : 'The API key is one of production, and this is another deployment: its keys start with ast_test_.';
   app.decorateRequest('apiKey', null);
   app.decorateRequest('keyError', null);
 
@@ -88,15 +86,13 @@ export async function requireKey(app: FastifyInstance): Promise<void> {
 
   async function lookUp(key: string, request: FastifyRequest): Promise<KeyRejection | undefined> {
     const authorization = `Bearer ${key}`;
-    const known = cache.recall(authorization);
-    if (known) return accept(known, request);
-    const wasValid = cache.lastValid(authorization) !== undefined;
+    const wasValid = keys.find(authorization) !== undefined;
     const find = async () => {
       const askedAt = performance.now();
       const found = await store.accounts.findKey(hashKey(key), wasValid);
       const rejection = accept(found, request);
-      if (found && !rejection) cache.remember(authorization, found, askedAt);
-      else cache.forget(authorization);
+      if (found && !rejection) keys.remember(authorization, found, askedAt);
+      else keys.forget(authorization);
       return rejection;
     };
     if (wasValid) return find();
@@ -121,8 +117,8 @@ export async function requireKey(app: FastifyInstance): Promise<void> {
     // Send it directly: Fastify's error handling would double the cost of this response.
     if (authorization === undefined) return sendError(missing, request, reply);
     // The plugin verified this key at most half a second ago. It returns a promise, which costs a third of a read.
-    const known = cache.recall(authorization);
-    if (known && !accept(known, request)) return done();
+    const known = keys.find(authorization);
+    if (known && performance.now() - known.askedAt < knownForMs && !accept(known.key, request)) return done();
     verifyBearer(request, reply, (error) => done(request.keyError ?? errorOf(error)));
   });
   const limitAccount = createAccountLimit(app);
@@ -141,18 +137,6 @@ const errorOf = (error?: Error & { code?: unknown }) =>
 export function rejectedKey(code: ErrorCode, message?: string): HttpError {
   return new HttpError(code, { 'www-authenticate': `${realm}, error="invalid_token"` }, message);
 }
-
-/** By its prefix alone, a key is one of another deployment: whether it exists there stays unknown. */
-const otherDeployments = {
-  production: {
-    pattern: /^bearer +ast_test_/i,
-    message: 'The API key is not one of production: keys of production start with ast_live_.',
-  },
-  others: {
-    pattern: /^bearer +ast_live_/i,
-    message: 'The API key is one of production, and this is another deployment: its keys start with ast_test_.',
-  },
-};
 
 /** Returns a hook that rejects API keys without `scope` (RFC 6750, section 3.1, insufficient_scope). */
 export function requireScope(scope: Scope): onRequestHookHandler {

@@ -82,12 +82,12 @@ export function createServer(options: ServerOptions): App {
     shares,
     endSnapshot,
     holderOf({ headers, record }) {
-      const key = keys.lastValid(headers.authorization);
+      const key = keys.find(headers.authorization)?.key;
       return key ? holderOfAccount(key.accountId, key.network) : record.holder;
     },
     refuse(response, closes) {
       const { headers, record } = response.req;
-      record.key = keys.lastValid(headers.authorization)?.id;
+      record.key = keys.find(headers.authorization)?.key.id;
       metrics.limited('event_loop');
       answerError(response, tooMany, sending, closes || draining());
     },
