@@ -1,6 +1,5 @@
 /** What a document and its reference page say before the operations. */
-import { type ErrorCode, errorMessages } from '../../src/core/errors.ts';
-import { statuses } from '../../src/http/errors.ts';
+import { type ErrorCode, errorTable } from '../../src/core/errors.ts';
 import { textOf } from './words.ts';
 
 /** Markdown. */
@@ -17,7 +16,7 @@ export interface Introduction {
 }
 
 /** All codes in the order of their table, except `forbidden`, which only the account pages send. */
-const apiErrors = (Object.keys(errorMessages) as ErrorCode[]).filter((code) => code !== 'forbidden');
+const apiErrors = (Object.keys(errorTable) as ErrorCode[]).filter((code) => code !== 'forbidden');
 
 /** The errors of unknown paths and unsupported methods, which belong to no operation. */
 const outsideErrors: ErrorCode[] = ['invalid_url', 'route_not_found', 'method_not_allowed'];
@@ -25,7 +24,7 @@ const outsideErrors: ErrorCode[] = ['invalid_url', 'route_not_found', 'method_no
 /** `exception`: the responses that have no body. */
 const errorsWith = (codes: ErrorCode[], exception = ''): Introduction['errors'] => ({
   text: textOf('errors', { exception }),
-  rows: codes.map((code) => ({ status: statuses[code], code, message: errorMessages[code] })),
+  rows: codes.map((code) => ({ status: errorTable[code][0], code, message: errorTable[code][1] })),
 });
 
 const store: Introduction = {

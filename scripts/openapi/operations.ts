@@ -1,9 +1,8 @@
 /** Describes the operations of a document. HEAD and OPTIONS are not among them: the introduction says what they return. */
 import type { TObject, TSchema } from '@sinclair/typebox';
-import { type ErrorCode, errorMessages } from '../../src/core/errors.ts';
+import { type ErrorCode, errorTable } from '../../src/core/errors.ts';
 import { readJson } from '../../src/core/int64.ts';
 import { checkOf, joinFaults, requirementOf } from '../../src/core/schema.ts';
-import { statuses } from '../../src/http/errors.ts';
 import type { Operation } from '../../src/http/operation.ts';
 import { type Components, type Json, ref, schemaOf } from './components.ts';
 import { alwaysSent, commonErrors, headers, meanings, rateHeaders } from './words.ts';
@@ -61,7 +60,7 @@ function messageOf(code: ErrorCode, { schema, operation: { scope } }: Route): st
       return `The body is ${(error as Error).message}.`;
     }
   }
-  return code === 'insufficient_scope' ? `The API key lacks the scope ${scope}.` : errorMessages[code];
+  return code === 'insufficient_scope' ? `The API key lacks the scope ${scope}.` : errorTable[code][1];
 }
 
 function headerRefs(names: string[]): Json {
@@ -82,7 +81,7 @@ function errorResponse(status: number, codes: ErrorCode[], route: Route): Json {
 }
 
 function errorResponses(codes: ErrorCode[], route: Route): Json {
-  const byStatus = Map.groupBy(codes, (code) => statuses[code]);
+  const byStatus = Map.groupBy(codes, (code) => errorTable[code][0]);
   return Object.fromEntries([...byStatus].map(([status, some]) => [status, errorResponse(status, some, route)]));
 }
 
@@ -106,7 +105,7 @@ export function errorsOf({ errors, scope, success }: Operation): ErrorCode[] {
   const conditional: ErrorCode[] = success ? ['precondition_failed'] : [];
   const scoped: ErrorCode[] = scope ? ['insufficient_scope'] : [];
   const codes = [...commonErrors, 'invalid_parameter', ...errors, ...conditional, ...scoped];
-  return (Object.keys(errorMessages) as ErrorCode[]).filter((code) => codes.includes(code));
+  return (Object.keys(errorTable) as ErrorCode[]).filter((code) => codes.includes(code));
 }
 
 function marksOf({ sunset, stability, hideTryItPanel }: Operation): Json {

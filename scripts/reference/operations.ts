@@ -1,6 +1,6 @@
 /** Prepares the operations of a document for the template of the page. */
 import { dateText } from '../../src/core/deprecation.ts';
-import { type ErrorCode, errorMessages } from '../../src/core/errors.ts';
+import { type ErrorCode, errorTable } from '../../src/core/errors.ts';
 import {
   type Document,
   type Example,
@@ -100,7 +100,7 @@ function errorView({ commonErrors }: Context, status: string, response: Response
     headers: headersOf(response, known),
     // Those whose messages are not in the table of errors: they name what is wrong.
     examples: bodies
-      .filter(({ code, message }) => errorMessages[code] !== message)
+      .filter(({ code, message }) => errorTable[code][1] !== message)
       .map((body) => show({ summary: body.code, value: body })),
   };
 }

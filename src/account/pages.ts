@@ -4,7 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { RefusedError } from '../core/accounts.ts';
 import type { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { logError, sendError, statuses, toApiError } from '../http/errors.ts';
+import { logError, sendError, toApiError } from '../http/errors.ts';
 import { headersIn } from '../http/head.ts';
 import { headersOf } from '../http/http-error.ts';
 import { refuseOtherMethods } from '../http/methods.ts';
@@ -138,7 +138,7 @@ export function createPages(app: App, rootPath: string) {
       return redirect(reply, '/sign-in?done=ended');
     if (!wantsPage(request) || request.raw.errored) return sendError(thrown, request, reply);
     const error = toApiError(thrown, request);
-    const status = statuses[error.code];
+    const { status } = error;
     request.record.code = error.code;
     logError(error, request.record, app.logger);
     reply.code(status).headers(headersOf(error));

@@ -1,4 +1,4 @@
-/** Maps errors to HTTP: the status and headers of each code, the body of every error response, and how it is sent. */
+/** Maps errors to HTTP: the headers and the body of every error response, and how it is sent. */
 import { type Static, Type } from '@sinclair/typebox';
 import type { FastifyBaseLogger, FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, bodyTooLarge, type ErrorCode } from '../core/errors.ts';
@@ -6,38 +6,6 @@ import { linesOf } from './head.ts';
 import { headersOf } from './http-error.ts';
 import type { RequestRecord } from './request-record.ts';
 import { respond, standingHeaders } from './responses.ts';
-
-/** The HTTP status of each code (RFC 9110, section 15; RFC 6585). */
-export const statuses: Readonly<Record<ErrorCode, number>> = {
-  bad_request: 400,
-  invalid_url: 400,
-  invalid_parameter: 400,
-  invalid_cursor: 400,
-  invalid_json: 400,
-  invalid_body: 400,
-  missing_api_key: 401,
-  invalid_api_key: 401,
-  expired_api_key: 401,
-  revoked_api_key: 401,
-  insufficient_scope: 403,
-  forbidden: 403,
-  route_not_found: 404,
-  pet_not_found: 404,
-  method_not_allowed: 405,
-  request_timeout: 408,
-  operation_removed: 410,
-  precondition_failed: 412,
-  payload_too_large: 413,
-  uri_too_long: 414,
-  unsupported_media_type: 415,
-  expectation_failed: 417,
-  idempotency_key_reused: 422,
-  rate_limited: 429,
-  headers_too_large: 431,
-  internal_error: 500,
-  not_implemented: 501,
-  service_unavailable: 503,
-};
 
 export const ErrorBody = Type.Object(
   {
@@ -99,8 +67,7 @@ const known = new WeakMap<ApiError, RenderedError>();
 export function renderError(error: ApiError): RenderedError {
   let rendered = known.get(error);
   if (!rendered) {
-    const { code, message } = error;
-    const status = statuses[code];
+    const { code, message, status } = error;
     const body = Buffer.from(JSON.stringify({ code, message, status } satisfies ErrorBody));
     // Error responses must not be stored: the next response may differ (RFC 9111, section 5.2.2.5).
     const { connection, ...more } = headersOf(error);

@@ -1,7 +1,7 @@
 /** Responds to requests for paths that have no operation: 404 with the address of the API, and to OPTIONS * with 204. */
 import { METHODS } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError, errorMessages } from '../core/errors.ts';
+import { ApiError, errorTable } from '../core/errors.ts';
 import { sendError } from './errors.ts';
 import { linesOf } from './head.ts';
 import { respond, standingHeaders } from './responses.ts';
@@ -25,8 +25,9 @@ export function installErrors(app: FastifyInstance): void {
   const docs = `${base.slice(0, -'/v1'.length)}/docs`;
   const api = `The API is below ${base}, for example GET ${base}/pets; ${docs} describes it.`;
   // Created once: capturing a stack trace costs more than the rest of the response.
-  const unknown = new ApiError('route_not_found', `${errorMessages.route_not_found} ${api}`);
-  const slash = new ApiError('route_not_found', `${errorMessages.route_not_found} No path ends in a slash. ${api}`);
+  const [, nothing] = errorTable.route_not_found;
+  const unknown = new ApiError('route_not_found', `${nothing} ${api}`);
+  const slash = new ApiError('route_not_found', `${nothing} No path ends in a slash. ${api}`);
 
   app.decorate('notFound', (request, reply) => {
     const { url = '' } = request.raw;

@@ -3,9 +3,8 @@ import { once } from 'node:events';
 import { connect as connectHttp2 } from 'node:http2';
 import { request } from 'undici';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
-import { type ErrorCode, errorMessages } from '../../../src/core/errors.ts';
+import { type ErrorCode, errorTable } from '../../../src/core/errors.ts';
 import { newToken } from '../../../src/core/people.ts';
-import { statuses } from '../../../src/http/errors.ts';
 import { type Answer, missingNginx, name, startNginx, startNginxAlone } from '../../support/nginx.ts';
 import { startServer } from '../../support/process.ts';
 
@@ -15,8 +14,8 @@ beforeEach(({ skip }) => {
 
 /** Checks that nginx itself has refused the request, with an Error body. */
 function expectError({ status, headers, body }: Answer, code: ErrorCode): void {
-  const expected = statuses[code];
-  expect([status, JSON.parse(body)]).toEqual([expected, { code, message: errorMessages[code], status: expected }]);
+  const [expected, message] = errorTable[code];
+  expect([status, JSON.parse(body)]).toEqual([expected, { code, message, status: expected }]);
   expect(headers).toMatchObject({
     'content-type': 'application/json',
     'cache-control': 'no-store',
