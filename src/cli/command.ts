@@ -96,7 +96,6 @@ export function createCli(env: NodeJS.ProcessEnv, io: Io) {
     env,
     io,
     settings,
-    logger,
     print,
     printJson,
     note,

@@ -130,9 +130,8 @@ export const maintenanceCommands: Commands = {
   },
 };
 
-async function checkDatabase({ settings, logger }: Cli, url: string) {
+async function checkDatabase({ settings }: Cli, url: string) {
   // Imported only here: the PostgreSQL driver takes long to load.
   const postgres = await import('../store/postgres/check.ts');
-  const strict = settings().DEPLOYMENT === 'production' || undefined;
-  return postgres.checkDatabase(url, { now, strict, logger });
+  return postgres.checkDatabase(url, { now, strict: settings().DEPLOYMENT === 'production' });
 }

@@ -1,7 +1,7 @@
 /** Copies an SQLite store into an empty PostgreSQL database, in one transaction there: all of it arrives, or nothing. */
 import type Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../core/errors.ts';
-import { openAlone } from './postgres/open.ts';
+import { openPools } from './postgres/open.ts';
 import type { Sql } from './postgres/sql.ts';
 import { readTarget } from './postgres/url.ts';
 import { openReader } from './sqlite/connection.ts';
@@ -63,25 +63,27 @@ function openSource(file: string, options: OpenOptions): Database.Database {
 async function copyTo(source: Database.Database, databaseUrl: string, options: OpenOptions): Promise<Counts> {
   const target = readTarget(databaseUrl);
   const { label } = target;
-  const { sql, destroy } = await openAlone(target, { ...options, migrate: true });
+  const { pools } = await openPools(target, options);
   let copiedAll = false;
   try {
-    // Without a lock, for which the servers of another store would have to wait.
-    await refuseFilled(sql, label);
-    return await sql.begin(async (transaction) => {
-      await lockTables(transaction);
-      await refuseFilled(transaction, label);
-      const counts = {} as Counts;
-      for (const table of copied) counts[table] = await copyTable(table, source, transaction);
-      await continueIds(source, transaction);
-      copiedAll = true;
-      return counts;
+    return await pools.keyed.alone(async (sql) => {
+      // Without a lock, for which the servers of another store would have to wait.
+      await refuseFilled(sql, label);
+      return sql.begin(async (transaction) => {
+        await lockTables(transaction);
+        await refuseFilled(transaction, label);
+        const counts = {} as Counts;
+        for (const table of copied) counts[table] = await copyTable(table, source, transaction);
+        await continueIds(source, transaction);
+        copiedAll = true;
+        return counts;
+      });
     });
   } catch (error) {
     if (error instanceof CopyError) throw error;
     throw new CopyError(sentenceOf(error, label, copiedAll), { cause: error });
   } finally {
-    destroy();
+    await pools.close();
   }
 }
 

@@ -53,7 +53,7 @@ export interface OpenOptions {
   onFatal?: ((error: Error) => void) | undefined;
   /** Whether to migrate a PostgreSQL database to this release's schema. An SQLite file is always migrated. Default: true. */
   migrate?: boolean | undefined;
-  /** Whether to refuse a PostgreSQL database that can lose acknowledged writes. False: a warning is logged. Undefined: commands do not look. */
+  /** Whether to refuse a PostgreSQL database that can lose acknowledged writes at a loss of power. Default: false. */
   strict?: boolean | undefined;
 }
 

@@ -3,7 +3,7 @@ import { ApiError, messageOf } from '../../core/errors.ts';
 import { latestOf, readMigrations } from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import { readState } from './migrations.ts';
-import { openAlone } from './open.ts';
+import { openPools } from './open.ts';
 import { readTarget } from './url.ts';
 
 /** What is null is unknown, because the database cannot be opened. */
@@ -33,19 +33,21 @@ export async function checkDatabase(databaseUrl: string, options: OpenOptions): 
   try {
     const target = readTarget(databaseUrl);
     report.database = target.label;
-    const { sql, destroy } = await openAlone(target, { ...options, migrate: false });
+    const { pools } = await openPools(target, { ...options, migrate: false });
     try {
-      const [server] = await sql`SELECT current_setting('server_version') AS "postgresVersion"`;
-      const { version: schemaVersion } = await readState(sql);
-      Object.assign(report, server, { schemaVersion });
-      await sql.begin(async (transaction) => {
-        // The time-out is meant for requests.
-        await transaction.unsafe('SET LOCAL statement_timeout = 0');
-        const [counted] = await transaction`SELECT count(*) AS pet FROM pet`;
-        Object.assign(report.rows, counted);
+      await pools.keyed.alone(async (sql) => {
+        const [server] = await sql`SELECT current_setting('server_version') AS "postgresVersion"`;
+        const { version: schemaVersion } = await readState(sql);
+        Object.assign(report, server, { schemaVersion });
+        await sql.begin(async (transaction) => {
+          // The time-out is meant for requests.
+          await transaction.unsafe('SET LOCAL statement_timeout = 0');
+          const [counted] = await transaction`SELECT count(*) AS pet FROM pet`;
+          Object.assign(report.rows, counted);
+        });
       });
     } finally {
-      destroy();
+      await pools.close();
     }
   } catch (error) {
     const reason = messageOf(error instanceof ApiError ? error.cause : error);

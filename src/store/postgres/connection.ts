@@ -1,60 +1,79 @@
-/** Connects to the endpoint of a URL, and cancels what runs there too long. */
+/** How a connection is made to the endpoint of a URL, and how what runs there too long is cancelled. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { codeOf, messageOf } from '../../core/errors.ts';
+import { limits } from '../../core/limits.ts';
 import type { Target } from './url.ts';
-
-/** From the first packet to the end of the start-up. */
-const connectTimeoutMs = 2000;
-
-const cancelTimeoutMs = 1000;
 
 /** Settings of a session, as start-up options. */
 export type Settings = Readonly<Record<string, number | string>>;
 
-export interface Connected {
-  client: pg.Client;
-  /** How it was connected. */
-  config: pg.ClientConfig;
-}
+/** Settings of each session, in milliseconds: PostgreSQL ends what this process can no longer end. */
+export const sessionTimeouts = {
+  idle_in_transaction_session_timeout: 5000,
+  lock_timeout: 2000,
+  statement_timeout: limits.statement + 200,
+};
 
-async function connectOnce(target: Target, settings: Settings): Promise<Connected> {
-  const { host, port, database, user, password, ssl } = target;
-  const options = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
-  const config: pg.ClientConfig = {
-    ...{ host, port, database, user, password, ssl, options: options.join(' ') },
-    ...{ application_name: 'animal-store', keepAlive: true, keepAliveInitialDelayMillis: 60_000 },
-  };
-  const client = new pg.Client({ ...config, connectionTimeoutMillis: connectTimeoutMs });
-  // Statements reject with it, too.
-  client.on('error', () => undefined);
-  try {
-    await client.connect();
-    return { client, config };
-  } catch (error) {
-    client.connection.stream.destroy();
-    if (messageOf(error) !== 'timeout expired') throw error;
-    throw new Error(`${host}:${port} does not answer`, { cause: error });
+/** Less than the deadline: a job whose connection attempt meets silence gets another one. */
+const connectTimeoutMs = 1000;
+
+const standbyTimeoutMs = 2000;
+const cancelTimeoutMs = 1000;
+
+/** Has a time-out of its own: otherwise that of the pool, for the wait in its queue, would hold for its connection attempts, too. */
+export class PoolClient extends pg.Client {
+  constructor(config?: pg.ClientConfig) {
+    // The pool makes the password not enumerable.
+    super({ ...config, password: config?.password, connectionTimeoutMillis: connectTimeoutMs });
   }
 }
 
 /** Error of a pooler for a start-up option that it does not know. */
 const refusedOption = '08P01';
 
-/** Connects, without the settings if a pooler refuses them. */
-export async function connect(target: Target, settings: Settings): Promise<Connected> {
+/**
+ * A wrong password, user or database (classes 28 and 3D, and 42501), no password (SASL), no TLS, or a certificate that is not trusted
+ * (https://nodejs.org/docs/latest-v24.x/api/tls.html#x509-certificate-error-codes): a retry would fail in the same way.
+ */
+const permanent = /^(28|3D|42501|UNABLE_TO|SASL)|CERT|SSL/;
+
+/** How long to wait for a database that starts together with the server. If it stays down, the process exits and its supervisor restarts it. */
+export const openTimeoutMs = 5000;
+const retryDelayMs = 200;
+
+/** How a pool connects, after a first connection: without settings of the session if a pooler refuses them. Waits for a server that starts. */
+export async function configOf(
+  target: Target,
+  settings: Settings = sessionTimeouts,
+  until = performance.now() + openTimeoutMs,
+): Promise<pg.ClientConfig> {
+  const { host, port, database, user, password, ssl } = target;
+  const options = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
+  const config: pg.ClientConfig = {
+    ...{ host, port, database, user, password, ssl, options: options.join(' ') },
+    ...{ application_name: 'animal-store', keepAlive: true, keepAliveInitialDelayMillis: 60_000 },
+  };
+  const client = new PoolClient(config);
+  client.on('error', () => undefined);
   try {
-    return await connectOnce(target, settings);
+    await client.connect();
+    return config;
   } catch (error) {
-    if (codeOf(error) !== refusedOption) throw error;
-    return connectOnce(target, {});
+    if (codeOf(error) === refusedOption && options.length > 0) return await configOf(target, {}, until);
+    if (performance.now() >= until || permanent.test(codeOf(error) || messageOf(error)))
+      throw messageOf(error) === 'timeout expired' ? new Error(`${host}:${port} does not answer`) : error;
+  } finally {
+    client.connection.stream.destroy();
   }
+  await sleep(retryDelayMs);
+  return configOf(target, settings, until);
 }
 
 /** Rejects if the connection leads to a standby, whose answers may be old. */
 export async function refuseStandby(client: pg.ClientBase): Promise<void> {
   // An option that the driver's types lack.
-  const query = { text: 'SELECT pg_is_in_recovery() AS standby', query_timeout: connectTimeoutMs };
+  const query = { text: 'SELECT pg_is_in_recovery() AS standby', query_timeout: standbyTimeoutMs };
   const { rows } = await client.query<{ standby: boolean }>(query);
   if (rows[0]?.standby) throw new Error('it is a standby');
 }

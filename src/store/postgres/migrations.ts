@@ -4,6 +4,7 @@ import { codeOf } from '../../core/errors.ts';
 import { latestOf, type Migration, obstacleOf, oldestOn, readMigrations, type SchemaState } from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import { insufficientPrivilege } from './errors.ts';
+import type { Pool } from './pool.ts';
 import type { Sql } from './sql.ts';
 
 /**
@@ -102,17 +103,17 @@ const outdated = (version: number, latest: number, role = '') =>
  * role may not change it, or if a table stays locked.
  */
 export async function prepareSchema(
-  sql: Sql,
+  pool: Pool,
   { now, migrate: mayMigrate = true }: Pick<OpenOptions, 'now' | 'migrate'>,
 ): Promise<string[]> {
   const migrations = readMigrations('postgres');
   const latest = latestOf(migrations);
-  const state = await readState(sql);
+  const state = await pool.read(readState);
   if (dueOn(state, migrations).length === 0) return [];
   const { version } = state;
   if (!mayMigrate) throw new OpenError(outdated(version, latest));
   try {
-    return await retry(() => applyAll(sql, migrations, now()));
+    return await retry(() => pool.alone((sql) => applyAll(sql, migrations, now())));
   } catch (error) {
     if (codeOf(error) !== insufficientPrivilege) throw error;
     throw new OpenError(outdated(version, latest, ' as the role that owns the tables'), { cause: error });

@@ -4,7 +4,7 @@ import pg from 'pg';
 import { limits } from '../../core/limits.ts';
 import type { PoolMeasures, StoreMeasures } from '../../core/measures.ts';
 import { type StoreMetrics, unavailable } from '../store.ts';
-import { cancel, refuseStandby } from './connection.ts';
+import { cancel, PoolClient, refuseStandby } from './connection.ts';
 import {
   createCounters,
   endsConnection,
@@ -27,6 +27,8 @@ export interface Pool {
    * lost, the outcome is unknown, and the promise rejects with ApiError `service_unavailable`. `writes`: how many writes it commits.
    */
   write<Result>(work: Work<Result>, options?: { writes?: number; withinMs?: number }): Promise<Result>;
+  /** Runs work that may take hours, on a connection of its own, once: only the time-outs of the session hold, unless the work lifts them. Rejects with the error as it is. */
+  alone<Result>(work: Work<Result>): Promise<Result>;
   measure(): Pick<PoolMeasures, 'limit' | 'busy' | 'waiting' | 'abandoned'>;
   /** Resolves when every job is answered; the connections close then. */
   close(): Promise<void>;
@@ -74,13 +76,6 @@ export function createPools(
 /** With a database that hangs, the first job of a request fails: it is answered within 5 s even if it had waited for its key until then. */
 const deadlineMs = limits.statement;
 
-/** Settings of each session, in milliseconds: PostgreSQL ends what this process can no longer end. */
-export const sessionTimeouts = {
-  idle_in_transaction_session_timeout: 5000,
-  lock_timeout: 2000,
-  statement_timeout: deadlineMs + 200,
-};
-
 /** Shorter than the time after which firewalls forget an idle connection. */
 const idleTimeoutMs = 300_000;
 
@@ -92,17 +87,6 @@ const cancelEveryMs = 250;
 
 /** Longer than the server lets any statement run. One that is still unanswered was lost on its way, for example with its machine. */
 const letGoWithinMs = 10_000;
-
-/** Less than the deadline: a job whose connection attempt meets silence gets another one. */
-const connectTimeoutMs = 1000;
-
-/** The time-out of a pool is for the wait in its queue, and would be that of its connection attempts, too. */
-class PoolClient extends pg.Client {
-  constructor(config?: pg.ClientConfig) {
-    // The pool makes the password not enumerable.
-    super({ ...config, password: config?.password, connectionTimeoutMillis: connectTimeoutMs });
-  }
-}
 
 /** What the driver has, but its types lack. */
 type Status = { getTransactionStatus(): string | null };
@@ -275,6 +259,14 @@ function createPool(
   return {
     read: (work, withinMs) => run(work, 0, withinMs),
     write: (work, { writes = 1, withinMs } = {}) => run(work, writes, withinMs),
+    async alone(work) {
+      const client = await pool.connect();
+      try {
+        return await work(sqlOf.get(client) as Sql);
+      } finally {
+        client.release(isInTransaction(client));
+      }
+    },
     measure: () => ({
       limit: pool.options.max,
       busy: pool.totalCount - pool.idleCount,

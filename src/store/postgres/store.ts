@@ -5,9 +5,9 @@ import type { Engine } from '../engine.ts';
 import { openMessages, openPeople } from '../people.ts';
 import { openPets } from '../pets.ts';
 import type { OpenOptions, Store } from '../store.ts';
-import { openAlone } from './open.ts';
+import { openPools } from './open.ts';
 import { createKeyReads, createPetReads, startAdder } from './pets.ts';
-import { createPools, type Pools } from './pool.ts';
+import type { Pools } from './pool.ts';
 import { runSteps } from './sql.ts';
 import { readTarget } from './url.ts';
 
@@ -31,10 +31,7 @@ export function createEngine({ keyed, strangers }: Pick<Pools, 'keyed' | 'strang
 
 /** Opens the database; migrates it if `options.migrate` allows. Rejects with OpenError. */
 export async function openPostgres(databaseUrl: string, options: OpenOptions): Promise<Store> {
-  const target = readTarget(databaseUrl);
-  const { config, migrated, destroy } = await openAlone(target, options);
-  destroy();
-  const pools = createPools(config, target, options.metrics);
+  const { pools, migrated } = await openPools(readTarget(databaseUrl), options);
   const { keyed, strangers } = pools;
   const pets = createPetReads(keyed);
   const [keys, otherKeys] = [createKeyReads(keyed), createKeyReads(strangers)];

@@ -95,10 +95,15 @@ describe('opening a database', () => {
   test('waits for a server that starts within five seconds', async () => {
     const databaseUrl = await emptyStore();
     const port = await freePort();
-    const opening = open(databaseUrl.replace(/:\d+\//, `:${port}/`));
+    const late = databaseUrl.replace(/:\d+\//, `:${port}/`);
+    const [opening, other] = [
+      open(late),
+      expect(open(`${late}x`)).rejects.toThrow(/cannot be opened: .* does not exist/),
+    ];
     await sleep(500);
     await startProxy(databaseUrl, port);
     await (await opening).check();
+    await other;
   });
 
   test('fails after a while if the server is down, silent or a standby; animal-store then exits with 1', async () => {
@@ -111,15 +116,13 @@ describe('opening a database', () => {
       expect(open(silent)).rejects.toThrow(`cannot be opened: ${new URL(silent).host} does not answer.`),
       expect(open(standby)).rejects.toThrow('cannot be opened: it is a standby.'),
     ]);
-    // Each attempt takes two seconds.
-    expect(mute.accepted()).toBeLessThanOrEqual(3);
+    // Each attempt takes a second.
+    expect(mute.accepted()).toBeLessThanOrEqual(6);
     const env = { DATABASE_URL: `postgres://someone:secret@127.0.0.1:${await freePort()}/animals` };
     const exits = await Promise.all([launchServer({ env }).end(), launchCli(['account', 'list'], { env }).end()]);
-    for (const { code, stdout, stderr } of exits) {
+    for (const { code, stderr } of exits) {
       expect(code).toBe(1);
-      // In the log of the server, and before the error of the command.
-      expect(stdout + stderr).toMatch(/DATABASE_URL: no connection to [^@]+ yet: trying again until 20[\dT:.-]+Z\./);
-      expect(stderr).toMatch(/animal-store: DATABASE_URL: [^@]+ cannot be opened: connect ECONNREFUSED [\d.:]+\.\n$/);
+      expect(stderr).toMatch(/^animal-store: DATABASE_URL: [^@]+ cannot be opened: connect ECONNREFUSED [\d.:]+\.\n$/);
     }
   });
 });

@@ -1,8 +1,11 @@
 /** Tests of the store through PgBouncer in transaction mode, where no state may depend on a session. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, expect, test } from 'vitest';
-import { sessionTimeouts } from '../../../src/store/postgres/pool.ts';
+import { sessionTimeouts } from '../../../src/store/postgres/connection.ts';
 import { OpenError } from '../../../src/store/store.ts';
 import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
+import { freePort } from '../../support/postgres.ts';
+import { startProxy } from '../../support/proxy.ts';
 import { clientOf, newDatabase, open, textRows } from '../../support/store.ts';
 
 /** A database that gives each session the settings of a server: the pooler passes on none. */
@@ -37,6 +40,15 @@ test('three stores whose thirty connections share two do everything once', async
   );
   // Sixty pets without a key, and one for each of the twenty keys that all three stores sent.
   expect(await textRows(databaseUrl, 'SELECT count(*), max(id) FROM pet')).toEqual([{ count: '80', max: '80' }]);
+});
+
+test('a pooler that starts late, and refuses start-up options, is waited for', async () => {
+  const through = `${await startPgbouncer(await newPooledDatabase(), 2)}?prepare=false`;
+  const port = await freePort();
+  const opening = open(through.replace(/:\d+\//, `:${port}/`));
+  await sleep(500);
+  await startProxy(through, port);
+  await (await opening).check();
 });
 
 test('without prepare=false, what the pooler loses gets 503, with what to do', async () => {

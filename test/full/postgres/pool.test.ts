@@ -1,24 +1,20 @@
 /** Tests of the pools on a real PostgreSQL: which work waits, which runs again, and what the deadline does. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
+import { configOf } from '../../../src/store/postgres/connection.ts';
 import { TimeoutError } from '../../../src/store/postgres/errors.ts';
-import { openAlone } from '../../../src/store/postgres/open.ts';
 import { createPools } from '../../../src/store/postgres/pool.ts';
 import type { Sql } from '../../../src/store/postgres/sql.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
 import { startProxy } from '../../support/proxy.ts';
 import { clientOf, emptyStore } from '../../support/store.ts';
 
-const now = () => new Date();
-
 async function start(connections: number) {
   const databaseUrl = await emptyStore();
   const proxy = await startProxy(databaseUrl);
   const target = { ...readTarget(proxy.through(databaseUrl)), connections };
   const metrics = { commit: vi.fn(), query: vi.fn() };
-  const { config, destroy } = await openAlone(target, { now });
-  destroy();
-  const pools = createPools(config, target, metrics);
+  const pools = createPools(await configOf(target), target, metrics);
   onTestFinished(() => pools.close());
   const sql = clientOf(databaseUrl);
   const sessions = async () =>

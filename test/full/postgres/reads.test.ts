@@ -2,7 +2,7 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { hashKey } from '../../../src/core/accounts.ts';
 import { petJson } from '../../../src/core/pets.ts';
-import { openAlone } from '../../../src/store/postgres/open.ts';
+import { configOf } from '../../../src/store/postgres/connection.ts';
 import { createKeyReads, createPetReads } from '../../../src/store/postgres/pets.ts';
 import { createPools, type Pool } from '../../../src/store/postgres/pool.ts';
 import { createBatch } from '../../../src/store/postgres/reads.ts';
@@ -17,9 +17,7 @@ async function start() {
   const databaseUrl = await emptyStore();
   const store = await open(databaseUrl);
   const target = { ...readTarget(databaseUrl), connections: 8 };
-  const { config, destroy } = await openAlone(target, { now: () => new Date() });
-  destroy();
-  const pools = createPools(config, target);
+  const pools = createPools(await configOf(target), target);
   onTestFinished(() => pools.close());
   const sent = { statements: 0 };
   const read: Pool['read'] = async (work, options) => {

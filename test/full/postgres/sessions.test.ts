@@ -6,8 +6,7 @@ import type pg from 'pg';
 import type postgres from 'postgres';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { StandbyError } from '../../../src/store/postgres/errors.ts';
-import { openAlone } from '../../../src/store/postgres/open.ts';
-import { createPools } from '../../../src/store/postgres/pool.ts';
+import { openPools } from '../../../src/store/postgres/open.ts';
 import { createSql } from '../../../src/store/postgres/sql.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
 import { startOwn } from '../../support/own-postgres.ts';
@@ -15,8 +14,6 @@ import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
 import { missingPostgres, startPair } from '../../support/postgres.ts';
 import { launchCli, launchServer, runCli, startServer } from '../../support/process.ts';
 import { clientOf, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
-
-const now = () => new Date();
 
 beforeEach(({ skip }) => {
   if (missingPostgres) skip(missingPostgres);
@@ -32,19 +29,14 @@ async function newDatabaseWith(settings: Record<string, string>): Promise<string
 }
 
 describe('a session', () => {
-  /** What a new session of a server on the database has set, and of a command. */
+  /** What a session on the database has set. */
   async function settingsOf(databaseUrl: string) {
     const names = ['synchronous_commit', 'lock_timeout', 'statement_timeout', 'idle_in_transaction_session_timeout'];
     const text = `SELECT ${names.map((name) => `current_setting('${name}') AS ${name}`)}`;
-    const target = readTarget(databaseUrl);
-    const { sql, config, destroy } = await openAlone(target, { now });
-    const [ofCommand] = await sql.unsafe(text);
-    destroy();
-    const pools = createPools(config, target);
-    const [ofServer] = await pools.keyed.read((sql) => sql.unsafe(text));
+    const { pools } = await openPools(readTarget(databaseUrl), { now: () => new Date() });
+    const [found] = await pools.keyed.read((sql) => sql.unsafe(text));
     await pools.close();
-    expect(ofCommand).toEqual(ofServer);
-    return Object.values(ofServer ?? {});
+    return Object.values(found ?? {});
   }
 
   test.for([
@@ -65,7 +57,7 @@ describe('a session', () => {
       'is behind a pooler that drops the settings of sessions: run ALTER ROLE "app" SET idle_in_transaction_session_',
     );
     await expect(open(await through({ synchronous_commit: 'local' }))).rejects.toThrow(
-      'acknowledges commits before they are safe: synchronous_commit is local; it must be on or remote_apply.',
+      'acknowledges commits before they are safe: synchronous_commit is local; run ALTER ROLE "app" SET synchronous_commit = on, and restart the pooler.',
     );
     const carried = { idle_in_transaction_session_timeout: '5000', lock_timeout: '2000', statement_timeout: '2500' };
     expect(await settingsOf(await through(carried))).toEqual(['on', '2s', '2500ms', '5s']);

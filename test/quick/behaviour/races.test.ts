@@ -5,7 +5,7 @@ import { limits } from '../../../src/core/limits.ts';
 import { type CommandName, commands, type Input, type Outcome } from '../../../src/store/commands.ts';
 import type { Engine } from '../../../src/store/engine.ts';
 import { sqliteFile } from '../../../src/store/open.ts';
-import { openAlone } from '../../../src/store/postgres/open.ts';
+import { configOf } from '../../../src/store/postgres/connection.ts';
 import { createPools } from '../../../src/store/postgres/pool.ts';
 import { createEngine } from '../../../src/store/postgres/store.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
@@ -141,9 +141,7 @@ async function openEngine(databaseUrl: string): Promise<Writer> {
   }
   // Commands of strangers use a quarter of the connections.
   const target = { ...readTarget(databaseUrl), connections: 4 * copies };
-  const { config, destroy } = await openAlone(target, { now: () => new Date(at) });
-  destroy();
-  const pools = createPools(config, target);
+  const pools = createPools(await configOf(target), target);
   onTestFinished(() => pools.close());
   // Opens all connections before the races.
   const opening = [pools.keyed, pools.strangers].flatMap((pool) =>
