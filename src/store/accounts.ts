@@ -1,5 +1,5 @@
 /** Accounts and API keys, over the commands and reads that both engines run. */
-import { type Accounts, type ApiKey, type Owner, type OwnKey, RefusedError, type Secret } from '../core/accounts.ts';
+import { type Accounts, type ApiKey, type OwnKey, RefusedError, type Secret } from '../core/accounts.ts';
 import { dayOf, type KeyUse } from '../core/usage.ts';
 import type { KeyRefusal } from './commands/keys.ts';
 import type { Engine } from './engine.ts';
@@ -22,7 +22,8 @@ import {
 } from './rows.ts';
 import { raw, type Steps, sql } from './steps.ts';
 
-const secretOf = ({ hint, hash }: Secret) => ({ hint, hash: hash.toString('hex') });
+/** Without the key itself. */
+const secretOf = ({ hint, hash }: Secret) => ({ hint, hash });
 const accountOf = (row: AccountRow | undefined) => row && toAccount(row);
 const countsOf = ({ lastUsedAt, lastError, ...counts }: KeyUse) => ({
   ...{ succeeded: 0, clientErrors: 0, rateLimited: 0, serverErrors: 0, ...counts },
@@ -30,8 +31,6 @@ const countsOf = ({ lastUsedAt, lastError, ...counts }: KeyUse) => ({
   error: lastError?.code ?? null,
   errorAt: lastError?.at.getTime() ?? null,
 });
-const ownerOf = (owner: Owner) =>
-  typeof owner === 'string' ? { account: owner } : { session: owner.session.toString('hex') };
 
 /** The key; undefined if there is none that could be changed. Throws the error of a refusal. */
 function keyOf(result: ApiKeyRow | KeyRefusal): ApiKey | undefined {
@@ -54,14 +53,14 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
       (await read(() => sql<AccountRow>`SELECT ${raw(accountColumns)} FROM account ORDER BY id`)).map(toAccount),
 
     async removeAccount(owner, passwordHash) {
-      const row = await write('removeAccount', { ...ownerOf(owner), passwordHash, at: at() });
+      const row = await write('removeAccount', { owner, passwordHash, at: at() });
       if (row === 'session_ended') throw new RefusedError(row);
       return accountOf(row);
     },
 
-    async addKey({ account, secret, name, scopes, lifetimeMs }) {
-      const key = { name, scopes: scopes.join(' '), lifetimeMs, ...secretOf(secret) };
-      return keyOf(await write('addKey', { ...ownerOf(account), ...key, at: at() }));
+    async addKey({ account: owner, secret, name, scopes, lifetimeMs }) {
+      const key = { owner, name, scopes: scopes.join(' '), lifetimeMs, ...secretOf(secret), at: at() };
+      return keyOf(await write('addKey', key));
     },
 
     async listKeys(account) {
@@ -93,17 +92,10 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
       return row && toKnownKey(row);
     },
 
-    revokeKey: async (id, session) =>
-      keyOf(await write('revokeKey', { id, session: session?.toString('hex'), at: at() })),
+    revokeKey: async (id, session) => keyOf(await write('revokeKey', { id, session, at: at() })),
 
     async rotateKey(id, oldExpiresAt, secret, session) {
-      const rotation = {
-        id,
-        session: session?.toString('hex'),
-        oldExpiresAt: oldExpiresAt.getTime(),
-        ...secretOf(secret),
-        at: at(),
-      };
+      const rotation = { id, session, oldExpiresAt: oldExpiresAt.getTime(), ...secretOf(secret), at: at() };
       return keyOf(await write('rotateKey', rotation));
     },
 

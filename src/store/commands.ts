@@ -1,4 +1,4 @@
-/** The table of commands: every change except those of animals, written once for both engines. Their inputs and outcomes are JSON. */
+/** The table of commands: every change except those of animals, written once for both engines. Their inputs and outcomes cross threads as JSON. */
 import * as accounts from './commands/accounts.ts';
 import * as keys from './commands/keys.ts';
 import * as messages from './commands/messages.ts';

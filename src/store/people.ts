@@ -7,14 +7,11 @@ import type { Engine } from './engine.ts';
 import { type AccountRow, accountColumns, networkOf, toAccount } from './rows.ts';
 import { raw, sql } from './steps.ts';
 
-const hex = (hash: Buffer | undefined) => hash?.toString('hex');
-
 /** `at` returns the current time in milliseconds. */
 export function openPeople({ read, write }: Engine, at: () => number): People {
   return {
     async signUp(name, passwordHash, link, network) {
-      const person = { name, passwordHash, link: hex(link), network: hex(network), at: at() };
-      const added = await write('signUp', person);
+      const added = await write('signUp', { name, passwordHash, link, network, at: at() });
       return typeof added === 'string' ? added : toAccount(added);
     },
 
@@ -28,11 +25,10 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
       return { account: toAccount(account), passwordHash };
     },
 
-    setPassword: (accountId, passwordHash, { link, session, previous } = {}) =>
-      write('setPassword', { accountId, passwordHash, link: hex(link), session: hex(session), previous, at: at() }),
+    setPassword: (accountId, passwordHash, authority) =>
+      write('setPassword', { accountId, passwordHash, ...authority, at: at() }),
 
-    addSession: (hash, accountId, passwordHash) =>
-      write('addSession', { hash: hash.toString('hex'), accountId, passwordHash, at: at() }),
+    addSession: (hash, accountId, passwordHash) => write('addSession', { hash, accountId, passwordHash, at: at() }),
 
     async findSession(hash) {
       const now = at();
@@ -48,12 +44,11 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
       return { account: toAccount(account), usedAt: new Date(usedAt), network: networkOf(network) };
     },
 
-    touchSession: (hash) => write('touchSession', { hash: hash.toString('hex'), at: at() }),
-    endSession: (hash) => write('endSession', { hash: hash.toString('hex'), at: at() }),
-    endSessions: (session) => write('endSessions', { session: session.toString('hex'), at: at() }),
+    touchSession: (hash) => write('touchSession', { hash, at: at() }),
+    endSession: (hash) => write('endSession', { hash, at: at() }),
+    endSessions: (session) => write('endSessions', { session, at: at() }),
 
-    addLink: (hash, purpose, accountId) =>
-      write('addLink', { hash: hash.toString('hex'), purpose, accountId, at: at() }),
+    addLink: (hash, purpose, accountId) => write('addLink', { hash, purpose, accountId, at: at() }),
 
     async findLink(hash) {
       const now = at();

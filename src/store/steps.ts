@@ -39,9 +39,6 @@ export function* sql<Row>(texts: TemplateStringsArray, ...given: unknown[]): Ste
   return (yield { texts, given }) as Row[];
 }
 
-/** Bytes from their hexadecimal form, in which they cross to the writer's thread. */
-export const bytes = (hex: string) => Buffer.from(hex, 'hex');
-
 const placeholders = { sqlite: () => '?', postgres: (place: number) => `$${place}` };
 
 /** The text of a statement. */

@@ -56,9 +56,9 @@ export const plantedBugs: PlantedBug[] = [
     'a command does not lock the account that it changes',
     'src/store/commands/accounts.ts',
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
-    'WHERE name = ${owner.account} ${forUpdate}',
+    'WHERE name = ${owner} ${forUpdate}',
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it is source text.
-    'WHERE name = ${owner.account}',
+    'WHERE name = ${owner}',
     'quick/behaviour/races',
     'any two commands at once',
     true,

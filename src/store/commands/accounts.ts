@@ -1,16 +1,14 @@
 /** Changes of accounts. Each locks the account's row first, so that its later statements see what was committed before. */
+import type { Owner } from '../../core/accounts.ts';
 import { type AccountRow, accountColumns } from '../rows.ts';
 import { forUpdate, raw, type Steps, sql } from '../steps.ts';
 import { accountOfSession } from './sessions.ts';
 
-/** The operator, who names the account; or its person, by the session. */
-export type Owner = { account: string; session?: undefined } | { account?: undefined; session: string };
-
 /** With its row locked. */
 export function* accountOf(owner: Owner, at: number): Steps<AccountRow | undefined> {
-  if (owner.session !== undefined) return yield* accountOfSession(owner.session, at);
+  if (typeof owner !== 'string') return yield* accountOfSession(owner.session, at);
   const [row] = yield* sql<AccountRow>`
-    SELECT ${raw(accountColumns)} FROM account WHERE name = ${owner.account} ${forUpdate}`;
+    SELECT ${raw(accountColumns)} FROM account WHERE name = ${owner} ${forUpdate}`;
   return row;
 }
 
@@ -21,17 +19,21 @@ export function* addAccount({ name, at }: { name: string; at: number }): Steps<A
   return row;
 }
 
-/** An owner, and the hash of the password that the account must still have; undefined: any. */
-type Removal = Owner & { passwordHash?: string | undefined; at: number };
+interface Removal {
+  owner: Owner;
+  /** The hash of the password that the account must still have; undefined: any. */
+  passwordHash?: string | undefined;
+  at: number;
+}
 
 /** With its keys, sessions and links. Undefined if it does not exist, or has another password. */
-export function* removeAccount(removal: Removal): Steps<AccountRow | 'session_ended' | undefined> {
-  const account = yield* accountOf(removal, removal.at);
-  if (!account) return removal.session === undefined ? undefined : 'session_ended';
-  if (removal.passwordHash !== undefined) {
+export function* removeAccount({ owner, passwordHash, at }: Removal): Steps<AccountRow | 'session_ended' | undefined> {
+  const account = yield* accountOf(owner, at);
+  if (!account) return typeof owner === 'string' ? undefined : 'session_ended';
+  if (passwordHash !== undefined) {
     const [row] = yield* sql<{ password_hash: string | null }>`
       SELECT password_hash FROM account WHERE id = ${account.id}`;
-    if (row?.password_hash !== removal.passwordHash) return undefined;
+    if (row?.password_hash !== passwordHash) return undefined;
   }
   yield* sql`DELETE FROM account WHERE id = ${account.id}`;
   return account;

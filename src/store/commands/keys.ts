@@ -1,17 +1,14 @@
 /** Changes of API keys. They lock the account's row first, so that their later statements see what was committed before. */
 
-import type { KeyRejection } from '../../core/accounts.ts';
-import { keptEndedKeys } from '../../core/accounts.ts';
+import { type KeyRejection, keptEndedKeys, type Owner } from '../../core/accounts.ts';
 import { dayMs, limits } from '../../core/limits.ts';
 import { type ApiKeyRow, apiKeyColumns, isActive } from '../rows.ts';
-import { bytes, endOneOf, forUpdate, oneOf, raw, type Steps, sql } from '../steps.ts';
-import { accountOf, type Owner } from './accounts.ts';
+import { endOneOf, forUpdate, oneOf, raw, type Steps, sql } from '../steps.ts';
+import { accountOf } from './accounts.ts';
 import { accountOfSession } from './sessions.ts';
 
 /** Why nothing was changed. */
 export type KeyRefusal = 'session_ended' | 'no_account' | 'no_key' | 'rotated' | 'too_many' | 'too_many_today';
-
-const missing = ({ session }: Owner) => (session === undefined ? 'no_account' : 'session_ended');
 
 /** Deletes ended keys but the newest: more than one command adds, so that those of earlier releases go, too. */
 function* sweepEnded(accountId: number, at: number): Steps<void> {
@@ -42,8 +39,7 @@ interface KeyToInsert {
   scopes: string;
   lifetimeMs: number | null;
   hint: string;
-  /** In hexadecimal. */
-  hash: string;
+  hash: Buffer;
   at: number;
 }
 
@@ -52,24 +48,25 @@ function* insertKey(accountId: number, input: KeyToInsert): Steps<ApiKeyRow> {
   const expiresAt = lifetimeMs === null ? null : at + lifetimeMs;
   const [added] = yield* sql<{ id: number }>`
     INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at, lifetime_ms, expires_at)
-    VALUES (${accountId}, ${name}, ${hint}, ${bytes(hash)}, ${scopes}, ${at}, ${lifetimeMs}, ${expiresAt})
+    VALUES (${accountId}, ${name}, ${hint}, ${hash}, ${scopes}, ${at}, ${lifetimeMs}, ${expiresAt})
     RETURNING id`;
   yield* sweepEnded(accountId, at);
   const [key] = yield* sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE api_key.id = ${added?.id}`;
   return key as ApiKeyRow;
 }
 
-export function* addKey(input: Owner & KeyToInsert): Steps<ApiKeyRow | KeyRefusal> {
-  const account = yield* accountOf(input, input.at);
-  if (!account) return missing(input);
-  const refusal = yield* limitOf(account.id, input.session !== undefined, 0, input.at);
+export function* addKey({ owner, ...input }: KeyToInsert & { owner: Owner }): Steps<ApiKeyRow | KeyRefusal> {
+  const isPerson = typeof owner !== 'string';
+  const account = yield* accountOf(owner, input.at);
+  if (!account) return isPerson ? 'session_ended' : 'no_account';
+  const refusal = yield* limitOf(account.id, isPerson, 0, input.at);
   return refusal ?? (yield* insertKey(account.id, input));
 }
 
 /** A key, and the session of the person who changes it; undefined: the operator. */
 interface ChangedKey {
   id: number;
-  session?: string | undefined;
+  session?: Buffer | undefined;
   at: number;
 }
 
@@ -96,7 +93,7 @@ export function* revokeKey(input: ChangedKey): Steps<ApiKeyRow | KeyRefusal> {
 interface Rotation extends ChangedKey {
   oldExpiresAt: number;
   hint: string;
-  hash: string;
+  hash: Buffer;
 }
 
 export function* rotateKey(input: Rotation): Steps<ApiKeyRow | KeyRefusal> {

@@ -1,8 +1,8 @@
-/** Changes of people: sign-up, passwords and one-time links. Tokens are given by their SHA-256, in hexadecimal. */
+/** Changes of people: sign-up, passwords and one-time links. Tokens are given by their SHA-256. */
 import { clockSkewMs } from '../../core/limits.ts';
 import { type LinkPurpose, linkLifetimeMs } from '../../core/people.ts';
 import { type AccountRow, accountColumns } from '../rows.ts';
-import { bytes, endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql } from '../steps.ts';
+import { endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql } from '../steps.ts';
 import { accountOfSession } from './sessions.ts';
 
 /** Each new link also deletes this many expired ones at most: more than it adds, so that they do not pile up. */
@@ -12,9 +12,9 @@ interface NewPerson {
   name: string;
   passwordHash: string;
   /** An invitation for a new account. */
-  link?: string | undefined;
-  /** SHA-256 of the person's network, in hexadecimal, if anybody may sign up. */
-  network?: string | undefined;
+  link?: Buffer | undefined;
+  /** SHA-256 of the person's network, if anybody may sign up. */
+  network?: Buffer | undefined;
   at: number;
 }
 
@@ -24,10 +24,10 @@ export function* signUp(person: NewPerson): Steps<AccountRow | 'name_taken' | 'l
   if (link !== undefined && (yield* lockLink(link, at))?.account_id !== null) return 'link_used';
   const [account] = yield* sql<AccountRow>`
     INSERT INTO account (name, created_at, password_hash, network)
-    VALUES (${name}, ${at}, ${passwordHash}, ${network === undefined ? null : bytes(network)})
+    VALUES (${name}, ${at}, ${passwordHash}, ${network ?? null})
     ON CONFLICT DO NOTHING RETURNING ${raw(accountColumns)}`;
   if (!account) return 'name_taken';
-  if (link !== undefined) yield* sql`DELETE FROM one_time_link WHERE hash = ${bytes(link)}`;
+  if (link !== undefined) yield* sql`DELETE FROM one_time_link WHERE hash = ${link}`;
   return account;
 }
 
@@ -37,9 +37,9 @@ interface StoredLink {
 }
 
 /** A link that has not expired; `account_id` of a link to reset a password of no account is 0, which no account has. */
-function* lockLink(link: string, at: number): Steps<StoredLink | undefined> {
+function* lockLink(link: Buffer, at: number): Steps<StoredLink | undefined> {
   const [found] = yield* sql<StoredLink & { expires_at: number }>`
-    SELECT purpose, account_id, expires_at FROM one_time_link WHERE hash = ${bytes(link)} ${forUpdate}`;
+    SELECT purpose, account_id, expires_at FROM one_time_link WHERE hash = ${link} ${forUpdate}`;
   if (!found || !isLinkValid(found.purpose, found.expires_at, at)) return undefined;
   return found.purpose === 'reset' && found.account_id === null ? { ...found, account_id: 0 } : found;
 }
@@ -53,8 +53,8 @@ interface PasswordChange {
   accountId: number;
   passwordHash: string;
   /** Who may change it: a link of the account, or a session of it and the hash of the previous password. Without any, the operator. */
-  link?: string | undefined;
-  session?: string | undefined;
+  link?: Buffer | undefined;
+  session?: Buffer | undefined;
   previous?: string | undefined;
   at: number;
 }
@@ -74,7 +74,7 @@ export function* setPassword(change: PasswordChange): Steps<boolean> {
 }
 
 interface NewLink {
-  hash: string;
+  hash: Buffer;
   purpose: LinkPurpose;
   /** Null: an invitation to create an account. */
   accountId: number | null;
@@ -93,5 +93,5 @@ export function* addLink({ hash, purpose, accountId, at }: NewLink): Steps<void>
     ${endOneOf}`;
   yield* sql`
     INSERT INTO one_time_link (hash, purpose, account_id, expires_at)
-    VALUES (${bytes(hash)}, ${purpose}, ${accountId}, ${at + linkLifetimeMs[purpose]})`;
+    VALUES (${hash}, ${purpose}, ${accountId}, ${at + linkLifetimeMs[purpose]})`;
 }

@@ -1,16 +1,14 @@
-/** Changes of sessions. The tokens of sessions are given by their SHA-256, in hexadecimal. */
-
+/** Changes of sessions. The tokens of sessions are given by their SHA-256. */
 import { clockSkewMs, limits } from '../../core/limits.ts';
 import { sessionIdleMs } from '../../core/people.ts';
 import { type AccountRow, accountColumns } from '../rows.ts';
-import { bytes, endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql } from '../steps.ts';
+import { endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql } from '../steps.ts';
 
 /** Each new session also deletes this many ended ones at most: more than it adds, so that they do not pile up. */
 const swept = 10;
 
 /** The account of a session that has not ended at `at`, with its row locked: a command that ends its sessions comes before or after. */
-export function* accountOfSession(session: string, at: number): Steps<AccountRow | undefined> {
-  const hash = bytes(session);
+export function* accountOfSession(hash: Buffer, at: number): Steps<AccountRow | undefined> {
   yield* sql`SELECT id FROM account WHERE id = (SELECT account_id FROM session WHERE hash = ${hash}) ${forUpdate}`;
   // A second statement: on PostgreSQL, it also sees what was committed while the first one waited for the lock.
   const [account] = yield* sql<AccountRow>`
@@ -21,7 +19,7 @@ export function* accountOfSession(session: string, at: number): Steps<AccountRow
 }
 
 interface NewSession {
-  hash: string;
+  hash: Buffer;
   accountId: number;
   /** The hash of the password that was checked. */
   passwordHash: string;
@@ -39,7 +37,7 @@ export function* addSession({ hash, accountId, passwordHash, at }: NewSession): 
       SELECT hash FROM session WHERE account_id = ${accountId} ORDER BY used_at DESC LIMIT ${limits.sessions - 1}
     )`;
   yield* sql`
-    INSERT INTO session (hash, account_id, created_at, used_at) VALUES (${bytes(hash)}, ${accountId}, ${at}, ${at})`;
+    INSERT INTO session (hash, account_id, created_at, used_at) VALUES (${hash}, ${accountId}, ${at}, ${at})`;
   return true;
 }
 
@@ -57,20 +55,20 @@ function* sweepSessions(at: number): Steps<void> {
 }
 
 /** Records that the session is used at `at`, unless it has ended. */
-export function* touchSession({ hash, at }: { hash: string; at: number }): Steps<void> {
+export function* touchSession({ hash, at }: { hash: Buffer; at: number }): Steps<void> {
   yield* sql`
-    UPDATE session SET used_at = ${at} WHERE hash = ${bytes(hash)}
+    UPDATE session SET used_at = ${at} WHERE hash = ${hash}
       AND created_at > ${at - limits.sessionLifetime} AND used_at > ${at - sessionIdleMs} AND used_at < ${at}`;
 }
 
 /** Ends one session: whoever has its token may do so. */
-export function* endSession({ hash, at }: { hash: string; at: number }): Steps<void> {
+export function* endSession({ hash, at }: { hash: Buffer; at: number }): Steps<void> {
   yield* accountOfSession(hash, at);
-  yield* sql`DELETE FROM session WHERE hash = ${bytes(hash)}`;
+  yield* sql`DELETE FROM session WHERE hash = ${hash}`;
 }
 
 /** Ends all sessions of the account to which `session` belongs. Returns false, and changes nothing, if it has ended. */
-export function* endSessions({ session, at }: { session: string; at: number }): Steps<boolean> {
+export function* endSessions({ session, at }: { session: Buffer; at: number }): Steps<boolean> {
   const account = yield* accountOfSession(session, at);
   if (!account) return false;
   yield* sql`DELETE FROM session WHERE account_id = ${account.id}`;

@@ -43,6 +43,10 @@ function setUp(connection: Database.Database): void {
 
 type Statement = Database.Statement<unknown[], unknown>;
 
+/** Bytes are a Buffer, or what JSON has made of it on the way to the writer's thread. */
+const toSqlite = (value: unknown) =>
+  value instanceof Object && !Buffer.isBuffer(value) ? Buffer.from(value as Buffer) : value;
+
 /** Returns a function that runs steps synchronously, in the transaction that is open, if any. It throws SQLite errors. */
 export function createRunner(connection: Database.Database): <Result>(steps: Steps<Result>) => Result {
   const prepared = new Map<TemplateStringsArray, Statement>();
@@ -59,7 +63,7 @@ export function createRunner(connection: Database.Database): <Result>(steps: Ste
     while (!step.done) {
       const { texts, given } = step.value;
       const statement = prepared.get(texts) ?? prepare(texts, given);
-      const values = valuesOf(given);
+      const values = valuesOf(given).map(toSqlite);
       if (statement.reader) step = steps.next(statement.all(...values));
       else {
         statement.run(...values);

@@ -21,7 +21,7 @@ const maxMessages = 3;
 const copies = 4;
 const endedKeys = 5;
 
-const hashOf = (text: string) => createHash('sha256').update(text).digest('hex');
+const hashOf = (text: string) => createHash('sha256').update(text).digest();
 
 /** An account of its own for each pair of commands: one place is left for a key and for a session. */
 interface World {
@@ -29,9 +29,9 @@ interface World {
   name: string;
   /** The id of an active key; the next ids are those of the other keys. */
   key: number;
-  session: string;
-  reset: string;
-  invitation: string;
+  session: Buffer;
+  reset: Buffer;
+  invitation: Buffer;
 }
 
 const firstId = 1_000_000;
@@ -46,7 +46,7 @@ function worldOf(index: number): World {
 }
 
 /** Even copies act for the operator, odd ones for the person. */
-const ownerOf = ({ name, session }: World, copy: number) => (copy % 2 === 0 ? { account: name } : { session });
+const ownerOf = ({ name, session }: World, copy: number) => ({ owner: copy % 2 === 0 ? name : { session } });
 const askerOf = ({ session }: World, copy: number) => (copy % 2 === 0 ? {} : { session });
 const newKey = { name: 'till', scopes: 'pets:read', lifetimeMs: null };
 const secretOf = ({ id }: World, copy: number) => ({ hint: 'ast_test_0000', hash: hashOf(`key ${copy} of ${id}`) });
@@ -155,8 +155,8 @@ async function openEngine(databaseUrl: string): Promise<Writer> {
 function setUp(worlds: World[]): string {
   const [random, blob] =
     engine === 'SQLite'
-      ? ['randomblob(32)', (hex: string) => `x'${hex}'`]
-      : ['sha256(gen_random_uuid()::text::bytea)', (hex: string) => `'\\x${hex}'::bytea`];
+      ? ['randomblob(32)', (bytes: Buffer) => `x'${bytes.toString('hex')}'`]
+      : ['sha256(gen_random_uuid()::text::bytea)', (bytes: Buffer) => `'\\x${bytes.toString('hex')}'::bytea`];
   const values = (rowOf: (world: World) => string) => worlds.map((world) => `(${rowOf(world)})`).join();
   const series = (count: number) =>
     `(WITH RECURSIVE series (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM series WHERE n + 1 < ${count}) SELECT n FROM series) AS n`;
@@ -238,7 +238,8 @@ function faultsOf(world: World, done: Effect[], rowsOf: (table: Table) => Row[])
     'an account has its most sessions': sessions.length <= limits.sessions,
     'a session ends all sessions once': effectsOf('endSessions') <= 1,
     'an ended session stays ended':
-      effectsOf('endSession') + effectsOf('endSessions') === 0 || !sessions.some(({ hash }) => hash === world.session),
+      effectsOf('endSession') + effectsOf('endSessions') === 0 ||
+      !sessions.some(({ hash }) => hash === world.session.toString('hex')),
     'a link or a password sets a password once': effectsOf('setPassword') <= 1,
     'a new password is stored': !account || (account.password_hash === oldHash) === (effectsOf('setPassword') === 0),
     'a new password ends all sessions': effectsOf('setPassword') === 0 || sessions.length === 0,
