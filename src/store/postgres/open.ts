@@ -62,14 +62,8 @@ async function connectSafely(
   return connectSafely(target, options, { ...settings, synchronous_commit: 'on' });
 }
 
-interface Opened {
-  pools: Pools;
-  /** The names of the migrations that were applied. */
-  migrated: string[];
-}
-
-/** Opens pools, after checking the settings; migrates the schema if `options.migrate` allows. Rejects with OpenError. */
-export async function openPools(target: Target, options: OpenOptions): Promise<Opened> {
+/** Opens pools, after checking the settings; migrates the schema if `options.migrate` allows (`migrated`: the names). Rejects with OpenError. */
+export async function openPools(target: Target, options: OpenOptions) {
   let pools: Pools | undefined;
   try {
     pools = await connectSafely(target, options);

@@ -16,7 +16,7 @@ import type { AddedPet } from '../engine.ts';
 import { type KnownKeyRow, knownKeyColumns } from '../rows.ts';
 import { raw } from '../steps.ts';
 import type { Pool } from './pool.ts';
-import { type Batch, createBatch } from './reads.ts';
+import { createBatch } from './reads.ts';
 import { prepared } from './sql.ts';
 
 /**
@@ -69,15 +69,8 @@ async function readTexts(pool: Pick<Pool, 'read'>, statement: typeof petsById, v
   return { texts, state: stateOf(texts.get(0)) };
 }
 
-export interface PetReads {
-  list(query: PetQuery): Promise<PetPage>;
-  find(id: bigint): Promise<FoundPet>;
-  state(): Promise<StoreState>;
-  close(): Promise<unknown>;
-}
-
 /** Each read sees every commit that was acknowledged before it was asked for. */
-export function createPetReads(pool: Pick<Pool, 'read'>): PetReads {
+export function createPetReads(pool: Pick<Pool, 'read'>) {
   const single = createBatch<bigint, FoundPet>({
     keyOf: String,
     async send(ids, withinMs) {
@@ -112,8 +105,8 @@ export function createPetReads(pool: Pick<Pool, 'read'>): PetReads {
 }
 
 /** Finds keys by the SHA-256 of their text. */
-export function createKeyReads(pool: Pick<Pool, 'read'>): Batch<Buffer, KnownKeyRow | undefined> {
-  return createBatch({
+export function createKeyReads(pool: Pick<Pool, 'read'>) {
+  return createBatch<Buffer, KnownKeyRow | undefined>({
     keyOf: (hash) => hash.toString('latin1'),
     async send(hashes, withinMs) {
       const rows = await pool.read(
@@ -134,8 +127,8 @@ interface AdditionRow {
 }
 
 /** Adds a batch of pets after the other. An answer comes after the commit. */
-export function startAdder(pool: Pool): Batch<AddedPet, Addition> {
-  return createBatch({
+export function startAdder(pool: Pool) {
+  return createBatch<AddedPet, Addition>({
     maxFlying: 1,
     lateMs: limits.statement,
     // Half as many pets as rows.

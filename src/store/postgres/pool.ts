@@ -2,7 +2,7 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { limits } from '../../core/limits.ts';
-import type { PoolMeasures, StoreMeasures } from '../../core/measures.ts';
+import type { PoolMeasures } from '../../core/measures.ts';
 import { type StoreMetrics, unavailable } from '../store.ts';
 import { cancel, PoolClient, refuseStandby } from './connection.ts';
 import {
@@ -34,13 +34,7 @@ export interface Pool {
   close(): Promise<void>;
 }
 
-export interface Pools extends Pick<Pool, 'close'> {
-  /** For the server itself, and for requests with a key that was valid lately. */
-  keyed: Pool;
-  /** For all others, so that they cannot keep out requests with a key: a quarter of the connections. */
-  strangers: Pool;
-  measure(): { pool: PoolMeasures } & Pick<StoreMeasures, 'failedWrites' | 'lastFailedWriteAt'>;
-}
+export type Pools = ReturnType<typeof createPools>;
 
 /** What happened since the start, in all pools. */
 function createCounts() {
@@ -52,7 +46,7 @@ export function createPools(
   config: pg.ClientConfig,
   { connections, prepare }: Pick<Target, 'connections' | 'prepare'>,
   metrics?: StoreMetrics,
-): Pools {
+) {
   const counts = createCounts();
   const create = (size: number) => createPool({ ...config, max: size }, prepare, counts, metrics);
   const few = Math.ceil(connections / 4);
@@ -60,7 +54,9 @@ export function createPools(
   const strangers = few < connections ? create(few) : keyed;
   const all = new Set([keyed, strangers]);
   return {
+    /** For the server itself, and for requests with a key that was valid lately. */
     keyed,
+    /** For all others, so that they cannot keep out requests with a key: a quarter of the connections. */
     strangers,
     measure() {
       const { errors, failedWrites, lastFailedWriteAt } = counts;

@@ -2,15 +2,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { limits } from '../../core/limits.ts';
 
-export interface Batch<Question, Answer> {
-  /** Rejects with ApiError `service_unavailable` at the deadline. */
-  ask(question: Question): Promise<Answer>;
-  /** The number of questions that wait for the next statement. */
-  waiting(): number;
-  /** Resolves when every question is sent and answered. */
-  close(): Promise<void>;
-}
-
 interface BatchOptions<Question, Answer> {
   /** Equal questions that wait share an answer. Without it, none are equal. */
   keyOf?: (question: Question) => string;
@@ -26,20 +17,12 @@ interface BatchOptions<Question, Answer> {
   send: (questions: Question[], withinMs: number) => Promise<Answer[]>;
 }
 
-interface Asked<Question, Answer> {
-  question: Question;
-  until: number;
-  promise: Promise<Answer>;
-  resolve: (answer: Answer) => void;
-  reject: (error: unknown) => void;
-}
-
 /** Of one statement. */
 const maxRows = 1000;
 
-export function createBatch<Question, Answer>(options: BatchOptions<Question, Answer>): Batch<Question, Answer> {
+export function createBatch<Question, Answer>(options: BatchOptions<Question, Answer>) {
   const { keyOf, alone, rowsOf = () => 1, maxFlying = 2, lateMs = 50, send } = options;
-  type Own = Asked<Question, Answer>;
+  type Own = PromiseWithResolvers<Answer> & { question: Question; until: number };
   const waiting = new Map<string | number, Own>();
   /** Numbers the questions. An object as a key would be given a hash of its own. */
   let asked = 0;
@@ -96,17 +79,20 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
   }
 
   return {
-    ask(question) {
+    /** Rejects with ApiError `service_unavailable` at the deadline. */
+    ask(question: Question): Promise<Answer> {
       asked += 1;
       const key = keyOf?.(question) ?? asked;
       const same = waiting.get(key);
       if (same) return same.promise;
-      const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-      waiting.set(key, { question, until: performance.now() + limits.statement, promise, resolve, reject });
+      const own = { question, until: performance.now() + limits.statement, ...Promise.withResolvers<Answer>() };
+      waiting.set(key, own);
       schedule();
-      return promise;
+      return own.promise;
     },
+    /** The number of questions that wait for the next statement. */
     waiting: () => waiting.size,
+    /** Resolves when every question is sent and answered. */
     async close() {
       while (waiting.size > 0 || flying > 0) await sleep(1);
     },

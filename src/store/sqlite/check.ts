@@ -3,18 +3,6 @@ import type Database from 'better-sqlite3';
 import { currentVersion, latestVersion } from './migrations.ts';
 import { openError, openExisting } from './store-file.ts';
 
-export interface Report {
-  file: string;
-  sqliteVersion: string | null;
-  schemaVersion: number | null;
-  /** The schema version of this release. An older store is migrated when a server or command opens it. */
-  latestSchemaVersion: number;
-  /** The number of animals; without it if they cannot be counted. */
-  rows: { pet?: number };
-  /** One sentence each; empty if the store is sound. */
-  problems: string[];
-}
-
 /**
  * Each returns a sentence for each fault, at most 20: one that affects every row would produce an endless list. The last compares the stored JSON of
  * each animal with its other columns. Nothing else would find a byte that changed within a text: SQLite checks neither the text of a column
@@ -28,14 +16,17 @@ const checks = [
 ];
 
 /** Never throws: every error becomes one of the report's problems. */
-export function checkStore(file: string): Report {
-  const report: Report = {
+export function checkStore(file: string) {
+  const report = {
     file,
-    sqliteVersion: null,
-    schemaVersion: null,
+    sqliteVersion: null as string | null,
+    schemaVersion: null as number | null,
+    /** Of this release. An older store is migrated when a server or command opens it. */
     latestSchemaVersion: latestVersion(),
-    rows: {},
-    problems: [],
+    /** The number of animals; without it if they cannot be counted. */
+    rows: {} as { pet?: number },
+    /** One sentence each; empty if the store is sound. */
+    problems: [] as string[],
   };
   const { problems } = report;
   let connection: Database.Database | undefined;

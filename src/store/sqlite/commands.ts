@@ -101,10 +101,8 @@ function prepare<Parameters extends unknown[], Row = unknown>(connection: Databa
   return connection.prepare<Parameters, Row>(text).safeIntegers(false);
 }
 
-/** Inserts pets with ids that follow each other, and returns the first. */
-type InsertPets = (pets: readonly NewPetRow[]) => number;
-
-function prepareInsert(connection: Database.Database): InsertPets {
+/** Returns a function that inserts pets with ids that follow each other, and returns the first. */
+function prepareInsert(connection: Database.Database) {
   // What AUTOINCREMENT would choose (https://sqlite.org/autoinc.html). It does not promise ids without gaps, nor their order in a statement.
   const nextId = prepare<[], number>(
     connection,
@@ -117,7 +115,7 @@ function prepareInsert(connection: Database.Database): InsertPets {
     `INSERT INTO pet (id, name, category_id, status)
      SELECT ? + key, value ->> 'name', value ->> 'categoryId', value ->> 'status' FROM json_each(?)`,
   );
-  return (pets) => {
+  return (pets: readonly NewPetRow[]) => {
     const first = nextId.get() as number;
     insert.run(first, JSON.stringify(pets));
     return first;
@@ -125,14 +123,7 @@ function prepareInsert(connection: Database.Database): InsertPets {
 }
 
 /** What the store keeps of creates with an Idempotency-Key. */
-interface Retries {
-  /** What became of an earlier request with the key; undefined: there was none. */
-  find(pet: NewPetRow, retry: Retry): PetOutcome | undefined;
-  /** Keeps the keys of pets whose ids begin at `first`, and deletes ten expired ones for each. */
-  remember(pets: readonly NewPetRow[], first: number): void;
-}
-
-function prepareRetries(connection: Database.Database): Retries {
+function prepareRetries(connection: Database.Database) {
   // +?, as in reader.ts: SQLite would recompile the statement for each key, which takes 10 µs.
   const find = prepare<[string, bigint, string, number, string, number], { id: number; pet: PetJson; same: number }>(
     connection,
@@ -152,7 +143,8 @@ function prepareRetries(connection: Database.Database): Retries {
   );
 
   return {
-    find({ name, categoryId, status, at }, { accountId, key }) {
+    /** What became of an earlier request with the key; undefined: there was none. */
+    find({ name, categoryId, status, at }: NewPetRow, { accountId, key }: Retry): PetOutcome | undefined {
       // An idempotency key first used at or before this time counts as new.
       const forgottenAt = at - retryWindowMs;
       // No operation changes a pet, so its row still equals the first request's body.
@@ -160,7 +152,8 @@ function prepareRetries(connection: Database.Database): Retries {
       if (!known) return undefined;
       return known.same ? { outcome: 'replayed', id: known.id, pet: known.pet } : { outcome: 'reused' };
     },
-    remember(pets, first) {
+    /** Keeps the keys of pets whose ids begin at `first`, and deletes ten expired ones for each. */
+    remember(pets: readonly NewPetRow[], first: number) {
       const kept = pets.flatMap(({ retry, at }, index) => (retry ? [{ ...retry, at, id: first + index }] : []));
       const earliest = Math.min(...kept.map(({ at }) => at));
       forget.run(earliest - retryWindowMs, 10 * kept.length);

@@ -5,20 +5,11 @@ import type { Steps } from '../steps.ts';
 import { createRunner, openReader, translate } from './connection.ts';
 import { openError } from './store-file.ts';
 
-/** Reads are short and synchronous. They throw ApiError `service_unavailable` if the store cannot be read. */
-export interface Reader {
-  list(query: PetQuery): PetPage;
-  find(id: bigint): FoundPet;
-  state(): StoreState;
-  /** Ends the snapshot that the reads of one event loop turn share, so that the next read sees the latest commit. */
-  refresh(): void;
-  /** Runs a query of accounts and people. Each of its statements sees the latest commit. */
-  run<Result>(query: () => Steps<Result>): Promise<Result>;
-  close(): void;
-}
-
-/** Opens the store in `file` for reading. Throws OpenError. */
-export function startReader(file: string): Reader {
+/**
+ * Opens the store in `file` for reading. Throws OpenError. Reads are short and synchronous, and throw ApiError `service_unavailable` if the store
+ * cannot be read.
+ */
+export function startReader(file: string) {
   let connection: Database.Database | undefined;
   try {
     connection = openReader(file);
@@ -46,15 +37,7 @@ function guarded<Input extends unknown[], Output>(read: (...input: Input) => Out
   };
 }
 
-interface Snapshot {
-  /** Opens or reuses the snapshot of this turn: SQLite then takes its locks once per turn instead of once or twice per read. */
-  enter: () => void;
-  /** The state of the snapshot that `enter` opened. */
-  state: () => StoreState;
-  end: () => void;
-}
-
-function createSnapshot(connection: Database.Database): Snapshot {
+function createSnapshot(connection: Database.Database) {
   const begin = connection.prepare<[], never>('BEGIN');
   const commit = connection.prepare<[], never>('COMMIT');
   // Changes when another connection commits (https://sqlite.org/pragma.html#pragma_data_version). This connection never writes.
@@ -77,6 +60,7 @@ function createSnapshot(connection: Database.Database): Snapshot {
     }
   }
 
+  /** Opens or reuses the snapshot of this turn: SQLite then takes its locks once per turn instead of once or twice per read. */
   function enter(): void {
     const now = performance.now();
     if (begun !== undefined) {
@@ -106,10 +90,11 @@ function createSnapshot(connection: Database.Database): Snapshot {
     return version === current.version ? current : { version, revision: petRevision.get() as number };
   }
 
+  /** `state`: of the snapshot that `enter` opened. */
   return { enter, state: () => current, end };
 }
 
-function prepareReader(connection: Database.Database): Reader {
+function prepareReader(connection: Database.Database) {
   const sql = <Parameters extends unknown[], Row>(text: string) => connection.prepare<Parameters, Row>(text);
   // +? hides the value from the query planner. Otherwise SQLite recompiles the statement whenever the status or limit changes, which
   // costs as much as reading ten rows (https://sqlite.org/c3ref/c_dbconfig_defensive.html, SQLITE_DBCONFIG_ENABLE_QPSG).
@@ -126,8 +111,9 @@ function prepareReader(connection: Database.Database): Reader {
       snapshot.enter();
       return snapshot.state();
     }),
+    /** Ends the snapshot that the reads of one event loop turn share, so that the next read sees the latest commit. */
     refresh: snapshot.end,
-    list: guarded(({ limit, status, after }) => {
+    list: guarded(({ limit, status, after }: PetQuery): PetPage => {
       snapshot.enter();
       // One extra row shows whether a next page exists.
       const pets = status ? listByStatus.all(status, after, limit + 1) : listAll.all(after, limit + 1);
@@ -136,11 +122,12 @@ function prepareReader(connection: Database.Database): Reader {
       pets.pop();
       return { pets, next: idOf(pets.at(-1) as PetJson), state };
     }),
-    find: guarded((id) => {
+    find: guarded((id: bigint): FoundPet => {
       snapshot.enter();
       return { pet: byId.get(id), state: snapshot.state() };
     }),
-    async run(query) {
+    /** Runs a query of accounts and people. Each of its statements sees the latest commit. */
+    async run<Result>(query: () => Steps<Result>) {
       return guarded(() => runSteps(query()))();
     },
     close() {

@@ -10,22 +10,15 @@ import { checkStore } from './check.ts';
 import { openConnection } from './connection.ts';
 import { openExisting, prepareStore, readHeader } from './store-file.ts';
 
-export interface Restored {
-  animals: number;
-  /** The names of the migrations that were applied to it. */
-  migrated: string[];
-  /** The new path of the previous store; undefined if there was none. */
-  kept: string | undefined;
-}
-
 /** How long to wait for commands that are just finishing. */
 const lockTimeoutMs = 500;
 
 /**
  * Replaces the store in `file` with a copy of `from`, migrated to this release's schema, without its sessions and one-time links. `from` must
- * be sound. Rejects with CopyError, OpenError, or an error of the system or of SQLite, and then leaves the store unchanged.
+ * be sound. Resolves to the number of animals, the names of the migrations that were applied to it, and the new path of the previous store, if
+ * there was one. Rejects with CopyError, OpenError, or an error of the system or of SQLite, and then leaves the store unchanged.
  */
-export async function restoreStore(from: string, file: string, now: () => Date): Promise<Restored> {
+export async function restoreStore(from: string, file: string, now: () => Date) {
   if (isSame(from, file)) throw new CopyError(`${from} is the store itself.`);
   const { problems, rows } = checkStore(from);
   if (problems.length > 0) throw new CopyError(problems.join('\n'));

@@ -12,21 +12,7 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-/**
- * Both resolve after the write's commit and fsync, and reject with ApiError `service_unavailable` if the store cannot write; if the fsync
- * failed, the write may still be on disk.
- */
-export interface Writer {
-  /** `read` makes the result from the outcome, without a promise of its own. */
-  addPet<Result>(pet: NewPetRow, read: (outcome: PetOutcome) => Result): Promise<Result>;
-  write<Name extends CommandName>(name: Name, input: Input<Name>): Promise<Outcome<Name>>;
-  /** The number of pending writes. */
-  waiting(): number;
-  /** Writes that could not be committed, by reason, and when the last of them failed (milliseconds since 1970; 0: never). */
-  failures(): { failedWrites: Readonly<Record<string, number>>; lastFailedWriteAt: number };
-  /** Resolves when all accepted writes are committed and the thread has exited; rejects if the last fsync failed. */
-  close(): Promise<void>;
-}
+export type Writer = ReturnType<typeof startWriter>;
 
 /** The heap for short-lived objects. V8 would let it grow to 96 MB, which brings no speed. */
 const maxYoungGenerationSizeMb = 12;
@@ -58,7 +44,7 @@ interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'logger'> {
 }
 
 /** Starts the writer thread on the store in `file`. */
-export function startWriter(file: string, { onFatal, logger, onCommit }: WriterOptions): Writer {
+export function startWriter(file: string, { onFatal, logger, onCommit }: WriterOptions) {
   const worker = new Worker(new URL('./writer-thread.ts', import.meta.url), {
     workerData: file,
     resourceLimits: { maxYoungGenerationSizeMb },
@@ -138,6 +124,10 @@ export function startWriter(file: string, { onFatal, logger, onCommit }: WriterO
     sendSoon();
   }
 
+  /**
+   * Resolves after the write's commit and fsync, and rejects with ApiError `service_unavailable` if the store cannot write; if the fsync failed,
+   * the write may still be on disk. `read` makes the result from the outcome, without a promise of its own.
+   */
   function enqueue<Output, Result>(write: Write, read: (output: Output) => Result): Promise<Result> {
     if (broken) return Promise.reject(broken);
     if (unsent.length === 0) setImmediate(send);
@@ -148,10 +138,14 @@ export function startWriter(file: string, { onFatal, logger, onCommit }: WriterO
   }
 
   return {
-    addPet: (pet, read) => enqueue(['addPet', pet], read),
-    write: (name, input) => enqueue([name, input] as Write, (output: Outcome<typeof name>) => output),
+    addPet: <Result>(pet: NewPetRow, read: (outcome: PetOutcome) => Result) => enqueue(['addPet', pet], read),
+    write: <Name extends CommandName>(name: Name, input: Input<Name>) =>
+      enqueue([name, input] as Write, (output: Outcome<Name>) => output),
+    /** The number of pending writes. */
     waiting: () => waiting.length,
+    /** Writes that could not be committed, by reason, and when the last of them failed (milliseconds since 1970; 0: never). */
     failures: () => ({ failedWrites, lastFailedWriteAt }),
+    /** Resolves when all accepted writes are committed and the thread has exited; rejects if the last fsync failed. */
     async close() {
       closing = true;
       broken = unavailable(new Error('the store is closed'));
