@@ -1,22 +1,11 @@
 /** What an engine does for the parts of a store that are written once for both. */
-import type { Retry } from '../core/idempotency.ts';
-import type { Addition, NewPet, Pets } from '../core/pets.ts';
+import type { Pets } from '../core/pets.ts';
 import type { CommandName, Input, Outcome } from './commands.ts';
 import type { KnownKeyRow } from './rows.ts';
 import type { Steps } from './steps.ts';
 
-/** `keyId`: the API key that adds the pet; undefined: the operator. `at`: the time in milliseconds. */
-export interface AddedPet {
-  pet: NewPet;
-  retry: Retry | undefined;
-  keyId: number | undefined;
-  at: number;
-}
-
 /** What most requests need: each engine has its own way, because it must be fast. */
-export interface FastPets extends Pick<Pets, 'list' | 'find' | 'state' | 'remote' | 'refresh'> {
-  add(added: AddedPet): Promise<Addition>;
-}
+export type FastPets = Pick<Pets, 'list' | 'add' | 'find' | 'state' | 'remote' | 'refresh'>;
 
 /** What an engine does for the parts of a store. Both functions reject with ApiError `service_unavailable` if the store is unavailable. */
 export interface Engine {

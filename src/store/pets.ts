@@ -2,10 +2,8 @@
 import type { Pets } from '../core/pets.ts';
 import type { Engine } from './engine.ts';
 
-/** `at` returns the current time in milliseconds. */
-export function openPets(engine: Engine, at: () => number): Pets {
+export function openPets(engine: Engine): Pets {
   return {
     ...engine.pets,
-    add: (pet, retry, keyId) => engine.pets.add({ pet, retry, keyId, at: at() }),
   };
 }

@@ -1,18 +1,18 @@
 /** Reads pets as JSON text, and keys. Adds pets in batches: those that arrive in one event loop turn, or during a batch, share a round trip. */
-import { retryWindowMs } from '../../core/idempotency.ts';
+import { type Retry, retryWindowMs } from '../../core/idempotency.ts';
 import { limits } from '../../core/limits.ts';
 import {
   type Addition,
   type FoundPet,
   idOf,
   maxPage,
+  type NewPet,
   type PetJson,
   type PetPage,
   type PetQuery,
   petJson,
   type StoreState,
 } from '../../core/pets.ts';
-import type { AddedPet } from '../engine.ts';
 import { type KnownKeyRow, knownKeyColumns } from '../rows.ts';
 import { raw } from '../steps.ts';
 import type { Pool } from './pool.ts';
@@ -118,6 +118,14 @@ export function createKeyReads(pool: Pick<Pool, 'read'>) {
       return hashes.map((hash) => found.get(hash.toString('hex')));
     },
   });
+}
+
+/** `keyId`: the API key that adds the pet; undefined: the operator. `at`: the time in milliseconds. */
+interface AddedPet {
+  pet: NewPet;
+  retry: Retry | undefined;
+  keyId: number | undefined;
+  at: number;
 }
 
 /** `id`: of an animal that was added, now or before. */

@@ -36,15 +36,18 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions): P
   const pets = createPetReads(keyed);
   const [keys, otherKeys] = [createKeyReads(keyed), createKeyReads(strangers)];
   const adder = startAdder(keyed);
+  const at = () => options.now().getTime();
   const engine: Engine = {
     ...createEngine(pools),
     findKey: (hash, forKey) => (forKey ? keys : otherKeys).ask(hash),
-    pets: { list: pets.list, find: pets.find, state: pets.state, remote: true, add: adder.ask },
+    pets: {
+      ...{ list: pets.list, find: pets.find, state: pets.state, remote: true },
+      add: (pet, retry, keyId) => adder.ask({ pet, retry, keyId, at: at() }),
+    },
   };
-  const at = () => options.now().getTime();
 
   return {
-    pets: openPets(engine, at),
+    pets: openPets(engine),
     accounts: openAccounts(engine, at),
     messages: openMessages(engine),
     people: openPeople(engine, at),

@@ -20,10 +20,10 @@ function measureDisk(file: string): { size: number; available: number } | undefi
   }
 }
 
-function createAdd(writer: Writer): FastPets['add'] {
-  return ({ pet: { name, categoryId, status }, retry, keyId, at }) => {
+function createAdd(writer: Writer, at: () => number): FastPets['add'] {
+  return ({ name, categoryId, status }, retry, keyId) => {
     const category = String(categoryId);
-    return writer.addPet({ name, categoryId: category, status, retry, keyId, at }, (outcome) => {
+    return writer.addPet({ name, categoryId: category, status, retry, keyId, at: at() }, (outcome) => {
       if (typeof outcome === 'number')
         return { outcome: 'added', id: BigInt(outcome), pet: petJson(outcome, name, category, status) };
       return outcome.outcome === 'replayed' ? { ...outcome, id: BigInt(outcome.id) } : outcome;
@@ -48,11 +48,11 @@ export function openSqlite(file: string, options: OpenOptions): Store {
     write: writer.write,
     read: reader.run,
     findKey: (hash) => reader.run(() => findKey(hash)),
-    pets: { list, add: createAdd(writer), find, state, remote: false, refresh },
+    pets: { list, add: createAdd(writer, at), find, state, remote: false, refresh },
   };
 
   return {
-    pets: openPets(engine, at),
+    pets: openPets(engine),
     accounts: openAccounts(engine, at),
     messages: openMessages(engine),
     people: openPeople(engine, at),
