@@ -17,37 +17,38 @@ import { type KnownKeyRow, knownKeyColumns } from '../rows.ts';
 import { raw } from '../steps.ts';
 import type { Pool } from './pool.ts';
 import { createBatch } from './reads.ts';
-import { prepared } from './sql.ts';
 
 /**
  * `version` is the highest id: an addition raises it. `revision` also tells one database from another, and a database from itself before a
  * restart: only a restart, a promotion or a restored dump can give an id twice.
  */
-const state = `SELECT coalesce((SELECT max(id) FROM pet), 0) || ' ' || revision || ' ' || 'pet'::regclass::oid || ' ' || pg_postmaster_start_time()
-  FROM pet_revision`;
+const state = `(
+  SELECT coalesce((SELECT max(id) FROM pet), 0) || ' ' || revision || ' ' || 'pet'::regclass::oid || ' ' || pg_postmaster_start_time()
+  FROM pet_revision)`;
 
 /** The state is a row of the statement, and so of its snapshot. Ids and places begin with 1. */
-const withState = (rows: string) => prepared(`SELECT 0::bigint, (${state}) UNION ALL ${rows}`);
+const withState = raw(`SELECT 0::bigint AS id, ${state} AS text UNION ALL`);
 
 /** The same text as `petJson`. Rows that are older than the column have none. */
 const json = 'coalesce(json, pet_json(id, name, category_id, pet.status)) AS json';
-
-const petsById = withState(`SELECT id, ${json} FROM pet WHERE id = ANY ($1::bigint[])`);
 
 /**
  * A line for each animal: JSON has line breaks only between its tokens, and format() adds none. The planner does not know the rows that are asked
  * for, so the inner LIMIT tells it that a page is short.
  */
-const page = (where: string, order: string) => `
+const page = (where: string, order: string) =>
+  raw(`
   SELECT string_agg(json, E'\\n') FROM (
     SELECT json FROM (SELECT ${json} FROM pet WHERE ${where} ORDER BY ${order} LIMIT ${maxPage + 1}) AS longest LIMIT asked.rows
-  ) AS page`;
+  ) AS page`);
+
+const pageOfAll = page('id > asked.after', 'id');
 
 // With pet.status = asked.status, the planner may scan the primary key and filter by status; for a rare status that reads the whole table.
-const pagesOf = withState(`
-  SELECT n, CASE WHEN asked.status IS NULL THEN (${page('id > asked.after', 'id')})
-    ELSE (${page('(pet.status, id) > (asked.status, asked.after) AND pet.status <= asked.status', 'pet.status, id')}) END
-  FROM unnest($1::bigint[], $2::integer[], $3::text[]) WITH ORDINALITY AS asked (after, rows, status, n)`);
+const pageOfStatus = page(
+  '(pet.status, id) > (asked.status, asked.after) AND pet.status <= asked.status',
+  'pet.status, id',
+);
 
 /** Equal to no state, not even to itself. */
 const noState: StoreState = { version: Number.NaN, revision: Number.NaN };
@@ -62,10 +63,14 @@ function stateOf(text: string | null | undefined): StoreState {
 /** No animal has this id. `state()` asks for it, and so shares the statement of the single animals. */
 const stateId = 0n;
 
+interface TextRow {
+  id: number;
+  text: string | null;
+}
+
 /** A text for each id or place that has one, and the state in which they were read. */
-async function readTexts(pool: Pick<Pool, 'read'>, statement: typeof petsById, values: unknown[], withinMs: number) {
-  const rows = await pool.read((sql) => sql.arrays<[id: number, text: string | null]>(statement, values), withinMs);
-  const texts = new Map(rows);
+function textsOf(rows: TextRow[]) {
+  const texts = new Map(rows.map(({ id, text }) => [id, text]));
   return { texts, state: stateOf(texts.get(0)) };
 }
 
@@ -74,7 +79,11 @@ export function createPetReads(pool: Pick<Pool, 'read'>) {
   const single = createBatch<bigint, FoundPet>({
     keyOf: String,
     async send(ids, withinMs) {
-      const { texts, state: read } = await readTexts(pool, petsById, [ids], withinMs);
+      const rows = await pool.read(
+        (sql) => sql<TextRow[]>`${withState} SELECT id, ${raw(json)} FROM pet WHERE id = ANY (${ids}::bigint[])`,
+        withinMs,
+      );
+      const { texts, state: read } = textsOf(rows);
       return ids.map((id) => ({ pet: (id !== stateId && texts.get(Number(id))) || undefined, state: read }));
     },
   });
@@ -85,8 +94,16 @@ export function createPetReads(pool: Pick<Pool, 'read'>) {
     keyOf: ({ limit, status, after }) => `${limit} ${status} ${after}`,
     rowsOf,
     async send(queries, withinMs) {
-      const columns = [queries.map(({ after }) => after), queries.map(rowsOf), queries.map(({ status }) => status)];
-      const { texts, state: read } = await readTexts(pool, pagesOf, columns, withinMs);
+      const afters = queries.map(({ after }) => after);
+      const statuses = queries.map(({ status }) => status);
+      const rows = await pool.read(
+        (sql) => sql<TextRow[]>`
+          ${withState} SELECT n, CASE WHEN asked.status IS NULL THEN (${pageOfAll}) ELSE (${pageOfStatus}) END
+          FROM unnest(${afters}::bigint[], ${queries.map(rowsOf)}::integer[], ${statuses}::text[])
+            WITH ORDINALITY AS asked (after, rows, status, n)`,
+        withinMs,
+      );
+      const { texts, state: read } = textsOf(rows);
       return queries.map(({ limit }, place) => {
         const pets = texts.get(place + 1)?.split('\n') ?? [];
         if (pets.length <= limit) return { pets, next: undefined, state: read };

@@ -7,35 +7,24 @@ import { StandbyError } from './errors.ts';
 // biome-ignore lint/suspicious/noExplicitAny: the columns depend on the statement.
 type AnyRow = Record<string, any>;
 
-/** A statement that is prepared once on each connection. */
-export interface Statement {
-  name: string;
-  text: string;
-}
-
 export interface Sql {
   /** A prepared statement, if the connection allows those. */
   <Rows extends object[] = AnyRow[]>(texts: TemplateStringsArray, ...values: unknown[]): Promise<Rows>;
   /** Without values, `text` may hold several statements. */
   unsafe<Rows extends object[] = AnyRow[]>(text: string, values?: unknown[]): Promise<Rows>;
-  /** Runs a prepared statement. Each row is an array. */
-  arrays<Row extends unknown[]>(statement: Statement, values: unknown[]): Promise<Row[]>;
   /** Runs `work` in a transaction, READ COMMITTED whatever the database sets; rolls it back if `work` rejects. */
   begin<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result>;
 }
 
-/** Named by its text: behind a pooler, whose sessions serve many clients, a name never means another statement. */
-export function prepared(text: string): Statement {
-  return { name: createHash('sha256').update(text).digest('base64url').slice(0, 22), text };
-}
+/** The statement of each place in the source, which is prepared once on each connection. */
+const statements = new Map<TemplateStringsArray, { name: string; text: string }>();
 
-/** The statement of each place in the source. */
-const statements = new Map<TemplateStringsArray, Statement>();
-
-function statementOf(texts: TemplateStringsArray, given: readonly unknown[]): Statement {
+function statementOf(texts: TemplateStringsArray, given: readonly unknown[]) {
   const known = statements.get(texts);
   if (known) return known;
-  const statement = prepared(textFor('postgres', texts, given));
+  const text = textFor('postgres', texts, given);
+  // Named by its text: behind a pooler, whose sessions serve many clients, a name never means another statement.
+  const statement = { name: createHash('sha256').update(text).digest('base64url').slice(0, 22), text };
   statements.set(texts, statement);
   return statement;
 }
@@ -53,7 +42,7 @@ const types: pg.CustomTypesConfig = {
   getTypeParser: (id, format) => (id === pg.types.builtins.INT8 ? readInt8 : pg.types.getTypeParser(id, format)),
 };
 
-type Run = <Rows>(query: pg.QueryConfig & { rowMode?: 'array' }) => Promise<Rows>;
+type Run = <Rows>(query: pg.QueryConfig) => Promise<Rows>;
 
 /** Returns a function that runs one statement. It rejects with StandbyError if a commit did not wait for the standby. */
 function createRun(client: pg.ClientBase): Run {
@@ -70,7 +59,7 @@ function createRun(client: pg.ClientBase): Run {
     lost ??= error;
   });
 
-  return async <Rows>(query: pg.QueryConfig & { rowMode?: 'array' }) => {
+  return async <Rows>(query: pg.QueryConfig) => {
     inDoubt = false;
     const result = await client.query({ ...query, types }).catch((error: unknown) => Promise.reject(lost ?? error));
     if (inDoubt) throw new StandbyError('the database has committed, but perhaps not on its standby');
@@ -81,16 +70,12 @@ function createRun(client: pg.ClientBase): Run {
 export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
   const run = createRun(client);
 
-  function runPrepared<Rows>({ name, text }: Statement, values: unknown[], more: { rowMode?: 'array' } = {}) {
-    return run<Rows>({ text, values, ...(prepare && { name }), ...more });
-  }
-
-  const tag = <Rows>(texts: TemplateStringsArray, ...given: unknown[]) =>
-    runPrepared<Rows>(statementOf(texts, given), valuesOf(given));
+  const tag = <Rows>(texts: TemplateStringsArray, ...given: unknown[]) => {
+    const { name, text } = statementOf(texts, given);
+    return run<Rows>({ text, values: valuesOf(given), ...(prepare && { name }) });
+  };
 
   const sql: Sql = Object.assign(tag, {
-    arrays: <Row>(statement: Statement, values: unknown[]) =>
-      runPrepared<Row[]>(statement, values, { rowMode: 'array' }),
     unsafe: <Rows>(text: string, values?: unknown[]) => run<Rows>({ text, ...(values && { values }) }),
     async begin<Result>(work: (sql: Sql) => Promise<Result>) {
       await run({ text: 'BEGIN ISOLATION LEVEL READ COMMITTED' });

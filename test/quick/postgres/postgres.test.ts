@@ -2,7 +2,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { createPetReads } from '../../../src/store/postgres/pets.ts';
-import type { Statement } from '../../../src/store/postgres/sql.ts';
+import type { Sql } from '../../../src/store/postgres/sql.ts';
+import { textFor } from '../../../src/store/steps.ts';
 import { clientOf, emptyStore, open, temporaryFolder } from '../../support/store.ts';
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
@@ -59,11 +60,9 @@ test('every list walks an index and sorts nothing, so that it costs no more in a
   await sql`INSERT INTO pet SELECT n, 'x', n, ('{available,pending,sold}'::text[])[1 + n % 3] FROM generate_series(1, 20000) AS n`;
   await sql`ANALYZE pet`;
   const statements: string[] = [];
-  const record = {
-    async arrays({ text }: Statement) {
-      statements.push(text);
-      return [];
-    },
+  const record = async (...[texts, ...given]: Parameters<Sql>) => {
+    statements.push(textFor('postgres', texts, given));
+    return [];
   };
   const reads = createPetReads({ read: (work) => work(record as never) });
   await reads.list({ limit: 20, after: 0n });
