@@ -32,14 +32,13 @@ const pages = {
   '/docs/changelog': 'changelog.html',
 };
 /** They are one module: each can use what those before it declare. */
-const pageScripts = ['copy.js', 'quoting.js', 'reference.js', 'samples.js', 'contents.js'];
+const pageScripts = ['copy.js', 'quoting.js', 'reference.js', 'samples.js', 'search.js', 'contents.js'];
 const pageStyles = ['style.css', 'reference.css', 'contents.css', 'samples.css', 'print.css'];
 const javascript = 'text/javascript; charset=utf-8';
 const files = {
   'choices.js': { type: javascript, parts: ['choices.js'] },
   'page.js': { type: javascript, parts: pageScripts },
   'panel.js': { type: javascript, parts: ['panel.js'] },
-  'search.js': { type: javascript, parts: ['search.js'] },
   'page.css': { type: 'text/css; charset=utf-8', parts: pageStyles },
   'icon.svg': { type: 'image/svg+xml', parts: ['icon.svg'] },
   // Of the account pages.

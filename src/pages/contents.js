@@ -32,14 +32,7 @@ if (contents) {
   markCurrent();
   const menu = contents.querySelector('details');
   const search = contents.querySelector('#search');
-  search.addEventListener(
-    'focus',
-    async () => {
-      const { startSearch } = await import('./search.js');
-      startSearch(search, contents);
-    },
-    { once: true },
-  );
+  startSearch(search, contents);
   contents.addEventListener('click', ({ target }) => {
     if (target.closest('a')) menu.open = false;
   });

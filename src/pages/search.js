@@ -1,4 +1,4 @@
-/** Searches the operations, fields, headers, error codes and sections of the page, which is the index. It is loaded when the field has the focus. */
+/** Searches the operations, fields, headers, error codes and sections of the page, which is the index. */
 
 /** What can be found: each has an id. `title` and `about` come from the page. */
 function createIndex() {
@@ -74,5 +74,4 @@ export function startSearch(search, contents) {
     else if (key === 'Enter') list.querySelector('a')?.click();
   });
   list.addEventListener('click', clear);
-  showFound();
 }

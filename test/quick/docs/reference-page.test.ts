@@ -76,7 +76,7 @@ describe('GET /docs', () => {
 });
 
 test.each([
-  ...['choices.js', 'page.js', 'panel.js', 'search.js', 'account.js'].map((name) => [name, 'text/javascript']),
+  ...['choices.js', 'page.js', 'panel.js', 'account.js'].map((name) => [name, 'text/javascript']),
   ...[
     ['page.css', 'text/css'],
     ['account.css', 'text/css'],
