@@ -78,7 +78,7 @@ test('pipelined requests of a client that has disconnected are not processed', a
   const socket = connect(port, '127.0.0.1');
   socket.once('data', () => socket.destroy());
   socket.write(post(key).repeat(100));
-  await once(socket, 'close');
+  await once(socket, 'close', { signal: AbortSignal.timeout(10_000) });
   await sleep(500);
   const { pets } = await store.pets.list({ limit: 100, after: 0n });
   expect(pets.length).toBeGreaterThan(0);
