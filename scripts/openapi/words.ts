@@ -9,7 +9,7 @@ import { standingHeaders } from '../../src/http/responses.ts';
 import { deprecationHeaders } from '../../src/pets/routes.ts';
 import type { Json } from './components.ts';
 
-/** The reference page replaces the address by its own server's. */
+/** In the reference page, BASE_URL replaces it, or a script without BASE_URL. */
 const server = 'https://api.example.com/v1';
 
 const kibibytes = (bytes: number) => `${bytes / 1024} KiB`;

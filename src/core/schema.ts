@@ -18,7 +18,7 @@ export function requirementOf(schema: TSchema): string {
 
 const parameter = Symbol('parameter');
 
-/** How a path or query parameter of a custom schema is read. */
+/** How a parameter of a custom schema is read: of the path, the query or a header. */
 export interface Parameter {
   /** The value of a text; the text itself if it has none. */
   read: (text: string) => unknown;

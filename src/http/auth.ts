@@ -46,7 +46,7 @@ export type KeyCache = ReturnType<typeof createKeyCache>;
 export function createKeyCache() {
   const known = createRecent<string, { key: KnownKey; askedAt: number }>(maxKnown);
   return {
-    /** The key, and performance.now() before it was looked up. Its sender is not guessing keys. */
+    /** The key, and performance.now() before it was looked up. Whoever sends it is not guessing keys, however old the entry is. */
     find: (authorization = '') =>
       known.peek(authorization) ?? known.peek(authorization.replace(/^bearer +/i, 'Bearer ')),
     remember: (authorization: string, key: KnownKey, askedAt: number) => known.set(authorization, { key, askedAt }),

@@ -1,4 +1,4 @@
-/** Responds to requests for paths that have no operation: 404 with the address of the API, and to OPTIONS * with 204. */
+/** Installs the error handler, and the responses for paths that have no operation: 404 with the address of the API; 204 for OPTIONS *. */
 import { METHODS } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, errorTable } from '../core/errors.ts';

@@ -95,7 +95,7 @@ function textPart(schema: TObject, values: (request: FastifyRequest) => Values):
 
 const readInteger = (text: string) => (canonicalDecimal.test(text) ? Number(text) : text);
 
-/** How a path or query parameter is read. */
+/** How a parameter is read. */
 function readerOf(property: TSchema): Parameter {
   return parameterOf(property) ?? { read: property[Kind] === 'Integer' ? readInteger : (text) => text };
 }

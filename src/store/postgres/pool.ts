@@ -27,7 +27,10 @@ export interface Pool {
    * lost, the outcome is unknown, and the promise rejects with ApiError `service_unavailable`. `writes`: how many writes it commits.
    */
   write<Result>(work: Work<Result>, options?: { writes?: number; withinMs?: number }): Promise<Result>;
-  /** Runs work that may take hours, on a connection of its own, once: only the time-outs of the session hold, unless the work lifts them. Rejects with the error as it is. */
+  /**
+   * Runs work that may take hours, on a connection of its own, once: only the time-outs of the session hold, unless the work lifts them. Rejects
+   * with the error as it is.
+   */
   alone<Result>(work: Work<Result>): Promise<Result>;
   measure(): Pick<PoolMeasures, 'limit' | 'busy' | 'waiting' | 'abandoned'>;
   /** Resolves when every job is answered; the connections close then. */
