@@ -3,19 +3,11 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import { limits } from '../../../src/core/limits.ts';
 import { createMetrics } from '../../../src/http/metrics.ts';
-import { startApp, valuesOf } from '../../support/app.ts';
+import { setLimits, startApp, valuesOf } from '../../support/app.ts';
 import { type RawAnswer, readAnswer, summaryOf } from '../../support/raw.ts';
 
-/** `held` and `bodies`: those limits. */
-const overload = { held: 0, bodies: 2000 };
-const given = Object.getOwnPropertyDescriptors(limits);
-beforeEach(() => {
-  Object.assign(overload, { held: 0, bodies: 2000 });
-  Object.defineProperties(limits, { held: { get: () => overload.held }, bodies: { get: () => overload.bodies } });
-  return () => Object.defineProperties(limits, given);
-});
+beforeEach(() => setLimits({ held: 0 }));
 
 const origin = 'https://app.example.com';
 const refused = '503 service_unavailable';
@@ -156,7 +148,7 @@ test.for<[what: string, line: string, more: string, draining?: boolean]>([
 
 test('a held request is served when a turn has time, and sees every write that was acknowledged before', async () => {
   const { port, on, add, call, setBusy } = await start({ corsOrigins: undefined });
-  overload.held = 60_000;
+  setLimits({ held: 60_000 });
   const { ask } = await open(port);
   for (let count = 1; count <= 20; count++) {
     setBusy(true);
@@ -173,7 +165,7 @@ test.for([60_000, 1000])(
   'held for up to %s ms, requests of clients that have left are neither served nor refused, but logged',
   async (held) => {
     const { port, get, post, log, limited, isEmpty, setBusy } = await start();
-    overload.held = held;
+    setLimits({ held });
     setBusy(true);
     const clients = await Promise.all(Array.from({ length: 5 }, () => open(port)));
     const sent = held === 60_000 ? post(length) + body : get();
@@ -189,7 +181,7 @@ test.for([60_000, 1000])(
 
 test('a held request whose body turns out to be broken gets one response', async () => {
   const { port, post, add, setBusy } = await start({ corsOrigins: undefined });
-  overload.held = 60_000;
+  setLimits({ held: 60_000 });
   setBusy(true);
   const { ask, unread } = await open(port);
   expect(await ask([post(chunked), 'no chunk\r\n'], 2)).toEqual(['400 bad_request', 'closed']);
@@ -206,7 +198,7 @@ test.for<[string, string, string, number]>([
 ])('requests with bodies %s are held up to the half of a bound', async ([, header, sent, refusals]) => {
   // A body that has arrived counts no longer.
   const { port, post, get, setBusy } = await start();
-  Object.assign(overload, { held: 60_000, bodies: 4 });
+  setLimits({ held: 60_000, bodies: 4 });
   setBusy(true);
   const clients = await Promise.all(Array.from({ length: 6 }, () => open(port)));
   const answers = clients.map(() => 'held');
@@ -229,7 +221,7 @@ test.for<[string, string, string, number]>([
 
 test('what follows a body waits for a turn, too', async () => {
   const { port, post, setBusy, isEmpty } = await start();
-  overload.held = 60_000;
+  setLimits({ held: 60_000 });
   const { ask, socket } = await open(port);
   socket.write(post(length));
   await sleep(50);
