@@ -93,7 +93,7 @@ export function createServer(options: ServerOptions): App {
     },
   });
   const connections = installConnections(server, {
-    ...{ shares, isProxy, endSnapshot, serve: turns.serve, onEnd: sending.onEnd },
+    ...{ shares, isProxy, endSnapshot, serve: turns.serve, readLater: turns.readLater, onEnd: sending.onEnd },
     maxConnections: config.maxConnections,
     refuse(socket) {
       metrics.limited('connections');

@@ -30,7 +30,7 @@ async function ask(socket: Socket, request: string): Promise<{ answer: RawAnswer
 }
 
 test(
-  'at three times its capacity a server keeps four fifths of its throughput, and refuses the rest with 503 and Retry-After',
+  '3,000 clients get four fifths of the throughput of 64, and 503 with Retry-After at worst',
   async () => {
     // At level warn, because the test keeps the log in memory.
     const { port, key } = await serve(await makeStore(), 1, { env: { LOG_LEVEL: 'warn' } });
@@ -78,9 +78,7 @@ test(
       p99,
       refused: others.length,
     });
-    expect(new Set(others.map(({ status, retryAfter }) => `${status}, again after ${retryAfter} s`))).toEqual(
-      new Set(['503, again after 1 s']),
-    );
+    expect(others.filter(({ status, retryAfter }) => status !== 503 || retryAfter !== '1')).toEqual([]);
     expect(share).toBeGreaterThan(0.8);
     expect(p99).toBeLessThan(5000);
   },

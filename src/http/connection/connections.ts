@@ -22,6 +22,8 @@ export interface ConnectionOptions {
   refuse: (socket: Socket) => void;
   /** Answers a request that has no response, and closes its connection. */
   refuseLate: (response: ServerResponse, error: ApiError) => void;
+  /** Pauses an idle connection and returns true, or returns false if there is time for its next request. */
+  readLater: (connection: Connection) => boolean;
   /** Makes later reads of the store see every commit so far. */
   endSnapshot: () => void;
   onEnd: OnEnd;
@@ -49,7 +51,7 @@ function faultAt(now: number, { response, socket, bytesBefore }: Connection): Ap
 
 /** Installs the listeners of `server`. */
 export function installConnections(server: Server, options: ConnectionOptions) {
-  const { shares, maxConnections, isProxy, serve, refuse, refuseLate, endSnapshot, onEnd } = options;
+  const { shares, maxConnections, isProxy, serve, refuse, refuseLate, readLater, endSnapshot, onEnd } = options;
   /** The oldest first. */
   const open = new Set<Connection>();
 
@@ -57,7 +59,8 @@ export function installConnections(server: Server, options: ConnectionOptions) {
   function makeRoom(): boolean {
     const most = shares.most('connections');
     for (const { holder, socket, response } of open) {
-      if (holder !== most || response) continue;
+      // A paused one may have sent a request.
+      if (holder !== most || response || socket.isPaused()) continue;
       close(socket);
       socket.destroy();
       return true;
@@ -115,7 +118,7 @@ export function installConnections(server: Server, options: ConnectionOptions) {
     connection.response = waiting[0]?.response;
     onEnd(endRecord(response));
     if (waiting.length > 0) setImmediate(beginNext, connection);
-    else if (socket.isPaused()) socket.resume();
+    else if (!readLater(connection) && socket.isPaused()) socket.resume();
   }
 
   /** In a turn of the event loop of its own: what waits on one connection may be seconds of work. */

@@ -1,11 +1,14 @@
 /**
  * Divides the time of the event loop fairly. A turn of it reads from every connection that has sent something: as long as it takes, the requests of the
  * next one, timers and the replies of the writer wait. A turn therefore serves requests for some milliseconds only, and holds the others. Later turns
- * serve those of whoever has spent least, and refuse the oldest. docs/decisions/fairness.md has the reasons.
+ * serve those of whoever has spent least, and refuse the oldest. Without time, idle connections are read in later turns, too: a request costs nothing
+ * while the kernel has it. docs/decisions/fairness.md has the reasons.
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { limits } from '../../core/limits.ts';
 import type { Holder, Share, Shares } from '../shares.ts';
+import type { Connection } from './connection.ts';
 
 export interface TurnOptions {
   shares: Shares;
@@ -41,6 +44,9 @@ export const turnMs = 10;
 /** For how long a turn refuses requests at most: each refusal costs a part of a read, and the client sends again. */
 const refusingMs = 5;
 
+/** How many idle connections a turn begins to read again. With 500, what is under way no longer fits into the caches of the processor. */
+export const readPerTurn = 150;
+
 /** A request that takes less is not charged while nothing is held: to find its holder would cost more than it is worth. */
 const negligibleMs = 0.5;
 
@@ -64,7 +70,11 @@ export function createTurns(handle: RequestListener, options: TurnOptions) {
   /** The oldest first. */
   const line = new Set<Held>();
   const waiting = new Map<Holder, Waiting>();
+  /** Idle connections that are not read now, the longest idle first. */
+  const later = new Map<Holder, Socket[]>();
   let bytes = 0;
+  /** Whether the last turn had more requests than time. */
+  let behind = false;
   let paused = false;
   let scheduled = false;
   /** When the turn began; undefined before its first request. */
@@ -127,13 +137,25 @@ export function createTurns(handle: RequestListener, options: TurnOptions) {
     }
   }
 
+  /** Reads some of the connections again, as many of each holder. */
+  function readSome(count: number): void {
+    const each = Math.ceil(count / later.size);
+    for (const [holder, sockets] of later) {
+      for (const socket of sockets.splice(0, each)) socket.resume();
+      if (sockets.length === 0) later.delete(holder);
+    }
+  }
+
   function endTurn(): void {
+    const now = performance.now();
     scheduled = false;
+    behind = line.size > 0 || (begunAt !== undefined && now - begunAt >= turnMs);
     begunAt = undefined;
-    if (line.size === 0) return;
-    if (!paused) serveHeld(performance.now());
+    if (line.size === 0 && later.size === 0) return;
+    readSome(readPerTurn);
+    if (!paused) serveHeld(now);
     refuseOldest();
-    if (line.size > 0) schedule();
+    if (line.size > 0 || later.size > 0) schedule();
   }
 
   function schedule(): void {
@@ -162,9 +184,24 @@ export function createTurns(handle: RequestListener, options: TurnOptions) {
       // Otherwise its client is gone.
       if (response?.req === request) enter(request, response, performance.now(), run);
     },
+    /**
+     * Reads nothing more of an idle connection until a later turn, if turns have no time, and returns true. A trusted proxy's is always read: its next
+     * request may be that of another client.
+     */
+    readLater({ holder, socket }: Connection): boolean {
+      if (holder === undefined || paused || socket.destroyed) return false;
+      const sockets = later.get(holder);
+      if (sockets) sockets.push(socket);
+      else if (behind) later.set(holder, [socket]);
+      else return false;
+      socket.pause();
+      schedule();
+      return true;
+    },
     /** Holds all requests, until the function that it returns is called. */
     pause() {
       paused = true;
+      readSome(Number.POSITIVE_INFINITY);
       return () => {
         paused = false;
       };

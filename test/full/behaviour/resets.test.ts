@@ -6,6 +6,7 @@ import { expect, test } from 'vitest';
 import { createMetrics } from '../../../src/http/metrics.ts';
 import { startApp, type TestApp, valuesOf } from '../../support/app.ts';
 import { seededRandom } from '../../support/random.ts';
+import { rawGet, rawPost } from '../../support/raw.ts';
 import { figure, patientMs, tier } from '../../support/tier.ts';
 
 const resets = tier(5000, 40_000);
@@ -13,14 +14,12 @@ const atOnce = 100;
 
 /** Requests of every kind; the last one is incomplete. */
 function requestsTo({ key }: TestApp): string[] {
-  const headers = `Host: animals.example\r\nAuthorization: Bearer ${key}\r\n`;
-  const body = '{"name":"x","categoryId":1}';
-  const post = `POST /v1/pets HTTP/1.1\r\n${headers}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
-  const get = (path: string, more = headers) => `GET ${path} HTTP/1.1\r\n${more}\r\n`;
-  const document = get('/openapi.json', 'Host: a\r\n');
+  const post = rawPost(key, '{"name":"x","categoryId":1}');
+  const get = (path: string) => rawGet(key, path);
+  const document = get('/openapi.json');
   return [
-    ...['/v1/pets?limit=100', '/v1/pets?limit=99', '/v1/pets/999999'].map((path) => get(path)),
-    get('/v1/pets', 'Host: a\r\n'),
+    ...['/v1/pets?limit=100', '/v1/pets?limit=99', '/v1/pets/999999'].map(get),
+    'GET /v1/pets HTTP/1.1\r\nHost: a\r\n\r\n',
     ...[document, `${document}CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n`],
     ...[get('/v1/pets?limit=1').repeat(20), post, post.repeat(3), post.slice(0, -5)],
   ];

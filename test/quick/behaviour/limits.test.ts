@@ -8,6 +8,7 @@ import { newSecret } from '../../../src/core/accounts.ts';
 import { newToken } from '../../../src/core/people.ts';
 import { createMetrics, type Metrics } from '../../../src/http/metrics.ts';
 import { startApp, type TestApp, valuesOf } from '../../support/app.ts';
+import { rawGet, rawPost } from '../../support/raw.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1 };
 
@@ -139,25 +140,30 @@ describe('MAX_CONNECTIONS', () => {
   const isOpen = (socket: Socket) => !socket.readableEnded && !socket.destroyed;
 
   test('beyond it the oldest idle connection of whoever has most closes; its account counts once a key was sent', async () => {
-    const { port, key } = await startApp({ maxConnections: 4 });
-    const get = `GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n`;
+    const { app, port, key } = await startApp({ maxConnections: 4 });
+    const accepted: Socket[] = [];
+    app.server.on('connection', (socket) => accepted.push(socket));
     const keyed = await Promise.all(['127.0.1.1', '127.0.1.2', '127.0.1.3'].map((address) => hold(port, address)));
     for (const socket of keyed) {
-      socket.write(`${get}\r\n`);
+      socket.write(rawGet(key, '/v1/pets'));
       expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 200 /);
       socket.resume();
     }
     const stranger = (await hold(port, '127.0.2.1')).resume();
     expect(await ask(port, '127.0.2.2')).toMatch(/^HTTP\/1\.1 200 /);
     await expect.poll(() => [...keyed, stranger].map(isOpen)).toEqual([false, true, true, true]);
+    // One that is not read now may have sent a request.
+    accepted.find(({ destroyed }) => !destroyed)?.pause();
+    (await hold(port, '127.0.2.3')).resume();
+    expect(await ask(port, '127.0.2.4')).toMatch(/^HTTP\/1\.1 200 /);
+    await expect.poll(() => [...keyed, stranger].map(isOpen)).toEqual([false, true, false, true]);
   });
 
   test('returns 503 beyond it, without reading the request, if no connection is idle', async () => {
     const metrics = createMetrics('test');
     const { port, key, store } = await startApp({ metrics, maxConnections: 4 });
     const body = JSON.stringify(tabby);
-    const headers = `Host: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n`;
-    const post = `POST /v1/pets HTTP/1.1\r\n${headers}\r\n`;
+    const post = rawPost(key, '', body.length);
     const held = await Promise.all(Array.from({ length: 4 }, () => hold(port)));
     for (const socket of held) socket.write(post);
     await sleep(50);

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import { turnMs } from '../../../src/http/connection/turns.ts';
 import { createMetrics } from '../../../src/http/metrics.ts';
 import { setLimits, startApp, valuesOf } from '../../support/app.ts';
 import { type RawAnswer, readAnswer, summaryOf } from '../../support/raw.ts';
@@ -75,26 +76,30 @@ const length = `${json}Content-Length: ${body.length}\r\n`;
 const chunked = `${json}Transfer-Encoding: chunked\r\n`;
 const chunks = `a\r\n${body.slice(0, 10)}\r\n${(body.length - 10).toString(16)}\r\n${body.slice(10)}\r\n0\r\n\r\n`;
 
-test('refused first and later on a connection, which then serves the next, whatever the method and the framing', async () => {
-  const { port, on, post, get, isEmpty, setBusy } = await start();
+/** Requests of all methods and framings in parts, with the answers when they are served. */
+function requestsOf({ on, post }: Pick<Awaited<ReturnType<typeof start>>, 'on' | 'post'>): [string[], string[]][] {
   const [whole, withLength, withChunks] = [on('GET /v1/pets'), post(length), post(chunked)];
   /** A body that looks like a request. */
   const decoy = 'GET /v1/pets/1 HTTP/1.1\r\nHost: a\r\n\r\n';
-  const requests: [parts: string[], answers?: number][] = [
-    [[whole]],
-    [[whole.slice(0, 25), whole.slice(25)]],
-    [[on('GET /v1/pets', length) + body]],
-    [[on('HEAD /v1/pets')]],
-    [[on('PROPFIND /v1/pets')]],
-    [[withLength + body]],
-    [[withLength + body.slice(0, 5), body.slice(5)]],
-    [[post(`${json}Content-Length: ${decoy.length}\r\n`), decoy]],
-    [[withChunks + chunks]],
-    [[withChunks, chunks]],
-    [[whole + whole], 2],
-    [[withLength + body + on('GET /')], 2],
+  return [
+    [[whole], ['200']],
+    [[whole.slice(0, 25), whole.slice(25)], ['200']],
+    [[on('GET /v1/pets', length) + body], ['200']],
+    [[on('HEAD /v1/pets')], ['200']],
+    [[on('PROPFIND /v1/pets')], ['405 method_not_allowed [GET HEAD POST OPTIONS]']],
+    [[withLength + body], ['201']],
+    [[withLength + body.slice(0, 5), body.slice(5)], ['201']],
+    [[post(`${json}Content-Length: ${decoy.length}\r\n`), decoy], ['400 invalid_json']],
+    [[withChunks + chunks], ['201']],
+    [[withChunks, chunks], ['201']],
+    [[whole + whole], ['200', '200']],
+    [[withLength + body + on('GET /')], ['201', '404 route_not_found']],
   ];
-  for (const [parts, count = 1] of requests)
+}
+
+test('refused first and later on a connection, which then serves the next, whatever the method and the framing', async () => {
+  const { port, on, post, get, isEmpty, setBusy } = await start();
+  for (const [parts, { length: count }] of requestsOf({ on, post }))
     for (const before of [0, 2]) {
       const { ask, unread } = await open(port);
       setBusy(true);
@@ -107,6 +112,32 @@ test('refused first and later on a connection, which then serves the next, whate
       expect(unread(), String(parts)).toHaveLength(0);
     }
   expect(await isEmpty()).toBe(true);
+});
+
+test('a connection that is read later serves the next, whatever the method and the framing', async () => {
+  const { app, port, store, on, post, setBusy } = await start();
+  setLimits({ held: 60_000 });
+  const { add } = store.pets;
+  store.pets.add = (...input) => {
+    // A turn without time.
+    for (const end = performance.now() + turnMs; performance.now() < end; );
+    return add(...input);
+  };
+  let pauses = 0;
+  app.server.on('connection', (socket) => socket.on('pause', () => pauses++));
+  for (const [parts, expected] of requestsOf({ on, post })) {
+    const { ask, unread } = await open(port);
+    setBusy(true);
+    const first = ask(parts, expected.length);
+    await sleep(60);
+    pauses = 0;
+    setBusy(false);
+    expect(await first, String(parts)).toEqual(expected);
+    // A pipelined one was paused before.
+    if (expected.length === 1) expect(pauses, String(parts)).toBeGreaterThan(0);
+    expect(await ask(parts, expected.length), String(parts)).toEqual(expected);
+    expect(unread(), String(parts)).toHaveLength(0);
+  }
 });
 
 test('a refusal has its headers, a count, and a log line like that of a served request: the key, its address and its trace', async () => {

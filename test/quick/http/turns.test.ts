@@ -3,8 +3,9 @@ import { EventEmitter } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { createTurns, turnMs } from '../../../src/http/connection/turns.ts';
-import { createShares } from '../../../src/http/shares.ts';
+import type { Connection } from '../../../src/http/connection/connection.ts';
+import { createTurns, readPerTurn, turnMs } from '../../../src/http/connection/turns.ts';
+import { createShares, type Holder } from '../../../src/http/shares.ts';
 
 /** Each request names its holder and what it costs. `served` lists the requests that were served. */
 function start() {
@@ -35,7 +36,19 @@ function start() {
     const response = Object.assign(new EventEmitter(), { req: request, headersSent: false, destroyed: false });
     turns.serve(request, response as unknown as ServerResponse & { req: IncomingMessage });
   }
-  return { ...turns, shares, send, served, endSnapshot };
+  /** The numbers of the connections of a holder that are not read. */
+  const paused: Record<Holder, number[]> = {};
+  /** Ends the responses of `count` connections of a holder. Returns how many are read later. */
+  function end(count: number, holder: Holder, trusted = false): number {
+    paused[holder] ??= [];
+    const numbers = paused[holder];
+    const later = Array.from({ length: count }, (_, at) => {
+      const socket = { pause: () => numbers.push(at), resume: () => numbers.splice(numbers.indexOf(at), 1) };
+      return turns.readLater({ holder: trusted ? undefined : holder, socket } as unknown as Connection);
+    });
+    return later.filter(Boolean).length;
+  }
+  return { ...turns, shares, send, served, endSnapshot, paused, end };
 }
 
 test('a turn serves requests as they come, until its time is over', async () => {
@@ -70,4 +83,33 @@ test('a turn serves held requests for its time only, so that timers and other cl
   send('z1');
   expect(served).not.toContain('z1');
   await vi.waitFor(() => expect(served).toHaveLength(21));
+});
+
+test('after a turn without time, connections are read in later turns: the longest idle ones first, as many of each holder', async () => {
+  const { send, end, paused, pause } = start();
+  send('z', turnMs - 1);
+  await nextTurn();
+  expect(end(1, 'a')).toBe(0);
+  send('z', turnMs);
+  await nextTurn();
+  expect([end(200, 'a'), end(3, 'b'), end(1, 'proxy', true)]).toEqual([200, 3, 0]);
+  await nextTurn();
+  const half = readPerTurn / 2;
+  expect(paused).toEqual({ a: Array.from({ length: 200 - half }, (_, at) => half + at), b: [], proxy: [] });
+  // Nobody overtakes the others of its holder, though this turn had time.
+  expect([end(1, 'a'), end(1, 'b')]).toEqual([1, 0]);
+  await nextTurn();
+  expect(paused.a).toEqual([]);
+
+  send('z', turnMs);
+  await nextTurn();
+  for (let holder = 0; holder < 2 * readPerTurn; holder++) end(1, holder);
+  await nextTurn();
+  expect(Object.values(paused).flat()).toEqual([]);
+  // Before the process ends, everything is read.
+  send('z', turnMs);
+  await nextTurn();
+  end(1000, 'a');
+  pause();
+  expect([paused.a, end(1, 'a')]).toEqual([[], 0]);
 });
