@@ -19,6 +19,17 @@ test.for([
   expect(await store.pets.add(biscuit)).toMatchObject({ id: BigInt(next) });
 });
 
+test('additions update no row: beside an open snapshot, the next ones would read each version of it', async () => {
+  const databaseUrl = await emptyDatabase();
+  const store = await open(databaseUrl);
+  await store.accounts.addAccount('zoo');
+  for (let time = 0; time < 3; time++) await store.pets.add(biscuit, { accountId: 1, key: `${time % 2}` });
+  // A session reports what it did when it ends.
+  await store.close();
+  const counts = 'SELECT sum(n_tup_ins) AS added, sum(n_tup_upd) AS updated FROM pg_stat_user_tables';
+  await expect.poll(() => textRows(databaseUrl, counts)).toEqual([{ added: '5', updated: '0' }]);
+});
+
 test.for(['read committed', 'repeatable read', 'serializable'])(
   'with %s transactions, stores give each id once, visible after all smaller ones',
   async (isolation) => {
