@@ -9,6 +9,7 @@ import { expect, onTestFinished } from 'vitest';
 import { run } from '../../src/cli/program.ts';
 import { temporaryFolder } from './app.ts';
 import { nodeOptions, projectFolder } from './project.ts';
+import { rawPost } from './raw.ts';
 
 export interface CliSurroundings {
   /** Working directory; undefined creates a new one. */
@@ -219,10 +220,8 @@ export async function openSocket(port: number): Promise<Socket> {
 /** A create whose body, of 31 bytes, has not yet arrived. */
 export async function begin(server: Server): Promise<Socket> {
   const socket = await openSocket(server.port);
-  socket.write(
-    `POST /v1/pets HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${await server.firstKey()}\r\n` +
-      'Content-Type: application/json\r\nContent-Length: 31\r\nExpect: 100-continue\r\n\r\n',
-  );
+  const head = rawPost(await server.firstKey(), '', 31);
+  socket.write(head.replace(/\r\n$/, 'Expect: 100-continue\r\n\r\n'));
   expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 100 /);
   return socket;
 }

@@ -47,6 +47,12 @@ async function open(port: number, localAddress = '127.0.0.1') {
   return { ask, socket, unread: () => bytes, last: () => last as RawAnswer };
 }
 
+const json = 'Content-Type: application/json\r\n';
+const body = '{"name":"Biscuit","categoryId":7}';
+const length = `${json}Content-Length: ${body.length}\r\n`;
+const chunked = `${json}Transfer-Encoding: chunked\r\n`;
+const chunks = `a\r\n${body.slice(0, 10)}\r\n${(body.length - 10).toString(16)}\r\n${body.slice(10)}\r\n0\r\n\r\n`;
+
 async function start(options: Parameters<typeof startApp>[0] = {}) {
   const metrics = createMetrics('test');
   const app = await startApp({ metrics, corsOrigins: [origin], ...options });
@@ -54,34 +60,12 @@ async function start(options: Parameters<typeof startApp>[0] = {}) {
   const on = (line: string, more = '') =>
     `${line.includes(' HTTP/') ? line : `${line} HTTP/1.1`}\r\nHost: a\r\nAuthorization: Bearer ${app.key}\r\n${more}\r\n`;
   let release: () => void = () => undefined;
-  return {
-    ...app,
-    on,
-    get: (more = '') => on('GET /v1/pets?limit=1', more),
-    post: (more: string) => on('POST /v1/pets', more),
-    limited: async () => (await valuesOf(metrics, 'limited_requests_total')).event_loop,
-    lines: () => app.logged('"msg":"request"'),
-    isEmpty: async () => (await app.store.pets.list({ limit: 1, after: 0n })).pets.length === 0,
-    /** Whether turns have no time for requests. */
-    setBusy(busy: boolean) {
-      release();
-      if (busy) release = app.app.pause();
-    },
-  };
-}
-
-const json = 'Content-Type: application/json\r\n';
-const body = '{"name":"Biscuit","categoryId":7}';
-const length = `${json}Content-Length: ${body.length}\r\n`;
-const chunked = `${json}Transfer-Encoding: chunked\r\n`;
-const chunks = `a\r\n${body.slice(0, 10)}\r\n${(body.length - 10).toString(16)}\r\n${body.slice(10)}\r\n0\r\n\r\n`;
-
-/** Requests of all methods and framings in parts, with the answers when they are served. */
-function requestsOf({ on, post }: Pick<Awaited<ReturnType<typeof start>>, 'on' | 'post'>): [string[], string[]][] {
+  const post = (more: string) => on('POST /v1/pets', more);
   const [whole, withLength, withChunks] = [on('GET /v1/pets'), post(length), post(chunked)];
   /** A body that looks like a request. */
   const decoy = 'GET /v1/pets/1 HTTP/1.1\r\nHost: a\r\n\r\n';
-  return [
+  /** Of all methods and framings, in parts, with the answers when they are served. */
+  const requests: [parts: string[], answers: string[]][] = [
     [[whole], ['200']],
     [[whole.slice(0, 25), whole.slice(25)], ['200']],
     [[on('GET /v1/pets', length) + body], ['200']],
@@ -95,11 +79,24 @@ function requestsOf({ on, post }: Pick<Awaited<ReturnType<typeof start>>, 'on' |
     [[whole + whole], ['200', '200']],
     [[withLength + body + on('GET /')], ['201', '404 route_not_found']],
   ];
+  return {
+    ...app,
+    ...{ on, post, requests },
+    get: (more = '') => on('GET /v1/pets?limit=1', more),
+    limited: async () => (await valuesOf(metrics, 'limited_requests_total')).event_loop,
+    lines: () => app.logged('"msg":"request"'),
+    isEmpty: async () => (await app.store.pets.list({ limit: 1, after: 0n })).pets.length === 0,
+    /** Whether turns have no time for requests. */
+    setBusy(busy: boolean) {
+      release();
+      if (busy) release = app.app.pause();
+    },
+  };
 }
 
 test('refused first and later on a connection, which then serves the next, whatever the method and the framing', async () => {
-  const { port, on, post, get, isEmpty, setBusy } = await start();
-  for (const [parts, { length: count }] of requestsOf({ on, post }))
+  const { port, requests, get, isEmpty, setBusy } = await start();
+  for (const [parts, { length: count }] of requests)
     for (const before of [0, 2]) {
       const { ask, unread } = await open(port);
       setBusy(true);
@@ -115,7 +112,7 @@ test('refused first and later on a connection, which then serves the next, whate
 });
 
 test('a connection that is read later serves the next, whatever the method and the framing', async () => {
-  const { app, port, store, on, post, setBusy } = await start();
+  const { app, port, store, requests, setBusy } = await start();
   setLimits({ held: 60_000 });
   const { add } = store.pets;
   store.pets.add = (...input) => {
@@ -125,7 +122,7 @@ test('a connection that is read later serves the next, whatever the method and t
   };
   let pauses = 0;
   app.server.on('connection', (socket) => socket.on('pause', () => pauses++));
-  for (const [parts, expected] of requestsOf({ on, post })) {
+  for (const [parts, expected] of requests) {
     const { ask, unread } = await open(port);
     setBusy(true);
     const first = ask(parts, expected.length);

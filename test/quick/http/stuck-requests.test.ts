@@ -7,6 +7,7 @@ import type { AppOptions } from '../../../src/app.ts';
 import { newToken } from '../../../src/core/people.ts';
 import { createMetrics } from '../../../src/http/metrics.ts';
 import { startApp, valuesOf } from '../../support/app.ts';
+import { rawGet, rawPost } from '../../support/raw.ts';
 
 const never = () => new Promise<never>(() => undefined);
 
@@ -27,10 +28,6 @@ async function send(port: number, request: string): Promise<Socket> {
 }
 
 const get = (path: string, headers = '') => `GET ${path} HTTP/1.1\r\nHost: a\r\n${headers}\r\n`;
-const post = (key: string, length: number, body = '') =>
-  `POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n` +
-  `Content-Length: ${length}\r\n\r\n${body}`;
-
 test('a request that Node never reports as closed is no longer counted when its connection is gone', async () => {
   const app = await start({
     async watch(fastify) {
@@ -51,11 +48,11 @@ test('a request that Node never reports as closed is no longer counted when its 
 
 const pet = '{"name":"Biscuit","categoryId":7}';
 
-const options = (key: string) => `OPTIONS /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n\r\n`;
+const options = (key: string) => rawGet(key, '/v1/pets').replace('GET', 'OPTIONS');
 const signIn = () => get('/account/sign-in', `Cookie: session=${newToken().token}\r\n`);
 
 test.each([
-  ['pets', 'add', (key: string) => post(key, pet.length, pet), { work: 1 }],
+  ['pets', 'add', (key: string) => rawPost(key, pet), { work: 1 }],
   ['accounts', 'findKey', options, {}],
   ['people', 'findSession', signIn, {}],
 ] as const)(
