@@ -93,7 +93,9 @@ export function createServer(options: ServerOptions): App {
     },
   });
   const connections = installConnections(server, {
-    ...{ shares, isProxy, endSnapshot, serve: turns.serve, readLater: turns.readLater, onEnd: sending.onEnd },
+    ...{ shares, isProxy, endSnapshot, serve: turns.serve, onEnd: sending.onEnd },
+    // While the process stops, no request may be left unread.
+    readLater: (connection) => !draining() && turns.readLater(connection),
     maxConnections: config.maxConnections,
     refuse(socket) {
       metrics.limited('connections');

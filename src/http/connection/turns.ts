@@ -30,6 +30,12 @@ interface Held {
   run: () => void;
 }
 
+interface Later {
+  socket: Socket;
+  /** performance.now() when it was answered. */
+  since: number;
+}
+
 /** Of one holder. */
 interface Waiting {
   /** The newest last. */
@@ -44,7 +50,7 @@ export const turnMs = 10;
 /** For how long a turn refuses requests at most: each refusal costs a part of a read, and the client sends again. */
 const refusingMs = 5;
 
-/** How many idle connections a turn begins to read again. With 500, what is under way no longer fits into the caches of the processor. */
+/** How many connections a turn begins to read again, about. With 500, what is under way no longer fits into the caches of the processor. */
 export const readPerTurn = 150;
 
 /** A request that takes less is not charged while nothing is held: to find its holder would cost more than it is worth. */
@@ -70,8 +76,8 @@ export function createTurns(handle: RequestListener, options: TurnOptions) {
   /** The oldest first. */
   const line = new Set<Held>();
   const waiting = new Map<Holder, Waiting>();
-  /** Idle connections that are not read now, the longest idle first. */
-  const later = new Map<Holder, Socket[]>();
+  /** Connections that were answered and are not read now, the oldest first. */
+  const later = new Map<Holder, Later[]>();
   let bytes = 0;
   /** Whether the last turn had more requests than time. */
   let behind = false;
@@ -137,12 +143,14 @@ export function createTurns(handle: RequestListener, options: TurnOptions) {
     }
   }
 
-  /** Reads some of the connections again, as many of each holder. */
+  /** Reads connections again: as many of each holder, and all that have waited so long that their next requests may have to be refused. */
   function readSome(count: number): void {
     const each = Math.ceil(count / later.size);
-    for (const [holder, sockets] of later) {
-      for (const socket of sockets.splice(0, each)) socket.resume();
-      if (sockets.length === 0) later.delete(holder);
+    const now = performance.now();
+    for (const [holder, connections] of later) {
+      const kept = connections.findIndex(({ since }, at) => at >= each && now - since < limits.held);
+      for (const { socket } of kept === -1 ? connections : connections.splice(0, kept)) socket.resume();
+      if (kept === -1) later.delete(holder);
     }
   }
 
@@ -185,15 +193,16 @@ export function createTurns(handle: RequestListener, options: TurnOptions) {
       if (response?.req === request) enter(request, response, performance.now(), run);
     },
     /**
-     * Reads nothing more of an idle connection until a later turn, if turns have no time, and returns true. A trusted proxy's is always read: its next
+     * Pauses a connection that was answered until a later turn, if turns have no time, and returns true. A trusted proxy's is always read: its next
      * request may be that of another client.
      */
     readLater({ holder, socket }: Connection): boolean {
-      if (holder === undefined || paused || socket.destroyed) return false;
-      const sockets = later.get(holder);
-      if (sockets) sockets.push(socket);
-      else if (behind) later.set(holder, [socket]);
-      else return false;
+      // One that is not writable closes.
+      if (holder === undefined || !socket.writable) return false;
+      const connections = later.get(holder) ?? [];
+      if (connections.length === 0 && !behind) return false;
+      later.set(holder, connections);
+      connections.push({ socket, since: performance.now() });
       socket.pause();
       schedule();
       return true;

@@ -137,6 +137,24 @@ test('a connection that is read later serves the next, whatever the method and t
   }
 });
 
+test('while the process stops, every connection is read', async () => {
+  let draining = false;
+  const { app, port, on, post, setBusy } = await start({ draining: () => draining });
+  setLimits({ held: 60_000 });
+  const { ask } = await open(port);
+  let pauses = 0;
+  app.server.on('connection', (socket) => socket.on('pause', () => pauses++));
+  const { ask: begin, socket } = await open(port);
+  socket.write(post(length));
+  await ask([on('GET /v1/pets')]);
+  draining = true;
+  setBusy(true);
+  const begun = begin([body]);
+  await sleep(50);
+  setBusy(false);
+  expect([await begun, pauses]).toEqual([['201'], 0]);
+});
+
 test('a refusal has its headers, a count, and a log line like that of a served request: the key, its address and its trace', async () => {
   const { app, port, get, store, lines, limited, setBusy } = await start({ trustProxy: ['127.0.0.1', '10.0.0.0/8'] });
   const traceId = '0af7651916cd43dd8448eb211c80319c';

@@ -3,6 +3,7 @@ import { EventEmitter } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
+import { limits } from '../../../src/core/limits.ts';
 import type { Connection } from '../../../src/http/connection/connection.ts';
 import { createTurns, readPerTurn, turnMs } from '../../../src/http/connection/turns.ts';
 import { createShares, type Holder } from '../../../src/http/shares.ts';
@@ -39,11 +40,12 @@ function start() {
   /** The numbers of the connections of a holder that are not read. */
   const paused: Record<Holder, number[]> = {};
   /** Ends the responses of `count` connections of a holder. Returns how many are read later. */
-  function end(count: number, holder: Holder, trusted = false): number {
+  function end(count: number, holder: Holder, { trusted = false, writable = true } = {}): number {
     paused[holder] ??= [];
     const numbers = paused[holder];
     const later = Array.from({ length: count }, (_, at) => {
-      const socket = { pause: () => numbers.push(at), resume: () => numbers.splice(numbers.indexOf(at), 1) };
+      const resume = () => numbers.splice(numbers.indexOf(at), 1);
+      const socket = { writable, pause: () => numbers.push(at), resume };
       return turns.readLater({ holder: trusted ? undefined : holder, socket } as unknown as Connection);
     });
     return later.filter(Boolean).length;
@@ -86,30 +88,36 @@ test('a turn serves held requests for its time only, so that timers and other cl
 });
 
 test('after a turn without time, connections are read in later turns: the longest idle ones first, as many of each holder', async () => {
-  const { send, end, paused, pause } = start();
+  const { send, end, paused } = start();
   send('z', turnMs - 1);
   await nextTurn();
   expect(end(1, 'a')).toBe(0);
   send('z', turnMs);
   await nextTurn();
-  expect([end(200, 'a'), end(3, 'b'), end(1, 'proxy', true)]).toEqual([200, 3, 0]);
+  expect([end(400, 'a'), end(3, 'b'), end(1, 'proxy', { trusted: true })]).toEqual([400, 3, 0]);
   await nextTurn();
   const half = readPerTurn / 2;
-  expect(paused).toEqual({ a: Array.from({ length: 200 - half }, (_, at) => half + at), b: [], proxy: [] });
+  expect(paused).toEqual({ a: Array.from({ length: 400 - half }, (_, at) => half + at), b: [], proxy: [] });
   // Nobody overtakes the others of its holder, though this turn had time.
-  expect([end(1, 'a'), end(1, 'b')]).toEqual([1, 0]);
-  await nextTurn();
+  expect([end(1, 'a'), end(1, 'a', { writable: false }), end(1, 'b')]).toEqual([1, 0, 0]);
+  for (let turn = 0; turn < 3; turn++) await nextTurn();
   expect(paused.a).toEqual([]);
+});
 
+test('beside many holders, no connection is read later than in 0.7 s, and before the process ends all are', async () => {
+  const { send, end, paused, pause } = start();
   send('z', turnMs);
   await nextTurn();
-  for (let holder = 0; holder < 2 * readPerTurn; holder++) end(1, holder);
+  const others = 2 * readPerTurn;
+  for (let holder = 0; holder < others; holder++) end(1, holder);
+  expect(end(1000, 'a')).toBe(1000);
+  send('z', limits.held - 1);
   await nextTurn();
-  expect(Object.values(paused).flat()).toEqual([]);
-  // Before the process ends, everything is read.
-  send('z', turnMs);
+  expect(Object.values(paused).flat()).toHaveLength(999);
+  send('z', 1);
+  expect(end(1, 'a')).toBe(1);
   await nextTurn();
-  end(1000, 'a');
+  expect(paused.a).toHaveLength(1);
   pause();
-  expect([paused.a, end(1, 'a')]).toEqual([[], 0]);
+  expect(paused.a).toEqual([]);
 });
