@@ -5,7 +5,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { limits } from '../../../src/core/limits.ts';
 import type { Connection } from '../../../src/http/connection/connection.ts';
-import { createTurns, readPerTurn, turnMs } from '../../../src/http/connection/turns.ts';
+import { createTurns, leastPerTurn, readPerTurn, turnMs } from '../../../src/http/connection/turns.ts';
 import { createShares, type Holder } from '../../../src/http/shares.ts';
 
 /** Each request names its holder and what it costs. `served` lists the requests that were served. */
@@ -88,7 +88,7 @@ test('a turn serves held requests for its time only, so that timers and other cl
 });
 
 test('after a turn without time, connections are read in later turns: the longest idle ones first, as many of each holder', async () => {
-  const { send, end, paused } = start();
+  const { send, end, paused, shares } = start();
   send('z', turnMs - 1);
   await nextTurn();
   expect(end(1, 'a')).toBe(0);
@@ -102,6 +102,17 @@ test('after a turn without time, connections are read in later turns: the longes
   expect([end(1, 'a'), end(1, 'a', { writable: false }), end(1, 'b')]).toEqual([1, 0, 0]);
   for (let turn = 0; turn < 3; turn++) await nextTurn();
   expect(paused.a).toEqual([]);
+
+  // The store is slow.
+  send('z', turnMs);
+  await nextTurn();
+  shares.add('c', 'work', readPerTurn - 20);
+  end(100, 'a');
+  await nextTurn();
+  expect(paused.a).toHaveLength(80);
+  shares.add('c', 'work', 20);
+  await nextTurn();
+  expect(paused.a).toHaveLength(80 - leastPerTurn);
 });
 
 test('beside many holders, no connection is read later than in 0.7 s, and before the process ends all are', async () => {
