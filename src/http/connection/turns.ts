@@ -1,8 +1,8 @@
 /**
  * Divides the time of the event loop fairly. A turn of it reads from every connection that has sent something: as long as it takes, the requests of the
  * next one, timers and the replies of the writer wait. A turn therefore serves requests for some milliseconds only, and holds the others. Later turns
- * serve those of whoever has spent least, and refuse the oldest. Without time, idle connections are read in later turns, too: a request costs nothing
- * while the kernel has it. docs/decisions/fairness.md has the reasons.
+ * serve those of whoever has spent least, and refuse the oldest. Without time, connections that were answered are read in later turns, too: a request
+ * costs nothing while the kernel has it. docs/decisions/fairness.md has the reasons.
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -51,8 +51,8 @@ export const turnMs = 10;
 const refusingMs = 5;
 
 /**
- * How many connections a turn begins to read again, about, less the requests that the store works on. With three times as many under way, creates cost a
- * tenth more; with a third, random pages do.
+ * About how many connections a turn begins to read again, less those whose requests the store works on. With three times as many under way, creates cost
+ * a tenth more; with a third, random pages do.
  */
 export const readPerTurn = 150;
 
@@ -149,11 +149,12 @@ export function createTurns(handle: RequestListener, options: TurnOptions) {
     }
   }
 
-  /** Reads connections again: as many of each holder, and all that have waited so long that their next requests may have to be refused. */
+  /** Reads connections again: as many of each holder, less what the store works on for it, and all that have waited as long as a request may. */
   function readSome(count: number): void {
-    const each = Math.ceil(count / later.size);
+    const holders = later.size;
     const now = performance.now();
     for (const [holder, connections] of later) {
+      const each = Math.ceil(Math.max(leastPerTurn / holders, count / holders - shares.of(holder).work));
       const kept = connections.findIndex(({ since }, at) => at >= each && now - since < limits.held);
       for (const { socket } of kept === -1 ? connections : connections.splice(0, kept)) socket.resume();
       if (kept === -1) later.delete(holder);
@@ -166,7 +167,7 @@ export function createTurns(handle: RequestListener, options: TurnOptions) {
     behind = line.size > 0 || (begunAt !== undefined && now - begunAt >= turnMs);
     begunAt = undefined;
     if (line.size === 0 && later.size === 0) return;
-    readSome(Math.max(leastPerTurn, readPerTurn - shares.taken().work));
+    readSome(readPerTurn);
     if (!paused) serveHeld(now);
     refuseOldest();
     if (line.size > 0 || later.size > 0) schedule();

@@ -106,13 +106,13 @@ test('after a turn without time, connections are read in later turns: the longes
   // The store is slow.
   send('z', turnMs);
   await nextTurn();
-  shares.add('c', 'work', readPerTurn - 20);
-  end(100, 'a');
+  shares.add('a', 'work', half - 20);
+  expect([end(100, 'a'), end(100, 'b')]).toEqual([100, 100]);
   await nextTurn();
-  expect(paused.a).toHaveLength(80);
-  shares.add('c', 'work', 20);
+  expect([paused.a, paused.b]).toMatchObject([{ length: 80 }, { length: 100 - half }]);
+  shares.add('a', 'work', 20);
   await nextTurn();
-  expect(paused.a).toHaveLength(80 - leastPerTurn);
+  expect(paused.a).toHaveLength(80 - leastPerTurn / 2);
 });
 
 test('beside many holders, no connection is read later than in 0.7 s, and before the process ends all are', async () => {
