@@ -63,7 +63,7 @@ test(
     await load(64, 2);
     const before = await load(64, peakSeconds);
     const outcomes = await load(clients, seconds);
-    // The load of the machine may change.
+    // The peak is the mean of before and after, because the load of the machine may change.
     const after = await load(64, peakSeconds);
     const peak = (before.length + after.length) / (2 * peakSeconds);
     const accepted = outcomes.filter(({ status }) => status === 201).map(({ ms }) => ms);

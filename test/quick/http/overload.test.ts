@@ -73,6 +73,7 @@ async function start(options: Parameters<typeof startApp>[0] = {}) {
     [[on('PROPFIND /v1/pets')], ['405 method_not_allowed [GET HEAD POST OPTIONS]']],
     [[withLength + body], ['201']],
     [[withLength + body.slice(0, 5), body.slice(5)], ['201']],
+    [[post(`Content-Type: text/csv\r\nContent-Length: ${body.length}\r\n`), body], ['415 unsupported_media_type']],
     [[post(`${json}Content-Length: ${decoy.length}\r\n`), decoy], ['400 invalid_json']],
     [[withChunks + chunks], ['201']],
     [[withChunks, chunks], ['201']],
@@ -121,12 +122,15 @@ test('a connection that is read later serves the next, whatever the method and t
     return add(...input);
   };
   let pauses = 0;
-  app.server.on('connection', (socket) => socket.on('pause', () => pauses++));
+  let accepted: Socket | undefined;
+  app.server.on('connection', (socket) => {
+    accepted = socket.on('pause', () => pauses++);
+  });
   for (const [parts, expected] of requests) {
     const { ask, unread } = await open(port);
     setBusy(true);
     const first = ask(parts, expected.length);
-    await sleep(60);
+    await expect.poll(() => accepted?.bytesRead).toBe(parts.join('').length);
     pauses = 0;
     setBusy(false);
     expect(await first, String(parts)).toEqual(expected);

@@ -28,6 +28,7 @@ async function send(port: number, request: string): Promise<Socket> {
 }
 
 const get = (path: string, headers = '') => `GET ${path} HTTP/1.1\r\nHost: a\r\n${headers}\r\n`;
+
 test('a request that Node never reports as closed is no longer counted when its connection is gone', async () => {
   const app = await start({
     async watch(fastify) {
