@@ -1,10 +1,10 @@
 /** Tests the tests: each planted bug must make its test fail, and without the bug the test must pass. */
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { temporaryFolder } from '../support/app.ts';
+import { copyProject } from '../support/plant.ts';
 import { projectFolder } from '../support/project.ts';
 import { figure } from '../support/tier.ts';
 import { plantedBugs } from './planted-bugs.ts';
@@ -13,28 +13,13 @@ interface Report {
   testResults: { assertionResults: { fullName: string; status: string }[] }[];
 }
 
-const escaped = (text: string) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
-
-/** Copies the whole project, including the tests. */
-function copyProject(): string {
-  const copy = temporaryFolder();
-  const { stdout } = spawnSync('git', ['ls-files', '-co', '--exclude-standard'], {
-    cwd: projectFolder,
-    encoding: 'utf8',
-  });
-  for (const file of stdout.trimEnd().split('\n'))
-    cpSync(path.join(projectFolder, file), path.join(copy, file), { recursive: true });
-  symlinkSync(path.join(projectFolder, 'node_modules'), path.join(copy, 'node_modules'));
-  return copy;
-}
-
 test.each(plantedBugs)('the tests detect: %s', async (_, file, from, to, testFile, testName, onPostgres) => {
   const folder = copyProject();
   /** The names of the tests that ran, and of those that failed. */
   async function run(): Promise<{ ran: string[]; failed: string[] }> {
     const report = path.join(folder, 'report.json');
     const projects = ['quick', 'full'].map((tier) => `--project=${tier}${onPostgres ? '-postgres' : ''}`);
-    const how = ['-t', `^${escaped(testName)}`, '--reporter=json', `--outputFile=${report}`];
+    const how = ['-t', `^${RegExp.escape(testName)}`, '--reporter=json', `--outputFile=${report}`];
     const args = ['run', `test/${testFile}.test.ts`, ...projects, ...how];
     const child = spawn(path.join(projectFolder, 'node_modules/.bin/vitest'), args, { cwd: folder, stdio: 'ignore' });
     await once(child, 'exit');

@@ -4,7 +4,7 @@ import type { AppOptions } from '../../src/app.ts';
 import type { Account } from '../../src/core/accounts.ts';
 import { type LinkPurpose, newToken, type TrailEventName } from '../../src/core/people.ts';
 import { createMetrics, type Metrics } from '../../src/http/metrics.ts';
-import { startApp, type TestApp } from './app.ts';
+import { startApp, type TestApp, valuesOf } from './app.ts';
 import { type FormClient, openFormClient, type Page } from './form-client.ts';
 import { textRows } from './store.ts';
 
@@ -77,9 +77,8 @@ export async function startPages(options: Partial<AppOptions> = {}): Promise<Pag
     },
     events: () => app.logged('"event":'),
     async counts() {
-      const found = await metrics.registry.getSingleMetric('animal_store_account_events_total')?.get();
-      const counted = found?.values.filter(({ value }) => value > 0) ?? [];
-      return Object.fromEntries(counted.map(({ labels, value }) => [String(labels.event), value]));
+      const counted = Object.entries(await valuesOf(metrics, 'account_events_total'));
+      return Object.fromEntries(counted.filter(([, value]) => value > 0));
     },
   };
 }

@@ -1,13 +1,15 @@
 /** Stores for the operator's commands to work on, and what the commands print. */
+import { hash } from 'node:crypto';
+import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect } from 'vitest';
-import { newSecret, scopes } from '../../src/core/accounts.ts';
 import type { NewPet } from '../../src/core/pets.ts';
 import { openStore } from '../../src/store/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import { temporaryFolder } from './app.ts';
 import { type CliSurroundings, type Exit, runCli } from './process.ts';
+import { addKey } from './store-file.ts';
 
 /** What a command says on stderr that creates the store. */
 export const created = 'Created the store ./data/animal-store.db.\n';
@@ -97,14 +99,7 @@ export async function withZoo(keys = 0) {
   const here = await commandFolder();
   await useStore(here.folder, async ({ accounts }) => {
     await accounts.addAccount('zoo');
-    for (let added = 0; added < keys; added++)
-      await accounts.addKey({
-        account: 'zoo',
-        name: 'till',
-        scopes: [...scopes],
-        lifetimeMs: null,
-        secret: newSecret(false),
-      });
+    for (let added = 0; added < keys; added++) await addKey(accounts, 'zoo');
   });
   return { ...here, keys: async () => JSON.parse(await here.run('key', 'list', '--json')) };
 }
@@ -127,6 +122,13 @@ export function change(file: string, sql: string): void {
   const database = new Database(file).unsafeMode();
   database.exec(sql);
   database.close();
+}
+
+/** Path → hash of each file in a folder and its subfolders. */
+export function contentsOf(folder: string): Record<string, string> {
+  const files = fs.readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  const paths = files.map(({ parentPath, name }) => path.join(parentPath, name));
+  return Object.fromEntries(paths.map((file) => [file, hash('sha256', fs.readFileSync(file))]));
 }
 
 export const namesIn = (file: string) =>

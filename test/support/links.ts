@@ -1,5 +1,6 @@
 /** Parses and follows the Link header, as a client does. */
 import type { JsonAnswer, TestApp } from './app.ts';
+import type { Server } from './process.ts';
 
 /** rel → URL. */
 export function links(header: string | string[] | undefined): Record<string, string> {
@@ -17,4 +18,17 @@ export async function follow(app: TestApp, path: string, between?: () => Promise
     await between?.();
   }
   return pages;
+}
+
+/** Walks all pages of a server in a process; returns the ids and the cursors. */
+export async function walk(server: Server, key: string, limit = 100): Promise<{ ids: string[]; cursors: string[] }> {
+  const ids: string[] = [];
+  const cursors: string[] = [];
+  for (let next: string | undefined = `/v1/pets?limit=${limit}`; next !== undefined; ) {
+    const { json, headers } = await server.call(key, 'GET', next);
+    ids.push(...json.map(({ id }: { id: number }) => String(id)));
+    next = links(headers.get('link') ?? undefined).next;
+    if (next) cursors.push(new URL(next, server.url).searchParams.get('cursor') as string);
+  }
+  return { ids, cursors };
 }

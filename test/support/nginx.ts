@@ -21,11 +21,10 @@ export const missingNginx = missing.length > 0 ? `not installed: ${missing.join(
 export const name = 'animals.example.com';
 
 /** Creates a self-signed certificate and its key, as two files. */
-function certify(folder: string): [certificate: string, key: string] {
-  const [certificate, key] = [path.join(folder, 'certificate.pem'), path.join(folder, 'key.pem')];
-  const what = `-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=${name}`.split(' ');
-  const names = `subjectAltName=DNS:${name}`;
-  execFileSync('openssl', ['req', '-x509', ...what, '-addext', names, '-keyout', key, '-out', certificate], {
+export function certify(folder: string, subject = `DNS:${name}`): [certificate: string, key: string] {
+  const [certificate, key] = [path.join(folder, 'server.crt'), path.join(folder, 'server.key')];
+  const what = `-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=a -addext subjectAltName=${subject}`;
+  execFileSync('openssl', ['req', '-x509', ...what.split(' '), '-keyout', key, '-out', certificate], {
     stdio: 'ignore',
   });
   return [certificate, key];

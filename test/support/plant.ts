@@ -1,18 +1,26 @@
 /** Copies of the source that a test can change, such as to plant a bug that a test must detect. */
-import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { temporaryFolder } from './app.ts';
 import { projectFolder } from './project.ts';
 
-/** Copies the source, its packages by a link, into a new folder: for `startServer({ source })`. */
-export function copySource(): string {
-  const copy = temporaryFolder();
-  const documents = readdirSync(projectFolder).filter((name) => /^openapi.*\.yaml$/.test(name));
-  for (const name of ['src', 'migrations', 'package.json', ...documents])
-    cpSync(path.join(projectFolder, name), path.join(copy, name), { recursive: true });
-  symlinkSync(path.join(projectFolder, 'node_modules'), path.join(copy, 'node_modules'));
-  return copy;
+/** Copies the files and folders whose path in the project is chosen, and the packages by a link, into a new folder. */
+function copy(isChosen: (name: string) => boolean): string {
+  const folder = temporaryFolder();
+  const filter = (file: string) => isChosen(path.relative(projectFolder, file));
+  cpSync(projectFolder, folder, { recursive: true, filter });
+  symlinkSync(path.join(projectFolder, 'node_modules'), path.join(folder, 'node_modules'));
+  return folder;
 }
+
+const left = ['node_modules', '.git', '.env', 'data', 'coverage', 'screenshots'];
+
+/** Copies the whole project, with the tests. */
+export const copyProject = () => copy((name) => !left.includes(name));
+
+/** Copies the source: for `startServer({ source })`. */
+export const copySource = () =>
+  copy((name) => /^($|(src|migrations|package\.json|openapi[^/]*\.yaml)($|\/))/.test(name));
 
 /** Changes a file of a copy. `file` is relative to `folder`; throws unless it contains `from` exactly once. */
 function change(folder: string, file: string, from: string, to: string): void {
@@ -23,7 +31,7 @@ function change(folder: string, file: string, from: string, to: string): void {
 
 /** Returns the folder of a changed copy. */
 export function plant(file: string, from: string, to: string): string {
-  const copy = copySource();
-  change(copy, file, from, to);
-  return copy;
+  const folder = copySource();
+  change(folder, file, from, to);
+  return folder;
 }

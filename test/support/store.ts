@@ -24,11 +24,15 @@ export const engine = postgresUrl === undefined ? 'SQLite' : 'PostgreSQL';
 let administrator: postgres.Sql | undefined;
 
 /** Creates an empty database, or a copy of `template`; it lasts until the server ends. */
-export async function newDatabase(options: { template?: string; encoding?: string } = {}): Promise<string> {
-  const { template = 'template0', encoding = 'UTF8' } = options;
+export async function newDatabase(
+  options: { template?: string; encoding?: string; settings?: Record<string, string | number> } = {},
+): Promise<string> {
+  const { template = 'template0', encoding = 'UTF8', settings = {} } = options;
   administrator ??= postgres(`${postgresUrl}postgres`, { max: 1, onnotice: () => undefined });
   const name = `test_${randomBytes(8).toString('hex')}`;
   await administrator.unsafe(`CREATE DATABASE ${name} TEMPLATE ${template} ENCODING '${encoding}'`);
+  for (const [setting, value] of Object.entries(settings))
+    await administrator.unsafe(`ALTER DATABASE ${name} SET ${setting} = ${value}`);
   return `${postgresUrl}${name}`;
 }
 

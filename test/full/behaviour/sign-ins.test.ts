@@ -2,12 +2,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { createPasswords } from '../../../src/account/passwords.ts';
-import { openStore } from '../../../src/store/open.ts';
 import { openClient, sideBySide } from '../../support/client.ts';
 import { openFormClient } from '../../support/form-client.ts';
 import { percentile } from '../../support/percentile.ts';
 import { startServer } from '../../support/process.ts';
-import { emptyStore } from '../../support/store.ts';
+import { emptyStore, open } from '../../support/store.ts';
 import { patientMs, tier } from '../../support/tier.ts';
 
 const password = 'seven otters sing at noon';
@@ -17,7 +16,7 @@ const wrong = 'wrong horse wrong battery';
 async function prepare(count: number) {
   const DATABASE_URL = await emptyStore();
   const hash = await createPasswords().inTurn('', (hasher) => hasher.hash(password));
-  const { people, close } = await openStore(DATABASE_URL, { now: () => new Date() });
+  const { people, close } = await open(DATABASE_URL);
   for (let at = 0; at < count; at++) await people.signUp(`p${at}`, hash);
   await close();
   return { DATABASE_URL, TRUST_PROXY: '127.0.0.1', SIGN_UP: 'open' };

@@ -5,20 +5,13 @@ import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { restoreStore } from '../../../src/store/sqlite/restore.ts';
 import { password, redirect } from '../../support/account-pages.ts';
-import { change, commandErrorOf, commandFolder, namesIn, query } from '../../support/commands.ts';
+import { change, commandErrorOf, commandFolder, contentsOf, namesIn, query } from '../../support/commands.ts';
 import { openFormClient } from '../../support/form-client.ts';
 import { launchCli, runCli, startServer } from '../../support/process.ts';
 import { mountSmallDisk, noDisk } from '../../support/small-disk.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1n, status: 'available' } as const;
 const rex = { name: 'Rex', categoryId: 9_007_199_254_740_993n, status: 'sold' } as const;
-
-/** The bytes of every file in a folder and its subfolders, by name. */
-function contentOf(folder: string): Record<string, string> {
-  const names = fs.readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort();
-  const files = names.filter((name) => fs.statSync(path.join(folder, name)).isFile());
-  return Object.fromEntries(files.map((name) => [name, fs.readFileSync(path.join(folder, name), 'latin1')]));
-}
 
 /** Replaces text in a file by as many other bytes. It must be there. */
 function overwrite(file: string, was: string, is: string): void {
@@ -107,7 +100,7 @@ describe('backup', { timeout: 60_000 }, () => {
   test('exit 1: the store itself under any name, a folder, a damaged store, and a missing one', async () => {
     const { refused, folder, at, store } = await commandFolder(tabby);
     fs.linkSync(store, at('alias.db'));
-    const before = contentOf(folder);
+    const before = contentsOf(folder);
     for (const [name, sentence] of [
       ['data/animal-store.db', 'data/animal-store.db is the store itself.'],
       ['alias.db', 'alias.db is the store itself.'],
@@ -116,7 +109,7 @@ describe('backup', { timeout: 60_000 }, () => {
     ] as const)
       expect(await refused('backup', name, '--force')).toBe(sentence);
     for (const suffix of ['-shm', '-wal']) fs.rmSync(store + suffix, { force: true });
-    expect(contentOf(folder)).toEqual(before);
+    expect(contentsOf(folder)).toEqual(before);
     overwrite(store, '"name":"Tabby"', '"name":"Tubby"');
     expect(await refused('backup', 'other.db')).toBe(`The copy of ./data/animal-store.db is not sound: ${differing}`);
     fs.rmSync(store);
@@ -280,9 +273,9 @@ describe('restore', { timeout: 60_000 }, () => {
   ])('exit 1 and all files unchanged: %s', async (_, spoil, sentence) => {
     const { folder, store, at, refused } = await withBackup();
     spoil(at('copy.db'), store);
-    const before = contentOf(folder);
+    const before = contentsOf(folder);
     expect(await refused('restore', 'copy.db')).toMatch(sentence);
-    expect(contentOf(folder)).toEqual(before);
+    expect(contentsOf(folder)).toEqual(before);
   });
 
   test('exit 1: the store itself, and a full disk without a store', async ({ skip }) => {

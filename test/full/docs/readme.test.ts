@@ -1,38 +1,31 @@
 /** Runs every command in the console blocks of the README, and then of docs/command-line.md, against a real server. */
 import { spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { startServer } from '../../support/process.ts';
-
-const root = path.resolve(import.meta.dirname, '../../..');
-const read = (name: string) => readFileSync(path.join(root, name), 'utf8');
-const readme = read('README.md');
+import { projectFolder, read } from '../../support/project.ts';
 
 /** The lines `$ command`, each with the output after it. */
 function transcript(): { command: string; output: string }[] {
-  const text = readme + read('docs/command-line.md');
+  const text = read('README.md') + read('docs/command-line.md');
   const blocks = [...text.matchAll(/^```console\n([\s\S]*?)^```$/gm)].map(([, block]) => block as string);
-  return blocks.flatMap((block) => {
-    return block
-      .split(/^\$ /m)
-      .slice(1)
-      .map((part) => {
-        const [command, ...lines] = part.split('\n');
-        return { command: command as string, output: lines.join('\n').trimEnd() };
-      });
+  const parts = blocks.flatMap((block) => block.split(/^\$ /m).slice(1));
+  return parts.map((part) => {
+    const [command = '', ...lines] = part.split('\n');
+    return { command, output: lines.join('\n').trimEnd() };
   });
 }
 
 /** Output as a pattern; … stands for text that differs from run to run. */
 function pattern(output: string): RegExp {
-  const escaped = output.split('…').map((text) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'));
+  const escaped = output.split('…').map((text) => RegExp.escape(text));
   return new RegExp(`^${escaped.join('[^\\n"]+')}$`);
 }
 
 test('every command of the README and of the page on the command line prints what they say', async () => {
   const server = await startServer();
-  const cli = `node ${root}/src/cli.ts`;
+  const cli = `node ${projectFolder}src/cli.ts`;
   const here = (text: string) => text.replaceAll(':3000', `:${server.port}`).replaceAll('npx animal-store', cli);
   const env = {
     PATH: `${path.dirname(process.execPath)}:${process.env.PATH}`,

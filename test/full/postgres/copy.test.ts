@@ -2,7 +2,6 @@
 import path from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
 import { copyStore } from '../../../src/store/copy.ts';
-import { openStore } from '../../../src/store/open.ts';
 import { change, commandErrorOf } from '../../support/commands.ts';
 import { runCli } from '../../support/process.ts';
 import { startProxy } from '../../support/proxy.ts';
@@ -37,7 +36,7 @@ const rows = `
 /** A store with rows in every table, and `animals` animals besides those with the given names. */
 async function makeSource(animals = 10, names: string[] = []): Promise<string> {
   const file = path.join(temporaryFolder(), 'store.db');
-  const store = await openStore(`sqlite:${file}`, { now });
+  const store = await open(`sqlite:${file}`);
   const all = [...names, ...Array.from({ length: animals }, (_, at) => `pet ${at}`)];
   await Promise.all(
     all.map((name, at) => store.pets.add({ name, categoryId: at % 2 ? least : greatest, status: 'sold' })),

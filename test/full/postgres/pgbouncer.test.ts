@@ -6,16 +6,11 @@ import { OpenError } from '../../../src/store/store.ts';
 import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
 import { freePort } from '../../support/postgres.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { clientOf, newDatabase, open, textRows } from '../../support/store.ts';
+import { newDatabase, open, textRows } from '../../support/store.ts';
 
 /** A database that gives each session the settings of a server: the pooler passes on none. */
-async function newPooledDatabase(): Promise<string> {
-  const databaseUrl = await newDatabase({ template: 'template_animals' });
-  const name = new URL(databaseUrl).pathname.slice(1);
-  for (const [setting, value] of Object.entries({ ...sessionTimeouts, synchronous_commit: 'on' }))
-    await clientOf(databaseUrl).unsafe(`ALTER DATABASE ${name} SET ${setting} = ${value}`);
-  return databaseUrl;
-}
+const newPooledDatabase = () =>
+  newDatabase({ template: 'template_animals', settings: { ...sessionTimeouts, synchronous_commit: 'on' } });
 
 const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 

@@ -19,15 +19,6 @@ beforeEach(({ skip }) => {
   if (missingPostgres) skip(missingPostgres);
 });
 
-/** A new database whose sessions have such settings. */
-async function newDatabaseWith(settings: Record<string, string>): Promise<string> {
-  const databaseUrl = await newDatabase();
-  const name = new URL(databaseUrl).pathname.slice(1);
-  for (const [setting, value] of Object.entries(settings))
-    await clientOf(databaseUrl).unsafe(`ALTER DATABASE ${name} SET ${setting} = ${value}`);
-  return databaseUrl;
-}
-
 describe('a session', () => {
   /** What a session on the database has set. */
   async function settingsOf(databaseUrl: string) {
@@ -43,7 +34,7 @@ describe('a session', () => {
     ['local', 'on'],
     ['remote_apply', 'remote_apply'],
   ])('has time-outs; synchronous_commit = %s becomes %s', async ([configured = '', commit]) => {
-    const databaseUrl = await newDatabaseWith({ synchronous_commit: configured });
+    const databaseUrl = await newDatabase({ settings: { synchronous_commit: configured } });
     expect(await settingsOf(databaseUrl)).toEqual([commit, '2s', '2500ms', '5s']);
   });
 
@@ -52,7 +43,7 @@ describe('a session', () => {
   }) => {
     if (missingPgbouncer) skip(missingPgbouncer);
     const through = async (settings: Record<string, string>) =>
-      `${await startPgbouncer(await newDatabaseWith(settings), 2)}?prepare=false`;
+      `${await startPgbouncer(await newDatabase({ settings }), 2)}?prepare=false`;
     await expect(open(await through({}))).rejects.toThrow(
       'is behind a pooler that drops the settings of sessions: run ALTER ROLE "app" SET idle_in_transaction_session_',
     );

@@ -1,24 +1,17 @@
 /** Tests of TLS to the database, as set by sslmode in its URL. */
-import { execFileSync, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { openStore } from '../../../src/store/open.ts';
+import { certify } from '../../support/nginx.ts';
 import { startOwn } from '../../support/own-postgres.ts';
 import type { Server } from '../../support/postgres.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { emptyStore, temporaryFolder } from '../../support/store.ts';
-
-const now = () => new Date();
+import { emptyStore, open, temporaryFolder } from '../../support/store.ts';
 
 /** Starts a PostgreSQL server with a self-signed certificate for 127.0.0.1. */
 async function startWithTls(): Promise<{ server: Server; certificate: string }> {
-  const folder = temporaryFolder();
-  const files = ['server.crt', 'server.key'].map((name) => path.join(folder, name)) as [string, string];
-  const what =
-    '-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1';
-  const out = ['-nodes', '-out', files[0], '-keyout', files[1]];
-  execFileSync('openssl', ['req', '-x509', ...what.split(' '), ...out], { stdio: 'ignore' });
+  const files = certify(temporaryFolder(), 'IP:127.0.0.1');
   const server = await startOwn(['ssl = on'], (data) => {
     const { uid, gid } = fs.statSync(data);
     for (const file of files) {
@@ -32,10 +25,6 @@ async function startWithTls(): Promise<{ server: Server; certificate: string }> 
 }
 
 const missing = spawnSync('openssl', ['version']).error && 'openssl is not installed, so no certificate can be created';
-
-async function open(databaseUrl: string): Promise<void> {
-  await (await openStore(databaseUrl, { now })).close();
-}
 
 test('sslmode encrypts from require on, and verify-full rejects an untrusted certificate', async ({ skip }) => {
   if (missing) skip(missing);

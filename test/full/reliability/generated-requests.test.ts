@@ -5,6 +5,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { type Rule, rulesOf } from '../../support/broken-requests.ts';
 import { sideBySide } from '../../support/client.ts';
 import { expectDocumented } from '../../support/documented.ts';
+import { walk } from '../../support/links.ts';
 import { runCli, type Server, startServer } from '../../support/process.ts';
 import { figure, tier } from '../../support/tier.ts';
 import {
@@ -76,19 +77,6 @@ async function send(
     const quoted = JSON.stringify({ method, target, headers: given, body: String(body) }).slice(0, 2000);
     throw new Error(`${name}: ${quoted}`, { cause });
   }
-}
-
-/** Walks all pages; returns the ids and the cursors. */
-async function walk(server: Server, key: string, limit: number): Promise<{ ids: string[]; cursors: string[] }> {
-  const ids: string[] = [];
-  const cursors: string[] = [];
-  for (let next: string | undefined = `/v1/pets?limit=${limit}`; next !== undefined; ) {
-    const { json, headers } = await server.call(key, 'GET', next);
-    ids.push(...json.map(({ id }: { id: number }) => String(id)));
-    next = /<([^>]+)>; rel="next"/.exec(headers.get('link') as string)?.[1];
-    if (next) cursors.push(new URL(next, server.url).searchParams.get('cursor') as string);
-  }
-  return { ids, cursors };
 }
 
 /** Idempotency-Keys that match the schema and were not used before; a used one would make the request a retry. */

@@ -1,12 +1,13 @@
 /** Runs the commands of docs/scaling.md on a real cluster under load: dump, base backup, archive, recovery to a moment. */
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import postgres from 'postgres';
-import { expect, onTestFinished, test } from 'vitest';
+import type postgres from 'postgres';
+import { expect, test } from 'vitest';
 import { openClient, type Promises, sideBySide } from '../../support/client.ts';
 import { missingPrograms, startCluster } from '../../support/postgres-programs.ts';
 import { startServer } from '../../support/process.ts';
 import { read } from '../../support/project.ts';
+import { clientOf } from '../../support/store.ts';
 import { figure, tier } from '../../support/tier.ts';
 
 const connections = 8;
@@ -25,11 +26,7 @@ test('a dump, and a recovery to a moment under load: each animal acknowledged be
   /** Runs the block that contains `text`. */
   const run = (text: string, MOMENT = '') =>
     shell(blocks.find((block) => block.includes(text)) as string, { ...variables, MOMENT });
-  const connect = (database = 'animals') => {
-    const sql = postgres(url(database), { max: 1, onnotice: () => undefined });
-    onTestFinished(() => sql.end({ timeout: 0 }));
-    return sql;
-  };
+  const connect = (database = 'animals') => clientOf(url(database));
   async function animalsOf(sql: postgres.Sql): Promise<Promises> {
     const rows = await sql<{ name: string; id: string }[]>`SELECT name, id FROM pet`;
     return new Map(rows.map(({ name, id }) => [name, Number(id)]));

@@ -1,10 +1,10 @@
 /** Tests `npm run release` on a copy of the project, in a git repository of its own. */
 import { spawnSync } from 'node:child_process';
-import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { temporaryFolder } from '../../support/app.ts';
 import { gitEnv, gitIn, noGit } from '../../support/git.ts';
+import { copyProject } from '../../support/plant.ts';
 import { projectFolder } from '../../support/project.ts';
 
 const { version: current } = JSON.parse(readFileSync(`${projectFolder}package.json`, 'utf8'));
@@ -13,17 +13,8 @@ const next = `${major}.1000.0`;
 const imageFile = 'deploy/kubernetes/image/kustomization.yaml';
 
 /** A repository with one commit, which lists one change as unreleased. */
-function copyProject() {
-  const folder = temporaryFolder();
-  const ignored = [
-    '.git',
-    'node_modules',
-    'bench',
-    ...readFileSync(`${projectFolder}.gitignore`, 'utf8').split(/\/?\n/),
-  ];
-  for (const name of readdirSync(projectFolder).filter((name) => !ignored.includes(name)))
-    cpSync(path.join(projectFolder, name), path.join(folder, name), { recursive: true });
-  symlinkSync(path.join(projectFolder, 'node_modules'), path.join(folder, 'node_modules'));
+function makeRepository() {
+  const folder = copyProject();
   const read = (name: string) => readFileSync(path.join(folder, name), 'utf8');
   const write = (name: string, text: string) => writeFileSync(path.join(folder, name), text);
   write('CHANGELOG.md', read('CHANGELOG.md').replace(/(?<=## \[Unreleased\]\n)/, '\n### Added\n\n- A change.\n'));
@@ -41,7 +32,7 @@ test.skipIf(noGit)(
   'commits the version, the changelog, the documents and what is derived from the version',
   { timeout: 240_000 },
   () => {
-    const { read, git, run } = copyProject();
+    const { read, git, run } = makeRepository();
     const before = read('CHANGELOG.md');
     expect(run('release', next)).toMatchObject({ status: 0, stderr: '' });
     expect(git('diff', '--name-only', 'HEAD~1').split('\n')).toEqual([

@@ -2,21 +2,10 @@
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { sideBySide } from '../../support/client.ts';
+import { walk } from '../../support/links.ts';
 import { type Server, startServer } from '../../support/process.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1 };
-
-/** The ids of all animals, as `server` lists them. */
-async function idsOf(server: Server, key: string): Promise<number[]> {
-  const ids: number[] = [];
-  let next: string | undefined = '/v1/pets?limit=100';
-  while (next) {
-    const { json, headers } = await server.call(key, 'GET', next);
-    ids.push(...(json as { id: number }[]).map(({ id }) => id));
-    next = /<([^>]+)>; rel="next"/.exec(headers.get('link') ?? '')?.[1];
-  }
-  return ids;
-}
 
 test('creates on both are stored once, and each reads at once what the other acknowledged', async () => {
   const folder = temporaryFolder();
@@ -34,9 +23,9 @@ test('creates on both are stored once, and each reads at once what the other ack
       expect((await reader.call(key, 'GET', `/v1/pets/${id}`)).status).toBe(200);
     }
   });
-  const ids = await idsOf(first, key);
+  const { ids } = await walk(first, key);
   expect([ids.length, new Set(ids).size]).toEqual([320, 320]);
-  expect(await idsOf(second, key)).toEqual(ids);
+  expect((await walk(second, key)).ids).toEqual(ids);
   const end = await first.end('SIGTERM');
   expect((await second.call(key, 'POST', '/v1/pets', tabby)).status).toBe(201);
   const ends = [end, await second.end('SIGTERM')];

@@ -5,7 +5,6 @@ import { documents, startApp } from '../../support/app.ts';
 import { type Document, prefixes, readDocument, readFile } from '../../support/described.ts';
 
 const names = ['openapi.yaml', 'openapi.quickstart.yaml'] as const;
-const _texts = { 'openapi.yaml': documents.animalStore, 'openapi.quickstart.yaml': documents.quickstart };
 const openapi = parse(documents.animalStore);
 
 describe('the OpenAPI documents', () => {

@@ -131,14 +131,15 @@ test('410, 500 and 503 carry their headers and no others', async () => {
 
 test('the responses of the rate limits carry their headers and no others', async () => {
   const app = await startApp({ requestsPerMinute: 1, bounds: { rejectedKeys: 1 } });
-  const seconds = { 'ratelimit-reset': expect.stringMatching(/^\d+$/), 'retry-after': expect.stringMatching(/^\d+$/) };
-  const rates = { 'ratelimit-limit': '1', 'ratelimit-remaining': '0', 'ratelimit-reset': seconds['ratelimit-reset'] };
+  const seconds = expect.stringMatching(/^\d+$/);
+  const rates = { 'ratelimit-limit': '1', 'ratelimit-remaining': '0', 'ratelimit-reset': seconds };
+  const tooMany = { ...error, 'retry-after': seconds };
   const bad = get('/v1/pets').replace('KEY', 'none');
   await checkRows(app, [
     [200, { ...json, ...first('limit=20'), ...rates }, get('/v1/pets')],
-    [429, { ...error, ...rates, ...seconds }, get('/v1/pets')],
+    [429, { ...tooMany, ...rates }, get('/v1/pets')],
     [401, { ...error, ...challenge(', error="invalid_token"') }, bad],
-    [429, { ...error, 'retry-after': seconds['retry-after'] }, bad],
+    [429, tooMany, bad],
   ]);
 });
 
