@@ -39,8 +39,12 @@ type Counts = Record<Table, number>;
 export async function copyStore(file: string, databaseUrl: string, options: OpenOptions): Promise<Counts> {
   try {
     // The source first: without it, the target is not migrated.
-    const source = openSource(file, options);
+    openExisting(file).close();
+    prepareStore(file, options);
+    const source = openReader(file);
     try {
+      // All reads see the state of the first one.
+      source.exec('BEGIN');
       return await copyTo(source, databaseUrl, options);
     } finally {
       source.close();
@@ -49,15 +53,6 @@ export async function copyStore(file: string, databaseUrl: string, options: Open
     if (error instanceof OpenError) throw new CopyError(error.message, { cause: error });
     throw error;
   }
-}
-
-function openSource(file: string, options: OpenOptions): Database.Database {
-  openExisting(file).close();
-  prepareStore(file, options);
-  const source = openReader(file);
-  // All reads see the state of the first one.
-  source.exec('BEGIN');
-  return source;
 }
 
 async function copyTo(source: Database.Database, databaseUrl: string, options: OpenOptions): Promise<Counts> {
@@ -69,12 +64,12 @@ async function copyTo(source: Database.Database, databaseUrl: string, options: O
     return await pools.keyed.alone(async (sql) => {
       // Without a lock, for which the servers of another store would have to wait.
       await refuseFilled(sql, label);
-      return sql.begin(async (transaction) => {
-        await lockTables(transaction);
-        await refuseFilled(transaction, label);
+      return sql.begin(async () => {
+        await lockTables(sql);
+        await refuseFilled(sql, label);
         const counts = {} as Counts;
-        for (const table of copied) counts[table] = await copyTable(table, source, transaction);
-        await continueIds(source, transaction);
+        for (const table of copied) counts[table] = await copyTable(table, source, sql);
+        await continueIds(source, sql);
         copiedAll = true;
         return counts;
       });

@@ -5,7 +5,7 @@ import type { KnownKeyRow } from './rows.ts';
 import type { Steps } from './steps.ts';
 
 /** What most requests need: each engine has its own way, because it must be fast. */
-export type FastPets = Pick<Pets, 'list' | 'add' | 'find' | 'state' | 'remote' | 'refresh'>;
+type FastPets = Pick<Pets, 'list' | 'add' | 'find' | 'state' | 'remote' | 'refresh'>;
 
 /** What an engine does for the parts of a store. Both functions reject with ApiError `service_unavailable` if the store is unavailable. */
 export interface Engine {

@@ -1,16 +1,29 @@
 /** Opens the store with the engine that the scheme of the database URL names. */
+import { openAccounts } from './accounts.ts';
+import { openMessages, openPeople } from './people.ts';
+import { openPets } from './pets.ts';
 import { readTarget } from './postgres/url.ts';
 import { openSqlite } from './sqlite/store.ts';
 import type { OpenOptions, Store } from './store.ts';
 
+async function openEngine(databaseUrl: string, options: OpenOptions) {
+  if (databaseUrl.startsWith('sqlite:')) return openSqlite(sqliteFile(databaseUrl), options);
+  // Loaded only when needed: it would add a tenth to every start.
+  const { openPostgres } = await import('./postgres/store.ts');
+  return openPostgres(databaseUrl, options);
+}
+
 /** Opens the store, creating and migrating it as needed. Rejects with OpenError. */
 export async function openStore(databaseUrl: string, options: OpenOptions): Promise<Store> {
-  if (!databaseUrl.startsWith('sqlite:')) {
-    // Loaded only when needed: it would add a tenth to every start.
-    const { openPostgres } = await import('./postgres/store.ts');
-    return openPostgres(databaseUrl, options);
-  }
-  return openSqlite(sqliteFile(databaseUrl), options);
+  const { engine, ...store } = await openEngine(databaseUrl, options);
+  const at = () => options.now().getTime();
+  return {
+    ...store,
+    pets: openPets(engine),
+    accounts: openAccounts(engine, at),
+    messages: openMessages(engine),
+    people: openPeople(engine, at),
+  };
 }
 
 /** The file path in a `sqlite:` URL. */

@@ -1,5 +1,5 @@
 /** Reports whether a server could use a database, its versions, and how many animals can be read. */
-import { ApiError, messageOf } from '../../core/errors.ts';
+import { messageOf } from '../../core/errors.ts';
 import { latestOf, readMigrations } from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import { readState } from './migrations.ts';
@@ -39,10 +39,10 @@ export async function checkDatabase(databaseUrl: string, options: OpenOptions): 
         const [server] = await sql`SELECT current_setting('server_version') AS "postgresVersion"`;
         const { version: schemaVersion } = await readState(sql);
         Object.assign(report, server, { schemaVersion });
-        await sql.begin(async (transaction) => {
+        await sql.begin(async () => {
           // The time-out is meant for requests.
-          await transaction.unsafe('SET LOCAL statement_timeout = 0');
-          const [counted] = await transaction`SELECT count(*) AS pet FROM pet`;
+          await sql.unsafe('SET LOCAL statement_timeout = 0');
+          const [counted] = await sql`SELECT count(*) AS pet FROM pet`;
           Object.assign(report.rows, counted);
         });
       });
@@ -50,7 +50,7 @@ export async function checkDatabase(databaseUrl: string, options: OpenOptions): 
       await pools.close();
     }
   } catch (error) {
-    const reason = messageOf(error instanceof ApiError ? error.cause : error);
+    const reason = messageOf(error);
     report.problems.push(error instanceof OpenError ? reason : `${report.database} cannot be read: ${reason}.`);
   }
   return report;

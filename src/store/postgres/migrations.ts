@@ -34,17 +34,6 @@ export async function readState(sql: Sql): Promise<SchemaState> {
   return { version: Math.max(oldest.version, added?.version ?? 0), oldest };
 }
 
-async function retry<Result>(act: () => Promise<Result>): Promise<Result> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await act();
-    } catch (error) {
-      if (attempt === 50 || !temporary.includes(codeOf(error))) throw error;
-      await sleep(20 + Math.random() * 80);
-    }
-  }
-}
-
 /** Throws OpenError if the schema needs a later release. Returns the migrations that are due. */
 function dueOn(state: SchemaState, migrations: Migration[]): Migration[] {
   const obstacle = obstacleOf(state, latestOf(migrations));
@@ -52,38 +41,30 @@ function dueOn(state: SchemaState, migrations: Migration[]): Migration[] {
   return migrations.filter(({ version }) => version > state.version);
 }
 
-/** Migrates in one transaction. Resolves to the names of the migrations that it applied. Rejects with OpenError if a table stays locked. */
-async function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<string[]> {
-  const applied: string[] = [];
-  try {
-    await sql.begin(async (transaction) => {
-      // The time-outs are meant for requests.
-      await transaction.unsafe(
-        'SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 60000',
+/** Migrates in one transaction. Resolves to the names of the migrations that it applied. */
+function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<string[]> {
+  return sql.begin(async () => {
+    // The time-outs are meant for requests.
+    await sql.unsafe(
+      'SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 60000',
+    );
+    for (const table of ['migration', 'additive_migration'])
+      await sql.unsafe(
+        `CREATE TABLE IF NOT EXISTS ${table} (version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)`,
       );
-      for (const table of ['migration', 'additive_migration'])
-        await transaction.unsafe(
-          `CREATE TABLE IF NOT EXISTS ${table} (version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)`,
-        );
-      await transaction`INSERT INTO migration VALUES (0, '', 0) ON CONFLICT DO NOTHING`;
-      // Migrating processes lock this row. A session-level advisory lock would not work through a connection pooler.
-      await transaction`SELECT FROM migration WHERE version = 0 FOR UPDATE`;
-      // While ALTER TABLE waits for a long transaction, such as a dump, all statements of running servers on that table wait behind it.
-      await transaction.unsafe(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
-      for (const { version, name, sql: text } of dueOn(await readState(transaction), migrations)) {
-        await transaction.unsafe(text);
-        await transaction`INSERT INTO additive_migration VALUES (${version}, ${name}, ${now.getTime()})`;
-        applied.push(name);
-      }
-      if (applied.length > 0) await recordOldest(transaction, migrations);
-    });
-  } catch (error) {
-    if (codeOf(error) !== lockNotAvailable) throw error;
-    throw new OpenError('has a table that a long transaction uses, such as a dump: migrate it when that has ended.', {
-      cause: error,
-    });
-  }
-  return applied;
+    await sql`INSERT INTO migration VALUES (0, '', 0) ON CONFLICT DO NOTHING`;
+    // Migrating processes lock this row. A session-level advisory lock would not work through a connection pooler.
+    await sql`SELECT FROM migration WHERE version = 0 FOR UPDATE`;
+    // While ALTER TABLE waits for a long transaction, such as a dump, all statements of running servers on that table wait behind it.
+    await sql.unsafe(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
+    const due = dueOn(await readState(sql), migrations);
+    for (const { version, name, sql: text } of due) {
+      await sql.unsafe(text);
+      await sql`INSERT INTO additive_migration VALUES (${version}, ${name}, ${now.getTime()})`;
+    }
+    if (due.length > 0) await recordOldest(sql, migrations);
+    return due.map(({ name }) => name);
+  });
 }
 
 /** Moves the versions up to that of the oldest release that can run, so that older releases refuse the database. */
@@ -95,9 +76,6 @@ async function recordOldest(sql: Sql, migrations: Migration[]): Promise<void> {
     INSERT INTO migration SELECT * FROM moved`;
 }
 
-const outdated = (version: number, latest: number, role = '') =>
-  `has schema version ${version}, and this release needs ${latest}: run animal-store migrate${role}.`;
-
 /**
  * Migrates the database to this release's schema. Resolves to the names of the migrations that it applied. Throws OpenError if the schema needs a later release, if it is older and `migrate` is false or the
  * role may not change it, or if a table stays locked.
@@ -107,15 +85,22 @@ export async function prepareSchema(
   { now, migrate: mayMigrate = true }: Pick<OpenOptions, 'now' | 'migrate'>,
 ): Promise<string[]> {
   const migrations = readMigrations('postgres');
-  const latest = latestOf(migrations);
   const state = await pool.read(readState);
   if (dueOn(state, migrations).length === 0) return [];
-  const { version } = state;
-  if (!mayMigrate) throw new OpenError(outdated(version, latest));
-  try {
-    return await retry(() => pool.alone((sql) => applyAll(sql, migrations, now())));
-  } catch (error) {
-    if (codeOf(error) !== insufficientPrivilege) throw error;
-    throw new OpenError(outdated(version, latest, ' as the role that owns the tables'), { cause: error });
+  const outdated = `has schema version ${state.version}, and this release needs ${latestOf(migrations)}: run animal-store migrate`;
+  if (!mayMigrate) throw new OpenError(`${outdated}.`);
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await pool.alone((sql) => applyAll(sql, migrations, now()));
+    } catch (error) {
+      const code = codeOf(error);
+      if (code === insufficientPrivilege) throw new OpenError(`${outdated} as the role that owns the tables.`);
+      if (code === lockNotAvailable)
+        throw new OpenError(
+          'has a table that a long transaction uses, such as a dump: migrate it when that has ended.',
+        );
+      if (attempt === 50 || !temporary.includes(code)) throw error;
+    }
+    await sleep(20 + Math.random() * 80);
   }
 }

@@ -13,7 +13,7 @@ export interface Sql {
   /** Without values, `text` may hold several statements. */
   unsafe<Rows extends object[] = AnyRow[]>(text: string, values?: unknown[]): Promise<Rows>;
   /** Runs `work` in a transaction, READ COMMITTED whatever the database sets; rolls it back if `work` rejects. */
-  begin<Result>(work: (sql: Sql) => Promise<Result>): Promise<Result>;
+  begin<Result>(work: () => Promise<Result>): Promise<Result>;
 }
 
 /** The statement of each place in the source, which is prepared once on each connection. */
@@ -38,14 +38,10 @@ function readInt8(text: string): number | bigint {
   return Number.isSafeInteger(value) ? value : BigInt(text);
 }
 
-const types: pg.CustomTypesConfig = {
-  getTypeParser: (id, format) => (id === pg.types.builtins.INT8 ? readInt8 : pg.types.getTypeParser(id, format)),
-};
+pg.types.setTypeParser(pg.types.builtins.INT8, readInt8);
 
-type Run = <Rows>(query: pg.QueryConfig) => Promise<Rows>;
-
-/** Returns a function that runs one statement. It rejects with StandbyError if a commit did not wait for the standby. */
-function createRun(client: pg.ClientBase): Run {
+/** Every function rejects with StandbyError if a commit did not wait for the standby. */
+export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
   let inDoubt = false;
   // The only sign of such a commit. Any other warning can have the same code, and the text depends on lc_messages: the routine tells them
   // apart (src/backend/replication/syncrep.c). A pooler may omit it.
@@ -59,28 +55,24 @@ function createRun(client: pg.ClientBase): Run {
     lost ??= error;
   });
 
-  return async <Rows>(query: pg.QueryConfig) => {
+  const run = async <Rows>(query: pg.QueryConfig) => {
     inDoubt = false;
-    const result = await client.query({ ...query, types }).catch((error: unknown) => Promise.reject(lost ?? error));
+    const result = await client.query(query).catch((error: unknown) => Promise.reject(lost ?? error));
     if (inDoubt) throw new StandbyError('the database has committed, but perhaps not on its standby');
     return result.rows as Rows;
   };
-}
-
-export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
-  const run = createRun(client);
 
   const tag = <Rows>(texts: TemplateStringsArray, ...given: unknown[]) => {
     const { name, text } = statementOf(texts, given);
     return run<Rows>({ text, values: valuesOf(given), ...(prepare && { name }) });
   };
 
-  const sql: Sql = Object.assign(tag, {
+  return Object.assign(tag, {
     unsafe: <Rows>(text: string, values?: unknown[]) => run<Rows>({ text, ...(values && { values }) }),
-    async begin<Result>(work: (sql: Sql) => Promise<Result>) {
+    async begin<Result>(work: () => Promise<Result>) {
       await run({ text: 'BEGIN ISOLATION LEVEL READ COMMITTED' });
       try {
-        const result = await work(sql);
+        const result = await work();
         await run({ text: 'COMMIT' });
         return result;
       } catch (error) {
@@ -90,7 +82,6 @@ export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
       }
     },
   });
-  return sql;
 }
 
 /** Runs the statements of a command or a query, one after the other. */

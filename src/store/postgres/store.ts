@@ -1,10 +1,7 @@
 /** The shared store: a PostgreSQL database that several servers can use. */
-import { openAccounts } from '../accounts.ts';
 import { type CommandName, stepsOf } from '../commands.ts';
 import type { Engine } from '../engine.ts';
-import { openMessages, openPeople } from '../people.ts';
-import { openPets } from '../pets.ts';
-import type { OpenOptions, Store } from '../store.ts';
+import type { OpenOptions } from '../store.ts';
 import { openPools } from './open.ts';
 import { createKeyReads, createPetReads, startAdder } from './pets.ts';
 import type { Pools } from './pool.ts';
@@ -18,39 +15,33 @@ const checkWithinMs = 1000;
 const forKeys: ReadonlySet<CommandName> = new Set(['recordUses', 'addMessage']);
 
 /** A command rejects, and does not run again, if its outcome is unknown: the connection was lost during COMMIT, or the deadline passed. */
-export function createEngine({ keyed, strangers }: Pick<Pools, 'keyed' | 'strangers'>): Pick<Engine, 'read' | 'write'> {
+export function createEngine({ keyed, strangers }: Pools): Pick<Engine, 'read' | 'write'> {
   const poolFor = (forKey: boolean | undefined) => (forKey ? keyed : strangers);
   return {
     write: (name, input) =>
-      poolFor(forKeys.has(name)).write((sql) =>
-        sql.begin((transaction) => runSteps(transaction, stepsOf(name, input))),
-      ),
+      poolFor(forKeys.has(name)).write((sql) => sql.begin(() => runSteps(sql, stepsOf(name, input)))),
     read: (query, forKey) => poolFor(forKey).read((sql) => runSteps(sql, query())),
   };
 }
 
 /** Opens the database; migrates it if `options.migrate` allows. Rejects with OpenError. */
-export async function openPostgres(databaseUrl: string, options: OpenOptions): Promise<Store> {
+export async function openPostgres(databaseUrl: string, options: OpenOptions) {
   const { pools, migrated } = await openPools(readTarget(databaseUrl), options);
   const { keyed, strangers } = pools;
   const pets = createPetReads(keyed);
   const [keys, otherKeys] = [createKeyReads(keyed), createKeyReads(strangers)];
   const adder = startAdder(keyed);
-  const at = () => options.now().getTime();
   const engine: Engine = {
     ...createEngine(pools),
     findKey: (hash, forKey) => (forKey ? keys : otherKeys).ask(hash),
     pets: {
       ...{ list: pets.list, find: pets.find, state: pets.state, remote: true },
-      add: (pet, retry, keyId) => adder.ask({ pet, retry, keyId, at: at() }),
+      add: (pet, retry, keyId) => adder.ask({ pet, retry, keyId, at: options.now().getTime() }),
     },
   };
 
   return {
-    pets: openPets(engine),
-    accounts: openAccounts(engine, at),
-    messages: openMessages(engine),
-    people: openPeople(engine, at),
+    engine,
     migrated,
 
     check: async () => void (await keyed.read((sql) => sql`SELECT 1`, checkWithinMs)),

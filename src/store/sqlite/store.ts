@@ -1,14 +1,12 @@
 /** The embedded store: one SQLite file in WAL mode. This thread reads it and a worker thread writes it, each on its own connection. */
 import { statfsSync, statSync } from 'node:fs';
 import { petJson } from '../../core/pets.ts';
-import { findKey, openAccounts } from '../accounts.ts';
-import type { Engine, FastPets } from '../engine.ts';
-import { openMessages, openPeople } from '../people.ts';
-import { openPets } from '../pets.ts';
-import type { OpenOptions, Store } from '../store.ts';
+import { findKey } from '../accounts.ts';
+import type { Engine } from '../engine.ts';
+import type { OpenOptions } from '../store.ts';
 import { startReader } from './reader.ts';
 import { prepareStore } from './store-file.ts';
-import { startWriter, type Writer } from './writer.ts';
+import { startWriter } from './writer.ts';
 
 /** Undefined if the file system does not report its size. */
 function measureDisk(file: string): { size: number; available: number } | undefined {
@@ -20,19 +18,8 @@ function measureDisk(file: string): { size: number; available: number } | undefi
   }
 }
 
-function createAdd(writer: Writer, at: () => number): FastPets['add'] {
-  return ({ name, categoryId, status }, retry, keyId) => {
-    const category = String(categoryId);
-    return writer.addPet({ name, categoryId: category, status, retry, keyId, at: at() }, (outcome) => {
-      if (typeof outcome === 'number')
-        return { outcome: 'added', id: BigInt(outcome), pet: petJson(outcome, name, category, status) };
-      return outcome.outcome === 'replayed' ? { ...outcome, id: BigInt(outcome.id) } : outcome;
-    });
-  };
-}
-
 /** Opens the store in `file`; creates or migrates it if needed. Throws OpenError. */
-export function openSqlite(file: string, options: OpenOptions): Store {
+export function openSqlite(file: string, options: OpenOptions) {
   const migrated = prepareStore(file, options);
   const reader = startReader(file);
   const writer = startWriter(file, {
@@ -42,20 +29,27 @@ export function openSqlite(file: string, options: OpenOptions): Store {
       options.metrics?.commit(writes);
     },
   });
-  const at = () => options.now().getTime();
   const { list, find, state, refresh } = reader;
   const engine: Engine = {
     write: writer.write,
     read: reader.run,
     findKey: (hash) => reader.run(() => findKey(hash)),
-    pets: { list, add: createAdd(writer, at), find, state, remote: false, refresh },
+    pets: {
+      ...{ list, find, state, remote: false, refresh },
+      add({ name, categoryId, status }, retry, keyId) {
+        const category = String(categoryId);
+        const row = { name, categoryId: category, status, retry, keyId, at: options.now().getTime() };
+        return writer.addPet(row, (outcome) => {
+          if (typeof outcome === 'number')
+            return { outcome: 'added', id: BigInt(outcome), pet: petJson(outcome, name, category, status) };
+          return outcome.outcome === 'replayed' ? { ...outcome, id: BigInt(outcome.id) } : outcome;
+        });
+      },
+    },
   };
 
   return {
-    pets: openPets(engine),
-    accounts: openAccounts(engine, at),
-    messages: openMessages(engine),
-    people: openPeople(engine, at),
+    engine,
     migrated,
 
     check: async () => void reader.state(),

@@ -12,8 +12,6 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-export type Writer = ReturnType<typeof startWriter>;
-
 /** The heap for short-lived objects. V8 would let it grow to 96 MB, which brings no speed. */
 const maxYoungGenerationSizeMb = 12;
 
