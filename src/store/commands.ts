@@ -1,23 +1,18 @@
 /** The table of commands: every change except those of animals, written once for both engines. Their inputs and outcomes cross threads as JSON. */
-import * as accounts from './commands/accounts.ts';
-import * as keys from './commands/keys.ts';
-import * as messages from './commands/messages.ts';
-import * as people from './commands/people.ts';
-import * as sessions from './commands/sessions.ts';
+import { addAccount, removeAccount } from './commands/accounts.ts';
+import { addKey, revokeKey, rotateKey } from './commands/keys.ts';
+import { addMessage } from './commands/messages.ts';
+import { addLink, setPassword, signUp } from './commands/people.ts';
+import { addSession, endSession, endSessions, touchSession } from './commands/sessions.ts';
 import { recordUses } from './commands/usage.ts';
 import type { Steps } from './steps.ts';
-
-const { addAccount, removeAccount } = accounts;
-const { addKey, revokeKey, rotateKey } = keys;
-const { signUp, setPassword, addLink } = people;
-const { addSession, touchSession, endSession, endSessions } = sessions;
 
 export const commands = {
   ...{ addAccount, removeAccount },
   ...{ addKey, revokeKey, rotateKey, recordUses },
   ...{ signUp, setPassword, addLink },
   ...{ addSession, touchSession, endSession, endSessions },
-  addMessage: messages.addMessage,
+  addMessage,
 };
 
 export type CommandName = keyof typeof commands;

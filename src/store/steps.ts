@@ -39,15 +39,13 @@ export function* sql<Row>(texts: TemplateStringsArray, ...given: unknown[]): Ste
   return (yield { texts, given }) as Row[];
 }
 
-const placeholders = { sqlite: () => '?', postgres: (place: number) => `$${place}` };
-
 /** The text of a statement. */
 export function textFor(engine: 'sqlite' | 'postgres', texts: TemplateStringsArray, given: readonly unknown[]): string {
   let [text = ''] = texts;
   let values = 0;
   for (const [index, value] of given.entries()) {
     if (value instanceof Fragment) text += value[engine];
-    else text += placeholders[engine](++values);
+    else text += engine === 'sqlite' ? '?' : `$${++values}`;
     text += texts[index + 1];
   }
   return text;

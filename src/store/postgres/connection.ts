@@ -84,33 +84,26 @@ type Wire = pg.Connection & {
   requestSsl: () => void;
   cancel: (processId: number, secretKey: number) => void;
 };
-type Cancellable = Pick<pg.Client, 'host' | 'port'> & {
-  ssl: pg.ConnectionConfig['ssl'];
-  processID: number;
-  secretKey: number;
-};
+type Cancellable = pg.Client & { processID: number; secretKey: number };
 
 /**
  * Asks the server to cancel what the client runs (https://www.postgresql.org/docs/18/protocol-flow.html#PROTOCOL-FLOW-CANCELING-REQUESTS).
  * Rejects if the server does not answer.
  */
-export async function cancel(client: pg.ClientBase): Promise<void> {
-  const { host, port, ssl, processID, secretKey } = client as unknown as Cancellable;
+export async function cancel(client: pg.Client): Promise<void> {
+  const { host, port, ssl, processID, secretKey } = client as Cancellable;
   const wire = new pg.Connection({ ssl }) as Wire;
   let sent = false;
   const send = () => {
     wire.cancel(processID, secretKey);
     sent = true;
   };
-  const answered = new Promise<void>((resolve, reject) => {
-    wire.on('error', () => undefined);
-    wire.once('end', () => (sent ? resolve() : reject(new Error('no cancel request was taken'))));
-  });
+  wire.on('error', () => undefined);
   wire.once('connect', ssl ? () => wire.requestSsl() : send).once('sslconnect', send);
   if (host.startsWith('/')) wire.connect(`${host}/.s.PGSQL.${port}`);
   else wire.connect(port, host);
-  const late = sleep(cancelTimeoutMs, undefined, { ref: false }).then(() =>
-    Promise.reject(new Error('no answer to a cancel request')),
-  );
-  await Promise.race([answered, late]).finally(() => wire.stream.destroy());
+  await new Promise<void>((resolve, reject) => {
+    wire.once('end', () => (sent ? resolve() : reject(new Error('no cancel request was taken'))));
+    setTimeout(reject, cancelTimeoutMs, new Error('no answer to a cancel request')).unref();
+  }).finally(() => wire.stream.destroy());
 }

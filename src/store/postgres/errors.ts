@@ -4,13 +4,10 @@ import { codeOf, messageOf } from '../../core/errors.ts';
 import { unavailable } from '../store.ts';
 
 /**
- * Serialization failure and deadlock: the transaction was rolled back, and a retry may succeed
- * (https://www.postgresql.org/docs/18/errcodes-appendix.html).
+ * Nothing was committed (https://www.postgresql.org/docs/18/errcodes-appendix.html). 40001 and 40P01: serialization failure and deadlock; a retry
+ * may succeed. 25006 and 57P03: the server is read-only, starting or stopping; a retry may reach the new primary, or this one when it is ready.
  */
-const rolledBack = ['40001', '40P01'];
-
-/** The server is read-only, starting or stopping. Nothing was committed. A retry may reach the new primary, or this one when it is ready. */
-const notAccepting = ['25006', '57P03'];
+const refused = /^(40001|40P01|25006|57P03)$/;
 
 /** PostgreSQL's functions that report a missing prepared statement, or one whose table has changed. A new connection prepares it again. */
 const outdated = ['FetchPreparedStatement', 'RevalidateCachedQuery'];
@@ -65,8 +62,7 @@ export function endsConnection(error: unknown): boolean {
 
 /** Whether the failed statement certainly had no effect and should be sent again. */
 export function wasRefused(error: unknown): boolean {
-  if (!(error instanceof pg.DatabaseError)) return false;
-  return [...rolledBack, ...notAccepting].includes(String(error.code)) || isOutdated(error);
+  return error instanceof pg.DatabaseError && (refused.test(String(error.code)) || isOutdated(error));
 }
 
 /** The driver's error may contain row data, which must not be logged. */

@@ -11,7 +11,6 @@ import {
   type PetPage,
   type PetQuery,
   petJson,
-  type StoreState,
 } from '../../core/pets.ts';
 import { type KnownKeyRow, knownKeyColumns } from '../rows.ts';
 import { raw } from '../steps.ts';
@@ -50,16 +49,6 @@ const pageOfStatus = page(
   'pet.status, id',
 );
 
-/** Equal to no state, not even to itself. */
-const noState: StoreState = { version: Number.NaN, revision: Number.NaN };
-
-function stateOf(text: string | null | undefined): StoreState {
-  // The row is missing.
-  if (!text) return noState;
-  const end = text.indexOf(' ');
-  return { version: text.slice(0, end), revision: text.slice(end + 1) };
-}
-
 /** No animal has this id. `state()` asks for it, and so shares the statement of the single animals. */
 const stateId = 0n;
 
@@ -71,7 +60,11 @@ interface TextRow {
 /** A text for each id or place that has one, and the state in which they were read. */
 function textsOf(rows: TextRow[]) {
   const texts = new Map(rows.map(({ id, text }) => [id, text]));
-  return { texts, state: stateOf(texts.get(0)) };
+  const text = texts.get(0);
+  // The row is missing. Equal to no state, not even to itself.
+  if (!text) return { texts, state: { version: Number.NaN, revision: Number.NaN } };
+  const end = text.indexOf(' ');
+  return { texts, state: { version: text.slice(0, end), revision: text.slice(end + 1) } };
 }
 
 /** Each read sees every commit that was acknowledged before it was asked for. */
@@ -161,16 +154,18 @@ export function startAdder(pool: Pool) {
     // The next batch must see what became of the first one.
     alone: ({ retry }) => retry && `${retry.accountId} ${retry.key}`,
     async send(batch, withinMs) {
-      const names = batch.map(({ pet }) => pet.name);
-      const categoryIds = batch.map(({ pet }) => pet.categoryId);
-      const statuses = batch.map(({ pet }) => pet.status);
-      const accountIds = batch.map(({ retry }) => retry?.accountId);
-      const keys = batch.map(({ retry }) => retry?.key);
-      const times = batch.map(({ at }) => at);
-      const keyIds = batch.map(({ keyId }) => keyId);
       const rows = await pool.write(
         (sql) => sql<AdditionRow[]>`
-          SELECT outcome, id FROM add_pets(${names}, ${categoryIds}, ${statuses}, ${accountIds}, ${keys}, ${times}, ${retryWindowMs}, ${keyIds})`,
+          SELECT outcome, id FROM add_pets(
+            ${batch.map(({ pet }) => pet.name)},
+            ${batch.map(({ pet }) => pet.categoryId)},
+            ${batch.map(({ pet }) => pet.status)},
+            ${batch.map(({ retry }) => retry?.accountId)},
+            ${batch.map(({ retry }) => retry?.key)},
+            ${batch.map(({ at }) => at)},
+            ${retryWindowMs},
+            ${batch.map(({ keyId }) => keyId)}
+          )`,
         { withinMs, writes: batch.length },
       );
       return rows.map(({ outcome, id }, place) => {

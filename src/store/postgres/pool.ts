@@ -32,7 +32,7 @@ export interface Pool {
    * with the error as it is.
    */
   alone<Result>(work: Work<Result>): Promise<Result>;
-  measure(): Pick<PoolMeasures, 'limit' | 'busy' | 'waiting' | 'abandoned'>;
+  measure(): Omit<PoolMeasures, 'errors'>;
   /** Resolves when every job is answered; the connections close then. */
   close(): Promise<void>;
 }
@@ -87,10 +87,8 @@ const cancelEveryMs = 250;
 /** Longer than the server lets any statement run. One that is still unanswered was lost on its way, for example with its machine. */
 const letGoWithinMs = 10_000;
 
-/** What the driver has, but its types lack. */
-type Status = { getTransactionStatus(): string | null };
-const isInTransaction = (client: pg.PoolClient) => (client as unknown as Status).getTransactionStatus() !== 'I';
-const streamOf = (client: pg.PoolClient) => (client as pg.PoolClient & pg.Client).connection.stream;
+const isInTransaction = (client: pg.PoolClient) => client.getTransactionStatus() !== 'I';
+const streamOf = (client: pg.PoolClient) => client.connection.stream;
 
 /** A random time around `ms`, so that servers do not all try again at once. */
 const jitter = (ms: number) => ms * (0.5 + Math.random());

@@ -27,13 +27,6 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
   /** Numbers the questions. An object as a key would be given a hash of its own. */
   let asked = 0;
   let flying = 0;
-  let scheduled = false;
-
-  /** At the end of this turn, when all its questions are known. */
-  function schedule(): void {
-    if (!scheduled) setImmediate(sendWaiting);
-    scheduled = true;
-  }
 
   function take(): Own[] {
     const batch: Own[] = [];
@@ -54,7 +47,6 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
   }
 
   function sendWaiting(): void {
-    scheduled = false;
     while (waiting.size > 0 && flying < maxFlying) void fly(take());
   }
 
@@ -86,8 +78,9 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
       const same = waiting.get(key);
       if (same) return same.promise;
       const own = { question, until: performance.now() + limits.statement, ...Promise.withResolvers<Answer>() };
+      // At the end of this turn, when all its questions are known. If some wait already, they go then, or when a statement has ended.
+      if (waiting.size === 0) setImmediate(sendWaiting);
       waiting.set(key, own);
-      schedule();
       return own.promise;
     },
     /** The number of questions that wait for the next statement. */

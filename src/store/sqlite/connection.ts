@@ -41,19 +41,17 @@ function setUp(connection: Database.Database): void {
   connection.pragma('trusted_schema = OFF');
 }
 
-type Statement = Database.Statement<unknown[], unknown>;
-
 /** Bytes are a Buffer, or what JSON has made of it on the way to the writer's thread. */
 const toSqlite = (value: unknown) =>
   value instanceof Object && !Buffer.isBuffer(value) ? Buffer.from(value as Buffer) : value;
 
 /** Returns a function that runs steps synchronously, in the transaction that is open, if any. It throws SQLite errors. */
 export function createRunner(connection: Database.Database): <Result>(steps: Steps<Result>) => Result {
-  const prepared = new Map<TemplateStringsArray, Statement>();
+  const prepared = new Map<TemplateStringsArray, Database.Statement>();
 
-  function prepare(texts: TemplateStringsArray, given: readonly unknown[]): Statement {
+  function prepare(texts: TemplateStringsArray, given: readonly unknown[]) {
     // Every integer of these tables is below 2^53.
-    const statement = connection.prepare<unknown[], unknown>(textFor('sqlite', texts, given)).safeIntegers(false);
+    const statement = connection.prepare(textFor('sqlite', texts, given)).safeIntegers(false);
     prepared.set(texts, statement);
     return statement;
   }

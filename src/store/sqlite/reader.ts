@@ -46,7 +46,6 @@ function createSnapshot(connection: Database.Database) {
 
   /** performance.now() at the start of the open snapshot; undefined if none is open. */
   let begun: number | undefined;
-  let scheduled = false;
   let current: StoreState = { version: -1, revision: -1 };
 
   function end(): void {
@@ -75,14 +74,7 @@ function createSnapshot(connection: Database.Database) {
       end();
       throw error;
     }
-    if (scheduled) return;
-    scheduled = true;
-    setImmediate(endTurn);
-  }
-
-  function endTurn(): void {
-    scheduled = false;
-    end();
+    setImmediate(end);
   }
 
   function stateNow(): StoreState {
