@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import { isName, maxNameCharacters } from '../core/accounts.ts';
 import { ApiError, type ErrorCode } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { checkOf, isObject, isStorable, joinFaults, kind, toNfc, type Values } from '../core/schema.ts';
+import { checkOf, isObject, isStorable, joinFaults, kind, requirement, toNfc, type Values } from '../core/schema.ts';
 import type { App } from '../http/operation.ts';
 import { passwordFault } from './password-rules.ts';
 
@@ -12,7 +12,7 @@ const notValid = 'The form is not valid.';
 
 /**
  * Parses application/x-www-form-urlencoded (URL Standard, section 5.1). A field that is sent several times has a list of values. Returns a
- * sentence if one is not storable text, or if its percent-encoding is not UTF-8.
+ * sentence if one is not storable text, or if its percent-encoding is not UTF-8. A sentence is no form: it is refused later.
  */
 function parse(text: string): Record<string, string | string[]> | string {
   const fields: Record<string, string | string[]> = Object.create(null);
@@ -73,7 +73,7 @@ export function formReader<Schema extends TObject>(
 ): (request: FastifyRequest, name?: string) => Static<Schema> {
   const check = checkOf({ ...schema, additionalProperties: false });
   return ({ body }, name) => {
-    if (!isObject(body)) throw new ApiError('invalid_body', typeof body === 'string' ? body : notValid);
+    if (!isObject(body)) throw new ApiError('invalid_body', notValid);
     const fields: Values = { ...body };
     for (const [field, { type }] of Object.entries(schema.properties)) {
       // A browser sends one ticked box as a single value, and no field if none is ticked.
@@ -98,9 +98,4 @@ export const Name = kind<string>(
 );
 
 /** Any text: `newPassword` of formReader checks a new password, and all others are right or wrong. */
-export const Password = kind<string>('Password', (value) => typeof value === 'string', 'be given once', {
-  type: 'string',
-});
-
-/** Reads the name and the password of a new account. */
-export const readNewPerson = formReader(Type.Object({ name: Name, password: Password }), { newPassword: true });
+export const Password = Type.String({ ...requirement('be given once') });

@@ -10,13 +10,6 @@ import type { AccountScope } from './scope.ts';
 import { sessionOf } from './session.ts';
 import { shownDays, usageOf } from './usage.ts';
 
-/** What a form of the list chose, if it has these fields. */
-interface Choices {
-  scopes?: string | string[];
-  expires?: string;
-  overlap?: string;
-}
-
 /** Ended keys that the page shows. */
 const maxEnded = 20;
 
@@ -43,7 +36,8 @@ export function keys(app: App, scope: AccountScope): void {
       accounts.listOwnKeys(account.id, maxEnded + 1),
       accounts.listOwnUsage(account.id, shownDays),
     ]);
-    const chosen = error && (request.body as Choices);
+    // By field, those of the form that was sent.
+    const chosen = error && (request.body as Record<string, unknown>);
     const changed = idOf(request);
     return pages.show(request, reply, 'keys', {
       error,

@@ -16,16 +16,14 @@ import { createLine } from './line.ts';
 /** Compiles each template when a page needs it for the first time. The names are those of src/pages/account/. */
 const eta = new Eta({ views: `${import.meta.dirname}/../pages/account`, cache: true });
 
-/** The notices of each page, by what the query names. No text of the query is shown. */
-const notices: Partial<Record<string, Record<string, string>>> = {
-  'sign-in': {
-    ended: 'Your session has ended. Sign in again.',
-    deleted: 'Your account and its keys are deleted.',
-    'signed-out': 'You are signed out.',
-  },
-  keys: { revoked: 'The key is revoked. Requests with it are refused from now on.' },
-  settings: { password: 'Your password is changed, and all other sessions have ended.' },
-};
+/** The notices, each by the template of its page and what the query names. No text of the query is shown. */
+const notices = new Map([
+  ['sign-in ended', 'Your session has ended. Sign in again.'],
+  ['sign-in deleted', 'Your account and its keys are deleted.'],
+  ['sign-in signed-out', 'You are signed out.'],
+  ['keys revoked', 'The key is revoked. Requests with it are refused from now on.'],
+  ['settings password', 'Your password is changed, and all other sessions have ended.'],
+]);
 
 /** Where a redirect can lead, beside the notice that the page shows. The type excludes text from a request, which could lead to another site. */
 type Page = '' | '/sign-in' | '/settings';
@@ -70,13 +68,6 @@ const security = {
   'cross-origin-resource-policy': 'same-origin',
 };
 
-/**
- * No other site learns the address of a page. A browser that sends no Sec-Fetch-Site (over plain http, from another machine) must send Origin
- * instead, and with no-referrer its value would be null (Fetch Standard, section 3.1).
- */
-const referrerPolicy = ({ headers }: FastifyRequest) =>
-  headers['sec-fetch-site'] === undefined ? 'same-origin' : 'no-referrer';
-
 /** The sentences above a refused form with the control that each links to, the same by control, and the attributes that lead to them. */
 function refusalOf({ error, idOf = (field) => field }: PageData) {
   const faults: readonly Fault[] = error instanceof FormError ? error.faults : error ? [{ text: error.message }] : [];
@@ -89,17 +80,8 @@ function refusalOf({ error, idOf = (field) => field }: PageData) {
   return { summary, faultAt, marks };
 }
 
-/** What the person typed into the field `name`, to show it again. Passwords are never shown again. */
-function typedName({ body }: FastifyRequest): string {
-  const { name } = (body ?? {}) as { name?: unknown };
-  return typeof name === 'string' ? name : '';
-}
-
 /** A time in UTC, to the minute. */
 const timeOf = (date: Date) => `${date.toISOString().slice(0, 16).replace('T', ' ')} UTC`;
-
-/** Whether the client is a browser that shows pages. Other clients get errors as JSON. */
-const wantsPage = ({ headers }: FastifyRequest) => headers.accept?.includes('text/html') ?? false;
 
 /** Pages that are made at the same time, and in one turn of the event loop: one with many keys takes milliseconds, which API clients would wait. */
 const maxShown = 2;
@@ -115,17 +97,24 @@ export function createPages(app: App, rootPath: string) {
 
   app.addHook('onSend', async (request, reply) => {
     reply.headers({ 'x-request-id': request.id, ...Object.fromEntries(headersIn(request.ownHeaders)) });
-    reply.headers({ ...security, 'referrer-policy': referrerPolicy(request), 'cache-control': 'no-store' });
+    reply.headers({
+      ...security,
+      // No other site learns the address of a page. A browser that sends no Sec-Fetch-Site (over plain http, from another machine) must send
+      // Origin instead, and with no-referrer its value would be null (Fetch Standard, section 3.1).
+      'referrer-policy': request.headers['sec-fetch-site'] === undefined ? 'same-origin' : 'no-referrer',
+      'cache-control': 'no-store',
+    });
   });
 
-  /** Eta escapes each value for HTML. Every template also has `form`, the route of the form that was sent, and what stands here beside it. */
+  /** Eta escapes each value for HTML. Every template also has what stands here. */
   async function show(request: FastifyRequest, reply: FastifyReply, template: string, data: PageData) {
     const { done } = request.query as { done?: unknown };
-    const own = notices[template] ?? {};
+    const { name } = (request.body ?? {}) as { name?: unknown };
     const shared = {
-      ...{ path, rootPath, time: timeOf, name: typedName(request), account: request.session?.account.name },
-      form: request.method === 'POST' ? request.routeOptions.url : undefined,
-      notice: typeof done === 'string' && Object.hasOwn(own, done) ? own[done] : undefined,
+      ...{ path, rootPath, time: timeOf, account: request.session?.account.name },
+      // What the person typed, to show it again. Passwords are never shown again.
+      name: typeof name === 'string' ? name : '',
+      notice: notices.get(`${template} ${done}`),
       ...refusalOf(data),
     };
     const html = Buffer.from(eta.render(template, { ...shared, ...data }));
@@ -136,7 +125,8 @@ export function createPages(app: App, rootPath: string) {
   app.setErrorHandler(async (thrown, request, reply) => {
     if (thrown instanceof RefusedError && thrown.reason === 'session_ended')
       return redirect(reply, '/sign-in?done=ended');
-    if (!wantsPage(request) || request.raw.errored) return sendError(thrown, request, reply);
+    // Only a browser shows pages. Other clients get errors as JSON.
+    if (!request.headers.accept?.includes('text/html') || request.raw.errored) return sendError(thrown, request, reply);
     const error = toApiError(thrown, request);
     const { status } = error;
     request.record.code = error.code;
@@ -158,16 +148,13 @@ export function createPages(app: App, rootPath: string) {
     route(scope: App, url: string, showPage: Show, forms: Record<string, Act> = {}): void {
       const showInTurn: Show = (request, reply, error) =>
         inTurn(request.record.network, () => showPage(request, reply, error));
-      const work = <Result>({ record }: FastifyRequest, act: () => Result) =>
-        app.shares.during(record.holder, 'work', act);
-      scope.get(url, (request, reply) => work(request, () => showInTurn(request, reply)));
+      const working = (act: Show) => (request: FastifyRequest, reply: FastifyReply) =>
+        app.shares.during(request.record.holder, 'work', () => act(request, reply));
+      scope.get(url, working(showInTurn));
       for (const [at, act] of Object.entries(forms)) {
         if (at !== url) scope.get(at, (_request, reply) => redirect(reply, url as Page));
-        scope.post(
-          at,
-          { bodyLimit: limits.formBytes, config: { form: true, showAgain: showInTurn } },
-          (request, reply) => work(request, () => act(request, reply)),
-        );
+        const config = { form: true, showAgain: showInTurn };
+        scope.post(at, { bodyLimit: limits.formBytes, config }, working(act));
       }
       refuseOtherMethods(scope);
     },

@@ -22,7 +22,7 @@ const base64 = (bytes: Buffer) => bytes.toString('base64').replace(/=+$/, '');
 const maxRunning = 2;
 const maxWaiting = 60;
 
-const derive = promisify(argon2) as (algorithm: 'argon2id', parameters: Argon2Parameters) => Promise<Buffer>;
+const derive = promisify(argon2);
 
 const tagOf = (password: string, nonce: Buffer, cost: Cost) =>
   derive('argon2id', { message: toNfc(password, limits.passwordCharacters), nonce, tagLength, ...cost });

@@ -4,7 +4,6 @@ import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import { hostOf } from '../http/hosts.ts';
 import type { App } from '../http/operation.ts';
-import { holderOfAccount } from '../http/shares.ts';
 import { createAttempts } from './attempts.ts';
 import { installForms } from './forms.ts';
 import { createPages } from './pages.ts';
@@ -38,7 +37,6 @@ export async function createAccountScope(app: App, options: AccountOptions) {
 
   let warned = false;
   app.addHook('onRequest', async (request) => {
-    const { record } = request;
     if (secure && request.protocol !== 'https') {
       if (!warned) logger.warn(plainHttp);
       warned = true;
@@ -47,8 +45,7 @@ export async function createAccountScope(app: App, options: AccountOptions) {
     const origin = address?.origin ?? `${request.protocol}://${hostOf(request.raw) ?? ''}`;
     if (request.method === 'POST' && !isSameOrigin(request, origin))
       throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
-    const session = await shares.during(record.network, 'lookUps', () => sessions.find(request));
-    if (session) record.holder = holderOfAccount(session.account.id, session.network);
+    await shares.during(request.record.network, 'lookUps', () => sessions.find(request));
   });
   app.setNotFoundHandler(() => {
     throw new ApiError('route_not_found');
@@ -79,7 +76,7 @@ export function noPage({ record }: FastifyRequest): never {
 export function requireSession(app: App, { pages, sessions }: AccountScope): void {
   app.addHook('onRequest', async (request, reply) => {
     const { method, routeOptions } = request;
-    const isPage = method === 'GET' || method === 'HEAD' || (method === 'POST' && routeOptions.config.form);
+    const isPage = method === 'GET' || method === 'HEAD' || routeOptions.config.form;
     if (!request.session && isPage)
       return pages.redirect(reply, sessions.isGiven(request) ? '/sign-in?done=ended' : '/sign-in');
   });

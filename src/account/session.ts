@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { hashToken, newToken, type Person, type Session } from '../core/people.ts';
+import { holderOfAccount } from '../http/shares.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -38,30 +39,23 @@ export function createSessions(app: FastifyInstance, secure: boolean) {
     if (session) await people.endSession(session.hash);
   }
 
-  /**
-   * Records that the session was used now. On a full disk the store can be read but not written to, and pages are still shown: if the use is not
-   * recorded, the session only ends earlier.
-   */
-  async function touch(given: Buffer): Promise<void> {
-    try {
-      await people.touchSession(given);
-    } catch (error) {
-      if (!(error instanceof ApiError && error.code === 'service_unavailable')) throw error;
-    }
-  }
-
   return {
     /** Whether the request has a cookie of a session, which may have ended. */
     isGiven: ({ cookies }: FastifyRequest) => cookies[name] !== undefined,
 
-    /** Looks up the session of the request's cookie, and stores it in `request.session`. */
-    async find(request: FastifyRequest): Promise<OwnSession | null> {
+    /** Looks up the session of the request's cookie, and stores it in `request.session`. The request then counts for its account. */
+    async find(request: FastifyRequest): Promise<void> {
       const hash = hashToken(request.cookies[name] ?? '');
       const session = hash && (await people.findSession(hash));
-      if (!session) return null;
+      if (!session) return;
       request.session = { ...session, hash };
-      if (now().getTime() - session.usedAt.getTime() >= touchEveryMs) await touch(hash);
-      return request.session;
+      // Records that it was used now. On a full disk the store can be read but not written to, and pages are still shown: if the use is not
+      // recorded, the session only ends earlier.
+      if (now().getTime() - session.usedAt.getTime() >= touchEveryMs)
+        await people.touchSession(hash).catch((error: unknown) => {
+          if (!(error instanceof ApiError && error.code === 'service_unavailable')) throw error;
+        });
+      request.record.holder = holderOfAccount(session.account.id, session.network);
     },
 
     /** Begins a session and sets its cookie. Any session that the request carried ends, so that nobody can choose another's (session fixation). */

@@ -11,12 +11,14 @@ import { checkPassword } from './sign-in.ts';
 /** Adds `/account/settings` with its forms. They need a session. */
 export function settings(app: App, scope: AccountScope): void {
   const { pages } = scope;
-  // The page has two fields for the current password.
-  const idsOf = (url = '') => (url.endsWith('/delete') ? () => 'confirm' : (field: string) => field);
   pages.route(
     app,
     '/settings',
-    (request, reply, error) => pages.show(request, reply, 'settings', { error, idOf: idsOf(request.routeOptions.url) }),
+    (request, reply, error) => {
+      const deletes = request.routeOptions.url === '/account/delete';
+      // The page has two fields for the current password.
+      return pages.show(request, reply, 'settings', { error, deletes, idOf: (field) => (deletes ? 'confirm' : field) });
+    },
     {
       '/password': changePassword(scope),
       '/sign-out-everywhere': signOutEverywhere(scope),

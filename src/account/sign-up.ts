@@ -4,11 +4,10 @@ import { Type } from '@sinclair/typebox';
 import type { FastifyRequest } from 'fastify';
 import type { Account } from '../core/accounts.ts';
 import { ApiError } from '../core/errors.ts';
-import { hashToken, type OneTimeLink, type Person } from '../core/people.ts';
+import { hashToken } from '../core/people.ts';
 import type { SignUp } from '../http/decorations.ts';
 import type { App } from '../http/operation.ts';
-import { FormError, formReader, Name, Password, readNewPerson } from './forms.ts';
-import type { Hasher } from './passwords.ts';
+import { FormError, formReader, Name, Password } from './forms.ts';
 import type { AccountScope } from './scope.ts';
 
 const closed: Partial<Record<SignUp, string>> = {
@@ -38,22 +37,27 @@ export function signUp(app: App, scope: AccountScope): void {
   );
 }
 
+const readNewPerson = formReader(Type.Object({ name: Name, password: Password }), { newPassword: true });
+
 /** Creates the account that the form describes, and uses up the invitation `link`. Rejects with FormError if the name is taken. */
 function createAccount({ attempts, people, record }: AccountScope, request: FastifyRequest, link?: Buffer) {
   const { name, password } = readNewPerson(request);
   const nameTaken = new FormError([{ field: 'name', text: 'This name is taken: choose another.' }]);
   const network = link ? undefined : hashOf('sha256', request.record.network, 'buffer');
-  const create = async ({ hash }: Hasher): Promise<Person> => {
-    // A hash costs a hundred times as much.
-    if (await people.findPerson(name)) throw nameTaken;
-    const passwordHash = await hash(password);
-    const account = await people.signUp(name, passwordHash, link, network);
-    if (account === 'link_used') throw linkUsed;
-    if (account === 'name_taken') throw nameTaken;
-    record('account_created', request, { account: account.id });
-    return { account, passwordHash };
-  };
-  return attempts.signUp(request, create, link);
+  return attempts.signUp(
+    request,
+    async ({ hash }) => {
+      // A hash costs a hundred times as much.
+      if (await people.findPerson(name)) throw nameTaken;
+      const passwordHash = await hash(password);
+      const account = await people.signUp(name, passwordHash, link, network);
+      if (account === 'link_used') throw linkUsed;
+      if (account === 'name_taken') throw nameTaken;
+      record('account_created', request, { account: account.id });
+      return { account, passwordHash };
+    },
+    link,
+  );
 }
 
 const linkUsed = new ApiError(
@@ -86,10 +90,7 @@ export function oneTimeLink(app: App, scope: AccountScope): void {
   );
 }
 
-async function findLink(
-  { people, signUp }: AccountScope,
-  { params }: FastifyRequest,
-): Promise<{ hash: Buffer; link: OneTimeLink }> {
+async function findLink({ people, signUp }: AccountScope, { params }: FastifyRequest) {
   const hash = hashToken((params as { token: string }).token);
   const link = hash && (await people.findLink(hash));
   if (!link) throw linkUsed;
@@ -104,7 +105,7 @@ async function choosePassword(
   request: FastifyRequest,
   account: Account,
   link: Buffer,
-): Promise<Person> {
+) {
   const { password } = readPassword(request, account.name);
   const passwordHash = await attempts.signUp(request, (hasher) => hasher.hash(password), link);
   if (!(await people.setPassword(account.id, passwordHash, { link }))) throw linkUsed;

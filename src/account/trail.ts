@@ -3,23 +3,19 @@ import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import type { TrailEvent, TrailEventName } from '../core/people.ts';
 import type { Metrics } from '../http/metrics.ts';
 
-/** Records an event that `request` caused. */
-export type RecordEvent = (event: TrailEventName, request: FastifyRequest, ids?: Omit<TrailEvent, 'event'>) => void;
-
 /** Writes an event to the log and counts it. `more`: other members of the line. */
-export function createEventLog(
-  logger: FastifyBaseLogger,
-  metrics: Metrics,
-): (event: TrailEvent, more?: object) => void {
+export function createEventLog(logger: FastifyBaseLogger, metrics: Metrics) {
   // Written at every LOG_LEVEL: an operator who turns off the request lines still needs to know who made a key.
   const always = logger.child({}, { level: 'info' });
-  return ({ event, account, key }, more) => {
+  return ({ event, account, key }: TrailEvent, more?: object) => {
     metrics.accountEvent(event);
     always.info({ event, account, key, ...more }, event.replaceAll('_', ' '));
   };
 }
 
-export function createTrail(logger: FastifyBaseLogger, metrics: Metrics): RecordEvent {
+/** Returns a function that records an event that `request` caused. */
+export function createTrail(logger: FastifyBaseLogger, metrics: Metrics) {
   const write = createEventLog(logger, metrics);
-  return (event, request, ids = {}) => write({ event, ...ids }, { address: request.record.address, reqId: request.id });
+  return (event: TrailEventName, request: FastifyRequest, ids: Omit<TrailEvent, 'event'>) =>
+    write({ event, ...ids }, { address: request.record.address, reqId: request.id });
 }

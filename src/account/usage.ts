@@ -25,22 +25,6 @@ const size = { width: shownDays * dayWidth, height: barHeight + outcomes.length 
 /** Numbers with separators of thousands. */
 const figure = new Intl.NumberFormat('en-GB').format;
 
-/** The path of each outcome. The parts of a bar stand on each other, 2xx at the bottom. */
-function pathsOf(days: DayOfUse[], first: number, most: number): Record<Outcome, string> {
-  const paths = { succeeded: '', clientErrors: '', rateLimited: '', serverErrors: '' };
-  for (const day of days) {
-    const x = (dayOf(Date.parse(day.day)) - first + 0.5) * dayWidth;
-    let y = size.height;
-    for (const outcome of outcomes) {
-      if (day[outcome] === 0) continue;
-      const height = Math.max(minPart, Math.round((day[outcome] / most) * barHeight));
-      y -= height;
-      paths[outcome] += `M${x} ${y}v${height - 1}`;
-    }
-  }
-  return paths;
-}
-
 const sumOf = (days: DayOfUse[], count: (day: DayOfUse) => number) =>
   figure(days.reduce((sum, day) => sum + count(day), 0));
 
@@ -51,7 +35,22 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean) {
   // The clock of another server may be ahead.
   const shown = days.filter(({ day }) => day >= dateOf(first) && day <= dateOf(today));
   const most = Math.max(0, ...shown.map(requestsOf));
-  const paths = pathsOf(shown, first, most);
+  const series = outcomes.map((name) => ({
+    ...{ name, label: labels[name], path: '' },
+    count: sumOf(shown, (day) => day[name]),
+  }));
+  // The parts of a bar stand on each other, 2xx at the bottom.
+  for (const day of shown) {
+    const x = (dayOf(Date.parse(day.day)) - first + 0.5) * dayWidth;
+    let y = size.height;
+    for (const part of series) {
+      const requests = day[part.name];
+      if (requests === 0) continue;
+      const height = Math.max(minPart, Math.round((requests / most) * barHeight));
+      y -= height;
+      part.path += `M${x} ${y}v${height - 1}`;
+    }
+  }
   return {
     size,
     from: dateOf(first),
@@ -60,10 +59,7 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean) {
     /** Undefined if there was no request. */
     busiest: most === 0 ? undefined : shown.find((day) => requestsOf(day) === most)?.day,
     most: figure(most),
-    series: outcomes.map((name) => ({
-      ...{ name, label: labels[name], path: paths[name] },
-      count: sumOf(shown, (day) => day[name]),
-    })),
+    series,
     lastError: lastErrorOf(shown),
     deprecated: deprecatedCallsOf(shown, now, removed),
     newestFirst: shown.toReversed().map((day) => ({

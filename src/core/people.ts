@@ -18,7 +18,7 @@ export interface Session {
 
 export type LinkPurpose = 'invitation' | 'reset';
 
-export interface OneTimeLink {
+interface OneTimeLink {
   purpose: LinkPurpose;
   /** The account whose password it sets; null: the person creates an account and chooses its name. */
   account: Account | null;
