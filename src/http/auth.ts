@@ -21,8 +21,6 @@ import { holderOfAccount } from './shares.ts';
 declare module 'fastify' {
   interface FastifyRequest {
     apiKey: ApiKey | null;
-    /** Why the key is rejected. */
-    keyError: Error | null;
   }
 }
 
@@ -70,7 +68,6 @@ export async function requireKey(app: FastifyInstance): Promise<void> {
     ? 'The API key is not one of production: keys of production start with ast_live_.'
     : 'The API key is one of production, and this is another deployment: its keys start with ast_test_.';
   app.decorateRequest('apiKey', null);
-  app.decorateRequest('keyError', null);
 
   /** Charges the request to the account of the key, or returns why the key is rejected. */
   function accept(found: KnownKey | undefined, request: FastifyRequest): KeyRejection | undefined {
@@ -99,18 +96,16 @@ export async function requireKey(app: FastifyInstance): Promise<void> {
     return shares.during(request.record.network, 'lookUps', find);
   }
 
-  /** Resolves to whether the key is accepted. */
-  async function verify(key: string, request: FastifyRequest): Promise<boolean> {
+  /** Rejects with the error to send if the key is not accepted. */
+  async function verify(key: string, request: FastifyRequest): Promise<true> {
     const { authorization = '' } = request.headers;
     const rejection = bearer.test(authorization) && isKeyOf(live, key) ? await lookUp(key, request) : 'invalid_api_key';
     if (!rejection) return true;
     const message = ofOthers.test(authorization) ? belongsElsewhere : undefined;
-    request.keyError = countRefusal(request) ?? rejectedKey(rejection, message);
-    return false;
+    throw countRefusal(request) ?? rejectedKey(rejection, message);
   }
 
-  const options = { addHook: false, keys: new Set<string>(), auth: verify, specCompliance: 'rfc6749' } as const;
-  await app.register(bearerAuth, { ...options, verifyErrorLogLevel: 'debug' });
+  await app.register(bearerAuth, { addHook: false, keys: [], auth: verify, specCompliance: 'rfc6749' });
   const verifyBearer = app.getDecorator<verifyBearerAuth>('verifyBearerAuth');
   app.addHook('onRequest', (request, reply, done) => {
     const { authorization } = request.headers;
@@ -119,7 +114,7 @@ export async function requireKey(app: FastifyInstance): Promise<void> {
     // The plugin verified this key at most half a second ago. It returns a promise, which costs a third of a read.
     const known = keys.find(authorization);
     if (known && performance.now() - known.askedAt < knownForMs && !accept(known.key, request)) return done();
-    verifyBearer(request, reply, (error) => done(request.keyError ?? errorOf(error)));
+    verifyBearer(request, reply, (error) => done(errorOf(error)));
   });
   const limitAccount = createAccountLimit(app);
   if (limitAccount) app.addHook('onRequest', limitAccount);
@@ -129,7 +124,7 @@ export async function requireKey(app: FastifyInstance): Promise<void> {
 // capturing a stack trace costs more than the rest of a 401.
 const missing = new HttpError('missing_api_key', { 'www-authenticate': realm });
 
-/** The error of a request that has no token is the plugin's; any other is the store's. */
+/** The error of a request that has no token is the plugin's; any other is that of `verify`. */
 const errorOf = (error?: Error & { code?: unknown }) =>
   String(error?.code).startsWith('FST_BEARER_AUTH') ? missing : error;
 
