@@ -8,10 +8,13 @@ import type { Holder } from './shares.ts';
 /** Accounts and networks that are counted; beyond that, the one that was counted longest ago is forgotten. */
 const maxWindows = 10_000;
 
-/** Returns a function: counts once more for a holder, from its first count on for a minute, and returns the count and the seconds that are left. */
-function createWindows(): (holder: Holder) => { count: number; seconds: number } {
+/**
+ * Returns a function: counts once more for a holder, from its first count on for a minute. It returns how many of `max` are left, for how many seconds,
+ * and the error to send if there were too many.
+ */
+function createWindows(max: number, limit: 'key' | 'refusals', { metrics }: FastifyInstance) {
   const windows = createRecent<Holder, { count: number; endsAt: number }>(maxWindows);
-  return (holder) => {
+  return (holder: Holder) => {
     const now = performance.now();
     let window = windows.get(holder);
     if (!window || window.endsAt <= now) {
@@ -19,32 +22,27 @@ function createWindows(): (holder: Holder) => { count: number; seconds: number }
       windows.set(holder, window);
     }
     window.count += 1;
-    return { count: window.count, seconds: Math.ceil((window.endsAt - now) / 1000) };
+    const seconds = Math.ceil((window.endsAt - now) / 1000);
+    if (window.count <= max) return { left: max - window.count, seconds };
+    metrics.limited(limit);
+    return { left: 0, seconds, error: new HttpError('rate_limited', { 'retry-after': String(seconds) }) };
   };
 }
 
 /** Returns a hook that rejects requests of an account over its rate limit with 429; undefined if there is no limit. */
-export function createAccountLimit({ config, metrics }: FastifyInstance): onRequestHookHandler | undefined {
-  const { requestsPerMinute: max } = config;
+export function createAccountLimit(app: FastifyInstance): onRequestHookHandler | undefined {
+  const { requestsPerMinute: max } = app.config;
   if (max === undefined) return undefined;
-  const countOf = createWindows();
+  const count = createWindows(max, 'key', app);
   return (request, _reply, done) => {
-    const { count, seconds } = countOf(request.record.holder);
-    const left = Math.max(0, max - count);
+    const { left, seconds, error } = count(request.record.holder);
     request.ownHeaders += `ratelimit-limit: ${max}\r\nratelimit-remaining: ${left}\r\nratelimit-reset: ${seconds}\r\n`;
-    if (count <= max) return done();
-    metrics.limited('key');
-    done(new HttpError('rate_limited', { 'retry-after': String(seconds) }));
+    done(error);
   };
 }
 
 /** Returns a function: counts a rejected API key against the client's network, and returns the error to send if there were too many. */
-export function createRefusals({ metrics }: FastifyInstance): (request: FastifyRequest) => HttpError | undefined {
-  const countOf = createWindows();
-  return ({ record }) => {
-    const { count, seconds } = countOf(record.network);
-    if (count <= limits.rejectedKeys) return undefined;
-    metrics.limited('refusals');
-    return new HttpError('rate_limited', { 'retry-after': String(seconds) });
-  };
+export function createRefusals(app: FastifyInstance): (request: FastifyRequest) => HttpError | undefined {
+  const count = createWindows(limits.rejectedKeys, 'refusals', app);
+  return ({ record }) => count(record.network).error;
 }
