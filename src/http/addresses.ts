@@ -4,16 +4,13 @@ import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
 import findAddress from '@fastify/proxy-addr';
 
 /**
- * The client's IP address; undefined if it has disconnected. `isProxy`: whether an address is that of a trusted proxy, which may append a port in
- * X-Forwarded-For. It may also pass on text that is no address: the proxy's own address is then used.
+ * The IP address of a client whose request comes from a trusted proxy with the address `own`. `isProxy`: whether an address is that of one. It may
+ * append a port in X-Forwarded-For, and pass on text that is no address: its own address is then used, as it is if it has disconnected.
  */
-export function addressOf(request: IncomingMessage, isProxy: (address: string) => boolean): string | undefined {
-  const { socket, headers } = request;
-  const { remoteAddress } = socket;
-  // Otherwise a client could make each refusal parse 16 KiB of addresses.
-  if (!remoteAddress || !headers['x-forwarded-for'] || !isProxy(remoteAddress)) return remoteAddress;
+export function addressOf(request: IncomingMessage, own: string, isProxy: (address: string) => boolean): string {
+  if (!request.socket.remoteAddress || !request.headers['x-forwarded-for']) return own;
   const found = findAddress(request, isProxy);
-  return [found, withoutPort(found)].find((address) => isIP(address) > 0) ?? remoteAddress;
+  return [found, withoutPort(found)].find((address) => isIP(address) > 0) ?? own;
 }
 
 function withoutPort(text: string): string {
@@ -36,10 +33,10 @@ export function networkOf(address = ''): string {
 }
 
 /**
- * Returns a function: is this the address of a trusted proxy? `addresses`: addresses and networks. Fastify asks for each address in
- * X-Forwarded-For, of which there may be thousands.
+ * Returns a function: is this one of `addresses`, or of the networks among them? Text that is no address is not. For trusted proxies, Fastify asks for
+ * each address in X-Forwarded-For, of which there may be thousands.
  */
-export function proxiesOf(addresses: readonly string[]): (address: string) => boolean {
+export function inNetworks(addresses: readonly string[]): (address: string) => boolean {
   const list = new BlockList();
   for (const text of addresses) {
     const [address = '', prefix] = text.split('/');

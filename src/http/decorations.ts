@@ -1,10 +1,6 @@
 /** What the plugins of the server find on the Fastify instance. */
 import type { FastifyBaseLogger } from 'fastify';
-import type { Accounts } from '../core/accounts.ts';
-import type { StoreMeasures } from '../core/measures.ts';
-import type { Messages } from '../core/messages.ts';
-import type { People } from '../core/people.ts';
-import type { Pets } from '../core/pets.ts';
+import type { AppStore } from '../core/store.ts';
 import type { KeyCache } from './auth.ts';
 import type { Turns } from './connection/turns.ts';
 import type { CorsLines } from './cors.ts';
@@ -14,14 +10,6 @@ import type { Shares } from './shares.ts';
 
 /** Who can create an account: anyone, people with an invitation, or nobody; `none`: there are no account pages. */
 export type SignUp = 'open' | 'invitation' | 'off' | 'none';
-
-export interface AppStore {
-  pets: Pets;
-  accounts: Accounts;
-  messages: Messages;
-  people: People;
-  measure: () => StoreMeasures;
-}
 
 export interface AppConfig {
   /** True in production, whose API keys start with `ast_live_`. */

@@ -3,7 +3,7 @@
  * the server for the page's own site, and CORS does not apply. But it sends the page's host name, which this check rejects.
  */
 import type { IncomingMessage } from 'node:http';
-import { BlockList, isIP, isIPv6 } from 'node:net';
+import { inNetworks } from './addresses.ts';
 
 /** uri-host [":" port] (RFC 9110, section 7.2). Node joins repeated Host headers with a comma and a space, which no valid host contains. */
 export const hostSyntax = /^(?:\[[0-9A-Za-z.:_~-]+\]|(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::\d*)?$/;
@@ -33,14 +33,8 @@ function hostnameOf(text: string): string | undefined {
   return hostSyntax.test(text) ? URL.parse(`http://${text}`)?.hostname.replace(/\.$/, '') : undefined;
 }
 
-const loopback = new BlockList();
-loopback.addSubnet('127.0.0.0', 8);
-loopback.addAddress('::1', 'ipv6');
-
 /** Whether an IP address leads to this machine only. */
-export function isLoopback(address: string): boolean {
-  return isIP(address) > 0 && loopback.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
-}
+export const isLoopback = inNetworks(['127.0.0.0/8', '::1']);
 
 /** Whether a request may name `host`, which may have a port. Undefined: the request names none. */
 export type ServesHost = (host: string | undefined) => boolean;

@@ -1,9 +1,9 @@
 /** Creates the Fastify server: its connections, the order in which their requests are served, and what plugins find on it. */
-import { createServer as createHttpServer, type ServerOptions as HttpOptions } from 'node:http';
-import fastify, { type FastifyBaseLogger } from 'fastify';
+import { createServer as createHttpServer } from 'node:http';
+import fastify, { type FastifyInstance } from 'fastify';
 import { sunset } from '../core/deprecation.ts';
 import { limits } from '../core/limits.ts';
-import { proxiesOf } from './addresses.ts';
+import { inNetworks } from './addresses.ts';
 import { createKeyCache } from './auth.ts';
 import {
   answerError,
@@ -15,36 +15,18 @@ import {
 import { installConnections } from './connection/connections.ts';
 import { createTurns } from './connection/turns.ts';
 import { createCorsLines } from './cors.ts';
-import type { AppConfig, AppStore } from './decorations.ts';
+import type { AppConfig } from './decorations.ts';
 import { logError, sendError } from './errors.ts';
 import { createKeyUsage } from './key-usage.ts';
-import type { Metrics } from './metrics.ts';
 import type { App } from './operation.ts';
 import { beginRequest } from './request-checks.ts';
 import type { OnEnd } from './request-record.ts';
 import { createShares, holderOfAccount, tooMany } from './shares.ts';
 
-const httpOptions: HttpOptions = {
-  maxHeaderSize: limits.headerBytes,
-  requestTimeout: limits.request,
-  keepAliveTimeout: limits.keepAlive,
-  // request-checks.ts rejects a missing or repeated Host header, so that the response has the standard error body.
-  requireHostHeader: false,
-  joinDuplicateHeaders: true,
-  connectionsCheckingInterval: 500,
-  // Saves a tenth of a read. The stream of a request without a body emits no event: body.ts replaces it before a body is read.
-  optimizeEmptyRequests: true,
-};
-
-export interface ServerOptions extends AppConfig {
-  store: AppStore;
-  logger: FastifyBaseLogger;
+export interface ServerOptions extends AppConfig, Pick<FastifyInstance, 'store' | 'logger' | 'metrics' | 'draining'> {
   /** Writes the log line of a request. */
   logRequest: OnEnd;
-  metrics: Metrics;
   now: () => Date;
-  /** True while the process is about to stop. Responses then carry Connection: close, so that clients reconnect elsewhere. */
-  draining: () => boolean;
 }
 
 /** Returns the lines of the headers that all responses of a path carry, also if a part of it cannot be decoded, so that it has no route. */
@@ -64,7 +46,7 @@ function watchHeaders(app: App): (url: string) => string {
 /** Creates the server, without routes. Its connections have one request at a time, and its turns as many as they have time for. */
 export function createServer(options: ServerOptions): App {
   const { store, logger, metrics, now, draining, logRequest, ...config } = options;
-  const isProxy = proxiesOf(config.trustProxy ?? []);
+  const isProxy = inNetworks(config.trustProxy ?? []);
   const keys = createKeyCache();
   const shares = createShares(() => metrics.limited('in_flight'));
   const usage = createKeyUsage(store.accounts, logger, now);
@@ -77,7 +59,18 @@ export function createServer(options: ServerOptions): App {
     },
   };
   const endSnapshot = () => store.pets.refresh?.();
-  const server = createHttpServer(httpOptions);
+  const server = createHttpServer({
+    maxHeaderSize: limits.headerBytes,
+    // Of the headers, too: by default, Node gives them as long, and at most a minute.
+    requestTimeout: limits.request,
+    keepAliveTimeout: limits.keepAlive,
+    // request-checks.ts rejects a missing or repeated Host header, so that the response has the standard error body.
+    requireHostHeader: false,
+    joinDuplicateHeaders: true,
+    connectionsCheckingInterval: 500,
+    // Saves a tenth of a read. The stream of a request without a body emits no event: body.ts replaces it before a body is read.
+    optimizeEmptyRequests: true,
+  });
   const turns = createTurns((request, response) => app.routing(request, response), {
     shares,
     endSnapshot,
@@ -126,20 +119,17 @@ export function createServer(options: ServerOptions): App {
     clientErrorHandler: (error, socket) => refuseConnection(error, socket, sending),
   });
   const headersOfPath = watchHeaders(app);
-  app.decorate('store', store);
-  app.decorate('config', config);
-  app.decorate('base', config.baseUrl ?? '/v1');
-  app.decorate('metrics', metrics);
-  app.decorate('logger', logger);
-  app.decorate('clock', now);
-  app.decorate('removed', () => config.enforceSunset && now().getTime() >= sunset.getTime());
-  app.decorate('draining', draining);
-  app.decorate('corsLines', sending.corsLines);
-  app.decorate('shares', shares);
-  app.decorate('keys', keys);
-  app.decorate('pause', turns.pause);
-  app.decorate('resume', turns.resume);
-  app.decorate('closeIdle', connections.closeIdle);
+  const decorations = {
+    ...{ store, config, metrics, logger, draining, shares, keys },
+    base: config.baseUrl ?? '/v1',
+    clock: now,
+    removed: () => config.enforceSunset && now().getTime() >= sunset.getTime(),
+    corsLines: sending.corsLines,
+    pause: turns.pause,
+    resume: turns.resume,
+    closeIdle: connections.closeIdle,
+  } satisfies Partial<FastifyInstance>;
+  for (const [name, value] of Object.entries(decorations)) app.decorate<unknown>(name, value);
   app.addHook('onClose', async () => {
     shares.close();
     await usage.close();

@@ -1,22 +1,12 @@
 /** The store interface that every database engine implements, with its options and errors. */
-import type { Accounts } from '../core/accounts.ts';
 import { ApiError } from '../core/errors.ts';
-import type { StoreMeasures } from '../core/measures.ts';
-import type { Messages } from '../core/messages.ts';
-import type { People } from '../core/people.ts';
-import type { Pets } from '../core/pets.ts';
+import type { AppStore } from '../core/store.ts';
 
-export interface Store {
-  pets: Pets;
-  accounts: Accounts;
-  messages: Messages;
-  people: People;
+export interface Store extends AppStore {
   /** The names of the migrations that were applied when it was opened. */
   migrated: readonly string[];
   /** Resolves if the store responds; rejects otherwise. */
   check(): Promise<void>;
-  /** Current values for the metrics. */
-  measure(): StoreMeasures;
   /** Resolves when all accepted writes are on disk and every handle is closed. */
   close(): Promise<void>;
 }

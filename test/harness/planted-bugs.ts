@@ -134,7 +134,7 @@ export const plantedBugs: PlantedBug[] = [
   [
     'pipelined requests are all processed at once',
     'src/http/connection/connections.ts',
-    'if (connection.response) return enqueue(connection, request, response);',
+    'if (connection.response) return enqueue(connection, response);',
     '',
     'full/reliability/greedy-clients',
     'pipelined requests of a client that has disconnected',

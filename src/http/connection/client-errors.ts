@@ -83,10 +83,8 @@ export function writeError(
   socket.once('close', () => clearTimeout(cut));
 }
 
-/** Sets the time-outs, and the handling of CONNECT (RFC 9110, section 9.3.6). */
+/** Sets the handling of half-closed connections and of CONNECT (RFC 9110, section 9.3.6). */
 export function installClientErrors(server: Server, sending: Sending): void {
-  // Node applies the smaller of these two limits to the headers and the larger to the whole request. headersTimeout is a minute by default.
-  server.headersTimeout = server.requestTimeout;
   // A client that has closed only its sending side still expects its response. Node's types lack this property.
   Object.assign(server, { httpAllowHalfOpen: true });
   // This server is not a proxy. An empty Allow header says that no method is allowed (RFC 9110, section 10.2.1).

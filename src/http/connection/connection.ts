@@ -15,8 +15,8 @@ export interface Connection {
   request: IncomingMessage | undefined;
   /** What had been read of the connection when `request` began. */
   bytesBefore: number;
-  /** Requests that wait for the responses before theirs. */
-  readonly waiting: { request: IncomingMessage; response: ServerResponse }[];
+  /** The responses to requests that wait for those before theirs. */
+  readonly waiting: ServerResponse[];
 }
 
 /** The open connections, by their sockets: not one that was refused, or is closed. */

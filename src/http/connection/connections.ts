@@ -2,7 +2,7 @@
  * The open connections: how many there may be, and which request of each is being answered. A connection has one active request. Those that its client
  * sends before (RFC 9112, section 9.3.2) wait: their finished responses would fill the memory, and a hundred large pages take a gigabyte.
  */
-import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
+import type { RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { ApiError } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
@@ -110,12 +110,12 @@ export function installConnections(server: Server, options: ConnectionOptions) {
   function end(connection: Connection, response: ServerResponse): void {
     const { network, request, socket, waiting } = connection;
     // Rejected by client-errors.ts before it began.
-    if (waiting[0]?.response === response) {
+    if (waiting[0] === response) {
       waiting.shift();
       shares.give(network, 'pipelined');
     }
     if (request?.complete) connection.request = undefined;
-    connection.response = waiting[0]?.response;
+    connection.response = waiting[0];
     onEnd(endRecord(response));
     if (waiting.length > 0) setImmediate(beginNext, connection);
     else if (!readLater(connection) && socket.isPaused()) socket.resume();
@@ -126,18 +126,17 @@ export function installConnections(server: Server, options: ConnectionOptions) {
     const next = socket.destroyed ? undefined : waiting.shift();
     if (!next) return;
     shares.give(network, 'pipelined');
-    next.request.record.begun = performance.now();
+    next.req.record.begun = performance.now();
     // client-errors.ts has already rejected a request whose body could not be parsed.
-    if (!next.response.headersSent) serve(next.request, next.response);
+    if (!next.headersSent) serve(next.req, next);
     // Requests that the next poll finds may not share its snapshot.
     endSnapshot();
   }
 
-  function enqueue(connection: Connection, request: IncomingMessage, response: ServerResponse): void {
-    const { socket, network, waiting } = connection;
+  function enqueue({ socket, network, waiting }: Connection, response: ServerResponse): void {
     // Reset the connection: after a normal close, the kernel would keep trying to send its buffered megabytes of responses.
     if (!shares.take(network, 'pipelined')) return void socket.resetAndDestroy();
-    waiting.push({ request, response });
+    waiting.push(response);
     socket.pause();
     socket.off('resume', keepPaused).on('resume', keepPaused);
   }
@@ -152,12 +151,13 @@ export function installConnections(server: Server, options: ConnectionOptions) {
     const connection = connections.get(request.socket);
     if (!connection) return;
     const { address: own, network } = connection;
-    const address = connection.holder === undefined ? (addressOf(request, isProxy) ?? own) : own;
+    // Otherwise a client could make each refusal parse 16 KiB of addresses.
+    const address = connection.holder === undefined ? addressOf(request, own, isProxy) : own;
     request.record = newRecord(request, connection, address, address === own ? network : networkOf(address));
     connection.request = request;
     connection.bytesBefore = request.socket.bytesRead;
     response.on('close', onClose);
-    if (connection.response) return enqueue(connection, request, response);
+    if (connection.response) return enqueue(connection, response);
     connection.response = response;
     serve(request, response);
   };

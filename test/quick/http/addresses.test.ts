@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { networkOf, proxiesOf } from '../../../src/http/addresses.ts';
+import { inNetworks, networkOf } from '../../../src/http/addresses.ts';
 
 test.for([
   ['192.0.2.7', '192.0.2.7'],
@@ -30,7 +30,7 @@ test.for([
   ['[::1]:80', false],
   ['', false],
 ] as const)('%s is the address of a trusted proxy: %s', ([address, trusted]) => {
-  const isProxy = proxiesOf(['127.0.0.1', '10.0.0.0/8', '2001:db8:1::/48', 'fe80::/10']);
+  const isProxy = inNetworks(['127.0.0.1', '10.0.0.0/8', '2001:db8:1::/48', 'fe80::/10']);
   expect(isProxy(address)).toBe(trusted);
-  expect(proxiesOf([])(address)).toBe(false);
+  expect(inNetworks([])(address)).toBe(false);
 });
