@@ -31,18 +31,15 @@ const notForm = new ApiError('unsupported_media_type', 'The body must be applica
 /** Why the headers alone reject a body, or undefined. */
 function bodyFault({ headers, routeOptions }: FastifyRequest): ApiError | undefined {
   const { 'content-type': type, 'content-encoding': coding, 'content-length': length } = headers;
-  if (routeOptions.config.form ? !form.test(type ?? '') : type !== undefined && !json.test(type))
-    return routeOptions.config.form ? notForm : new ApiError('unsupported_media_type');
+  const { bodyLimit, config } = routeOptions;
+  if (config.form) {
+    if (!form.test(type ?? '')) return notForm;
+  } else if (type !== undefined && !json.test(type)) return new ApiError('unsupported_media_type');
   if (coding !== undefined && !/^identity$/i.test(coding)) return isEncoded;
-  const { bodyLimit } = routeOptions;
   if (length !== undefined && Number(length) > bodyLimit)
     return new ApiError('payload_too_large', bodyTooLarge(bodyLimit));
   return undefined;
 }
-
-/** Whether the request has no content: neither length nor transfer coding (RFC 9112, section 6.3). */
-const hasNoBody = ({ headers }: FastifyRequest) =>
-  headers['content-length'] === undefined && headers['transfer-encoding'] === undefined;
 
 /** Counts a body while it arrives. Throws ApiError `service_unavailable` if too many do. */
 function countBody(request: IncomingMessage, response: ServerResponse, shares: Shares): void {
@@ -74,10 +71,12 @@ export function installBody(app: FastifyInstance): void {
     if (request.method !== 'POST') return done();
     const error = bodyFault(request);
     if (error) return done(error);
-    const isEmpty = hasNoBody(request);
+    const { headers } = request;
+    // Neither length nor transfer coding (RFC 9112, section 6.3).
+    const isEmpty = headers['content-length'] === undefined && headers['transfer-encoding'] === undefined;
     if (!isEmpty) countBody(request.raw, reply.raw, app.shares);
     // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).
-    if (request.headers.expect !== undefined && request.raw.httpVersion === '1.1') reply.raw.writeContinue();
+    if (headers.expect !== undefined && request.raw.httpVersion === '1.1') reply.raw.writeContinue();
     // optimizeEmptyRequests (server.ts) has closed the request's own stream, which never emits end.
     done(null, isEmpty ? Readable.from([]) : payload);
   });

@@ -12,15 +12,14 @@ declare module 'fastify' {
   }
 }
 
-/** The routes of each scope, by their paths without the prefix of the scope. */
-const registered = new WeakMap<FastifyInstance, Map<string, RouteOptions[]>>();
+/** The routes of each scope. `routePath`: without the prefix of the scope. */
+const registered = new WeakMap<FastifyInstance, (RouteOptions & { routePath: string })[]>();
 
 /** Registers every method that Node's parser knows, so that an unusual method gets 405 and not 404. */
 export function installMethods(app: FastifyInstance): void {
   for (const method of METHODS) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
   app.addHook('onRoute', function (route) {
-    const paths = registered.get(this) ?? new Map<string, RouteOptions[]>();
-    registered.set(this, paths.set(route.routePath, [...(paths.get(route.routePath) ?? []), route]));
+    registered.set(this, [...(registered.get(this) ?? []), route]);
   });
 }
 
@@ -29,7 +28,7 @@ export function installMethods(app: FastifyInstance): void {
  * path that the scope has so far. Both carry the headers that all routes of the path carry.
  */
 export function refuseOtherMethods(scope: FastifyInstance): void {
-  for (const [url, routes] of [...(registered.get(scope) ?? [])]) {
+  for (const [url, routes] of Map.groupBy(registered.get(scope) ?? [], ({ routePath }) => routePath)) {
     // A wildcard matches unknown paths, which support no method.
     if (!url.endsWith('*') && !methodsOf(routes).includes('OPTIONS')) refuseAt(scope, url, routes);
   }

@@ -6,12 +6,18 @@ import type { OnEnd } from './request-record.ts';
 
 export type Metrics = ReturnType<typeof createMetrics>;
 
-const limits = ['key', 'refusals', 'in_flight', 'connections', 'event_loop'] as const;
-
 /** `version` and `revision`: the running release and its commit. */
 export function createMetrics(version: string, revision = '') {
   const registry = new Registry();
-  const add = createAddMetric(registry);
+  const add: AddMetric = (name, help, read, given) => {
+    const type = given ?? (name.endsWith('_total') ? 'counter' : 'gauge');
+    const get = async () => {
+      const found = read();
+      return { name, help, type, values: typeof found === 'number' ? [{ labels: {}, value: found }] : found };
+    };
+    // This object has only the members of Metric that prom-client's registry uses.
+    registry.registerMetric({ name, help, type, get } as unknown as Metric);
+  };
   collectDefaultMetrics({ register: registry });
   add(
     'animal_store_build_info',
@@ -32,7 +38,7 @@ export function createMetrics(version: string, revision = '') {
       'animal_store_limited_requests_total',
       'Requests rejected because of a limit: requests per account (key), rejected API keys per address (refusals), requests in flight (in_flight), connections (connections), an overloaded event loop (event_loop).',
       'limit',
-      limits,
+      ['key', 'refusals', 'in_flight', 'connections', 'event_loop'],
     ),
     /** An account or a key was changed, or someone signed in. */
     accountEvent: countEvents(
@@ -76,18 +82,6 @@ interface Sample {
 
 /** Adds a metric whose value at each scrape is what `read` returns: a number, or a sample for each series. */
 type AddMetric = (name: string, help: string, read: () => number | Sample[], type?: 'histogram') => void;
-
-function createAddMetric(registry: Registry): AddMetric {
-  return (name, help, read, given) => {
-    const type = given ?? (name.endsWith('_total') ? 'counter' : 'gauge');
-    const get = async () => {
-      const found = read();
-      return { name, help, type, values: typeof found === 'number' ? [{ labels: {}, value: found }] : found };
-    };
-    // This object has only the members of Metric that prom-client's registry uses.
-    registry.registerMetric({ name, help, type, get } as unknown as Metric);
-  };
-}
 
 /** A sample for each member of `counts`, whose name is the value of `label`. */
 function byLabel(label: string, counts: Readonly<Record<string, number>>): Sample[] {

@@ -1,24 +1,11 @@
 /** The Fastify type of a scope with TypeBox schemas, and what each route declares for openapi.yaml. */
-import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { TSchema } from '@sinclair/typebox';
-import type {
-  FastifyBaseLogger,
-  FastifyInstance,
-  RawReplyDefaultExpression,
-  RawRequestDefaultExpression,
-  RawServerDefault,
-} from 'fastify';
 import type { Scope } from '../core/accounts.ts';
 import type { ErrorCode } from '../core/errors.ts';
 
 /** Fastify, with handler types derived from TypeBox schemas. */
-export type App = FastifyInstance<
-  RawServerDefault,
-  RawRequestDefaultExpression,
-  RawReplyDefaultExpression,
-  FastifyBaseLogger,
-  TypeBoxTypeProvider
->;
+export type App = Parameters<FastifyPluginAsyncTypebox>[0];
 
 /** Names of documented response headers; scripts/openapi/words.yaml holds their descriptions. */
 type AnswerHeader = 'Link' | 'Location' | 'Idempotent-Replayed';

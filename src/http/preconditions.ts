@@ -8,10 +8,9 @@ const entityTags = /(?<![^\s,])(?:W\/)?"[\x21\x23-\x7e\x80-\xff]*"(?![^\s,])/g;
 
 const isAny = (field: string) => field.trim() === '*';
 
-/** Whether If-Match, if there is one, holds for `etag`, by strong comparison. */
-function allows(ifMatch: string | undefined, etag: string): boolean {
-  return ifMatch === undefined || isAny(ifMatch) || (ifMatch.match(entityTags)?.includes(etag) ?? false);
-}
+/** Whether a field is *, or lists an entity-tag that `matches`. */
+const names = (field: string, matches: (tag: string) => boolean) =>
+  isAny(field) || (field.match(entityTags)?.some(matches) ?? false);
 
 /**
  * Whether the client already has what GET or HEAD would send, so that the response is 304. `etag` is a strong entity-tag. Throws ApiError
@@ -21,12 +20,10 @@ export function isCurrent(
   { 'if-match': ifMatch, 'if-none-match': ifNoneMatch }: IncomingHttpHeaders,
   etag: string,
 ): boolean {
-  if (!allows(ifMatch, etag)) throw new ApiError('precondition_failed');
-  if (ifNoneMatch === undefined) return false;
+  // Strong comparison.
+  if (ifMatch !== undefined && !names(ifMatch, (tag) => tag === etag)) throw new ApiError('precondition_failed');
   // Weak comparison.
-  return (
-    isAny(ifNoneMatch) || (ifNoneMatch.match(entityTags)?.some((tag) => tag === etag || tag === `W/${etag}`) ?? false)
-  );
+  return ifNoneMatch !== undefined && names(ifNoneMatch, (tag) => tag === etag || tag === `W/${etag}`);
 }
 
 /**

@@ -84,17 +84,13 @@ export function endRecord(response: ServerResponse): RequestRecord {
   record.status = response.headersSent ? response.statusCode : clientClosed;
   record.ms = performance.now() - record.begun;
   record.aborted = !response.writableFinished;
-  record.traceId = traceIdOf(headers.traceparent);
+  if (headers.traceparent !== undefined) record.traceId = traceparent.exec(String(headers.traceparent))?.[1];
   if (record.route === null) record.path = loggedPath(url);
   return record;
 }
 
 /** version "-" trace-id "-" parent-id "-" flags (W3C Trace Context, section 3.2.2). Only later versions than 00 may have more. */
 const traceparent = /^(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-|$)/;
-
-function traceIdOf(header: string | string[] | undefined): string | undefined {
-  return header === undefined ? undefined : traceparent.exec(String(header))?.[1];
-}
 
 const maxPath = 200;
 

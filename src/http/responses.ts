@@ -127,7 +127,5 @@ const outcome = linesOf({ ...standingHeaders, 'cache-control': 'no-store', 'cont
 /** Sends the response to a POST. `headers`: the lines of additional headers. */
 export function sendOutcome(reply: FastifyReply, status: number, json: string, headers = ''): void {
   const length = Buffer.byteLength(json);
-  // The numbers of characters and bytes are equal only for ASCII.
-  const body = length === json.length ? json : Buffer.from(json).toString('latin1');
-  respond(reply, status, `${outcome}content-length: ${length}\r\n${headers}`, body);
+  respond(reply, status, `${outcome}content-length: ${length}\r\n${headers}`, bodyOf(json, length));
 }

@@ -9,19 +9,20 @@ export type Holder = number | string;
 /** An account that anybody could create counts as the network that created it: otherwise one person could have a thousand shares. */
 export const holderOfAccount = (id: number, network: string | undefined): Holder => network ?? id;
 
-/** What a holder can have: requests that the store works on, bodies that arrive, and so on (`limits` has the bound of each). */
-const resources = ['work', 'bodies', 'lookUps', 'pipelined', 'unreadBytes', 'connections'] as const;
-export type Resource = (typeof resources)[number];
-
 /** What a holder has now, and the time in milliseconds that was lately spent on its requests: it halves every second. */
-export interface Share extends Record<Resource, number> {
-  spentMs: number;
-}
+const newShare = () => ({
+  spentMs: 0,
+  ...{ work: 0, bodies: 0, lookUps: 0, pipelined: 0, unreadBytes: 0, connections: 0 },
+});
+export type Share = ReturnType<typeof newShare>;
+
+/** What a holder can have: requests that the store works on, bodies that arrive, and so on (`limits` has the bound of each). */
+export type Resource = Exclude<keyof Share, 'spentMs'>;
 
 const halfLifeMs = 1000;
 
-/** A share with less is as good as new. */
-const negligibleMs = 0.5;
+/** A share with less of everything is as good as new: all but the time are whole numbers. */
+const negligible = 0.5;
 
 export const tooMany = new ApiError('service_unavailable');
 const tooManyAndClose = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
@@ -37,10 +38,6 @@ export type Shares = ReturnType<typeof createShares>;
 /** `onRefused` is called before `claim` throws. */
 export function createShares(onRefused: () => void) {
   const shares = new Map<Holder, Share>();
-  const newShare = (): Share => ({
-    spentMs: 0,
-    ...{ work: 0, bodies: 0, lookUps: 0, pipelined: 0, unreadBytes: 0, connections: 0 },
-  });
   const taken = newShare();
   const unread = new Map<Buffer, { holder: Holder; responses: number }>();
 
@@ -83,7 +80,7 @@ export function createShares(onRefused: () => void) {
   const timer = setInterval(() => {
     for (const [holder, share] of shares) {
       share.spentMs /= 2;
-      if (share.spentMs < negligibleMs && resources.every((resource) => share[resource] === 0)) shares.delete(holder);
+      if (Object.values(share).every((amount) => amount < negligible)) shares.delete(holder);
     }
   }, halfLifeMs).unref();
 

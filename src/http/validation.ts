@@ -16,7 +16,8 @@ import {
 } from '../core/schema.ts';
 
 interface Violation {
-  code: ErrorCode;
+  /** Undefined: invalid_parameter. */
+  code?: ErrorCode | undefined;
   text: string;
 }
 
@@ -37,11 +38,10 @@ export function installValidation(app: FastifyInstance): void {
 }
 
 function errorOf(violations: Violation[]): ApiError {
-  const [code, ...others] = new Set(violations.map((violation) => violation.code));
-  // A more specific code, such as invalid_cursor, is sent only if all violations have it.
-  const only = others.length === 0 ? code : undefined;
+  const [code = 'invalid_parameter', ...others] = new Set(violations.map((violation) => violation.code));
   const sentence = `${joinFaults(violations.map(({ text }) => text))}.`;
-  return new ApiError(only ?? 'invalid_parameter', sentence);
+  // A more specific code, such as invalid_cursor, is sent only if all violations have it.
+  return new ApiError(others.length === 0 ? code : 'invalid_parameter', sentence);
 }
 
 /** The schemas of an operation, which Fastify's type calls unknown. */
@@ -69,26 +69,26 @@ function headersIn({ properties }: TObject): (request: FastifyRequest) => Values
 
 /** Parameters: converts each text to the value that its schema describes. */
 function textPart(schema: TObject, values: (request: FastifyRequest) => Values): Part {
-  const properties = Object.entries(schema.properties).map(([name, property]) => {
-    const compiled = TypeCompiler.Compile(property);
-    return { name, property, check: (value: unknown) => compiled.Check(value), ...readerOf(property) };
-  });
+  const properties = Object.entries(schema.properties).map(([name, property]) => ({
+    ...{ name, property, compiled: TypeCompiler.Compile(property) },
+    ...readerOf(property),
+  }));
   return (request, violations) => {
     const given = values(request);
-    for (const { name, property, check, read, code = 'invalid_parameter' } of properties) {
+    for (const { name, property, compiled, read, code } of properties) {
       const text = given[name];
       if (text === undefined) given[name] = property.default;
-      else if (Array.isArray(text)) violations.push(invalid(`${name} is given more than once`));
+      else if (Array.isArray(text)) violations.push({ text: `${name} is given more than once` });
       else {
         const value = read(text as string);
-        if (check(value)) given[name] = value;
+        if (compiled.Check(value)) given[name] = value;
         else violations.push({ code, text: `${name} must ${requirementOf(property)}` });
       }
     }
     // Those of the path and the headers are always known: the route defines them.
     for (const name in given) {
       if (!Object.hasOwn(schema.properties, name))
-        violations.push(invalid(`${quoted(name)} is not a known query parameter`));
+        violations.push({ text: `${quoted(name)} is not a known query parameter` });
     }
   };
 }
@@ -106,8 +106,4 @@ function bodyPart(schema: TObject): Part {
     const absent = body === undefined ? 'the body is missing' : 'the body must be a JSON object';
     for (const text of isObject(body) ? check(body) : [absent]) violations.push({ code: 'invalid_body', text });
   };
-}
-
-function invalid(text: string): Violation {
-  return { code: 'invalid_parameter', text };
 }
