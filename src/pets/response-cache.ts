@@ -1,6 +1,6 @@
 /** Caches the rendered responses to reads of pets for as long as the data in the store has not changed. */
 import { ApiError } from '../core/errors.ts';
-import { type FoundPet, maxPage, type PetPage, type PetQuery, type StoreState, statuses } from '../core/pets.ts';
+import { maxPage, type PetQuery, type StoreState, statuses } from '../core/pets.ts';
 import type { App } from '../http/operation.ts';
 import { type Rendered, render } from '../http/responses.ts';
 import { pageLinks } from './paging.ts';
@@ -57,21 +57,24 @@ export function createPetResponses(app: App) {
   metrics.add('animal_store_cache_hits_total', 'Reads served from the response cache.', sumOf('hits'));
   metrics.add('animal_store_cache_misses_total', 'Reads served from the store.', sumOf('misses'));
 
-  function makePage(query: PetQuery, { pets: found, next, state }: PetPage): Made {
-    const rendered = render(`[${found.join()}]`, { link: pageLinks(base, query, next) });
-    // Ids are assigned in commit order: no pet can be added to a page that has a next page.
-    return { rendered, settled: next !== undefined, state };
-  }
-
-  function makePet({ pet, state }: FoundPet): Made {
-    if (pet === undefined) throw new ApiError('pet_not_found');
-    return { rendered: render(pet), settled: true, state };
-  }
-
   return {
-    page: (query: PetQuery) => pages.get(pageKey(query), () => then(pets.list(query), (page) => makePage(query, page))),
+    page: (query: PetQuery) =>
+      pages.get(pageKey(query), () =>
+        then(pets.list(query), ({ pets: found, next, state }) => ({
+          rendered: render(`[${found.join()}]`, { link: pageLinks(base, query, next) }),
+          // Ids are assigned in commit order: no pet can be added to a page that has a next page.
+          settled: next !== undefined,
+          state,
+        })),
+      ),
     /** Throws or rejects with ApiError `pet_not_found`. */
-    pet: (id: bigint) => singlePets.get(Number(id), () => then(pets.find(id), makePet)),
+    pet: (id: bigint) =>
+      singlePets.get(Number(id), () =>
+        then(pets.find(id), ({ pet, state }) => {
+          if (pet === undefined) throw new ApiError('pet_not_found');
+          return { rendered: render(pet), settled: true, state };
+        }),
+      ),
   };
 }
 
@@ -133,19 +136,6 @@ export function createCache(state: () => StoreState | Promise<StoreState>) {
     return then(make(), (made) => keep(key, made));
   }
 
-  function check(key: number, entry: Entry, now: StoreState, make: Make): Rendered | Promise<Rendered> {
-    const { state: read, settled } = entry;
-    if (read.revision === now.revision && (settled || read.version === now.version)) {
-      hits += 1;
-      entry.used = true;
-      return entry.rendered;
-    }
-    // It was requested before, so cache its replacement immediately.
-    drop(key, entry);
-    seenOnce.add(key);
-    return miss(key, make);
-  }
-
   return {
     /** Hits and misses since the start. */
     use: () => ({ hits, misses }),
@@ -153,7 +143,18 @@ export function createCache(state: () => StoreState | Promise<StoreState>) {
     get(key: number, make: Make): Rendered | Promise<Rendered> {
       const entry = entries.get(key);
       if (!entry) return miss(key, make);
-      return then(state(), (now) => check(key, entry, now, make));
+      const { state: read, settled } = entry;
+      return then(state(), (now) => {
+        if (read.revision === now.revision && (settled || read.version === now.version)) {
+          hits += 1;
+          entry.used = true;
+          return entry.rendered;
+        }
+        // It was requested before, so cache its replacement immediately.
+        drop(key, entry);
+        seenOnce.add(key);
+        return miss(key, make);
+      });
     },
     /** Forgets the keys that were requested once. If the cache was full, also drops the entries not used since the last sweep. */
     sweep(): void {

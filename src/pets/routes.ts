@@ -4,7 +4,7 @@ import type { FastifyReply, onRequestHookHandler } from 'fastify';
 import { dateText, deprecatedSince, sunset } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { Int64 } from '../core/int64.ts';
-import { type Addition, maxPage, NewPet, Pet, PetStatus, Pets } from '../core/pets.ts';
+import { maxPage, NewPet, Pet, PetStatus, Pets } from '../core/pets.ts';
 import { requirement } from '../core/schema.ts';
 import { keyOf, rejectedKey, requireScope } from '../http/auth.ts';
 import { linesOf } from '../http/head.ts';
@@ -137,15 +137,6 @@ const creation: Operation = {
 function createPet(app: App, url: string): void {
   const { base, removed, shares, store } = app;
   const locationStart = linesOf({ location: `${base}/pets/` }).trimEnd();
-
-  function answer(reply: FastifyReply, addition: Addition): void {
-    if (addition.outcome === 'reused') throw new ApiError('idempotency_key_reused');
-    if (addition.outcome !== 'added' && addition.outcome !== 'replayed') throw rejectedKey(addition.outcome);
-    const { id, pet, outcome } = addition;
-    const location = removed() ? '' : `${locationStart}${id}\r\n`;
-    sendOutcome(reply, 201, pet, outcome === 'replayed' ? `idempotent-replayed: true\r\n${location}` : location);
-  }
-
   app.post(
     url,
     {
@@ -155,7 +146,13 @@ function createPet(app: App, url: string): void {
     },
     (request, reply) => {
       const add = () => store.pets.add(request.body as NewPet, retryOf(request), keyOf(request).id);
-      return shares.during(request.record.holder, 'work', add).then((addition) => answer(reply, addition));
+      return shares.during(request.record.holder, 'work', add).then((addition) => {
+        if (addition.outcome === 'reused') throw new ApiError('idempotency_key_reused');
+        if (addition.outcome !== 'added' && addition.outcome !== 'replayed') throw rejectedKey(addition.outcome);
+        const { id, pet, outcome } = addition;
+        const location = removed() ? '' : `${locationStart}${id}\r\n`;
+        sendOutcome(reply, 201, pet, outcome === 'replayed' ? `idempotent-replayed: true\r\n${location}` : location);
+      });
     },
   );
 }
