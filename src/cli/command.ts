@@ -83,7 +83,7 @@ export function createCli(env: NodeJS.ProcessEnv, io: Io) {
   const { stdout, stderr } = io;
 
   /** Throws ConfigError. */
-  const settings = () => readEnvironment(env, '.');
+  const settings = () => readEnvironment(env);
 
   const print = (text: string) => void stdout.write(`${text}\n`);
   /** Prints a line on stderr that is not an error. */

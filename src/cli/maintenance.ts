@@ -48,7 +48,13 @@ export const maintenanceCommands: Commands = {
     },
     async run(cli, { file, json }) {
       const url = file === undefined ? cli.settings().DATABASE_URL : `sqlite:${file}`;
-      const report = url.startsWith('sqlite:') ? checkStore(sqliteFile(url)) : await checkDatabase(cli, url);
+      // Imported only here: the PostgreSQL driver takes long to load.
+      const report = url.startsWith('sqlite:')
+        ? checkStore(sqliteFile(url))
+        : await (await import('../store/postgres/check.ts')).checkDatabase(url, {
+            now,
+            strict: cli.settings().DEPLOYMENT === 'production',
+          });
       const { problems, rows, ...facts } = report;
       if (json) cli.printJson({ ok: problems.length === 0, ...report });
       else if (report.schemaVersion !== null) {
@@ -129,9 +135,3 @@ export const maintenanceCommands: Commands = {
     },
   },
 };
-
-async function checkDatabase({ settings }: Cli, url: string) {
-  // Imported only here: the PostgreSQL driver takes long to load.
-  const postgres = await import('../store/postgres/check.ts');
-  return postgres.checkDatabase(url, { now, strict: settings().DEPLOYMENT === 'production' });
-}

@@ -6,27 +6,28 @@ import { parseEnv } from 'node:util';
 import { type Config, ConfigError, readConfig, settings } from '../config.ts';
 
 /**
- * Reads all settings from `env` and from the .env in `folder`, if there is one; `env` wins. Throws ConfigError. Adds to `env` what only .env
- * has: the PostgreSQL driver reads variables of its own, such as PGPASSWORD, from the process.
+ * Reads all settings from `env` and from the .env in the working directory, if there is one; `env` wins. Throws ConfigError. Adds to `env`
+ * what only .env has: the PostgreSQL driver reads variables of its own, such as PGPASSWORD, from the process.
  */
-export function readEnvironment(env: NodeJS.ProcessEnv, folder: string): Config {
-  for (const [name, value] of Object.entries(readDotEnv(folder))) env[name] ??= value;
-  return readConfig({ ...env, ...readSecret(env, folder) });
+export function readEnvironment(env: NodeJS.ProcessEnv): Config {
+  for (const [name, value] of Object.entries(readDotEnv())) env[name] ??= value;
+  return readConfig({ ...env, ...readSecret(env) });
 }
 
-/** The names in the .env of `folder` that are no settings, and none that the PostgreSQL driver reads. */
-export function findUnknownNames(folder: string): string[] {
-  const isSetting = (name: string) => Object.hasOwn(settings.properties, name);
-  return Object.keys(readDotEnv(folder)).filter((name) => !isSetting(name) && !name.startsWith('PG'));
+/** The names in .env that are no settings, and none that the PostgreSQL driver reads. */
+export function findUnknownNames(): string[] {
+  return Object.keys(readDotEnv()).filter(
+    (name) => !Object.hasOwn(settings.properties, name) && !name.startsWith('PG'),
+  );
 }
 
 /** DATABASE_URL from the file that DATABASE_URL_FILE names. It stays out of `env`, which child processes inherit. */
-function readSecret({ DATABASE_URL, DATABASE_URL_FILE: file }: NodeJS.ProcessEnv, folder: string): NodeJS.Dict<string> {
+function readSecret({ DATABASE_URL, DATABASE_URL_FILE: file }: NodeJS.ProcessEnv): NodeJS.Dict<string> {
   if (!file) return {};
   if (DATABASE_URL) throw new ConfigError('DATABASE_URL and DATABASE_URL_FILE are both set: set only one of them.');
   let url: string;
   try {
-    url = readFileSync(path.resolve(folder, file), 'utf8').replace(/\r?\n$/, '');
+    url = readFileSync(path.resolve(file), 'utf8').replace(/\r?\n$/, '');
   } catch (error) {
     throw new ConfigError(`DATABASE_URL_FILE: ${file} cannot be read: ${(error as Error).message}.`);
   }
@@ -35,9 +36,9 @@ function readSecret({ DATABASE_URL, DATABASE_URL_FILE: file }: NodeJS.ProcessEnv
   return { DATABASE_URL: url };
 }
 
-function readDotEnv(folder: string): NodeJS.Dict<string> {
+function readDotEnv(): NodeJS.Dict<string> {
   try {
-    return parseEnv(readFileSync(path.join(folder, '.env'), 'utf8'));
+    return parseEnv(readFileSync(path.resolve('.env'), 'utf8'));
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return {};

@@ -1,11 +1,10 @@
 /** Opens the ports, and explains a failure to the operator in one sentence. */
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Server } from 'node:net';
 import type { FastifyInstance } from 'fastify';
-import type { Logger } from 'pino';
 import type { Config } from '../config.ts';
-import { createHosts, isLoopback, type ServesHost } from '../http/hosts.ts';
+import { createHosts, isLoopback } from '../http/hosts.ts';
 
 interface Binding {
   host: string;
@@ -33,10 +32,7 @@ export function localUrl(host: string, port: number | string): string {
  * Resolves to the hosts that requests to a server at `host` may name, or to undefined for every host: that is the default, except on a loopback
  * address.
  */
-export async function hostsOf(
-  host: string,
-  { BASE_URL, ALLOWED_HOSTS }: Pick<Config, 'BASE_URL' | 'ALLOWED_HOSTS'>,
-): Promise<ServesHost | undefined> {
+export async function hostsOf(host: string, { BASE_URL, ALLOWED_HOSTS }: Config) {
   // If the name cannot be resolved, listen() reports it.
   const { address } = await lookup(host).catch(() => ({ address: host }));
   if (!isLoopback(address) && ALLOWED_HOSTS === undefined) return undefined;
@@ -59,29 +55,20 @@ async function probe(host: string, port: number): Promise<void> {
   await once(server, 'close');
 }
 
-/** Creates the other listening sockets of `app`. */
-function createListeners(app: FastifyInstance): Server[] {
-  const accept = (socket: Socket) => void app.server.emit('connection', socket);
-  // The options of Node's HTTP server.
-  const create = () => createServer({ allowHalfOpen: true, noDelay: true }, accept);
-  return Array.from({ length: listeners - 1 }, create);
-}
-
-export interface Listening {
-  /** For clients on this machine. */
-  url: string;
-  /** Closes all listening sockets at once. Resolves when every connection is closed, too. */
-  stop: () => Promise<unknown>;
-}
-
-/** Rejects with an Error whose message names the invalid setting. */
-export async function listen(app: FastifyInstance, binding: Binding): Promise<Listening> {
+/**
+ * Resolves to the `url` for clients on this machine, and to `stop`, which closes all listening sockets at once and resolves when every connection is
+ * closed, too. Rejects with an Error whose message names the invalid setting.
+ */
+export async function listen(app: FastifyInstance, binding: Binding) {
   try {
     // Resolve a name to one address. For localhost, Fastify would open a second server that the graceful shutdown does not cover.
     const host = (await lookup(binding.host)).address;
     const sharesPort = binding.prefix === '' && process.platform === 'linux';
     if (sharesPort) await probe(host, binding.port);
-    const more = sharesPort ? createListeners(app) : [];
+    const create = () =>
+      // The options of Node's HTTP server.
+      createServer({ allowHalfOpen: true, noDelay: true }, (socket) => void app.server.emit('connection', socket));
+    const more = Array.from({ length: sharesPort ? listeners - 1 : 0 }, create);
     // Fastify's types lack reusePort.
     const options = { host, port: binding.port, reusePort: sharesPort };
     await app.listen(options);
@@ -92,11 +79,4 @@ export async function listen(app: FastifyInstance, binding: Binding): Promise<Li
   } catch (error) {
     throw new Error(sentenceOf(binding, error as NodeJS.ErrnoException), { cause: error });
   }
-}
-
-/** Opens the ops port unless OPS_PORT is off. Rejects like `listen`. */
-export async function listenOps(ops: FastifyInstance, { OPS_HOST, OPS_PORT }: Config, logger: Logger): Promise<void> {
-  if (OPS_PORT === 'off') return;
-  const { url } = await listen(ops, { host: OPS_HOST, port: Number(OPS_PORT), prefix: 'OPS_' });
-  logger.info(`Ops port open at ${url}`);
 }

@@ -15,15 +15,6 @@ const endWithinMs = 1000;
 const exitWithinMs = 200;
 const retryDelayMs = 5;
 
-export interface Destination {
-  write(lines: string): void;
-  lost(): number;
-  /** Writes all buffered lines synchronously, for a process that is about to exit. Gives up after 200 ms. */
-  flushSync(): void;
-  /** Resolves when everything is written, or after a second. */
-  end(): Promise<void>;
-}
-
 /** Writes a block, then calls back with the unwritten rest, or with undefined if the destination is closed for good. */
 type WriteBlock = (block: Buffer, done: (left: Buffer | undefined) => void) => void;
 
@@ -32,12 +23,9 @@ const countLines = (bytes: Buffer) => bytes.toString('latin1').split('\n').lengt
 /** Writes to a pipe or socket without blocking: a pool thread that waits for the reader would keep the process from exiting. */
 function pipeWriter(descriptor: number): WriteBlock {
   const pipe = new Socket({ fd: descriptor, readable: false, writable: true }).unref();
-  let closed = false;
-  pipe.on('error', () => {
-    closed = true;
-  });
+  // The write that fails is told, and each after it.
+  pipe.on('error', () => undefined);
   return (block, done) => {
-    if (closed) return done(undefined);
     pipe.write(block, (error) => done(error ? undefined : Buffer.alloc(0)));
   };
 }
@@ -56,7 +44,7 @@ function fileWriter(descriptor: number): WriteBlock {
 const maxCharacterBytes = 3;
 
 /** Opens `descriptor` for log lines: one buffer fills while the other is written. */
-export function openDestination(descriptor: number): Destination {
+export function openDestination(descriptor: number) {
   const kind = fs.fstatSync(descriptor);
   const writeBlock = kind.isFIFO() || kind.isSocket() ? pipeWriter(descriptor) : fileWriter(descriptor);
   let [filling, other] = [Buffer.allocUnsafeSlow(bufferBytes), Buffer.allocUnsafeSlow(bufferBytes)];
@@ -92,24 +80,10 @@ export function openDestination(descriptor: number): Destination {
     });
   }
 
-  /** Returns the bytes that could not be written before `deadline`. */
-  function writeSync(bytes: Buffer, deadline: number): Buffer {
-    let left = bytes;
-    while (left.length > 0) {
-      try {
-        left = left.subarray(fs.writeSync(descriptor, left));
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'EAGAIN' || Date.now() > deadline) return left;
-        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, retryDelayMs);
-      }
-    }
-    return left;
-  }
-
   const timer = setInterval(next, flushEveryMs).unref();
 
   return {
-    write(line) {
+    write(line: string) {
       if (closed || used + line.length * maxCharacterBytes > bufferBytes) {
         lost += 1;
         return;
@@ -121,13 +95,25 @@ export function openDestination(descriptor: number): Destination {
 
     lost: () => lost,
 
+    /** Writes all buffered lines synchronously, for a process that is about to exit. Gives up after 200 ms. */
     flushSync() {
-      lost += countLines(writeSync(take(), Date.now() + exitWithinMs));
+      const deadline = Date.now() + exitWithinMs;
+      let left = take();
+      while (left.length > 0) {
+        try {
+          left = left.subarray(fs.writeSync(descriptor, left));
+        } catch (error) {
+          if ((error as NodeJS.ErrnoException).code !== 'EAGAIN' || Date.now() > deadline) break;
+          Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, retryDelayMs);
+        }
+      }
+      lost += countLines(left);
     },
 
+    /** Resolves when everything is written, or after a second. */
     end() {
       clearInterval(timer);
-      return new Promise((resolve) => {
+      return new Promise<void>((resolve) => {
         ended = resolve;
         setTimeout(resolve, endWithinMs).unref();
         next();

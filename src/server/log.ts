@@ -4,23 +4,18 @@ import { isatty } from 'node:tty';
 import { pino } from 'pino';
 import type { Config } from '../config.ts';
 import { createRequestLog } from '../http/request-record.ts';
-import { type Destination, openDestination } from './log-destination.ts';
+import { openDestination } from './log-destination.ts';
 import { terminalFormat } from './terminal-log.ts';
 
 /** The file descriptor: process.stdout would open its own stream. */
 const stdout = 1;
 
-/** Writes JSON, except to the terminal of a developer. */
-async function openStdout({ DEPLOYMENT }: Config): Promise<Destination> {
-  const destination = openDestination(stdout);
-  const format = DEPLOYMENT === 'development' && isatty(stdout) ? await terminalFormat() : undefined;
-  return format ? { ...destination, write: (line) => destination.write(format(line)) } : destination;
-}
-
 export async function openLog(config: Config) {
-  const destination = await openStdout(config);
+  const { write: writeText, flushSync, lost, end } = openDestination(stdout);
+  // JSON, except to the terminal of a developer.
+  const format = config.DEPLOYMENT === 'development' && isatty(stdout) ? await terminalFormat() : undefined;
+  const write = format ? (line: string) => writeText(format(line)) : writeText;
   const base = { pid: process.pid, hostname: hostname() };
-  const { write, flushSync, lost, end } = destination;
   const stream = { write, flushSync, flush: flushSync };
   const logger = pino({ level: config.LOG_LEVEL, base }, stream);
   const logRequest = createRequestLog(write, JSON.stringify(base).slice(1, -1));

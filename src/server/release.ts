@@ -8,8 +8,8 @@ const root = path.resolve(import.meta.dirname, '../..');
 const hash = /^([0-9a-f]{7})[0-9a-f]{33,57}$/;
 
 /** The commit of the checkout. Undefined without one, or without git. */
-function commitOf(checkout: string): string | undefined {
-  const { stdout } = spawnSync('git', ['--git-dir', path.join(checkout, '.git'), 'rev-parse', 'HEAD'], {
+function checkedOut(): string | undefined {
+  const { stdout } = spawnSync('git', ['--git-dir', path.join(root, '.git'), 'rev-parse', 'HEAD'], {
     encoding: 'utf8',
   });
   return hash.exec(stdout?.trim())?.[1];
@@ -24,17 +24,13 @@ function builtFrom(): string | undefined {
   }
 }
 
-interface Release {
-  /** Such as 1.0.0. */
-  version: string;
-  /** The first 7 characters of the commit. Undefined if it is unknown. */
-  revision: string | undefined;
-}
-
-/** Where the image's build wrote no commit, git takes 7 ms: call it only to tell the release. */
-export function readRelease(): Release {
+/**
+ * The version, such as 1.0.0, and as `revision` the first 7 characters of the commit, which is undefined if it is unknown. Where the image's
+ * build wrote no commit, git takes 7 ms: call it only to tell the release.
+ */
+export function readRelease() {
   const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as { version: string };
-  return { version, revision: builtFrom() || commitOf(root) };
+  return { version, revision: builtFrom() || checkedOut() };
 }
 
 /** Such as "1.0.0 (abc1234)". */

@@ -15,7 +15,7 @@ import { buildOpsServer } from '../ops/routes.ts';
 import { describeStore, openStore } from '../store/open.ts';
 import type { OpenError, Store } from '../store/store.ts';
 import { findUnknownNames, readEnvironment, refuseToStart } from './environment.ts';
-import { hostsOf, type Listening, listen, listenOps } from './listen.ts';
+import { hostsOf, listen } from './listen.ts';
 import { openLog } from './log.ts';
 import { addMemory } from './memory.ts';
 import { readRelease } from './release.ts';
@@ -35,7 +35,7 @@ const now = () => new Date();
 
 function loadConfig(): Config {
   try {
-    return readEnvironment(process.env, process.cwd());
+    return readEnvironment(process.env);
   } catch (error) {
     return refuseToStart((error as ConfigError).message);
   }
@@ -65,7 +65,7 @@ function checkNames(env: NodeJS.ProcessEnv, logger: Logger): void {
     if (stops?.(value, env)) refuseToStart(sentence);
     logger.warn(sentence);
   }
-  for (const name of findUnknownNames(process.cwd()))
+  for (const name of findUnknownNames())
     if (!Object.hasOwn(removed, name)) logger.warn(`${name} in .env is not a setting`);
 }
 
@@ -81,21 +81,22 @@ export async function run(): Promise<void> {
   addMemory(metrics);
   const store = await openConfigured(config, logger, metrics);
   let stopping = false;
-  let listening: Listening | undefined;
+  let listening: Awaited<ReturnType<typeof listen>> | undefined;
   const app = await buildApp({
     ...appOptionsOf(config),
     ...{ store, logger, logRequest: log.logRequest, metrics, now },
     servesHost: await hostsOf(config.HOST, config),
     draining: () => stopping,
   });
-  const responds = () =>
-    store.check().then(
-      () => true,
-      () => false,
-    );
   const ops = buildOpsServer({
     release,
-    ready: async () => app.server.listening && !stopping && (await responds()),
+    ready: async () =>
+      app.server.listening &&
+      !stopping &&
+      store.check().then(
+        () => true,
+        () => false,
+      ),
     metrics: () => metrics.registry.metrics(),
     metricsType: metrics.registry.contentType,
     servesHost: await hostsOf(config.OPS_HOST, config),
@@ -128,7 +129,10 @@ export async function run(): Promise<void> {
   const warning = sunsetWarning(now());
   if (warning) logger.warn(warning);
   try {
-    await listenOps(ops, config, logger);
+    if (config.OPS_PORT !== 'off') {
+      const { url } = await listen(ops, { host: config.OPS_HOST, port: Number(config.OPS_PORT), prefix: 'OPS_' });
+      logger.info(`Ops port open at ${url}`);
+    }
     listening = await listen(app, { host: config.HOST, port: config.PORT, prefix: '' });
     // Without the password of the store.
     const shown = { ...config, DATABASE_URL: describeStore(config.DATABASE_URL) };

@@ -1,11 +1,11 @@
 /** Formats log lines for a developer's terminal. */
 import type { PrettyOptions } from 'pino-pretty';
 
-/** Formats one line of JSON, which ends with a line feed. The result does too; an error's stack has lines of its own. */
-type Format = (line: string) => string;
-
-/** Undefined if the development dependency pino-pretty is not installed. */
-export async function terminalFormat(): Promise<Format | undefined> {
+/**
+ * Resolves to a function that formats one line of JSON, which ends with a line feed. The result does too; an error's stack has lines of its own.
+ * Undefined if the development dependency pino-pretty is not installed.
+ */
+export async function terminalFormat() {
   const pretty = await import('pino-pretty').catch(() => undefined);
   if (!pretty) return undefined;
   const { isColorSupported, prettyFactory } = pretty.default;
@@ -17,5 +17,5 @@ export async function terminalFormat(): Promise<Format | undefined> {
     messageFormat: ({ method, route, status, ms }) =>
       [method, route ?? '(no route)', status, ...(ms === undefined ? [] : [`${ms} ms`])].filter(Boolean).join(' '),
   });
-  return (line) => (line.endsWith('"msg":"request"}\n') ? request : other)(line) ?? '';
+  return (line: string) => (line.endsWith('"msg":"request"}\n') ? request : other)(line) ?? '';
 }
