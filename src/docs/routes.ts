@@ -49,29 +49,23 @@ const files = {
 /** The address of the documents' own examples. */
 const exampleRoot = 'https://api.example.com';
 
-/** A response in two content codings. Each has its own ETag, because its bytes differ. */
-interface Codings {
-  plain: Rendered;
-  gzip: Rendered;
-}
-
-/** Compresses `content` now, which takes about 1 ms for 100 kB. For public texts only: see docs/decisions/compression.md. */
-function renderCodings(content: string, kind: Kind): Codings {
-  const both = { ...kind, isPublic: true, vary: 'Accept-Encoding' };
-  return { plain: render(content, both), gzip: render(gzipSync(content), { ...both, encoding: 'gzip' }) };
-}
-
 /** Whether Accept-Encoding names gzip, with any weight but 0 (RFC 9110, section 12.5.3). */
 function acceptsGzip({ headers }: FastifyRequest): boolean {
   return /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i.test(headers['accept-encoding'] ?? '');
 }
 
-/** Serves what `read` returns. Nothing is read before the first request: parsing and compressing the documents would take a third of the start time. */
+/**
+ * Serves what `read` returns, a public text, in two content codings: see docs/decisions/compression.md. Each has its own ETag, because its bytes
+ * differ. Nothing is read before the first request: parsing and compressing the documents would take a third of the start time.
+ */
 function serve(app: App, url: string, kind: Kind, read: () => Promise<string>): void {
-  let made: Promise<Codings> | undefined;
-  async function make(): Promise<Codings> {
+  const both = { ...kind, isPublic: true, vary: 'Accept-Encoding' };
+  let made: Promise<{ plain: Rendered; gzip: Rendered }> | undefined;
+  async function make() {
     try {
-      return renderCodings(await read(), kind);
+      const content = await read();
+      // About 1 ms for 100 kB.
+      return { plain: render(content, both), gzip: render(gzipSync(content), { ...both, encoding: 'gzip' }) };
     } catch (error) {
       // The next request tries again.
       made = undefined;
@@ -95,16 +89,43 @@ export interface DocsOptions {
 /** The OpenAPI documents, and the reference pages with their files. */
 export async function docs(app: App, { documents, readFile }: DocsOptions): Promise<void> {
   const { base, config } = app;
-  const { quickstartBasePath } = config;
+  const { quickstartBasePath, signUp } = config;
+  /** The start of the URLs of pages: the public base address without /v1. */
+  const root = base.slice(0, -'/v1'.length);
   documentRoutes(app, '', documents.animalStore, base);
   if (quickstartBasePath !== undefined)
-    documentRoutes(app, quickstartBasePath, documents.quickstart, rootOf(app) + quickstartBasePath);
-  referencePageRoutes(app, readFile);
+    documentRoutes(app, quickstartBasePath, documents.quickstart, root + quickstartBasePath);
+
+  const readText = async (...names: string[]) => (await Promise.all(names.map(readFile))).join('');
+
+  for (const [url, name] of Object.entries(pages)) {
+    if (name === 'quickstart.html' && quickstartBasePath === undefined) continue;
+    const read = async () => adaptPage(await readText(`reference/${name}`), root, config);
+    serve(app, url, { security, type: 'text/html; charset=utf-8' }, read);
+  }
+  for (const [name, { type, parts }] of Object.entries(files)) {
+    const read = async () => withoutComments(await readText(...parts));
+    serve(app, `/docs/${name}`, { security, type }, read);
+  }
+
+  const redirect = (status: number, page: string) => {
+    const location = root + page;
+    const lines = linesOf({ ...standingHeaders, location, 'cache-control': 'no-store', 'content-length': '0' });
+    return (_request: FastifyRequest, reply: FastifyReply) => respond(reply, status, lines, '');
+  };
+  const toDocs = redirect(302, '/docs');
+  // A scope of its own: other methods get 404 there, and not 405.
+  app.register(async (scope) => {
+    scope.get('/docs/', redirect(308, '/docs'));
+    if (signUp !== 'none') scope.get('/account/', redirect(308, '/account'));
+    // Browsers name text/html. For programs there is nothing.
+    scope.get('/', (request, reply) =>
+      request.headers.accept?.includes('text/html') ? toDocs(request, reply) : app.notFound(request, reply),
+    );
+  });
+
   refuseOtherMethods(app);
 }
-
-/** The start of the URLs of pages: the public base address without /v1. */
-const rootOf = ({ base }: App) => base.slice(0, -'/v1'.length);
 
 /** Scripts and styles without the comments that have lines of their own: a fifth of their compressed size. */
 const withoutComments = (text: string) => text.replace(/^ *(?:\/\/.*|\/\*[\s\S]*?\*\/)\n/gm, '');
@@ -127,37 +148,6 @@ function adaptPage(html: string, root: string, { quickstartBasePath = '', signUp
     .replaceAll('{{quickstart}}', quickstartBasePath.slice(1))
     .replaceAll(`${exampleRoot}/v1`, () => `${address}/v1`)
     .replaceAll(`${exampleRoot}/quickstart`, () => address + quickstartBasePath);
-}
-
-function referencePageRoutes(app: App, readFile: DocsOptions['readFile']): void {
-  const root = rootOf(app);
-  const readText = async (...names: string[]) => (await Promise.all(names.map(readFile))).join('');
-
-  for (const [url, name] of Object.entries(pages)) {
-    if (name === 'quickstart.html' && app.config.quickstartBasePath === undefined) continue;
-    const read = async () => adaptPage(await readText(`reference/${name}`), root, app.config);
-    serve(app, url, { security, type: 'text/html; charset=utf-8' }, read);
-  }
-  for (const [name, { type, parts }] of Object.entries(files)) {
-    const read = async () => withoutComments(await readText(...parts));
-    serve(app, `/docs/${name}`, { security, type }, read);
-  }
-
-  const redirect = (status: number, page: string) => {
-    const location = root + page;
-    const lines = linesOf({ ...standingHeaders, location, 'cache-control': 'no-store', 'content-length': '0' });
-    return (_request: FastifyRequest, reply: FastifyReply) => respond(reply, status, lines, '');
-  };
-  const toDocs = redirect(302, '/docs');
-  // A scope of its own: other methods get 404 there, and not 405.
-  app.register(async (scope) => {
-    scope.get('/docs/', redirect(308, '/docs'));
-    if (app.config.signUp !== 'none') scope.get('/account/', redirect(308, '/account'));
-    // Browsers name text/html. For programs there is nothing.
-    scope.get('/', (request, reply) =>
-      request.headers.accept?.includes('text/html') ? toDocs(request, reply) : app.notFound(request, reply),
-    );
-  });
 }
 
 /** `document`: as it is committed. `base`: the URL at which this server serves its operations. */

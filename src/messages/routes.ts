@@ -10,12 +10,6 @@ import { refuseOtherMethods } from '../http/methods.ts';
 import { type App, bodyErrors, type Operation } from '../http/operation.ts';
 import { sendOutcome } from '../http/responses.ts';
 
-/** The routes of the quickstart. They need an API key. */
-export async function messages(app: App): Promise<void> {
-  sendMessage(app, '/messages');
-  refuseOtherMethods(app);
-}
-
 const sending: Operation = {
   operationId: 'sendMessage',
   tags: ['Messages'],
@@ -41,8 +35,8 @@ const sending: Operation = {
 /** In requests: a thousand messages of 64 KiB may wait for the disk, and not four thousand. */
 const weight = 4;
 
-/** Adds POST at `url`. */
-function sendMessage(app: App, url: string): void {
+/** The routes of the quickstart. They need an API key. */
+export async function messages(app: App): Promise<void> {
   const { clock, shares, store } = app;
   // The quickstart specifies 400 for an unsupported media type, the animal store 415.
   app.setErrorHandler((thrown, request, reply) => {
@@ -61,7 +55,7 @@ function sendMessage(app: App, url: string): void {
   }
 
   app.post(
-    url,
+    '/messages',
     {
       schema: { body: NewMessage },
       config: { operation: sending },
@@ -86,6 +80,7 @@ function sendMessage(app: App, url: string): void {
       sendOutcome(reply, 202, JSON.stringify(message));
     },
   );
+  refuseOtherMethods(app);
 }
 
 function tooManyMessages(waitMs: number): HttpError {

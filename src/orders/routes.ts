@@ -5,13 +5,8 @@ import type { App } from '../http/operation.ts';
 
 /** The route for orders. It needs an API key. */
 export async function orders(app: App): Promise<void> {
-  listOrders(app, '/store/orders');
-  refuseOtherMethods(app);
-}
-
-function listOrders(app: App, url: string): void {
   app.get(
-    url,
+    '/store/orders',
     {
       config: {
         operation: {
@@ -28,4 +23,5 @@ function listOrders(app: App, url: string): void {
       throw new ApiError('not_implemented');
     },
   );
+  refuseOtherMethods(app);
 }
