@@ -11,8 +11,8 @@ import { passwordFault } from './password-rules.ts';
 const notValid = 'The form is not valid.';
 
 /**
- * Parses application/x-www-form-urlencoded (URL Standard, section 5.1). A field that is sent several times has a list of values. Returns a
- * sentence if one is not storable text, or if its percent-encoding is not UTF-8. A sentence is no form: it is refused later.
+ * Parses application/x-www-form-urlencoded (URL Standard, section 5.1). A field that is sent several times has a list of values. Returns text,
+ * which formReader refuses, if one is not storable text, or if its percent-encoding is not UTF-8.
  */
 function parse(text: string): Record<string, string | string[]> | string {
   const fields: Record<string, string | string[]> = Object.create(null);

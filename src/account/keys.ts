@@ -36,7 +36,7 @@ export function keys(app: App, scope: AccountScope): void {
       accounts.listOwnKeys(account.id, maxEnded + 1),
       accounts.listOwnUsage(account.id, shownDays),
     ]);
-    // By field, those of the form that was sent.
+    // The fields of the form that was refused.
     const chosen = error && (request.body as Record<string, unknown>);
     const changed = idOf(request);
     return pages.show(request, reply, 'keys', {

@@ -3,7 +3,7 @@
  * the server for the page's own site, and CORS does not apply. But it sends the page's host name, which this check rejects.
  */
 import type { IncomingMessage } from 'node:http';
-import { inNetworks } from './addresses.ts';
+import { inNetworks } from './networks.ts';
 
 /** uri-host [":" port] (RFC 9110, section 7.2). Node joins repeated Host headers with a comma and a space, which no valid host contains. */
 export const hostSyntax = /^(?:\[[0-9A-Za-z.:_~-]+\]|(?:[\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::\d*)?$/;

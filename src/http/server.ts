@@ -3,7 +3,6 @@ import { createServer as createHttpServer } from 'node:http';
 import fastify, { type FastifyInstance } from 'fastify';
 import { sunset } from '../core/deprecation.ts';
 import { limits } from '../core/limits.ts';
-import { inNetworks } from './addresses.ts';
 import { createKeyCache } from './auth.ts';
 import {
   answerError,
@@ -18,6 +17,7 @@ import { createCorsLines } from './cors.ts';
 import type { AppConfig } from './decorations.ts';
 import { logError, sendError } from './errors.ts';
 import { createKeyUsage } from './key-usage.ts';
+import { inNetworks } from './networks.ts';
 import type { App } from './operation.ts';
 import { beginRequest } from './request-checks.ts';
 import type { OnEnd } from './request-record.ts';
@@ -61,7 +61,7 @@ export function createServer(options: ServerOptions): App {
   const endSnapshot = () => store.pets.refresh?.();
   const server = createHttpServer({
     maxHeaderSize: limits.headerBytes,
-    // Of the headers, too: by default, Node gives them as long, and at most a minute.
+    // Also of the headers alone, by Node's default for headersTimeout: the same, and at most a minute.
     requestTimeout: limits.request,
     keepAliveTimeout: limits.keepAlive,
     // request-checks.ts rejects a missing or repeated Host header, so that the response has the standard error body.

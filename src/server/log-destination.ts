@@ -23,7 +23,7 @@ const countLines = (bytes: Buffer) => bytes.toString('latin1').split('\n').lengt
 /** Writes to a pipe or socket without blocking: a pool thread that waits for the reader would keep the process from exiting. */
 function pipeWriter(descriptor: number): WriteBlock {
   const pipe = new Socket({ fd: descriptor, readable: false, writable: true }).unref();
-  // The write that fails is told, and each after it.
+  // The callback of the write gets the error, too, as does that of each later write.
   pipe.on('error', () => undefined);
   return (block, done) => {
     pipe.write(block, (error) => done(error ? undefined : Buffer.alloc(0)));

@@ -1,4 +1,4 @@
-/** The store interface that every database engine implements, with its options and errors. */
+/** The store interface, with its options and errors. */
 import { ApiError } from '../core/errors.ts';
 import type { AppStore } from '../core/store.ts';
 

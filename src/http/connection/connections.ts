@@ -6,7 +6,8 @@ import type { RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { ApiError } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
-import { addressOf, networkOf } from '../addresses.ts';
+import { addressOf } from '../addresses.ts';
+import { networkOf } from '../networks.ts';
 import { endRecord, newRecord, type OnEnd } from '../request-record.ts';
 import type { Shares } from '../shares.ts';
 import { type Connection, connections } from './connection.ts';
@@ -151,7 +152,7 @@ export function installConnections(server: Server, options: ConnectionOptions) {
     const connection = connections.get(request.socket);
     if (!connection) return;
     const { address: own, network } = connection;
-    // Otherwise a client could make each refusal parse 16 KiB of addresses.
+    // Only from a proxy: otherwise a client could make each refusal parse 16 KiB of addresses.
     const address = connection.holder === undefined ? addressOf(request, own, isProxy) : own;
     request.record = newRecord(request, connection, address, address === own ? network : networkOf(address));
     connection.request = request;

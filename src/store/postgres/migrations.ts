@@ -77,8 +77,8 @@ async function recordOldest(sql: Sql, migrations: Migration[]): Promise<void> {
 }
 
 /**
- * Migrates the database to this release's schema. Resolves to the names of the migrations that it applied. Throws OpenError if the schema needs a later release, if it is older and `migrate` is false or the
- * role may not change it, or if a table stays locked.
+ * Migrates the database to this release's schema. Resolves to the names of the migrations that it applied. Throws OpenError if the schema needs a
+ * later release, if it is older and `migrate` is false or the role may not change it, or if a table stays locked.
  */
 export async function prepareSchema(
   pool: Pool,

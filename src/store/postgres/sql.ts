@@ -40,7 +40,7 @@ function readInt8(text: string): number | bigint {
 
 pg.types.setTypeParser(pg.types.builtins.INT8, readInt8);
 
-/** Every function rejects with StandbyError if a commit did not wait for the standby. */
+/** Statements on one connection. Each rejects with StandbyError if its commit did not wait for the standby. */
 export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
   let inDoubt = false;
   // The only sign of such a commit. Any other warning can have the same code, and the text depends on lc_messages: the routine tells them

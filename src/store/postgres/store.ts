@@ -24,7 +24,7 @@ export function createEngine({ keyed, strangers }: Pools): Pick<Engine, 'read' |
   };
 }
 
-/** Opens the database; migrates it if `options.migrate` allows. Rejects with OpenError. */
+/** Opens the database, for open.ts; migrates it if `options.migrate` allows. Rejects with OpenError. */
 export async function openPostgres(databaseUrl: string, options: OpenOptions) {
   const { pools, migrated } = await openPools(readTarget(databaseUrl), options);
   const { keyed, strangers } = pools;

@@ -18,7 +18,7 @@ function measureDisk(file: string): { size: number; available: number } | undefi
   }
 }
 
-/** Opens the store in `file`; creates or migrates it if needed. Throws OpenError. */
+/** Opens the file, for open.ts; creates or migrates it if needed. Throws OpenError. */
 export function openSqlite(file: string, options: OpenOptions) {
   const migrated = prepareStore(file, options);
   const reader = startReader(file);

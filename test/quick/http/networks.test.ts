@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { inNetworks, networkOf } from '../../../src/http/addresses.ts';
+import { inNetworks, networkOf } from '../../../src/http/networks.ts';
 
 test.for([
   ['192.0.2.7', '192.0.2.7'],
