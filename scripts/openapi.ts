@@ -3,7 +3,6 @@ import { pino } from 'pino';
 import { Document, isCollection, isPair, isScalar, visit } from 'yaml';
 import { buildApp } from '../src/app.ts';
 import type { ErrorCode } from '../src/core/errors.ts';
-import { ErrorBody } from '../src/http/errors.ts';
 import { createMetrics } from '../src/http/metrics.ts';
 import type { Components, Json } from './openapi/components.ts';
 import { bearerFormat, documents, keys, toMarkdown } from './openapi/introduction.ts';
@@ -18,10 +17,34 @@ type DocumentName = keyof typeof documents;
  * `x-extensible-enum` lists the codes for programs, and changes no generated type.
  */
 function describeErrors(codes: ErrorCode[]): Json {
-  const { code, ...others } = ErrorBody.properties;
-  const properties = { code: { ...code, 'x-extensible-enum': codes }, ...others };
-  const { title: _, ...schema } = ErrorBody;
-  return JSON.parse(JSON.stringify({ ...schema, properties }));
+  return {
+    description: 'The body of every error response.',
+    type: 'object',
+    required: ['code', 'message', 'status'],
+    properties: {
+      code: {
+        minLength: 1,
+        pattern: '^[a-z_]+$',
+        description: 'Machine-readable error code. New codes may be added; existing codes never change their meaning.',
+        examples: ['invalid_parameter'],
+        type: 'string',
+        'x-extensible-enum': codes,
+      },
+      message: {
+        minLength: 1,
+        description: 'Human-readable description. It names each invalid field or parameter.',
+        examples: ['limit must be an integer from 1 to 100.'],
+        type: 'string',
+      },
+      status: {
+        minimum: 400,
+        maximum: 599,
+        description: 'The HTTP status code of the response.',
+        examples: [400],
+        type: 'integer',
+      },
+    },
+  };
 }
 
 /** One document, as a value. */

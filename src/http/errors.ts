@@ -1,35 +1,10 @@
 /** Maps errors to HTTP: the headers and the body of every error response, and how it is sent. */
-import { type Static, Type } from '@sinclair/typebox';
 import type { FastifyBaseLogger, FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, bodyTooLarge, type ErrorCode } from '../core/errors.ts';
 import { linesOf } from './head.ts';
 import { headersOf } from './http-error.ts';
 import type { RequestRecord } from './request-record.ts';
 import { respond, standingHeaders } from './responses.ts';
-
-export const ErrorBody = Type.Object(
-  {
-    code: Type.String({
-      minLength: 1,
-      pattern: '^[a-z_]+$',
-      description: 'Machine-readable error code. New codes may be added; existing codes never change their meaning.',
-      examples: ['invalid_parameter'],
-    }),
-    message: Type.String({
-      minLength: 1,
-      description: 'Human-readable description. It names each invalid field or parameter.',
-      examples: ['limit must be an integer from 1 to 100.'],
-    }),
-    status: Type.Integer({
-      minimum: 400,
-      maximum: 599,
-      description: 'The HTTP status code of the response.',
-      examples: [400],
-    }),
-  },
-  { title: 'Error', description: 'The body of every error response.' },
-);
-export type ErrorBody = Static<typeof ErrorBody>;
 
 /** Fastify's codes of the errors that clients cause. All other errors become `internal_error`. */
 const frameworkCodes: Record<string, ErrorCode> = {
@@ -68,7 +43,7 @@ export function renderError(error: ApiError): RenderedError {
   let rendered = known.get(error);
   if (!rendered) {
     const { code, message, status } = error;
-    const body = Buffer.from(JSON.stringify({ code, message, status } satisfies ErrorBody));
+    const body = Buffer.from(JSON.stringify({ code, message, status }));
     // Error responses must not be stored: the next response may differ (RFC 9111, section 5.2.2.5).
     const { connection, ...more } = headersOf(error);
     const own = { 'content-type': 'application/json', 'cache-control': 'no-store', ...more };
