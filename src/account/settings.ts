@@ -41,7 +41,7 @@ function changePassword(scope: AccountScope): Act {
     // Whoever changed the password or the account meanwhile has ended its sessions, too.
     if (!(await people.setPassword(account.id, passwordHash, { session, previous: person.passwordHash })))
       throw new RefusedError('session_ended');
-    record('password_changed', request, { account: account.id });
+    record('password_changed', request, account.id);
     await sessions.begin(request, reply, { account, passwordHash });
     return pages.redirect(reply, '/settings?done=password');
   };
@@ -63,7 +63,7 @@ function deleteAccount(scope: AccountScope): Act {
     const { current } = read(request);
     const { account, passwordHash } = await checkPassword(scope, request, own.name, current, wrong);
     if (!(await accounts.removeAccount({ session }, passwordHash))) throw new RefusedError('session_ended');
-    record('account_removed', request, { account: account.id });
+    record('account_removed', request, account.id);
     await sessions.end(request, reply);
     return pages.redirect(reply, '/sign-in?done=deleted');
   };

@@ -25,7 +25,7 @@ export function signIn(app: App, scope: AccountScope): void {
         const { name, password } = read(request);
         const person = await checkPassword(scope, request, name, password, wrong);
         await sessions.begin(request, reply, person);
-        record('signed_in', request, { account: person.account.id });
+        record('signed_in', request, person.account.id);
         return pages.redirect(reply, '');
       },
     },
@@ -59,7 +59,7 @@ export async function checkPassword(
     throw new FormError([fault], 'forbidden');
   } catch (error) {
     if (error instanceof ApiError && error.code !== 'service_unavailable')
-      record('sign_in_refused', request, { account: (person ?? own)?.account.id });
+      record('sign_in_refused', request, (person ?? own)?.account.id);
     throw error;
   }
 }

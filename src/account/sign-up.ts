@@ -53,7 +53,7 @@ function createAccount({ attempts, people, record }: AccountScope, request: Fast
       const account = await people.signUp(name, passwordHash, link, network);
       if (account === 'link_used') throw linkUsed;
       if (account === 'name_taken') throw nameTaken;
-      record('account_created', request, { account: account.id });
+      record('account_created', request, account.id);
       return { account, passwordHash };
     },
     link,
@@ -109,6 +109,6 @@ async function choosePassword(
   const { password } = readPassword(request, account.name);
   const passwordHash = await attempts.signUp(request, (hasher) => hasher.hash(password), link);
   if (!(await people.setPassword(account.id, passwordHash, { link }))) throw linkUsed;
-  record('password_changed', request, { account: account.id });
+  record('password_changed', request, account.id);
   return { account, passwordHash };
 }

@@ -116,7 +116,7 @@ export function createCli(env: NodeJS.ProcessEnv, io: Io) {
     },
 
     /** Prints an event on stderr, as a server's log has it. On a terminal, the command's own sentence is enough. */
-    printEvent(event: CommandEvent['event'], account?: number, key?: number) {
+    printEvent(event: CommandEvent, account?: number, key?: number) {
       if (stderr.isTTY) return;
       const base = { level: 30, time: Date.now(), pid: process.pid, hostname: hostname() };
       note(JSON.stringify({ ...base, event, account, key, msg: event.replaceAll('_', ' ') }));

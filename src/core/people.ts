@@ -100,17 +100,7 @@ export const trailEvents = [
   'key_rotated',
   'key_revoked',
 ] as const;
-export type TrailEventName = (typeof trailEvents)[number];
-
-export interface TrailEvent {
-  event: TrailEventName;
-  /** The account's id; undefined if the request named none that exists, or an invitation is for a new account. */
-  account?: number | undefined;
-  /** The key's id. */
-  key?: number | undefined;
-}
+export type TrailEvent = (typeof trailEvents)[number];
 
 /** What a command prints for the trail. */
-export interface CommandEvent extends Omit<TrailEvent, 'event'> {
-  event: TrailEventName | 'account_invited' | 'account_reset';
-}
+export type CommandEvent = TrailEvent | 'account_invited' | 'account_reset';

@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
-import { createEventLog } from '../account/trail.ts';
+import { createTrail } from '../account/trail.ts';
 import { buildApp } from '../app.ts';
 import { type Config, type ConfigError, signUpOf } from '../config.ts';
 import { newSecret, scopes } from '../core/accounts.ts';
@@ -216,12 +216,12 @@ async function giveFirstKey(
   // If two processes start at once, only the one that adds the account prints a key.
   const account = await accounts.addAccount('first');
   if (!account) return;
-  const record = createEventLog(logger, metrics);
-  record({ event: 'account_created', account: account.id });
+  const record = createTrail(logger, metrics);
+  record('account_created', undefined, account.id);
   const secret = newSecret(false);
   const newKey = { account: 'first', name: 'first', scopes: [...scopes], lifetimeMs: null, secret };
   const key = await accounts.addKey(newKey);
-  if (key) record({ event: 'key_created', account: account.id, key: key.id });
+  if (key) record('key_created', undefined, account.id, key.id);
   // On stderr: a secret must not be in the log. The log is written first.
   logger.flush();
   process.stderr.write(

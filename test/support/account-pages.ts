@@ -2,7 +2,7 @@
 import { createPasswords } from '../../src/account/passwords.ts';
 import type { AppOptions } from '../../src/app.ts';
 import type { Account } from '../../src/core/accounts.ts';
-import { type LinkPurpose, newToken, type TrailEventName } from '../../src/core/people.ts';
+import { type LinkPurpose, newToken, type TrailEvent } from '../../src/core/people.ts';
 import { createMetrics, type Metrics } from '../../src/http/metrics.ts';
 import { startApp, type TestApp, valuesOf } from './app.ts';
 import { type FormClient, openFormClient, type Page } from './form-client.ts';
@@ -16,7 +16,7 @@ const passwordCost = { memory: 8, passes: 1, parallelism: 1 };
 const passwords = createPasswords(passwordCost);
 
 interface LoggedEvent {
-  event: TrailEventName;
+  event: TrailEvent;
   account?: number;
   key?: number;
   address?: string;
