@@ -1,5 +1,6 @@
 /** Sends every response: the headers as lines, and a small body in the same write. */
 import { hash } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
 import { addLines, linesOf, sendHead } from './head.ts';
 import { isCurrent } from './preconditions.ts';
@@ -75,8 +76,7 @@ function bodyOf(content: string | Buffer, length: number): string | Buffer {
 /** A large body is sent in slices, one per turn of the event loop. Copying megabytes at once for each of a thousand clients would block all others. */
 const sliceBytes = 128 * 1024;
 
-function sendSlices(reply: FastifyReply, body: Buffer): void {
-  const response = reply.raw;
+function sendSlices(response: ServerResponse, body: Buffer): void {
   let sent = 0;
   function sendNext(): void {
     if (response.destroyed) return;
@@ -89,6 +89,19 @@ function sendSlices(reply: FastifyReply, body: Buffer): void {
   sendNext();
 }
 
+/** The responses of this turn of the event loop. They are sent at its end: a proxy on this machine wakes up once for all, not once for each. */
+let ready: { response: ServerResponse; body: string | Buffer }[] = [];
+
+function sendReady(): void {
+  const now = ready;
+  ready = [];
+  for (const { response, body } of now) {
+    if (typeof body === 'string') response.end(body, 'latin1');
+    else if (body.length <= sliceBytes || response.req.method === 'HEAD') response.end(body);
+    else sendSlices(response, body);
+  }
+}
+
 /**
  * Sends a response. `headers`: their lines, including `standingHeaders` and Content-Length, unless the status has no body. `body`: a buffer,
  * or a string with one character per byte, which is sent in the same write as the headers. Headers set by reply.header() are not sent.
@@ -98,9 +111,8 @@ export function respond(reply: FastifyReply, status: number, headers: string, bo
   const { id, routeHeaders, ownHeaders } = reply.request;
   const lines = `x-request-id: ${id}\r\n${headers}${routeHeaders}`;
   sendHead(response, status, ownHeaders === '' ? lines : addLines(lines, ownHeaders));
-  if (typeof body === 'string') response.end(body, 'latin1');
-  else if (body.length <= sliceBytes || reply.request.method === 'HEAD') response.end(body);
-  else sendSlices(reply, body);
+  if (ready.length === 0) setImmediate(sendReady);
+  ready.push({ response, body });
 }
 
 /** Counts a large body until its client has read it, or is gone. Throws ApiError `service_unavailable` if too many bytes are unread. */

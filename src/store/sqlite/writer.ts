@@ -79,9 +79,9 @@ export function startWriter(file: string, { onFatal, logger, onCommit }: WriterO
     if (unsent.length > 0 && unsent.length >= waiting.length) post();
   }
 
-  /** Waits two turns of the event loop: clients that just got a response may send their next request and share the commit. */
+  /** Waits three turns of the event loop: clients that just got a response may send their next request and share the commit. */
   function sendSoon(): void {
-    setImmediate(() => setImmediate(send));
+    setImmediate(() => setImmediate(() => setImmediate(send)));
   }
 
   function fail(writes: Waiting[], cause: Error, failure: unknown): void {

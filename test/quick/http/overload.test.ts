@@ -113,8 +113,9 @@ test('refused first and later on a connection, which then serves the next, whate
 });
 
 test('a connection that is read later serves the next, whatever the method and the framing', async () => {
-  const { app, port, store, requests, setBusy } = await start();
+  const { app, port, store, post, requests, setBusy } = await start();
   setLimits({ held: 60_000 });
+  const other = await open(port);
   const { add } = store.pets;
   store.pets.add = (...input) => {
     // A turn without time.
@@ -129,11 +130,13 @@ test('a connection that is read later serves the next, whatever the method and t
   for (const [parts, expected] of requests) {
     const { ask, unread } = await open(port);
     setBusy(true);
+    const slow = other.ask([post(length) + body]);
     const first = ask(parts, expected.length);
     await expect.poll(() => accepted?.bytesRead).toBe(parts.join('').length);
     pauses = 0;
     setBusy(false);
     expect(await first, String(parts)).toEqual(expected);
+    expect(await slow).toEqual(['201']);
     // A pipelined one was paused before.
     if (expected.length === 1) expect(pauses, String(parts)).toBeGreaterThan(0);
     expect(await ask(parts, expected.length), String(parts)).toEqual(expected);
