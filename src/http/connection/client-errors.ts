@@ -33,6 +33,8 @@ export function refuseConnection(error: Error & { code?: string }, socket: Duple
   // The parser reports an error again for every packet that follows.
   if (refused.has(socket)) return;
   refused.add(socket);
+  // If the client ends its side now, Node would close the connection after the response to an earlier request, before this one.
+  socket.removeAllListeners('end');
   refuseInTurn(socket, new ApiError(parserCodes[String(error.code)] ?? 'bad_request'), sending);
 }
 
