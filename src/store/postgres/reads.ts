@@ -1,6 +1,7 @@
 /** Collects what one turn of the event loop asks for, so that it shares a statement, and so a round trip and a snapshot. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { limits } from '../../core/limits.ts';
+import { afterTurns } from '../after-turns.ts';
 
 interface BatchOptions<Question, Answer> {
   /** Equal questions that wait share an answer. Without it, none are equal. */
@@ -9,6 +10,8 @@ interface BatchOptions<Question, Answer> {
   alone?: (question: Question) => string | undefined;
   /** How many rows it needs at most. Default: 1. */
   rowsOf?: (question: Question) => number;
+  /** For how many turns of the event loop questions are collected. Default: 1. */
+  turns?: number;
   /** Statements that are under way at the same time. With more, each would carry fewer questions. Default: 2. */
   maxFlying?: number;
   /** A statement that takes longer no longer counts: it may hang. Default: 50. */
@@ -21,7 +24,7 @@ interface BatchOptions<Question, Answer> {
 const maxRows = 1000;
 
 export function createBatch<Question, Answer>(options: BatchOptions<Question, Answer>) {
-  const { keyOf, alone, rowsOf = () => 1, maxFlying = 2, lateMs = 50, send } = options;
+  const { keyOf, alone, rowsOf = () => 1, turns = 1, maxFlying = 2, lateMs = 50, send } = options;
   type Own = PromiseWithResolvers<Answer> & { question: Question; until: number };
   const waiting = new Map<string | number, Own>();
   /** Numbers the questions. An object as a key would be given a hash of its own. */
@@ -50,13 +53,15 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
     while (waiting.size > 0 && flying < maxFlying) void fly(take());
   }
 
+  const sendSoon = () => afterTurns(turns, sendWaiting);
+
   async function fly(batch: Own[]): Promise<void> {
     let counts = true;
     flying += 1;
     const land = () => {
       if (counts) flying -= 1;
       counts = false;
-      sendWaiting();
+      sendSoon();
     };
     const late = setTimeout(land, lateMs);
     const withinMs = Math.max(0, (batch[0] as Own).until - performance.now());
@@ -78,8 +83,8 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
       const same = waiting.get(key);
       if (same) return same.promise;
       const own = { question, until: performance.now() + limits.statement, ...Promise.withResolvers<Answer>() };
-      // At the end of this turn, when all its questions are known. If some wait already, they go then, or when a statement has ended.
-      if (waiting.size === 0) setImmediate(sendWaiting);
+      // When all questions of the turn are known. If some wait already, they go then, or when a statement has ended.
+      if (waiting.size === 0) sendSoon();
       waiting.set(key, own);
       return own.promise;
     },

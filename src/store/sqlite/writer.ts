@@ -1,6 +1,7 @@
 /** The main thread's side of the writer: batches writes, limits the queue, and settles each write's promise. */
 import { Worker } from 'node:worker_threads';
 import { type ApiError, codeOf } from '../../core/errors.ts';
+import { afterTurns } from '../after-turns.ts';
 import type { CommandName, Input, Outcome } from '../commands.ts';
 import { type OpenOptions, unavailable } from '../store.ts';
 import type { NewPetRow, PetOutcome, Write } from './commands.ts';
@@ -79,9 +80,9 @@ export function startWriter(file: string, { onFatal, logger, onCommit }: WriterO
     if (unsent.length > 0 && unsent.length >= waiting.length) post();
   }
 
-  /** Waits three turns of the event loop: clients that just got a response may send their next request and share the commit. */
+  /** Waits three turns: the responses leave in the first, and the clients' next requests may share the commit. */
   function sendSoon(): void {
-    setImmediate(() => setImmediate(() => setImmediate(send)));
+    afterTurns(3, send);
   }
 
   function fail(writes: Waiting[], cause: Error, failure: unknown): void {

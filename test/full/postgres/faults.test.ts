@@ -1,5 +1,6 @@
 /** Tests of requests when PostgreSQL refuses them, does not respond, or loses the connection, and of what is counted then. */
 import { writeFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { Store } from '../../../src/store/store.ts';
 import { startOwn } from '../../support/own-postgres.ts';
@@ -66,6 +67,30 @@ test('a write whose answer is lost with its connection is replayed when it is re
   const retry = { accountId: 1, key: 'k' };
   await expect(store.pets.add(biscuit, retry)).rejects.toMatchObject(unavailable);
   expect(await store.pets.add(biscuit, retry)).toMatchObject({ outcome: 'replayed', id: 2n });
+});
+
+test('a write that arrives with the last answer of a connection, and the end of that connection, is not sent on it', async () => {
+  const databaseUrl = await newDatabase();
+  const proxy = await startProxy(databaseUrl);
+  const server = await startServer({ env: { DATABASE_URL: proxy.through(databaseUrl) } });
+  const key = await server.firstKey();
+  const create = () => server.call(key, 'POST', '/v1/pets', { name: 'Biscuit', categoryId: 7 });
+  // Two connections stay open for the next two requests.
+  await Promise.all([create(), create()]);
+  const lock = await clientOf(databaseUrl).reserve();
+  await lock`BEGIN`;
+  await lock`SELECT FROM pet_id FOR UPDATE`;
+  const first = create();
+  const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+  await expect.poll(() => textRows(databaseUrl, waiting)).toHaveLength(1);
+  process.kill(server.pid, 'SIGSTOP');
+  await lock`COMMIT`;
+  await expect.poll(() => textRows(databaseUrl, 'SELECT count(*)::text AS n FROM pet')).toEqual([{ n: '3' }]);
+  const second = create();
+  await sleep(50);
+  proxy.leadTo(databaseUrl);
+  process.kill(server.pid, 'SIGCONT');
+  expect([(await first).status, (await second).status]).toEqual([201, 201]);
 });
 
 test('while the database is silent, each request gets 503, and the server is not ready', async () => {
