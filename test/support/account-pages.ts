@@ -10,6 +10,10 @@ import { textRows } from './store.ts';
 
 /** The password of every person that `addPerson` adds. */
 export const password = 'seven otters sing at noon';
+/** Another one that the rules allow. */
+export const next = 'forty herons walk by the canal';
+/** The password of nobody. */
+export const wrong = 'wrong horse wrong battery';
 
 /** A hash takes a tenth of a millisecond. What OWASP recommends is tested in passwords.test.ts. */
 const passwordCost = { memory: 8, passes: 1, parallelism: 1 };
@@ -117,6 +121,7 @@ export async function stateOf({ databaseUrl }: PagesApp): Promise<unknown> {
 
 /** A response that leads to another page. */
 export const redirect = (location: string) => ({ status: 303, headers: { location } });
+export const toKeys = redirect('/account');
 
 /** Makes an API key on the page. Resolves to the page that shows it. */
 export const makeKey = (

@@ -208,20 +208,27 @@ export function launchCli(args: string[], surroundings: Surroundings = {}): Proc
   return launch(file, [...before, ...args], surroundings);
 }
 
-/** A connection to a server of this machine. */
-export async function openSocket(port: number): Promise<Socket> {
-  const socket = connect(port, '127.0.0.1');
+/** A connection to a server of this machine, from one of its addresses. */
+export async function openSocket(port: number, localAddress = '127.0.0.1'): Promise<Socket> {
+  const socket = connect({ port, host: '127.0.0.1', localAddress });
   onTestFinished(() => void socket.destroy());
   socket.on('error', () => {});
   await once(socket, 'connect');
   return socket;
 }
 
-/** A create whose body, of 31 bytes, has not yet arrived. */
-export async function begin(server: Server): Promise<Socket> {
+export const tabby = { name: 'Tabby', categoryId: 1 };
+
+/** Begins a create. What it resolves to sends the body, and expects 201. */
+export async function begin(server: Server): Promise<() => Promise<void>> {
   const socket = await openSocket(server.port);
-  const head = rawPost(await server.firstKey(), '', 31);
+  const body = JSON.stringify(tabby);
+  const head = rawPost(await server.firstKey(), '', body.length);
+  const answer = async () => String((await once(socket, 'data'))[0]);
   socket.write(head.replace(/\r\n$/, 'Expect: 100-continue\r\n\r\n'));
-  expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 100 /);
-  return socket;
+  expect(await answer()).toMatch(/^HTTP\/1\.1 100 /);
+  return async () => {
+    socket.write(body);
+    expect(await answer()).toMatch(/^HTTP\/1\.1 201 /);
+  };
 }

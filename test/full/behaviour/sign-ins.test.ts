@@ -2,15 +2,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { createPasswords } from '../../../src/account/passwords.ts';
+import { password, wrong } from '../../support/account-pages.ts';
 import { openClient, sideBySide } from '../../support/client.ts';
 import { openFormClient } from '../../support/form-client.ts';
 import { percentile } from '../../support/percentile.ts';
 import { startServer } from '../../support/process.ts';
 import { emptyStore, open } from '../../support/store.ts';
 import { patientMs, tier } from '../../support/tier.ts';
-
-const password = 'seven otters sing at noon';
-const wrong = 'wrong horse wrong battery';
 
 /** A store with `count` people, p0, p1, …, with the same password; and settings for a server behind a proxy on this machine. */
 async function prepare(count: number) {

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { temporaryFolder } from '../../support/app.ts';
-import { runCli, startServer } from '../../support/process.ts';
+import { runCli, startServer, tabby } from '../../support/process.ts';
 import { projectFolder, read } from '../../support/project.ts';
 
 const service = read('deploy/systemd/animal-store-backup.service');
@@ -24,7 +24,7 @@ test.each([
   ['Kubernetes', ofKubernetes],
 ])('%s backs up beside the running server, and then deletes old backups', async (_what, given: string) => {
   const server = await startServer();
-  await server.call(await server.firstKey(), 'POST', '/v1/pets', { name: 'Tabby', categoryId: 1 });
+  await server.call(await server.firstKey(), 'POST', '/v1/pets', tabby);
   const backups = path.join(server.folder, 'backups');
   mkdirSync(backups);
   function age(name: string, days: number): void {

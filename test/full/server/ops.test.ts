@@ -1,9 +1,7 @@
 /** Tests of the ops port, and of the shutdown with a lame-duck time. */
 import { expect, test } from 'vitest';
-import { openSocket, type Server, startServer } from '../../support/process.ts';
+import { openSocket, type Server, startServer, tabby } from '../../support/process.ts';
 import { converse } from '../../support/raw.ts';
-
-const tabby = { name: 'Tabby', categoryId: 1 };
 
 const statusOf = async (server: Server, target: string) => (await fetch(server.opsUrl() + target)).status;
 

@@ -3,9 +3,7 @@ import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { sideBySide } from '../../support/client.ts';
 import { walk } from '../../support/links.ts';
-import { type Server, startServer } from '../../support/process.ts';
-
-const tabby = { name: 'Tabby', categoryId: 1 };
+import { type Server, startServer, tabby } from '../../support/process.ts';
 
 test('creates on both are stored once, and each reads at once what the other acknowledged', async () => {
   const folder = temporaryFolder();

@@ -6,6 +6,7 @@ import {
   curlOf,
   keyOf,
   makeKey,
+  next,
   type PagesApp,
   password,
   plainText,
@@ -13,15 +14,13 @@ import {
   rotateKey,
   startPages,
   stateOf,
+  toKeys,
+  wrong,
 } from '../../support/account-pages.ts';
 import type { Page } from '../../support/form-client.ts';
 import { textRows } from '../../support/store.ts';
 
-const next = 'forty herons walk by the canal';
-const wrong = 'wrong horse wrong battery';
 const evil = 'evil.example.com';
-
-const toKeys = redirect('/account');
 
 describe('a form of another site (CSRF)', () => {
   type Headers = Record<string, string | undefined>;

@@ -7,6 +7,7 @@ import {
   faultAt,
   keyOf,
   makeKey,
+  next,
   noticeOf,
   type PagesApp,
   password,
@@ -15,18 +16,16 @@ import {
   rotateKey,
   startPages,
   stateOf,
+  toKeys,
 } from '../../support/account-pages.ts';
 import { textRows } from '../../support/store.ts';
 
 const start = new Date('2027-03-01T10:00:00Z').getTime();
 const minuteMs = 60_000;
 
-const next = 'forty herons walk by the canal';
-
 const cookie = /^session=[A-Za-z0-9_-]{43}; Max-Age=43200; Path=\/; HttpOnly; SameSite=Lax$/;
 const removed = /^session=; (?:Max-Age=0; )?Path=\/; Expires=Thu, 01 Jan 1970 00:00:00 GMT; HttpOnly; SameSite=Lax$/;
 
-const toKeys = redirect('/account');
 const ended = redirect('/account/sign-in?done=ended');
 const signedOut = redirect('/account/sign-in?done=signed-out');
 

@@ -8,9 +8,8 @@ import { request } from 'undici';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { commandErrorOf, query } from '../../support/commands.ts';
-import { begin, launchCli, launchServer, openSocket, type Server, startServer } from '../../support/process.ts';
+import { begin, launchCli, launchServer, openSocket, type Server, startServer, tabby } from '../../support/process.ts';
 
-const tabby = { name: 'Tabby', categoryId: 1 };
 const modeOf = (name: string) => (statSync(name).mode & 0o777).toString(8);
 test('the first start makes a store and prints a key with a curl line that works as printed; the log is JSON, without the key', async ({
   skip,
@@ -88,16 +87,18 @@ test('the files of a store, a backup and a restored store can be read only by th
   expect(modesOf('copy.db', 'other', 'other/restored.db')).toEqual(['600', '700', '600']);
 });
 
-/** Runs a server whose clock starts at the given time. */
-const clockAt = (time: string) => {
-  const script = `
+const withScript = (script: string) => ({
+  NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(script)}`,
+});
+
+/** The clock of the server starts at the given time. */
+const clockAt = (time: string) =>
+  withScript(`
     const Real = Date, shift = Real.parse('${time}') - Real.now();
     globalThis.Date = class extends Real {
       constructor(...given) { super(...(given.length > 0 ? given : [Real.now() + shift])); }
       static now() { return Real.now() + shift; }
-    };`;
-  return { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(script)}` };
-};
+    };`);
 
 test('each setting counts, from the environment before .env; the log has them', async () => {
   const folder = temporaryFolder();
@@ -155,15 +156,14 @@ test('SIGTERM: a request under way is answered, then exit 0 at once, even if rep
   const idle = await openSocket(server.port);
   idle.write('GET /v1/pets HTTP/1.1\r\nHost: localhost\r\n\r\n');
   expect(String((await once(idle, 'data'))[0])).toMatch(/^HTTP\/1\.1 401 /);
-  const socket = await begin(server);
+  const finish = await begin(server);
   expect([silent.readyState, idle.readyState]).toEqual(['open', 'open']);
   const end = server.end('SIGTERM');
   await server.seen('stdout', /"stopping"/);
   void server.end('SIGTERM');
   // Idle connections are looked for ten times a second meanwhile.
   await sleep(350);
-  socket.write('{"name":"Tabby","categoryId":1}');
-  expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 201 /);
+  await finish();
   // At its deadline the process would exit with 1.
   expect(await end).toMatchObject({ code: 0 });
 });
