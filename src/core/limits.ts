@@ -13,6 +13,9 @@ export const dayMs = 24 * hourMs;
 /** By how much the clocks of servers may differ, or a clock may be set back, without an effect. */
 export const clockSkewMs = 60 * secondMs;
 
+/** For how long messages are kept, and count. */
+export const messageAgeMs = 24 * hourMs;
+
 /** Times are in milliseconds, sizes in bytes, names and passwords in characters (code points). */
 const table = {
   connections: 5000,

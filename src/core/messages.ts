@@ -1,11 +1,7 @@
 /** The messages of the quickstart, which is separate from the animal store: their schemas and the interface of a store. */
 import { type Static, Type } from '@sinclair/typebox';
 import type { KeyRejection } from './accounts.ts';
-import { dayMs } from './limits.ts';
 import { isStorable, kind } from './schema.ts';
-
-/** For how long messages are kept, and count. */
-export const messageAgeMs = dayMs;
 
 const MessageText = kind<string>('MessageText', isStorable, 'be a string without NUL and without lone surrogates', {
   type: 'string',

@@ -1,8 +1,8 @@
 /** The messages quickstart: separate from the animal store, but with the same API keys. */
 import { randomUUID } from 'node:crypto';
 import { ApiError } from '../core/errors.ts';
-import { limits } from '../core/limits.ts';
-import { Message, messageAgeMs, NewMessage } from '../core/messages.ts';
+import { limits, messageAgeMs } from '../core/limits.ts';
+import { Message, NewMessage } from '../core/messages.ts';
 import { keyOf, rejectedKey } from '../http/auth.ts';
 import { sendError, toApiError } from '../http/errors.ts';
 import { HttpError } from '../http/http-error.ts';

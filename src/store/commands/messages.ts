@@ -1,8 +1,8 @@
 /** Adds messages of the quickstart. */
 
 import type { KeyRejection } from '../../core/accounts.ts';
+import { messageAgeMs } from '../../core/limits.ts';
 import type { Message } from '../../core/messages.ts';
-import { messageAgeMs } from '../../core/messages.ts';
 import { endOneOf, oneOf, type Steps, skipLocked, sql } from '../steps.ts';
 import { rejectionOfKey } from './keys.ts';
 
