@@ -1,8 +1,9 @@
 /** The commands that look after the store as a whole, and the one that checks the server. */
 import { statSync } from 'node:fs';
-import { get, type IncomingMessage } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { codeOf } from '../core/errors.ts';
+import { get } from '../http/node-http.ts';
 import { localUrl } from '../server/listen.ts';
 import { isSame, sidecarFiles } from '../store/files.ts';
 import { sqliteFile } from '../store/open.ts';

@@ -1,6 +1,7 @@
 /** Writes the head of a response: its status line and headers, which are kept as the lines that are sent. */
-import { type ServerResponse, STATUS_CODES, validateHeaderName, validateHeaderValue } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import { limits } from '../core/limits.ts';
+import { STATUS_CODES, validateHeaderName, validateHeaderValue } from './node-http.ts';
 
 const lineEnd = '\r\n';
 const separator = ': ';

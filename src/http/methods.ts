@@ -1,8 +1,8 @@
 /** Responds to OPTIONS and to the methods that a path does not support. */
-import { METHODS } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
 import { linesOf } from './head.ts';
 import { HttpError } from './http-error.ts';
+import { METHODS } from './node-http.ts';
 import { respond, standingHeaders } from './responses.ts';
 
 declare module 'fastify' {

@@ -1,9 +1,9 @@
 /** Installs the error handler, and the responses for paths that have no operation: 404 with the address of the API; 204 for OPTIONS *. */
-import { METHODS } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, errorTable } from '../core/errors.ts';
 import { sendError } from './errors.ts';
 import { linesOf } from './head.ts';
+import { METHODS } from './node-http.ts';
 import { respond, standingHeaders } from './responses.ts';
 
 /** What the server supports as a whole (RFC 9110, section 9.3.7). */

@@ -1,5 +1,4 @@
 /** Creates the Fastify server: its connections, the order in which their requests are served, and what plugins find on it. */
-import { createServer as createHttpServer } from 'node:http';
 import fastify, { type FastifyInstance } from 'fastify';
 import { sunset } from '../core/deprecation.ts';
 import { limits } from '../core/limits.ts';
@@ -18,10 +17,12 @@ import type { AppConfig } from './decorations.ts';
 import { logError, sendError } from './errors.ts';
 import { createKeyUsage } from './key-usage.ts';
 import { inNetworks } from './networks.ts';
+import { createServer as createHttpServer } from './node-http.ts';
 import type { App } from './operation.ts';
 import { beginRequest } from './request-checks.ts';
 import type { OnEnd } from './request-record.ts';
 import { createShares, holderOfAccount, tooMany } from './shares.ts';
+import { schemaController } from './validation.ts';
 
 export interface ServerOptions extends AppConfig, Pick<FastifyInstance, 'store' | 'logger' | 'metrics' | 'draining'> {
   /** Writes the log line of a request. */
@@ -103,6 +104,7 @@ export function createServer(options: ServerOptions): App {
 
   const app: App = fastify({
     serverFactory: () => server,
+    schemaController,
     bodyLimit: limits.bodyBytes,
     return503OnClosing: false,
     // With a logger, Fastify adds two listeners to each response.

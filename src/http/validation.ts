@@ -23,9 +23,16 @@ interface Violation {
 
 type Part = (request: FastifyRequest, violations: Violation[]) => void;
 
-/** Replaces Fastify's own validation for every route that is an operation. */
+/**
+ * An option of Fastify: requests are validated here, and responses rendered by their routes. Otherwise it would load Ajv and fast-json-stringify, in
+ * 75 ms and 3 MB.
+ */
+export const schemaController: object = {
+  compilersFactory: { buildValidator: () => () => () => true, buildSerializer: () => () => JSON.stringify },
+};
+
+/** Validates the requests of every route that is an operation. */
 export function installValidation(app: FastifyInstance): void {
-  app.setValidatorCompiler(() => () => true);
   app.addHook('onRoute', (route) => {
     if (!route.config?.operation) return;
     const parts = compile((route.schema ?? {}) as OperationSchema);

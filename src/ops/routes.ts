@@ -6,6 +6,7 @@ import { headersIn } from '../http/head.ts';
 import type { ServesHost } from '../http/hosts.ts';
 import { HttpError } from '../http/http-error.ts';
 import { createCheck } from '../http/request-checks.ts';
+import { schemaController } from '../http/validation.ts';
 
 export interface OpsOptions {
   /** Which build runs. */
@@ -31,7 +32,7 @@ function unserved(ops: FastifyInstance, { url }: FastifyRequest): ApiError {
 export function buildOpsServer({ release, ready, metrics, metricsType, servesHost }: OpsOptions): FastifyInstance {
   // The check rejects a missing or repeated Host header, so that the response has the standard error body.
   const http = { requireHostHeader: false, joinDuplicateHeaders: true };
-  const ops = fastify({ logger: false, forceCloseConnections: true, http });
+  const ops = fastify({ logger: false, forceCloseConnections: true, http, schemaController });
   const check = createCheck(servesHost);
   // Before a body is read: its content does not matter.
   ops.addHook('onRequest', (request, _reply, done) =>

@@ -1,12 +1,13 @@
 /** Responds to requests that never reach Fastify, or reach it too late: broken HTTP, CONNECT, time-outs. */
 import { randomUUID } from 'node:crypto';
-import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode } from '../../core/errors.ts';
 import type { CorsLines } from '../cors.ts';
 import { renderError } from '../errors.ts';
 import { sendHead } from '../head.ts';
 import { HttpError } from '../http-error.ts';
+import { STATUS_CODES } from '../node-http.ts';
 import type { OnEnd } from '../request-record.ts';
 import { connections } from './connection.ts';
 
