@@ -36,6 +36,9 @@ export interface Running {
 export const baseRows = 10_000;
 const firstPort = 4101;
 
+/** The folder that `npm start` names. */
+const compileCache = `${projectFolder}node_modules/.cache/animal-store`;
+
 const children: ChildProcess[] = [];
 process.on('exit', () => {
   for (const child of children) child.kill();
@@ -52,7 +55,7 @@ async function start(
   const output = openSync(log, 'a');
   const child = spawn(...onCore(0, [process.execPath, ...args]), {
     cwd: path.dirname(log),
-    env: { PATH: process.env.PATH, NODE_ENV: 'production', ...env },
+    env: { PATH: process.env.PATH, NODE_ENV: 'production', NODE_COMPILE_CACHE: compileCache, ...env },
     stdio: ['ignore', output, output],
   });
   closeSync(output);
