@@ -18,6 +18,7 @@ import { findUnknownNames, readEnvironment, refuseToStart } from './environment.
 import { hostsOf, listen } from './listen.ts';
 import { openLog } from './log.ts';
 import { addMemory } from './memory.ts';
+import { keepFirst } from './object-shapes.ts';
 import { readRelease } from './release.ts';
 import { onEndSignal } from './start.ts';
 
@@ -71,6 +72,7 @@ function checkNames(env: NodeJS.ProcessEnv, logger: Logger): void {
 
 /** Serves until a signal. */
 export async function run(): Promise<void> {
+  keepFirst();
   const config = loadConfig();
   const log = await openLog(config);
   const { logger } = log;

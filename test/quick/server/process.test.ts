@@ -9,6 +9,7 @@ import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { commandErrorOf, query } from '../../support/commands.ts';
 import { begin, launchCli, launchServer, openSocket, type Server, startServer, tabby } from '../../support/process.ts';
+import { converse } from '../../support/raw.ts';
 
 const modeOf = (name: string) => (statSync(name).mode & 0o777).toString(8);
 test('the first start makes a store and prints a key with a curl line that works as printed; the log is JSON, without the key', async ({
@@ -145,6 +146,20 @@ test('it loads no package and no part of Node that it does not use', async () =>
   const loaded = readFileSync(file, 'utf8');
   expect(loaded).toMatch(/^0file:.*@sinclair.*^1file:.*better-sqlite3.*^0NativeModule fs/ms);
   expect(loaded.match(/^0(Native.*undici|.*s\/ajv\/)|^[1-9]file:.*@sinclair/gm)).toBeNull();
+});
+
+test('requests have fast properties, even if garbage is collected between the first ones', async () => {
+  const { NODE_OPTIONS } = withScript(`import { subscribe } from 'node:diagnostics_channel'; import v8 from 'node:v8';
+    v8.setFlagsFromString('--allow-natives-syntax');
+    const isFast = new Function('object', 'return %HasFastProperties(object)');
+    setInterval(gc, 5).unref();
+    subscribe('http.server.request.start', (those) => console.log('fast', isFast(those.request), isFast(those.response)));`);
+  const server = await startServer({ env: { NODE_OPTIONS: `--expose-gc ${NODE_OPTIONS}` } });
+  for (let count = 0; count < 12; count++) {
+    await converse(server.port, ['GET /v1/pets HTTP/1.1\r\nHost: localhost\r\n\r\n']);
+    await sleep(80);
+  }
+  expect(server.stdout().match(/(?<=^fast ).+/gm)).toEqual(Array(12).fill('true true'));
 });
 
 test('a port in use is named: exit 1, with one sentence', async () => {
