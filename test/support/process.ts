@@ -208,9 +208,9 @@ export function launchCli(args: string[], surroundings: Surroundings = {}): Proc
   return launch(file, [...before, ...args], surroundings);
 }
 
-/** A connection to a server of this machine, from one of its addresses. */
-export async function openSocket(port: number, localAddress = '127.0.0.1'): Promise<Socket> {
-  const socket = connect({ port, host: '127.0.0.1', localAddress });
+/** A connection to a server of this machine. */
+export async function openSocket(port: number): Promise<Socket> {
+  const socket = connect(port, '127.0.0.1');
   onTestFinished(() => void socket.destroy());
   socket.on('error', () => {});
   await once(socket, 'connect');

@@ -1,6 +1,6 @@
 /** Tests of the limits on requests and connections. */
 import { once } from 'node:events';
-import type { Socket } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -8,8 +8,9 @@ import { newSecret } from '../../../src/core/accounts.ts';
 import { newToken } from '../../../src/core/people.ts';
 import { createMetrics, type Metrics } from '../../../src/http/metrics.ts';
 import { startApp, type TestApp, valuesOf } from '../../support/app.ts';
-import { openSocket, tabby } from '../../support/process.ts';
 import { rawGet, rawPost } from '../../support/raw.ts';
+
+const tabby = { name: 'Tabby', categoryId: 1 };
 
 const counted = async (metrics: Metrics, limit: string) => (await valuesOf(metrics, 'limited_requests_total'))[limit];
 
@@ -122,8 +123,16 @@ describe('requests that the store processes', () => {
 describe('MAX_CONNECTIONS', () => {
   const request = 'GET /openapi.json HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
 
+  /** Opens a connection from a local address and keeps it open. */
+  async function hold(port: number, localAddress = '127.0.0.1'): Promise<Socket> {
+    const socket = connect({ port, host: '127.0.0.1', localAddress });
+    onTestFinished(() => void socket.destroy());
+    await once(socket, 'connect');
+    return socket;
+  }
+
   async function ask(port: number, localAddress: string, sent = request): Promise<string> {
-    const socket = await openSocket(port, localAddress);
+    const socket = await hold(port, localAddress);
     socket.write(sent);
     return text(socket);
   }
@@ -134,20 +143,18 @@ describe('MAX_CONNECTIONS', () => {
     const { app, port, key } = await startApp({ maxConnections: 4 });
     const accepted: Socket[] = [];
     app.server.on('connection', (socket) => accepted.push(socket));
-    const keyed = await Promise.all(
-      ['127.0.1.1', '127.0.1.2', '127.0.1.3'].map((address) => openSocket(port, address)),
-    );
+    const keyed = await Promise.all(['127.0.1.1', '127.0.1.2', '127.0.1.3'].map((address) => hold(port, address)));
     for (const socket of keyed) {
       socket.write(rawGet(key, '/v1/pets'));
       expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 200 /);
       socket.resume();
     }
-    const stranger = (await openSocket(port, '127.0.2.1')).resume();
+    const stranger = (await hold(port, '127.0.2.1')).resume();
     expect(await ask(port, '127.0.2.2')).toMatch(/^HTTP\/1\.1 200 /);
     await expect.poll(() => [...keyed, stranger].map(isOpen)).toEqual([false, true, true, true]);
     // One that is not read now may have sent a request.
     accepted.find(({ destroyed }) => !destroyed)?.pause();
-    (await openSocket(port, '127.0.2.3')).resume();
+    (await hold(port, '127.0.2.3')).resume();
     expect(await ask(port, '127.0.2.4')).toMatch(/^HTTP\/1\.1 200 /);
     await expect.poll(() => [...keyed, stranger].map(isOpen)).toEqual([false, true, false, true]);
   });
@@ -157,7 +164,7 @@ describe('MAX_CONNECTIONS', () => {
     const { port, key, store } = await startApp({ metrics, maxConnections: 4 });
     const body = JSON.stringify(tabby);
     const post = rawPost(key, '', body.length);
-    const held = await Promise.all(Array.from({ length: 4 }, () => openSocket(port)));
+    const held = await Promise.all(Array.from({ length: 4 }, () => hold(port)));
     for (const socket of held) socket.write(post);
     await sleep(50);
     for (const address of ['127.0.0.1', '127.0.0.2']) {
@@ -174,7 +181,7 @@ describe('MAX_CONNECTIONS', () => {
 
   test('does not count connections from trusted proxies', async () => {
     const { port } = await startApp({ trustProxy: ['127.0.0.0/8'], maxConnections: 1 });
-    await Promise.all(Array.from({ length: 3 }, () => openSocket(port)));
+    await Promise.all(Array.from({ length: 3 }, () => hold(port)));
     expect(await ask(port, '127.0.0.1')).toMatch(/^HTTP\/1\.1 200 /);
   });
 });
