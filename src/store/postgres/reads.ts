@@ -26,7 +26,7 @@ const maxRows = 1000;
 export function createBatch<Question, Answer>(options: BatchOptions<Question, Answer>) {
   const { keyOf, alone, rowsOf = () => 1, turns = 1, maxFlying = 2, lateMs = 50, send } = options;
   type Own = PromiseWithResolvers<Answer> & { question: Question; until: number };
-  const waiting = new Map<string | number, Own>();
+  let waiting = new Map<string | number, Own>();
   /** Numbers the questions. An object as a key would be given a hash of its own. */
   let asked = 0;
   let flying = 0;
@@ -36,7 +36,7 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
     const singles = new Set<string>();
     const now = performance.now();
     let rows = 0;
-    for (const [key, own] of waiting) {
+    for (const own of waiting.values()) {
       const single = alone?.(own.question);
       rows += rowsOf(own.question);
       // The time of a statement is what its first question has left: late ones fail by themselves.
@@ -44,8 +44,9 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
       if (batch.length > 0 && (rows > maxRows || isApart || (single !== undefined && singles.has(single)))) break;
       if (single !== undefined) singles.add(single);
       batch.push(own);
-      waiting.delete(key);
     }
+    // A new map: V8 chains the tables of a map that grows and shrinks. Once one of them is old, each answer would stay until a full collection.
+    waiting = new Map([...waiting].slice(batch.length));
     return batch;
   }
 

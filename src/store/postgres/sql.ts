@@ -57,7 +57,11 @@ export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
 
   const run = async <Rows>(query: pg.QueryConfig) => {
     inDoubt = false;
-    const result = await client.query(query).catch((error: unknown) => Promise.reject(lost ?? error));
+    // With a callback: the driver's promises keep each query, its values and its rows until a full garbage collection. V8 allocates a function
+    // that is written where it is assigned to a property among the old objects, and the driver assigns one per query.
+    const result = await new Promise<pg.QueryResult>((resolve, reject) =>
+      client.query(query, (error, found) => (error ? reject(lost ?? error) : resolve(found))),
+    );
     if (inDoubt) throw new StandbyError('the database has committed, but perhaps not on its standby');
     return result.rows as Rows;
   };

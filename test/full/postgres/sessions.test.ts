@@ -112,9 +112,9 @@ describe('a commit that does not wait for its synchronous standby', () => {
     ['00000', { routine: 'SyncRepWaitForLSN' }, undefined],
   ] as const)('is told from other notices: %s %o', async ([code, fields, expected]) => {
     const client = Object.assign(new EventEmitter(), {
-      async query() {
+      query(_: pg.QueryConfig, done: (error: null, result: object) => void) {
         client.emit('notice', { code, ...fields });
-        return { rows: [] };
+        done(null, { rows: [] });
       },
     });
     const { unsafe } = createSql(client as unknown as pg.ClientBase, true);

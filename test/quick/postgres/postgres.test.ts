@@ -1,4 +1,6 @@
 /** Tests of the PostgreSQL store alone, and of both engines side by side. */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { createPetReads } from '../../../src/store/postgres/pets.ts';
@@ -52,6 +54,28 @@ test('additions of one turn of the event loop share a commit unless they have th
   expect(outcomes.map(({ outcome }) => outcome)).toEqual(['added', 'added', 'replayed', 'added']);
   await Promise.all(Array.from({ length: 1001 }, () => store.pets.add(biscuit)));
   expect(commits).toEqual([500, 500, 1]);
+});
+
+test('what additions and reads leave is collected while it is young', async () => {
+  setFlagsFromString('--expose-gc');
+  const collect: NodeJS.GCFunction = runInNewContext('gc');
+  const store = await open(await emptyStore());
+  async function keptBytes() {
+    // What is in use when a collection begins survives it.
+    for (let time = 0; time < 3; time++) collect({ type: 'minor' });
+    return process.memoryUsage().heapUsed;
+  }
+  async function run(rounds: number) {
+    for (let round = 1; round <= rounds; round++) {
+      await Promise.all(Array.from({ length: 30 }, (_, n) => store.pets.add({ ...biscuit, categoryId: BigInt(n) })));
+      await Promise.all(Array.from({ length: 30 }, (_, n) => store.pets.find(BigInt(n))));
+      if (round % 10 === 0) await keptBytes();
+    }
+  }
+  await run(20);
+  const before = await keptBytes();
+  await run(100);
+  expect((await keptBytes()) - before).toBeLessThan(1_000_000);
 });
 
 test('every list walks an index and sorts nothing, so that it costs no more in a larger store', async () => {
