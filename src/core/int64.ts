@@ -53,21 +53,30 @@ function revive(_key: string, value: unknown, { source }: { source?: string }): 
   return typeof value === 'number' && source !== undefined ? readNumber(source) : value;
 }
 
-/** Matches numbers that may not be integers, or that a JavaScript number may not hold exactly. Also matches inside strings. */
-const notPlain = /\d(?:[.eE]|\d{15})/;
+/** Matches numbers that may not be integers. Also matches inside strings. */
+const notPlain = /\d[.eE]/;
+
+/** Matches digits that a JavaScript number may not hold exactly. Also matches inside strings. */
+const longDigits = /\d{16,}/g;
+
+/** `digits`: those of the only number of the text that is not safe. Without them, it is rounded. */
+function exactly(integer: number, digits: string | undefined): bigint | number {
+  if (digits === undefined || Number.isSafeInteger(integer)) return BigInt(integer);
+  return digits.length > 19 ? integer * Infinity : BigInt(integer < 0 ? `-${digits}` : digits);
+}
 
 /** A text with more commas than this is not valid for any operation, whatever its numbers are, and the reviver takes 0.5 µs for each value. */
 const maxExactCommas = 1000;
 
 /** Replaces all integers in `value` with BigInts in place, except in very long arrays. Returns the number of object members elsewhere. */
-function convertIntegers(value: object): number {
+function convertIntegers(value: object, digits?: string): number {
   if (Array.isArray(value) && value.length > maxExactCommas) return 0;
   let members = 0;
   const entries = value as Record<string, unknown>;
   for (const name in entries) {
     const entry = entries[name];
-    if (typeof entry === 'number' && Number.isInteger(entry)) entries[name] = BigInt(entry);
-    else if (typeof entry === 'object' && entry !== null) members += convertIntegers(entry);
+    if (typeof entry === 'number' && Number.isInteger(entry)) entries[name] = exactly(entry, digits);
+    else if (typeof entry === 'object' && entry !== null) members += convertIntegers(entry, digits);
     members += 1;
   }
   return Array.isArray(value) ? members - value.length : members;
@@ -85,9 +94,10 @@ function countColons(text: string): number {
  */
 function parseJson(text: string): unknown {
   const value: unknown = JSON.parse(text);
-  const isPlain = typeof value === 'object' && value !== null && !notPlain.test(text);
+  const [digits, second] = text.match(longDigits) ?? [];
+  const isPlain = typeof value === 'object' && value !== null && second === undefined && !notPlain.test(text);
   // Most bodies: as members and colons match in number, no name is repeated.
-  if (isPlain && convertIntegers(value) === countColons(text)) return value;
+  if (isPlain && convertIntegers(value, digits) === countColons(text)) return value;
   const commas = checkNames(text);
   if (isPlain) return value;
   if (commas > maxExactCommas) {

@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { readDecimal, readJson } from '../../../src/core/int64.ts';
 
@@ -35,6 +36,23 @@ describe('readJson', () => {
   ])('reads %s as %s', ([text, value]) => {
     expect(read(text)).toBe(value);
     expect(read(`{"a":[${text}]}`)).toEqual({ a: [value] });
+  });
+
+  test('reads integers alike, whether or not another number makes it look at the text of each', () => {
+    const integer = fc.oneof(fc.integer(), fc.bigInt({ min: -(10n ** 21n), max: 10n ** 21n })).map(String);
+    const values = fc.array(
+      fc.oneof(
+        integer,
+        integer.map(JSON.stringify),
+        fc.array(integer).map((all) => `[${all}]`),
+      ),
+    );
+    const object = values.map((all) => `{${all.map((text, place) => `"${place}":${text}`)}}`);
+    fc.assert(
+      fc.property(object, (text) => {
+        expect(read(`[${text}]`)).toEqual([(read(`[${text},1.5]`) as unknown[])[0]]);
+      }),
+    );
   });
 
   test('leaves numbers as they are whose source JSON.parse does not give', () => {
