@@ -57,8 +57,8 @@ export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
 
   const run = async <Rows>(query: pg.QueryConfig) => {
     inDoubt = false;
-    // With a callback: the driver's promises keep each query, its values and its rows until a full garbage collection. V8 allocates a function
-    // that is written where it is assigned to a property among the old objects, and the driver assigns one per query.
+    // With a callback: for a promise, the driver assigns a function literal to a property. V8 allocates such a function among the old objects,
+    // and it would keep the query, its values and its rows until a full garbage collection.
     const result = await new Promise<pg.QueryResult>((resolve, reject) =>
       client.query(query, (error, found) => (error ? reject(lost ?? error) : resolve(found))),
     );
