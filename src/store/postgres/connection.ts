@@ -75,7 +75,10 @@ export async function refuseStandby(client: pg.ClientBase): Promise<void> {
   // An option that the driver's types lack.
   const query = { text: 'SELECT pg_is_in_recovery() AS standby', query_timeout: standbyTimeoutMs };
   const { rows } = await client.query<{ standby: boolean }>(query);
-  if (rows[0]?.standby) throw new Error('it is a standby');
+  if (!rows[0]?.standby) return;
+  // The pool would wait for an orderly end, without a time-out.
+  (client as pg.Client).connection.stream.destroy();
+  throw new Error('it is a standby');
 }
 
 /** What `pg` has, but its types lack. */
