@@ -162,7 +162,8 @@ function createPool(
 
   /** While the database cannot be reached, all jobs wait for one attempt at a time: a server that has just come back is not flooded. */
   async function reconnect(): Promise<void> {
-    while (unreachable !== undefined && !closed) {
+    // Also while it closes, for the jobs that still wait.
+    while (unreachable !== undefined && !(closed && running === 0)) {
       await sleep(jitter(reconnectAfterMs));
       try {
         (await pool.connect()).release();
@@ -172,7 +173,6 @@ function createPool(
         unreachable = error;
       }
     }
-    reconnecting = undefined;
   }
 
   /** Rejects only if the job's deadline has passed. */
@@ -190,7 +190,9 @@ function createPool(
         errors[reasonOf(error)] += 1;
         unreachable = error;
         job.refused = error;
-        reconnecting ??= reconnect();
+        reconnecting ??= reconnect().finally(() => {
+          reconnecting = undefined;
+        });
       }
     }
   }

@@ -1,7 +1,7 @@
 /** Tests of the pools on a real PostgreSQL: which work waits, which runs again, and what the deadline does. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { configOf } from '../../../src/store/postgres/connection.ts';
+import { configOf, refuseStandby } from '../../../src/store/postgres/connection.ts';
 import { TimeoutError } from '../../../src/store/postgres/errors.ts';
 import { createPools } from '../../../src/store/postgres/pool.ts';
 import type { Sql } from '../../../src/store/postgres/sql.ts';
@@ -147,4 +147,29 @@ test('close waits for accepted work, refuses more, and may be called again', asy
   await work;
   await pools.close();
   await expect.poll(sessions).toBe(0);
+});
+
+test('close waits for work that cannot reach the database, until it is reached or the deadline has passed', async () => {
+  for (const comesBack of [true, false]) {
+    const { keyed, proxy, pools } = await start(2);
+    proxy.refuse();
+    const work = keyed.read(pid, 600);
+    await sleep(100);
+    const before = proxy.accepted();
+    const closing = pools.close();
+    if (comesBack) proxy.restore();
+    await (comesBack
+      ? expect(work).resolves.toBeGreaterThan(0)
+      : expect(work).rejects.toMatchObject({ code: 'service_unavailable' }));
+    await closing;
+    // One attempt at a time, as before.
+    expect(proxy.accepted() - before).toBeLessThanOrEqual(20);
+  }
+});
+
+test('a connection to a standby is destroyed: an orderly end has no time-out', async () => {
+  const destroy = vi.fn();
+  const client = { query: async () => ({ rows: [{ standby: true }] }), connection: { stream: { destroy } } };
+  await expect(refuseStandby(client as never)).rejects.toThrow('it is a standby');
+  expect(destroy).toHaveBeenCalledOnce();
 });
