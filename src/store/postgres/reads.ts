@@ -1,12 +1,16 @@
 /** Collects what one turn of the event loop asks for, so that it shares a statement, and so a round trip and a snapshot. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { ApiError } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
 import { afterTurns } from '../after-turns.ts';
 
 interface BatchOptions<Question, Answer> {
   /** Equal questions that wait share an answer. Without it, none are equal. */
   keyOf?: (question: Question) => string;
-  /** A statement carries only one of the questions for which this is the same text. */
+  /**
+   * A statement carries only one of the questions for which this is the same text; the others wait for later ones. After half of its time, such a
+   * question fails, so that those beside it have the other half.
+   */
   alone?: (question: Question) => string | undefined;
   /** How many rows it needs at most. Default: 1. */
   rowsOf?: (question: Question) => number;
@@ -33,20 +37,26 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
 
   function take(): Own[] {
     const batch: Own[] = [];
+    const later: [string | number, Own][] = [];
     const singles = new Set<string>();
     const now = performance.now();
     let rows = 0;
-    for (const own of waiting.values()) {
+    let isFull = false;
+    for (const entry of waiting) {
+      const [, own] = entry;
       const single = alone?.(own.question);
-      rows += rowsOf(own.question);
+      const isRepeated = single !== undefined && singles.has(single);
+      if (!isRepeated) rows += rowsOf(own.question);
       // The time of a statement is what its first question has left: late ones fail by themselves.
       const isApart = own.until <= now !== (batch[0] ?? own).until <= now;
-      if (batch.length > 0 && (rows > maxRows || isApart || (single !== undefined && singles.has(single)))) break;
+      isFull ||= batch.length > 0 && (rows > maxRows || isApart);
+      if (isRepeated && own.until - now < limits.statement / 2) own.reject(new ApiError('service_unavailable'));
+      else if (isFull || isRepeated) later.push(entry);
+      else batch.push(own);
       if (single !== undefined) singles.add(single);
-      batch.push(own);
     }
     // A new map: V8 chains the tables of a map that grows and shrinks. Once one of them is old, each answer would stay until a full collection.
-    waiting = new Map([...waiting].slice(batch.length));
+    waiting = new Map(later);
     return batch;
   }
 

@@ -111,6 +111,33 @@ describe('reads of one turn', () => {
     for (const { resolve } of gates) resolve();
     expect(await Promise.all(answers)).toEqual([0, 1, 2, 2, 3, 4]);
   });
+
+  test('of which a statement carries only one keep no others out, stay in order, and fail after half their time', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const sent: string[][] = [];
+    const { ask } = createBatch<string, string>({
+      alone: (text) => /^same/.exec(text)?.[0],
+      rowsOf: () => 10,
+      maxFlying: 1,
+      async send(texts, withinMs) {
+        sent.push(texts);
+        expect(withinMs).toBeGreaterThan(1000);
+        vi.advanceTimersByTime(100);
+        return texts;
+      },
+    });
+    // More than a statement has rows for.
+    const same = Array.from({ length: 200 }, (_, at) => `same ${at}`);
+    const answers = await Promise.allSettled([...same, 'a', 'b'].map(ask));
+    const served = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
+    expect(sent[0]).toEqual(['same 0', 'a', 'b']);
+    expect(served).toEqual([...same.slice(0, sent.length), 'a', 'b']);
+    // Until 2300 / 2 ms, and the one that is then the first.
+    expect(sent).toHaveLength(13);
+    for (const answer of answers)
+      if (answer.status === 'rejected') expect(answer.reason).toMatchObject({ code: 'service_unavailable' });
+  });
 });
 
 test('the state has another revision after TRUNCATE, and is equal to no other if its row is missing', async () => {
