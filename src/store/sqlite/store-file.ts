@@ -28,7 +28,7 @@ export function prepareStore(file: string, { now }: Pick<OpenOptions, 'now'>): s
       const connection = openConnection(file);
       try {
         const applied = migrate(connection, applicationId, now());
-        checkpoint(connection);
+        checkpointIfRoom(connection);
         return applied;
       } finally {
         connection.close();
@@ -36,6 +36,18 @@ export function prepareStore(file: string, { now }: Pick<OpenOptions, 'now'>): s
     });
   } catch (error) {
     throw openError(file, error);
+  }
+}
+
+/**
+ * What an earlier process left in the WAL is then on disk, although its fsync may have failed. With a full disk it stays there, and reads find it:
+ * their server must start.
+ */
+function checkpointIfRoom(connection: Database.Database): void {
+  try {
+    checkpoint(connection);
+  } catch (error) {
+    if (!/^SQLITE_(FULL|IOERR_(WRITE|TRUNCATE))$/.test(codeOf(error))) throw error;
   }
 }
 

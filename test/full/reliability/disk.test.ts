@@ -209,6 +209,31 @@ test('a full disk: writes get 503, reads continue, and writes resume when there 
   figure('full disk', { acknowledged: promises.size, lost: 0, refused: refused.length });
 });
 
+test.for(['SIGKILL', 'SIGTERM'] as const)(
+  'a server that ended on a full disk with %s starts there: reads work, creates get 503, and succeed when there is room',
+  async (signal, { skip }) => {
+    const folder = path.join(temporaryFolder(), 'disk');
+    if (!mountSmallDisk(folder, 8 * 1024)) return skip(noDisk);
+    const filler = path.join(folder, 'filler');
+    const made = await makeStore(folder);
+    const { server, add, promises } = await serve(made, 20);
+    await sideBySide(20, async () => {
+      while (promises.size < 700) await add(`animal ${promises.size} ${Math.random()}`);
+    });
+    fill(filler);
+    // What is left of the file's last block, and of the WAL.
+    while ((await add(`last ${promises.size}`)).status === 201);
+    await server.end(signal);
+    const again = await serve(made, 20, {}, promises);
+    expect((await again.get('/v1/pets/700')).status).toBe(200);
+    expect((await again.add('no room')).json).toEqual(unavailable);
+    rmSync(filler);
+    expect((await again.add('room again')).status).toBe(201);
+    expect(await again.server.end('SIGTERM')).toMatchObject({ code: 0 });
+    expect(missingFrom(made.file, promises)).toEqual([]);
+  },
+);
+
 test('with one second per fsync, reads do not wait for the disk, and every POST does', async (context) => {
   needStrace(context);
   const made = await makeStore();
