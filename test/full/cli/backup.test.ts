@@ -173,6 +173,17 @@ describe('restore', { timeout: 60_000 }, () => {
     expect(kept()).toHaveLength(2);
   });
 
+  test('replaces the file that a symbolic link leads to, and keeps the old store next to it', async () => {
+    const { store, restore, at } = await withBackup();
+    fs.mkdirSync(at('volume'));
+    fs.renameSync(store, at('volume/real.db'));
+    fs.symlinkSync('../volume/real.db', store);
+    await restore();
+    expect(fs.readlinkSync(store)).toBe('../volume/real.db');
+    const [old = ''] = fs.globSync(at('volume/*.before-restore'));
+    expect([namesIn(old), namesIn(at('volume/real.db')), namesIn(store)]).toEqual([['Rex'], ['Tabby'], ['Tabby']]);
+  });
+
   test.each<[string, number, (store: string) => void]>([
     ['a missing store', 0, (store) => fs.rmSync(path.dirname(store), { recursive: true })],
     ['an empty file', 1, (store) => fs.truncateSync(store)],
