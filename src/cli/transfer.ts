@@ -184,9 +184,10 @@ async function importLines(
   }
   await Promise.all(unanswered);
   const already = present > 0 ? `; already there: ${present}` : '';
+  // The key of each line is kept for 24 hours, and a repeated import may reach a line later than the first one did.
   if (ended !== undefined)
     refuse(
-      `${ended} ${counted('animal', added)} added${already}. Repeat the import with the same content within 24 hours to continue.`,
+      `${ended} ${counted('animal', added)} added${already}. To continue, repeat the import with the same content within 23 hours of its first start.`,
     );
   cli.print(`Imported ${counted('animal', added)}${already}.`);
 }

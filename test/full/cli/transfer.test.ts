@@ -22,7 +22,7 @@ const jsonLines = (count: number) =>
 
 const timeout = 60_000;
 
-const repeat = 'Repeat the import with the same content within 24 hours to continue.';
+const repeat = 'To continue, repeat the import with the same content within 23 hours of its first start.';
 
 /** The number of animals in a store, which may not exist yet. */
 function countIn(store: string): number {

@@ -93,7 +93,7 @@ describe('a commit that does not wait for its synchronous standby', () => {
     const folder = temporaryFolder();
     writeFileSync(path.join(folder, 'pets.jsonl'), '{"name":"Tabby","categoryId":1}\n');
     for (const [args, stderr] of [
-      [['import', 'pets.jsonl'], /The store cannot be written \(.+standby\): .+ Repeat the import/],
+      [['import', 'pets.jsonl'], /The store cannot be written \(.+standby\): .+ To continue, repeat the import/],
       [['import', 'pets.jsonl'], /standby/],
       [['account', 'add', 'zoo'], /^animal-store: It is unknown whether this will last: .+standby\. Look at the list/],
     ] as const) {
