@@ -3,7 +3,6 @@ import { createPasswords } from '../../src/account/passwords.ts';
 import type { AppOptions } from '../../src/app.ts';
 import type { Account } from '../../src/core/accounts.ts';
 import { type LinkPurpose, newToken, type TrailEvent } from '../../src/core/people.ts';
-import { createMetrics, type Metrics } from '../../src/http/metrics.ts';
 import { startApp, type TestApp, valuesOf } from './app.ts';
 import { type FormClient, openFormClient, type Page } from './form-client.ts';
 import { textRows } from './store.ts';
@@ -28,7 +27,6 @@ interface LoggedEvent {
 }
 
 export interface PagesApp extends TestApp {
-  metrics: Metrics;
   /** A browser without cookies. `headers`: sent with each request. */
   open: (headers?: Record<string, string>) => FormClient;
   addPerson: (name: string) => Promise<Account>;
@@ -47,8 +45,7 @@ export interface PagesApp extends TestApp {
 }
 
 export async function startPages(options: Partial<AppOptions> = {}): Promise<PagesApp> {
-  const metrics = createMetrics('test');
-  const app = await startApp({ metrics, passwordCost, ...options });
+  const app = await startApp({ passwordCost, ...options });
   const { people } = app.store;
   const cookieName = options.baseUrl?.startsWith('https:') ? '__Host-session' : 'session';
   const open: PagesApp['open'] = (headers) => openFormClient(app.url, headers);
@@ -68,7 +65,6 @@ export async function startPages(options: Partial<AppOptions> = {}): Promise<Pag
 
   return {
     ...app,
-    metrics,
     open,
     addPerson,
     enter,
@@ -81,7 +77,7 @@ export async function startPages(options: Partial<AppOptions> = {}): Promise<Pag
     },
     events: () => app.logged('"event":'),
     async counts() {
-      const counted = Object.entries(await valuesOf(metrics, 'account_events_total'));
+      const counted = Object.entries(await valuesOf(app.metrics, 'account_events_total'));
       return Object.fromEntries(counted.filter(([, value]) => value > 0));
     },
   };

@@ -61,6 +61,7 @@ export async function startApp({ bounds, ...options }: Partial<AppOptions> & { b
   const lines: string[] = [];
   const write = (line: string) => void lines.push(line);
   const logger = pino({ level: 'debug' }, { write });
+  const metrics = createMetrics('test');
   const app = await buildApp({
     store,
     logger,
@@ -69,7 +70,7 @@ export async function startApp({ bounds, ...options }: Partial<AppOptions> & { b
     live: false,
     quickstartBasePath: '/quickstart',
     enforceSunset: true,
-    metrics: createMetrics('test'),
+    metrics,
     maxConnections: 10_000,
     draining: () => false,
     documents,
@@ -124,6 +125,7 @@ export async function startApp({ bounds, ...options }: Partial<AppOptions> & { b
   return {
     app,
     store,
+    metrics,
     /** URL of the server, without a path. */
     url,
     port,

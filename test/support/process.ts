@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { realpathSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
+import { connect, type Socket, type TcpNetConnectOpts } from 'node:net';
 import path from 'node:path';
 import { Readable, Writable } from 'node:stream';
 import { expect, onTestFinished } from 'vitest';
@@ -209,8 +209,8 @@ export function launchCli(args: string[], surroundings: Surroundings = {}): Proc
 }
 
 /** A connection to a server of this machine. */
-export async function openSocket(port: number): Promise<Socket> {
-  const socket = connect(port, '127.0.0.1');
+export async function openSocket(port: number, options: Partial<TcpNetConnectOpts> = {}): Promise<Socket> {
+  const socket = connect({ port, host: '127.0.0.1', ...options });
   onTestFinished(() => void socket.destroy());
   socket.on('error', () => {});
   await once(socket, 'connect');

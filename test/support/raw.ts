@@ -1,6 +1,14 @@
 /** Sends raw bytes to the server. A client library would normalize a broken request or refuse to send it. */
+import { once } from 'node:events';
 import net from 'node:net';
-import { expect } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
+
+/** Lets a server listen until the test ends. Resolves to its port. */
+export async function listen(server: net.Server): Promise<number> {
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  onTestFinished(() => void server.close());
+  return (server.address() as net.AddressInfo).port;
+}
 
 export interface RawAnswer {
   status: number;

@@ -36,6 +36,10 @@ export async function newDatabase(
   return `${postgresUrl}${name}`;
 }
 
+export const newStore = () => newDatabase({ template: 'template_animals' });
+
+export const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
+
 const tables = [
   ...['pet', 'account', 'rotated_key', 'form_token', 'api_key_usage', 'api_key', 'idempotency', 'message'],
   ...['session', 'one_time_link', 'attempt', 'counted_attempt', 'account_event'],
@@ -67,7 +71,7 @@ const emptied: string[] = [];
 /** URL of an empty store with the current schema, which no other test uses at the same time. */
 export async function emptyStore(): Promise<string> {
   if (postgresUrl === undefined) return `sqlite:${temporaryFolder()}/store.db`;
-  const databaseUrl = emptied.pop() ?? (await newDatabase({ template: 'template_animals' }));
+  const databaseUrl = emptied.pop() ?? (await newStore());
   // Hooks that are registered later, for example a store's close, run earlier.
   onTestFinished(async () => {
     await empty(databaseUrl);
@@ -89,8 +93,7 @@ const free: OpenStore[] = [];
 
 async function openNew(): Promise<OpenStore> {
   const file = path.join(mkdtempSync(path.join(tmpdir(), 'animal-store-')), 'store.db');
-  const databaseUrl =
-    postgresUrl === undefined ? `sqlite:${file}` : await newDatabase({ template: 'template_animals' });
+  const databaseUrl = postgresUrl === undefined ? `sqlite:${file}` : await newStore();
   let present: Date | undefined;
   const now = () => present ?? new Date();
   const setTime = (time?: Date) => {

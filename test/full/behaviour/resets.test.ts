@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { createMetrics } from '../../../src/http/metrics.ts';
 import { startApp, type TestApp, valuesOf } from '../../support/app.ts';
 import { seededRandom } from '../../support/random.ts';
 import { rawGet, rawPost } from '../../support/raw.ts';
@@ -38,8 +37,7 @@ async function resetOne(port: number, request: string, random: () => number): Pr
 test(
   `after ${resets} resets at random moments the server holds nothing, and serves every request`,
   async () => {
-    const metrics = createMetrics('test');
-    const app = await startApp({ metrics, bounds: { work: 300, bodies: 300, rejectedKeys: 1_000_000 } });
+    const app = await startApp({ bounds: { work: 300, bodies: 300, rejectedKeys: 1_000_000 } });
     const { pets } = app.store;
     for (let count = 0; count < 100; count++)
       await pets.add({ name: 'x'.repeat(20_000), categoryId: 1n, status: 'sold' });
@@ -58,14 +56,14 @@ test(
     let most = 0;
     for (let done = 0; done < resets; done += atOnce) {
       const clients = Array.from({ length: atOnce }, () => resetOne(app.port, draw(), random));
-      most = Math.max(most, (await valuesOf(metrics, 'held')).requests as number);
+      most = Math.max(most, (await valuesOf(app.metrics, 'held')).requests as number);
       await Promise.all(clients);
     }
     Object.assign(pets, { list, find, add });
     // Proves that the check below can fail: the server did hold something.
     expect(most).toBeGreaterThan(0);
     const none = { requests: 0, work: 0, bodies: 0, unread_bytes: 0, connections: 0, pipelined: 0 };
-    await expect.poll(() => valuesOf(metrics, 'held'), { timeout: 30_000, interval: 100 }).toEqual(none);
+    await expect.poll(() => valuesOf(app.metrics, 'held'), { timeout: 30_000, interval: 100 }).toEqual(none);
     expect((await app.call('GET', '/v1/pets?limit=100')).status).toBe(200);
     expect((await app.add({ name: 'after', categoryId: 1 })).status).toBe(201);
     expect(app.log()).not.toMatch(/"level":[456]0/);

@@ -1,11 +1,11 @@
 /** Tests deploy/patroni/haproxy.cfg with a real HAProxy, in front of nodes that say what the test wants. A real cluster is in test/slow/cluster.test.ts. */
-import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
-import { type AddressInfo, connect, createServer, type Server } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { missingHaproxy, startHaproxy } from '../../support/haproxy.ts';
 import { findPort } from '../../support/known-port.ts';
+import { listen } from '../../support/raw.ts';
 
 beforeEach(({ skip }) => {
   if (missingHaproxy) skip(missingHaproxy);
@@ -13,12 +13,6 @@ beforeEach(({ skip }) => {
 
 /** What the manager of a node answers; `hangs`: nothing. */
 type State = 'primary' | 'standby' | 'hangs';
-
-async function listen(server: Server): Promise<number> {
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  onTestFinished(() => void server.close());
-  return (server.address() as AddressInfo).port;
-}
 
 /** A node whose database greets with the name of the node. */
 async function startNode(state: State, index: number) {

@@ -1,9 +1,8 @@
 /** Tests deploy/nginx.conf and deploy/nginx-main.conf under attack: a client with many connections can only slow itself. */
-import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { missingNginx, name, startNginx } from '../../support/nginx.ts';
+import { listen } from '../../support/raw.ts';
 import { patientMs } from '../../support/tier.ts';
 
 vi.setConfig({ testTimeout: patientMs });
@@ -14,11 +13,9 @@ beforeEach(({ skip }) => {
 
 /** Starts nginx in front of a server that responds in this way. */
 async function startBefore(listener: RequestListener, inHttp = '') {
-  const upstream = createServer(listener).listen(0, '127.0.0.1');
-  onTestFinished(() => void upstream.close().closeAllConnections());
-  await once(upstream, 'listening');
-  const { port } = upstream.address() as AddressInfo;
-  return startNginx(port, inHttp);
+  const upstream = createServer(listener);
+  onTestFinished(() => upstream.closeAllConnections());
+  return startNginx(await listen(upstream), inHttp);
 }
 
 const refusal = /^HTTP\/1\.1 429 [\s\S]*\r\nRetry-After: 1\r\n[\s\S]*"code":"rate_limited"/;

@@ -3,14 +3,12 @@ import { readdirSync } from 'node:fs';
 import { beforeEach, expect, test } from 'vitest';
 import { runCli } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
-import { newDatabase, open } from '../../support/store.ts';
-
-const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
+import { biscuit, newDatabase, newStore, open } from '../../support/store.ts';
 
 let databaseUrl: string;
 
 beforeEach(async () => {
-  databaseUrl = await newDatabase({ template: 'template_animals' });
+  databaseUrl = await newStore();
   const store = await open(databaseUrl);
   for (const name of ['zoo', 'shelter']) await store.accounts.addAccount(name);
   for (let time = 0; time < 10; time++) await store.pets.add(biscuit);

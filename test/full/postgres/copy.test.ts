@@ -5,7 +5,7 @@ import { copyStore } from '../../../src/store/copy.ts';
 import { change, commandErrorOf } from '../../support/commands.ts';
 import { runCli } from '../../support/process.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { clientOf, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
+import { clientOf, newStore, open, temporaryFolder, textRows } from '../../support/store.ts';
 
 const now = () => new Date();
 
@@ -46,7 +46,6 @@ async function makeSource(animals = 10, names: string[] = []): Promise<string> {
   return file;
 }
 
-const newTarget = () => newDatabase({ template: 'template_animals' });
 const copy = (file: string, to: string) => copyStore(file, to, { now });
 const command = (file: string, to: string) => ['copy', '--from', `sqlite:${file}`, '--to', to];
 const shownAs = (to: string) => to.replace('app@', '');
@@ -101,7 +100,7 @@ test('a copy has every column of every row, and no id of either store is given a
   const names = ['\\"{},NULL\u0001é😀', 'x'.repeat(60_000), '😀'.repeat(1001), '\u2028', "'$1'", '\\x00', 'NULL', ' '];
   const file = await makeSource(5000, names);
   change(file, 'DELETE FROM pet WHERE id IN (3, (SELECT max(id) FROM pet))');
-  const to = await newTarget();
+  const to = await newStore();
   await clientOf(to)`UPDATE pet_id SET last_id = 6000`;
   expect(await runCli(command(file, to))).toEqual({
     ...{ code: 0, stderr: '' },
@@ -126,7 +125,7 @@ describe('a copy that fails leaves nothing', () => {
       stop.replace('BEFORE', 'AFTER').replace('ROW', 'STATEMENT'),
     ],
   ])('if it has %s', async ([, body, trigger = '']) => {
-    const [file, to] = [await makeSource(), await newTarget()];
+    const [file, to] = [await makeSource(), await newStore()];
     const sql = clientOf(to);
     await sql.unsafe(
       `CREATE FUNCTION planted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ${body} END $$; ${trigger}`,
@@ -141,7 +140,7 @@ describe('a copy that fails leaves nothing', () => {
 });
 
 test('everybody else waits for the copy', async () => {
-  const [file, to] = [await makeSource(), await newTarget()];
+  const [file, to] = [await makeSource(), await newStore()];
   const { waiting, go } = await pauseAtMessage(to);
   const copying = copy(file, to);
   await waiting();
@@ -154,7 +153,7 @@ test('everybody else waits for the copy', async () => {
 });
 
 test('a lost COMMIT is reported as unknown', async () => {
-  const [file, to] = [await makeSource(), await newTarget()];
+  const [file, to] = [await makeSource(), await newStore()];
   const { sql, waiting, go } = await pauseAtMessage(to, true);
   const proxy = await startProxy(to);
   const copying = copy(file, proxy.through(to)).catch((error: unknown) => error);
@@ -170,7 +169,7 @@ test('a lost COMMIT is reported as unknown', async () => {
 });
 
 test('a copy is refused if the database has a row, also in a table that is not copied', async () => {
-  const [file, to] = [await makeSource(), await newTarget()];
+  const [file, to] = [await makeSource(), await newStore()];
   await clientOf(to)`INSERT INTO account_event VALUES (1, 'account_invited', NULL, NULL, 1)`;
   expect(commandErrorOf(await runCli(command(file, to)))).toBe(
     `${shownAs(to)} already holds rows (account_event): copy to an empty database.`,

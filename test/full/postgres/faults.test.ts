@@ -7,16 +7,15 @@ import { startOwn } from '../../support/own-postgres.ts';
 import { startServer, tabby } from '../../support/process.ts';
 import { read } from '../../support/project.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { clientOf, emptyStore, newDatabase, open, textRows } from '../../support/store.ts';
+import { biscuit, clientOf, emptyStore, newDatabase, newStore, open, textRows } from '../../support/store.ts';
 import { figure } from '../../support/tier.ts';
 
-const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 const everything = { limit: 100, after: 0n };
 const unavailable = { code: 'service_unavailable' };
 
 /** A store in which the first `times` additions fail with `code` when the pet is inserted or its transaction committed. */
 async function failing(code: string, times: number, when: 'inserted' | 'committed' = 'inserted') {
-  const databaseUrl = await newDatabase({ template: 'template_animals' });
+  const databaseUrl = await newStore();
   await clientOf(databaseUrl).unsafe(`
     CREATE SEQUENCE tries;
     CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -136,7 +135,7 @@ test('no request is answered by a standby that the address leads to', async () =
 });
 
 test('the metrics have what alerts and dashboard ask for, and the time of each statement', async () => {
-  const server = await startServer({ env: { DATABASE_URL: await newDatabase({ template: 'template_animals' }) } });
+  const server = await startServer({ env: { DATABASE_URL: await newStore() } });
   const metrics = async () => (await fetch(`${server.opsUrl()}/metrics`)).text();
   const asked = read('deploy/prometheus/alerts.yml') + read('deploy/grafana/dashboard.json');
   const text = await metrics();

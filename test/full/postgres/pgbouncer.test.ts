@@ -6,13 +6,11 @@ import { OpenError } from '../../../src/store/store.ts';
 import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
 import { freePort } from '../../support/postgres.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { newDatabase, open, textRows } from '../../support/store.ts';
+import { biscuit, newDatabase, open, textRows } from '../../support/store.ts';
 
 /** A database that gives each session the settings of a server: the pooler passes on none. */
 const newPooledDatabase = () =>
   newDatabase({ template: 'template_animals', settings: { ...sessionTimeouts, synchronous_commit: 'on' } });
-
-const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 
 beforeEach(({ skip }) => {
   if (missingPgbouncer) skip(missingPgbouncer);

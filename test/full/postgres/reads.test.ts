@@ -7,9 +7,8 @@ import { createKeyReads, createPetReads } from '../../../src/store/postgres/pets
 import { createPools, type Pool } from '../../../src/store/postgres/pool.ts';
 import { createBatch } from '../../../src/store/postgres/reads.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
-import { clientOf, emptyStore, open } from '../../support/store.ts';
+import { clientOf, emptyStore, open, biscuit as pet } from '../../support/store.ts';
 
-const pet = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 const everything = { limit: 100, after: 0n };
 
 /** Reads of a store, with the number of statements that they send. */

@@ -5,13 +5,13 @@ import { beforeEach, describe, expect, test, vi } from 'vitest';
 import { commandErrorOf } from '../../support/commands.ts';
 import { runCli } from '../../support/process.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { clientOf, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
+import { clientOf, newStore, open, temporaryFolder, textRows } from '../../support/store.ts';
 
 let databaseUrl: string;
 let folder: string;
 
 beforeEach(async () => {
-  databaseUrl = await newDatabase({ template: 'template_animals' });
+  databaseUrl = await newStore();
   folder = temporaryFolder();
 });
 

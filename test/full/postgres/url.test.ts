@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { readTarget, type Target } from '../../../src/store/postgres/url.ts';
 import { OpenError } from '../../../src/store/store.ts';
 import { runCli, startServer } from '../../support/process.ts';
-import { newDatabase, temporaryFolder } from '../../support/store.ts';
+import { newStore, temporaryFolder } from '../../support/store.ts';
 
 test('omitted parts have defaults: port 5432, no TLS, named statements, ten connections', () => {
   expect(readTarget('postgres://db/animals')).toEqual({
@@ -85,7 +85,7 @@ test.for([
 });
 
 test('a command on a terminal and a log name the store without user, password and parameters', async () => {
-  const place = (await newDatabase({ template: 'template_animals' })).replace(/^.*@/, '');
+  const place = (await newStore()).replace(/^.*@/, '');
   // The server trusts every client.
   const env = { DATABASE_URL: `postgres://app:s%2Fe?cret@${place}?connections=2` };
   expect(await runCli(['key', 'list'], { env, isTTY: true })).toMatchObject({

@@ -2,12 +2,12 @@
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdirSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { text } from 'node:stream/consumers';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { startServer } from '../../support/process.ts';
 import { projectFolder, read } from '../../support/project.ts';
+import { listen } from '../../support/raw.ts';
 
 const traceId = '0af7651916cd43dd8448eb211c80319c';
 const parentId = 'b7ad6b7169203331';
@@ -19,9 +19,7 @@ async function startReceiver(): Promise<{ url: string; received: () => string }>
     received += request.url + (await text(request));
     response.setHeader('content-type', 'application/json').end('{}');
   });
-  await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => void receiver.close());
-  return { url: `http://127.0.0.1:${(receiver.address() as AddressInfo).port}`, received: () => received };
+  return { url: `http://127.0.0.1:${await listen(receiver)}`, received: () => received };
 }
 
 /** Runs the command of docs/operations.md, in a folder of its own. Returns the file for `node --import`. Throws if npm cannot download. */

@@ -1,11 +1,12 @@
 /** Tests clients that do not read their responses: when they are disconnected, and how much memory they cost. */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Store } from '../../../src/store/store.ts';
 import { startApp } from '../../support/app.ts';
+import { openSocket } from '../../support/process.ts';
 import { converse, rawGet, summaryOf } from '../../support/raw.ts';
 import { makeStore, serve } from '../../support/store-file.ts';
 import { figure, tier } from '../../support/tier.ts';
@@ -23,10 +24,7 @@ async function fill({ pets }: Store, bytes: number, count = 100): Promise<void> 
 
 /** A client that sends and does not read. */
 async function sendOnly(port: number, requests: string): Promise<Socket> {
-  const socket = connect(port, '127.0.0.1').pause();
-  socket.on('error', () => undefined);
-  onTestFinished(() => void socket.destroy());
-  await once(socket, 'connect');
+  const socket = (await openSocket(port)).pause();
   socket.write(requests);
   return socket;
 }

@@ -1,16 +1,15 @@
 /** Tests of the limits on requests and connections. */
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { newSecret } from '../../../src/core/accounts.ts';
 import { newToken } from '../../../src/core/people.ts';
-import { createMetrics, type Metrics } from '../../../src/http/metrics.ts';
+import type { Metrics } from '../../../src/http/metrics.ts';
 import { startApp, type TestApp, valuesOf } from '../../support/app.ts';
+import { openSocket, tabby } from '../../support/process.ts';
 import { rawGet, rawPost } from '../../support/raw.ts';
-
-const tabby = { name: 'Tabby', categoryId: 1 };
 
 const counted = async (metrics: Metrics, limit: string) => (await valuesOf(metrics, 'limited_requests_total'))[limit];
 
@@ -18,8 +17,7 @@ describe('RATE_LIMIT', () => {
   test('returns 429 rate_limited with Retry-After beyond it, for all keys of that account alone', async () => {
     vi.useFakeTimers({ toFake: ['performance'] });
     onTestFinished(() => void vi.useRealTimers());
-    const metrics = createMetrics('test');
-    const { call, newKey, store } = await startApp({ metrics, requestsPerMinute: 3 });
+    const { call, newKey, store, metrics } = await startApp({ requestsPerMinute: 3 });
     for (const left of ['2', '1', '0']) {
       const { status, headers } = await call('GET', '/v1/pets');
       expect([status, headers['ratelimit-limit'], headers['ratelimit-remaining']]).toEqual([200, '3', left]);
@@ -38,8 +36,7 @@ describe('RATE_LIMIT', () => {
 
 describe('the limit of rejected keys', () => {
   test('returns 429 instead of 401 for too many rejected keys, but never to a valid key or to none', async () => {
-    const metrics = createMetrics('test');
-    const { call, newKey } = await startApp({ metrics, bounds: { rejectedKeys: 2 } });
+    const { call, newKey, metrics } = await startApp({ bounds: { rejectedKeys: 2 } });
     const junk = newSecret(false).key;
     for (const key of [junk, 'junk']) expect((await call('GET', '/v1/pets', { key })).status).toBe(401);
     const refused = await call('GET', '/v1/pets', { key: junk });
@@ -86,15 +83,14 @@ describe('requests that the store processes', () => {
   }
 
   test('beyond the bound get 503 with Retry-After; an account, with any number of keys, leaves a part to others', async () => {
-    const metrics = createMetrics('test');
-    const app = await startApp({ metrics, bounds: { work: 12 } });
+    const app = await startApp({ bounds: { work: 12 } });
     const release = holdWrites(app);
     const greedy = send(app, [(await app.newKey()).key, (await app.newKey()).key], 5);
     await expect.poll(() => greedy.statuses).toEqual(Array(4).fill(503));
     await app.store.accounts.addAccount('others');
     const other = send(app, [(await app.newKey({ account: 'others' })).key], 5);
     await expect.poll(() => other.statuses).toEqual([503, 503]);
-    expect(await counted(metrics, 'in_flight')).toBe(6);
+    expect(await counted(app.metrics, 'in_flight')).toBe(6);
     release();
     await Promise.all([greedy.sent, other.sent]);
     expect((await app.add(tabby)).status).toBe(201);
@@ -124,12 +120,7 @@ describe('MAX_CONNECTIONS', () => {
   const request = 'GET /openapi.json HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
 
   /** Opens a connection from a local address and keeps it open. */
-  async function hold(port: number, localAddress = '127.0.0.1'): Promise<Socket> {
-    const socket = connect({ port, host: '127.0.0.1', localAddress });
-    onTestFinished(() => void socket.destroy());
-    await once(socket, 'connect');
-    return socket;
-  }
+  const hold = (port: number, localAddress = '127.0.0.1') => openSocket(port, { localAddress });
 
   async function ask(port: number, localAddress: string, sent = request): Promise<string> {
     const socket = await hold(port, localAddress);
@@ -160,8 +151,7 @@ describe('MAX_CONNECTIONS', () => {
   });
 
   test('returns 503 beyond it, without reading the request, if no connection is idle', async () => {
-    const metrics = createMetrics('test');
-    const { port, key, store } = await startApp({ metrics, maxConnections: 4 });
+    const { port, key, store, metrics } = await startApp({ maxConnections: 4 });
     const body = JSON.stringify(tabby);
     const post = rawPost(key, '', body.length);
     const held = await Promise.all(Array.from({ length: 4 }, () => hold(port)));

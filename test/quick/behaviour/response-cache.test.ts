@@ -1,7 +1,6 @@
 /** Tests of the response cache: what it keeps, and that no response is older than an acknowledged write. */
 import { Pool } from 'undici';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { createMetrics } from '../../../src/http/metrics.ts';
 import { render } from '../../../src/http/responses.ts';
 import { createCache } from '../../../src/pets/response-cache.ts';
 import { startApp } from '../../support/app.ts';
@@ -82,8 +81,7 @@ const replace = (id: number) =>
 describe('a response kept across writes', () => {
   /** A server whose cache holds the first page and the third pet, and another connection to its file. */
   async function start() {
-    const metrics = createMetrics('test');
-    const { add, call, databaseUrl } = await startApp({ metrics });
+    const { add, call, databaseUrl, metrics } = await startApp();
     for (let id = 1; id <= 6; id++) await add({ name: `pet ${id}`, categoryId: 1 });
     const sql = (text: string) => runSql(databaseUrl, text);
     const page = async () => (await call('GET', '/v1/pets?limit=3')).json.map(({ name }: { name: string }) => name);

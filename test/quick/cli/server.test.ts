@@ -1,11 +1,10 @@
 /** The commands beside a running server, and `health`, which asks one. */
-import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { commandFolder, expectRows, type Row, refusal } from '../../support/commands.ts';
 import { openFormClient } from '../../support/form-client.ts';
 import { runCli, startServer } from '../../support/process.ts';
+import { listen } from '../../support/raw.ts';
 
 test('keys work and end at once, accounts and links too; health follows the server', async () => {
   const server = await startServer({ env: { LAME_DUCK_MS: '60000' } });
@@ -46,12 +45,7 @@ test('keys work and end at once, accounts and links too; health follows the serv
 });
 
 /** Starts an HTTP server that is not ours, and resolves to its port. */
-async function startOther(respond: RequestListener): Promise<string> {
-  const server = createServer(respond).listen(0, '127.0.0.1');
-  onTestFinished(() => void server.close());
-  await once(server, 'listening');
-  return String((server.address() as AddressInfo).port);
-}
+const startOther = async (respond: RequestListener) => String(await listen(createServer(respond)));
 
 test('exit 1: health says what is at its address instead of a server', async () => {
   const { folder } = await commandFolder();

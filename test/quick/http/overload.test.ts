@@ -1,11 +1,10 @@
 /** Tests requests that are held for overload, then served or refused: whatever their method and framing, the connection stays usable and in order. */
-import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import { beforeEach, expect, test, vi } from 'vitest';
 import { turnMs } from '../../../src/http/connection/turns.ts';
-import { createMetrics } from '../../../src/http/metrics.ts';
 import { setLimits, startApp, valuesOf } from '../../support/app.ts';
+import { openSocket } from '../../support/process.ts';
 import { type RawAnswer, readAnswer, summaryOf } from '../../support/raw.ts';
 
 beforeEach(() => setLimits({ held: 0 }));
@@ -15,9 +14,7 @@ const refused = '503 service_unavailable';
 
 /** A connection. `ask` sends bytes and resolves to the next responses, as many as `answers`. */
 async function open(port: number, localAddress = '127.0.0.1') {
-  const socket: Socket = connect({ port, host: '127.0.0.1', localAddress, noDelay: true });
-  onTestFinished(() => void socket.destroy());
-  await once(socket, 'connect');
+  const socket = await openSocket(port, { localAddress, noDelay: true });
   let bytes: Buffer = Buffer.alloc(0);
   let closed = false;
   let last: RawAnswer | undefined;
@@ -54,8 +51,7 @@ const chunked = `${json}Transfer-Encoding: chunked\r\n`;
 const chunks = `a\r\n${body.slice(0, 10)}\r\n${(body.length - 10).toString(16)}\r\n${body.slice(10)}\r\n0\r\n\r\n`;
 
 async function start(options: Parameters<typeof startApp>[0] = {}) {
-  const metrics = createMetrics('test');
-  const app = await startApp({ metrics, corsOrigins: [origin], ...options });
+  const app = await startApp({ corsOrigins: [origin], ...options });
   /** A request with the key. `line` without a version is one of HTTP/1.1. */
   const on = (line: string, more = '') =>
     `${line.includes(' HTTP/') ? line : `${line} HTTP/1.1`}\r\nHost: a\r\nAuthorization: Bearer ${app.key}\r\n${more}\r\n`;
@@ -84,7 +80,7 @@ async function start(options: Parameters<typeof startApp>[0] = {}) {
     ...app,
     ...{ on, post, requests },
     get: (more = '') => on('GET /v1/pets?limit=1', more),
-    limited: async () => (await valuesOf(metrics, 'limited_requests_total')).event_loop,
+    limited: async () => (await valuesOf(app.metrics, 'limited_requests_total')).event_loop,
     lines: () => app.logged('"msg":"request"'),
     isEmpty: async () => (await app.store.pets.list({ limit: 1, after: 0n })).pets.length === 0,
     /** Whether turns have no time for requests. */

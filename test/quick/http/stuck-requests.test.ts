@@ -1,28 +1,24 @@
 /** Tests of requests that never end by themselves: what they hold is released with their connection, and after a time they get 503. */
-import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { AppOptions } from '../../../src/app.ts';
 import { newToken } from '../../../src/core/people.ts';
-import { createMetrics } from '../../../src/http/metrics.ts';
 import { startApp, valuesOf } from '../../support/app.ts';
+import { openSocket } from '../../support/process.ts';
 import { rawGet, rawPost } from '../../support/raw.ts';
 
 const never = () => new Promise<never>(() => undefined);
 
 /** Starts the server. `taken`: what it holds. */
 async function start(options: Partial<AppOptions> = {}) {
-  const metrics = createMetrics('test');
-  const app = await startApp({ metrics, ...options });
-  const taken = async () => Object.entries(await valuesOf(metrics, 'held')).filter(([, value]) => value > 0);
+  const app = await startApp(options);
+  const taken = async () => Object.entries(await valuesOf(app.metrics, 'held')).filter(([, value]) => value > 0);
   return { ...app, taken: async () => Object.fromEntries(await taken()) };
 }
 
 async function send(port: number, request: string): Promise<Socket> {
-  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
-  onTestFinished(() => void socket.destroy());
-  await once(socket, 'connect');
+  const socket = await openSocket(port, { allowHalfOpen: true });
   socket.write(request);
   return socket;
 }

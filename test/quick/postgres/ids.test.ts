@@ -1,10 +1,6 @@
 /** Tests of how PostgreSQL gives ids: in the order of commits, and never twice. */
 import { expect, test } from 'vitest';
-import { clientOf, newDatabase, open, textRows } from '../../support/store.ts';
-
-const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
-
-const emptyDatabase = () => newDatabase({ template: 'template_animals' });
+import { biscuit, clientOf, newStore, open, textRows } from '../../support/store.ts';
 
 test.for([
   ['DELETE FROM pet WHERE id > 2', '4'],
@@ -12,7 +8,7 @@ test.for([
   ['UPDATE pet_id SET last_id = 9', '10'],
   ['INSERT INTO pet VALUES (20, $$x$$, 1, $$sold$$)', '21'],
 ] as const)('no id is given twice after %s', async ([statement, next]) => {
-  const databaseUrl = await emptyDatabase();
+  const databaseUrl = await newStore();
   const store = await open(databaseUrl);
   for (let time = 0; time < 3; time++) await store.pets.add(biscuit);
   await clientOf(databaseUrl).unsafe(statement);
@@ -20,7 +16,7 @@ test.for([
 });
 
 test('additions update no row: beside an open snapshot, the next ones would read each version of it', async () => {
-  const databaseUrl = await emptyDatabase();
+  const databaseUrl = await newStore();
   const store = await open(databaseUrl);
   await store.accounts.addAccount('zoo');
   for (let time = 0; time < 3; time++) await store.pets.add(biscuit, { accountId: 1, key: `${time % 2}` });
@@ -33,7 +29,7 @@ test('additions update no row: beside an open snapshot, the next ones would read
 test.for(['read committed', 'repeatable read', 'serializable'])(
   'with %s transactions, stores give each id once, visible after all smaller ones',
   async (isolation) => {
-    const databaseUrl = await emptyDatabase();
+    const databaseUrl = await newStore();
     const name = new URL(databaseUrl).pathname.slice(1);
     const sql = clientOf(databaseUrl);
     await sql.unsafe(`ALTER DATABASE ${name} SET default_transaction_isolation = '${isolation}'`);

@@ -6,9 +6,7 @@ import { expect, test } from 'vitest';
 import { createPetReads } from '../../../src/store/postgres/pets.ts';
 import type { Sql } from '../../../src/store/postgres/sql.ts';
 import { textFor } from '../../../src/store/steps.ts';
-import { clientOf, emptyStore, open, temporaryFolder } from '../../support/store.ts';
-
-const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
+import { biscuit, clientOf, emptyStore, open, temporaryFolder } from '../../support/store.ts';
 
 test('both engines return the same bytes for any pet', async () => {
   const onPostgres = await open(await emptyStore());

@@ -10,8 +10,8 @@ import { openConnection, openReader, translate } from '../../../src/store/sqlite
 import { openExisting, prepareStore } from '../../../src/store/sqlite/store-file.ts';
 import { OpenError, type OpenOptions, type Store } from '../../../src/store/store.ts';
 import { startApp, temporaryFolder } from '../../support/app.ts';
+import { biscuit } from '../../support/store.ts';
 
-const biscuit = { name: 'Biscuit', categoryId: 7n, status: 'available' } as const;
 const now = () => new Date();
 
 afterEach(() => {
