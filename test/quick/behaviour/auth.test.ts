@@ -15,14 +15,16 @@ describe('an API key', () => {
   });
 
   test('gets 401 expired_api_key from the millisecond of its expiry', async () => {
-    const { call, newKey, setTime } = await startApp();
+    const { call, newKey, setTime, store } = await startApp();
     const expiresAt = new Date('2027-01-01T00:00:00Z');
     // Stop the clock: the store computes the lifetime of the key later than the test does.
     setTime(new Date(expiresAt.getTime() - 1));
-    const { key } = await newKey({ expiresAt });
+    const { key, id } = await newKey({ expiresAt });
     expect((await call('GET', '/v1/pets', { key })).status).toBe(200);
     setTime(expiresAt);
     expect((await call('GET', '/v1/pets', { key })).json).toMatchObject({ code: 'expired_api_key', status: 401 });
+    await store.accounts.revokeKey(id);
+    await expect.poll(async () => (await call('GET', '/v1/pets', { key })).json.code).toBe('revoked_api_key');
   });
 
   test('that is revoked gets 401 revoked_api_key within a second', async () => {

@@ -30,8 +30,3 @@ test('an account has a bounded number of messages, kept for 24 hours; beyond it,
   const kept = await textRows(databaseUrl, "SELECT message FROM message WHERE message <> 'before' ORDER BY message");
   expect(kept.map(({ message }) => message)).toEqual(['b', 'c', 'e', 'f']);
 });
-
-test('returns 404 if the quickstart is switched off', async () => {
-  const { call } = await startApp({ quickstartBasePath: undefined });
-  expect((await call('GET', '/quickstart/openapi.json')).status).toBe(404);
-});

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { type ApiKey, isKeyOf, newSecret, rejectionReason } from '../../../src/core/accounts.ts';
+import { isKeyOf, newSecret } from '../../../src/core/accounts.ts';
 
 const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
@@ -37,19 +37,3 @@ describe.for([
     expect(others.filter((text) => isKeyOf(live, text))).toEqual([]);
   });
 });
-
-test.each([
-  [null, null, undefined],
-  [1, null, undefined],
-  [0, null, 'expired_api_key'],
-  [null, -1, 'revoked_api_key'],
-  [-1, -1, 'revoked_api_key'],
-])(
-  'a key whose expiry is in %s ms and whose revocation was at %s ms is rejected as %s',
-  (expiry, revocation, reason) => {
-    const now = new Date('2027-01-01T00:00:00Z');
-    const at = (ms: number | null) => ms && new Date(now.getTime() + ms);
-    const key = { expiresAt: expiry === 0 ? now : at(expiry), revokedAt: at(revocation) } as ApiKey;
-    expect(rejectionReason(key, now)).toBe(reason);
-  },
-);

@@ -48,7 +48,8 @@ describe('GET /docs', () => {
     const app = await startApp({ signUp: 'none', quickstartBasePath: undefined });
     expect((await follow(app, ['/docs'])).join()).not.toMatch(/account|quickstart/);
     expect((await app.call('GET', '/docs')).text).not.toContain('/account');
-    expect((await app.call('GET', '/docs/quickstart')).status).toBe(404);
+    for (const path of ['/docs/quickstart', '/quickstart/openapi.json'])
+      expect((await app.call('GET', path)).status).toBe(404);
   });
 
   test.each([

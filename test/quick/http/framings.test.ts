@@ -1,7 +1,6 @@
 /** Tests HTTP over raw sockets: malformed requests, credentials, size limits, pipelining and clients that disconnect. */
 import net from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { newSecret } from '../../../src/core/accounts.ts';
 import type { PetPage } from '../../../src/core/pets.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { converse, summaryOf } from '../../support/raw.ts';
@@ -269,18 +268,7 @@ describe('an Authorization header', () => {
       [
         '401 invalid_api_key',
         [
-          ...[
-            'KEYx',
-            'KEYKEY',
-            'KEY,',
-            'KEY=',
-            'KEY%00',
-            '"KEY"',
-            'token=KEY',
-            'x',
-            letters(8000),
-            newSecret(false).key,
-          ],
+          ...['KEYx', 'KEYKEY', 'KEY,', 'KEY=', 'KEY%00', '"KEY"', 'token=KEY', 'x', letters(8000)],
           ...['\tKEY', '\xa0KEY', 'KEY\xc2\xa0', '\xef\xbb\xbfKEY', 'Bearer KEY', 'KEY KEY', 'KEY, Bearer KEY'],
           'KEY\r\nAuthorization: Bearer KEY',
         ].map((value) => authorized(`Bearer ${value}`)),

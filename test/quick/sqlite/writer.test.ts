@@ -50,21 +50,6 @@ async function turn(): Promise<void> {
 }
 const unavailable = (message: string) => ({ code: 'service_unavailable', cause: { message } });
 
-test('a failed checkpoint is reported and fails no write', async () => {
-  const onFatal = vi.fn();
-  const logger = { warn: vi.fn(), error: vi.fn() };
-  const { write, thread } = startOn({ onFatal, logger });
-  const first = write('a');
-  await turn();
-  thread.fail(0, 'SQLITE_IOERR_WRITE');
-  expect(logger.error.mock.calls).toEqual([
-    [{ err: expect.objectContaining({ code: 'SQLITE_IOERR_WRITE' }) }, expect.stringMatching(/^a checkpoint failed: /)],
-  ]);
-  thread.commit('1');
-  expect(await first).toBe('1');
-  expect(onFatal).not.toHaveBeenCalled();
-});
-
 test.for(['SQLITE_IOERR_FSYNC', 'SQLITE_IOERR_DIR_FSYNC'])('after %s nothing more is acknowledged', async (code) => {
   for (const count of [1, 0]) {
     const onFatal = vi.fn();
