@@ -40,14 +40,14 @@ export function prepareStore(file: string, { now }: Pick<OpenOptions, 'now'>): s
 }
 
 /**
- * What an earlier process left in the WAL is then on disk, although its fsync may have failed. With a full disk it stays there, and reads find it:
- * their server must start.
+ * A checkpoint syncs the WAL first, so what an earlier process left there is then on disk, although its own fsync may have failed. If the disk is
+ * full, or a quota is reached (SQLITE_IOERR_WRITE), it stays in the WAL, and reads find it there: their server must start.
  */
 function checkpointIfRoom(connection: Database.Database): void {
   try {
     checkpoint(connection);
   } catch (error) {
-    if (!/^SQLITE_(FULL|IOERR_(WRITE|TRUNCATE))$/.test(codeOf(error))) throw error;
+    if (!/^SQLITE_(FULL|IOERR_WRITE)$/.test(codeOf(error))) throw error;
   }
 }
 
