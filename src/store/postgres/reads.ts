@@ -29,7 +29,8 @@ const maxRows = 1000;
 
 export function createBatch<Question, Answer>(options: BatchOptions<Question, Answer>) {
   const { keyOf, alone, rowsOf = () => 1, turns = 1, maxFlying = 2, lateMs = 50, send } = options;
-  type Own = PromiseWithResolvers<Answer> & { question: Question; until: number };
+  /** `single`: what `alone` returned, once: thousands may wait for as many statements. */
+  type Own = PromiseWithResolvers<Answer> & { question: Question; single: string | undefined; until: number };
   let waiting = new Map<string | number, Own>();
   /** Numbers the questions. An object as a key would be given a hash of its own. */
   let asked = 0;
@@ -44,7 +45,7 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
     let isFull = false;
     for (const entry of waiting) {
       const [, own] = entry;
-      const single = alone?.(own.question);
+      const { single } = own;
       const isRepeated = single !== undefined && singles.has(single);
       if (!isRepeated) rows += rowsOf(own.question);
       // The time of a statement is what its first question has left: late ones fail by themselves.
@@ -93,7 +94,8 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
       const key = keyOf?.(question) ?? asked;
       const same = waiting.get(key);
       if (same) return same.promise;
-      const own = { question, until: performance.now() + limits.statement, ...Promise.withResolvers<Answer>() };
+      const until = performance.now() + limits.statement;
+      const own = { question, single: alone?.(question), until, ...Promise.withResolvers<Answer>() };
       // When all questions of the turn are known. If some wait already, they go then, or when a statement has ended.
       if (waiting.size === 0) sendSoon();
       waiting.set(key, own);
