@@ -118,6 +118,8 @@ export function createTurns(handle: RequestListener, options: TurnOptions) {
 
   /** Serves the newest request of whoever has spent least, again and again, until the time is over. */
   function serveHeld(begun: number): void {
+    // Shares that were empty meanwhile are forgotten.
+    for (const [holder, own] of waiting) own.share = shares.of(holder);
     // Whoever has spent least is last.
     const order = [...waiting.values()].sort((one, other) => other.share.spentMs - one.share.spentMs);
     let now = begun;

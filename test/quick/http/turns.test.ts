@@ -74,6 +74,18 @@ test('of held requests, those of whoever has spent least are served first, and o
   await vi.waitFor(() => expect(served).toEqual(['a', 'c2', 'c1', 'a2', 'a1', 'b2', 'b1']));
 });
 
+test('a request that is held for longer than an empty share is kept is charged all the same', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const { send, shares, pause } = start();
+  const release = pause();
+  send('a', 5);
+  vi.advanceTimersByTime(1000);
+  release();
+  await nextTurn();
+  expect(shares.of('a').spentMs).toBe(5);
+});
+
 test('a turn serves held requests for its time only, so that timers and other clients get theirs', async () => {
   const { send, served, pause } = start();
   const release = pause();
