@@ -74,7 +74,7 @@ export type Owner = string | { session: Buffer };
 
 /** A key that a request has sent. */
 export interface KnownKey extends ApiKey {
-  /** SHA-256 of the network that created the account, as base64url, if anybody could: limits count the account as its network. */
+  /** SHA-256 of the network that created the account, as base64url, if anybody could: limits count its accounts as one. */
   network: string | undefined;
 }
 

@@ -12,7 +12,7 @@ export interface Person {
 export interface Session {
   account: Account;
   usedAt: Date;
-  /** SHA-256 of the network that created the account, as base64url, if anybody could: limits count the account as its network. */
+  /** SHA-256 of the network that created the account, as base64url, if anybody could: limits count its accounts as one. */
   network: string | undefined;
 }
 

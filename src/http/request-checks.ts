@@ -30,24 +30,12 @@ const notOneHost = badRequest('The request must have exactly one Host header, wi
 const otherCoding = badRequest('The only supported transfer coding is chunked, and only in HTTP/1.1.');
 const fragment = new ApiError('invalid_url', 'The URL of a request has no fragment: send a # in it as %23.');
 const otherScheme = badRequest('This port serves http:// only: the URL names another scheme.');
-const foreignTarget = badRequest('The URL and the header Host name different hosts.');
 const otherHost = badRequest(
   'The host of this request is not served here. The operator can add it to ALLOWED_HOSTS, or name it in BASE_URL.',
 );
 const tooLong = new ApiError('uri_too_long');
 // Close: a late body could be parsed as the next request.
 const otherExpectation = new HttpError('expectation_failed', close);
-
-const withoutDefaultPort = (authority: string) => authority.toLowerCase().replace(/:(?:80)?$/, '');
-
-/**
- * Whether a target in absolute form names another host than the header. RFC 9112, section 3.2.2, has the server ignore the header. Without a list of
- * hosts, that would accept requests for any other server. The router rejects an authority that is not valid.
- */
-function isForeign(authority: string, host: string | undefined): boolean {
-  if (host === undefined || authority === '' || !hostSyntax.test(authority)) return false;
-  return withoutDefaultPort(authority) !== withoutDefaultPort(host);
-}
 
 /** Returns a function: why a request is rejected regardless of its route, or undefined. If `servesHost` is undefined, every host is served. */
 export function createCheck(servesHost: ServesHost | undefined): (request: IncomingMessage) => ApiError | undefined {
@@ -62,9 +50,7 @@ export function createCheck(servesHost: ServesHost | undefined): (request: Incom
     if (url.includes('#')) return fragment;
     const target = absoluteFormOf(url);
     if (target && target.scheme !== 'http') return otherScheme;
-    if (!servesHost) {
-      if (target && isForeign(target.authority, host)) return foreignTarget;
-    } else if (!servesHost(target?.authority ?? host)) return otherHost;
+    if (servesHost && !servesHost(target?.authority ?? host)) return otherHost;
     const isSupported = expect === undefined || httpVersion === '1.0' || /^100-continue$/i.test(expect);
     return isSupported ? undefined : otherExpectation;
   };

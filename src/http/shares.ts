@@ -6,7 +6,7 @@ import { HttpError } from './http-error.ts';
 /** The account of a valid API key or session; without one, the network of the address. */
 export type Holder = number | string;
 
-/** An account that anybody could create counts as the network that created it: otherwise one person could have a thousand shares. */
+/** Accounts that anybody could create count as one for each network: otherwise one person could have a thousand shares. */
 export const holderOfAccount = (id: number, network: string | undefined): Holder => network ?? id;
 
 /** What a holder has now, and the time in milliseconds that was lately spent on its requests: it halves every second. */
