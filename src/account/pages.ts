@@ -96,6 +96,7 @@ export function createPages(app: App, rootPath: string) {
     reply.code(303).header('location', path(page)).send();
 
   app.addHook('onSend', async (request, reply) => {
+    if (app.draining()) reply.raw.shouldKeepAlive = false;
     reply.headers({ 'x-request-id': request.id, ...Object.fromEntries(headersIn(request.ownHeaders)) });
     reply.headers({
       ...security,

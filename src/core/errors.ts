@@ -32,7 +32,10 @@ export const errorTable = {
   expectation_failed: [417, 'The only supported expectation is 100-continue.'],
   idempotency_key_reused: [422, 'This Idempotency-Key was already used with another body.'],
   rate_limited: [429, 'Too many requests; try again after the time in Retry-After.'],
-  headers_too_large: [431, `The request line and the headers are larger than ${inDigits(limits.headerBytes)} bytes.`],
+  headers_too_large: [
+    431,
+    `There are more than 1,000 headers, or they and the request line are larger than ${inDigits(limits.headerBytes)} bytes.`,
+  ],
   internal_error: [500, "The server has a fault. Its log has the details under this response's X-Request-Id."],
   not_implemented: [501, 'This operation is a placeholder and is not implemented.'],
   service_unavailable: [503, 'The service cannot answer right now; try again after the time in Retry-After.'],

@@ -6,6 +6,7 @@ import type { Turns } from './connection/turns.ts';
 import type { CorsLines } from './cors.ts';
 import type { ServesHost } from './hosts.ts';
 import type { Metrics } from './metrics.ts';
+import type { createCheck } from './request-checks.ts';
 import type { Shares } from './shares.ts';
 
 /** Who can create an account: anyone, people with an invitation, or nobody; `none`: there are no account pages. */
@@ -47,6 +48,7 @@ declare module 'fastify' {
     /** True while the process is about to stop. Responses then carry Connection: close, so that clients reconnect elsewhere. */
     draining: () => boolean;
     corsLines: CorsLines;
+    checkRequest: ReturnType<typeof createCheck>;
     shares: Shares;
     keys: KeyCache;
     /** Holds all requests, until the function that it returns is called. */

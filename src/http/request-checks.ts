@@ -56,26 +56,20 @@ export function createCheck(servesHost: ServesHost | undefined): (request: Incom
   };
 }
 
-/** Prepares a request for its response. Call it before anything that may respond. */
-export function beginRequest(request: FastifyRequest, reply: FastifyReply): void {
+/** Prepares a request for its response. Call it before anything that may respond. Returns why the request is rejected, or undefined. */
+export function beginRequest(request: FastifyRequest, { server }: FastifyReply): ApiError | undefined {
   const { url = null, config } = request.routeOptions;
   const { record, headers } = request.raw;
-  const { corsLines, draining } = reply.server;
   record.route = url;
   request.record = record;
   request.routeHeaders = config?.headers ?? '';
-  request.ownHeaders = corsLines(headers.origin);
-  // Node then sends Connection: close, unless the response has that line.
-  if (draining()) reply.raw.shouldKeepAlive = false;
+  request.ownHeaders = server.corsLines(headers.origin);
+  return server.checkRequest(request.raw);
 }
 
 export function installRequestChecks(app: App): void {
-  const check = createCheck(app.config.servesHost);
   app.decorateRequest('record');
   app.decorateRequest('routeHeaders', '');
   app.decorateRequest('ownHeaders', '');
-  app.addHook('onRequest', (request, reply, done) => {
-    beginRequest(request, reply);
-    done(check(request.raw));
-  });
+  app.addHook('onRequest', (request, reply, done) => done(beginRequest(request, reply)));
 }

@@ -107,7 +107,8 @@ function sendReady(): void {
  * or a string with one character per byte, which is sent in the same write as the headers. Headers set by reply.header() are not sent.
  */
 export function respond(reply: FastifyReply, status: number, headers: string, body: string | Buffer): void {
-  const response = reply.raw;
+  const { raw: response, server } = reply;
+  if (server.draining()) response.shouldKeepAlive = false;
   const { id, routeHeaders, ownHeaders } = reply.request;
   const lines = `x-request-id: ${id}\r\n${headers}${routeHeaders}`;
   sendHead(response, status, ownHeaders === '' ? lines : addLines(lines, ownHeaders));

@@ -1,6 +1,8 @@
 /** Creates the Fastify server: its connections, the order in which their requests are served, and what plugins find on it. */
+import type { RequestListener } from 'node:http';
 import fastify, { type FastifyInstance } from 'fastify';
 import { sunset } from '../core/deprecation.ts';
+import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { createKeyCache } from './auth.ts';
 import {
@@ -17,9 +19,9 @@ import type { AppConfig } from './decorations.ts';
 import { logError, sendError } from './errors.ts';
 import { createKeyUsage } from './key-usage.ts';
 import { inNetworks } from './networks.ts';
-import { createServer as createHttpServer } from './node-http.ts';
+import { createServer as createHttpServer, METHODS } from './node-http.ts';
 import type { App } from './operation.ts';
-import { beginRequest } from './request-checks.ts';
+import { beginRequest, createCheck } from './request-checks.ts';
 import type { OnEnd } from './request-record.ts';
 import { createShares, holderOfAccount, tooMany } from './shares.ts';
 import { schemaController } from './validation.ts';
@@ -72,7 +74,13 @@ export function createServer(options: ServerOptions): App {
     // Saves a tenth of a read. The stream of a request without a body emits no event: body.ts replaces it before a body is read.
     optimizeEmptyRequests: true,
   });
-  const turns = createTurns((request, response) => app.routing(request, response), {
+  const methods = new Set(METHODS);
+  const handle: RequestListener = (request, response) => {
+    // The parser knows those of RTSP, too, for which the router has no answer.
+    if (methods.has(request.method as string)) app.routing(request, response);
+    else answerError(response, new ApiError('bad_request'), sending);
+  };
+  const turns = createTurns(handle, {
     shares,
     endSnapshot,
     holderOf({ headers, record }) {
@@ -114,9 +122,9 @@ export function createServer(options: ServerOptions): App {
     routerOptions: { maxParamLength: limits.headerBytes },
     ...(config.trustProxy && { trustProxy: isProxy }),
     frameworkErrors(error, request, reply) {
-      beginRequest(request, reply);
+      const fault = beginRequest(request, reply);
       request.routeHeaders = headersOfPath(request.url);
-      sendError(error, request, reply);
+      sendError(fault ?? error, request, reply);
     },
     clientErrorHandler: (error, socket) => refuseConnection(error, socket, sending),
   });
@@ -127,6 +135,7 @@ export function createServer(options: ServerOptions): App {
     clock: now,
     removed: () => config.enforceSunset && now().getTime() >= sunset.getTime(),
     corsLines: sending.corsLines,
+    checkRequest: createCheck(config.servesHost),
     pause: turns.pause,
     resume: turns.resume,
     closeIdle: connections.closeIdle,
@@ -134,6 +143,7 @@ export function createServer(options: ServerOptions): App {
   for (const [name, value] of Object.entries(decorations)) app.decorate<unknown>(name, value);
   app.addHook('onClose', async () => {
     shares.close();
+    connections.close();
     await usage.close();
   });
   metrics.watch(

@@ -1,7 +1,7 @@
 /** Opens the ports, and explains a failure to the operator in one sentence. */
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
-import { type AddressInfo, createServer, type Server } from 'node:net';
+import { type AddressInfo, createServer, Server } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import type { Config } from '../config.ts';
 import { createHosts, isLoopback } from '../http/hosts.ts';
@@ -74,7 +74,8 @@ export async function listen(app: FastifyInstance, binding: Binding) {
     await app.listen(options);
     const { address, port } = app.server.address() as AddressInfo;
     for (const listener of more) await once(listener.listen({ host, port, reusePort: true }), 'listening');
-    const close = (server: Server) => new Promise((resolve) => server.close(resolve));
+    // That of Node's HTTP server would also end its time-outs: a request that never completes would keep the process from its end.
+    const close = (server: Server) => new Promise((resolve) => Server.prototype.close.call(server, resolve));
     return { url: localUrl(address, port), stop: () => Promise.all([...more, app.server].map(close)) };
   } catch (error) {
     throw new Error(sentenceOf(binding, error as NodeJS.ErrnoException), { cause: error });

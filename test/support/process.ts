@@ -219,8 +219,8 @@ export async function openSocket(port: number, options: Partial<TcpNetConnectOpt
 
 export const tabby = { name: 'Tabby', categoryId: 1 };
 
-/** Begins a create. What it resolves to sends the body, and expects 201. */
-export async function begin(server: Server): Promise<() => Promise<void>> {
+/** Begins a create. What it resolves to sends the body, expects 201 and resolves to the response. */
+export async function begin(server: Server): Promise<() => Promise<string>> {
   const socket = await openSocket(server.port);
   const body = JSON.stringify(tabby);
   const head = rawPost(await server.firstKey(), '', body.length);
@@ -229,6 +229,8 @@ export async function begin(server: Server): Promise<() => Promise<void>> {
   expect(await answer()).toMatch(/^HTTP\/1\.1 100 /);
   return async () => {
     socket.write(body);
-    expect(await answer()).toMatch(/^HTTP\/1\.1 201 /);
+    const created = await answer();
+    expect(created).toMatch(/^HTTP\/1\.1 201 /);
+    return created;
   };
 }

@@ -178,7 +178,6 @@ export function installConnections(server: Server, options: ConnectionOptions) {
       if (response && error) refuseLate(response, error);
     }
   }, sweepMs).unref();
-  server.once('close', () => clearInterval(sweep));
 
   server.on('timeout', (socket) => {
     // Reset the connection: after a normal close, the kernel would keep trying to send its buffered megabytes for minutes.
@@ -188,6 +187,7 @@ export function installConnections(server: Server, options: ConnectionOptions) {
   });
 
   return {
+    close: () => clearInterval(sweep),
     /** Closes idle keep-alive connections, which would otherwise delay the close of the server until their time-out. */
     closeIdle(): void {
       server.closeIdleConnections();

@@ -5,7 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { plant } from '../../support/plant.ts';
-import { begin, startServer, startWithNpm } from '../../support/process.ts';
+import { begin, startServer, startWithNpm, tabby } from '../../support/process.ts';
+import { converse, rawGet, rawPost, summaryOf } from '../../support/raw.ts';
 
 // As from a terminal, timeout(1) and some supervisors. npm passes the signal on, so that the server gets it twice.
 test('SIGINT to all processes of npm start: a request under way is answered, then exit 0', async () => {
@@ -16,10 +17,32 @@ test('SIGINT to all processes of npm start: a request under way is answered, the
   await npm.seen('stdout', /"stopping"/);
   // Copies of the signal arrive meanwhile, and idle connections are closed.
   await sleep(350);
-  await finish();
+  // The connection closes soon.
+  expect(await finish()).toMatch(/\r\nconnection: close\r\n/i);
   expect(await end).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
   expect([existsSync(file), existsSync(`${file}-wal`)]).toEqual([true, false]);
 });
+
+test('a request that never completes is answered as at any time, then exit 0', async () => {
+  const server = await startServer();
+  const key = await server.firstKey();
+  const [head, body] = [rawGet(key, '/v1/pets'), JSON.stringify(tabby)];
+  const rows: [string, string[], number?][] = [
+    ['408 request_timeout', [head.slice(0, -2)]],
+    ['200, 408 request_timeout', [head, 'GET /v1/pe']],
+    // Slower than 8 KiB a second.
+    ['408 request_timeout', [rawPost(key, body.slice(0, -5), body.length)], 8000],
+    ['401 invalid_api_key', [rawPost('none', 'x', 100)]],
+  ];
+  const answers = rows.map(([, parts, deadlineMs = 12_000]) =>
+    converse(server.port, parts, { answers: 9, deadlineMs }),
+  );
+  await sleep(300);
+  const end = server.end('SIGTERM');
+  for (const [row, [expected]] of rows.entries())
+    expect((await answers[row])?.map(summaryOf).join(', ')).toBe(expected);
+  expect(await end).toMatchObject({ code: 0, stdout: expect.stringContaining('"stopped"') });
+}, 30_000);
 
 test('a stop that does not end, ends at its deadline with exit 1, however many signals follow', async () => {
   const source = plant('src/server/serve.ts', 'await closed;', 'await new Promise(() => undefined);');

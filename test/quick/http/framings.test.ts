@@ -81,6 +81,8 @@ describe('one request', () => {
           ...hosts('', host + host, 'Host: me@a\r\n', 'Host: a:1:2\r\n', 'Host: \xe9\r\n'),
           get('http://animals.example/v1/pets', key),
           inOldHttp(get('/v1/pets', host + host + key)),
+          // The parser knows it.
+          list().replace('GET', 'PLAY').replace('HTTP/1.1', 'RTSP/1.0'),
         ],
       ],
       ['200', [inOldHttp(get('/v1/pets', key)), ...hosts('Host:\r\n', 'Host: [::1]:8080\r\n'), `\r\n\r\n${list()}`]],
@@ -103,6 +105,7 @@ describe('one request', () => {
             post(`${json}Transfer-Encoding: ${coding}\r\n`, chunkedPet),
           ),
           inOldHttp(chunked(chunkedPet)),
+          inOldHttp(chunked(chunkedPet).replace('/pets', '/%ff')).replace(key, 'Connection: keep-alive\r\n') + list(),
           ...['zz', '20', `21;${letters(20_000)}`].map((size) => chunked(chunkedPet.replace('21', size))),
           chunked(`fffffffffffffffff\r\n${pet}`),
           chunked(chunkedPet.replaceAll('\r\n', '\n')),
@@ -114,7 +117,7 @@ describe('one request', () => {
         [
           chunked(chunkedPet.replace('\r\n\r\n', `\r\nX: ${letters(20_000)}\r\n\r\n`)),
           list(`X: ${letters(20_000)}\r\n`),
-          list('X:\r\n'.repeat(6000)),
+          list('X:\r\n'.repeat(999)),
           // Node's parser counts the URL as part of the headers and does not report which was too long.
           get(`/v1/pets?cursor=${letters(20_000)}`),
         ],
@@ -146,6 +149,7 @@ describe('one request', () => {
         [
           // RFC 9112, section 3.2.2: Host is ignored.
           get('HTTP://other.example:81/v1/pets'),
+          list('X:\r\n'.repeat(998)),
           get('/v1/%70ets'),
           list(`${lengthOf(pet)}${json}`) + pet,
           list('Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAM\r\n'),
