@@ -48,11 +48,15 @@ export async function hostsOf(host: string, { BASE_URL, ALLOWED_HOSTS }: Config)
 const listeners = 128;
 
 /** Rejects if another process uses the port: it could share its port, too, and would then get a part of the connections. */
-async function probe(host: string, port: number): Promise<void> {
+async function probe(host: string, port: number): Promise<Server> {
+  // Two processes that start at once would both find it free. The kernel frees this name (an abstract one, unix(7)) with the process.
+  const name = createServer((socket) => socket.destroy()).listen(`\0animal-store ${host} ${port}`);
+  await once(name, 'listening');
   const server = createServer().listen({ host, port });
   await once(server, 'listening');
   server.close();
   await once(server, 'close');
+  return name;
 }
 
 /**
@@ -64,7 +68,7 @@ export async function listen(app: FastifyInstance, binding: Binding) {
     // Resolve a name to one address. For localhost, Fastify would open a second server that the graceful shutdown does not cover.
     const host = (await lookup(binding.host)).address;
     const sharesPort = binding.prefix === '' && process.platform === 'linux';
-    if (sharesPort) await probe(host, binding.port);
+    const held = sharesPort && binding.port !== 0 ? [await probe(host, binding.port)] : [];
     const create = () =>
       // The options of Node's HTTP server.
       createServer({ allowHalfOpen: true, noDelay: true }, (socket) => void app.server.emit('connection', socket));
@@ -76,7 +80,7 @@ export async function listen(app: FastifyInstance, binding: Binding) {
     for (const listener of more) await once(listener.listen({ host, port, reusePort: true }), 'listening');
     // That of Node's HTTP server would also end its time-outs: a request that never completes would keep the process from its end.
     const close = (server: Server) => new Promise((resolve) => Server.prototype.close.call(server, resolve));
-    return { url: localUrl(address, port), stop: () => Promise.all([...more, app.server].map(close)) };
+    return { url: localUrl(address, port), stop: () => Promise.all([...held, ...more, app.server].map(close)) };
   } catch (error) {
     throw new Error(sentenceOf(binding, error as NodeJS.ErrnoException), { cause: error });
   }

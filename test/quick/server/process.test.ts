@@ -2,10 +2,11 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { request } from 'undici';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { commandErrorOf, query } from '../../support/commands.ts';
 import { begin, launchCli, launchServer, openSocket, type Server, startServer, tabby } from '../../support/process.ts';
@@ -167,9 +168,13 @@ test('requests have fast properties, even if garbage is collected between the fi
 test('a port in use is named: exit 1, with one sentence', async () => {
   const other = await startServer();
   const opsPort = new URL(other.opsUrl()).port;
+  // By one that has just found it free.
+  const held = createServer().listen('\0animal-store 127.0.0.1 59999');
+  onTestFinished(() => void held.close());
   for (const [name, port, others] of [
     ['PORT', String(other.port), ''],
     ['OPS_PORT', opsPort, ' or to off'],
+    ['PORT', '59999', ''],
   ] as const) {
     // It may have made the store.
     const exit = await launchServer({ env: { [name]: port } }).end();
