@@ -61,7 +61,8 @@ function textOf(value: unknown): string {
 
 /** Rows as lines, each column as wide as its widest cell. */
 export function inColumns(rows: string[][]): string {
-  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];
+  const widths =
+    rows[0]?.map((_, column) => rows.reduce((most, row) => Math.max(most, row[column]?.length ?? 0), 0)) ?? [];
   const lineOf = (row: string[]) =>
     row
       .map((cell, column) => cell.padEnd(widths[column] ?? 0))

@@ -55,8 +55,13 @@ const kinds: Record<string, Kind> = {
     read: (text) => statuses.find((status) => status === text),
     must: `one of ${statuses.join(', ')}`,
   },
+  /** better-sqlite3 removes such spaces, and would open another file. */
+  file: {
+    read: (text) => (text !== '' && text === text.trim() ? text : undefined),
+    must: 'the path of a file, without a space at either end',
+  },
   'sqlite-url': {
-    read: (text) => /^sqlite:(.+)/.exec(text)?.[1],
+    read: (text) => /^sqlite:(\S(?:.*\S)?)$/.exec(text)?.[1],
     must: 'sqlite: and the path of a file',
   },
   'postgres-url': {

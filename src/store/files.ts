@@ -32,8 +32,15 @@ export function sync(fileOrFolder: string): void {
   }
 }
 
-/** Whether two paths refer to the same file; false if either does not exist. */
+/** Where a symbolic link leads, also if nothing is there yet: SQLite keeps its files beside that, not beside the link. */
+export function realFile(file: string): string {
+  const isLink = fs.lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink();
+  return isLink ? realFile(path.resolve(path.dirname(file), fs.readlinkSync(file))) : file;
+}
+
+/** Whether two paths are equal, or refer to the same file. */
 export function isSame(one: string, other: string): boolean {
+  if (path.resolve(one) === path.resolve(other)) return true;
   const [a, b] = [one, other].map((file) => fs.statSync(file, { bigint: true, throwIfNoEntry: false }));
   return a !== undefined && a.ino === b?.ino && a.dev === b?.dev;
 }
@@ -82,6 +89,11 @@ export async function makeFile<Result>(
 
 /** Renames a file. Its new name is on disk when this returns. */
 export function publish(partial: string, file: string): void {
-  fs.renameSync(partial, file);
+  try {
+    fs.renameSync(partial, file);
+  } catch (error) {
+    removeStore(partial);
+    throw error;
+  }
   sync(path.dirname(file));
 }

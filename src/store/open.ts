@@ -1,5 +1,6 @@
 /** Opens the store with the engine that the scheme of the database URL names. */
 import { openAccounts } from './accounts.ts';
+import { realFile } from './files.ts';
 import { openMessages, openPeople } from './people.ts';
 import { openPets } from './pets.ts';
 import { readTarget } from './postgres/url.ts';
@@ -26,9 +27,9 @@ export async function openStore(databaseUrl: string, options: OpenOptions): Prom
   };
 }
 
-/** The file path in a `sqlite:` URL. */
+/** The file of a `sqlite:` URL. */
 export function sqliteFile(databaseUrl: string): string {
-  return databaseUrl.slice('sqlite:'.length);
+  return realFile(databaseUrl.slice('sqlite:'.length));
 }
 
 /** The file or the database that a URL names, without user, password and parameters. Throws OpenError if the URL is malformed. */

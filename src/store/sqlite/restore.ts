@@ -14,13 +14,11 @@ import { openExisting, prepareStore, readHeader } from './store-file.ts';
 const lockTimeoutMs = 500;
 
 /**
- * Replaces the store in `to` with a copy of `from`, migrated to this release's schema, without its sessions and one-time links. `from` must
+ * Replaces the store in `file` with a copy of `from`, migrated to this release's schema, without its sessions and one-time links. `from` must
  * be sound. Resolves to the number of animals, the names of the migrations that were applied to it, and the new path of the previous store, if
  * there was one. Rejects with CopyError, OpenError, or an error of the system or of SQLite, and then leaves the store unchanged.
  */
-export async function restoreStore(from: string, to: string, now: () => Date) {
-  // Not a link itself, which may lead to a volume: the stores stay where it leads.
-  const file = fs.lstatSync(to, { throwIfNoEntry: false })?.isSymbolicLink() ? fs.realpathSync(to) : to;
+export async function restoreStore(from: string, file: string, now: () => Date) {
   if (isSame(from, file)) throw new CopyError(`${from} is the store itself.`);
   const { problems, rows } = checkStore(from);
   if (problems.length > 0) throw new CopyError(problems.join('\n'));

@@ -140,6 +140,7 @@ export function openError(file: string, error: unknown): OpenError {
 /** What the system says about the file and its folder: SQLite's messages do not name a permission. Undefined if it denies nothing. */
 function systemErrorOf(file: string, error: unknown): unknown {
   if (error instanceof Error && 'syscall' in error) return error;
+  if (/^SQLITE_(NOTADB|CORRUPT)/.test(codeOf(error))) return undefined;
   try {
     fs.closeSync(fs.openSync(file, 'r+'));
     fs.accessSync(path.dirname(file), fs.constants.W_OK);

@@ -99,8 +99,9 @@ describe('backup', { timeout: 60_000 }, () => {
       ['alias.db', 'alias.db is the store itself.'],
       ['data', 'data is not a file.'],
       ['nowhere/copy.db', 'nowhere does not exist.'],
+      ['new/', expect.stringContaining('ENOTDIR')],
     ] as const)
-      expect(await refused('backup', name, '--force')).toBe(sentence);
+      expect(await refused('backup', name, '--force')).toEqual(sentence);
     for (const suffix of ['-shm', '-wal']) fs.rmSync(store + suffix, { force: true });
     expect(contentsOf(folder)).toEqual(before);
     overwrite(store, '"name":"Tabby"', '"name":"Tubby"');
@@ -167,14 +168,19 @@ describe('restore', { timeout: 60_000 }, () => {
   });
 
   test('replaces the file that a symbolic link leads to, and keeps the old store next to it', async () => {
-    const { store, restore, at } = await withBackup();
+    const { store, restore, at, refused } = await withBackup();
+    const real = at('volume/real.db');
     fs.mkdirSync(at('volume'));
-    fs.renameSync(store, at('volume/real.db'));
+    fs.renameSync(store, real);
     fs.symlinkSync('../volume/real.db', store);
     await restore();
     expect(fs.readlinkSync(store)).toBe('../volume/real.db');
     const [old = ''] = fs.globSync(at('volume/*.before-restore'));
-    expect([namesIn(old), namesIn(at('volume/real.db')), namesIn(store)]).toEqual([['Rex'], ['Tabby'], ['Tabby']]);
+    expect([namesIn(old), namesIn(real), namesIn(store)]).toEqual([['Rex'], ['Tabby'], ['Tabby']]);
+    expect(await refused('backup', '--force', 'volume/real.db-wal')).toBe('volume/real.db-wal is the store itself.');
+    fs.rmSync(real);
+    await restore();
+    expect([namesIn(real), fs.readlinkSync(store)]).toEqual([['Tabby'], '../volume/real.db']);
   });
 
   test.each<[string, number, (store: string) => void]>([

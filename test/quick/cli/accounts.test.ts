@@ -57,6 +57,16 @@ describe('account', () => {
     ]);
   });
 
+  test('list 130,000', async () => {
+    const { store, run } = await withZoo();
+    change(
+      store,
+      `INSERT INTO account (name, created_at)
+       WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 130000) SELECT i, 0 FROM n`,
+    );
+    expect((await run('account', 'list')).split('\n')).toHaveLength(130_003);
+  });
+
   test('stores a name in NFC, and finds it by each spelling; one of release 1.0.0 as it was typed', async () => {
     const { folder, store } = await commandFolder();
     const [composed, typed] = ['Zo\u00e9', 'Zoe\u0301'];

@@ -64,6 +64,8 @@ const misused: [line: string | string[], error: string, isUnknown?: true][] = [
     'copy --from postgres://user:secret@host/a --to postgres://host/a',
     '--from must be sqlite: and the path of a file.',
   ],
+  [['backup', ' a.db'], '<file> must be the path of a file, without a space at either end.'],
+  [['copy', '--from', 'sqlite:a.db ', '--to', 'postgres://host/a'], '--from must be sqlite: and the path of a file.'],
   [
     'copy --from sqlite:a.db --to http://user:secret@postgres://host/a',
     '--to must be postgres://user:password@host:port/database.',
