@@ -80,12 +80,13 @@ export function createAttempts(passwords: Passwords, now: () => Date) {
   return {
     /**
      * Runs `check`, which resolves to whether the password is right. Counts a failure for the account's name, known or not, and for the network.
-     * Rejects with HttpError `rate_limited` after too many, and with ApiError `service_unavailable` if too many are being checked.
+     * Failures of others do not refuse whoever is signed in to the account (`isOwn`). Rejects with HttpError `rate_limited` after too many, and with ApiError `service_unavailable` if too many are being checked.
      */
-    async signIn({ record }: FastifyRequest, name: string, check: (hasher: Hasher) => Promise<boolean>) {
+    async signIn({ record }: FastifyRequest, name: string, check: (hasher: Hasher) => Promise<boolean>, isOwn = false) {
       const at = now().getTime();
       const { network } = record;
-      const account = accounts(name, at);
+      // No name has a line feed.
+      const account = accounts(isOwn ? `\n${name}` : name, at);
       const attempt = { at, running: true };
       const what = `Too many failed attempts in ${windowOfSignInMs / minuteMs} minutes`;
       return count(network, [account, networks(network, at)], attempt, what, async (hasher) => {
@@ -93,7 +94,7 @@ export function createAttempts(passwords: Passwords, now: () => Date) {
         if (isRight) {
           attempt.at = Number.NEGATIVE_INFINITY;
           account.forget();
-        }
+        } else if (isOwn) accounts(name, at).add(attempt);
         return isRight;
       });
     },

@@ -133,7 +133,8 @@ function rotateKey(scope: AccountScope): Act {
     // Before the change: what fails after it would lose the new key.
     const { active } = await accounts.listOwnKeys(account.id, 0);
     const old = active.find((key) => key.id === id);
-    const key = found(await accounts.rotateKey(id, overlapEnd, secret, session).catch(explainLimit));
+    const changed = old && 'This key was rotated or revoked meanwhile.';
+    const key = found(await accounts.rotateKey(id, overlapEnd, secret, session).catch(explainLimit), changed);
     record('key_rotated', request, account.id, key.id);
     const oldExpiresAt = old?.expiresAt && old.expiresAt < overlapEnd ? old.expiresAt : overlapEnd;
     return showSecret(scope, request, reply, key, secret, { old, oldExpiresAt });
@@ -172,8 +173,8 @@ function baseOf({ headers: { host = '' }, protocol }: FastifyRequest): string {
 }
 
 /** Throws ApiError `route_not_found` if `key` is undefined. It does not tell whether the key never existed, has ended, or is someone else's. */
-function found<Key extends ApiKey>(key: Key | undefined): Key {
-  if (!key) throw new ApiError('route_not_found', 'You have no such key.');
+function found<Key extends ApiKey>(key: Key | undefined, why = 'You have no such key.'): Key {
+  if (!key) throw new ApiError('route_not_found', why);
   return key;
 }
 

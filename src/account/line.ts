@@ -35,7 +35,8 @@ export function createLine({ running: places, waiting: line = Infinity, ofNetwor
 
   return async (network, act) => {
     const own = held.get(network) ?? 0;
-    if (own >= ofNetwork || all >= places + line) throw busy();
+    // At most as many as are free, as in shares.ts: a few networks cannot fill the line.
+    if (own >= Math.min(ofNetwork, places + line - all)) throw busy();
     held.set(network, own + 1);
     all += 1;
     if (running < places) running += 1;

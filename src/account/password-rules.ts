@@ -43,7 +43,7 @@ export function passwordFault(password: string, name: string): string | undefine
   if (length < minCharacters || length > limits.passwordCharacters)
     return `must have ${minCharacters} to ${limits.passwordCharacters} characters; it has ${length}`;
   const lower = text.toLowerCase();
-  const others = lower.replaceAll(name.normalize('NFC').toLowerCase(), '');
+  const others = lower.replaceAll(toNfc(name, limits.passwordCharacters).toLowerCase(), '');
   if (others !== lower && (others.length <= few || isKnown(others))) return 'must be more than the name of the account';
   if (new Set(lower).size < 5 || periodOf(lower) !== lower) return 'must not repeat the same characters';
   if (isKnown(lower)) return 'is too common: choose one that nobody else would think of';

@@ -1,8 +1,8 @@
 /** The account page of settings: change the password, sign out everywhere, delete the account. */
 import { Type } from '@sinclair/typebox';
-import { RefusedError } from '../core/accounts.ts';
+import { type Account, RefusedError } from '../core/accounts.ts';
 import type { App } from '../http/operation.ts';
-import { formReader, Name, Password } from './forms.ts';
+import { FormError, formReader, Name, Password } from './forms.ts';
 import type { Act } from './pages.ts';
 import type { AccountScope } from './scope.ts';
 import { sessionOf } from './session.ts';
@@ -27,6 +27,12 @@ export function settings(app: App, scope: AccountScope): void {
   );
 }
 
+/** The page may still show the account of an earlier session of this browser. Throws FormError if it does. */
+function refuseOther(shown: string | undefined, { name }: Account): void {
+  if (shown !== undefined && shown !== name)
+    throw new FormError([{ text: `This page was open for the account ${shown}, but you are signed in as ${name}.` }]);
+}
+
 const wrong = { field: 'current', text: 'The current password is wrong.' };
 
 function changePassword(scope: AccountScope): Act {
@@ -35,7 +41,8 @@ function changePassword(scope: AccountScope): Act {
   const read = formReader(form, { newPassword: true });
   return async (request, reply) => {
     const { account, hash: session } = sessionOf(request);
-    const { current, password } = read(request, account.name);
+    const { name, current, password } = read(request, account.name);
+    refuseOther(name, account);
     const person = await checkPassword(scope, request, account.name, current, wrong);
     const passwordHash = await passwords.inTurn(request.record.network, (hasher) => hasher.hash(password));
     // Whoever changed the password or the account meanwhile has ended its sessions, too.
@@ -49,7 +56,7 @@ function changePassword(scope: AccountScope): Act {
 
 function signOutEverywhere({ pages, people, sessions }: AccountScope): Act {
   return async (request, reply) => {
-    await people.endSessions(sessionOf(request).hash);
+    if (!(await people.endSessions(sessionOf(request).hash))) throw new RefusedError('session_ended');
     await sessions.end(request, reply);
     return pages.redirect(reply, '/sign-in?done=signed-out');
   };
@@ -60,7 +67,8 @@ function deleteAccount(scope: AccountScope): Act {
   const read = formReader(Type.Object({ name: Type.Optional(Name), current: Password }));
   return async (request, reply) => {
     const { account: own, hash: session } = sessionOf(request);
-    const { current } = read(request);
+    const { name, current } = read(request);
+    refuseOther(name, own);
     const { account, passwordHash } = await checkPassword(scope, request, own.name, current, wrong);
     if (!(await accounts.removeAccount({ session }, passwordHash))) throw new RefusedError('session_ended');
     record('account_removed', request, account.id);

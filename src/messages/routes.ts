@@ -1,7 +1,7 @@
 /** The messages quickstart: separate from the animal store, but with the same API keys. */
 import { randomUUID } from 'node:crypto';
 import { ApiError } from '../core/errors.ts';
-import { limits, messageAgeMs } from '../core/limits.ts';
+import { inDigits, limits, messageAgeMs } from '../core/limits.ts';
 import { Message, NewMessage } from '../core/messages.ts';
 import { keyOf, rejectedKey } from '../http/auth.ts';
 import { sendError, toApiError } from '../http/errors.ts';
@@ -85,6 +85,6 @@ export async function messages(app: App): Promise<void> {
 
 function tooManyMessages(waitMs: number): HttpError {
   const retryAfter = String(Math.max(1, Math.ceil(waitMs / 1000)));
-  const sentence = `Your account has sent ${limits.messages} messages in 24 hours, the most that the quickstart keeps: try again later.`;
+  const sentence = `Your account has sent ${inDigits(limits.messages)} messages in 24 hours, the most that the quickstart keeps: try again later.`;
   return new HttpError('rate_limited', { 'retry-after': retryAfter }, sentence);
 }

@@ -324,6 +324,7 @@ describe('brute force', () => {
     const { app, accounts, signIn } = await startBehindProxy(1);
     const [ada] = accounts as [Parameters<PagesApp['enter']>[0]];
     const thief = await app.enter(ada, { 'x-forwarded-for': '192.0.2.7' });
+    for (let guess = 1; guess <= 10; guess++) await signIn(`203.0.113.${guess}`, 'a1', wrong);
     for (let guess = 1; guess <= 10; guess++) {
       const form = guess % 2 ? { current: wrong, password: next } : { current: wrong };
       expect((await thief.post(`/account/${guess % 2 ? 'password' : 'delete'}`, form)).status).toBe(403);

@@ -113,6 +113,16 @@ test('a key can be revoked; a second click, and a rotation from an open page, ch
   expect(await keys()).toEqual(before);
 });
 
+test('a key is rotated once, and needs a new one if its replacement has ended', async () => {
+  const { ada } = await startWithAda();
+  await makeKey(ada);
+  await rotateKey(ada, 2, '1h');
+  expect(alertOf(await rotateKey(ada, 2, '1h'))).toBe('This key was rotated or revoked meanwhile.');
+  await ada.post('/account/keys/3/revoke');
+  const page = plainText(await ada.get('/account'));
+  expect(page).toContain('Ends in less than a day. Its replacement has ended: make a new key.');
+});
+
 test('a key that has expired cannot be rotated from an open page', async () => {
   const { app, account, ada, keys } = await startWithAda();
   await makeKey(ada, { expires: '30d' });
@@ -189,13 +199,12 @@ test('a key announces its end in its last two weeks', async () => {
 });
 
 describe('a form that makes a key', () => {
-  // An open page of release 1.1.0 has a token, which is ignored.
-  const typed = { name: 'typed', scopes: 'pets:read', expires: '90d', token: 'any' };
+  const typed = { name: 'typed', scopes: 'pets:read', expires: '90d' };
   const outcomes = [
     ['/account/keys', typed, true],
     ['/account/keys', typed, false],
-    ['/account/keys/2/rotate', { overlap: '24h', token: 'any' }, true],
-    ['/account/keys/2/rotate', { overlap: '24h', token: 'any' }, false],
+    ['/account/keys/2/rotate', { overlap: '24h' }, true],
+    ['/account/keys/2/rotate', { overlap: '24h' }, false],
   ] as const;
 
   test.each(outcomes)(

@@ -149,6 +149,11 @@ describe('settings', () => {
   test('deletion removes the account, its sessions and its keys, and no others', async () => {
     const { app, account, here, there } = await startWithAda();
     await app.newKey({ account: 'ada' });
+    // A page from before somebody else signed in here.
+    for (const [form, more] of Object.entries({ delete: {}, password: { password: next } })) {
+      const refused = await here.post(`/account/${form}`, { name: 'ben', current: password, ...more });
+      expect(alertOf(refused)).toContain('This page was open for the account ben, but you are signed in as ada.');
+    }
     const deleted = await here.post('/account/delete', { name: 'ada', current: password });
     expect(deleted).toMatchObject(redirect('/account/sign-in?done=deleted'));
     expect(deleted.cookies).toEqual([expect.stringMatching(removed)]);

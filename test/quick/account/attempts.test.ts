@@ -21,8 +21,8 @@ function openAttempts() {
   const outcomeOf = (error: HttpError) =>
     error.code === 'service_unavailable' ? 'busy' : Number(error.headers['retry-after']);
 
-  function signIn(name: string, address: string, check: boolean | Promise<boolean> = false) {
-    const checked = attempts.signIn(from(address), name, async () => check);
+  function signIn(name: string, address: string, check: boolean | Promise<boolean> = false, isOwn = false) {
+    const checked = attempts.signIn(from(address), name, async () => check, isOwn);
     return checked.then((isRight) => (isRight ? 'right' : 'wrong'), outcomeOf);
   }
 
@@ -85,6 +85,18 @@ test('a right password gives back its own attempt, and forgets its failures', as
   expect(await signIn('ada', '192.0.2.1')).toBe('wrong');
   expect(await signIn('p10', '192.0.2.1', true)).toBe(15 * 60);
   expect(await signIn('ada', '192.0.2.2', true)).toBe(15 * 60);
+});
+
+test('failures of others refuse nobody who is signed in; those of a session refuse all', async () => {
+  const { signIn, fail } = openAttempts();
+  await fail('ada', 10);
+  expect(await signIn('ada', '192.0.2.1', true, true)).toBe('right');
+  for (let number = 0; number < 10; number++) {
+    expect(await signIn('ada', addressOf(number), false, true)).toBe('wrong');
+    expect(await signIn('bob', addressOf(100 + number), false, true)).toBe('wrong');
+  }
+  expect(await signIn('ada', '192.0.2.1', true, true)).toBe(15 * 60);
+  expect(await signIn('bob', '192.0.2.1', true)).toBe(15 * 60);
 });
 
 test('an attempt that ends in a 503 does not count; one that ends in another error does', async () => {

@@ -112,10 +112,7 @@ describe('a session that ends while a form arrives', () => {
       await endAll(given);
       before = await state(given);
     });
-    expect([status, /^location: (.*)\r$/im.exec(answer)?.[1]]).toEqual([
-      303,
-      path.endsWith('everywhere') ? '/account/sign-in?done=signed-out' : '/account/sign-in?done=ended',
-    ]);
+    expect([status, /^location: (.*)\r$/im.exec(answer)?.[1]]).toEqual([303, '/account/sign-in?done=ended']);
     expect(await state(app)).toEqual(before);
   });
 
