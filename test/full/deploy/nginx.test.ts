@@ -1,6 +1,7 @@
 /** Tests deploy/nginx.conf with a real nginx and real servers: what it forwards, what it refuses itself, and what it logs. */
 import { once } from 'node:events';
 import { connect as connectHttp2 } from 'node:http2';
+import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { request } from 'undici';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { type ErrorCode, errorTable } from '../../../src/core/errors.ts';
@@ -44,6 +45,19 @@ describe('a request through nginx', () => {
     expect((await call('GET', '/v1/pets', { 'x-forwarded-for': '192.0.2.1' })).status).toBe(401);
     await server.seen('stdout', /"status":401,.*"address":"127\.0\.0\.1"/);
   });
+});
+
+test('TLS 1.3 is spoken, and sessions of TLS 1.2 are resumed', async () => {
+  const { https, ca } = await startNginxAlone();
+  async function open(options: ConnectionOptions) {
+    const socket = connectTls({ port: https, host: '127.0.0.1', ca, servername: name, ...options });
+    onTestFinished(() => void socket.destroy());
+    await once(socket, 'secureConnect');
+    return socket;
+  }
+  expect((await open({})).getProtocol()).toBe('TLSv1.3');
+  const session = (await open({ maxVersion: 'TLSv1.2' })).getSession();
+  expect((await open({ maxVersion: 'TLSv1.2', session })).isSessionReused()).toBe(true);
 });
 
 describe('nginx itself responds with an Error body', () => {
