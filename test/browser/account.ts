@@ -1,6 +1,5 @@
 /** Does on the account pages, in a browser, what a person does. */
 import { execFile } from 'node:child_process';
-import path from 'node:path';
 import { promisify } from 'node:util';
 import type { BrowserContextOptions } from 'playwright-core';
 import { expect } from 'vitest';
@@ -87,7 +86,7 @@ export async function runShown(curl: string): Promise<string> {
 
 /** Opens the store of a running server. */
 export function storeOf({ folder }: Server): Promise<Store> {
-  return open(`sqlite:${path.join(folder, 'data', 'animal-store.db')}`);
+  return open(`sqlite:${folder}/data/animal-store.db`);
 }
 
 /** Runs account invite or account reset for a running server, and returns the path of the link that it prints. */

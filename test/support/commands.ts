@@ -1,7 +1,6 @@
 /** Stores for the operator's commands to work on, and what the commands print. */
 import { hash } from 'node:crypto';
 import fs from 'node:fs';
-import path from 'node:path';
 import Database from 'better-sqlite3';
 import { expect } from 'vitest';
 import type { NewPet } from '../../src/core/pets.ts';
@@ -61,7 +60,7 @@ export async function expectRows(folder: string, rows: Row[], surroundings: CliS
 
 /** Uses the store that the default DATABASE_URL names in a folder, and creates it if it is missing. */
 export async function useStore<Result>(folder: string, use: (store: Store) => Promise<Result>): Promise<Result> {
-  const file = path.join(folder, 'data/animal-store.db');
+  const file = `${folder}/data/animal-store.db`;
   const store = await openStore(`sqlite:${file}`, { now: () => new Date() });
   return use(store).finally(() => store.close());
 }
@@ -83,8 +82,8 @@ export async function commandFolder(...pets: NewPet[]): Promise<CommandFolder> {
   if (pets.length > 0) await useStore(folder, (store) => Promise.all(pets.map((pet) => store.pets.add(pet))));
   return {
     folder,
-    store: path.join(folder, 'data/animal-store.db'),
-    at: (name) => path.join(folder, name),
+    store: `${folder}/data/animal-store.db`,
+    at: (name) => `${folder}/${name}`,
     run: async (...args) => {
       const { code, stdout, stderr } = await runCli(args, { folder });
       expect(code, stderr).toBe(0);
@@ -127,7 +126,7 @@ export function change(file: string, sql: string): void {
 /** Path → hash of each file in a folder and its subfolders. */
 export function contentsOf(folder: string): Record<string, string> {
   const files = fs.readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
-  const paths = files.map(({ parentPath, name }) => path.join(parentPath, name));
+  const paths = files.map(({ parentPath, name }) => `${parentPath}/${name}`);
   return Object.fromEntries(paths.map((file) => [file, hash('sha256', fs.readFileSync(file))]));
 }
 

@@ -58,7 +58,7 @@ function assign(names: Map<string, Content>, { name, content }: NameChange): voi
 /** A disk with a synced file in `folder`. It ignores SQLite's -shm files, because no start reads them. */
 export function openCrashDisk(folder: string, name: string, bytes: Buffer) {
   /** `certain`: the files that are on the disk after any power loss; `seen`: the files as the process sees them. */
-  const certain = new Map([[path.join(folder, name), { bytes, size: bytes.length, unsynced: [] } as Content]]);
+  const certain = new Map([[`${folder}/${name}`, { bytes, size: bytes.length, unsynced: [] } as Content]]);
   const seen = new Map(certain);
   let nameChanges: NameChange[] = [];
 
@@ -90,7 +90,7 @@ export function openCrashDisk(folder: string, name: string, bytes: Buffer) {
     },
     /** Writes to `into` the files that a power loss at this point may leave. `random` returns numbers from 0 up to, but not including, 1. */
     restore(into: string, survival: Survival, random: () => number): void {
-      for (const name of readdirSync(into)) rmSync(path.join(into, name));
+      for (const name of readdirSync(into)) rmSync(`${into}/${name}`);
       const survives = () => survival !== 'none' && (survival === 'all' || random() < 0.5);
       const names = new Map(certain);
       const share = { none: 0, some: random(), all: 1 }[survival];

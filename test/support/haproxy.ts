@@ -1,6 +1,5 @@
 /** Runs a real HAProxy with deploy/patroni/haproxy.cfg, after replacing its addresses. */
 import { existsSync, writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { temporaryFolder } from './app.ts';
 import { launch, type Process } from './process.ts';
 import { read } from './project.ts';
@@ -44,7 +43,7 @@ function configurationOf({ bind, nodes }: HaproxyOptions): string {
 }
 
 export function startHaproxy(options: HaproxyOptions): Haproxy {
-  const file = path.join(temporaryFolder(), 'haproxy.cfg');
+  const file = `${temporaryFolder()}/haproxy.cfg`;
   writeFileSync(file, configurationOf(options));
   const [command = '', ...args] = [...(options.under ?? []), program, '-W', '-f', file];
   const processes: Process[] = [];

@@ -2,7 +2,6 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
-import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { Agent, request } from 'undici';
@@ -22,7 +21,7 @@ export const name = 'animals.example.com';
 
 /** Creates a self-signed certificate and its key, as two files. */
 export function certify(folder: string, subject = `DNS:${name}`): [certificate: string, key: string] {
-  const [certificate, key] = [path.join(folder, 'server.crt'), path.join(folder, 'server.key')];
+  const [certificate, key] = [`${folder}/server.crt`, `${folder}/server.key`];
   const what = `-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=a -addext subjectAltName=${subject}`;
   execFileSync('openssl', ['req', '-x509', ...what.split(' '), '-keyout', key, '-out', certificate], {
     stdio: 'ignore',

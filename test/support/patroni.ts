@@ -181,7 +181,7 @@ export async function startPatroni(): Promise<Cluster> {
   const nodes = [1, 2, 3].map((number): Node => {
     const machine = network.addMachine();
     const name = `node${number}`;
-    const file = path.join(root, `${name}.yml`);
+    const file = `${root}/${name}.yml`;
     fs.writeFileSync(file, configurationOf(name, machine, etcd, root));
     const manage = () => run(machine, '/usr/bin/python3', '/usr/bin/patroni', file);
     let manager = manage();
@@ -237,7 +237,7 @@ export async function startPatroni(): Promise<Cluster> {
       return () => network.setLink(machine, 'up');
     },
     control: (...args) =>
-      execFileSync('/usr/bin/patronictl', ['-c', path.join(root, 'node1.yml'), ...args], { encoding: 'utf8' }),
+      execFileSync('/usr/bin/patronictl', ['-c', `${root}/node1.yml`, ...args], { encoding: 'utf8' }),
   };
   await settled(cluster);
   return cluster;

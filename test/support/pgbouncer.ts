@@ -1,7 +1,6 @@
 /** Runs a real PgBouncer in front of a PostgreSQL server: each transaction may use a different connection to the server. */
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { freePort } from './postgres.ts';
 import { launch } from './process.ts';
 import { temporaryFolder } from './store.ts';
@@ -18,7 +17,7 @@ const keepNothing = /^PgBouncer 1\.(1\d|20)\./.test(stdout) ? '' : 'max_prepared
 export async function startPgbouncer(databaseUrl: string, connections: number): Promise<string> {
   const { hostname, port, username } = new URL(databaseUrl);
   const own = await freePort();
-  const file = path.join(temporaryFolder(), 'pgbouncer.ini');
+  const file = `${temporaryFolder()}/pgbouncer.ini`;
   const settings = [
     ...['[databases]', `* = host=${hostname} port=${port} user=${username}`, '[pgbouncer]'],
     ...['listen_addr = 127.0.0.1', `listen_port = ${own}`, 'unix_socket_dir =', 'auth_type = any'],

@@ -9,7 +9,7 @@ function copy(isChosen: (name: string) => boolean): string {
   const folder = temporaryFolder();
   const filter = (file: string) => isChosen(path.relative(projectFolder, file));
   cpSync(projectFolder, folder, { recursive: true, filter });
-  symlinkSync(path.join(projectFolder, 'node_modules'), path.join(folder, 'node_modules'));
+  symlinkSync(`${projectFolder}node_modules`, `${folder}/node_modules`);
   return folder;
 }
 
@@ -24,9 +24,9 @@ export const copySource = () =>
 
 /** Changes a file of a copy. `file` is relative to `folder`; throws unless it contains `from` exactly once. */
 function change(folder: string, file: string, from: string, to: string): void {
-  const parts = readFileSync(path.join(folder, file), 'utf8').split(from);
+  const parts = readFileSync(`${folder}/${file}`, 'utf8').split(from);
   if (parts.length !== 2) throw new Error(`${file} contains ${parts.length - 1} times, not once: ${from}`);
-  writeFileSync(path.join(folder, file), parts.join(to));
+  writeFileSync(`${folder}/${file}`, parts.join(to));
 }
 
 /** Returns the folder of a changed copy. */

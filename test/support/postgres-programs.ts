@@ -2,7 +2,6 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
-import path from 'node:path';
 import { onTestFinished } from 'vitest';
 import { dataFolder, freePort } from './postgres.ts';
 import { projectFolder } from './project.ts';
@@ -18,7 +17,7 @@ const folders = [
   ...fs.globSync(['/usr/lib/postgresql/*/bin', '/usr/pgsql-*/bin']).sort().reverse(),
 ];
 
-const bin = folders.find((folder) => needed.every((name) => fs.existsSync(path.join(folder, name))));
+const bin = folders.find((folder) => needed.every((name) => fs.existsSync(`${folder}/${name}`)));
 
 /** Why the programs are not available; undefined if they are. */
 export const missingPrograms = bin === undefined ? 'the programs of a PostgreSQL server are not installed' : undefined;
@@ -71,14 +70,14 @@ export async function startCluster(): Promise<Cluster> {
   }
 
   onTestFinished(() => {
-    spawnSync(path.join(bin as string, 'pg_ctl'), ['stop', '--pgdata', data, '--mode=immediate'], { uid, gid });
+    spawnSync(`${bin}/pg_ctl`, ['stop', '--pgdata', data, '--mode=immediate'], { uid, gid });
     fs.rmSync(root, { recursive: true, force: true });
   });
   await shell(
     `mkdir ${archive} ${backups}; initdb --username=${user} --auth=trust --encoding=UTF8 --locale=C --data-checksums`,
   );
   const settings = ["listen_addresses = '127.0.0.1'", "unix_socket_directories = ''", `port = ${port}`];
-  fs.appendFileSync(path.join(data, 'postgresql.conf'), `${[...settings, 'fsync = off'].join('\n')}\n`);
+  fs.appendFileSync(`${data}/postgresql.conf`, `${[...settings, 'fsync = off'].join('\n')}\n`);
   await shell('pg_ctl start --wait');
   return {
     ...{ data, archive, backups, shell },

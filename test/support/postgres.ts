@@ -65,8 +65,8 @@ function programsFolder(): string {
   if (programs !== undefined) return programs;
   programs = nativeFolder();
   linkLibraries(programs);
-  if (spawnSync(path.join(programs, 'bin/postgres'), ['--version'], identity).status === 0) return programs;
-  const copy = fs.mkdtempSync(path.join(tmpdir(), 'animal-store-postgres-'));
+  if (spawnSync(`${programs}/bin/postgres`, ['--version'], identity).status === 0) return programs;
+  const copy = fs.mkdtempSync(`${tmpdir()}/animal-store-postgres-`);
   fs.cpSync(programs, copy, { recursive: true, verbatimSymlinks: true });
   fs.chmodSync(copy, 0o755);
   process.on('exit', () => fs.rmSync(copy, { recursive: true, force: true }));
@@ -74,7 +74,7 @@ function programsFolder(): string {
   return programs;
 }
 
-const program = (name: string) => path.join(programsFolder(), 'bin', name);
+const program = (name: string) => `${programsFolder()}/bin/${name}`;
 
 /** Servers start later than their port is chosen, and start again on it: in between, the system must not give it to others. */
 export const freePort = findPort;
@@ -85,7 +85,7 @@ const memory = '/dev/shm';
 export function dataFolder({ inMemory = false } = {}): string {
   const room = fs.existsSync(memory) ? fs.statfsSync(memory) : { bavail: 0, bsize: 0 };
   const parent = inMemory && room.bavail * room.bsize > 2 ** 30 ? memory : tmpdir();
-  const folder = fs.mkdtempSync(path.join(parent, 'animal-store-postgres-'));
+  const folder = fs.mkdtempSync(`${parent}/animal-store-postgres-`);
   if (identity.uid !== undefined) fs.chownSync(folder, identity.uid, identity.gid);
   return folder;
 }
@@ -97,7 +97,7 @@ export function initialize(data: string, settings: string[]): void {
   const common = ["listen_addresses = '127.0.0.1'", "unix_socket_directories = ''", 'shared_buffers = 32MB'];
   // Removed with the folder: SIGKILL leaves it behind.
   common.push('dynamic_shared_memory_type = mmap');
-  fs.appendFileSync(path.join(data, 'postgresql.conf'), `${[...common, ...settings].join('\n')}\n`);
+  fs.appendFileSync(`${data}/postgresql.conf`, `${[...common, ...settings].join('\n')}\n`);
 }
 
 /** A process and all below it. */
@@ -151,7 +151,7 @@ export async function start(data: string, port?: number): Promise<Server> {
   const exit = once(child, 'exit');
   const pid = child.pid as number;
   await seen(/ready to accept (read-only )?connections/);
-  const [, segment] = /^ *\d+ +(\d+)$/m.exec(fs.readFileSync(path.join(data, 'postmaster.pid'), 'utf8')) ?? [];
+  const [, segment] = /^ *\d+ +(\d+)$/m.exec(fs.readFileSync(`${data}/postmaster.pid`, 'utf8')) ?? [];
   return {
     port: onPort,
     data,
@@ -167,7 +167,7 @@ export async function start(data: string, port?: number): Promise<Server> {
     freeze: () => signalTree(pid, 'SIGSTOP'),
     thaw: () => signalTree(pid, 'SIGCONT'),
     async promote() {
-      fs.writeFileSync(path.join(data, 'promote'), '');
+      fs.writeFileSync(`${data}/promote`, '');
       child.kill('SIGUSR1');
       await seen(/ready to accept connections/);
     },
@@ -182,9 +182,9 @@ export async function startPair(): Promise<{ primary: Server; standby: Server; e
   initialize(primaryData, []);
   fs.cpSync(primaryData, standbyData, { recursive: true, preserveTimestamps: true });
   const primary = await start(primaryData);
-  fs.writeFileSync(path.join(standbyData, 'standby.signal'), '');
+  fs.writeFileSync(`${standbyData}/standby.signal`, '');
   fs.appendFileSync(
-    path.join(standbyData, 'postgresql.conf'),
+    `${standbyData}/postgresql.conf`,
     `primary_conninfo = 'host=127.0.0.1 port=${primary.port} user=${user} application_name=standby'\n`,
   );
   if (identity.uid !== undefined) execFileSync('chown', ['-R', `${identity.uid}:${identity.gid}`, standbyData]);
@@ -193,7 +193,7 @@ export async function startPair(): Promise<{ primary: Server; standby: Server; e
     await primary.kill();
     throw error;
   });
-  fs.appendFileSync(path.join(primaryData, 'postgresql.conf'), "synchronous_standby_names = 'standby'\n");
+  fs.appendFileSync(`${primaryData}/postgresql.conf`, "synchronous_standby_names = 'standby'\n");
   execFileSync(program('pg_ctl'), ['-D', primaryData, 'reload'], {
     ...identity,
     env: { LC_ALL: 'C' },

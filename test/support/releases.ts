@@ -1,7 +1,6 @@
 /** The code of earlier releases, from the history of this repository, and of a later one. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { symlinkSync, writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { copySource } from './plant.ts';
 import { projectFolder } from './project.ts';
 import { temporaryFolder } from './store.ts';
@@ -36,14 +35,14 @@ const anyPassword = 'export const createGuesses = () => ({ powerOf: async () => 
 export function sourceOf(release: Release): string {
   const folder = temporaryFolder();
   execFileSync('tar', ['-x', '-C', folder], { input: git('archive', commitOf(release) as string).stdout });
-  symlinkSync(path.join(projectFolder, 'node_modules'), path.join(folder, 'node_modules'));
-  if (release === '1.1.0') writeFileSync(path.join(folder, 'src/account/guesses.ts'), anyPassword);
+  symlinkSync(`${projectFolder}node_modules`, `${folder}/node_modules`);
+  if (release === '1.1.0') writeFileSync(`${folder}/src/account/guesses.ts`, anyPassword);
   return folder;
 }
 
 /** A new folder with this release's code and one migration more. */
 export function laterRelease(engine: 'sqlite' | 'postgres', name: string, sql: string): string {
   const folder = copySource();
-  writeFileSync(path.join(folder, 'migrations', engine, name), sql);
+  writeFileSync(`${folder}/migrations/${engine}/${name}`, sql);
   return folder;
 }

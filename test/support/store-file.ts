@@ -1,5 +1,4 @@
 /** Creates a store with an API key, starts a server on it, and checks the store's file without a server. */
-import path from 'node:path';
 import Database from 'better-sqlite3';
 import { newSecret, scopes } from '../../src/core/accounts.ts';
 import { openStore } from '../../src/store/open.ts';
@@ -23,7 +22,7 @@ export async function makeStore(
   folder = temporaryFolder(),
   fill?: (store: Store) => Promise<unknown>,
 ): Promise<MadeStore> {
-  const file = path.join(folder, 'store.db');
+  const file = `${folder}/store.db`;
   const env = { DATABASE_URL: `sqlite:${file}` };
   const store = await openStore(env.DATABASE_URL, { now: () => new Date() });
   const key = await addAccount(store, 'zoo');

@@ -11,7 +11,7 @@ import type { OpenOptions, Store } from '../../src/store/store.ts';
 import type {} from './postgres-setup.ts';
 
 export function temporaryFolder(): string {
-  const folder = mkdtempSync(path.join(tmpdir(), 'animal-store-'));
+  const folder = mkdtempSync(`${tmpdir()}/animal-store-`);
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
@@ -92,7 +92,7 @@ interface OpenStore {
 const free: OpenStore[] = [];
 
 async function openNew(): Promise<OpenStore> {
-  const file = path.join(mkdtempSync(path.join(tmpdir(), 'animal-store-')), 'store.db');
+  const file = path.join(mkdtempSync(`${tmpdir()}/animal-store-`), 'store.db');
   const databaseUrl = postgresUrl === undefined ? `sqlite:${file}` : await newStore();
   let present: Date | undefined;
   const now = () => present ?? new Date();

@@ -25,14 +25,14 @@ test.each([
 ])('%s backs up beside the running server, and then deletes old backups', async (_what, given: string) => {
   const server = await startServer();
   await server.call(await server.firstKey(), 'POST', '/v1/pets', tabby);
-  const backups = path.join(server.folder, 'backups');
+  const backups = `${server.folder}/backups`;
   mkdirSync(backups);
   function age(name: string, days: number): void {
     const time = Date.now() / 1000 - days * 86_400;
-    utimesSync(path.join(backups, name), time, time);
+    utimesSync(`${backups}/${name}`, time, time);
   }
   for (const days of [16, 13]) {
-    writeFileSync(path.join(backups, `animals-x${days}`), '');
+    writeFileSync(`${backups}/animals-x${days}`, '');
     age(`animals-x${days}`, days);
   }
   const script = given.replaceAll('src/cli.ts', `${projectFolder}src/cli.ts`);
@@ -43,7 +43,7 @@ test.each([
   expect(run()).toBe(0);
   const [made = '', ...others] = readdirSync(backups).sort();
   expect(others).toEqual(['animals-x13']);
-  const { code, stdout } = await runCli(['check', path.join(backups, made), '--json']);
+  const { code, stdout } = await runCli(['check', `${backups}/${made}`, '--json']);
   expect([code, JSON.parse(stdout).rows.pet]).toEqual([0, 1]);
   // One that fails deletes nothing.
   age(made, 16);
@@ -52,7 +52,7 @@ test.each([
 });
 
 test('node_exporter can read the mark of a backup, whatever the umask', () => {
-  const mark = path.join(temporaryFolder(), 'mark');
+  const mark = `${temporaryFolder()}/mark`;
   const command = settingOf('ExecStartPost').replace(/^\W+(.*) \S+$/, '$1');
   spawnSync('sh', ['-c', `umask 077; ${command} ${mark}`]);
   expect(statSync(mark).mode & 0o777).toBe(0o644);

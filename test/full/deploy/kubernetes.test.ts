@@ -3,7 +3,6 @@
  * schemas are in no package of npm: of its manifests, only what they share with the servers is tested.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
-import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { readConfig, settings } from '../../../src/config.ts';
@@ -23,9 +22,7 @@ const documents = (text: string) => parseAllDocuments(text).map((document) => do
 
 /** The objects that `kubectl apply -k` would apply. */
 const build = (folder: string) =>
-  noKubectl
-    ? []
-    : documents(execFileSync('kubectl', ['kustomize', path.join(projectFolder, folder)], { encoding: 'utf8' }));
+  noKubectl ? [] : documents(execFileSync('kubectl', ['kustomize', projectFolder + folder], { encoding: 'utf8' }));
 
 const built = { sqlite: build('deploy/kubernetes/sqlite'), postgres: build('deploy/kubernetes/postgres') };
 

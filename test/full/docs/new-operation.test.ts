@@ -1,6 +1,5 @@
 /** Adds the operation of CONTRIBUTING.md to a copy of the project, and checks that nothing else must know it. */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { expect, test } from 'vitest';
 import { copyProject } from '../../support/plant.ts';
 import { launch, startServer } from '../../support/process.ts';
@@ -14,7 +13,7 @@ const place = /^\/\/ (\S+?)(?:, (at the end|after `(.+)`))?$/;
 function addBlock(folder: string, block: string): string {
   const [first = '', ...lines] = block.split('\n');
   const [, name = '', where, anchor] = place.exec(first) ?? [];
-  const file = path.join(folder, name);
+  const file = `${folder}/${name}`;
   if (where === undefined) {
     expect(existsSync(file), name).toBe(false);
     writeFileSync(file, `${lines.join('\n')}\n`);

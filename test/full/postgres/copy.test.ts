@@ -1,5 +1,4 @@
 /** Tests of the copy of an SQLite store into PostgreSQL: all of it arrives, or nothing. */
-import path from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
 import { copyStore } from '../../../src/store/copy.ts';
 import { change, commandErrorOf } from '../../support/commands.ts';
@@ -35,7 +34,7 @@ const rows = `
 
 /** A store with rows in every table, and `animals` animals besides those with the given names. */
 async function makeSource(animals = 10, names: string[] = []): Promise<string> {
-  const file = path.join(temporaryFolder(), 'store.db');
+  const file = `${temporaryFolder()}/store.db`;
   const store = await open(`sqlite:${file}`);
   const all = [...names, ...Array.from({ length: animals }, (_, at) => `pet ${at}`)];
   await Promise.all(

@@ -1,7 +1,6 @@
 /** Tests of what each PostgreSQL session sets, of poolers that drop settings, and of commits without their standby. */
 import { EventEmitter } from 'node:events';
 import { writeFileSync } from 'node:fs';
-import path from 'node:path';
 import type pg from 'pg';
 import type postgres from 'postgres';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -87,7 +86,7 @@ describe('a commit that does not wait for its synchronous standby', () => {
     expect(await runCli(['migrate'], { env })).toMatchObject({ code: 0 });
     await standby.kill();
     const folder = temporaryFolder();
-    writeFileSync(path.join(folder, 'pets.jsonl'), '{"name":"Tabby","categoryId":1}\n');
+    writeFileSync(`${folder}/pets.jsonl`, '{"name":"Tabby","categoryId":1}\n');
     for (const [args, stderr] of [
       [['import', 'pets.jsonl'], /The store cannot be written \(.+standby\): .+ To continue, repeat the import/],
       [['import', 'pets.jsonl'], /standby/],

@@ -1,6 +1,5 @@
 /** The commands export and import on PostgreSQL, also beside running servers. */
 import fs from 'node:fs';
-import path from 'node:path';
 import { beforeEach, describe, expect, test, vi } from 'vitest';
 import { commandErrorOf } from '../../support/commands.ts';
 import { runCli } from '../../support/process.ts';
@@ -15,7 +14,7 @@ beforeEach(async () => {
   folder = temporaryFolder();
 });
 
-const at = (name: string) => path.join(folder, name);
+const at = (name: string) => `${folder}/${name}`;
 const runHere = (...args: string[]) => runCli(args, { folder, env: { DATABASE_URL: databaseUrl } });
 
 async function run(...args: string[]): Promise<string> {

@@ -1,6 +1,5 @@
 /** Tests of reading the URL of a PostgreSQL database, and that no message and no log has what is secret in it. */
 import fs from 'node:fs';
-import path from 'node:path';
 import { expect, test } from 'vitest';
 import { readTarget, type Target } from '../../../src/store/postgres/url.ts';
 import { OpenError } from '../../../src/store/store.ts';
@@ -27,7 +26,7 @@ test.for<[string, Partial<Target>]>([
 });
 
 test('sslmode, sslrootcert, sslcert and sslkey are read', () => {
-  const file = path.join(temporaryFolder(), 'a@b.crt');
+  const file = `${temporaryFolder()}/a@b.crt`;
   fs.writeFileSync(file, 'a certificate, é');
   const pair = { cert: 'a certificate, é', key: 'a certificate, é' };
   const verified = { rejectUnauthorized: true };

@@ -1,6 +1,5 @@
 /** Tests online backups under load, and a restore that is killed. */
 import fs from 'node:fs';
-import path from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
 import { sideBySide } from '../../support/client.ts';
@@ -18,7 +17,7 @@ async function run(made: MadeStore, ...args: string[]): Promise<void> {
 /** Imports pets into a store. */
 async function importLines(made: MadeStore, count: number): Promise<void> {
   const lines = Array.from({ length: count }, (_, index) => `{"name":"line ${index + 1}","categoryId":1}\n`);
-  const file = path.join(made.folder, `${count}.jsonl`);
+  const file = `${made.folder}/${count}.jsonl`;
   fs.writeFileSync(file, lines.join(''));
   await run(made, 'import', file);
 }
@@ -39,7 +38,7 @@ test('a backup under write load is sound, and holds every pet acknowledged befor
     const before = new Map(promises);
     await run(made, 'backup', `${count}.db`);
     acknowledgedMeanwhile += promises.size - before.size;
-    expect(missingFrom(path.join(made.folder, `${count}.db`), before)).toEqual([]);
+    expect(missingFrom(`${made.folder}/${count}.db`, before)).toEqual([]);
   }
   await server.end('SIGKILL');
   await load;

@@ -1,6 +1,5 @@
 /** Tests a disk that fails, is full or is slow: strace tampers with system calls, and a small tmpfs fills up. */
 import { appendFileSync, readdirSync, rmSync, statfsSync } from 'node:fs';
-import path from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
@@ -32,7 +31,7 @@ const unavailable = { code: 'service_unavailable', message: expect.any(String), 
 async function runWithFault({ calls, file: name, first, fatal = false }: Fault, error: string, permanent: boolean) {
   const made = await makeStore();
   const tampering = `error=${error}:when=${first}${permanent ? '+' : ''}`;
-  const under = injecting(calls, tampering, path.join(made.folder, name));
+  const under = injecting(calls, tampering, `${made.folder}/${name}`);
   const { server, add, get, promises, file, folder } = await serve(made, connections, { under });
   /** The statuses, and those of requests that were sent after a POST had failed. */
   const added = { all: new Set<Outcome['status']>(), later: new Set<Outcome['status']>() };
@@ -167,9 +166,9 @@ function fill(filler: string): void {
 }
 
 test('a full disk: writes get 503, reads continue, and writes resume when there is room', async ({ skip }) => {
-  const folder = path.join(temporaryFolder(), 'disk');
+  const folder = `${temporaryFolder()}/disk`;
   if (!mountSmallDisk(folder, 8 * 1024)) return skip(noDisk);
-  const filler = path.join(folder, 'filler');
+  const filler = `${folder}/filler`;
   const { server, add, get, promises, file } = await serve(await makeStore(folder), 20);
   const outcomes: Outcome[] = [];
 
@@ -212,9 +211,9 @@ test('a full disk: writes get 503, reads continue, and writes resume when there 
 test.for(['SIGKILL', 'SIGTERM'] as const)(
   'a server that ended on a full disk with %s starts there: reads work, creates get 503, and succeed when there is room',
   async (signal, { skip }) => {
-    const folder = path.join(temporaryFolder(), 'disk');
+    const folder = `${temporaryFolder()}/disk`;
     if (!mountSmallDisk(folder, 8 * 1024)) return skip(noDisk);
-    const filler = path.join(folder, 'filler');
+    const filler = `${folder}/filler`;
     const made = await makeStore(folder);
     const { server, add, promises } = await serve(made, 20);
     await sideBySide(20, async () => {
@@ -250,7 +249,7 @@ test('a server starts if its quota is too small for what the WAL has', async (co
 test('with one second per fsync, reads do not wait for the disk, and every POST does', async (context) => {
   needStrace(context);
   const made = await makeStore();
-  const files = ['', 'store.db', 'store.db-wal'].map((name) => path.join(made.folder, name));
+  const files = ['', '/store.db', '/store.db-wal'].map((name) => made.folder + name);
   const under = injecting('fsync,fdatasync', 'delay_exit=1s', ...files);
   const { server: _, ...client } = await serve(made, 22, { under });
   const [readsMs, additionsMs]: [number[], number[]] = [[], []];

@@ -17,7 +17,7 @@ test.for<[command: string, args: string[], made: string]>([
   async ([command, args, made]) => {
     const { folder, run } = await commandFolder({ name: 'Biscuit', categoryId: 7n, status: 'sold' });
     await run('backup', 'copy.db');
-    const log = path.join(folder, 'trace');
+    const log = `${folder}/trace`;
     const exit = await launchCli([command, ...args], { folder, under: tracingFiles(log) }).end();
     expect(exit.code, exit.stderr).toBe(0);
 
@@ -26,7 +26,7 @@ test.for<[command: string, args: string[], made: string]>([
       const [, name = '', descriptor, from, to = ''] = /^(\w+)\((?:\d+<([^>]*)>|"([^"]*)", "([^"]*)")/.exec(call) ?? [];
       return { name, file: path.resolve(folder, descriptor ?? from ?? ''), to: path.resolve(folder, to), begun, done };
     });
-    const renaming = calls.find(({ name, to }) => name === 'rename' && to === path.join(folder, made));
+    const renaming = calls.find(({ name, to }) => name === 'rename' && to === `${folder}/${made}`);
     const written = calls.findLast(({ name, file }) => /^p?write/.test(name) && file === renaming?.file);
     if (!renaming || !written) throw new Error(`${command} has renamed no file`);
     const inFolder = path.dirname(renaming.to);

@@ -1,5 +1,4 @@
 /** Runs the commands of docs/scaling.md on a real cluster under load: dump, base backup, archive, recovery to a moment. */
-import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import { expect, test } from 'vitest';
@@ -21,7 +20,7 @@ test('a dump, and a recovery to a moment under load: each animal acknowledged be
   const { archive, backups, shell, data, url } = await startCluster();
   const variables = {
     ...{ PGDATABASE: 'animals', PGDATA: data, ARCHIVE: archive, BACKUPS: backups, RESTORED: 'animals_restored' },
-    ...{ DUMP: 'animals.dump', BASE: path.join(backups, 'base') },
+    ...{ DUMP: 'animals.dump', BASE: `${backups}/base` },
   };
   /** Runs the block that contains `text`. */
   const run = (text: string, MOMENT = '') =>

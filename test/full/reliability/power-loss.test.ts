@@ -1,7 +1,6 @@
 /** Tests, from strace's log of a server's system calls, that no 201 is sent before its fsync, and that no power loss loses an acknowledged pet. */
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { type Promises, sideBySide } from '../../support/client.ts';
@@ -26,7 +25,7 @@ interface TracedLoad {
 async function traceLoad(animals: number, connections: number, source?: string): Promise<TracedLoad> {
   const made = await makeStore();
   const base = readFileSync(made.file);
-  const log = path.join(temporaryFolder(), 'trace');
+  const log = `${temporaryFolder()}/trace`;
   const { folder, server, add, promises } = await serve(made, connections, {
     under: tracing(log),
     ...(source && { source }),
@@ -51,7 +50,7 @@ async function traceLoad(animals: number, connections: number, source?: string):
 function losses({ folder, base, events }: TracedLoad, images: number, seed = 1) {
   const disk = openCrashDisk(folder, 'store.db', base);
   // In memory if possible, because thousands of images are written and deleted.
-  const into = mkdtempSync(path.join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'power-loss-'));
+  const into = mkdtempSync(`${existsSync('/dev/shm') ? '/dev/shm' : tmpdir()}/power-loss-`);
   onTestFinished(() => rmSync(into, { recursive: true }));
   const random = seededRandom(seed);
   const promises: Promises = new Map();
@@ -63,7 +62,7 @@ function losses({ folder, base, events }: TracedLoad, images: number, seed = 1) 
     disk.restore(into, survival, random);
     const where = `seed ${seed}, image ${image}, after event ${place}, ${survival} of the unsynced data survives`;
     try {
-      const missing = missingFrom(path.join(into, 'store.db'), promises);
+      const missing = missingFrom(`${into}/store.db`, promises);
       if (missing.length > 0) lost.push(`${missing.length} of ${promises.size}: ${where}`);
     } catch (error) {
       found.corrupt.push(`${error}: ${where}`);
@@ -91,7 +90,7 @@ test('each 201 for 600 concurrent POSTs is sent after the fsync that covers its 
 
 test('a power loss at any moment loses no acknowledged pet and leaves a sound file, whatever unsynced data survives', async () => {
   const load = await traceLoad(tier(2200, 10_000), 16);
-  const file = path.join(load.folder, 'store.db');
+  const file = `${load.folder}/store.db`;
   // A checkpoint ends with an ftruncate of the file.
   const checkpoints = load.events.filter((event) => event.kind === 'truncate' && event.file === file).length;
   expect(checkpoints).toBeGreaterThanOrEqual(tier(2, 9));

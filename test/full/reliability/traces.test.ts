@@ -2,7 +2,6 @@
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdirSync } from 'node:fs';
 import { createServer } from 'node:http';
-import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
 import { startServer } from '../../support/process.ts';
@@ -24,13 +23,13 @@ async function startReceiver(): Promise<{ url: string; received: () => string }>
 
 /** Runs the command of docs/operations.md, in a folder of its own. Returns the file for `node --import`. Throws if npm cannot download. */
 function install(): string {
-  const folder = path.join(projectFolder, 'node_modules/.cache/animal-store/opentelemetry');
+  const folder = `${projectFolder}node_modules/.cache/animal-store/opentelemetry`;
   mkdirSync(folder, { recursive: true });
   const documented = read('docs/operations.md').replaceAll('\\\n', '');
   const [, options = ''] = /^npm install --prefix deploy\/opentelemetry (.+)$/m.exec(documented) ?? [];
   const args = ['install', '--prefix', folder, ...options.trim().split(/\s+/), '--prefer-offline'];
   execFileSync('npm', args, { stdio: ['ignore', 'ignore', 'pipe'], timeout: 120_000 });
-  const file = path.join(folder, 'register.mjs');
+  const file = `${folder}/register.mjs`;
   copyFileSync(`${projectFolder}deploy/opentelemetry/register.mjs`, file);
   return file;
 }

@@ -1,6 +1,5 @@
 /** Tests of the log's destination: if it is full, closed or not read, the server keeps serving and exits in time. */
 import fs from 'node:fs';
-import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { openDestination } from '../../../src/server/log-destination.ts';
@@ -49,7 +48,7 @@ test.for([
 const line = (text: string) => `{"msg":"${text}"}\n`;
 
 function openLog() {
-  const file = path.join(temporaryFolder(), 'log');
+  const file = `${temporaryFolder()}/log`;
   const descriptor = fs.openSync(file, 'w');
   onTestFinished(() => fs.closeSync(descriptor));
   return { ...openDestination(descriptor), content: () => fs.readFileSync(file, 'utf8') };

@@ -1,7 +1,6 @@
 /** Tests `npm run release` on a copy of the project, in a git repository of its own. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { expect, test } from 'vitest';
 import { gitEnv, gitIn, noGit } from '../../support/git.ts';
 import { copyProject } from '../../support/plant.ts';
@@ -15,8 +14,8 @@ const imageFile = 'deploy/kubernetes/image/kustomization.yaml';
 /** A repository with one commit, which lists one change as unreleased. */
 function makeRepository() {
   const folder = copyProject();
-  const read = (name: string) => readFileSync(path.join(folder, name), 'utf8');
-  const write = (name: string, text: string) => writeFileSync(path.join(folder, name), text);
+  const read = (name: string) => readFileSync(`${folder}/${name}`, 'utf8');
+  const write = (name: string, text: string) => writeFileSync(`${folder}/${name}`, text);
   write('CHANGELOG.md', read('CHANGELOG.md').replace(/(?<=## \[Unreleased\]\n)/, '\n### Added\n\n- A change.\n'));
   write(imageFile, read(imageFile).replace(/(?<=sha256:).*/, 'a'.repeat(64)));
   const git = gitIn(folder);

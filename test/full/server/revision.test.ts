@@ -1,6 +1,5 @@
 /** Tests that a process says which build it is: the version, and the commit of its checkout or its image. */
 import { writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { expect, test } from 'vitest';
 import { gitIn, noGit } from '../../support/git.ts';
 import { copySource } from '../../support/plant.ts';
@@ -26,7 +25,7 @@ test.skipIf(noGit)('the commit of the checkout; none before the first', { timeou
 
 test('the revision of the image, in log, metrics and /readyz', async () => {
   const source = copySource();
-  writeFileSync(path.join(source, 'revision'), '0123456789abcdef0123456789abcdef01234567\n');
+  writeFileSync(`${source}/revision`, '0123456789abcdef0123456789abcdef01234567\n');
   const build = { version, revision: '0123456' };
   await expectRevision(source, build.revision);
   const server = await startServer({ source });

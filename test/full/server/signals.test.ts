@@ -1,6 +1,5 @@
 /** Signals during the stop: copies, which npm and supervisors send, cut nothing off. */
 import { existsSync } from 'node:fs';
-import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
@@ -10,7 +9,7 @@ import { converse, rawGet, rawPost, summaryOf } from '../../support/raw.ts';
 
 // As from a terminal, timeout(1) and some supervisors. npm passes the signal on, so that the server gets it twice.
 test('SIGINT to all processes of npm start: a request under way is answered, then exit 0', async () => {
-  const file = path.join(temporaryFolder(), 'store.db');
+  const file = `${temporaryFolder()}/store.db`;
   const npm = await startWithNpm({ DATABASE_URL: `sqlite:${file}` });
   const finish = await begin(npm);
   const end = npm.end('SIGINT');

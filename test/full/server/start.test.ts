@@ -1,7 +1,6 @@
 /** What the server process does in surroundings that are rare: other hosts and users, two starts at once, files that it may not use. */
 import { spawnSync } from 'node:child_process';
 import { chmodSync, writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { commandErrorOf } from '../../support/commands.ts';
@@ -22,7 +21,7 @@ describe('the first start', () => {
 test('the log warns of each name in .env that is not a setting', async () => {
   const folder = temporaryFolder();
   const known = 'LOG_LEVEL=info\nDATABASE_URL_FILE=\nPGPASSWORD=x\n';
-  writeFileSync(path.join(folder, '.env'), `${known}LOG_LVEL=debug\nRATE_LIMIT_FILES=x\ntoString=x\n`);
+  writeFileSync(`${folder}/.env`, `${known}LOG_LVEL=debug\nRATE_LIMIT_FILES=x\ntoString=x\n`);
   const server = await startServer({ folder, env: { LOG_LVL: 'debug' } });
   const warned = server.stdout().matchAll(/"level":40,.*"msg":"(\S+) in \.env is not a setting"/g);
   expect([...warned].map(([, name]) => name)).toEqual(['LOG_LVEL', 'RATE_LIMIT_FILES', 'toString']);
@@ -53,8 +52,8 @@ describe('exit 1, with one sentence and no stack', () => {
     const folder = temporaryFolder();
     chmodSync(folder, 0o755);
     expect(await runCli(['migrate'], { folder })).toMatchObject({ code: 0 });
-    chmodSync(path.join(folder, 'data'), folderMode);
-    chmodSync(path.join(folder, store), mode);
+    chmodSync(`${folder}/data`, folderMode);
+    chmodSync(`${folder}/${store}`, mode);
     const surroundings = { folder, under: asNobody, env: { DATABASE_URL: `sqlite:${name}` } };
     const command = launchCli(['account', 'add', 'zoo'], surroundings);
     for (const { end } of [launchServer(surroundings), command])

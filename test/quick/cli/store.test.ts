@@ -17,6 +17,7 @@ import {
   withZoo,
 } from '../../support/commands.ts';
 import { runCli } from '../../support/process.ts';
+import { projectFolder } from '../../support/project.ts';
 
 describe('one-time links', () => {
   const local = 'http://127.0.0.1:3000/account/links/<token>\n';
@@ -107,9 +108,7 @@ describe('one-time links', () => {
 describe('the store', () => {
   test('is created by migrate, which then finds it up to date', async () => {
     const { folder } = await commandFolder();
-    const applied = readdirSync(path.join(import.meta.dirname, '../../../migrations/sqlite'))
-      .sort()
-      .join(', ');
+    const applied = readdirSync(`${projectFolder}migrations/sqlite`).sort().join(', ');
     await expectRows(folder, [
       ['migrate', 0, `Applied ${applied}.\n`, created],
       ['migrate', 0, 'The store is up to date.\n'],
@@ -141,10 +140,10 @@ describe('the store', () => {
   test('is the one that .env names; exit 1 if .env cannot be read, so that no other store is used instead', async () => {
     const { folder, store } = await withZoo();
     const elsewhere = temporaryFolder();
-    writeFileSync(path.join(elsewhere, '.env'), `DATABASE_URL=sqlite:${path.relative(elsewhere, store)}\n`);
+    writeFileSync(`${elsewhere}/.env`, `DATABASE_URL=sqlite:${path.relative(elsewhere, store)}\n`);
     const list = 'ID  NAME  CREATED AT  HAS PASSWORD\n1  zoo  <time>  false\n';
     await expectRows(elsewhere, [['account list', 0, list]]);
-    mkdirSync(path.join(folder, '.env'));
+    mkdirSync(`${folder}/.env`);
     expect(commandErrorOf(await runCli(['account', 'list'], { folder }))).toMatch(/^\.env cannot be read: .+[^.]\.$/);
   });
 

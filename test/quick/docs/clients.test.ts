@@ -1,6 +1,5 @@
 /** Tests the check for changes that break existing clients. */
 import { writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { launch } from '../../support/process.ts';
@@ -21,10 +20,10 @@ describe('the comparison with the last release in npm run check', () => {
     ['a changed type', 'type: integer\n          format: int64', 'type: string'],
   ])('rejects %s', async (_what, before, after) => {
     const folder = temporaryFolder();
-    for (const name of names) writeFileSync(path.join(folder, name), read(`docs/releases/1.0.0/${name}`));
+    for (const name of names) writeFileSync(`${folder}/${name}`, read(`docs/releases/1.0.0/${name}`));
     const broken = read('docs/releases/1.0.0/openapi.yaml').replace(before, after);
     expect(broken).not.toBe(read('docs/releases/1.0.0/openapi.yaml'));
-    writeFileSync(path.join(folder, 'openapi.yaml'), broken);
+    writeFileSync(`${folder}/openapi.yaml`, broken);
     const { code, stderr } = await compare(folder);
     expect(code).toBe(1);
     expect(stderr).toMatch(/^openapi\.yaml: /);

@@ -1,6 +1,5 @@
 /** Tests of reading the settings from the environment, and of .env.example. */
 import { writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { parseEnv } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { type Config, ConfigError, readConfig, settings, signUpOf } from '../../../src/config.ts';
@@ -133,7 +132,7 @@ describe('a setting of earlier releases', () => {
   test('WORKERS=1 from .env, LOG_SAMPLE, and ACCOUNT_PAGES=off with SIGN_UP=none are one warning each', async () => {
     const env = { LOG_SAMPLE: '100', ACCOUNT_PAGES: 'off', SIGN_UP: 'none' };
     const folder = temporaryFolder();
-    writeFileSync(path.join(folder, '.env'), 'WORKERS=1\nACCOUNT_PAGES=on\n');
+    writeFileSync(`${folder}/.env`, 'WORKERS=1\nACCOUNT_PAGES=on\n');
     const server = await startServer({ folder, env });
     const { code, stdout } = await server.end('SIGTERM');
     const warnings = [...stdout.matchAll(/"level":40,.*"msg":"([^"]+)"/g)].map(([, sentence]) => sentence);

@@ -3,7 +3,6 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
-import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { request } from 'undici';
 import { expect, onTestFinished, test } from 'vitest';
@@ -48,8 +47,8 @@ test('the next start prints no key, knows what the first was told, and keeps the
   expect((await first.call(key, 'POST', '/quickstart/messages', { message: 'Hello' })).status).toBe(202);
   expect((await first.call(key, 'GET', '/v1/pets/1')).status).toBe(200);
   await first.end('SIGTERM');
-  const folder = path.join(first.folder, 'data');
-  const file = path.join(folder, 'animal-store.db');
+  const folder = `${first.folder}/data`;
+  const file = `${folder}/animal-store.db`;
   chmodSync(folder, 0o755);
   chmodSync(file, 0o644);
 
@@ -78,7 +77,7 @@ test('the files of a store, a backup and a restored store can be read only by th
   const env = { DATABASE_URL: 'sqlite:new/data/animals.db' };
   const server = await startServer({ under, env });
   const { folder } = server;
-  const modesOf = (...names: string[]) => names.map((name) => modeOf(path.join(folder, name)));
+  const modesOf = (...names: string[]) => names.map((name) => modeOf(`${folder}/${name}`));
   expect((await server.call(await server.firstKey(), 'POST', '/v1/pets', tabby)).status).toBe(201);
   const files = ['', '-wal', '-shm'].map((suffix) => `new/data/animals.db${suffix}`);
   expect(modesOf('new', 'new/data', ...files)).toEqual(['700', '700', '600', '600', '600']);
@@ -105,7 +104,7 @@ const clockAt = (time: string) =>
 test('each setting counts, from the environment before .env; the log has them', async () => {
   const folder = temporaryFolder();
   writeFileSync(
-    path.join(folder, '.env'),
+    `${folder}/.env`,
     'DATABASE_URL=sqlite:./from-file.db\nPORT=0\nRATE_LIMIT=600\nLOG_LEVEL=info\nQUICKSTART_BASE_PATH=/from-file\n',
   );
   const [origin, other] = ['https://app.example.com', 'https://other.example.com'] as const;
@@ -114,7 +113,7 @@ test('each setting counts, from the environment before .env; the log has them', 
     ...{ CORS_ORIGINS: `${origin},${other}`, TRUST_PROXY: '192.0.2.1,127.0.0.1', QUICKSTART_BASE_PATH: '/from-env' },
   };
   const server = await startServer({ folder, env: { ...env, ...clockAt('2030-12-05T00:00:00Z') } });
-  expect(existsSync(path.join(folder, 'from-file.db'))).toBe(true);
+  expect(existsSync(`${folder}/from-file.db`)).toBe(true);
   const [line] = await server.seen('stdout', /^.*Server listening at.*$/m);
   const read = { DATABASE_URL: './from-file.db', OPS_PORT: '0', PORT: 0, RATE_LIMIT: 600, LOG_LEVEL: 'info' };
   expect(JSON.parse(line).settings).toMatchObject({ ...read, BASE_URL: env.BASE_URL, HOST: env.HOST });
@@ -138,7 +137,7 @@ test('each setting counts, from the environment before .env; the log has them', 
 });
 
 test('it loads neither undici nor Ajv, and its writer thread no TypeBox', async () => {
-  const file = path.join(temporaryFolder(), 'loaded');
+  const file = `${temporaryFolder()}/loaded`;
   const script = `import fs from 'node:fs'; import { registerHooks } from 'node:module'; import { threadId } from 'node:worker_threads';
     const add = (name) => fs.appendFileSync('${file}', threadId + name + '\\n');
     registerHooks({ load: (url, context, next) => (add(url), next(url, context)) });

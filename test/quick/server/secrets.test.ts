@@ -1,6 +1,5 @@
 /** Tests of secrets that are read from files. */
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { runCli } from '../../support/process.ts';
@@ -10,8 +9,8 @@ const sound = 'postgres://user:hidden@db/animals';
 /** Runs a command in a folder with these files. */
 async function migrate(files: Record<string, string>, env: Record<string, string | undefined>) {
   const folder = temporaryFolder();
-  for (const [name, content] of Object.entries(files)) writeFileSync(path.join(folder, name), content);
-  mkdirSync(path.join(folder, 'folder'));
+  for (const [name, content] of Object.entries(files)) writeFileSync(`${folder}/${name}`, content);
+  mkdirSync(`${folder}/folder`);
   return { ...(await runCli(['migrate'], { folder, env })), folder };
 }
 
@@ -23,7 +22,7 @@ test.for([
   // As in the image, whose DATABASE_URL can be emptied, but not unset.
   const env = { DATABASE_URL: '', DATABASE_URL_FILE: file };
   const { code, folder } = await migrate({ secret, '.env': dotEnv }, env);
-  expect([code, existsSync(path.join(folder, 'kept.db'))]).toEqual([0, true]);
+  expect([code, existsSync(`${folder}/kept.db`)]).toEqual([0, true]);
 });
 
 const bothSet = 'DATABASE_URL and DATABASE_URL_FILE are both set: set only one of them.';

@@ -10,15 +10,15 @@ import { temporaryFolder } from '../../support/app.ts';
 const modeOf = (name: string) => fs.statSync(name).mode & 0o777;
 
 test('a folder is made with its parents, for this user only', () => {
-  const deep = path.join(temporaryFolder(), 'a', 'b');
+  const deep = `${temporaryFolder()}/a/b`;
   for (let time = 0; time < 2; time++) makeFolder(deep);
   expect([path.dirname(deep), deep].map(modeOf)).toEqual([0o700, 0o700]);
-  fs.writeFileSync(path.join(deep, 'c'), '');
-  expect(() => makeFolder(path.join(deep, 'c', 'd'))).toThrow('ENOTDIR');
+  fs.writeFileSync(`${deep}/c`, '');
+  expect(() => makeFolder(`${deep}/c/d`)).toThrow('ENOTDIR');
 });
 
 test('a file is made completely or not at all, and closed in both cases', async () => {
-  const file = path.join(temporaryFolder(), 'made');
+  const file = `${temporaryFolder()}/made`;
   const descriptors: number[] = [];
   const write = async (descriptor: number) => {
     descriptors.push(descriptor);
@@ -40,13 +40,13 @@ test('what killed processes have left is removed, and nothing else', () => {
   const id = randomUUID();
   const kept = ['made', 'made.partial-notes', `made.partial-${id}-notes`, `other.partial-${id}`];
   for (const name of [...kept, `made.partial-${id}`, `made.partial-${id}-journal`])
-    fs.writeFileSync(path.join(folder, name), '');
-  claim(path.join(folder, 'made'));
+    fs.writeFileSync(`${folder}/${name}`, '');
+  claim(`${folder}/made`);
   expect(fs.readdirSync(folder).sort()).toEqual(kept.sort());
 });
 
 test('of two that make the same file, the later one stays, and the earlier one rejects', async () => {
-  const file = path.join(temporaryFolder(), 'made');
+  const file = `${temporaryFolder()}/made`;
   const first = claim(file);
   let second = '';
   const earlier = makeFile(first, 0o600, async () => {

@@ -18,7 +18,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-const newFile = () => path.join(temporaryFolder(), 'store.db');
+const newFile = () => `${temporaryFolder()}/store.db`;
 
 async function openSqlite(
   options: Partial<OpenOptions> = {},
