@@ -82,7 +82,7 @@ export async function startNginx(upstream: number, inHttp = '') {
       const socket = connect(https, '127.0.0.1', () => resolve(true));
       socket.on('error', () => resolve(false)).on('connect', () => socket.destroy());
     });
-  await expect.poll(connects, { timeout: 10_000 }).toBe(true);
+  await expect.poll(connects).toBe(true);
   const dispatcher = new Agent({ allowH2: false, connect: { ca, servername: name } });
   onTestFinished(() => dispatcher.destroy());
 

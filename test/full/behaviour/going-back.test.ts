@@ -25,30 +25,26 @@ async function create(server: Server, key: string, name: string): Promise<number
 const namesOf = async (server: Server, key: string) =>
   (await server.call(key, 'GET', '/v1/pets?limit=100')).json.map(({ name }: { name: string }) => name);
 
-test.for(releases)(
-  'a store of release %s is migrated, and nothing is lost',
-  { timeout: 60_000 },
-  async (release, { skip }) => {
-    const missing = missingRelease(release);
-    if (missing) skip(missing);
-    const env = { DATABASE_URL: await newUrl() };
-    const older = await startServer({ env, source: sourceOf(release) });
-    const key = await older.firstKey();
-    for (const name of ['one', 'two']) await create(older, key, name);
-    expect((await older.end('SIGTERM')).code).toBe(0);
-    const newer = await startServer({ env });
-    expect(await recordOf(env.DATABASE_URL)).toEqual(complete);
-    expect(await create(newer, key, 'one')).toBe(1);
-    expect(await create(newer, key, 'three')).toBe(3);
-    expect(await namesOf(newer, key)).toEqual(['one', 'two', 'three']);
-    const two = { id: 2, name: 'two', categoryId: 7, status: 'available' };
-    expect((await newer.call(key, 'GET', '/v1/pets/2')).json).toEqual(two);
-    expect((await launchCli(['check'], { env }).end()).code).toBe(0);
-  },
-);
+test.for(releases)('a store of release %s is migrated, and nothing is lost', async (release, { skip }) => {
+  const missing = missingRelease(release);
+  if (missing) skip(missing);
+  const env = { DATABASE_URL: await newUrl() };
+  const older = await startServer({ env, source: sourceOf(release) });
+  const key = await older.firstKey();
+  for (const name of ['one', 'two']) await create(older, key, name);
+  expect((await older.end('SIGTERM')).code).toBe(0);
+  const newer = await startServer({ env });
+  expect(await recordOf(env.DATABASE_URL)).toEqual(complete);
+  expect(await create(newer, key, 'one')).toBe(1);
+  expect(await create(newer, key, 'three')).toBe(3);
+  expect(await namesOf(newer, key)).toEqual(['one', 'two', 'three']);
+  const two = { id: 2, name: 'two', categoryId: 7, status: 'available' };
+  expect((await newer.call(key, 'GET', '/v1/pets/2')).json).toEqual(two);
+  expect((await launchCli(['check'], { env }).end()).code).toBe(0);
+});
 
 const servesBoth = `release ${previous} serves beside this one, before and after the migration, and alone; this one then finds everything`;
-test(servesBoth, { timeout: 60_000 }, async ({ skip }) => {
+test(servesBoth, async ({ skip }) => {
   const missing = missingRelease(previous);
   if (missing) skip(missing);
   const env = { DATABASE_URL: await newUrl() };

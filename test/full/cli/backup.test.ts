@@ -22,7 +22,7 @@ function overwrite(file: string, was: string, is: string): void {
 
 const differing = 'Row 1 of pet has JSON that differs from its other columns.';
 
-describe('check', { timeout: 60_000 }, () => {
+describe('check', () => {
   test('reports a sound store in full, as a table and as JSON, and does not change it', async () => {
     const { run, store } = await commandFolder(tabby, rex);
     const before = fs.readFileSync(store);
@@ -69,7 +69,7 @@ describe('check', { timeout: 60_000 }, () => {
   });
 });
 
-describe('backup', { timeout: 60_000 }, () => {
+describe('backup', () => {
   test('is one file of its owner, holds the whole store and opens on a read-only disk', async () => {
     const { run, at, folder } = await commandFolder(tabby, rex);
     expect(await run('backup', 'copy.db')).toBe('Backed up 2 animals to copy.db.\n');
@@ -133,7 +133,7 @@ describe('backup', { timeout: 60_000 }, () => {
 });
 
 // Beside a server, after a kill and under load: full/reliability/backup.test.ts.
-describe('restore', { timeout: 60_000 }, () => {
+describe('restore', () => {
   /** A folder with a store of Rex and a backup of Tabby. */
   async function withBackup() {
     const [here, other] = await Promise.all([commandFolder(rex), commandFolder(tabby)]);

@@ -20,8 +20,6 @@ const shell = (line: string, folder: string) => launch('bash', ['--norc', '-c', 
 const jsonLines = (count: number) =>
   Array.from({ length: count }, (_, index) => `{"name":"pet ${index + 1}","categoryId":${index + 1}}\n`).join('');
 
-const timeout = 60_000;
-
 const repeat = 'To continue, repeat the import with the same content within 23 hours of its first start.';
 
 /** The number of animals in a store, which may not exist yet. */
@@ -56,7 +54,7 @@ async function withFile(count: number) {
   };
 }
 
-describe('export', { timeout }, () => {
+describe('export', () => {
   test('writes each animal exactly as the server returns it, in ascending order of id', async () => {
     const { run } = await commandFolder(tabby, rex, ida);
     const lines = [
@@ -110,7 +108,7 @@ test('the commands of docs/command-line.md make CSV and read it, with every digi
   expect(lines.slice(2, 4)).toEqual(lines.slice(0, 2));
 });
 
-describe('import', { timeout }, () => {
+describe('import', () => {
   test('adds every animal exactly, with new ids instead of those in the file', async () => {
     const { folder, run, at } = await commandFolder(tabby);
     const lines = [
@@ -193,7 +191,7 @@ describe('import', { timeout }, () => {
   });
 });
 
-describe('import, again', { timeout }, () => {
+describe('import, again', () => {
   test('the same content is added once in 24 hours, under any name; an empty line makes it another', async () => {
     const { run, at, store } = await withFile(3);
     await run('import', 'pets.jsonl');

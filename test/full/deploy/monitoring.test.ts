@@ -4,7 +4,6 @@ import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { startServer } from '../../support/process.ts';
 import { projectFolder, read } from '../../support/project.ts';
-import { patientMs } from '../../support/tier.ts';
 
 interface Rules {
   groups: { rules: { alert?: string; expr: string }[] }[];
@@ -51,9 +50,9 @@ test('alerts and dashboard use only metrics that the process exposes', async () 
   }
 });
 
-test('promtool accepts the rules, and they fire when they should: each with the labels that group notifications', {
-  timeout: patientMs,
-}, ({ skip }) => {
+test('promtool accepts the rules, and they fire when they should: each with the labels that group notifications', ({
+  skip,
+}) => {
   if (noPromtool) skip(noPromtool);
   promtool('check', 'rules', 'alerts.yml');
   promtool('test', 'rules', 'alerts.test.yml');

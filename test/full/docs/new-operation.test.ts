@@ -4,7 +4,6 @@ import { expect, test } from 'vitest';
 import { copyProject } from '../../support/plant.ts';
 import { launch, startServer } from '../../support/process.ts';
 import { projectFolder, read } from '../../support/project.ts';
-import { patientMs } from '../../support/tier.ts';
 
 /** Where a block of code belongs: a new file, the end of a file, or behind the first line that starts with a text. */
 const place = /^\/\/ (\S+?)(?:, (at the end|after `(.+)`))?$/;
@@ -51,9 +50,7 @@ async function run(folder: string, file: string, ...args: string[]): Promise<voi
 
 const node = process.execPath;
 
-test('a GET is five files by hand, from the code of CONTRIBUTING.md', {
-  timeout: patientMs,
-}, async () => {
+test('a GET is five files by hand, from the code of CONTRIBUTING.md', async () => {
   const folder = copyProject();
   expect(new Set(blocksOf(walkThrough).map((block) => addBlock(folder, block))).size).toBe(5);
   await run(folder, 'npm', 'run', 'format');

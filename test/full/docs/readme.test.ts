@@ -44,4 +44,4 @@ test('every command of the README and of the page on the command line prints wha
   }
   // The folder that .gitignore names.
   expect(readdirSync(server.folder)).toEqual(['data']);
-}, 120_000);
+});

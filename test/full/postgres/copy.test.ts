@@ -112,7 +112,7 @@ test('a copy has every column of every row, and no id of either store is given a
   expect(await store.pets.add({ name: 'Biscuit', categoryId: 7n, status: 'sold' })).toMatchObject({ id: 6001n });
   expect(await store.accounts.addAccount('next')).toMatchObject({ id: 5 });
   expect(await textRows(to, `SELECT nextval(pg_get_serial_sequence('api_key', 'id'))`)).toEqual([{ nextval: '10' }]);
-}, 60_000);
+});
 
 describe('a copy that fails leaves nothing', () => {
   const stop = 'CREATE TRIGGER planted BEFORE INSERT ON message FOR EACH ROW EXECUTE FUNCTION planted()';

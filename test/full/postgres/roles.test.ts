@@ -146,7 +146,7 @@ describe.skipIf(missingPrograms)('the role that serves', () => {
     expect(grant('public')).toMatchObject({ status: 3, stderr: expect.stringContaining('there is no role public') });
   });
 
-  test('without a grant, a request and a command say how to grant', { timeout: 60_000 }, async () => {
+  test('without a grant, a request and a command say how to grant', async () => {
     const env = { DATABASE_URL: urls.server };
     const running = await startServer({ env });
     await runCli(['account', 'add', 'uma'], { env });

@@ -44,7 +44,7 @@ test('sslmode encrypts from require on, and verify-full rejects an untrusted cer
     await expect(encrypted(`?sslmode=${mode}`)).rejects.toThrow('cannot be opened: self-signed certificate');
     await expect(open(url.replace('127.0.0.1', 'localhost') + trusting)).rejects.toThrow(/does not match.*altnames/);
   }
-}, 60_000);
+});
 
 test('a server without TLS is rejected by require', async () => {
   const databaseUrl = await emptyStore();

@@ -39,7 +39,7 @@ async function start(creators: Creators) {
       await sleep(250);
     }
   })().catch(() => undefined);
-  await expect.poll(() => load.acknowledged.length, { timeout: 10_000 }).toBeGreaterThan(100);
+  await expect.poll(() => load.acknowledged.length).toBeGreaterThan(100);
 
   /** Stops the load; resolves to how many acknowledged animals `databaseUrl` lacks, and how many it has twice. */
   async function compare(databaseUrl: string) {

@@ -1,7 +1,7 @@
 /** Tests of the log's destination: if it is full, closed or not read, the server keeps serving and exits in time. */
 import fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { openDestination } from '../../../src/server/log-destination.ts';
 import { temporaryFolder } from '../../support/app.ts';
 import { openClient } from '../../support/client.ts';
@@ -17,7 +17,6 @@ test.for([
   ['a file', '> log', false],
 ] as const)(
   'with a log that is %s, requests are served, lost lines are counted, and SIGTERM ends the process',
-  { timeout: 180_000 },
   async ([, redirection, loses]) => {
     const { env, key, folder } = await makeStore();
     const [port, opsPort] = [await findPort(), await findPort()];
@@ -38,7 +37,7 @@ test.for([
     }
     expect((await client.add('x')).status).toBe(201);
     const loss = async () => (await metric('animal_store_log_lines_lost_total')) > 0;
-    await vi.waitFor(async () => expect(await loss()).toBe(loses), { timeout: 10_000 });
+    await expect.poll(loss).toBe(loses);
     expect(await metric('process_resident_memory_bytes')).toBeLessThan(300 * 1024 * 1024);
     await client.close();
     expect((await server.end('SIGTERM')).code).toBe(0);

@@ -21,7 +21,7 @@ test('/metrics reports requests by method, route and status, the cache and commi
   };
   const requests = (method: string, route: string, status: number) =>
     `http_request_duration_seconds_count{method="${method}",route="${route}",status="${status}"}`;
-  await expect.poll(metrics, { timeout: 10_000 }).toMatchObject({
+  await expect.poll(metrics).toMatchObject({
     [requests('POST', '/v1/pets', 201)]: 5,
     [requests('GET', '/v1/pets/:petId', 200)]: 4,
     [requests('GET', '/v1/pets', 401)]: 1,

@@ -14,7 +14,7 @@ async function expectRevision(source: string, revision?: string): Promise<void> 
   expect(await launchCli(['--version'], { source }).end()).toEqual({ code: 0, stdout, stderr: '' });
 }
 
-test.skipIf(noGit)('the commit of the checkout; none before the first', { timeout: 120_000 }, async () => {
+test.skipIf(noGit)('the commit of the checkout; none before the first', async () => {
   const source = copySource();
   const git = gitIn(source);
   git('init', '--quiet');

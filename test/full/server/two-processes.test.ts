@@ -26,4 +26,4 @@ test('creates on both are stored once', async () => {
   const ends = [end, await second.end('SIGTERM')];
   expect(ends.map(({ code }) => code)).toEqual([0, 0]);
   expect(new Set(ends.flatMap(({ stderr }) => stderr.match(/ast_\w+/g) ?? []))).toEqual(new Set([key]));
-}, 60_000);
+});

@@ -21,7 +21,7 @@ async function interrupt(
   const head = Object.entries(lines).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.write(`POST ${path} HTTP/1.1\r\n${head.join('')}\r\n`);
   const taken = async () => (await valuesOf(app.metrics, 'held')).bodies;
-  await expect.poll(taken, { timeout: 5000, interval: 5 }).toBe(1);
+  await expect.poll(taken, { interval: 5 }).toBe(1);
   await meanwhile();
   socket.write(`${body === '' ? '' : `${body.length.toString(16)}\r\n${body}\r\n`}0\r\n\r\n`);
   const answer = await text(socket);

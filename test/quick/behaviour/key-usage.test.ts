@@ -81,14 +81,14 @@ test('a flush that fails is logged and repeated; a request counts for the day of
   vi.spyOn(store.accounts, 'recordUses').mockRejectedValueOnce(new Error('the disk is full'));
   await call('GET', '/v1/pets/1');
   vi.advanceTimersByTime(60_000);
-  await vi.waitFor(() => expect(log()).toContain('the disk is full'), { timeout: 10_000 });
+  await expect.poll(log).toContain('the disk is full');
   expect(await counted()).toEqual([]);
   setTime(last);
   await call('GET', '/v1/pets?limit=0');
   setTime(first);
   for (let count = 0; count < 2; count++) await call('GET', '/v1/pets');
   vi.advanceTimersByTime(60_000);
-  await vi.waitFor(async () => expect(await counted()).toHaveLength(2), { timeout: 10_000 });
+  await expect.poll(() => counted()).toHaveLength(2);
   const lastError = { code: 'invalid_parameter', at: last };
   expect(await counted()).toEqual([
     { ...today, clientErrors: 2, deprecatedCalls: 1, lastError },

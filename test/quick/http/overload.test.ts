@@ -1,7 +1,7 @@
 /** Tests requests that are held for overload, then served or refused: whatever their method and framing, the connection stays usable and in order. */
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { beforeEach, expect, test, vi } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { turnMs } from '../../../src/http/connection/turns.ts';
 import { setLimits, startApp, valuesOf } from '../../support/app.ts';
 import { openSocket } from '../../support/process.ts';
@@ -223,7 +223,7 @@ test.for([60_000, 1000])(
     for (const { socket } of clients) socket.resetAndDestroy();
     await sleep(100);
     if (held === 60_000) setBusy(false);
-    await vi.waitFor(() => expect(log().match(/"status":499/g)).toHaveLength(5), { timeout: 10_000 });
+    await expect.poll(() => log().match(/"status":499/g)).toHaveLength(5);
     expect([await limited(), await isEmpty()]).toEqual([0, true]);
   },
 );
@@ -256,7 +256,7 @@ test.for<[string, string, string, number]>([
     void ask([post(header) + sent]).then(([answer = '']) => (answers[at] = answer));
     await sleep(20);
   }
-  await vi.waitFor(() => expect(countOf(refused)).toBe(refusals));
+  await expect.poll(() => countOf(refused)).toBe(refusals);
   const { ask } = await open(port);
   const without = ask([get()]);
   const ofOther = (await open(port, '127.0.0.2')).ask([post(length) + body]);
@@ -265,7 +265,7 @@ test.for<[string, string, string, number]>([
   setBusy(false);
   expect(await without).toEqual(['200']);
   expect(await ofOther).toEqual(['201']);
-  if (sent !== '{') await vi.waitFor(() => expect(countOf('201')).toBe(6 - refusals));
+  if (sent !== '{') await expect.poll(() => countOf('201')).toBe(6 - refusals);
 });
 
 test('what follows a body waits for a turn, too', async () => {

@@ -1,5 +1,5 @@
 /** Tests of the log line of a request. */
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { newToken } from '../../../src/core/people.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { converse } from '../../support/raw.ts';
@@ -11,7 +11,7 @@ const traceparent = `00-${traceId}-b7ad6b7169203331-01`;
 async function lineFor({ port, key, logged }: TestApp, line: string, more = `Authorization: Bearer ${key}\r\n`) {
   const [answer] = await converse(port, [`${line} HTTP/1.1\r\nHost: a\r\n${more}\r\n`]);
   const lines = () => logged(String(answer?.headers['x-request-id'])).filter(({ msg }) => msg === 'request');
-  await vi.waitFor(() => expect(lines()).toHaveLength(1), { timeout: 10_000 });
+  await expect.poll(lines).toHaveLength(1);
   return lines()[0];
 }
 
@@ -34,7 +34,7 @@ test('has the request, its outcome, and for an error its code', async () => {
   expect(await lineFor(app, 'GET /v1/pets', '')).toMatchObject({ status: 401, code: 'missing_api_key' });
   expect(await lineFor(app, 'BREW /v1/pets')).toMatchObject({ status: 400, code: 'bad_request' });
   expect((await app.call('HEAD', '/v1/pets')).status).toBe(200);
-  await vi.waitFor(() => expect(app.log()).toMatch(/"method":"HEAD","route":"\/v1\/pets","status":200/));
+  await expect.poll(app.log).toMatch(/"method":"HEAD","route":"\/v1\/pets","status":200/);
 });
 
 test('has the path if there is no route: 200 characters, without query, links and keys', async () => {

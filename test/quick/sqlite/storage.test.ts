@@ -134,7 +134,7 @@ describe('writing', () => {
     const long = { ...biscuit, name: 'x'.repeat(1000) };
     await Promise.all(Array.from({ length: 2500 }, () => store.pets.add(long)));
     expect(commits).toEqual([1000, 1000, 500]);
-    await vi.waitFor(() => expect(fs.statSync(file).size).toBeGreaterThan(1_000_000), 5000);
+    await expect.poll(() => fs.statSync(file).size).toBeGreaterThan(1_000_000);
   });
 
   test('a write is acknowledged only after its commit, which other connections then see', async () => {
