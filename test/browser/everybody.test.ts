@@ -20,8 +20,7 @@ describeInBrowser('everybody', () => {
         await expectAccessible(`${place}, all parts open`);
       }
       // Enough pets for a response that has to scroll.
-      for (let index = 0; index < 20; index++)
-        await server.call(key, 'POST', '/v1/pets', { name: 'Crumb', categoryId: 7 });
+      for (let index = 0; index < 20; index++) await server.add({ name: 'Crumb', categoryId: 7 });
       for (const place of ['listPets', 'getPet', 'createPet']) {
         const operation = await open(`pets/${place}`);
         await authenticate(key);

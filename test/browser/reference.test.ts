@@ -17,8 +17,8 @@ describeInBrowser('the reference page', () => {
   });
 
   test('shows the removal date of getPet at rel="deprecation", and then that it was removed', async () => {
-    const { page, server, key } = await openReference();
-    const { headers } = await server.call(key, 'GET', '/v1/pets/1');
+    const { page, server } = await openReference();
+    const { headers } = await server.get('/v1/pets/1');
     await page.goto(server.url + /<([^>]*)>; rel="deprecation"/.exec(headers.get('link') as string)?.[1]);
     const operation = page.locator('section[id="animal-store/tag/pets/getPet"]');
     await expect.poll(async () => (await operation.boundingBox())?.y).toBeLessThan(100);

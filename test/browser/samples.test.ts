@@ -34,7 +34,7 @@ describeInBrowser('the samples', () => {
     await creating.getByLabel('Idempotency-Key', { exact: true }).fill(`'"\\$(id)`);
     // The second time the answer comes again, and nothing is added.
     for (let time = 0; time < 2; time++) expect(await runSample(creating)).toContain('9007199254740993');
-    const listed = await server.call(key, 'GET', '/v1/pets');
+    const listed = await server.get('/v1/pets');
     expect(listed.json.slice(1)).toEqual([{ id: 2, name, categoryId: 9007199254740992, status: 'sold' }]);
 
     const listing = await open('pets/listPets');

@@ -141,6 +141,7 @@ export async function startApp({ bounds, ...options }: Partial<AppOptions> & { b
     setTime: setTime as (time: Date) => void,
     newKey,
     call,
+    get: (target: string, options?: CallOptions) => call('GET', target, options),
     /** Adds a pet. */
     add: (pet: object, headers: Record<string, string> = {}) => call('POST', '/v1/pets', { body: pet, headers }),
   };

@@ -119,6 +119,12 @@ export interface Server extends Process {
     body?: unknown,
     headers?: Record<string, string>,
   ) => Promise<Answer>;
+  /** Adds an animal with the first key. */
+  add: (pet?: object, headers?: Record<string, string>) => Promise<Answer>;
+  /** Reads with the first key. */
+  get: (path: string) => Promise<Answer>;
+  /** What Prometheus gets. */
+  metrics: () => Promise<string>;
 }
 
 interface Answer {
@@ -142,24 +148,29 @@ export function startWithNpm(env: Record<string, string>): Promise<Server> {
 
 async function listening(server: Process): Promise<Server> {
   const [, url = '', port] = await server.seen('stdout', /Server listening at (http:\/\/\S+:(\d+))"/);
+  const opsUrl = () => /Ops port open at (http:\/\/[^"]+)"/.exec(server.stdout())?.[1] as string;
+  let shown: Promise<RegExpExecArray> | undefined;
+  const firstKey = async () => {
+    shown ??= server.seen('stderr', /^ {2}(ast_test_\w+)$/m);
+    return (await shown)[1] as string;
+  };
+  const call: Server['call'] = async (key, method, path, body, more) => {
+    const response = await fetch(url + path, {
+      method,
+      headers: {
+        ...(key !== null && { authorization: `Bearer ${key}` }),
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...more,
+      },
+      body: body === undefined ? null : JSON.stringify(body),
+    });
+    return { status: response.status, headers: response.headers, json: await response.json() };
+  };
   return {
-    ...server,
-    url,
-    port: Number(port),
-    opsUrl: () => /Ops port open at (http:\/\/[^"]+)"/.exec(server.stdout())?.[1] as string,
-    firstKey: async () => (await server.seen('stderr', /^ {2}(ast_test_\w+)$/m))[1] as string,
-    call: async (key, method, path, body, more) => {
-      const response = await fetch(url + path, {
-        method,
-        headers: {
-          ...(key !== null && { authorization: `Bearer ${key}` }),
-          ...(body !== undefined && { 'content-type': 'application/json' }),
-          ...more,
-        },
-        body: body === undefined ? null : JSON.stringify(body),
-      });
-      return { status: response.status, headers: response.headers, json: await response.json() };
-    },
+    ...{ ...server, url, port: Number(port), opsUrl, firstKey, call },
+    add: async (pet = tabby, headers = {}) => call(await firstKey(), 'POST', '/v1/pets', pet, headers),
+    get: async (path) => call(await firstKey(), 'GET', path),
+    metrics: async () => (await fetch(`${opsUrl()}/metrics`)).text(),
   };
 }
 

@@ -1,11 +1,15 @@
 /** The project's folder and files, and the options of `npm start`. */
 import { readFileSync } from 'node:fs';
+import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const projectFolder = fileURLToPath(new URL('../../', import.meta.url));
 
 /** The text of a file of the project. */
 export const read = (file: string) => readFileSync(projectFolder + file, 'utf8');
+
+/** PATH, which leads to this Node first. */
+export const pathToNode = `${path.dirname(process.execPath)}:${process.env.PATH}`;
 
 /** The options that `npm start` passes to node. */
 const { scripts } = JSON.parse(read('package.json'));

@@ -140,8 +140,9 @@ test('every request is answered within 4 s, and no place stays taken', async () 
   expect(faults.slice(0, 20)).toEqual([]);
 
   const taken = async () => {
-    const text = await (await fetch(`${server.opsUrl()}/metrics`)).text();
-    return [...text.matchAll(/^animal_store_held\{.* (\d+)$/gm)].map(([, value]) => value).join(' ');
+    return [...(await server.metrics()).matchAll(/^animal_store_held\{.* (\d+)$/gm)]
+      .map(([, value]) => value)
+      .join(' ');
   };
   await expect.poll(taken).toBe('0 0 0 0 0 0');
 });

@@ -62,7 +62,7 @@ test(`after ${resets} resets at random moments the server holds nothing, and ser
   expect(most).toBeGreaterThan(0);
   const none = { requests: 0, work: 0, bodies: 0, unread_bytes: 0, connections: 0, pipelined: 0 };
   await expect.poll(() => valuesOf(app.metrics, 'held'), { timeout: 30_000, interval: 100 }).toEqual(none);
-  expect((await app.call('GET', '/v1/pets?limit=100')).status).toBe(200);
+  expect((await app.get('/v1/pets?limit=100')).status).toBe(200);
   expect((await app.add({ name: 'after', categoryId: 1 })).status).toBe(201);
   expect(app.log()).not.toMatch(/"level":[456]0/);
   figure(`${resets} connections reset at random moments: every count is back to 0`);

@@ -1,12 +1,11 @@
 /** Tests the nightly backups of deploy/systemd and deploy/kubernetes: what they run makes a sound backup. */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, statSync, utimesSync, writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { temporaryFolder } from '../../support/app.ts';
-import { runCli, startServer, tabby } from '../../support/process.ts';
-import { projectFolder, read } from '../../support/project.ts';
+import { runCli, startServer } from '../../support/process.ts';
+import { pathToNode, projectFolder, read } from '../../support/project.ts';
 
 const service = read('deploy/systemd/animal-store-backup.service');
 const settingOf = (name: string) => new RegExp(`^${name}=(.*)$`, 'm').exec(service)?.[1] ?? '';
@@ -24,7 +23,7 @@ test.each([
   ['Kubernetes', ofKubernetes],
 ])('%s backs up beside the running server, and then deletes old backups', async (_what, given: string) => {
   const server = await startServer();
-  await server.call(await server.firstKey(), 'POST', '/v1/pets', tabby);
+  await server.add();
   const backups = `${server.folder}/backups`;
   mkdirSync(backups);
   function age(name: string, days: number): void {
@@ -37,7 +36,7 @@ test.each([
   }
   const script = given.replaceAll('src/cli.ts', `${projectFolder}src/cli.ts`);
   const run = (more = {}) => {
-    const env = { PATH: `${path.dirname(process.execPath)}:${process.env.PATH}`, BACKUPS: backups, ...more };
+    const env = { PATH: pathToNode, BACKUPS: backups, ...more };
     return spawnSync('sh', ['-euc', script], { cwd: server.folder, env, encoding: 'utf8' }).status;
   };
   expect(run()).toBe(0);

@@ -35,11 +35,11 @@ function promtool(...args: string[]): void {
 test('alerts and dashboard use only metrics that the process exposes', async () => {
   const server = await startServer();
   // A series with labels appears only with its first value.
-  await server.call(await server.firstKey(), 'GET', '/v1/pets/1');
+  await server.get('/v1/pets/1');
   // blackbox_exporter sends no Accept.
   const [, page] = /targets: \[https:\/\/[^/]+(\S+)\]/.exec(read('deploy/prometheus/prometheus.yml')) ?? [];
   expect((await fetch(server.url + page)).status).toBe(200);
-  const text = await (await fetch(`${server.opsUrl()}/metrics`)).text();
+  const text = await server.metrics();
   const exposed = text.split('\n').map((line) => line.replace(/^# TYPE (\S+) .*/, '$1').replace(/[{ ].*/, ''));
   const asked = [...rules, ...dashboard.panels.flatMap(({ targets }) => targets)].map(({ expr }) => expr);
   expect(asked.length).toBeGreaterThan(25);

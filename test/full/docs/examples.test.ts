@@ -31,11 +31,7 @@ test('session.sh adds, filters and pages; walk.js and pets.py print every digit'
     [first, second, 'Sold:', `[${second}]`, `[${first}]`, `[${second}]`, ''].join('\n'),
   );
   expect(await run(env, node, 'walk.js', 'available')).toBe(line);
-  await Promise.all(
-    Array.from({ length: 210 }, (_, index) =>
-      server.call(env.KEY, 'POST', '/v1/pets', { name: `P${index}`, categoryId: 1 }),
-    ),
-  );
+  await Promise.all(Array.from({ length: 210 }, (_, index) => server.add({ name: `P${index}`, categoryId: 1 })));
   const walked = (await run(env, node, 'walk.js')).trimEnd().split('\n');
   expect(walked.map((row) => Number(row.split('\t')[0]))).toEqual(Array.from({ length: 212 }, (_, index) => index + 1));
   if (hasNoPython) skip('python3 is not installed');

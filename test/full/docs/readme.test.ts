@@ -1,10 +1,9 @@
 /** Runs every command in the console blocks of the README, and then of docs/command-line.md, against a real server. */
 import { spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
-import path from 'node:path';
 import { expect, test } from 'vitest';
 import { startServer } from '../../support/process.ts';
-import { projectFolder, read } from '../../support/project.ts';
+import { pathToNode, projectFolder, read } from '../../support/project.ts';
 
 /** The lines `$ command`, each with the output after it. */
 function transcript(): { command: string; output: string }[] {
@@ -28,7 +27,7 @@ test('every command of the README and of the page on the command line prints wha
   const cli = `node ${projectFolder}src/cli.ts`;
   const here = (text: string) => text.replaceAll(':3000', `:${server.port}`).replaceAll('npx animal-store', cli);
   const env = {
-    PATH: `${path.dirname(process.execPath)}:${process.env.PATH}`,
+    PATH: pathToNode,
     KEY: await server.firstKey(),
     PORT: String(server.port),
     OPS_PORT: new URL(server.opsUrl()).port,

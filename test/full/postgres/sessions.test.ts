@@ -68,8 +68,7 @@ describe('a commit that does not wait for its synchronous standby', () => {
   test('is an unknown outcome: 503, although the pet is stored', async () => {
     const { sql, databaseUrl, standby } = await start();
     const server = await startServer({ env: { DATABASE_URL: databaseUrl } });
-    const key = await server.firstKey();
-    const add = (name: string) => server.call(key, 'POST', '/v1/pets', { name, categoryId: 1 });
+    const add = (name: string) => server.add({ name, categoryId: 1 });
     expect((await add('first')).status).toBe(201);
     await standby.kill();
     const adding = add('second');

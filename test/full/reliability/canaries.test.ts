@@ -55,7 +55,7 @@ test('no API key and no word of a client appears in the log, the metrics or an e
   new Database(file).exec('ALTER TABLE pet RENAME TO other').close();
   for (const place of places)
     if (['name', 'value of cursor', 'Idempotency-Key', 'Accept'].includes(place[0])) await send(place, canary());
-  const metrics = await (await fetch(`${server.opsUrl()}/metrics`)).text();
+  const metrics = await server.metrics();
   const { stdout, stderr } = await server.end('SIGTERM');
   const log = stdout + stderr;
   const lines = log.split('\n').length;

@@ -95,8 +95,7 @@ test('every request that the documents allow is accepted, and every request that
   const server = await startServer({ env: { TRUST_PROXY: '127.0.0.1' } });
   const key = await server.firstKey();
   const petCount = 30;
-  for (let index = 0; index < petCount; index++)
-    await server.call(key, 'POST', '/v1/pets', { name: `pet ${index}`, categoryId: index });
+  for (let index = 0; index < petCount; index++) await server.add({ name: `pet ${index}`, categoryId: index });
   const [reader, writer] = [await keyWith(server, 'pets:read'), await keyWith(server, 'pets:write')];
   const { ids, cursors } = await walk(server, key, 4);
   const known: Known = {

@@ -56,11 +56,11 @@ async function read(socket: Socket, rate = Infinity): Promise<Reading> {
 }
 
 test('clients that read nothing are disconnected; slow readers and idle connections are not', async () => {
-  const { port, key, store, call } = await startApp();
+  const { port, key, store, get } = await startApp();
   // A page of them is larger than the socket buffers of the kernel.
   await fill(store, 60_000);
   // A page is cached at its second request. A cached one counts once, so no request of the test gets 503.
-  for (const limit of [100, 100, 10, 10]) expect((await call('GET', `/v1/pets?limit=${limit}`)).status).toBe(200);
+  for (const limit of [100, 100, 10, 10]) expect((await get(`/v1/pets?limit=${limit}`)).status).toBe(200);
   const reading = sendOnly(port, page(key, 100, close)).then((socket) => read(socket, 480));
   const request = page(key, 1);
   const idle = converse(port, [request, request], { answers: 2, gapMs: withinMs + 500, deadlineMs: 20_000 });
@@ -83,21 +83,21 @@ test('clients that read nothing are disconnected; slow readers and idle connecti
 });
 
 test('503 service_unavailable for whoever has half of 32 MiB of unread responses; others are served', async () => {
-  const { port, key, store, call, newKey } = await startApp();
+  const { port, key, store, get, newKey } = await startApp();
   await fill(store, 60_000);
   await store.accounts.addAccount('other');
   const other = await newKey({ account: 'other' });
   const clients = await Promise.all([99, 98, 97].map((limit) => sendOnly(port, page(key, limit, close))));
   await Promise.all(clients.map((socket) => once(socket, 'readable')));
-  expect(await call('GET', '/v1/pets?limit=96')).toMatchObject({
+  expect(await get('/v1/pets?limit=96')).toMatchObject({
     status: 503,
     headers: { 'retry-after': '1', connection: 'close' },
     json: { code: 'service_unavailable' },
   });
-  expect((await call('GET', '/v1/pets?limit=1')).status).toBe(200);
-  expect((await call('GET', '/v1/pets?limit=96', { key: other.key })).status).toBe(200);
+  expect((await get('/v1/pets?limit=1')).status).toBe(200);
+  expect((await get('/v1/pets?limit=96', { key: other.key })).status).toBe(200);
   for (const { statuses } of await Promise.all(clients.map((socket) => read(socket)))) expect(statuses).toEqual([200]);
-  expect((await call('GET', '/v1/pets?limit=96')).status).toBe(200);
+  expect((await get('/v1/pets?limit=96')).status).toBe(200);
 });
 
 test('50 connections with 2,000 unread pipelined requests each cost less than 150 MB, and others are served', async () => {

@@ -53,7 +53,7 @@ test('on a loopback address, what a rebound page would send is refused', async (
     });
     expect(answer?.text).not.toContain('evil');
   }
-  expect((await server.call(key, 'GET', '/v1/pets')).json).toEqual([]);
+  expect((await server.get('/v1/pets')).json).toEqual([]);
   const list = async (what: string) => JSON.parse((await runCli([what, 'list', '--json'], server)).stdout);
   expect([await list('account'), await list('key')]).toMatchObject([[{ name: 'first' }], [{ id: 1 }]]);
 });

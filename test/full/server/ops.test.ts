@@ -1,21 +1,20 @@
 /** Tests of the ops port, and of the shutdown with a lame-duck time. */
 import { expect, test } from 'vitest';
-import { openSocket, type Server, startServer, tabby } from '../../support/process.ts';
+import { openSocket, type Server, startServer } from '../../support/process.ts';
 import { converse } from '../../support/raw.ts';
 
 const statusOf = async (server: Server, target: string) => (await fetch(server.opsUrl() + target)).status;
 
 test('/metrics reports requests by method, route and status, the cache and commits', async () => {
   const server = await startServer();
-  const key = await server.firstKey();
-  for (let count = 0; count < 5; count++) await server.call(key, 'POST', '/v1/pets', tabby);
-  for (let count = 0; count < 4; count++) await server.call(key, 'GET', '/v1/pets/1');
+  for (let count = 0; count < 5; count++) await server.add();
+  for (let count = 0; count < 4; count++) await server.get('/v1/pets/1');
   await server.call(null, 'GET', '/v1/pets');
-  await server.call(key, 'GET', '/nowhere');
+  await server.get('/nowhere');
   await converse(server.port, ['no request\r\n\r\n']);
   /** Series → value. */
   const metrics = async () => {
-    const text = await (await fetch(`${server.opsUrl()}/metrics`)).text();
+    const text = await server.metrics();
     const series = [...text.matchAll(/^([^#].*) (\S+)$/gm)];
     return Object.fromEntries(series.map(([, name, value]) => [name, Number(value)]));
   };
@@ -46,16 +45,15 @@ test.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(
   async (signal) => {
     // Long enough for the requests below on a busy machine.
     const server = await startServer({ env: { LAME_DUCK_MS: '2500' } });
-    const key = await server.firstKey();
     const socket = await openSocket(Number(new URL(server.opsUrl()).port));
     socket.write('GET /livez HTTP/1.1\r\n');
     const begun = performance.now();
     const ended = server.end(signal);
     await server.seen('stdout', /"msg":"stopping"/);
     expect([await statusOf(server, '/readyz'), await statusOf(server, '/livez')]).toEqual([503, 200]);
-    const { status, headers } = await server.call(key, 'POST', '/v1/pets', tabby);
+    const { status, headers } = await server.add();
     expect([status, headers.get('connection')]).toEqual([201, 'close']);
-    expect((await server.call(key, 'GET', '/v1/pets')).headers.get('connection')).toBe('close');
+    expect((await server.get('/v1/pets')).headers.get('connection')).toBe('close');
     // At the shutdown deadline the process would exit with 1.
     expect((await ended).code).toBe(0);
     expect(performance.now() - begun).toBeGreaterThan(2490);

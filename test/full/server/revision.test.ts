@@ -32,6 +32,5 @@ test('the revision of the image, in log, metrics and /readyz', async () => {
   const [line] = await server.seen('stdout', /^.*Server listening.*$/m);
   expect(JSON.parse(line)).toMatchObject(build);
   expect(await (await fetch(`${server.opsUrl()}/readyz`)).json()).toEqual({ status: 'ready', ...build });
-  const metrics = await (await fetch(`${server.opsUrl()}/metrics`)).text();
-  expect(metrics).toContain(`\nanimal_store_build_info{version="${version}",revision="0123456"} 1\n`);
+  expect(await server.metrics()).toContain(`\nanimal_store_build_info{version="${version}",revision="0123456"} 1\n`);
 });

@@ -383,7 +383,7 @@ test("someone else's key cannot be rotated, revoked or seen, and the response do
   const list = plainText(await eve.get(`/account?account=ada&id=${id}`));
   expect(list).not.toMatch(new RegExp(`canary-key|${key.slice(0, 13)}`));
   expect(await stateOf(app)).toEqual(before);
-  expect((await app.call('GET', '/v1/pets', { key })).status).toBe(200);
+  expect((await app.get('/v1/pets', { key })).status).toBe(200);
 });
 
 describe('a malformed form', () => {

@@ -49,7 +49,7 @@ test.each([
   expect(await keys()).toMatchObject([{ name: 'website', scopes, expiresAt, hint: key.slice(0, 13) }]);
   const until = expiresAt ? `${expiresAt.toISOString().slice(0, 10)} 10:00 UTC` : 'never';
   expect(await shown()).toContain(`Expires ${until}`);
-  const { status } = await app.call('GET', '/v1/pets', { key });
+  const { status } = await app.get('/v1/pets', { key });
   expect(status).toBe(scopes.includes('pets:read') ? 200 : 403);
 });
 
@@ -90,7 +90,7 @@ test.each([
   expect(plainText(made)).toContain(text);
   const successor = { name: 'website', scopes: ['pets:read'], expiresAt: later(hourMs / 2 + 90 * dayMs) };
   expect(await keys()).toMatchObject([{ expiresAt }, successor]);
-  expect((await app.call('GET', '/v1/pets', { key: keyOf(made) })).status).toBe(200);
+  expect((await app.get('/v1/pets', { key: keyOf(made) })).status).toBe(200);
   const page = await ada.get('/account');
   expect(plainText(page)).toContain(`UTC Replaces ${hint(old)} Deprecated calls`);
   expect(plainText(page)).toContain(`Replaced by ${hint(made)}`);

@@ -424,7 +424,7 @@ test('the trail has a log line and a count for each event, with ids and the addr
   await send('/account/sign-in', { name: 'nobody', password: wrong });
   for (const page of [await makeKey(ada, { name: key }), await rotateKey(ada, 2, '1h')]) {
     words.push(keyOf(page), keyOf(page).slice(0, 13));
-    await app.call('GET', '/v1/pets/1', { key: keyOf(page) });
+    await app.get('/v1/pets/1', { key: keyOf(page) });
   }
   await send('/account/keys/2/revoke');
   await send('/account/password', { current: first, password: second });
@@ -505,7 +505,7 @@ describe('with a public address of https', () => {
       }
     }
     expect(app.log().split('refused over plain http')).toHaveLength(2);
-    expect((await app.call('GET', '/v1/pets')).status).toBe(200);
+    expect((await app.get('/v1/pets')).status).toBe(200);
   });
 });
 

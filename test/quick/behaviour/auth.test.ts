@@ -6,35 +6,35 @@ import { prefixes, readDocument } from '../../support/described.ts';
 
 describe('an API key', () => {
   test('that is missing gets 401 missing_api_key, an unknown one invalid_api_key', async () => {
-    const { call } = await startApp();
+    const { get } = await startApp();
     for (const [key, code] of [
       [null, 'missing_api_key'],
       [newSecret(false).key, 'invalid_api_key'],
     ] as const)
-      expect((await call('GET', '/v1/pets', { key })).json).toMatchObject({ code, status: 401 });
+      expect((await get('/v1/pets', { key })).json).toMatchObject({ code, status: 401 });
   });
 
   test('gets 401 expired_api_key from the millisecond of its expiry', async () => {
-    const { call, newKey, setTime, store } = await startApp();
+    const { get, newKey, setTime, store } = await startApp();
     const expiresAt = new Date('2027-01-01T00:00:00Z');
     // Stop the clock: the store computes the lifetime of the key later than the test does.
     setTime(new Date(expiresAt.getTime() - 1));
     const { key, id } = await newKey({ expiresAt });
-    expect((await call('GET', '/v1/pets', { key })).status).toBe(200);
+    expect((await get('/v1/pets', { key })).status).toBe(200);
     setTime(expiresAt);
-    expect((await call('GET', '/v1/pets', { key })).json).toMatchObject({ code: 'expired_api_key', status: 401 });
+    expect((await get('/v1/pets', { key })).json).toMatchObject({ code: 'expired_api_key', status: 401 });
     await store.accounts.revokeKey(id);
-    await expect.poll(async () => (await call('GET', '/v1/pets', { key })).json.code).toBe('revoked_api_key');
+    await expect.poll(async () => (await get('/v1/pets', { key })).json.code).toBe('revoked_api_key');
   });
 
   test('that is revoked gets 401 revoked_api_key within a second', async () => {
-    const { call, newKey, store } = await startApp();
+    const { get, newKey, store } = await startApp();
     const { key, id } = await newKey();
-    expect((await call('GET', '/v1/pets', { key })).status).toBe(200);
+    expect((await get('/v1/pets', { key })).status).toBe(200);
     await store.accounts.revokeKey(id);
     const revoked = { code: 'revoked_api_key', status: 401 };
     await expect
-      .poll(async () => (await call('GET', '/v1/pets', { key })).json, { timeout: 1000, interval: 50 })
+      .poll(async () => (await get('/v1/pets', { key })).json, { timeout: 1000, interval: 50 })
       .toMatchObject(revoked);
   });
 
@@ -57,17 +57,17 @@ describe('an API key', () => {
   });
 
   test.each([true, false])('of the other kind of deployment gets 401 invalid_api_key: production %s', async (live) => {
-    const { call, newKey } = await startApp({ live });
+    const { get, newKey } = await startApp({ live });
     const own = await newKey();
     const others = await newKey({ live: !live });
     expect(own.key).toMatch(live ? /^ast_live_/ : /^ast_test_/);
-    expect((await call('GET', '/v1/pets', { key: own.key })).status).toBe(200);
+    expect((await get('/v1/pets', { key: own.key })).status).toBe(200);
     const message = live
       ? 'The API key is not one of production: keys of production start with ast_live_.'
       : 'The API key is one of production, and this is another deployment: its keys start with ast_test_.';
     // The prefix alone decides: the response to a key that exists and to one that does not is the same.
     for (const key of [others.key, newSecret(!live).key, live ? 'ast_test_x' : 'ast_live_x'])
-      expect((await call('GET', '/v1/pets', { key })).json).toEqual({ code: 'invalid_api_key', message, status: 401 });
+      expect((await get('/v1/pets', { key })).json).toEqual({ code: 'invalid_api_key', message, status: 401 });
   });
 
   test('is needed by every method of every operation, whatever the body', async () => {
@@ -89,10 +89,10 @@ describe('an API key', () => {
 test('a key is looked up at most twice a second', async () => {
   vi.useFakeTimers({ toFake: ['performance'] });
   onTestFinished(() => void vi.useRealTimers());
-  const { store, call } = await startApp();
+  const { store, get } = await startApp();
   const findKey = vi.spyOn(store.accounts, 'findKey');
   for (const looked of [1, 2]) {
-    for (let count = 0; count < 3; count++) await call('GET', '/v1/store/orders');
+    for (let count = 0; count < 3; count++) await get('/v1/store/orders');
     expect(findKey).toHaveBeenCalledTimes(looked);
     vi.advanceTimersByTime(500);
   }

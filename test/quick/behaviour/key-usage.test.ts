@@ -32,8 +32,8 @@ type Options = Parameters<TestApp['call']>[2];
 type Row = [line: string, status: number, counts: Partial<DayOfUse>, code?: string | undefined, options?: Options];
 
 test('each request with a valid key is counted by its outcome', async () => {
-  const { call, app, newKey, counted } = await start();
-  const { etag } = (await call('GET', '/v1/pets')).headers;
+  const { call, get, app, newKey, counted } = await start();
+  const { etag } = (await get('/v1/pets')).headers;
   const rows: Row[] = [
     ['GET /v1/pets', 200, { succeeded: 1 }],
     ['OPTIONS /v1/pets', 204, { succeeded: 1 }],
@@ -57,36 +57,35 @@ test('each request with a valid key is counted by its outcome', async () => {
 });
 
 test('beyond the rate limit, requests are counted apart', async () => {
-  const { call, closed } = await start({ requestsPerMinute: 1 });
-  await call('GET', '/v1/pets');
-  expect((await call('GET', '/v1/pets/1')).status).toBe(429);
+  const { get, closed } = await start({ requestsPerMinute: 1 });
+  await get('/v1/pets');
+  expect((await get('/v1/pets/1')).status).toBe(429);
   const lastError = { code: 'rate_limited', at: noon };
   expect(await closed()).toEqual([{ ...today, succeeded: 1, rateLimited: 1, lastError }]);
 });
 
 test('requests without a valid key, and of a path that needs none, are not counted', async () => {
-  const { call, closed, store, key } = await start();
-  expect((await call('GET', '/v1/cats')).status).toBe(404);
+  const { get, closed, store, key } = await start();
+  expect((await get('/v1/cats')).status).toBe(404);
   await store.accounts.revokeKey(1);
-  for (const sent of [null, newSecret(false).key, key])
-    expect((await call('GET', '/v1/pets', { key: sent })).status).toBe(401);
+  for (const sent of [null, newSecret(false).key, key]) expect((await get('/v1/pets', { key: sent })).status).toBe(401);
   expect(await closed()).toEqual([]);
   expect(await store.accounts.listKeys()).toMatchObject([{ lastUsedAt: null }]);
 });
 
 test('a flush that fails is logged and repeated; a request counts for the day of its response, not of the flush', async () => {
   stopTimers();
-  const { call, counted, setTime, store, log } = await start();
+  const { get, counted, setTime, store, log } = await start();
   const [last, first] = [new Date('2027-02-03T23:59:59.999Z'), new Date('2027-02-04T00:00:00Z')];
   vi.spyOn(store.accounts, 'recordUses').mockRejectedValueOnce(new Error('the disk is full'));
-  await call('GET', '/v1/pets/1');
+  await get('/v1/pets/1');
   vi.advanceTimersByTime(60_000);
   await expect.poll(log).toContain('the disk is full');
   expect(await counted()).toEqual([]);
   setTime(last);
-  await call('GET', '/v1/pets?limit=0');
+  await get('/v1/pets?limit=0');
   setTime(first);
-  for (let count = 0; count < 2; count++) await call('GET', '/v1/pets');
+  for (let count = 0; count < 2; count++) await get('/v1/pets');
   vi.advanceTimersByTime(60_000);
   await expect.poll(() => counted()).toHaveLength(2);
   const lastError = { code: 'invalid_parameter', at: last };

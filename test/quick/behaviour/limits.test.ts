@@ -17,34 +17,34 @@ describe('RATE_LIMIT', () => {
   test('returns 429 rate_limited with Retry-After beyond it, for all keys of that account alone', async () => {
     vi.useFakeTimers({ toFake: ['performance'] });
     onTestFinished(() => void vi.useRealTimers());
-    const { call, newKey, store, metrics } = await startApp({ requestsPerMinute: 3 });
+    const { get, newKey, store, metrics } = await startApp({ requestsPerMinute: 3 });
     for (const left of ['2', '1', '0']) {
-      const { status, headers } = await call('GET', '/v1/pets');
+      const { status, headers } = await get('/v1/pets');
       expect([status, headers['ratelimit-limit'], headers['ratelimit-remaining']]).toEqual([200, '3', left]);
     }
-    const { json, headers } = await call('GET', '/v1/pets', { key: (await newKey()).key });
+    const { json, headers } = await get('/v1/pets', { key: (await newKey()).key });
     expect([json.code, headers['ratelimit-remaining']]).toEqual(['rate_limited', '0']);
     expect(Number(headers['retry-after'])).toBeGreaterThan(50);
     expect(await counted(metrics, 'key')).toBe(1);
     await store.accounts.addAccount('others');
     const other = await newKey({ account: 'others' });
-    expect((await call('GET', '/v1/pets', { key: other.key })).status).toBe(200);
+    expect((await get('/v1/pets', { key: other.key })).status).toBe(200);
     vi.advanceTimersByTime(60_000);
-    expect((await call('GET', '/v1/pets')).status).toBe(200);
+    expect((await get('/v1/pets')).status).toBe(200);
   });
 });
 
 describe('the limit of rejected keys', () => {
   test('returns 429 instead of 401 for too many rejected keys, but never to a valid key or to none', async () => {
-    const { call, newKey, metrics } = await startApp({ bounds: { rejectedKeys: 2 } });
+    const { get, newKey, metrics } = await startApp({ bounds: { rejectedKeys: 2 } });
     const junk = newSecret(false).key;
-    for (const key of [junk, 'junk']) expect((await call('GET', '/v1/pets', { key })).status).toBe(401);
-    const refused = await call('GET', '/v1/pets', { key: junk });
+    for (const key of [junk, 'junk']) expect((await get('/v1/pets', { key })).status).toBe(401);
+    const refused = await get('/v1/pets', { key: junk });
     expect([refused.status, refused.json.code]).toEqual([429, 'rate_limited']);
     expect(Number(refused.headers['retry-after'])).toBeGreaterThan(50);
     expect(await counted(metrics, 'refusals')).toBe(1);
-    expect((await call('GET', '/v1/pets', { key: null })).status).toBe(401);
-    expect((await call('GET', '/v1/pets', { key: (await newKey()).key })).status).toBe(200);
+    expect((await get('/v1/pets', { key: null })).status).toBe(401);
+    expect((await get('/v1/pets', { key: (await newKey()).key })).status).toBe(200);
   });
 
   test.for<[what: string, trustProxy: string[] | undefined, addresses: string[], statuses: number[]]>([
@@ -52,10 +52,10 @@ describe('the limit of rejected keys', () => {
     ['behind a proxy', ['127.0.0.1'], ['192.0.2.1', '192.0.2.2'], [401, 401]],
     ['of one /64', ['127.0.0.1'], ['[2001:db8:1:2::1]:5001', '2001:db8:1:2::2', '2001:db8:1:3::1'], [401, 429, 401]],
   ])('counts the addresses of clients %s', async ([, trustProxy, addresses, statuses]) => {
-    const { call } = await startApp({ trustProxy, bounds: { rejectedKeys: 1 } });
+    const { get } = await startApp({ trustProxy, bounds: { rejectedKeys: 1 } });
     const seen: number[] = [];
     for (const address of addresses)
-      seen.push((await call('GET', '/v1/pets', { key: 'junk', headers: { 'x-forwarded-for': address } })).status);
+      seen.push((await get('/v1/pets', { key: 'junk', headers: { 'x-forwarded-for': address } })).status);
     expect(seen).toEqual(statuses);
   });
 });

@@ -153,7 +153,7 @@ test('a request that breaks a rule gets its error, and changes nothing', async (
 
 describe('POST /v1/pets', () => {
   test('returns every digit of categoryId, however it is written', async () => {
-    const { call } = await startApp();
+    const { call, get } = await startApp();
     const written = {
       ...Object.fromEntries(int64s.map((integer) => [integer, integer])),
       ...{ '-1.0': '-1', '1E+3': '1000', '-0': '0', '-0.0e5': '0', '0e999999999': '0', '12300e-2': '123' },
@@ -163,8 +163,8 @@ describe('POST /v1/pets', () => {
       const created = await call('POST', '/v1/pets', { body: `{"name":"x","categoryId":${text}}` });
       const pet = `{"id":${index + 1},"name":"x","categoryId":${integer},"status":"available"}`;
       expect(created, text).toMatchObject({ status: 201, text: pet, headers: { location: `/v1/pets/${index + 1}` } });
-      expect((await call('GET', `/v1/pets/${index + 1}`)).text).toBe(pet);
-      expect((await call('GET', '/v1/pets')).text).toContain(pet);
+      expect((await get(`/v1/pets/${index + 1}`)).text).toBe(pet);
+      expect((await get('/v1/pets')).text).toContain(pet);
     }
   });
 
@@ -183,7 +183,7 @@ describe('POST /v1/pets', () => {
 
 describe('POST /v1/pets with Idempotency-Key', () => {
   test('replays the 201 with Idempotent-Replayed and adds one pet, also to requests at once', async () => {
-    const { add, call } = await startApp();
+    const { add, get } = await startApp();
     // Not remembered, because it is rejected.
     expect((await add({ name: '' }, retry)).status).toBe(400);
     const answers = await Promise.all(numbers(20).map(() => add(biscuit, retry)));
@@ -193,18 +193,18 @@ describe('POST /v1/pets with Idempotency-Key', () => {
       new Set(['201 {"id":1,"name":"Biscuit","categoryId":7,"status":"available"} /v1/pets/1']),
     );
     expect(answers.filter(({ headers }) => headers['idempotent-replayed'] === undefined)).toHaveLength(1);
-    expect((await call('GET', '/v1/pets')).json).toHaveLength(1);
+    expect((await get('/v1/pets')).json).toHaveLength(1);
   });
 
   test('returns 422 idempotency_key_reused for a different body', async () => {
-    const { add, call } = await startApp();
+    const { add, get } = await startApp();
     await add(biscuit, retry);
     for (const change of [{ name: 'Other' }, { categoryId: 8 }, { status: 'sold' }])
       expect((await add({ ...biscuit, ...change }, retry)).json, JSON.stringify(change)).toMatchObject({
         code: 'idempotency_key_reused',
         status: 422,
       });
-    expect((await call('GET', '/v1/pets')).json).toHaveLength(1);
+    expect((await get('/v1/pets')).json).toHaveLength(1);
   });
 
   test('adds another pet under another key, for another account, and after 24 hours', async () => {
@@ -233,7 +233,7 @@ describe('POST /v1/pets with Idempotency-Key', () => {
 describe('GET /v1/pets', () => {
   test('returns pets in ascending order of id: 20 unless limit is given, all or those with a status', async () => {
     const app = await startApp();
-    expect((await app.call('GET', '/v1/pets')).text).toBe('[]');
+    expect((await app.get('/v1/pets')).text).toBe('[]');
     await stock(app, 101);
     for (const [query, expected] of [
       ['', numbers(20)],
@@ -243,7 +243,7 @@ describe('GET /v1/pets', () => {
       ['?limit=3&status=pending', [2, 5, 8]],
       ['?limit=3&status=sold', [3, 6, 9]],
     ] as const)
-      expect(ids((await app.call('GET', `/v1/pets${query}`)).json), query).toEqual(expected);
+      expect(ids((await app.get(`/v1/pets${query}`)).json), query).toEqual(expected);
   });
 
   test('links through all pages, keeps limit and status, and ends without rel="next"', async () => {
@@ -274,16 +274,16 @@ describe('GET /v1/pets', () => {
       const found = (await follow(app, path)).flatMap(({ json }) => json);
       expect(found.map(({ name }) => name)).toEqual(numbers(120).map((id) => `${id}${longest}`));
     }
-    expect((await app.call('GET', '/v1/pets/120')).json.name).toBe(`120${longest}`);
+    expect((await app.get('/v1/pets/120')).json.name).toBe(`120${longest}`);
   });
 });
 
 describe('GET /v1/pets/{petId}', () => {
   test('is removed on 5 December 2030, when POST stops sending Location, if the sunset is enforced', async () => {
-    const { add, call, setTime } = await startApp();
+    const { add, call, get, setTime } = await startApp();
     setTime(new Date(sunset.getTime() - 1));
     expect((await add(biscuit)).headers.location).toBe('/v1/pets/1');
-    expect((await call('GET', '/v1/pets/1')).status).toBe(200);
+    expect((await get('/v1/pets/1')).status).toBe(200);
     setTime(sunset);
     const answers: (string | undefined)[] = [];
     for (const line of ['GET /v1/pets/1', 'GET /v1/pets/x', 'OPTIONS /v1/pets/1', 'PUT /v1/pets/1']) {
@@ -295,13 +295,13 @@ describe('GET /v1/pets/{petId}', () => {
       '204 undefined OPTIONS',
       '405 method_not_allowed OPTIONS',
     ]);
-    expect((await call('GET', '/v1/pets/1', { key: null })).status).toBe(401);
+    expect((await get('/v1/pets/1', { key: null })).status).toBe(401);
     expect((await add(biscuit)).headers.location).toBeUndefined();
 
     const lasting = await startApp({ enforceSunset: false });
     lasting.setTime(sunset);
     const { location } = (await lasting.add(biscuit)).headers;
-    expect((await lasting.call('GET', `${location}`)).status).toBe(200);
+    expect((await lasting.get(`${location}`)).status).toBe(200);
   });
 });
 
@@ -310,7 +310,7 @@ describe('a precondition', () => {
     const app = await startApp();
     await app.add(biscuit);
     for (const path of ['/v1/pets', '/openapi.json']) {
-      const { etag } = (await app.call('GET', path)).headers as { etag: string };
+      const { etag } = (await app.get(path)).headers as { etag: string };
       const expectEach = async (name: string, values: string[], status: number) => {
         for (const value of values)
           for (const method of ['GET', 'HEAD'])
@@ -325,7 +325,7 @@ describe('a precondition', () => {
       await expectEach('if-none-match', ['*', etag, ...listed, `"a,b",W/${etag} , "c"`], 304);
       await expectEach('if-none-match', [...others, '*, "a"'], 200);
       const both = { 'if-match': '"other"', 'if-none-match': etag };
-      expect((await app.call('GET', path, { headers: both })).status).toBe(412);
+      expect((await app.get(path, { headers: both })).status).toBe(412);
     }
   });
 
@@ -333,7 +333,7 @@ describe('a precondition', () => {
     let count = 1;
     const app = await startApp();
     await app.add(biscuit, retry);
-    const { etag } = (await app.call('GET', '/v1/pets')).headers as { etag: string };
+    const { etag } = (await app.get('/v1/pets')).headers as { etag: string };
     for (const [headers, status] of [
       [{ 'if-none-match': '*' }, 412],
       // It is the tag of one page.
@@ -348,7 +348,7 @@ describe('a precondition', () => {
         status === 412 ? 'precondition_failed' : undefined,
       ]);
       if (status === 201) count += 1;
-      expect((await app.call('GET', '/v1/pets')).json).toHaveLength(count);
+      expect((await app.get('/v1/pets')).json).toHaveLength(count);
     }
     // The response would be an error without it.
     const headers = { 'if-match': '"other"' };

@@ -58,15 +58,15 @@ describe('the response cache', () => {
 });
 
 test('no reader sees a page older than an acknowledged write of any process', async () => {
-  const { add, call, databaseUrl } = await startApp();
+  const { add, get, databaseUrl } = await startApp();
   const other = await open(databaseUrl);
   for (let count = 1; count <= 40; count++) {
-    expect((await call('GET', `/v1/pets/${count}`)).status).toBe(404);
-    await call('GET', '/v1/pets?limit=100');
+    expect((await get(`/v1/pets/${count}`)).status).toBe(404);
+    await get('/v1/pets?limit=100');
     if (count % 2) await add({ name: `pet ${count}`, categoryId: 1 });
     else await other.pets.add({ name: `pet ${count}`, categoryId: 1n, status: 'sold' });
-    expect((await call('GET', '/v1/pets?limit=100')).json).toHaveLength(count);
-    expect((await call('GET', `/v1/pets/${count}`)).status).toBe(200);
+    expect((await get('/v1/pets?limit=100')).json).toHaveLength(count);
+    expect((await get(`/v1/pets/${count}`)).status).toBe(200);
   }
 });
 
@@ -81,11 +81,11 @@ const replace = (id: number) =>
 describe('a response kept across writes', () => {
   /** A server whose cache holds the first page and the third pet, and another connection to its file. */
   async function start() {
-    const { add, call, databaseUrl, metrics } = await startApp();
+    const { add, get, databaseUrl, metrics } = await startApp();
     for (let id = 1; id <= 6; id++) await add({ name: `pet ${id}`, categoryId: 1 });
     const sql = (text: string) => runSql(databaseUrl, text);
-    const page = async () => (await call('GET', '/v1/pets?limit=3')).json.map(({ name }: { name: string }) => name);
-    const third = async () => (await call('GET', '/v1/pets/3')).status;
+    const page = async () => (await get('/v1/pets?limit=3')).json.map(({ name }: { name: string }) => name);
+    const third = async () => (await get('/v1/pets/3')).status;
     const hits = async () =>
       (await metrics.registry.getSingleMetric('animal_store_cache_hits_total')?.get())?.values[0]?.value as number;
     for (let times = 0; times < 3; times++) await Promise.all([page(), third()]);
@@ -151,7 +151,7 @@ test('two servers on one store each see what the other has acknowledged', { time
   await Promise.all(
     Array.from({ length: 4 }, async () => {
       for (let round = 0; round < rounds && (performance.now() < until || added <= 40); round++) {
-        const { json } = await writer.call(key, 'POST', '/v1/pets', { name: 'x', categoryId: 1 });
+        const { json } = await writer.add({ name: 'x', categoryId: 1 });
         const { id } = json;
         added += 1;
         expect((await reader.call(key, 'GET', lastPage())).json).toContainEqual(json);

@@ -9,22 +9,22 @@ const openapi = parse(documents.animalStore);
 
 describe('the OpenAPI documents', () => {
   test('are served as they are committed without a key, with this server as the first', async () => {
-    const { call } = await startApp({ quickstartBasePath: '/first' });
-    const { text, headers } = await call('GET', '/openapi.yaml?version=1', { key: null });
+    const { get } = await startApp({ quickstartBasePath: '/first' });
+    const { text, headers } = await get('/openapi.yaml?version=1', { key: null });
     expect(headers['content-type']).toBe('application/yaml');
     expect(text.split('\n  - {"url":"/v1","description":"This server"}').join('')).toBe(documents.animalStore);
     expect(parse(text).servers[0]).toEqual({ url: '/v1', description: 'This server' });
-    const json = await call('GET', '/openapi.json', { key: null });
+    const json = await get('/openapi.json', { key: null });
     expect([json.headers['content-type'], json.json]).toEqual(['application/json', parse(text)]);
-    const quickstart = (await call('GET', '/first/openapi.json', { key: null })).json;
+    const quickstart = (await get('/first/openapi.json', { key: null })).json;
     const [first, ...others] = quickstart.servers;
     expect(first).toEqual({ url: '/first', description: 'This server' });
     expect({ ...quickstart, servers: others }).toEqual(parse(documents.quickstart));
   });
 
   test('are served with the address of this server in their examples, and without links to pages that it lacks', async () => {
-    const { call } = await startApp({ baseUrl: 'https://example.com/animals/v1', signUp: 'none' });
-    const { info, components } = (await call('GET', '/openapi.json', { key: null })).json;
+    const { get } = await startApp({ baseUrl: 'https://example.com/animals/v1', signUp: 'none' });
+    const { info, components } = (await get('/openapi.json', { key: null })).json;
     expect(info.description).toContain("'Authorization: Bearer <API_KEY>' https://example.com/animals/v1/pets\n");
     expect(info.description).not.toContain('](account');
     expect(components.headers.Location.example).toBe('https://example.com/animals/v1/pets/1');

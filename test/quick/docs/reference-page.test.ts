@@ -14,8 +14,8 @@ describe('GET /docs', () => {
   test.each(['/docs', '/docs/quickstart'])(
     '%s may connect only to its origin and run only its own scripts and styles',
     async (path) => {
-      const { call } = await startApp();
-      const { headers, text } = await call('GET', path, { key: null });
+      const { get } = await startApp();
+      const { headers, text } = await get(path, { key: null });
       const own = ['script', 'style', 'img', 'connect'].map((kind) => `${kind}-src 'self'`);
       const none = ['base-uri', 'form-action', 'frame-ancestors'].map((kind) => `${kind} 'none'`);
       expect(headers['content-security-policy']).toBe(["default-src 'none'", ...own, ...none].join('; '));
@@ -47,32 +47,31 @@ describe('GET /docs', () => {
   test('no link is broken without the account pages and the quickstart, which are not mentioned then', async () => {
     const app = await startApp({ signUp: 'none', quickstartBasePath: undefined });
     expect((await follow(app, ['/docs'])).join()).not.toMatch(/account|quickstart/);
-    expect((await app.call('GET', '/docs')).text).not.toContain('/account');
-    for (const path of ['/docs/quickstart', '/quickstart/openapi.json'])
-      expect((await app.call('GET', path)).status).toBe(404);
+    expect((await app.get('/docs')).text).not.toContain('/account');
+    for (const path of ['/docs/quickstart', '/quickstart/openapi.json']) expect((await app.get(path)).status).toBe(404);
   });
 
   test.each([
     ['https://example.com/a/v1', 'https://example.com/a'],
     [undefined, 'https://api.example.com'],
   ])('names in its samples the address of BASE_URL %s, whatever Host is', async (baseUrl, address) => {
-    const { call } = await startApp({ baseUrl, quickstartBasePath: '/q' });
-    const textOf = async (path: string) => (await call('GET', path, { headers: { host: 'store.example:81' } })).text;
+    const { get } = await startApp({ baseUrl, quickstartBasePath: '/q' });
+    const textOf = async (path: string) => (await get(path, { headers: { host: 'store.example:81' } })).text;
     expect(await textOf('/docs')).toContain(`${address}/v1/pets`);
     expect(await textOf('/docs/quickstart')).toContain(`${address}/q/messages`);
   });
 
   test('returns 500 if a file cannot be read, and 200 once it can', async () => {
     let broken = true;
-    const { call } = await startApp({
+    const { get } = await startApp({
       readFile: async (name) => {
         if (broken) throw new Error('EIO');
         return file(name);
       },
     });
-    expect((await call('GET', '/docs')).json).toMatchObject({ code: 'internal_error' });
+    expect((await get('/docs')).json).toMatchObject({ code: 'internal_error' });
     broken = false;
-    expect((await call('GET', '/docs')).status).toBe(200);
+    expect((await get('/docs')).status).toBe(200);
   });
 });
 
@@ -86,11 +85,11 @@ test.each([
 ] as [name: string, type: string][])(
   '/docs/%s is %s without comments, and 304 to a matching If-None-Match',
   async (name, type) => {
-    const { call } = await startApp();
-    const { headers, text } = await call('GET', `/docs/${name}`, { key: null });
+    const { get } = await startApp();
+    const { headers, text } = await get(`/docs/${name}`, { key: null });
     expect(headers['content-type']).toMatch(type);
     expect(text).not.toMatch(/^\s*(\/\/|\/\*)/m);
-    const again = await call('GET', `/docs/${name}`, { headers: { 'if-none-match': headers.etag as string } });
+    const again = await get(`/docs/${name}`, { headers: { 'if-none-match': headers.etag as string } });
     expect([again.status, again.text]).toEqual([304, '']);
   },
 );
@@ -129,7 +128,7 @@ test.each([
   [undefined, '', undefined],
 ])('GET / redirects a browser to the page, and is 404 for other clients: BASE_URL %s, Accept %s', async (...row) => {
   const [baseUrl, accept, location] = row;
-  const { call } = await startApp({ baseUrl });
-  const { status, headers } = await call('GET', '/', { headers: { accept } });
+  const { get } = await startApp({ baseUrl });
+  const { status, headers } = await get('/', { headers: { accept } });
   expect([status, headers.location]).toEqual([location ? 302 : 404, location]);
 });

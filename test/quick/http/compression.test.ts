@@ -44,5 +44,5 @@ test('a document is compressed if Accept-Encoding names gzip with a weight above
     expect(await codingOf(path, 'gzip, br'), path).toBeUndefined();
 
   // The ETags of pages that clients hold stay valid after an update.
-  expect((await app.call('GET', '/v1/pets')).headers.etag).toBe('"pXQtdyVxE51ZGtggNwRks5zVvZR"');
+  expect((await app.get('/v1/pets')).headers.etag).toBe('"pXQtdyVxE51ZGtggNwRks5zVvZR"');
 });

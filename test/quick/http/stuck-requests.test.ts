@@ -74,7 +74,7 @@ test.each([
 
     gate.resolve();
     await expect.poll(app.taken).toEqual({});
-    expect((await app.call('GET', '/v1/pets')).json).toHaveLength(Object.keys(work).length);
+    expect((await app.get('/v1/pets')).json).toHaveLength(Object.keys(work).length);
     const [, reqId] = /x-request-id: (\S+)/.exec(answer) ?? [];
     const lines = app.logged('');
     expect(lines.filter(({ level }) => level >= 40)).toMatchObject([{ reqId, reason: 'no response within 30 s' }]);

@@ -45,7 +45,7 @@ test('the next start prints no key, knows what the first was told, and keeps the
   const add = (server: Server, pet: object) => server.call(key, 'POST', '/v1/pets', pet, { 'idempotency-key': 'once' });
   expect(await add(first, tabby)).toMatchObject({ status: 201, json: { id: 1 } });
   expect((await first.call(key, 'POST', '/quickstart/messages', { message: 'Hello' })).status).toBe(202);
-  expect((await first.call(key, 'GET', '/v1/pets/1')).status).toBe(200);
+  expect((await first.get('/v1/pets/1')).status).toBe(200);
   await first.end('SIGTERM');
   const folder = `${first.folder}/data`;
   const file = `${folder}/animal-store.db`;
@@ -78,7 +78,7 @@ test('the files of a store, a backup and a restored store can be read only by th
   const server = await startServer({ under, env });
   const { folder } = server;
   const modesOf = (...names: string[]) => names.map((name) => modeOf(`${folder}/${name}`));
-  expect((await server.call(await server.firstKey(), 'POST', '/v1/pets', tabby)).status).toBe(201);
+  expect((await server.add()).status).toBe(201);
   const files = ['', '-wal', '-shm'].map((suffix) => `new/data/animals.db${suffix}`);
   expect(modesOf('new', 'new/data', ...files)).toEqual(['700', '700', '600', '600', '600']);
   await server.end('SIGTERM');
@@ -131,9 +131,9 @@ test('each setting counts, from the environment before .env; the log has them', 
     });
   }
   await server.seen('stdout', /"address":"198\.51\.100\.1"/);
-  const added = await server.call(key, 'POST', '/v1/pets', tabby);
+  const added = await server.add();
   expect(added.headers.get('location')).toBe('https://api.example.com/store/v1/pets/1');
-  expect(await server.call(key, 'GET', '/v1/pets/1')).toMatchObject({ status: 200 });
+  expect(await server.get('/v1/pets/1')).toMatchObject({ status: 200 });
 });
 
 test('it loads neither undici nor Ajv, and its writer thread no TypeBox', async () => {

@@ -215,14 +215,14 @@ describe('writing', () => {
 
   test('a failed write gets 503 service_unavailable, with its cause in the log; others continue', async () => {
     const { store, key } = await openDamaged('message');
-    const { call, log } = await startApp({ store });
+    const { call, get, log } = await startApp({ store });
     const answer = await call('POST', '/quickstart/messages', { key, body: { message: 'Hello' } });
     expect([answer.json.code, answer.headers['retry-after']]).toEqual(['service_unavailable', '1']);
     const lines = log().split('\n');
     const line = lines.find((text) => text.includes(`"${answer.headers['x-request-id']}"`) && /"level":50/.test(text));
     expect(line).toContain('SQLITE_CORRUPT');
     expect((await call('POST', '/v1/pets', { key, body: { name: 'after', categoryId: 1 } })).status).toBe(201);
-    expect((await call('GET', '/v1/pets', { key })).json).toMatchObject([{ name: 'Biscuit' }, { name: 'after' }]);
+    expect((await get('/v1/pets', { key })).json).toMatchObject([{ name: 'Biscuit' }, { name: 'after' }]);
   });
 
   test('if one write of a batch fails, none of them is stored or acknowledged', async () => {
@@ -257,10 +257,10 @@ describe('an SQLite error', () => {
   });
 
   test('that is a bug gets 500 internal_error; its cause is only in the log, under the request id', async () => {
-    const { databaseUrl, call, add, log } = await startApp();
+    const { databaseUrl, get, add, log } = await startApp();
     const other = openOther(sqliteFile(databaseUrl));
     other.exec('ALTER TABLE pet RENAME TO canary_1f3a; CREATE VIEW pet AS SELECT * FROM canary_1f3a_missing');
-    for (const answer of [await call('GET', '/v1/pets'), await add({ name: 'x', categoryId: 1 })]) {
+    for (const answer of [await get('/v1/pets'), await add({ name: 'x', categoryId: 1 })]) {
       expect(answer.json).toMatchObject({ code: 'internal_error', status: 500 });
       expect(JSON.stringify(answer)).not.toMatch(/canary|sqlite/i);
       const lines = log().split('\n');
