@@ -48,6 +48,15 @@ export type Row = [
 
 export const refusal = (sentence: string) => `animal-store: ${sentence}\n`;
 
+/** A command that fails with this sentence, and prints nothing else. */
+export const refused = (line: Row[0], sentence: string, ...env: [env?: CliSurroundings['env']]): Row => [
+  line,
+  1,
+  '',
+  refusal(sentence),
+  ...env,
+];
+
 /** Runs the command of each row in turn. */
 export async function expectRows(folder: string, rows: Row[], surroundings: CliSurroundings = {}): Promise<void> {
   for (const [line, code, stdout, stderr = '', env] of rows) {

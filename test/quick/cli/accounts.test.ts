@@ -8,7 +8,7 @@ import {
   expectRows,
   instant,
   type Row,
-  refusal,
+  refused,
   setPassword,
   useStore,
   withZoo,
@@ -27,7 +27,7 @@ describe('account', () => {
     await expectRows(folder, [
       ['account add zoo', 0, 'Account zoo added.\n', `${created}account_created 1\n`],
       [['account', 'add', 'Tierpark Süd'], 0, 'Account Tierpark Süd added.\n', 'account_created 2\n'],
-      ['account add zoo', 1, '', refusal('Account zoo exists already.')],
+      refused('account add zoo', 'Account zoo exists already.'),
     ]);
     await setPassword(folder);
     expect(JSON.parse(await run('account', 'list', '--json'))).toEqual([
@@ -47,8 +47,8 @@ describe('account', () => {
         `key_created 1 4\n${key(4)}`,
         { DEPLOYMENT: 'production' },
       ],
-      ['account remove circus', 1, '', refusal('There is no account circus.')],
-      ['account remove zoo', 1, '', refusal('Account zoo has active keys (2, 3, 4): revoke them, or use --force.')],
+      refused('account remove circus', 'There is no account circus.'),
+      refused('account remove zoo', 'Account zoo has active keys (2, 3, 4): revoke them, or use --force.'),
       ['account remove zoo --force', 0, 'Account zoo removed.\n', 'account_removed 1\n'],
       ['key list', 0, 'There are no keys.\n'],
       [['account', 'remove', 'Tierpark Süd'], 0, 'Account Tierpark Süd removed.\n', 'account_removed 2\n'],
@@ -72,13 +72,13 @@ describe('account', () => {
     const [composed, typed] = ['Zo\u00e9', 'Zoe\u0301'];
     await expectRows(folder, [
       [`account add ${typed}`, 0, `Account ${composed} added.\n`, `${created}account_created 1\n`],
-      [`account add ${composed}`, 1, '', refusal(`Account ${composed} exists already.`)],
+      refused(`account add ${composed}`, `Account ${composed} exists already.`),
       [`key create --account ${typed} --name ${typed}`, 0, '<test key>\n', `key_created 1 1\n${key(1, composed)}`],
       [`account remove ${typed} --force`, 0, `Account ${composed} removed.\n`, 'account_removed 1\n'],
     ]);
     change(store, `INSERT INTO account (name, created_at) VALUES ('${typed}', 0)`);
     await expectRows(folder, [
-      [`account remove ${composed}`, 1, '', refusal(`There is no account ${composed}.`)],
+      refused(`account remove ${composed}`, `There is no account ${composed}.`),
       [`account remove ${typed}`, 0, `Account ${typed} removed.\n`, 'account_removed 3\n'],
     ]);
   });
@@ -127,7 +127,7 @@ describe('key', () => {
       ['key list --account zoo', 0, list],
       ['key list --account circus', 0, 'There are no keys.\n'],
       ['key list --account circus --json', 0, '[]\n'],
-      ['key list --account fair', 1, '', refusal('There is no account fair.')],
+      refused('key list --account fair', 'There is no account fair.'),
     ]);
   });
 
@@ -142,14 +142,14 @@ describe('key', () => {
     const before = await keys();
     const overlapMs = Date.parse(before[2].expiresAt) - Date.parse(before[3].createdAt);
     expect(Math.round(overlapMs / 60_000)).toBe(60);
-    const noKey = refusal('There is no key 90.');
+    const noKey = 'There is no key 90.';
     await expectRows(folder, [
-      ['key create --account circus --name a', 1, '', refusal('There is no account circus.')],
-      ['key revoke 90', 1, '', noKey],
-      ['key usage 90', 1, '', noKey],
-      ...[90, 1, 2, 3].map((id): Row => {
+      refused('key create --account circus --name a', 'There is no account circus.'),
+      refused('key revoke 90', noKey),
+      refused('key usage 90', noKey),
+      ...[90, 1, 2, 3].map((id) => {
         const sentence = `Key ${id} cannot be rotated: only an active key can, and only once.`;
-        return [`key rotate ${id} --overlap 1h`, 1, '', refusal(sentence)];
+        return refused(`key rotate ${id} --overlap 1h`, sentence);
       }),
     ]);
     expect(await keys()).toEqual(before);
@@ -158,7 +158,7 @@ describe('key', () => {
   test('exit 1: an account has at most 50 active keys', async () => {
     const { folder } = await withZoo(50);
     const sentence = 'The account has 50 active keys, the most that it can have: revoke one first.';
-    await expectRows(folder, [['key create --account zoo --name another', 1, '', refusal(sentence)]]);
+    await expectRows(folder, [refused('key create --account zoo --name another', sentence)]);
   });
 
   test('usage prints the requests by day, newest first', async () => {

@@ -1,7 +1,7 @@
 /** The commands beside a running server, and `health`, which asks one. */
 import { createServer, type RequestListener } from 'node:http';
 import { expect, test, vi } from 'vitest';
-import { commandFolder, expectRows, type Row, refusal } from '../../support/commands.ts';
+import { commandFolder, expectRows, type Row, refused } from '../../support/commands.ts';
 import { openFormClient } from '../../support/form-client.ts';
 import { runCli, startServer } from '../../support/process.ts';
 import { listen } from '../../support/raw.ts';
@@ -41,7 +41,7 @@ test('keys work and end at once, accounts and links too; health follows the serv
   await expectRows(folder, [ready(), ready('0.0.0.0'), ready('localhost')]);
   void server.end('SIGTERM');
   await server.seen('stdout', /"msg":"stopping"/);
-  await expectRows(folder, [['health', 1, '', refusal('The server is not ready.'), { OPS_PORT }]]);
+  await expectRows(folder, [refused('health', 'The server is not ready.', { OPS_PORT })]);
 });
 
 /** Starts an HTTP server that is not ours, and resolves to its port. */
@@ -55,15 +55,15 @@ test('exit 1: health says what is at its address instead of a server', async () 
   const timeout = `http://127.0.0.1:${silent}/readyz does not answer: The operation was aborted due to timeout.`;
   const noStore = `http://127.0.0.1:${other}/readyz answers 200, but it is not an animal store.`;
   // Nothing listens on port 1, and fetch would refuse to connect to it.
-  const refused = (OPS_HOST: string, host: string): Row => {
+  const unreachable = (OPS_HOST: string, host: string) => {
     const sentence = `http://${host.includes(':') ? `[${host}]` : host}:1/readyz does not answer: connect ECONNREFUSED ${host}:1.`;
-    return ['health', 1, '', refusal(sentence), { OPS_HOST, OPS_PORT: '1' }];
+    return refused('health', sentence, { OPS_HOST, OPS_PORT: '1' });
   };
   await expectRows(folder, [
-    ['health', 1, '', refusal('OPS_PORT is off: there is no known ops port to ask.'), { OPS_PORT: 'off' }],
-    refused('0.0.0.0', '127.0.0.1'),
-    refused('::', '::1'),
-    ['health', 1, '', refusal(noStore), { OPS_PORT: other }],
-    ['health', 1, '', refusal(timeout), { OPS_PORT: silent }],
+    refused('health', 'OPS_PORT is off: there is no known ops port to ask.', { OPS_PORT: 'off' }),
+    unreachable('0.0.0.0', '127.0.0.1'),
+    unreachable('::', '::1'),
+    refused('health', noStore, { OPS_PORT: other }),
+    refused('health', timeout, { OPS_PORT: silent }),
   ]);
 });

@@ -13,6 +13,7 @@ import {
   query,
   type Row,
   refusal,
+  refused,
   setPassword,
   withZoo,
 } from '../../support/commands.ts';
@@ -34,13 +35,13 @@ describe('one-time links', () => {
         local,
         `account_created 2\nAccount Fair 2 added.\naccount_invited 2\n${note('account Fair 2')}`,
       ],
-      ['account reset circus', 1, '', refusal('There is no account circus.')],
-      ['account reset zoo', 1, '', refusal('Account zoo has no password yet: use account invite zoo.')],
+      refused('account reset circus', 'There is no account circus.'),
+      refused('account reset zoo', 'Account zoo has no password yet: use account invite zoo.'),
     ]);
     await setPassword(folder);
     const reset: Row = ['account reset zoo', 0, local, `account_reset 1\n${note('account zoo')}`];
     await expectRows(folder, [
-      ['account invite zoo', 1, '', refusal('Account zoo has a password already: use account reset zoo.')],
+      refused('account invite zoo', 'Account zoo has a password already: use account reset zoo.'),
       reset,
       // These settings are for those who have no account yet.
       [...reset, { SIGN_UP: 'off' }],
@@ -92,13 +93,13 @@ describe('one-time links', () => {
   test('exit 1, and nothing is changed: a link that no page would take', async () => {
     const { folder, store } = await withZoo();
     await setPassword(folder);
-    const noPages = refusal('SIGN_UP is none: the server has no page for the link.');
-    const noSignUp = refusal('SIGN_UP is off: invitations are not accepted.');
+    const noPages = 'SIGN_UP is none: the server has no page for the link.';
+    const noSignUp = 'SIGN_UP is off: invitations are not accepted.';
     await expectRows(folder, [
-      ['account invite', 1, '', noPages, { SIGN_UP: 'none' }],
-      ['account reset zoo', 1, '', noPages, { SIGN_UP: 'none' }],
-      ['account invite', 1, '', noSignUp, { SIGN_UP: 'off' }],
-      ['account invite fair', 1, '', noSignUp, { SIGN_UP: 'off' }],
+      refused('account invite', noPages, { SIGN_UP: 'none' }),
+      refused('account reset zoo', noPages, { SIGN_UP: 'none' }),
+      refused('account invite', noSignUp, { SIGN_UP: 'off' }),
+      refused('account invite fair', noSignUp, { SIGN_UP: 'off' }),
     ]);
     for (const table of ['one_time_link', "account WHERE name = 'fair'"])
       expect(query(store, `SELECT * FROM ${table}`)).toEqual([]);
@@ -132,7 +133,7 @@ describe('the store', () => {
       ...['account list', 'account remove zoo', 'account reset zoo', 'key create --account zoo --name till'],
       ...['key list --json', 'key revoke 1', 'key rotate 1 --overlap 1h', 'key usage 1', 'export'],
     ];
-    const rows = lines.map((line): Row => [line, 1, '', refusal(sentence)]);
+    const rows = lines.map((line) => refused(line, sentence));
     await expectRows(folder, rows, { env: { DATABASE_URL: 'sqlite:other/store.db' } });
     expect(readdirSync(folder)).toEqual([]);
   });
@@ -155,7 +156,7 @@ describe('the store', () => {
     );
     writeFileSync(store, readFileSync(store).fill(0, (page - 1) * size, page * size));
     const sentence = 'The store cannot answer: database disk image is malformed.';
-    await expectRows(folder, [['account add circus', 1, '', refusal(sentence)]]);
+    await expectRows(folder, [refused('account add circus', sentence)]);
   });
 });
 
@@ -164,10 +165,10 @@ describe('files', () => {
     const { folder, at } = await withZoo();
     mkdirSync(at('folder'));
     await expectRows(folder, [
-      ['import missing.jsonl', 1, '', refusal('missing.jsonl does not exist.')],
-      ['import folder', 1, '', refusal('folder is a folder.')],
-      ['export missing/out.jsonl', 1, '', refusal('missing does not exist.')],
-      ['export folder', 1, '', refusal('folder is not a file.')],
+      refused('import missing.jsonl', 'missing.jsonl does not exist.'),
+      refused('import folder', 'folder is a folder.'),
+      refused('export missing/out.jsonl', 'missing does not exist.'),
+      refused('export folder', 'folder is not a file.'),
     ]);
     expect(readdirSync(folder).sort()).toEqual(['data', 'folder']);
   });
