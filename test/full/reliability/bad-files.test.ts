@@ -21,14 +21,6 @@ test.for<[what: string, spoil: (file: string) => unknown, sentence: string]>([
     (file) => change(file, 'PRAGMA application_id = 7'),
     'is a database of another application',
   ],
-  [
-    'a folder',
-    (file) => {
-      fs.rmSync(file);
-      fs.cpSync(import.meta.dirname, file, { recursive: true });
-    },
-    'is not a file',
-  ],
   // Tests may run as root, which can read every file.
   ['a store without read permission', () => undefined, 'cannot be opened: unable to open database file'],
 ])('%s: exit 1 with a one-line message, and the file is unchanged', async ([what, spoil, sentence], context) => {
