@@ -51,5 +51,5 @@ export type Client = ReturnType<typeof openClient>;
 
 /** Runs `act` `count` times concurrently, with an index from 0. */
 export async function sideBySide(count: number, act: (index: number) => Promise<void>): Promise<void> {
-  await Promise.all(Array.from({ length: count }, (_, index) => act(index)));
+  await Promise.all(Array.from(Array(count), (_, index) => act(index)));
 }

@@ -41,8 +41,8 @@ export function startLoad(servers: Server[], key: string, { retry = 2, once = 0,
     const headers = { authorization: `Bearer ${key}`, ...(init.headers as Record<string, string>) };
     const signal = AbortSignal.timeout(20_000);
     const request = fetch(`${servers[server]?.url}/v1/pets${path}`, { ...init, headers, signal });
-    const response = await request.catch(() => undefined);
-    const text = await response?.text().catch(() => undefined);
+    const response = await request.catch(() => {});
+    const text = await response?.text().catch(() => {});
     const status = text === undefined ? 0 : (response?.status as number);
     const retryAfter = response?.headers.get('retry-after') ?? null;
     const seen: Reply = { server, kind, begun, ended: performance.now(), status, retryAfter };
@@ -82,8 +82,8 @@ export function startLoad(servers: Server[], key: string, { retry = 2, once = 0,
   }
 
   const running = servers.flatMap((_, server) => [
-    ...Array.from({ length: retry + once }, (_, index) => create(server, index < retry)),
-    ...Array.from({ length: readers }, (_, index) => read(server, index % 2 === 1)),
+    ...Array.from(Array(retry + once), (_, index) => create(server, index < retry)),
+    ...Array.from(Array(readers), (_, index) => read(server, index % 2 === 1)),
   ]);
   return {
     replies,

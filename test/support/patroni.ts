@@ -197,7 +197,7 @@ export async function startPatroni(): Promise<Cluster> {
       },
       async ask() {
         const sql = postgres(`postgres://postgres@${machine.address}/postgres`, {
-          ...{ max: 1, connect_timeout: 1, onnotice: () => undefined },
+          ...{ max: 1, connect_timeout: 1, onnotice: () => {} },
           // Its look-up of types rejects a promise that nobody holds, if the connection fails.
           fetch_types: false,
         });

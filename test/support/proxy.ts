@@ -36,7 +36,7 @@ export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Prox
     if (state === 'refusing') return near.destroy();
     const far = net.connect(Number(target.port), target.hostname);
     for (const socket of [near, far])
-      sockets.add(socket.on('error', () => undefined).on('close', () => sockets.delete(socket)));
+      sockets.add(socket.on('error', () => {}).on('close', () => sockets.delete(socket)));
     const end = () => {
       near.destroy();
       far.destroy();

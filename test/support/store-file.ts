@@ -37,9 +37,13 @@ export async function addAccount({ accounts }: Store, account: string): Promise<
   return addKey(accounts, account);
 }
 
-export async function addKey(accounts: Store['accounts'], account: string): Promise<string> {
+export async function addKey(
+  accounts: Store['accounts'],
+  account: string,
+  lifetimeMs: number | null = null,
+): Promise<string> {
   const secret = newSecret(false);
-  await accounts.addKey({ account, name: 'till', scopes: [...scopes], lifetimeMs: null, secret });
+  await accounts.addKey({ account, name: 'till', scopes: [...scopes], lifetimeMs, secret });
   return secret.key;
 }
 

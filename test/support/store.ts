@@ -28,7 +28,7 @@ export async function newDatabase(
   options: { template?: string; encoding?: string; settings?: Record<string, string | number> } = {},
 ): Promise<string> {
   const { template = 'template0', encoding = 'UTF8', settings = {} } = options;
-  administrator ??= postgres(`${postgresUrl}postgres`, { max: 1, onnotice: () => undefined });
+  administrator ??= postgres(`${postgresUrl}postgres`, { max: 1, onnotice: () => {} });
   const name = `test_${randomBytes(8).toString('hex')}`;
   await administrator.unsafe(`CREATE DATABASE ${name} TEMPLATE ${template} ENCODING '${encoding}'`);
   for (const [setting, value] of Object.entries(settings))
@@ -141,7 +141,7 @@ export async function open(databaseUrl: string, options: Partial<OpenOptions> = 
 
 /** A direct connection to the store's PostgreSQL database. */
 export function clientOf(databaseUrl: string): postgres.Sql {
-  const sql = postgres(databaseUrl, { max: 1, onnotice: () => undefined });
+  const sql = postgres(databaseUrl, { max: 1, onnotice: () => {} });
   // The timeout closes the connection even if a failed test holds a lock.
   onTestFinished(() => sql.end({ timeout: 1 }));
   return sql;

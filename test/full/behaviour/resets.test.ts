@@ -26,7 +26,7 @@ function requestsTo({ key }: TestApp): string[] {
 
 /** Sends a request or a part of it, and resets the connection at a random moment or when the response begins. */
 async function resetOne(port: number, request: string, random: () => number): Promise<void> {
-  const socket = connect(port, '127.0.0.1').on('error', () => undefined);
+  const socket = connect(port, '127.0.0.1').on('error', () => {});
   const whole = random() < 0.7;
   socket.write(whole ? request : request.slice(0, 1 + Math.floor(random() * request.length)));
   if (random() < 0.3) socket.once('data', () => socket.resetAndDestroy());
@@ -53,7 +53,7 @@ test(`after ${resets} resets at random moments the server holds nothing, and ser
   const draw = () => requests[Math.floor(random() * requests.length)] as string;
   let most = 0;
   for (let done = 0; done < resets; done += atOnce) {
-    const clients = Array.from({ length: atOnce }, () => resetOne(app.port, draw(), random));
+    const clients = Array.from(Array(atOnce), () => resetOne(app.port, draw(), random));
     most = Math.max(most, (await valuesOf(app.metrics, 'held')).requests as number);
     await Promise.all(clients);
   }

@@ -18,7 +18,7 @@ const cli = `'${process.execPath}' '${projectFolder}src/cli.ts'`;
 const shell = (line: string, folder: string) => launch('bash', ['--norc', '-c', line], { folder }).end();
 
 const jsonLines = (count: number) =>
-  Array.from({ length: count }, (_, index) => `{"name":"pet ${index + 1}","categoryId":${index + 1}}\n`).join('');
+  Array.from(Array(count), (_, index) => `{"name":"pet ${index + 1}","categoryId":${index + 1}}\n`).join('');
 
 const repeat = 'To continue, repeat the import with the same content within 23 hours of its first start.';
 
@@ -49,7 +49,7 @@ async function withFile(count: number) {
       const added = before ? `${count - before} animals; already there: ${before}` : `${count} animals`;
       expect(await here.run('import', 'pets.jsonl')).toBe(`Imported ${added}.\n`);
       // In any order: on a full disk, a later transaction may fit where an earlier one did not.
-      expect(namesIn(store).sort()).toEqual(Array.from({ length: count }, (_, index) => `pet ${index + 1}`).sort());
+      expect(namesIn(store).sort()).toEqual(Array.from(Array(count), (_, index) => `pet ${index + 1}`).sort());
     },
   };
 }
@@ -82,7 +82,7 @@ describe('export', () => {
     const { run, refused, folder, at } = await withFile(4000);
     await run('import', 'pets.jsonl');
     const exported = (await run('export')).replace(/.*"id":(\d+),"name":"pet (\d+)".*/g, '$1 $2').trimEnd();
-    expect(exported.split('\n')).toEqual(Array.from({ length: 4000 }, (_, index) => `${index + 1} ${index + 1}`));
+    expect(exported.split('\n')).toEqual(Array.from(Array(4000), (_, index) => `${index + 1} ${index + 1}`));
     expect(await shell(`{ ${cli} export; echo "exit $?" >&2; } | head -n 1`, folder)).toMatchObject({
       stdout: '{"id":1,"name":"pet 1","categoryId":1,"status":"available"}\n',
       stderr: 'animal-store: The output was closed before its end.\nexit 1\n',

@@ -21,7 +21,7 @@ async function startNode(state: State, index: number) {
     if (node.state !== 'hangs') response.writeHead(url === '/primary' && node.state === 'primary' ? 200 : 503).end();
   });
   onTestFinished(() => manager.closeAllConnections());
-  const database = createServer((socket) => void socket.on('error', () => undefined).write(`node${index + 1}`));
+  const database = createServer((socket) => void socket.on('error', () => {}).write(`node${index + 1}`));
   node.manager = await listen(manager);
   node.database = `127.0.0.1:${await listen(database)}`;
   return node;

@@ -30,7 +30,7 @@ test.each([
   }, 'set_real_ip_from 127.0.0.1; real_ip_header X-Address;');
   const ask = (from: string) =>
     raw(`GET / HTTP/1.1\r\nHost: ${name}\r\nX-Address: ${from}\r\nConnection: close\r\n\r\n`);
-  const held = Array.from({ length: 100 }, (_, at) => ask(address(at)));
+  const held = Array.from(Array(100), (_, at) => ask(address(at)));
   await expect.poll(() => waiting).toBe(100);
   expect(await ask(address(100))).toMatch(refusal);
   held.push(ask(other));

@@ -133,7 +133,7 @@ describe('the logs have every request', () => {
         const { token } = newToken();
         tokens.set(token, text.slice(0, 200));
         // nginx resets a connection that times out.
-        return send(text.replace('TOKEN', token)).catch(() => undefined);
+        return send(text.replace('TOKEN', token)).catch(() => {});
       }),
     );
     const session = connectHttp2(`https://127.0.0.1:${https}`, { ca, servername: name });

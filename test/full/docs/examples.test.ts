@@ -31,9 +31,9 @@ test('session.sh adds, filters and pages; walk.js and pets.py print every digit'
     [first, second, 'Sold:', `[${second}]`, `[${first}]`, `[${second}]`, ''].join('\n'),
   );
   expect(await run(env, node, 'walk.js', 'available')).toBe(line);
-  await Promise.all(Array.from({ length: 210 }, (_, index) => server.add({ name: `P${index}`, categoryId: 1 })));
+  await Promise.all(Array.from(Array(210), (_, index) => server.add({ name: `P${index}`, categoryId: 1 })));
   const walked = (await run(env, node, 'walk.js')).trimEnd().split('\n');
-  expect(walked.map((row) => Number(row.split('\t')[0]))).toEqual(Array.from({ length: 212 }, (_, index) => index + 1));
+  expect(walked.map((row) => Number(row.split('\t')[0]))).toEqual(Array.from(Array(212), (_, index) => index + 1));
   if (hasNoPython) skip('python3 is not installed');
   const printed = (await run(env, 'python3', 'pets.py', 'Spot', '9223372036854775807')).split('\n');
   expect(printed).toHaveLength(215);

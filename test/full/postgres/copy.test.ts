@@ -36,7 +36,7 @@ const rows = `
 async function makeSource(animals = 10, names: string[] = []): Promise<string> {
   const file = `${temporaryFolder()}/store.db`;
   const store = await open(`sqlite:${file}`);
-  const all = [...names, ...Array.from({ length: animals }, (_, at) => `pet ${at}`)];
+  const all = [...names, ...Array.from(Array(animals), (_, at) => `pet ${at}`)];
   await Promise.all(
     all.map((name, at) => store.pets.add({ name, categoryId: at % 2 ? least : greatest, status: 'sold' })),
   );

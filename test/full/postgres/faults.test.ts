@@ -26,7 +26,7 @@ async function failing(code: string, times: number, when: 'inserted' | 'committe
     CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON pet ${when === 'committed' ? 'DEFERRABLE INITIALLY DEFERRED' : ''}
       FOR EACH ROW EXECUTE FUNCTION fail();`);
   const commits: number[] = [];
-  const metrics = { commit: (writes: number) => void commits.push(writes), query: () => undefined };
+  const metrics = { commit: (writes: number) => void commits.push(writes), query: () => {} };
   const attempts = async () => Number((await textRows(databaseUrl, 'SELECT last_value FROM tries'))[0]?.last_value);
   return { store: await open(databaseUrl, { metrics }), commits, attempts };
 }
@@ -100,7 +100,7 @@ test('while the database is silent, each request gets 503, and the server is not
   expect([(await list()).status, await ops('/readyz')]).toEqual([200, 200]);
   proxy.silence();
   const begun = performance.now();
-  const requests = Array.from({ length: 40 }, (_, at) => (at % 3 ? list() : server.add()));
+  const requests = Array.from(Array(40), (_, at) => (at % 3 ? list() : server.add()));
   const answers = (await Promise.all(requests)).map(({ status, headers }) => [status, headers.get('retry-after')]);
   expect(answers).toEqual(Array(40).fill([503, '1']));
   figure(`a silent database: 40 requests answered 503 after ${Math.round(performance.now() - begun)} ms`);

@@ -15,7 +15,7 @@ describe('the schema', () => {
   test('is created once by six processes that start at once', async () => {
     const databaseUrl = await newDatabase();
     const env = { DATABASE_URL: databaseUrl };
-    const exits = await Promise.all(Array.from({ length: 6 }, () => launchCli(['migrate'], { env }).end()));
+    const exits = await Promise.all(Array.from(Array(6), () => launchCli(['migrate'], { env }).end()));
     const outputs = exits.map(({ code, stdout }) => `${code} ${stdout}`).sort();
     expect(outputs).toEqual([
       `0 Applied ${migrations.join(', ')}.\n`,

@@ -20,7 +20,7 @@ test('three stores whose thirty connections share two do everything once', async
   const databaseUrl = await newPooledDatabase();
   const through = `${await startPgbouncer(databaseUrl, 2)}?prepare=false`;
   const stores = await Promise.all([1, 2, 3].map(() => open(through)));
-  const rounds = Array.from({ length: 20 }, (_, round) => round);
+  const rounds = Array.from(Array(20), (_, round) => round);
   await Promise.all(
     rounds.flatMap((round) =>
       stores.flatMap(({ pets }) => [

@@ -32,7 +32,7 @@ test('connections are opened when they are needed, at most so many, and reused',
   expect([keyed.measure().limit, strangers.measure().limit, await sessions()]).toEqual([3, 1, 0]);
   const first = await keyed.read(pid);
   expect(await keyed.write(pid)).toBe(first);
-  const pids = await Promise.all(Array.from({ length: 12 }, () => keyed.read(pid)));
+  const pids = await Promise.all(Array.from(Array(12), () => keyed.read(pid)));
   expect(new Set(pids).size).toBeLessThanOrEqual(3);
   await strangers.read(pid);
   expect(await sessions()).toBe(4);
@@ -41,7 +41,7 @@ test('connections are opened when they are needed, at most so many, and reused',
 
 test('requests without a key never take the connections of the others; with one connection they share it', async () => {
   const { keyed, strangers } = await start(4);
-  const slow = Promise.all(Array.from({ length: 5 }, () => strangers.read(sleepFor(0.3))));
+  const slow = Promise.all(Array.from(Array(5), () => strangers.read(sleepFor(0.3))));
   const begun = performance.now();
   await keyed.read(pid);
   expect(performance.now() - begun).toBeLessThan(300);
@@ -129,7 +129,7 @@ test('while the database refuses connections, one at a time is tried, however ma
   proxy.refuse();
   await expect(keyed.read(pid, 100)).rejects.toMatchObject({ code: 'service_unavailable' });
   const before = proxy.accepted();
-  const jobs = Array.from({ length: 200 }, () => keyed.read(pid));
+  const jobs = Array.from(Array(200), () => keyed.read(pid));
   await sleep(1000);
   // Each waits for 25 ms at least.
   expect(proxy.accepted() - before).toBeLessThanOrEqual(40);

@@ -30,8 +30,8 @@ async function start() {
 describe('reads of one turn', () => {
   test('share one statement, and each gets its own answer', async () => {
     const { store, sent, reads, keys } = await start();
-    await Promise.all(Array.from({ length: 30 }, (_, at) => store.pets.add({ ...pet, name: `pet ${at}` })));
-    const numbers = Array.from({ length: 40 }, (_, at) => at);
+    await Promise.all(Array.from(Array(30), (_, at) => store.pets.add({ ...pet, name: `pet ${at}` })));
+    const numbers = Array.from(Array(40), (_, at) => at);
     const ask = () =>
       [{}, { status: 'available' } as const].flatMap((filter) =>
         numbers.map((after) => reads.list({ limit: 3, after: BigInt(after), ...filter })),
@@ -56,7 +56,7 @@ describe('reads of one turn', () => {
     // A statement carries 1,000 rows, and equal ones count once.
     await Promise.all([...ask(), ...ask()]);
     expect(sent.statements).toBe(4);
-    await Promise.all(Array.from({ length: 1100 }, (_, after) => reads.list({ limit: 1, after: BigInt(after) })));
+    await Promise.all(Array.from(Array(1100), (_, after) => reads.list({ limit: 1, after: BigInt(after) })));
     expect(sent.statements).toBe(7);
   });
 
@@ -82,7 +82,7 @@ describe('reads of one turn', () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
     onTestFinished(() => void vi.useRealTimers());
     const sent: number[][] = [];
-    const gates = Array.from({ length: 5 }, () => Promise.withResolvers<void>());
+    const gates = Array.from(Array(5), () => Promise.withResolvers<void>());
     const { ask } = createBatch<number, number>({
       keyOf: String,
       async send(numbers) {
@@ -127,7 +127,7 @@ describe('reads of one turn', () => {
       },
     });
     // More than a statement has rows for.
-    const same = Array.from({ length: 200 }, (_, at) => `same ${at}`);
+    const same = Array.from(Array(200), (_, at) => `same ${at}`);
     const answers = await Promise.allSettled([...same, 'a', 'b'].map(ask));
     const served = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
     expect(sent[0]).toEqual(['same 0', 'a', 'b']);

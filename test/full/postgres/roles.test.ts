@@ -32,7 +32,7 @@ const urls = { owner: '', server: '' };
 const grant = (role = 'animal_store') =>
   runPrograms(blockWith('grants.sql').replace('role=animal_store', `role=${role}`), { URL: urls.owner });
 
-const connect = (databaseUrl: string) => postgres(databaseUrl, { max: 1, onnotice: () => undefined });
+const connect = (databaseUrl: string) => postgres(databaseUrl, { max: 1, onnotice: () => {} });
 const as = (databaseUrl: string, role: string) => databaseUrl.replace(/\/\/.*@/, `//${role}@`);
 
 beforeAll(async () => {

@@ -16,7 +16,7 @@ async function run(made: MadeStore, ...args: string[]): Promise<void> {
 
 /** Imports pets into a store. */
 async function importLines(made: MadeStore, count: number): Promise<void> {
-  const lines = Array.from({ length: count }, (_, index) => `{"name":"line ${index + 1}","categoryId":1}\n`);
+  const lines = Array.from(Array(count), (_, index) => `{"name":"line ${index + 1}","categoryId":1}\n`);
   const file = `${made.folder}/${count}.jsonl`;
   fs.writeFileSync(file, lines.join(''));
   await run(made, 'import', file);

@@ -17,7 +17,7 @@ async function openGreedy(port: number, count: number, bytes: (at: number) => st
   const sockets: Socket[] = [];
   onTestFinished(() => sockets.forEach((socket) => void socket.destroy()));
   while (sockets.length < count) {
-    const some = Array.from({ length: 100 }, () => connect(port, '127.0.0.1').on('error', () => undefined));
+    const some = Array.from(Array(100), () => connect(port, '127.0.0.1').on('error', () => {}));
     await Promise.all(some.map((socket) => Promise.race([once(socket, 'connect'), once(socket, 'close')])));
     for (const [at, socket] of some.entries()) socket.pause().write(bytes(sockets.length + at));
     sockets.push(...some);
@@ -104,8 +104,8 @@ test('too many queued requests: connections of the address that has most are res
       return 0;
     }
   }
-  const modest = Array.from({ length: 10 }, () => answersTo(100, '127.0.0.1'));
-  const greedy = Array.from({ length: 20 }, () => answersTo(450, '127.0.0.9'));
+  const modest = Array.from(Array(10), () => answersTo(100, '127.0.0.1'));
+  const greedy = Array.from(Array(20), () => answersTo(450, '127.0.0.9'));
   for (let seen = -1; cut === 0 || seen < cut; await sleep(500)) seen = cut;
   gate.resolve();
   expect(await Promise.all(modest)).toEqual(Array(10).fill(100));

@@ -38,7 +38,7 @@ async function start(creators: Creators) {
       most = Math.max(most, rows.length);
       await sleep(250);
     }
-  })().catch(() => undefined);
+  })().catch(() => {});
   await expect.poll(() => load.acknowledged.length).toBeGreaterThan(100);
 
   /** Stops the load; resolves to how many acknowledged animals `databaseUrl` lacks, and how many it has twice. */
@@ -61,7 +61,7 @@ async function start(creators: Creators) {
 type Scene = Awaited<ReturnType<typeof start>>;
 const nothing = { lost: 0, duplicates: 0, stale: 0 };
 
-test.for(Array.from({ length: tier(1, 20) }, (_, index) => index + 1))(
+test.for(Array.from(Array(tier(1, 20)), (_, index) => index + 1))(
   'failover %d: the primary is killed and the standby promoted, under load: no acknowledged pet is lost, and none is duplicated',
   async (round) => {
     const { primary, standby, address, load, compare } = await start({ retry: 4, once: 12 });

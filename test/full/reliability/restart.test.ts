@@ -40,7 +40,7 @@ test('restarts under load fail no request of clients that follow /readyz, and ea
     }
   }
 
-  const load = [probe(), ...Array.from({ length: 8 }, (_, index) => ask(index))];
+  const load = [probe(), ...Array.from(Array(8), (_, index) => ask(index))];
   const restarts = tier(20, 100);
   let slowest = 0;
   for (let restart = 0; restart < restarts; restart++) {
@@ -96,7 +96,7 @@ test.for([0, 500])(
     for (let stops = 0; stops < tier(3, 10); stops++) {
       const server = await startServer({ env: { LAME_DUCK_MS: String(lameDuckMs) } });
       const key = await server.firstKey();
-      const clients = Array.from({ length: 60 }, () => readUntilRefused(server.port, key));
+      const clients = Array.from(Array(60), () => readUntilRefused(server.port, key));
       await sleep(500);
       const { code } = await server.end('SIGTERM');
       const ends = await Promise.all(clients);

@@ -50,8 +50,8 @@ test('slow and silent clients get 408 and are disconnected, and others are serve
     }
   });
   const kinds = Object.entries(slowClients(key));
-  const clients = Array.from({ length: tier(5, 50) }, () => kinds).flat();
-  const silent = Array.from({ length: 500 }, () => kinds[0] as (typeof kinds)[0]);
+  const clients = Array.from(Array(tier(5, 50)), () => kinds).flat();
+  const silent = Array.from(Array(500), () => kinds[0] as (typeof kinds)[0]);
   const times = await Promise.all(
     [...clients, ...silent].map(async ([name, [parts, expected = late]]) => {
       const begun = performance.now();

@@ -8,7 +8,7 @@ import type { Store } from '../../../src/store/store.ts';
 import { startApp } from '../../support/app.ts';
 import { openSocket } from '../../support/process.ts';
 import { converse, rawGet, summaryOf } from '../../support/raw.ts';
-import { makeStore, serve } from '../../support/store-file.ts';
+import { addAccount, makeStore, serve } from '../../support/store-file.ts';
 import { figure, tier } from '../../support/tier.ts';
 
 const withinMs = 12_000;
@@ -18,7 +18,7 @@ const page = (key: string, limit: number, more?: string) => rawGet(key, `/v1/pet
 /** Adds `count` pets of `bytes` each, as releases before the limit on names did. */
 async function fill({ pets }: Store, bytes: number, count = 100): Promise<void> {
   const big = { name: 'x'.repeat(bytes), categoryId: 1n, status: 'sold' } as const;
-  const additions = await Promise.all(Array.from({ length: count }, () => pets.add(big)));
+  const additions = await Promise.all(Array.from(Array(count), () => pets.add(big)));
   expect(additions.map(({ outcome }) => outcome)).toEqual(Array(count).fill('added'));
 }
 
@@ -67,7 +67,7 @@ test('clients that read nothing are disconnected; slow readers and idle connecti
 
   const kinds = [page(key, 100), page(key, 100).repeat(2000), page(key, 10).repeat(2000)];
   const clients = await Promise.all(
-    Array.from({ length: tier(24, 240) }, (_, index) => sendOnly(port, kinds[index % kinds.length] as string)),
+    Array.from(Array(tier(24, 240)), (_, index) => sendOnly(port, kinds[index % kinds.length] as string)),
   );
   await sleep(withinMs);
   // A client notices the reset only when it reads.
@@ -83,10 +83,9 @@ test('clients that read nothing are disconnected; slow readers and idle connecti
 });
 
 test('503 service_unavailable for whoever has half of 32 MiB of unread responses; others are served', async () => {
-  const { port, key, store, get, newKey } = await startApp();
+  const { port, key, store, get } = await startApp();
   await fill(store, 60_000);
-  await store.accounts.addAccount('other');
-  const other = await newKey({ account: 'other' });
+  const other = await addAccount(store, 'other');
   const clients = await Promise.all([99, 98, 97].map((limit) => sendOnly(port, page(key, limit, close))));
   await Promise.all(clients.map((socket) => once(socket, 'readable')));
   expect(await get('/v1/pets?limit=96')).toMatchObject({
@@ -95,7 +94,7 @@ test('503 service_unavailable for whoever has half of 32 MiB of unread responses
     json: { code: 'service_unavailable' },
   });
   expect((await get('/v1/pets?limit=1')).status).toBe(200);
-  expect((await get('/v1/pets?limit=96', { key: other.key })).status).toBe(200);
+  expect((await get('/v1/pets?limit=96', { key: other })).status).toBe(200);
   for (const { statuses } of await Promise.all(clients.map((socket) => read(socket)))) expect(statuses).toEqual([200]);
   expect((await get('/v1/pets?limit=96')).status).toBe(200);
 });
@@ -118,10 +117,10 @@ test('50 connections with 2,000 unread pipelined requests each cost less than 15
     most = Math.max(most, memoryMB());
   }, 20);
   onTestFinished(() => clearInterval(watch));
-  const clients = Array.from({ length: 50 }, async (_, first) => {
-    const pipeline = Array.from({ length: 2000 }, (_, index) => ask(1 + ((2 * first + index) % 100)));
+  const clients = Array.from(Array(50), async (_, first) => {
+    const pipeline = Array.from(Array(2000), (_, index) => ask(1 + ((2 * first + index) % 100)));
     // Most are reset, because too many requests wait.
-    await once(await sendOnly(port, pipeline.join('')), 'readable').catch(() => undefined);
+    await once(await sendOnly(port, pipeline.join('')), 'readable').catch(() => {});
   });
   await Promise.all(clients);
   const begun = performance.now();

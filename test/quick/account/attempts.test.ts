@@ -68,7 +68,7 @@ test('of 20 simultaneous attempts ten are checked, and the others are refused at
   const { signIn } = openAttempts();
   for (const isRight of [true, false]) {
     const { promise, resolve } = Promise.withResolvers<boolean>();
-    const running = Array.from({ length: 10 }, (_, number) => signIn(`p${number}`, '192.0.2.1', promise));
+    const running = Array.from(Array(10), (_, number) => signIn(`p${number}`, '192.0.2.1', promise));
     for (let number = 10; number < 20; number++) expect(await signIn(`p${number}`, '192.0.2.1', true)).toBe('busy');
     resolve(isRight);
     expect(await Promise.all(running)).toEqual(Array(10).fill(isRight ? 'right' : 'wrong'));

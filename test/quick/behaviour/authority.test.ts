@@ -2,11 +2,11 @@
 import net from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
-import { newSecret } from '../../../src/core/accounts.ts';
 import { newToken } from '../../../src/core/people.ts';
 import { makeKey, type PagesApp, password, startPages } from '../../support/account-pages.ts';
 import { valuesOf } from '../../support/app.ts';
-import { borrowStore, textRows } from '../../support/store.ts';
+import { biscuit, borrowStore, textRows } from '../../support/store.ts';
+import { addAccount } from '../../support/store-file.ts';
 
 /** Sends the headers of a POST, waits until the server awaits the body, runs `meanwhile`, and sends the body. */
 async function interrupt(
@@ -55,15 +55,13 @@ describe('an API key', () => {
 
   test('of many creates at once adds none that begins after its revocation', async () => {
     const { store } = await borrowStore();
-    await store.accounts.addAccount('ada');
-    const key = { account: 'ada', name: 'k', scopes: [], lifetimeMs: null, secret: newSecret(false) };
-    const { id: keyId } = (await store.accounts.addKey(key)) as { id: number };
-    const add = () => store.pets.add({ name: 'x', categoryId: 1n, status: 'sold' }, undefined, keyId);
-    const before = Array.from({ length: 50 }, add);
-    const revoked = store.accounts.revokeKey(keyId);
-    const during = Array.from({ length: 50 }, add);
+    await addAccount(store, 'ada');
+    const add = () => store.pets.add(biscuit, undefined, 1);
+    const before = Array.from(Array(50), add);
+    const revoked = store.accounts.revokeKey(1);
+    const during = Array.from(Array(50), add);
     await revoked;
-    const after = await Promise.all(Array.from({ length: 50 }, add));
+    const after = await Promise.all(Array.from(Array(50), add));
     expect(new Set(after.map(({ outcome }) => outcome))).toEqual(new Set(['revoked_api_key']));
     for (const { outcome } of await Promise.all([...before, ...during]))
       expect(['added', 'revoked_api_key']).toContain(outcome);

@@ -4,6 +4,7 @@ import { newSecret } from '../../../src/core/accounts.ts';
 import { type DayOfUse, keptDays } from '../../../src/core/usage.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { borrowStore, textRows } from '../../support/store.ts';
+import { addAccount } from '../../support/store-file.ts';
 
 const noon = new Date('2027-02-03T12:00:00Z');
 const dayMs = 24 * 60 * 60 * 1000;
@@ -99,10 +100,9 @@ test('the store keeps 90 days, and deletes older ones in bounded steps', async (
   const { store, setTime, databaseUrl } = await borrowStore();
   const { accounts } = store;
   setTime(noon);
-  await accounts.addAccount('zoo');
-  await accounts.addKey({ account: 'zoo', name: 'till', scopes: [], lifetimeMs: null, secret: newSecret(false) });
+  await addAccount(store, 'zoo');
   const use = (lastUsedAt: Date) => ({ id: 1, lastUsedAt, succeeded: 1, deprecatedCalls: 0 });
-  const days = Array.from({ length: keptDays + 5 }, (_, index) => new Date(+noon + (index - keptDays - 4) * dayMs));
+  const days = Array.from(Array(keptDays + 5), (_, index) => new Date(+noon + (index - keptDays - 4) * dayMs));
   // It deletes two rows of the oldest day for each row that it adds.
   await accounts.recordUses(days.map(use));
   const kept: unknown[] = [];

@@ -10,6 +10,7 @@ import type { Metrics } from '../../../src/http/metrics.ts';
 import { startApp, type TestApp, valuesOf } from '../../support/app.ts';
 import { openSocket, tabby } from '../../support/process.ts';
 import { rawGet, rawPost } from '../../support/raw.ts';
+import { addAccount } from '../../support/store-file.ts';
 
 const counted = async (metrics: Metrics, limit: string) => (await valuesOf(metrics, 'limited_requests_total'))[limit];
 
@@ -26,9 +27,8 @@ describe('RATE_LIMIT', () => {
     expect([json.code, headers['ratelimit-remaining']]).toEqual(['rate_limited', '0']);
     expect(Number(headers['retry-after'])).toBeGreaterThan(50);
     expect(await counted(metrics, 'key')).toBe(1);
-    await store.accounts.addAccount('others');
-    const other = await newKey({ account: 'others' });
-    expect((await get('/v1/pets', { key: other.key })).status).toBe(200);
+    const other = await addAccount(store, 'others');
+    expect((await get('/v1/pets', { key: other })).status).toBe(200);
     vi.advanceTimersByTime(60_000);
     expect((await get('/v1/pets')).status).toBe(200);
   });
@@ -73,7 +73,7 @@ describe('requests that the store processes', () => {
   function send({ call }: TestApp, keys: string[], count: number) {
     const statuses: number[] = [];
     const sent = keys.flatMap((key) =>
-      Array.from({ length: count }, async () => {
+      Array.from(Array(count), async () => {
         const { status, json, headers } = await call('POST', '/v1/pets', { key, body: tabby });
         if (status !== 201) expect([json.code, headers['retry-after']]).toEqual(['service_unavailable', '1']);
         statuses.push(status);
@@ -87,8 +87,7 @@ describe('requests that the store processes', () => {
     const release = holdWrites(app);
     const greedy = send(app, [(await app.newKey()).key, (await app.newKey()).key], 5);
     await expect.poll(() => greedy.statuses).toEqual(Array(4).fill(503));
-    await app.store.accounts.addAccount('others');
-    const other = send(app, [(await app.newKey({ account: 'others' })).key], 5);
+    const other = send(app, [await addAccount(app.store, 'others')], 5);
     await expect.poll(() => other.statuses).toEqual([503, 503]);
     expect(await counted(app.metrics, 'in_flight')).toBe(6);
     release();
@@ -154,7 +153,7 @@ describe('MAX_CONNECTIONS', () => {
     const { port, key, store, metrics } = await startApp({ maxConnections: 4 });
     const body = JSON.stringify(tabby);
     const post = rawPost(key, '', body.length);
-    const held = await Promise.all(Array.from({ length: 4 }, () => hold(port)));
+    const held = await Promise.all(Array.from(Array(4), () => hold(port)));
     for (const socket of held) socket.write(post);
     await sleep(50);
     for (const address of ['127.0.0.1', '127.0.0.2']) {
@@ -171,7 +170,7 @@ describe('MAX_CONNECTIONS', () => {
 
   test('does not count connections from trusted proxies', async () => {
     const { port } = await startApp({ trustProxy: ['127.0.0.0/8'], maxConnections: 1 });
-    await Promise.all(Array.from({ length: 3 }, () => hold(port)));
+    await Promise.all(Array.from(Array(3), () => hold(port)));
     expect(await ask(port, '127.0.0.1')).toMatch(/^HTTP\/1\.1 200 /);
   });
 });

@@ -16,7 +16,7 @@ test('an account has a bounded number of messages, kept for 24 hours; beyond it,
     return [answer.status, answer.json.code, answer.headers['retry-after']].filter(Boolean).join(' ');
   };
   const row = (_: unknown, index: number) => `('${index}', 1, 'before', 'queued', ${begun + 1})`;
-  await runSql(databaseUrl, `INSERT INTO message VALUES ${Array.from({ length: limits.messages - 3 }, row)}`);
+  await runSql(databaseUrl, `INSERT INTO message VALUES ${Array.from(Array(limits.messages - 3), row)}`);
   for (const [hour, message] of ['a', 'b', 'c'].entries()) expect(await send(message, hour)).toBe('202');
   const full = `429 rate_limited ${21 * 3600}`;
   expect([await send('d', 3), await send('d', 3)]).toEqual([full, full]);

@@ -12,7 +12,7 @@ const sunset = new Date('2030-12-05T00:00:00Z');
 const int64s = ['9007199254740993', '9223372036854775807', '-9223372036854775808', '0', '-1'];
 const retry = { 'idempotency-key': 'first-try' };
 
-const numbers = (count: number) => Array.from({ length: count }, (_, index) => index + 1);
+const numbers = (count: number) => Array.from(Array(count), (_, index) => index + 1);
 const ids = (pets: { id: number }[]) => pets.map(({ id }) => id);
 
 /** Adds pets 1 to `count`, with the three statuses in turn. */

@@ -145,7 +145,7 @@ async function openEngine(databaseUrl: string): Promise<Writer> {
   onTestFinished(() => pools.close());
   // Opens all connections before the races.
   const opening = [pools.keyed, pools.strangers].flatMap((pool) =>
-    Array.from({ length: pool.measure().limit }, () => pool.read((sql) => sql`SELECT pg_sleep(0.2)`)),
+    Array.from(Array(pool.measure().limit), () => pool.read((sql) => sql`SELECT pg_sleep(0.2)`)),
   );
   await Promise.all(opening);
   return createEngine(pools);
@@ -265,7 +265,7 @@ test('any two commands at once leave the store as if one had come after the othe
   for (const { pair, world } of pairsOf) {
     const [one, other] = pair;
     const name = `${one} × ${other}`;
-    const running = Array.from({ length: copies }, (_, copy) => {
+    const running = Array.from(Array(copies), (_, copy) => {
       const server = servers[copy < copies / 2 ? 0 : 1];
       return [run(server, one, world, copy), run(server, other, world, one === other ? copies + copy : copy)];
     });

@@ -140,7 +140,7 @@ test('two servers on one store each see what the other has acknowledged', { time
   /** The last page: all read it again and again, so it is kept, and each addition changes it. */
   const lastPage = () => `/v1/pets?limit=100${after(begin)}`;
   let done = false;
-  const load = Array.from({ length: 40 }, async () => {
+  const load = Array.from(Array(40), async () => {
     while (!done) await pool.request({ method: 'GET', path: lastPage(), headers }).then(({ body }) => body.dump());
   });
   // On PostgreSQL fewer do not find a state that is read a turn too early.
@@ -149,7 +149,7 @@ test('two servers on one store each see what the other has acknowledged', { time
   const until = performance.now() + tier(10_000, 600_000);
   let added = 0;
   await Promise.all(
-    Array.from({ length: 4 }, async () => {
+    Array.from(Array(4), async () => {
       for (let round = 0; round < rounds && (performance.now() < until || added <= 40); round++) {
         const { json } = await writer.add({ name: 'x', categoryId: 1 });
         const { id } = json;

@@ -44,7 +44,7 @@ describe('the length', () => {
 test('a good password is accepted: random characters, and sentences in any script, with a common word in them', () => {
   const lower = 'abcdefghijklmnopqrstuvwxyz';
   const alphabets = [lower, `${lower}0123456789`, '0123456789', '!"#$%&\'()*+,-./:;<=>?@[\\]^_`{|}~'];
-  const drawn = Array.from({ length: 100 }, (_, at) => draw(alphabets[at % 4] as string, 18 + (at % 20)));
+  const drawn = Array.from(Array(100), (_, at) => draw(alphabets[at % 4] as string, 18 + (at % 20)));
   const typed = [
     ...[password, 'staircase-pelican-mustard-forty', 'fjordmarblepretzelcanoe', 'Never eat soup with a fork!'],
     ...['password of my grandmother’s bicycle lock', 'our lhbjkjubz2957704 barn', 'qwerty and the dragon sleep'],
@@ -183,7 +183,7 @@ describe('hashes at the same time', () => {
         'done',
       );
     for (let round = 0; round < 2; round++) {
-      const all = Array.from({ length: 20 }, (_, at) => (at % 2 ? hash(password) : verify(password, null)));
+      const all = Array.from(Array(20), (_, at) => (at % 2 ? hash(password) : verify(password, null)));
       const outcomes = await outcomesOf(all);
       expect(outcomes).toEqual([...Array(10).fill('done'), ...Array(10).fill('service_unavailable')]);
     }
@@ -197,7 +197,7 @@ describe('hashes at the same time', () => {
         await turn();
         order.push(network);
       });
-    const busy = Array.from({ length: 10 }, () => ask('busy'));
+    const busy = Array.from(Array(10), () => ask('busy'));
     await Promise.all([...busy, ...['first', 'second', 'third'].map(ask)]);
     // Two run at once, and one that waits has its turn before the others came.
     for (const network of ['first', 'second', 'third']) expect(order.indexOf(network)).toBeLessThan(7);
@@ -208,8 +208,8 @@ describe('hashes at the same time', () => {
     const passwords = createPasswords();
     const { promise, resolve } = Promise.withResolvers<void>();
     const ask = (network: string) => passwords.inTurn(network, () => promise);
-    const few = outcomesOf(Array.from({ length: 70 }, (_, at) => ask(`network ${at % 7}`)));
-    const others = outcomesOf(Array.from({ length: 20 }, (_, at) => ask(`other ${at}`)));
+    const few = outcomesOf(Array.from(Array(70), (_, at) => ask(`network ${at % 7}`)));
+    const others = outcomesOf(Array.from(Array(20), (_, at) => ask(`other ${at}`)));
     await turn();
     await expect(ask('a newcomer')).rejects.toMatchObject({
       ...{ code: 'service_unavailable', message: 'Other attempts are being checked: try again in a second.' },

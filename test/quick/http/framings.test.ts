@@ -325,7 +325,7 @@ describe('clients that disconnect', () => {
   test('a client that keeps sending after a rejection is disconnected', async () => {
     const { port } = await startApp();
     const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true });
-    socket.on('data', () => undefined).on('error', () => undefined);
+    socket.on('data', () => {}).on('error', () => {});
     const sending = setInterval(() => socket.write('garbage\r\n\r\n'), 50);
     await new Promise((closed) => socket.on('close', closed));
     clearInterval(sending);

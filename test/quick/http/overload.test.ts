@@ -216,7 +216,7 @@ test.for([60_000, 1000])(
     const { port, get, post, log, limited, isEmpty, setBusy } = await start();
     setLimits({ held });
     setBusy(true);
-    const clients = await Promise.all(Array.from({ length: 5 }, () => open(port)));
+    const clients = await Promise.all(Array.from(Array(5), () => open(port)));
     const sent = held === 60_000 ? post(length) + body : get();
     for (const { socket } of clients) socket.write(sent);
     await sleep(100);
@@ -249,7 +249,7 @@ test.for<[string, string, string, number]>([
   const { port, post, get, setBusy } = await start();
   setLimits({ held: 60_000, bodies: 4 });
   setBusy(true);
-  const clients = await Promise.all(Array.from({ length: 6 }, () => open(port)));
+  const clients = await Promise.all(Array.from(Array(6), () => open(port)));
   const answers = clients.map(() => 'held');
   const countOf = (answer: string) => answers.filter((each) => each === answer).length;
   for (const [at, { ask }] of clients.entries()) {

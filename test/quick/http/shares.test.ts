@@ -7,7 +7,7 @@ let shares: Shares;
 beforeEach(() => {
   vi.useFakeTimers();
   setLimits({ work: 1000, unreadBytes: 1_000_000 });
-  shares = createShares(() => undefined);
+  shares = createShares(() => {});
 });
 afterEach(() => {
   shares.close();

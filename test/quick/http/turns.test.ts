@@ -13,7 +13,7 @@ function start() {
   // Only requests take time, so that the tests do not depend on the machine's load.
   let clock = 0;
   const now = vi.spyOn(performance, 'now').mockImplementation(() => clock);
-  const shares = createShares(() => undefined);
+  const shares = createShares(() => {});
   onTestFinished(() => {
     now.mockRestore();
     shares.close();
@@ -43,7 +43,7 @@ function start() {
   function end(count: number, holder: Holder, { trusted = false, writable = true } = {}): number {
     paused[holder] ??= [];
     const numbers = paused[holder];
-    const later = Array.from({ length: count }, (_, at) => {
+    const later = Array.from(Array(count), (_, at) => {
       const resume = () => numbers.splice(numbers.indexOf(at), 1);
       const socket = { writable, pause: () => numbers.push(at), resume };
       return turns.readLater({ holder: trusted ? undefined : holder, socket } as unknown as Connection);
@@ -109,7 +109,7 @@ test('after a turn without time, connections are read in later turns: the longes
   expect([end(400, 'a'), end(3, 'b'), end(1, 'proxy', { trusted: true })]).toEqual([400, 3, 0]);
   await nextTurn();
   const half = readPerTurn / 2;
-  expect(paused).toEqual({ a: Array.from({ length: 400 - half }, (_, at) => half + at), b: [], proxy: [] });
+  expect(paused).toEqual({ a: Array.from(Array(400 - half), (_, at) => half + at), b: [], proxy: [] });
   // Nobody overtakes the others of its holder, though this turn had time.
   expect([end(1, 'a'), end(1, 'a', { writable: false }), end(1, 'b')]).toEqual([1, 0, 0]);
   for (let turn = 0; turn < 3; turn++) await nextTurn();

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { hashKey, newSecret } from '../../../src/core/accounts.ts';
+import { hashKey } from '../../../src/core/accounts.ts';
 import { type PetStatus, statuses } from '../../../src/core/pets.ts';
 import { openStore, sqliteFile } from '../../../src/store/open.ts';
 import { openConnection, openReader, translate } from '../../../src/store/sqlite/connection.ts';
@@ -11,6 +11,7 @@ import { openExisting, prepareStore } from '../../../src/store/sqlite/store-file
 import { OpenError, type OpenOptions, type Store } from '../../../src/store/store.ts';
 import { startApp, temporaryFolder } from '../../support/app.ts';
 import { biscuit } from '../../support/store.ts';
+import { addAccount, addKey } from '../../support/store-file.ts';
 
 const now = () => new Date();
 
@@ -36,18 +37,10 @@ function openOther(file: string): Database.Database {
   return other;
 }
 
-/** Makes an account with a key. Returns the key. */
-async function addKey({ accounts }: Store, account = 'owner', lifetimeMs: number | null = null): Promise<string> {
-  const secret = newSecret(false);
-  await accounts.addAccount(account).catch(() => undefined);
-  await accounts.addKey({ account, name: 'k', scopes: ['pets:read', 'pets:write'], lifetimeMs, secret });
-  return secret.key;
-}
-
 /** A store with one pet and one key. The first page of `table` in its file is overwritten. */
 async function openDamaged(table: 'pet' | 'pet_revision' | 'message'): Promise<{ store: Store; key: string }> {
   const { store, file } = await openSqlite();
-  const key = await addKey(store);
+  const key = await addAccount(store, 'owner');
   await store.pets.add(biscuit);
   await store.close();
   const other = new Database(file, { readonly: true });
@@ -92,7 +85,7 @@ describe('the file', () => {
 
   test('holds no key, only its hash and its first characters', async () => {
     const { store, file } = await openSqlite();
-    const key = await addKey(store);
+    const key = await addAccount(store, 'owner');
     const [row] = openOther(file).prepare('SELECT hash, hint FROM api_key').all();
     expect(row).toEqual({ hash: hashKey(key), hint: key.slice(0, 13) });
     for (const name of fs.readdirSync(path.dirname(file)))
@@ -129,10 +122,10 @@ describe('reading', () => {
 describe('writing', () => {
   test('the writes of a turn share a commit of at most 1,000; then the WAL is copied into the file', async () => {
     const commits: number[] = [];
-    const metrics = { commit: (writes: number) => commits.push(writes), query: () => undefined };
+    const metrics = { commit: (writes: number) => commits.push(writes), query: () => {} };
     const { store, file } = await openSqlite({ metrics });
     const long = { ...biscuit, name: 'x'.repeat(1000) };
-    await Promise.all(Array.from({ length: 2500 }, () => store.pets.add(long)));
+    await Promise.all(Array.from(Array(2500), () => store.pets.add(long)));
     expect(commits).toEqual([1000, 1000, 500]);
     await expect.poll(() => fs.statSync(file).size).toBeGreaterThan(1_000_000);
   });
@@ -141,7 +134,7 @@ describe('writing', () => {
     const { store, file } = await openSqlite();
     const count = openOther(file).prepare('SELECT count(*) FROM pet').pluck();
     const seen: unknown[] = [];
-    const adding = Array.from({ length: 20 }, () => store.pets.add(biscuit).then(() => seen.push(count.get())));
+    const adding = Array.from(Array(20), () => store.pets.add(biscuit).then(() => seen.push(count.get())));
     expect(count.get()).toBe(0);
     await Promise.resolve();
     expect([count.get(), seen]).toEqual([0, []]);
@@ -156,14 +149,14 @@ describe('writing', () => {
 
   test('each pet of a batch gets the id that is answered, with its exact row', async () => {
     const { store, file } = await openSqlite();
-    await addKey(store);
+    await addAccount(store, 'owner');
     const names = ['"\\\n\u0001\u2028', 'é😀', '[1]', '{"name":"a"}', 'null'];
     const petAt = (index: number) => ({
       name: `${names[index % names.length]}${index % 11 === 0 ? '' : index}`,
       categoryId: index % 2 ? -(2n ** 63n) + BigInt(index) : 2n ** 53n + 1n,
       status: statuses[index % 3] as PetStatus,
     });
-    const adding = Array.from({ length: 700 }, (_, index) => {
+    const adding = Array.from(Array(700), (_, index) => {
       if (index === 500) void store.accounts.revokeKey(1);
       // Another animal under the key of an earlier one.
       if (index === 600) return store.pets.add(biscuit, { accountId: 1, key: '57' });
@@ -187,7 +180,8 @@ describe('writing', () => {
   test('each pet of a batch is added if its key was valid at its own time', async () => {
     let time = 1000;
     const { store } = await openSqlite({ now: () => new Date(time) });
-    for (const lifetimeMs of [1000, null]) await addKey(store, 'owner', lifetimeMs);
+    await store.accounts.addAccount('owner');
+    for (const lifetimeMs of [1000, null]) await addKey(store.accounts, 'owner', lifetimeMs);
     const outcomes = [1998, 2001, 1999, 2000, 1990, 2002].map((at) => {
       time = at;
       const add = (keyId: number) => store.pets.add(biscuit, undefined, keyId);
