@@ -6,7 +6,7 @@ describeInBrowser('everybody', () => {
   test.each(looks)(
     'axe has no remark on the pages and the panels; a response is in sight after Send: %s',
     async (_, options) => {
-      const { page, server, key, open, authenticate, send, faults } = await openReference(options);
+      const { page, server, open, authenticate, send, faults } = await openReference(options);
       const expectAccessible = async (where: string) => {
         // Half under the bar of a phone, a control would be too small for axe. Readers scroll.
         await page.evaluate('scrollTo(0, 0)');
@@ -23,7 +23,7 @@ describeInBrowser('everybody', () => {
       for (let index = 0; index < 20; index++) await server.add({ name: 'Crumb', categoryId: 7 });
       for (const place of ['listPets', 'getPet', 'createPet']) {
         const operation = await open(`pets/${place}`);
-        await authenticate(key);
+        await authenticate();
         const panel = await send(operation, () => expectAccessible(`${place}, opened`));
         for (const part of [panel.getByRole('status'), panel.getByLabel('Response body')]) {
           const { y, height } = (await part.boundingBox()) ?? { y: Number.NaN, height: 0 };
@@ -37,13 +37,13 @@ describeInBrowser('everybody', () => {
   );
 
   test('the keyboard skips the contents, opens a panel, sends its request and scrolls the response', async () => {
-    const { page, key, open, authenticate } = await openReference();
+    const { page, open, authenticate } = await openReference();
     await open('');
     await page.keyboard.press('Tab');
     await page.keyboard.press('Enter');
     expect(page.url()).toMatch(/#main$/);
     const operation = await open('pets/listPets');
-    await authenticate(key);
+    await authenticate();
     const goTo = async (name: string, most: number) => {
       for (let index = 0; index < most; index++) {
         await page.keyboard.press('Tab');

@@ -106,7 +106,7 @@ export async function openReference(options: BrowserContextOptions = {}) {
   }
 
   /** Enters the API key in the field of the page. */
-  const authenticate = (secret: string) => page.getByLabel('API key', { exact: true }).fill(secret);
+  const authenticate = (secret = key) => page.getByLabel('API key', { exact: true }).fill(secret);
   return { ...opened, server, key, open, authenticate, send };
 }
 

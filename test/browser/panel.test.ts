@@ -4,9 +4,9 @@ import { describeInBrowser, openReference } from './page.ts';
 
 describeInBrowser('the request panel', () => {
   test('makes the first call, adds, lists and sends a message with the key of the page, and shows every digit', async () => {
-    const { page, key, open, authenticate, send, faults } = await openReference();
+    const { page, open, authenticate, send, faults } = await openReference();
     const steps = (await open('')).locator('.steps');
-    await authenticate(key);
+    await authenticate();
     await steps.getByRole('button', { name: 'List all animals' }).click();
     await expect.poll(() => steps.getByRole('status').innerText()).toBe('200 OK');
     expect(await steps.getByLabel('Response body').innerText()).toBe('[]');
@@ -20,15 +20,15 @@ describeInBrowser('the request panel', () => {
     const listed = await send(page.locator('section[id$="pets/listPets"]'));
     expect(await listed.innerText()).toMatch(/200 OK[\s\S]*Big[\s\S]*"categoryId": 9007199254740993/);
     const quickstart = await open('messages/sendMessage', 'messages-quickstart');
-    await authenticate(key);
+    await authenticate();
     expect(await (await send(quickstart)).innerText()).toMatch(/202 Accepted[\s\S]*queued/);
     expect(faults()).toEqual([]);
   });
 
   test('a double click adds once', async () => {
-    const { page, server, key, open, authenticate } = await openReference();
+    const { page, server, open, authenticate } = await openReference();
     const operation = await open('pets/createPet');
-    await authenticate(key);
+    await authenticate();
     const held = Promise.withResolvers<void>();
     let requests = 0;
     await page.route('**/v1/pets', async (route) => {
@@ -52,7 +52,7 @@ describeInBrowser('the request panel', () => {
     const urls: string[] = [];
     page.on('request', (request) => void urls.push(request.url()));
     const operation = await open('pets/listPets');
-    await authenticate(key);
+    await authenticate();
     await page.keyboard.press('Enter');
     await send(operation);
     const kept = await page.evaluate('JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])');
@@ -64,14 +64,14 @@ describeInBrowser('the request panel', () => {
   });
 
   test('says in its own words why nothing was sent or no response came', async () => {
-    const { page, key, open, authenticate, send } = await openReference();
+    const { page, open, authenticate, send } = await openReference();
     const operation = await open('pets/listPets');
     const said = async () => (await send(operation)).getByRole('status').innerText();
     await authenticate('ключ');
     expect(await said()).toBe(
       'Not sent: the API key has a character other than ASCII letters, digits and punctuation.',
     );
-    await authenticate(key);
+    await authenticate();
     await page.context().setOffline(true);
     expect(await said()).toBe('No response: this device is offline.');
     await page.context().setOffline(false);
@@ -80,9 +80,9 @@ describeInBrowser('the request panel', () => {
   });
 
   test('renews its Idempotency-Key when the outcome is known, on request, and never one that the reader entered', async () => {
-    const { page, server, key, open, authenticate, send } = await openReference();
+    const { page, server, open, authenticate, send } = await openReference();
     const operation = await open('pets/createPet');
-    await authenticate(key);
+    await authenticate();
     await operation.getByText('Try it').click();
     const field = operation.getByLabel('Idempotency-Key', { exact: true });
     const first = await field.inputValue();

@@ -35,6 +35,7 @@ export interface Document {
 
 /** The documents, with the base path of each on the server. */
 export const prefixes = { 'openapi.yaml': '/v1', 'openapi.quickstart.yaml': '/quickstart' } as const;
+export const documentNames = Object.keys(prefixes) as (keyof typeof prefixes)[];
 
 export const nameIn = ($ref: string) => $ref.split('/').at(-1) as string;
 

@@ -1,7 +1,7 @@
 /** Checks responses against the OpenAPI documents. */
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
-import { type Document, nameIn, prefixes, type Response, readDocument } from './described.ts';
+import { type Document, documentNames, nameIn, prefixes, type Response, readDocument } from './described.ts';
 
 export interface Answer {
   status: number;
@@ -12,8 +12,7 @@ export interface Answer {
 /** Headers that HTTP itself requires, or that OpenAPI does not describe under `headers`. */
 const transport = ['date', 'connection', 'keep-alive', 'content-length', 'content-type', 'transfer-encoding'];
 
-const names = ['openapi.yaml', 'openapi.quickstart.yaml'] as const;
-const documents = names.map((name) => {
+const documents = documentNames.map((name) => {
   const document = readDocument(name);
   const ajv = new Ajv2020({ strict: false, allErrors: true });
   formats.default(ajv);

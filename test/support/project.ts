@@ -11,6 +11,11 @@ export const read = (file: string) => readFileSync(projectFolder + file, 'utf8')
 /** PATH, which leads to this Node first. */
 export const pathToNode = `${path.dirname(process.execPath)}:${process.env.PATH}`;
 
+const manifest = JSON.parse(read('package.json'));
+
+export const { version } = manifest;
+
 /** The options that `npm start` passes to node. */
-const { scripts } = JSON.parse(read('package.json'));
-export const nodeOptions: string[] = /node (-.+) src\/main\.ts /.exec(scripts.start)?.[1]?.split(' ') as string[];
+export const nodeOptions: string[] = /node (-.+) src\/main\.ts /
+  .exec(manifest.scripts.start)?.[1]
+  ?.split(' ') as string[];

@@ -12,6 +12,3 @@ export function figure(text: string, values: Record<string, number | string> = {
   const listed = Object.entries(values).map(([name, value]) => `${name} ${short(value)}`);
   process.stdout.write(`figure: ${[text, listed.join(', ')].filter(Boolean).join(': ')}\n`);
 }
-
-/** Timeout of a test that a busy machine can delay. It only ends a test that hangs: no test measures a time with it. */
-export const patientMs = tier(600_000, 3_600_000);

@@ -1,6 +1,6 @@
 /** Generates valid requests from the parameters, bodies and schemas of an OpenAPI document. */
 import fc from 'fast-check';
-import { prefixes, readDocument } from './described.ts';
+import { documentNames, prefixes, readDocument } from './described.ts';
 
 export interface Schema {
   type?: string;
@@ -99,10 +99,7 @@ function readOperations(name: keyof typeof prefixes): Operation[] {
 }
 
 /** The operations of both documents. */
-export const readAllOperations = () => [
-  ...readOperations('openapi.yaml'),
-  ...readOperations('openapi.quickstart.yaml'),
-];
+export const readAllOperations = () => documentNames.flatMap(readOperations);
 
 const int64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n };
 

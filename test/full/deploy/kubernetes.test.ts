@@ -7,9 +7,8 @@ import { describe, expect, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { readConfig, settings } from '../../../src/config.ts';
 import { dockerfile, imageSettings, stopMs } from '../../support/deployment.ts';
-import { projectFolder, read } from '../../support/project.ts';
+import { projectFolder, read, version } from '../../support/project.ts';
 
-const { version } = JSON.parse(read('package.json'));
 interface KubernetesObject {
   kind: string;
   // biome-ignore lint/suspicious/noExplicitAny: objects of many kinds.

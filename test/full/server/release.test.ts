@@ -4,10 +4,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { gitEnv, gitIn, noGit } from '../../support/git.ts';
 import { copyProject } from '../../support/plant.ts';
-import { projectFolder } from '../../support/project.ts';
+import { version } from '../../support/project.ts';
 
-const { version: current } = JSON.parse(readFileSync(`${projectFolder}package.json`, 'utf8'));
-const [major] = current.split('.').map(Number);
+const [major] = version.split('.').map(Number);
 const next = `${major}.1000.0`;
 const imageFile = 'deploy/kubernetes/image/kustomization.yaml';
 

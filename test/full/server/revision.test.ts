@@ -4,9 +4,7 @@ import { expect, test } from 'vitest';
 import { gitIn, noGit } from '../../support/git.ts';
 import { copySource } from '../../support/plant.ts';
 import { launchCli, startServer } from '../../support/process.ts';
-import { read } from '../../support/project.ts';
-
-const { version } = JSON.parse(read('package.json'));
+import { version } from '../../support/project.ts';
 
 /** Expects that `--version` prints the version, and this revision if one is given. */
 async function expectRevision(source: string, revision?: string): Promise<void> {

@@ -32,12 +32,17 @@ function openAttempts() {
       attempts.signUp(from(address), create, link).then(() => 'made', outcomeOf),
     /** Fails `times` times, from another network each. */
     async fail(name: string, times: number) {
-      for (let number = 0; number < times; number++) expect(await signIn(name, addressOf(1000 + number))).toBe('wrong');
+      await repeat(times, (number) => signIn(name, addressOf(1000 + number)), 'wrong');
     },
     setTime: (ms: number) => {
       time = start + ms;
     },
   };
+}
+
+/** Makes attempts one after the other, each with this outcome. */
+async function repeat(times: number, attempt: (number: number) => Promise<unknown>, outcome: unknown) {
+  for (let number = 0; number < times; number++) expect(await attempt(number)).toBe(outcome);
 }
 
 test('the eleventh failure waits until the first leaves the window of 15 minutes', async () => {
@@ -57,9 +62,9 @@ test('the eleventh failure waits until the first leaves the window of 15 minutes
 test('a refused attempt counts neither for the account nor for the network, and waits for the later of the two', async () => {
   const { signIn, fail, setTime } = openAttempts();
   await fail('ada', 10);
-  for (let times = 0; times < 20; times++) expect(await signIn('ada', '192.0.2.1')).toBe(15 * 60);
+  await repeat(20, () => signIn('ada', '192.0.2.1'), 15 * 60);
   setTime(minuteMs);
-  for (let number = 0; number < 10; number++) expect(await signIn(`p${number}`, '192.0.2.1')).toBe('wrong');
+  await repeat(10, (number) => signIn(`p${number}`, '192.0.2.1'), 'wrong');
   expect(await signIn('ada', '192.0.2.1')).toBe(15 * 60);
   expect(await signIn('ada', '192.0.2.2')).toBe(14 * 60);
 });
@@ -79,8 +84,8 @@ test('of 20 simultaneous attempts ten are checked, and the others are refused at
 test('a right password gives back its own attempt, and forgets its failures', async () => {
   const { signIn, fail } = openAttempts();
   await fail('ada', 8);
-  for (let number = 0; number < 9; number++) expect(await signIn(`p${number}`, '192.0.2.1')).toBe('wrong');
-  for (let times = 0; times < 3; times++) expect(await signIn('ada', '192.0.2.1', true)).toBe('right');
+  await repeat(9, (number) => signIn(`p${number}`, '192.0.2.1'), 'wrong');
+  await repeat(3, () => signIn('ada', '192.0.2.1', true), 'right');
   await fail('ada', 9);
   expect(await signIn('ada', '192.0.2.1')).toBe('wrong');
   expect(await signIn('p10', '192.0.2.1', true)).toBe(15 * 60);
@@ -102,9 +107,9 @@ test('failures of others refuse nobody who is signed in; those of a session refu
 test('an attempt that ends in a 503 does not count; one that ends in another error does', async () => {
   const { signIn, signUp } = openAttempts();
   const unavailable = Promise.reject(new ApiError('service_unavailable'));
-  for (let times = 0; times < 20; times++) expect(await signIn('ada', '192.0.2.1', unavailable)).toBe('busy');
+  await repeat(20, () => signIn('ada', '192.0.2.1', unavailable), 'busy');
   const create = () => unavailable.then(() => {});
-  for (let times = 0; times < 60; times++) expect(await signUp('192.0.2.1', undefined, create)).toBe('busy');
+  await repeat(60, () => signUp('192.0.2.1', undefined, create), 'busy');
   expect(await signUp('192.0.2.1')).toBe('made');
   const broken = Promise.reject(Object.assign(new Error('broken'), { headers: {} }));
   for (let times = 0; times < 10; times++) expect(await signIn('ada', '192.0.2.1', broken)).toBeNaN();

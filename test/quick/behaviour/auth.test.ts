@@ -2,7 +2,7 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { newSecret } from '../../../src/core/accounts.ts';
 import { startApp } from '../../support/app.ts';
-import { prefixes, readDocument } from '../../support/described.ts';
+import { documentNames, prefixes, readDocument } from '../../support/described.ts';
 
 describe('an API key', () => {
   test('that is missing gets 401 missing_api_key, an unknown one invalid_api_key', async () => {
@@ -61,7 +61,7 @@ describe('an API key', () => {
 
   test('is needed by every method of every operation, whatever the body', async () => {
     const { call } = await startApp();
-    const paths = (['openapi.yaml', 'openapi.quickstart.yaml'] as const).flatMap((name) =>
+    const paths = documentNames.flatMap((name) =>
       Object.keys(readDocument(name).paths).map((path) => prefixes[name] + path.replace(/\{\w+\}/g, '1')),
     );
     expect(paths).toEqual(expect.arrayContaining(['/v1/pets', '/v1/pets/1', '/quickstart/messages']));

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { expectRows } from '../../support/commands.ts';
 import { launchCli, runCli } from '../../support/process.ts';
-import { projectFolder, read } from '../../support/project.ts';
+import { projectFolder, version } from '../../support/project.ts';
 
 const folder = projectFolder;
 
@@ -27,7 +27,6 @@ test('exit 0: --help of all commands, and of each, is on stdout and no wider tha
 test('exit 0: -h, without regard to what else is wrong; --version prints the release, and the commit if it is known', async () => {
   const { stdout } = await runCli(['key', 'list', '--help'], { folder });
   expect(await runCli(['key', 'list', '--loud', '-h'], { folder })).toEqual({ code: 0, stdout, stderr: '' });
-  const { version } = JSON.parse(read('package.json'));
   const release = expect.stringMatching(new RegExp(`^${version}( \\([0-9a-f]{7}\\))?\n$`));
   expect(await runCli(['--version'], { folder })).toEqual({ code: 0, stdout: release, stderr: '' });
 });

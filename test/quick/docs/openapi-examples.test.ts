@@ -1,7 +1,7 @@
 /** Tests that the examples of the OpenAPI documents are what the server answers. */
 import { expect, test } from 'vitest';
 import { startApp, type TestApp } from '../../support/app.ts';
-import { prefixes, readDocument } from '../../support/described.ts';
+import { documentNames, prefixes, readDocument } from '../../support/described.ts';
 import { resolved } from '../../support/valid-requests.ts';
 
 interface Part {
@@ -20,7 +20,7 @@ interface Operation {
   responses: Record<string, Content & { headers: Record<string, Part> }>;
 }
 
-const all = (['openapi.yaml', 'openapi.quickstart.yaml'] as const).flatMap((name) => {
+const all = documentNames.flatMap((name) => {
   const document = { ...readDocument(name) };
   const paths = resolved(document, document.paths) as Record<string, Record<string, Operation>>;
   return Object.entries(paths).flatMap(([path, item]) =>

@@ -2,9 +2,8 @@
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { documents, startApp } from '../../support/app.ts';
-import { type Document, prefixes, readDocument, readFile } from '../../support/described.ts';
+import { type Document, documentNames, prefixes, readDocument, readFile } from '../../support/described.ts';
 
-const names = ['openapi.yaml', 'openapi.quickstart.yaml'] as const;
 const openapi = parse(documents.animalStore);
 
 describe('the OpenAPI documents', () => {
@@ -46,10 +45,10 @@ describe('the OpenAPI documents', () => {
       Object.entries(paths).flatMap(([url, item]) =>
         Object.keys(item).map((method) => `${method.toUpperCase()} ${prefix}${url}`),
       );
-    const described = names.flatMap((name) => methodsOf(readDocument(name), prefixes[name]));
+    const described = documentNames.flatMap((name) => methodsOf(readDocument(name), prefixes[name]));
     expect([...routes].sort()).toEqual(described.sort());
     // The introduction describes the others.
-    const listed = names.flatMap((name) => methodsOf(readFile(name), prefixes[name]));
+    const listed = documentNames.flatMap((name) => methodsOf(readFile(name), prefixes[name]));
     expect([...routes].filter((route) => !/^(HEAD|OPTIONS) /.test(route)).sort()).toEqual(listed.sort());
   });
 

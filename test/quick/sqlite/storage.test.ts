@@ -88,8 +88,9 @@ describe('the file', () => {
     const key = await addAccount(store, 'owner');
     const [row] = openOther(file).prepare('SELECT hash, hint FROM api_key').all();
     expect(row).toEqual({ hash: hashKey(key), hint: key.slice(0, 13) });
-    for (const name of fs.readdirSync(path.dirname(file)))
-      expect(fs.readFileSync(path.join(path.dirname(file), name)).includes(key.slice(0, 20))).toBe(false);
+    const folder = path.dirname(file);
+    for (const name of fs.readdirSync(folder))
+      expect(fs.readFileSync(`${folder}/${name}`).includes(key.slice(0, 20))).toBe(false);
   });
 });
 
