@@ -27,6 +27,17 @@ describe('an API key', () => {
     await expect.poll(async () => (await get('/v1/pets', { key })).json.code).toBe('revoked_api_key');
   });
 
+  test('that is revoked gets 401 revoked_api_key within a second', async () => {
+    const { get, newKey, store } = await startApp();
+    const { key, id } = await newKey();
+    expect((await get('/v1/pets', { key })).status).toBe(200);
+    await store.accounts.revokeKey(id);
+    const revoked = { code: 'revoked_api_key', status: 401 };
+    await expect
+      .poll(async () => (await get('/v1/pets', { key })).json, { timeout: 1000, interval: 50 })
+      .toMatchObject(revoked);
+  });
+
   test('without the scope of the operation gets 403 insufficient_scope', async () => {
     const { call, newKey } = await startApp();
     const keys = { read: await newKey({ scopes: ['pets:read'] }), write: await newKey({ scopes: ['pets:write'] }) };
