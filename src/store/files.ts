@@ -32,10 +32,13 @@ export function sync(fileOrFolder: string): void {
   }
 }
 
-/** Where a symbolic link leads, also if nothing is there yet: SQLite keeps its files beside that, not beside the link. */
-export function realFile(file: string): string {
-  const isLink = fs.lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink();
-  return isLink ? realFile(path.resolve(path.dirname(file), fs.readlinkSync(file))) : file;
+/**
+ * Where a symbolic link leads, also if nothing is there yet: SQLite keeps its files beside that, not beside the link. Follows as many links as Linux
+ * does (path_resolution(7)); whoever opens what is still a link gets ELOOP.
+ */
+export function realFile(file: string, links = 40): string {
+  const isLink = links > 0 && fs.lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink();
+  return isLink ? realFile(path.resolve(path.dirname(file), fs.readlinkSync(file)), links - 1) : file;
 }
 
 /** Whether two paths are equal, or refer to the same file. */

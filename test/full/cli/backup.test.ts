@@ -181,6 +181,10 @@ describe('restore', () => {
     fs.rmSync(real);
     await restore();
     expect([namesIn(real), fs.readlinkSync(store)]).toEqual([['Tabby'], '../volume/real.db']);
+    // A link that leads to itself.
+    fs.rmSync(store);
+    fs.symlinkSync(store, store);
+    expect(await refused('check')).toContain('ELOOP');
   });
 
   test.each<[string, number, (store: string) => void]>([
