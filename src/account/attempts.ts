@@ -80,7 +80,8 @@ export function createAttempts(passwords: Passwords, now: () => Date) {
   return {
     /**
      * Runs `check`, which resolves to whether the password is right. Counts a failure for the account's name, known or not, and for the network.
-     * Failures of others do not refuse whoever is signed in to the account (`isOwn`). Rejects with HttpError `rate_limited` after too many, and with ApiError `service_unavailable` if too many are being checked.
+     * Failures of others do not refuse whoever is signed in to the account (`isOwn`). Rejects with HttpError `rate_limited` after too many, and with
+     * ApiError `service_unavailable` if too many are being checked.
      */
     async signIn({ record }: FastifyRequest, name: string, check: (hasher: Hasher) => Promise<boolean>, isOwn = false) {
       const at = now().getTime();

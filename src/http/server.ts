@@ -46,6 +46,8 @@ function watchHeaders(app: App): (url: string) => string {
   return (url) => known.find(({ path }) => path.test(url))?.headers ?? '';
 }
 
+const otherProtocol = new ApiError('bad_request');
+
 /** Creates the server, without routes. Its connections have one request at a time, and its turns as many as they have time for. */
 export function createServer(options: ServerOptions): App {
   const { store, logger, metrics, now, draining, logRequest, ...config } = options;
@@ -78,7 +80,7 @@ export function createServer(options: ServerOptions): App {
   const handle: RequestListener = (request, response) => {
     // The parser knows those of RTSP, too, for which the router has no answer.
     if (methods.has(request.method as string)) app.routing(request, response);
-    else answerError(response, new ApiError('bad_request'), sending);
+    else answerError(response, otherProtocol, sending);
   };
   const turns = createTurns(handle, {
     shares,

@@ -47,8 +47,11 @@ export async function hostsOf(host: string, { BASE_URL, ALLOWED_HOSTS }: Config)
  */
 const listeners = 128;
 
-/** Rejects if another process uses the port: it could share its port, too, and would then get a part of the connections. */
-async function probe(host: string, port: number): Promise<Server> {
+/**
+ * Resolves to what keeps other processes of the animal store from the port until it is closed. Rejects if another process uses the port: it could
+ * share its port, too, and would then get a part of the connections.
+ */
+async function claimPort(host: string, port: number): Promise<Server> {
   // Two processes that start at once would both find it free. The kernel frees this name (an abstract one, unix(7)) with the process.
   const name = createServer((socket) => socket.destroy()).listen(`\0animal-store ${host} ${port}`);
   await once(name, 'listening');
@@ -68,7 +71,7 @@ export async function listen(app: FastifyInstance, binding: Binding) {
     // Resolve a name to one address. For localhost, Fastify would open a second server that the graceful shutdown does not cover.
     const host = (await lookup(binding.host)).address;
     const sharesPort = binding.prefix === '' && process.platform === 'linux';
-    const held = sharesPort && binding.port !== 0 ? [await probe(host, binding.port)] : [];
+    const held = sharesPort && binding.port !== 0 ? [await claimPort(host, binding.port)] : [];
     const create = () =>
       // The options of Node's HTTP server.
       createServer({ allowHalfOpen: true, noDelay: true }, (socket) => void app.server.emit('connection', socket));
