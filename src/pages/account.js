@@ -1,5 +1,15 @@
 /** Adds copy buttons and a way to see passwords, keeps a form from being sent twice, and a new key from being lost. The pages work without it. */
 
+// The form whose answer the browser waits for.
+let sent;
+const sendAgain = () => {
+  sent = undefined;
+};
+// The browser's Back shows the page as it was left.
+addEventListener('pageshow', sendAgain);
+// Whoever pressed Stop, or stayed to copy a key.
+window.navigation?.addEventListener('navigateerror', sendAgain);
+
 // A person who has neither copied the new key nor confirmed that it is stored would lose it.
 let lost = document.querySelector('#key') !== null;
 const keep = () => {
@@ -10,25 +20,18 @@ document.querySelector('a.button')?.addEventListener('click', keep);
 addEventListener('beforeunload', (event) => {
   if (!lost) return;
   event.preventDefault();
-  // Whoever stays may send the form later.
-  for (const form of document.forms) delete form.dataset.sent;
+  sendAgain();
 });
 
 for (const box of document.querySelectorAll('.copy')) {
   const code = box.querySelector('code');
   const button = document.createElement('button');
-  const what = code.id === 'key' ? 'Copy key' : 'Copy command';
   button.type = 'button';
-  button.textContent = what;
-  // Announces the result to a screen reader.
-  button.ariaLive = 'polite';
-  button.addEventListener('click', async () => {
+  button.textContent = code.id === 'key' ? 'Copy key' : 'Copy command';
+  copyOnClick(button, async () => {
     const copied = await copy(code);
     if (copied) keep();
-    button.textContent = copied ? 'Copied' : 'Copy the selection';
-    setTimeout(() => {
-      button.textContent = what;
-    }, 2000);
+    return copied;
   });
   box.append(button);
 }
@@ -57,13 +60,11 @@ for (const form of document.forms) {
 
   form.addEventListener('submit', (event) => {
     // A second click on "Make key" would make a second key.
-    if (form.dataset.sent) event.preventDefault();
-    form.dataset.sent = 'true';
+    if (sent === form) event.preventDefault();
+    sent = form;
     // The browser remembers what is typed into a text field.
     show(false);
   });
-  // The browser's Back shows the page as it was left.
-  addEventListener('pageshow', () => delete form.dataset.sent);
 }
 
 for (const details of document.querySelectorAll('details')) {

@@ -1,4 +1,4 @@
-/** Copies the text of an element. Each page's script follows it in the same file. */
+/** Copies the text of an element, and buttons for it. Each page's script follows it in the same file. */
 
 /** Resolves to whether the text of the element, or another text in its place, was copied. The element is selected in any case. */
 export async function copy(element, text = element.textContent) {
@@ -17,4 +17,17 @@ export async function copy(element, text = element.textContent) {
     document.removeEventListener('copy', put);
     return copied;
   }
+}
+
+/** Makes the button copy, and show the result for two seconds. `copyText` resolves to whether the text was copied. */
+export function copyOnClick(button, copyText) {
+  const label = button.textContent;
+  // Announces the result to a screen reader.
+  button.ariaLive = 'polite';
+  button.addEventListener('click', async () => {
+    button.textContent = (await copyText()) ? 'Copied' : 'Copy the selection';
+    setTimeout(() => {
+      button.textContent = label;
+    }, 2000);
+  });
 }

@@ -66,7 +66,6 @@ export async function send(form, values) {
   }
   outcome.classList.add(status > 0 && status < 400 ? 'good' : 'bad');
   // On a phone the response would be below the edge of the screen.
-  const last = answer.hidden ? outcome : answer;
-  last.scrollIntoView({ block: 'nearest' });
+  (answer.hidden ? outcome : answer).scrollIntoView({ block: 'nearest' });
   return status > 0 && status < 500;
 }

@@ -49,18 +49,10 @@ function textOf(code, secret) {
   return shown.textContent;
 }
 
+/** `secretOf` returns the key that replaces the placeholder. */
 function listenForCopy(button, secretOf) {
-  const label = button.textContent;
-  // Announces the result to a screen reader.
-  button.ariaLive = 'polite';
-  button.addEventListener('click', async () => {
-    const code = button.closest('.code').querySelector('code');
-    const copied = await copy(code, textOf(code, secretOf()));
-    button.textContent = copied ? 'Copied' : 'Copy the selection';
-    setTimeout(() => {
-      button.textContent = label;
-    }, 2000);
-  });
+  const code = button.closest('.code').querySelector('code');
+  copyOnClick(button, () => copy(code, textOf(code, secretOf())));
 }
 
 for (const button of document.querySelectorAll('.copy')) listenForCopy(button, () => '');

@@ -160,6 +160,21 @@ for (const [cache, ignoreDefaultArgs] of caches) {
       },
     );
 
+    test('a form that the browser stopped can be sent again', async () => {
+      const server = await startServer();
+      const { page, signUp, shown } = await openAccount(server);
+      await signUp('robin');
+      await page.getByLabel('Name').fill('website');
+      const press = () => page.getByRole('button', { name: 'Make key' }).click({ noWaitAfter: true });
+      process.kill(server.pid, 'SIGSTOP');
+      await press();
+      await sleep(300);
+      await (await page.context().newCDPSession(page)).send('Page.stopLoading');
+      process.kill(server.pid, 'SIGCONT');
+      await press();
+      await shown('Your new API key');
+    });
+
     test('a second click meanwhile makes no second key; after the back button, it does', async () => {
       const server = await startServer();
       const { page, signUp, shown } = await openAccount(server);
