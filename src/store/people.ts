@@ -1,8 +1,9 @@
 /** People and messages, over the commands and reads that both engines run. */
-import { clockSkewMs, limits } from '../core/limits.ts';
+import { limits } from '../core/limits.ts';
 import type { Messages } from '../core/messages.ts';
-import { type LinkPurpose, type People, sessionIdleMs } from '../core/people.ts';
+import type { LinkPurpose, People } from '../core/people.ts';
 import { isLinkValid } from './commands/people.ts';
+import { findSession } from './commands/sessions.ts';
 import type { Engine } from './engine.ts';
 import { type AccountRow, accountColumns, networkOf, toAccount } from './rows.ts';
 import { raw, sql } from './steps.ts';
@@ -31,14 +32,7 @@ export function openPeople({ read, write }: Engine, at: () => number): People {
     addSession: (hash, accountId, passwordHash) => write('addSession', { hash, accountId, passwordHash, at: at() }),
 
     async findSession(hash) {
-      const now = at();
-      const [found] = await read(
-        () => sql<AccountRow & { network: Buffer | null; usedAt: number }>`
-          SELECT ${raw(accountColumns)}, account.network, used_at AS "usedAt"
-          FROM session JOIN account ON account.id = account_id
-          WHERE hash = ${hash} AND session.created_at > ${now - limits.sessionLifetime} AND used_at > ${now - sessionIdleMs}
-            AND used_at <= ${now + clockSkewMs}`,
-      );
+      const found = await read(() => findSession(hash, at()));
       if (!found) return undefined;
       const { usedAt, network, ...account } = found;
       return { account: toAccount(account), usedAt: new Date(usedAt), network: networkOf(network) };

@@ -7,15 +7,26 @@ import { endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql } from '..
 /** Each new session also deletes this many ended ones at most: more than it adds, so that they do not pile up. */
 const swept = 10;
 
+interface SessionRow extends AccountRow {
+  network: Buffer | null;
+  usedAt: number;
+}
+
+/** A session that has not ended at `at`, with its account. */
+export function* findSession(hash: Buffer, at: number): Steps<SessionRow | undefined> {
+  const [session] = yield* sql<SessionRow>`
+    SELECT ${raw(accountColumns)}, account.network, used_at AS "usedAt"
+    FROM session JOIN account ON account.id = account_id
+    WHERE hash = ${hash} AND session.created_at > ${at - limits.sessionLifetime} AND used_at > ${at - sessionIdleMs}
+      AND used_at <= ${at + clockSkewMs}`;
+  return session;
+}
+
 /** The account of a session that has not ended at `at`, with its row locked: a command that ends its sessions comes before or after. */
 export function* accountOfSession(hash: Buffer, at: number): Steps<AccountRow | undefined> {
   yield* sql`SELECT id FROM account WHERE id = (SELECT account_id FROM session WHERE hash = ${hash}) ${forUpdate}`;
   // A second statement: on PostgreSQL, it also sees what was committed while the first one waited for the lock.
-  const [account] = yield* sql<AccountRow>`
-    SELECT ${raw(accountColumns)} FROM session JOIN account ON account.id = account_id
-    WHERE hash = ${hash} AND session.created_at > ${at - limits.sessionLifetime} AND used_at > ${at - sessionIdleMs}
-      AND used_at <= ${at + clockSkewMs}`;
-  return account;
+  return yield* findSession(hash, at);
 }
 
 interface NewSession {
@@ -31,7 +42,12 @@ export function* addSession({ hash, accountId, passwordHash, at }: NewSession): 
   const [account] = yield* sql<{ password_hash: string | null }>`
     SELECT password_hash FROM account WHERE id = ${accountId} ${forUpdate}`;
   if (account?.password_hash !== passwordHash) return false;
-  yield* sweepSessions(at);
+  // Also sessions that were used in the future: the clock was set back, and they would come back to life when it gets there again.
+  yield* sql`
+    DELETE FROM session WHERE hash ${oneOf}
+      SELECT hash FROM session WHERE used_at <= ${at - sessionIdleMs} OR used_at > ${at + clockSkewMs}
+      LIMIT ${swept} ${skipLocked}
+    ${endOneOf}`;
   yield* sql`
     DELETE FROM session WHERE account_id = ${accountId} AND hash NOT IN (
       SELECT hash FROM session WHERE account_id = ${accountId} ORDER BY used_at DESC LIMIT ${limits.sessions - 1}
@@ -39,19 +55,6 @@ export function* addSession({ hash, accountId, passwordHash, at }: NewSession): 
   yield* sql`
     INSERT INTO session (hash, account_id, created_at, used_at) VALUES (${hash}, ${accountId}, ${at}, ${at})`;
   return true;
-}
-
-/** Also deletes sessions that were used in the future: the clock was set back, and they would come back to life when it gets there again. */
-function* sweepSessions(at: number): Steps<void> {
-  yield* sql`
-    DELETE FROM session WHERE hash ${oneOf}
-      SELECT hash FROM session WHERE used_at <= ${at - sessionIdleMs}
-      ORDER BY used_at LIMIT ${swept} ${skipLocked}
-    ${endOneOf}`;
-  yield* sql`
-    DELETE FROM session WHERE hash ${oneOf}
-      SELECT hash FROM session WHERE used_at > ${at + clockSkewMs} ORDER BY used_at LIMIT ${swept} ${skipLocked}
-    ${endOneOf}`;
 }
 
 /** Records that the session is used at `at`, unless it has ended. */
