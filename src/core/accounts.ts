@@ -152,9 +152,11 @@ export function hashKey(key: string): Buffer {
 /** Why a key is rejected: it does not exist, for example because its account was removed, or it has ended. */
 export type KeyRejection = 'invalid_api_key' | 'revoked_api_key' | 'expired_api_key';
 
-/** Why a key is rejected at `now`, or undefined. */
-export function rejectionReason(key: ApiKey, now: Date): KeyRejection | undefined {
-  if (key.revokedAt !== null) return 'revoked_api_key';
-  if (key.expiresAt !== null && key.expiresAt <= now) return 'expired_api_key';
-  return undefined;
+/** Why a key is rejected at `now`, or undefined. Times are dates, or milliseconds. */
+export function rejectionReason<Time extends Date | number>(
+  { revokedAt, expiresAt }: { revokedAt: Time | null; expiresAt: Time | null },
+  now: Time,
+): KeyRejection | undefined {
+  if (revokedAt !== null) return 'revoked_api_key';
+  return expiresAt !== null && expiresAt <= now ? 'expired_api_key' : undefined;
 }

@@ -1,6 +1,6 @@
 /** Changes of API keys. They lock the account's row first, so that their later statements see what was committed before. */
 
-import { type KeyRejection, keptEndedKeys, type Owner } from '../../core/accounts.ts';
+import { type KeyRejection, keptEndedKeys, type Owner, rejectionReason } from '../../core/accounts.ts';
 import { dayMs, limits } from '../../core/limits.ts';
 import { type ApiKeyRow, apiKeyColumns, isActive } from '../rows.ts';
 import { endOneOf, forUpdate, oneOf, raw, type Steps, sql } from '../steps.ts';
@@ -100,13 +100,12 @@ export function* rotateKey(input: Rotation): Steps<ApiKeyRow | KeyRefusal> {
   const old = yield* lockKey(input);
   if (typeof old === 'string') return old;
   const { id, at, oldExpiresAt, session } = input;
-  const expiresAt = old.expiresAt ?? Number.POSITIVE_INFINITY;
-  if (old.revokedAt !== null || expiresAt <= at) return 'no_key';
+  if (rejectionReason(old, at)) return 'no_key';
   const [{ successor, lifetimeMs }] = (yield* sql`
     SELECT successor_id AS successor, lifetime_ms AS "lifetimeMs" FROM api_key LEFT JOIN rotated_key ON key_id = id
     WHERE id = ${id}`) as [{ successor: number | null; lifetimeMs: number | null }];
   if (successor !== null) return 'rotated';
-  const endsAt = Math.min(expiresAt, oldExpiresAt);
+  const endsAt = Math.min(old.expiresAt ?? oldExpiresAt, oldExpiresAt);
   const refusal = yield* limitOf(old.accountId, session !== undefined, endsAt <= at ? 1 : 0, at);
   if (refusal) return refusal;
   const key = yield* insertKey(old.accountId, { ...input, name: old.name, scopes: old.scopes, lifetimeMs });
@@ -117,9 +116,7 @@ export function* rotateKey(input: Rotation): Steps<ApiKeyRow | KeyRefusal> {
 
 /** Why the key that asks for a change is rejected in its transaction; undefined if it is active at `at`, in milliseconds. Takes no lock. */
 export function* rejectionOfKey(keyId: number, at: number): Steps<KeyRejection | undefined> {
-  const [key] = yield* sql<{ revoked_at: number | null; expires_at: number | null }>`
-    SELECT revoked_at, expires_at FROM api_key WHERE id = ${keyId}`;
-  if (!key) return 'invalid_api_key';
-  if (key.revoked_at !== null) return 'revoked_api_key';
-  return key.expires_at !== null && key.expires_at <= at ? 'expired_api_key' : undefined;
+  const [key] = yield* sql<Pick<ApiKeyRow, 'revokedAt' | 'expiresAt'>>`
+    SELECT revoked_at AS "revokedAt", expires_at AS "expiresAt" FROM api_key WHERE id = ${keyId}`;
+  return key ? rejectionReason(key, at) : 'invalid_api_key';
 }
