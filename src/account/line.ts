@@ -10,13 +10,10 @@ interface LineOptions {
   ofNetwork?: number;
 }
 
-/** Runs `act` when it is the turn of `network`. Rejects with ApiError `service_unavailable` if too many wait. */
-export type InTurn = <Result>(network: string, act: () => Result | Promise<Result>) => Promise<Result>;
-
 export const busy = () =>
   new ApiError('service_unavailable', 'Other attempts are being checked: try again in a second.');
 
-export function createLine({ running: places, waiting: line = Infinity, ofNetwork = Infinity }: LineOptions): InTurn {
+export function createLine({ running: places, waiting: line = Infinity, ofNetwork = Infinity }: LineOptions) {
   /** How many each network has, running or waiting. */
   const held = new Map<string, number>();
   /** Those that wait, by network. The first network has the next turn. */
@@ -33,7 +30,8 @@ export function createLine({ running: places, waiting: line = Infinity, ofNetwor
     else running -= 1;
   }
 
-  return async (network, act) => {
+  /** Runs `act` when it is the turn of `network`. Rejects with ApiError `service_unavailable` if too many wait. */
+  return async <Result>(network: string, act: () => Result | Promise<Result>) => {
     const own = held.get(network) ?? 0;
     // At most as many as are free, as in shares.ts: a few networks cannot fill the line.
     if (own >= Math.min(ofNetwork, places + line - all)) throw busy();

@@ -1,7 +1,7 @@
 /** What a store measures of itself, for the metrics. */
 
 /** Connections to the database. */
-export interface PoolMeasures {
+interface PoolMeasures {
   /** The most that may be open. */
   limit: number;
   /** Those that run a job, or that the server has not let go yet. */

@@ -44,7 +44,7 @@ export function hashToken(token: string): Buffer | undefined {
 }
 
 /** What entitles a person to set a password: a one-time link, or a session and the previous password. */
-interface PasswordAuthority {
+export interface PasswordAuthority {
   link?: Buffer;
   session?: Buffer;
   /** The hash that the password must still have. */

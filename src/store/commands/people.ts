@@ -1,6 +1,6 @@
 /** Changes of people: sign-up, passwords and one-time links. Tokens are given by their SHA-256. */
 import { clockSkewMs } from '../../core/limits.ts';
-import { type LinkPurpose, linkLifetimeMs } from '../../core/people.ts';
+import { type LinkPurpose, linkLifetimeMs, type PasswordAuthority } from '../../core/people.ts';
 import { type AccountRow, accountColumns } from '../rows.ts';
 import { endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql } from '../steps.ts';
 import { accountOfSession } from './sessions.ts';
@@ -49,13 +49,10 @@ export function isLinkValid(purpose: LinkPurpose, expiresAt: number, at: number)
   return expiresAt > at && expiresAt <= at + linkLifetimeMs[purpose] + clockSkewMs;
 }
 
-interface PasswordChange {
+/** Without an authority, the operator changes it. */
+interface PasswordChange extends PasswordAuthority {
   accountId: number;
   passwordHash: string;
-  /** Who may change it: a link of the account, or a session of it and the hash of the previous password. Without any, the operator. */
-  link?: Buffer | undefined;
-  session?: Buffer | undefined;
-  previous?: string | undefined;
   at: number;
 }
 

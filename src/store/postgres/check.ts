@@ -6,29 +6,19 @@ import { readState } from './migrations.ts';
 import { openPools } from './open.ts';
 import { readTarget } from './url.ts';
 
-/** What is null is unknown, because the database cannot be opened. */
-export interface DatabaseReport {
-  /** The URL without user, password and parameters; empty if it is not a valid one. */
-  database: string;
-  postgresVersion: string | null;
-  schemaVersion: number | null;
-  /** The schema version of this release. */
-  latestSchemaVersion: number;
-  /** The number of animals; without it if they cannot be counted. */
-  rows: { pet?: number };
-  /** One sentence each; empty if the store can be used. */
-  problems: string[];
-}
-
-/** Never rejects: every error becomes one of the report's problems. */
-export async function checkDatabase(databaseUrl: string, options: OpenOptions): Promise<DatabaseReport> {
-  const report: DatabaseReport = {
+/** Never rejects: every error becomes one of the report's problems. What is null is unknown, because the database cannot be opened. */
+export async function checkDatabase(databaseUrl: string, options: OpenOptions) {
+  const report = {
+    /** The URL without user, password and parameters; empty if it is not a valid one. */
     database: '',
-    postgresVersion: null,
-    schemaVersion: null,
+    postgresVersion: null as string | null,
+    schemaVersion: null as number | null,
+    /** Of this release. */
     latestSchemaVersion: latestOf(readMigrations('postgres')),
-    rows: {},
-    problems: [],
+    /** The number of animals; without it if they cannot be counted. */
+    rows: {} as { pet?: number },
+    /** One sentence each; empty if the store can be used. */
+    problems: [] as string[],
   };
   try {
     const target = readTarget(databaseUrl);

@@ -2,7 +2,6 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { limits } from '../../core/limits.ts';
-import type { PoolMeasures } from '../../core/measures.ts';
 import { type StoreMetrics, unavailable } from '../store.ts';
 import { cancel, PoolClient, refuseStandby } from './connection.ts';
 import {
@@ -19,24 +18,7 @@ import type { Target } from './url.ts';
 
 type Work<Result> = (sql: Sql) => Promise<Result>;
 
-export interface Pool {
-  /** Runs work that changes nothing; if its connection is lost, it runs once more. Rejects with ApiError `service_unavailable` at the deadline. */
-  read<Result>(work: Work<Result>, withinMs?: number): Promise<Result>;
-  /**
-   * Runs one statement or transaction that changes data. It runs again only if the server reported that it had no effect. If the connection is
-   * lost, the outcome is unknown, and the promise rejects with ApiError `service_unavailable`. `writes`: how many writes it commits.
-   */
-  write<Result>(work: Work<Result>, options?: { writes?: number; withinMs?: number }): Promise<Result>;
-  /**
-   * Runs work that may take hours, on a connection of its own, once: only the time-outs of the session hold, unless the work lifts them. Rejects
-   * with the error as it is.
-   */
-  alone<Result>(work: Work<Result>): Promise<Result>;
-  measure(): Omit<PoolMeasures, 'errors'>;
-  /** Resolves when every job is answered; the connections close then. */
-  close(): Promise<void>;
-}
-
+export type Pool = ReturnType<typeof createPool>;
 export type Pools = ReturnType<typeof createPools>;
 
 /** What happened since the start, in all pools. */
@@ -111,7 +93,7 @@ function createPool(
   prepare: boolean,
   counts: ReturnType<typeof createCounts>,
   metrics?: StoreMetrics,
-): Pool {
+) {
   const pool = new pg.Pool({
     ...config,
     connectionTimeoutMillis: deadlineMs,
@@ -256,9 +238,19 @@ function createPool(
   }
 
   return {
-    read: (work, withinMs) => run(work, 0, withinMs),
-    write: (work, { writes = 1, withinMs } = {}) => run(work, writes, withinMs),
-    async alone(work) {
+    /** Runs work that changes nothing; if its connection is lost, it runs once more. Rejects with ApiError `service_unavailable` at the deadline. */
+    read: <Result>(work: Work<Result>, withinMs?: number) => run(work, 0, withinMs),
+    /**
+     * Runs one statement or transaction that changes data. It runs again only if the server reported that it had no effect. If the connection is
+     * lost, the outcome is unknown, and the promise rejects with ApiError `service_unavailable`. `writes`: how many writes it commits.
+     */
+    write: <Result>(work: Work<Result>, { writes = 1, withinMs }: { writes?: number; withinMs?: number } = {}) =>
+      run(work, writes, withinMs),
+    /**
+     * Runs work that may take hours, on a connection of its own, once: only the time-outs of the session hold, unless the work lifts them. Rejects
+     * with the error as it is.
+     */
+    async alone<Result>(work: Work<Result>): Promise<Result> {
       const client = await pool.connect();
       try {
         return await work(sqlOf.get(client) as Sql);
@@ -272,6 +264,7 @@ function createPool(
       waiting: pool.waitingCount,
       abandoned: abandoned.size,
     }),
+    /** Resolves when every job is answered; the connections close then. */
     close() {
       closed ??= (async () => {
         while (running > 0) await sleep(1);
