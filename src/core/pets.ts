@@ -154,6 +154,13 @@ export function petJson(
 }
 
 /** A pet's JSON starts with its id. Ids are below 2^53, so parsing as a number is exact. */
-export function idOf(pet: PetJson): bigint {
+function idOf(pet: PetJson): bigint {
   return BigInt(Number.parseInt(pet.slice('{"id":'.length), 10));
+}
+
+/** A page of `limit` pets. `pets`: those from its first on; one more than `limit` if another page follows. */
+export function pageOf(pets: PetJson[], limit: number, state: StoreState): PetPage {
+  if (pets.length <= limit) return { pets, next: undefined, state };
+  pets.pop();
+  return { pets, next: idOf(pets.at(-1) as PetJson), state };
 }

@@ -4,12 +4,11 @@ import { limits } from '../../core/limits.ts';
 import {
   type Addition,
   type FoundPet,
-  idOf,
   maxPage,
   type NewPet,
-  type PetJson,
   type PetPage,
   type PetQuery,
+  pageOf,
   petJson,
 } from '../../core/pets.ts';
 import { type KnownKeyRow, knownKeyColumns } from '../rows.ts';
@@ -97,12 +96,7 @@ export function createPetReads(pool: Pick<Pool, 'read'>) {
         withinMs,
       );
       const { texts, state: read } = textsOf(rows);
-      return queries.map(({ limit }, place) => {
-        const pets = texts.get(place + 1)?.split('\n') ?? [];
-        if (pets.length <= limit) return { pets, next: undefined, state: read };
-        pets.pop();
-        return { pets, next: idOf(pets.at(-1) as PetJson), state: read };
-      });
+      return queries.map(({ limit }, place) => pageOf(texts.get(place + 1)?.split('\n') ?? [], limit, read));
     },
   });
 

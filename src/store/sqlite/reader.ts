@@ -1,6 +1,6 @@
 /** All reads from the SQLite store, through a read-only connection. */
 import type Database from 'better-sqlite3';
-import { type FoundPet, idOf, type PetJson, type PetPage, type PetQuery, type StoreState } from '../../core/pets.ts';
+import { type FoundPet, type PetJson, type PetQuery, pageOf, type StoreState } from '../../core/pets.ts';
 import type { Steps } from '../steps.ts';
 import { createRunner, openReader, translate } from './connection.ts';
 import { openError } from './store-file.ts';
@@ -105,14 +105,11 @@ function prepareReader(connection: Database.Database) {
     }),
     /** Ends the snapshot that the reads of one event loop turn share, so that the next read sees the latest commit. */
     refresh: snapshot.end,
-    list: guarded(({ limit, status, after }: PetQuery): PetPage => {
+    list: guarded(({ limit, status, after }: PetQuery) => {
       snapshot.enter();
       // One extra row shows whether a next page exists.
       const pets = status ? listByStatus.all(status, after, limit + 1) : listAll.all(after, limit + 1);
-      const state = snapshot.state();
-      if (pets.length <= limit) return { pets, next: undefined, state };
-      pets.pop();
-      return { pets, next: idOf(pets.at(-1) as PetJson), state };
+      return pageOf(pets, limit, snapshot.state());
     }),
     find: guarded((id: bigint): FoundPet => {
       snapshot.enter();
