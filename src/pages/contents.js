@@ -1,7 +1,9 @@
 /** Marks the section that is read in the contents, leads to the search, and changes the theme. */
 
 const theme = document.querySelector('#theme');
-theme.value = document.documentElement.dataset.theme ?? '';
+addEventListener('pageshow', () => {
+  theme.value = document.documentElement.dataset.theme ?? '';
+});
 theme.addEventListener('change', () => remember('theme', theme.value));
 
 const contents = document.querySelector('.contents');
@@ -36,9 +38,13 @@ if (contents) {
   contents.addEventListener('click', ({ target }) => {
     if (target.closest('a')) menu.open = false;
   });
+  menu.addEventListener('keydown', ({ key }) => {
+    if (key !== 'Escape') return;
+    menu.open = false;
+    menu.querySelector('summary').focus();
+  });
   addEventListener('keydown', (event) => {
-    if (event.key === 'Escape') menu.open = false;
-    if (event.key !== '/' || event.ctrlKey || event.metaKey || event.target.closest('input, textarea, select')) return;
+    if (event.key !== 'k' || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
     menu.open = true;
     search.focus();

@@ -14,7 +14,14 @@ function requestOf(method, { url, headers: given, body, key }) {
   for (const [name, value] of Object.entries(given)) headers.set(name, headerValue(name, value));
   if (key) headers.set('Authorization', `Bearer ${headerValue('the API key', key)}`);
   if (body !== undefined) headers.set('Content-Type', 'application/json');
-  return new Request(url, { method, headers, body, cache: 'no-store', credentials: 'omit' });
+  return new Request(url, {
+    method,
+    headers,
+    body,
+    cache: 'no-store',
+    credentials: 'omit',
+    signal: AbortSignal.timeout(60_000),
+  });
 }
 
 /** The response and its text. fetch does not say why it fails: these messages do not guess. */
@@ -51,7 +58,7 @@ function showResponse(answer, response, text) {
   answer.hidden = false;
 }
 
-/** Sends `values`. Returns whether the outcome is known: the request was answered, and not with a server error. */
+/** Sends `values`. Returns whether the next request is another one: this one was done, or the server knows its Idempotency-Key (422). */
 export async function send(form, values) {
   const [outcome, answer] = ['.outcome', '.answer'].map((name) => form.querySelector(name));
   let status = 0;
@@ -67,5 +74,5 @@ export async function send(form, values) {
   outcome.classList.add(status > 0 && status < 400 ? 'good' : 'bad');
   // On a phone the response would be below the edge of the screen.
   (answer.hidden ? outcome : answer).scrollIntoView({ block: 'nearest' });
-  return status > 0 && status < 500;
+  return (status > 0 && status < 400) || status === 422;
 }

@@ -28,12 +28,9 @@ function valuesOf({ dataset: { path }, elements }) {
 }
 
 /** A value for Idempotency-Key. crypto.randomUUID does not exist over plain http from another machine. */
-function newRetryKey() {
-  const digits = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0'));
-  return digits.join('');
-}
+const newRetryKey = () => crypto.getRandomValues(new BigUint64Array(2)).join('');
 
-/** Keeps a fresh key in the field. Returns a function to call when a request with it has its outcome: a retry needs the same key, a new request another. */
+/** Keeps a fresh key in the field. `renewOwn`: the next request is another one, and needs another key. A retry needs the same. */
 function keepFresh(field, button) {
   let made;
   const renew = () => {
@@ -55,7 +52,7 @@ async function sendFrom(form) {
   const panel = await import('./panel.js').catch(() => undefined);
   if (panel) return panel.send(form, values);
   outcome.classList.add('bad');
-  outcome.textContent = 'Not sent: the server cannot be reached. Reload the page when it can.';
+  outcome.textContent = 'Not sent: the server cannot be reached. Try again, or reload the page.';
   return false;
 }
 
@@ -63,6 +60,8 @@ for (const form of document.querySelectorAll('form.panel')) {
   const button = form.querySelector('[type="submit"]');
   const fresh = form.querySelector('.fresh');
   const retryKey = fresh && keepFresh(fresh.parentElement.querySelector('input'), fresh);
+  // The generated page disables it: before this script, or without it, it would do nothing.
+  button.disabled = false;
   // After the samples listen.
   if (retryKey) queueMicrotask(retryKey.renew);
   form.addEventListener('submit', async (event) => {

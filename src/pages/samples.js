@@ -78,9 +78,7 @@ addEventListener('pageshow', showKeyParts);
 
 /** Remembers a choice. An empty value removes it. */
 function remember(name, value) {
-  const { dataset } = document.documentElement;
-  if (value) dataset[name] = value;
-  else delete dataset[name];
+  document.documentElement.dataset[name] = value;
   try {
     if (value) localStorage[name] = value;
     else localStorage.removeItem(name);

@@ -38,7 +38,7 @@ describeInBrowser('the search', () => {
       ['ratelimit-rem', 'RateLimit-Remaining', '#header/RateLimit-Remaining'],
       ['id', 'id', '#animal-store/model/Pet/id'],
     ] as const) {
-      await page.keyboard.press('/');
+      await page.keyboard.press('Control+k');
       await page.keyboard.type(text);
       await expect.poll(() => found.first().innerText()).toContain(first);
       await page.keyboard.press('Enter');
@@ -79,3 +79,27 @@ describeInBrowser('the theme', () => {
     expect(await page.evaluate('({ ...localStorage })')).toEqual({});
   });
 });
+
+const kept = { ignoreDefaultArgs: ['--disable-back-forward-cache'] };
+for (const options of [{}, kept])
+  describeInBrowser(
+    options === kept ? 'Back to a page that the browser kept' : 'Back to a page that the browser loads again',
+    () => {
+      test('shows the theme that was chosen since, and the body that the samples have', async () => {
+        const { page, open } = await openReference();
+        const operation = await open('pets/createPet');
+        await operation.getByText('Try it').click();
+        const body = operation.getByLabel('Request body');
+        await body.fill('{"name":"Crumb"}');
+        await page.getByRole('link', { name: 'Changelog' }).click();
+        await page.getByLabel('Theme').selectOption('Dark');
+        await page.goBack({ waitUntil: 'commit' });
+        await expect.poll(() => page.getByLabel('Theme').inputValue()).toBe('dark');
+        expect(await page.evaluate('document.documentElement.dataset.theme')).toBe('dark');
+        const { name } = JSON.parse(await body.inputValue());
+        expect(name).toBe(options === kept ? 'Crumb' : 'Biscuit');
+        expect(await operation.locator('.samples').innerText()).toContain(`"name":"${name}"`);
+      });
+    },
+    options,
+  );
