@@ -17,12 +17,16 @@ async function findPet() {
   let page = new URL(`${BASE_URL}/pets?limit=100`);
   if (status) page.searchParams.set('status', status);
   while (page) {
-    const response = await fetch(page, { headers: { authorization: `Bearer ${KEY}` } });
+    const response = await fetch(page, {
+      headers: { authorization: `Bearer ${KEY}` },
+      signal: AbortSignal.timeout(10_000),
+    });
     const text = await response.text();
+    // The JSON of an error, or the page of a proxy.
+    if (!response.ok) throw new Error(`${response.status} ${text}`);
     const pets = JSON.parse(text, (_name, value, { source }) =>
       typeof value === 'number' && !Number.isSafeInteger(value) ? JSON.rawJSON(source) : value,
     );
-    if (!response.ok) throw new Error(`${pets.status} ${pets.code}: ${pets.message}`);
     // Ids ascend: a greater one shows that this one is missing.
     const pet = pets.find((each) => each.id >= Number(id));
     if (pet) return pet.id === Number(id) ? JSON.stringify(pet) : undefined;

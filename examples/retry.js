@@ -39,13 +39,14 @@ async function add(body) {
         body,
         signal: AbortSignal.timeout(10_000),
       });
-      if (!isUnsettled(response) || attempt === attempts) return response;
+      const text = await response.text();
+      if (!isUnsettled(response) || attempt === attempts) return { response, text };
       if (response.status >= 500) isUnknown = true;
       waitMs = Math.max(waitMs, 1000 * (Number(response.headers.get('retry-after')) || 0));
       console.error(`Attempt ${attempt}: the response is ${response.status}.`);
     } catch (error) {
       const reason = error.cause?.code ?? error.cause?.message ?? error.message;
-      // Disconnected or timed out: the animal may have been added. Without a connection, nothing was sent.
+      // Disconnected, also in the middle of the response, or timed out: the animal may have been added. Without a connection, nothing was sent.
       if (!notSent.includes(reason)) isUnknown = true;
       console.error(
         `Attempt ${attempt}: ${notSent.includes(reason) ? 'nothing was sent' : 'the outcome is unknown'} (${reason}).`,
@@ -62,7 +63,7 @@ async function add(body) {
 }
 
 // BigInt, because a JavaScript number would round a categoryId beyond 2^53.
-const response = await add(`{"name": ${JSON.stringify(name)}, "categoryId": ${BigInt(categoryId)}}`);
+const { response, text } = await add(`{"name": ${JSON.stringify(name)}, "categoryId": ${BigInt(categoryId)}}`);
 const replayed = response.headers.get('idempotent-replayed') === 'true' ? ' (the response to an earlier attempt)' : '';
-console.log(`${response.status}${replayed}: ${await response.text()}`);
+console.log(`${response.status}${replayed}: ${text}`);
 process.exitCode = response.ok ? 0 : 1;

@@ -28,14 +28,20 @@ async function* allPets(status) {
   let page = new URL(`${BASE_URL}/pets?limit=100`);
   if (status) page.searchParams.set('status', status);
   while (page) {
-    const response = await fetch(page, { headers: { authorization: `Bearer ${KEY}` } });
-    const body = parse(await response.text());
-    if (!response.ok) throw new Error(`${body.status} ${body.code}: ${body.message}`);
-    yield* body;
+    const response = await fetch(page, {
+      headers: { authorization: `Bearer ${KEY}` },
+      signal: AbortSignal.timeout(10_000),
+    });
+    const text = await response.text();
+    // The JSON of an error, or the page of a proxy.
+    if (!response.ok) throw new Error(`${response.status} ${text}`);
+    yield* parse(text);
     page = nextPage(response);
   }
 }
 
+// Whoever reads the output, such as head, may have enough of it.
+process.stdout.on('error', () => process.exit());
 try {
   for await (const { id, name, categoryId, status } of allPets(process.argv[2]))
     console.log(`${id}\t${name}\t${categoryId}\t${status}`);

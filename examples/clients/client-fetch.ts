@@ -56,7 +56,11 @@ export const clientFetch = async (input: Parameters<typeof fetch>[0], init?: Req
     } catch (error) {
       if (attempt === attempts || request.signal.aborted) throw error;
     }
-    await new Promise((resolve) => setTimeout(resolve, waitMs));
+    await new Promise((resolve) => {
+      setTimeout(resolve, waitMs);
+      // The next attempt then throws.
+      request.signal.addEventListener('abort', resolve, { once: true });
+    });
   }
 };
 

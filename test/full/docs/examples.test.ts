@@ -1,7 +1,10 @@
 /** Runs the examples unchanged against a real server. */
 import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
-import { expect, test } from 'vitest';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
 import { launch, type Server, startServer } from '../../support/process.ts';
 import { projectFolder, read } from '../../support/project.ts';
 import { startProxy } from '../../support/proxy.ts';
@@ -57,6 +60,24 @@ test('retry.js adds once although the first response is lost', async () => {
   expect(stderr).toMatch(/^Attempt 1: the outcome is unknown \(.+\)\.\nNext attempt in \d+ ms\.\n$/);
   expect(proxy.seen().match(/POST /g)).toHaveLength(2);
   expect(await run(env, node, 'walk.js')).toBe(line);
+});
+
+test('a response that is cut in its body is asked for again, and a list that ends with an error fails', async () => {
+  let answers = 0;
+  const fake = createServer((_request, response) => {
+    answers += 1;
+    if (answers === 1)
+      return response.writeHead(201, { 'content-length': 50 }).write('{"id":1,', () => response.destroy());
+    return response.writeHead(answers < 6 ? 200 : 503, { link: '</v1/pets>; rel="next"' }).end('[]');
+  }).listen(0, '127.0.0.1');
+  onTestFinished(() => void fake.close());
+  await once(fake, 'listening');
+  const env = { KEY: 'key', BASE_URL: `http://127.0.0.1:${(fake.address() as AddressInfo).port}/v1` };
+  const end = (command: string, file: string, ...args: string[]) =>
+    launch(command, [`${projectFolder}examples/${file}`, ...args], { env }).end();
+  expect(await end(node, 'retry.js', 'Biscuit', '7')).toMatchObject({ code: 0, stdout: '200: []\n' });
+  expect((await end('bash', 'session.sh')).code).toBe(22);
+  expect(await end(node, 'walk.js')).toMatchObject({ code: 1, stderr: '503 []\n' });
 });
 
 const programs: Record<string, string> = { 'npx node': node, python3: 'python3', bash: 'bash' };
