@@ -65,6 +65,11 @@ export function wasRefused(error: unknown): boolean {
   return error instanceof pg.DatabaseError && (refused.test(String(error.code)) || isOutdated(error));
 }
 
+/** Whether the server, or PgBouncer, opens no further connection, although the others stay. */
+export function hasNoMore(error: unknown): boolean {
+  return codeOf(error) === '53300' || messageOf(error).startsWith('no more connections allowed');
+}
+
 /** The driver's error may contain row data, which must not be logged. */
 function withoutRow(error: unknown): unknown {
   if (!(error instanceof pg.DatabaseError)) return error;

@@ -7,6 +7,7 @@ import { cancel, PoolClient, refuseStandby } from './connection.ts';
 import {
   createCounters,
   endsConnection,
+  hasNoMore,
   reasonOf,
   StandbyError,
   TimeoutError,
@@ -33,7 +34,7 @@ export function createPools(
   metrics?: StoreMetrics,
 ) {
   const counts = createCounts();
-  const create = (size: number) => createPool({ ...config, max: size }, prepare, counts, metrics);
+  const create = (size: number) => createPool(config, size, prepare, counts, metrics);
   const few = Math.ceil(connections / 4);
   const keyed = create(Math.max(1, connections - few));
   const strangers = few < connections ? create(few) : keyed;
@@ -63,6 +64,9 @@ const idleTimeoutMs = 300_000;
 const retryAfterMs = 10;
 const reconnectAfterMs = 50;
 
+/** For so long, a pool does without the connections that the server refuses. */
+const askAgainMs = 1000;
+
 /** A cancel request has no effect if the server has not read the statement yet. */
 const cancelEveryMs = 250;
 
@@ -89,13 +93,15 @@ interface Job {
 }
 
 function createPool(
-  config: pg.PoolConfig,
+  config: pg.ClientConfig,
+  size: number,
   prepare: boolean,
   counts: ReturnType<typeof createCounts>,
   metrics?: StoreMetrics,
 ) {
   const pool = new pg.Pool({
     ...config,
+    max: size,
     connectionTimeoutMillis: deadlineMs,
     idleTimeoutMillis: idleTimeoutMs,
     allowExitOnIdle: true,
@@ -170,8 +176,14 @@ function createPool(
         // Otherwise it may be the wait in the queue that has ended.
         if (job.late) continue;
         errors[reasonOf(error)] += 1;
-        unreachable = error;
         job.refused = error;
+        if (pool.totalCount > 0 && hasNoMore(error)) {
+          // Jobs wait for those that are open.
+          pool.options.max = pool.totalCount;
+          setTimeout(() => (pool.options.max = size), askAgainMs).unref();
+          continue;
+        }
+        unreachable = error;
         reconnecting ??= reconnect().finally(() => {
           reconnecting = undefined;
         });
@@ -259,7 +271,7 @@ function createPool(
       }
     },
     measure: () => ({
-      limit: pool.options.max,
+      limit: size,
       busy: pool.totalCount - pool.idleCount,
       waiting: pool.waitingCount,
       abandoned: abandoned.size,

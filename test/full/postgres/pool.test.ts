@@ -39,6 +39,27 @@ test('connections are opened when they are needed, at most so many, and reused',
   expect(pools.measure().pool).toMatchObject({ limit: 4, busy: 0, waiting: 0, abandoned: 0 });
 });
 
+test('if the database grants fewer connections, work waits only for those that are open', async () => {
+  const databaseUrl = await emptyStore();
+  const sql = clientOf(databaseUrl);
+  await sql`CREATE ROLE limited LOGIN CONNECTION LIMIT 2`;
+  const target = { ...readTarget(databaseUrl), user: 'limited', connections: 12 };
+  const pools = createPools(await configOf(target), target);
+  onTestFinished(async () => {
+    await pools.close();
+    await sql`DROP ROLE limited`;
+  });
+  await pools.keyed.read(pid);
+  const begun = performance.now();
+  for (let turn = 0; turn < 50; turn++) await Promise.all(Array.from(Array(20), () => pools.keyed.read(pid)));
+  // An attempt to connect in each turn takes 50 ms.
+  expect(performance.now() - begun).toBeLessThan(1500);
+  const { limit, errors } = pools.measure().pool;
+  expect(limit).toBe(12);
+  expect(errors.connection).toBeGreaterThan(0);
+  expect(errors.connection).toBeLessThan(30);
+});
+
 test('requests without a key never take the connections of the others; with one connection they share it', async () => {
   const { keyed, strangers } = await start(4);
   const slow = Promise.all(Array.from(Array(5), () => strangers.read(sleepFor(0.3))));
