@@ -8,8 +8,12 @@ import type { Target } from './url.ts';
 /** Settings of a session, as start-up options. */
 export type Settings = Readonly<Record<string, number | string>>;
 
-/** Settings of each session, in milliseconds: PostgreSQL ends what this process can no longer end. */
-export const sessionTimeouts = {
+/**
+ * Settings of each session. Times in milliseconds: PostgreSQL ends what this process can no longer end. That a commit may not be on the standby is a
+ * warning (sql.ts).
+ */
+export const sessionSettings = {
+  client_min_messages: 'warning',
   idle_in_transaction_session_timeout: 5000,
   lock_timeout: 2000,
   statement_timeout: limits.statement + 200,
@@ -45,7 +49,7 @@ const retryDelayMs = 200;
 /** How a pool connects, after a first connection: without settings of the session if a pooler refuses them. Waits for a server that starts. */
 export async function configOf(
   target: Target,
-  settings: Settings = sessionTimeouts,
+  settings: Settings = sessionSettings,
   until = performance.now() + openTimeoutMs,
 ): Promise<pg.ClientConfig> {
   const { host, port, database, user, password, ssl } = target;

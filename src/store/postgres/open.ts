@@ -2,7 +2,7 @@
 import pg from 'pg';
 import { ApiError, codeOf, messageOf } from '../../core/errors.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
-import { configOf, openTimeoutMs, type Settings, sessionTimeouts } from './connection.ts';
+import { configOf, openTimeoutMs, type Settings, sessionSettings } from './connection.ts';
 import { withAdvice } from './errors.ts';
 import { prepareSchema } from './migrations.ts';
 import { createPools, type Pools } from './pool.ts';
@@ -14,11 +14,11 @@ const reportBusyAfterMs = 5000;
 /** Commits that wait for the disk, and for the standby if one is named: a weaker setting would lose acknowledged writes. */
 const safeCommits = ['on', 'remote_apply'];
 
-const checked = ['server_encoding', 'synchronous_commit', 'fsync', 'full_page_writes', ...Object.keys(sessionTimeouts)];
+const checked = ['server_encoding', 'synchronous_commit', 'fsync', 'full_page_writes', ...Object.keys(sessionSettings)];
 
 /**
- * Requires UTF-8, so that names are returned unchanged, commits that wait for the disk, and time-outs: a pooler may drop those of a session, and
- * then the role must carry them. Throws OpenError. Returns false if the session must set synchronous_commit itself.
+ * Requires UTF-8, so that names are returned unchanged, commits that wait for the disk, time-outs, and warnings: a pooler may drop the settings of a
+ * session, and then the role must carry them. Throws OpenError. Returns false if the session must set synchronous_commit itself.
  */
 function checkSettings(found: Record<string, string>, settings: Settings, role: string, strict = false): boolean {
   const { server_encoding: encoding, synchronous_commit: commit = '' } = found;
@@ -32,9 +32,9 @@ function checkSettings(found: Record<string, string>, settings: Settings, role: 
       `acknowledges commits before they are safe: synchronous_commit is ${commit}; run ${alter} synchronous_commit = on, and restart the pooler.`,
     );
   }
-  const missing = Object.entries(sessionTimeouts).filter(([name]) => found[name] === '0');
+  const missing = Object.entries(sessionSettings).filter(([name]) => ['0', 'error'].includes(found[name] ?? ''));
   if (missing.length === 0) return true;
-  const changes = missing.map(([name, ms]) => `${alter} ${name} = ${ms}`);
+  const changes = missing.map(([name, value]) => `${alter} ${name} = ${value}`);
   throw new OpenError(
     `is behind a pooler that drops the settings of sessions: run ${changes.join('; ')}, and restart the pooler.`,
   );
@@ -44,7 +44,7 @@ function checkSettings(found: Record<string, string>, settings: Settings, role: 
 async function connectSafely(
   target: Target,
   options: OpenOptions,
-  settings: Settings = sessionTimeouts,
+  settings: Settings = sessionSettings,
 ): Promise<Pools> {
   const pools = createPools(await configOf(target, settings), target, options.metrics);
   try {

@@ -1,7 +1,7 @@
 /** Tests of the store through PgBouncer in transaction mode, where no state may depend on a session. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, expect, test } from 'vitest';
-import { sessionTimeouts } from '../../../src/store/postgres/connection.ts';
+import { sessionSettings } from '../../../src/store/postgres/connection.ts';
 import { OpenError } from '../../../src/store/store.ts';
 import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
 import { freePort } from '../../support/postgres.ts';
@@ -10,7 +10,7 @@ import { biscuit, newDatabase, open, textRows } from '../../support/store.ts';
 
 /** A database that gives each session the settings of a server: the pooler passes on none. */
 const newPooledDatabase = () =>
-  newDatabase({ template: 'template_animals', settings: { ...sessionTimeouts, synchronous_commit: 'on' } });
+  newDatabase({ template: 'template_animals', settings: { ...sessionSettings, synchronous_commit: 'on' } });
 
 beforeEach(({ skip }) => {
   if (missingPgbouncer) skip(missingPgbouncer);

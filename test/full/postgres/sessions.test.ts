@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs';
 import type pg from 'pg';
 import type postgres from 'postgres';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { sessionSettings } from '../../../src/store/postgres/connection.ts';
 import { StandbyError } from '../../../src/store/postgres/errors.ts';
 import { openPools } from '../../../src/store/postgres/open.ts';
 import { createSql } from '../../../src/store/postgres/sql.ts';
@@ -17,7 +18,7 @@ import { clientOf, newDatabase, open, temporaryFolder, textRows } from '../../su
 describe('a session', () => {
   /** What a session on the database has set. */
   async function settingsOf(databaseUrl: string) {
-    const names = ['synchronous_commit', 'lock_timeout', 'statement_timeout', 'idle_in_transaction_session_timeout'];
+    const names = ['synchronous_commit', ...Object.keys(sessionSettings)];
     const text = `SELECT ${names.map((name) => `current_setting('${name}') AS ${name}`)}`;
     const { pools } = await openPools(readTarget(databaseUrl), { now: () => new Date() });
     const [found] = await pools.keyed.read((sql) => sql.unsafe(text));
@@ -28,9 +29,11 @@ describe('a session', () => {
   test.for([
     ['local', 'on'],
     ['remote_apply', 'remote_apply'],
-  ])('has time-outs; synchronous_commit = %s becomes %s', async ([configured = '', commit]) => {
-    const databaseUrl = await newDatabase({ settings: { synchronous_commit: configured } });
-    expect(await settingsOf(databaseUrl)).toEqual([commit, '2s', '2500ms', '5s']);
+  ])('has time-outs and warnings; synchronous_commit = %s becomes %s', async ([configured = '', commit]) => {
+    const databaseUrl = await newDatabase({
+      settings: { synchronous_commit: configured, client_min_messages: 'error' },
+    });
+    expect(await settingsOf(databaseUrl)).toEqual([commit, 'warning', '5s', '2s', '2500ms']);
   });
 
   test('behind a pooler has the settings that its role carries; without them the store is not opened', async ({
@@ -46,7 +49,10 @@ describe('a session', () => {
       'acknowledges commits before they are safe: synchronous_commit is local; run ALTER ROLE "app" SET synchronous_commit = on, and restart the pooler.',
     );
     const carried = { idle_in_transaction_session_timeout: '5000', lock_timeout: '2000', statement_timeout: '2500' };
-    expect(await settingsOf(await through(carried))).toEqual(['on', '2s', '2500ms', '5s']);
+    expect(await settingsOf(await through(carried))).toEqual(['on', 'notice', '5s', '2s', '2500ms']);
+    await expect(open(await through({ ...carried, client_min_messages: 'error' }))).rejects.toThrow(
+      'run ALTER ROLE "app" SET client_min_messages = warning, and restart the pooler.',
+    );
   });
 });
 
