@@ -1,5 +1,6 @@
 /** Parses a PostgreSQL URL in libpq's form: postgres://user:password@host:port/database?sslmode=… */
 import fs from 'node:fs';
+import type { ConnectionOptions } from 'node:tls';
 import { messageOf } from '../../core/errors.ts';
 import { OpenError } from '../store.ts';
 
@@ -10,7 +11,7 @@ export interface Target {
   database: string;
   user: string | undefined;
   password: string | undefined;
-  ssl: { rejectUnauthorized: boolean; ca?: string; cert?: string; key?: string } | false;
+  ssl: ConnectionOptions | false;
   /** Whether to use named prepared statements; false for a pooler that gives each transaction another connection. */
   prepare: boolean;
   /** Maximum number of connections. */
@@ -33,6 +34,8 @@ const malformed =
 const defaultConnections = 10;
 
 function readTls(given: URLSearchParams): Target['ssl'] {
+  const unused = Object.keys(files).find((file) => given.has(file) && !given.has('sslmode'));
+  if (unused) throw new OpenError(`${unused} needs sslmode=verify-full.`);
   const mode = given.get('sslmode') ?? 'disable';
   if (!tlsModes.includes(mode)) throw new OpenError(`sslmode must be one of ${tlsModes.join(', ')}.`);
   if (mode === 'disable') return false;
@@ -44,7 +47,13 @@ function readTls(given: URLSearchParams): Target['ssl'] {
       throw new OpenError(`${parameter} cannot be read: ${messageOf(error)}.`, { cause: error });
     }
   });
-  return { rejectUnauthorized: mode !== 'require', ...Object.fromEntries(texts) };
+  if (mode !== 'require') return { rejectUnauthorized: true, ...Object.fromEntries(texts) };
+  // With a CA, libpq also verifies the certificate, but not the host name.
+  return {
+    rejectUnauthorized: given.has('sslrootcert'),
+    checkServerIdentity: () => undefined,
+    ...Object.fromEntries(texts),
+  };
 }
 
 /** Parses DATABASE_URL. Throws OpenError, whose message never contains the password. */
@@ -53,7 +62,7 @@ export function readTarget(databaseUrl: string): Target {
   if (address.includes(',')) throw new OpenError(severalHosts);
   const [, ipv6, host = ipv6, port = '5432'] = hostFormat.exec(address) ?? [];
   // What follows the first colon stays out of the messages: in a URL without @, it may be a password.
-  if (host === undefined) throw new OpenError(malformed);
+  if (host === undefined || Number(port) > 65_535) throw new OpenError(malformed);
   const given = new URLSearchParams(query);
   const unknown = [...given.keys()].find((name) => !parameters.includes(name));
   // The password may contain the / and the ? that seemed to end the host and the database.
@@ -70,6 +79,8 @@ export function readTarget(databaseUrl: string): Target {
       throw new OpenError(malformed);
     }
   };
+  const prepare = given.get('prepare') ?? 'true';
+  if (!/^(true|false)$/.test(prepare)) throw new OpenError('prepare must be true or false.');
   return {
     host: decode(host),
     port: Number(port),
@@ -77,7 +88,7 @@ export function readTarget(databaseUrl: string): Target {
     user: user && decode(user),
     password: password && decode(password),
     ssl: readTls(given),
-    prepare: given.get('prepare') !== 'false',
+    prepare: prepare === 'true',
     connections,
     label: `postgres://${address}/${database}`,
   };

@@ -38,11 +38,16 @@ test('sslmode encrypts from require on, and verify-full rejects an untrusted cer
   expect(await encrypted('')).toBe(false);
   expect(await encrypted('?sslmode=disable')).toBe(false);
   expect(await encrypted('?sslmode=require')).toBe(true);
+  const localhost = url.replace('127.0.0.1', 'localhost');
+  await (await open(`${localhost}?sslmode=require&sslrootcert=${certificate}`)).close();
+  await expect(
+    open(`${url}?sslmode=require&sslrootcert=${certify(temporaryFolder(), 'IP:127.0.0.1')[0]}`),
+  ).rejects.toThrow('self-signed certificate');
   for (const mode of ['verify-ca', 'verify-full']) {
     const trusting = `?sslmode=${mode}&sslrootcert=${certificate}`;
     expect(await encrypted(trusting), mode).toBe(true);
     await expect(encrypted(`?sslmode=${mode}`)).rejects.toThrow('cannot be opened: self-signed certificate');
-    await expect(open(url.replace('127.0.0.1', 'localhost') + trusting)).rejects.toThrow(/does not match.*altnames/);
+    await expect(open(localhost + trusting)).rejects.toThrow(/does not match.*altnames/);
   }
 });
 

@@ -32,7 +32,7 @@ test('sslmode, sslrootcert, sslcert and sslkey are read', () => {
   const verified = { rejectUnauthorized: true };
   for (const [query, ssl] of [
     ['disable', false],
-    ['require', { rejectUnauthorized: false }],
+    ['require', { rejectUnauthorized: false, checkServerIdentity: expect.any(Function) }],
     ['verify-ca', verified],
     [`verify-full&sslrootcert=${file}`, { ...verified, ca: 'a certificate, é' }],
     [`verify-full&sslcert=${file}&sslkey=${file}`, { ...verified, ...pair }],
@@ -50,9 +50,12 @@ const several =
 test.for([
   ['postgres://host', format],
   ['mysql://host/a', format],
+  ['postgres://host:65536/a', format],
   ['postgres://host:5432,[::1]:5432/a', several],
   ['postgres://[host]/a', format],
   ['postgres://host/a?sslmode=prefer', 'sslmode must be one of disable, require, verify-ca, verify-full.'],
+  ['postgres://host/a?sslrootcert=/root.crt', 'sslrootcert needs sslmode=verify-full.'],
+  ['postgres://host/a?prepare=no', 'prepare must be true or false.'],
   ['postgres://host/a?connections=1001', 'connections must be a whole number from 1 to 1000.'],
   ['postgres://host/a?reads=lease', 'reads is not one of sslmode, sslrootcert, sslcert, sslkey, prepare, connections.'],
   ['postgres://app:secret@host/100%', format],
