@@ -23,6 +23,7 @@ END
 $$;
 SELECT schemaname AS schema, tableowner AS owner FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'migration' \gset
 
+GRANT USAGE ON SCHEMA :"schema" TO :"role";
 REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM :"role";
 
 GRANT SELECT ON migration, additive_migration, pet_revision TO :"role";

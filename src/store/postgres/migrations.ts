@@ -1,6 +1,6 @@
 /** Applies each SQL file of migrations/postgres once, in order, even if several servers start concurrently. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { codeOf } from '../../core/errors.ts';
+import { codeOf, messageOf } from '../../core/errors.ts';
 import { latestOf, type Migration, obstacleOf, oldestOn, readMigrations, type SchemaState } from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import { insufficientPrivilege } from './errors.ts';
@@ -94,7 +94,12 @@ export async function prepareSchema(
       return await pool.alone((sql) => applyAll(sql, migrations, now()));
     } catch (error) {
       const code = codeOf(error);
-      if (code === insufficientPrivilege) throw new OpenError(`${outdated} as the role that owns the tables.`);
+      if (code === insufficientPrivilege)
+        throw new OpenError(
+          state.version === 0
+            ? `cannot be migrated: ${messageOf(error)}. Make the role the owner of the database, or grant it CREATE on the schema.`
+            : `${outdated} as the role that owns the tables.`,
+        );
       if (code === lockNotAvailable)
         throw new OpenError(
           'has a table that a long transaction uses, such as a dump: migrate it when that has ended.',

@@ -44,10 +44,10 @@ beforeAll(async () => {
   urls.server = as(urls.owner, 'animal_store');
   [owner, server] = [connect(urls.owner), connect(urls.server)];
   expect(grant().stderr).toContain('there is no store: run animal-store migrate');
-  expect(await runCli(['migrate'], { folder: import.meta.dirname, env: { DATABASE_URL: urls.owner } })).toMatchObject({
-    code: 0,
-    stderr: '',
-  });
+  const migrate = (url: string) => runCli(['migrate'], { folder: import.meta.dirname, env: { DATABASE_URL: url } });
+  expect((await migrate(urls.server)).stderr).toContain('permission denied for schema public. Make the role the owner');
+  expect(await migrate(urls.owner)).toMatchObject({ code: 0, stderr: '' });
+  await owner.unsafe('REVOKE ALL ON SCHEMA public FROM PUBLIC');
   await owner.unsafe('GRANT ALL ON ALL TABLES IN SCHEMA public TO animal_store');
   expect(grant()).toMatchObject({ status: 0, stderr: '' });
 });
