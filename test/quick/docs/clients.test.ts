@@ -17,6 +17,7 @@ describe('the comparison with the last release in npm run check', () => {
     ['a lower maximum', 'maximum: 100', 'maximum: 50'],
     ['a removed enum value', /^ +- sold\n/m, ''],
     ['a limit on the length of a text', /^( {10})minLength: 1$/gm, '$1maxLength: 9\n$&'],
+    ['a removed member', /^ {8}status:\n(?: {10}.*\n)+/m, ''],
     ['a changed type', 'type: integer\n          format: int64', 'type: string'],
   ])('rejects %s', async (_what, before, after) => {
     const folder = temporaryFolder();
