@@ -180,7 +180,7 @@ function countRequests(add: AddMetric): OnEnd {
   addHistogram(
     add,
     'http_request_duration_seconds',
-    'Duration of requests, from the arrival of the headers to the close of the response, by method, route template and status.',
+    'Duration of requests, from the arrival of the headers, or of the body, to the close of the response, by method, route template and status.',
     () => [...byRoute.values()].flat(),
   );
 

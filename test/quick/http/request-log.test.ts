@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { newToken } from '../../../src/core/people.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
-import { converse } from '../../support/raw.ts';
+import { converse, rawPost } from '../../support/raw.ts';
 
 const traceId = '0af7651916cd43dd8448eb211c80319c';
 const traceparent = `00-${traceId}-b7ad6b7169203331-01`;
@@ -35,6 +35,16 @@ test('has the request, its outcome, and for an error its code', async () => {
   expect(await lineFor(app, 'BREW /v1/pets')).toMatchObject({ status: 400, code: 'bad_request' });
   expect((await app.call('HEAD', '/v1/pets')).status).toBe(200);
   await expect.poll(app.log).toMatch(/"method":"HEAD","route":"\/v1\/pets","status":200/);
+});
+
+test('does not count the time in which the client sends the body', async () => {
+  const { port, key, logged } = await startApp();
+  const body = '{"name":"Slow","categoryId":1}';
+  await converse(port, [rawPost(key, '', body.length), body], { gapMs: 500 });
+  const lines = () => logged('"method":"POST"');
+  await expect.poll(lines).toHaveLength(1);
+  expect(lines()[0]).toMatchObject({ status: 201, ms: expect.any(Number) });
+  expect(Number(lines()[0]?.ms)).toBeLessThan(400);
 });
 
 test('has the path if there is no route: 200 characters, without query, links and keys', async () => {
