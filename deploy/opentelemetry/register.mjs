@@ -2,6 +2,7 @@
 // docs/operations.md, "Traces", says how to install the packages.
 import { subscribe } from 'node:diagnostics_channel';
 import { createRequire } from 'node:module';
+import { setTimeout } from 'node:timers/promises';
 import { isMainThread } from 'node:worker_threads';
 
 /** Monitoring asks the ops port every few seconds. */
@@ -19,12 +20,20 @@ async function start() {
     new HttpInstrumentation({ ignoreIncomingRequestHook: isIgnored, requestHook: hidePath }),
     new PgInstrumentation({ requireParentSpan: true }),
   ];
-  new NodeSDK({ instrumentations }).start();
+  const sdk = new NodeSDK({ instrumentations });
+  sdk.start();
+  // Sends the last spans. The server does not wait longer for a receiver that hangs.
+  let ended;
+  const end = () => {
+    ended ??= Promise.race([sdk.shutdown().catch(() => {}), setTimeout(2000, undefined, { ref: false })]);
+    return ended;
+  };
 
-  // The instrumentation of HTTP does not know the routes of Fastify.
+  // The instrumentation of HTTP does not know the routes of Fastify, and believes any X-Forwarded-For.
   subscribe('fastify.initialization', ({ fastify }) => {
+    fastify.addHook('onClose', end);
     fastify.addHook('onRequest', (request, _reply, done) => {
-      const span = trace.getActiveSpan();
+      const span = trace.getActiveSpan()?.setAttribute('client.address', request.ip);
       const { url } = request.routeOptions;
       if (span && url !== undefined) span.setAttribute('http.route', url).updateName(`${request.method} ${url}`);
       done();
