@@ -14,7 +14,7 @@ const copied = ['pet', 'account', 'api_key', 'idempotency', 'message', 'rotated_
 /** Rows that do not live long, or that no release from 2.0.0 on reads. */
 const notCopied = ['session', 'one_time_link', 'attempt', 'counted_attempt', 'account_event', 'import', 'form_token'];
 
-/** A server reads `migration` first: one that starts meanwhile waits. */
+/** A server reads `migration` first: one that starts meanwhile fails at its lock_timeout, and serves no part of the copy. */
 const locked = [...copied, ...notCopied, 'pet_id', 'pet_revision', 'migration'];
 
 /** Long enough for PostgreSQL to end an autovacuum that holds a table. */
