@@ -36,22 +36,25 @@ export interface RenderedError {
   closes: boolean;
 }
 
-const known = new WeakMap<ApiError, RenderedError>();
+const rendered = Symbol('rendered');
 
-/** Renders each error object only once: some are created at start-up and sent many times. */
-export function renderError(error: ApiError): RenderedError {
-  let rendered = known.get(error);
-  if (!rendered) {
-    const { code, message, status } = error;
-    const body = Buffer.from(JSON.stringify({ code, message, status }));
-    // Error responses must not be stored: the next response may differ (RFC 9111, section 5.2.2.5).
-    const { connection, ...more } = headersOf(error);
-    const own = { 'content-type': 'application/json', 'cache-control': 'no-store', ...more };
-    const lines = linesOf({ ...standingHeaders, ...own, 'content-length': String(body.length) });
-    rendered = { status, lines, body: body.toString('latin1'), closes: connection === 'close' };
-    known.set(error, rendered);
-  }
-  return rendered;
+/**
+ * Renders each error object only once: some are created at start-up and sent many times. The error itself keeps it: of a WeakMap, V8 would move
+ * each entry to the old objects.
+ */
+export function renderError(error: ApiError & { [rendered]?: RenderedError }): RenderedError {
+  error[rendered] ??= render(error);
+  return error[rendered];
+}
+
+function render(error: ApiError): RenderedError {
+  const { code, message, status } = error;
+  const body = Buffer.from(JSON.stringify({ code, message, status }));
+  // Error responses must not be stored: the next response may differ (RFC 9111, section 5.2.2.5).
+  const { connection, ...more } = headersOf(error);
+  const own = { 'content-type': 'application/json', 'cache-control': 'no-store', ...more };
+  const lines = linesOf({ ...standingHeaders, ...own, 'content-length': String(body.length) });
+  return { status, lines, body: body.toString('latin1'), closes: connection === 'close' };
 }
 
 /**
