@@ -55,8 +55,9 @@ export function render(
   }: Kind = {},
 ): Rendered {
   const length = Buffer.byteLength(content);
-  // A strong validator: two ETags are equal if and only if the bytes are equal (RFC 9110, section 8.8.3).
-  const etag = `"${hash('sha256', content, 'base64url').slice(0, 27)}"`;
+  // A strong validator: two ETags are equal only if the bytes are equal (RFC 9110, section 8.8.3), and the link: a last page gets its next one.
+  const validated = link === undefined ? content : `${content}\n${link}`;
+  const etag = `"${hash('sha256', validated, 'base64url').slice(0, 27)}"`;
   const more = link === undefined ? '' : linesOf({ link });
   const coding = encoding === undefined ? '' : `content-encoding: ${encoding}\r\n`;
   const caching = `cache-control: ${isPublic ? 'public' : 'private'}, no-cache\r\nvary: ${vary}\r\n`;
@@ -130,7 +131,7 @@ export function sendRendered(reply: FastifyReply, rendered: Rendered): void {
   const { body, etag, headers, bodyHeaders } = rendered;
   if (isCurrent(reply.request.headers, etag)) respond(reply, 304, headers, '');
   else {
-    if (typeof body !== 'string') reserveBytes(reply, body);
+    if (typeof body !== 'string' && reply.request.method !== 'HEAD') reserveBytes(reply, body);
     respond(reply, 200, bodyHeaders, body);
   }
 }

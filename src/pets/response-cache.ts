@@ -1,6 +1,6 @@
 /** Caches the rendered responses to reads of pets for as long as the data in the store has not changed. */
 import { ApiError } from '../core/errors.ts';
-import { maxPage, type PetQuery, type StoreState, statuses } from '../core/pets.ts';
+import { maxPage, type PetPage, type PetQuery, type StoreState, statuses } from '../core/pets.ts';
 import type { App } from '../http/operation.ts';
 import { type Rendered, render } from '../http/responses.ts';
 import { pageLinks } from './paging.ts';
@@ -32,6 +32,8 @@ interface Made {
   state: StoreState;
 }
 
+const made = Symbol('made');
+
 interface Entry extends Made {
   bytes: number;
   /** Whether it was requested since the last sweep. */
@@ -60,12 +62,17 @@ export function createPetResponses(app: App) {
   return {
     page: (query: PetQuery) =>
       pages.get(pageKey(query), () =>
-        then(pets.list(query), ({ pets: found, next, state }) => ({
-          rendered: render(`[${found.join()}]`, { link: pageLinks(base, query, next) }),
-          // Ids are assigned in commit order: no pet can be added to a page that has a next page.
-          settled: next !== undefined,
-          state,
-        })),
+        then(pets.list(query), (found: PetPage & { [made]?: Made }) => {
+          const { next, state } = found;
+          // On PostgreSQL, all that ask for one page in one statement get the same object.
+          found[made] ??= {
+            rendered: render(`[${found.pets.join()}]`, { link: pageLinks(base, query, next) }),
+            // Ids are assigned in commit order: no pet can be added to a page that has a next page.
+            settled: next !== undefined,
+            state,
+          };
+          return found[made];
+        }),
       ),
     /** Throws or rejects with ApiError `pet_not_found`. */
     pet: (id: bigint) =>

@@ -26,3 +26,13 @@ test('a walk through the pages returns each pet exactly once while others are ad
   const filters = fc.option(fc.constantFrom(...statuses), { nil: undefined });
   await fc.assert(fc.asyncProperty(fc.integer({ min: 1, max: 7 }), fc.nat(6), filters, check), { numRuns: 25 });
 });
+
+test('a full last page is no longer current when it gets a next one', async () => {
+  const app = await startApp();
+  await app.add({ name: 'x', categoryId: 1 });
+  const etag = String((await app.get('/v1/pets?limit=1')).headers.etag);
+  const again = () => app.get('/v1/pets?limit=1', { headers: { 'if-none-match': etag } });
+  expect((await again()).status).toBe(304);
+  await app.add({ name: 'y', categoryId: 1 });
+  expect(await again()).toMatchObject({ status: 200, headers: { link: expect.stringContaining('"next"') } });
+});

@@ -57,6 +57,13 @@ describe('the response cache', () => {
   });
 });
 
+test('requests for one large page at once share its bytes', async () => {
+  const { add, call } = await startApp();
+  await Promise.all(Array.from(Array(100), () => add({ name: '🐈'.repeat(1000), categoryId: 1 })));
+  const asked = Array.from(Array(100), (_, index) => call(index % 2 ? 'GET' : 'HEAD', '/v1/pets?limit=100'));
+  for (const { status } of await Promise.all(asked)) expect(status).toBe(200);
+});
+
 test('no reader sees a page older than an acknowledged write of any process', async () => {
   const { add, get, databaseUrl } = await startApp();
   const other = await open(databaseUrl);
