@@ -35,6 +35,8 @@ export interface Kind {
   /** The lines of headers that replace `standingHeaders`. */
   security?: string;
   link?: string;
+  /** The id of the last animal if another page follows: a full last page gets its next one without a change of its bytes. */
+  next?: bigint | undefined;
   type?: string;
   /** Whether it is the same for everybody. Otherwise it depends on the API key. */
   isPublic?: boolean;
@@ -48,6 +50,7 @@ export function render(
   {
     security = standingLines,
     link,
+    next,
     type = 'application/json',
     isPublic = false,
     vary = 'Authorization',
@@ -55,9 +58,8 @@ export function render(
   }: Kind = {},
 ): Rendered {
   const length = Buffer.byteLength(content);
-  // A strong validator: two ETags are equal only if the bytes are equal (RFC 9110, section 8.8.3), and the link: a last page gets its next one.
-  const validated = link === undefined ? content : `${content}\n${link}`;
-  const etag = `"${hash('sha256', validated, 'base64url').slice(0, 27)}"`;
+  // A strong validator: two ETags are equal only if the bytes are equal (RFC 9110, section 8.8.3), and the next page.
+  const etag = `"${hash('sha256', next === undefined ? content : `${content}${next}`, 'base64url').slice(0, 27)}"`;
   const more = link === undefined ? '' : linesOf({ link });
   const coding = encoding === undefined ? '' : `content-encoding: ${encoding}\r\n`;
   const caching = `cache-control: ${isPublic ? 'public' : 'private'}, no-cache\r\nvary: ${vary}\r\n`;

@@ -66,7 +66,7 @@ export function createPetResponses(app: App) {
           const { next, state } = found;
           // On PostgreSQL, all that ask for one page in one statement get the same object.
           found[made] ??= {
-            rendered: render(`[${found.pets.join()}]`, { link: pageLinks(base, query, next) }),
+            rendered: render(`[${found.pets.join()}]`, { link: pageLinks(base, query, next), next }),
             // Ids are assigned in commit order: no pet can be added to a page that has a next page.
             settled: next !== undefined,
             state,
