@@ -189,7 +189,7 @@ function explainLimit(error: unknown): never {
   if (error.reason === 'too_many_today')
     throw new HttpError(
       'rate_limited',
-      { 'retry-after': String(hourMs / 1000) },
+      { 'retry-after': String(dayMs / 1000) },
       `You have made ${limits.keysPerDay} keys in 24 hours, the most that an account can make: try again later.`,
     );
   throw new ApiError(

@@ -69,9 +69,12 @@ export function installBody(app: FastifyInstance): void {
     if (request.is404) return app.notFound(request, reply);
     // The body of any other method is ignored, whatever its type (RFC 9110, section 9.3).
     if (request.method !== 'POST') return done();
+    const { headers } = request;
+    // A body that is missing has no type: validation reports it.
+    if (!request.routeOptions.config.form && !(Number(headers['content-length']) || headers['transfer-encoding']))
+      delete headers['content-type'];
     const error = bodyFault(request);
     if (error) return done(error);
-    const { headers } = request;
     // Neither length nor transfer coding (RFC 9112, section 6.3).
     const isEmpty = headers['content-length'] === undefined && headers['transfer-encoding'] === undefined;
     if (!isEmpty) countBody(request.raw, reply.raw, app.shares);

@@ -28,7 +28,8 @@ export function createCorsLines(origins: string[] | undefined): CorsLines {
   if (origins === undefined) return () => '';
   const linesFor = (origin: string) =>
     varyOrigin + linesOf({ 'access-control-allow-origin': origin, 'access-control-expose-headers': exposedHeaders });
-  const allowed = new Map(origins.map((origin) => [origin, linesFor(origin)]));
+  // As browsers send them: in lower case, without the default port.
+  const allowed = new Map(origins.map((given) => new URL(given).origin).map((origin) => [origin, linesFor(origin)]));
   return (origin = '') => allowed.get(origin) ?? varyOrigin;
 }
 

@@ -56,6 +56,7 @@ export function createServer(options: ServerOptions): App {
   const shares = createShares(() => metrics.limited('in_flight'));
   const usage = createKeyUsage(store.accounts, logger, now);
   const sending: Sending = {
+    linesOfPath: (url = '') => headersOfPath(url),
     corsLines: createCorsLines(config.corsOrigins),
     onEnd(record) {
       logRequest(record);

@@ -128,7 +128,7 @@ export async function run(): Promise<void> {
 
   onEndSignal(stop);
 
-  const warning = sunsetWarning(now());
+  const warning = config.SUNSET_ENFORCE === 'true' ? sunsetWarning(now()) : undefined;
   if (warning) logger.warn(warning);
   try {
     if (config.OPS_PORT !== 'off') {

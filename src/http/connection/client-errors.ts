@@ -23,6 +23,8 @@ const lingerMs = 500;
 export interface Sending {
   onEnd: OnEnd;
   corsLines: CorsLines;
+  /** The lines of the headers that all responses of a path carry. */
+  linesOfPath: (url?: string) => string;
 }
 
 const ignore = () => undefined;
@@ -53,17 +55,18 @@ function refuseInTurn(socket: Duplex, error: ApiError, sending: Sending, origin?
 }
 
 /** The lines of the headers of an error, without Connection. */
-function linesFor(error: ApiError, id: string, cors: string): string {
-  return `x-request-id: ${id}\r\n${renderError(error).lines}${cors}`;
+function linesFor(error: ApiError, id: string, more: string): string {
+  return `x-request-id: ${id}\r\n${renderError(error).lines}${more}`;
 }
 
 /** Responds with `error` to a request whose response has not begun. Unless `closes` is false, the connection closes then. */
-export function answerError(response: ServerResponse, error: ApiError, { corsLines }: Sending, closes = true): void {
+export function answerError(response: ServerResponse, error: ApiError, sending: Sending, closes = true): void {
   const { status, body } = renderError(error);
-  const { record, headers } = response.req;
+  const { record, headers, url } = response.req;
   record.code = error.code;
   if (closes) response.shouldKeepAlive = false;
-  sendHead(response, status, linesFor(error, record.reqId, corsLines(headers.origin)));
+  const more = sending.linesOfPath(url) + sending.corsLines(headers.origin);
+  sendHead(response, status, linesFor(error, record.reqId, more));
   response.end(body, 'latin1');
 }
 

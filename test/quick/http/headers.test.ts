@@ -1,5 +1,6 @@
 /** Tests the exact set of headers of each kind of response, and what CORS_ORIGINS adds to it. */
 import { expect, onTestFinished, test, vi } from 'vitest';
+import { newSecret } from '../../../src/core/accounts.ts';
 import { ApiError } from '../../../src/core/errors.ts';
 import { limits } from '../../../src/core/limits.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
@@ -67,6 +68,13 @@ const table: Row[] = [
   [302, { ...notStored, location: '/docs' }, get('/', `${host}Accept: text/html\r\n`)],
   [400, error, get('/v1/pets?limit=0')],
   [400, deprecatedError, get('/v1/pets/%zz')],
+  // While its key is looked up.
+  [
+    400,
+    deprecatedError,
+    `${get('/v1/pets/1', `${open}Transfer-Encoding: chunked\r\n`).replace('KEY', newSecret(false).key)}zz\r\n`,
+  ],
+  [400, error, post('', '', '/v1/pets', 'text/plain')],
   [400, error, 'hello\r\n\r\n'],
   [400, error, get('/v1/pets', '')],
   [401, { ...error, ...challenge() }, get('/v1/pets', host)],
