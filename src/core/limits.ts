@@ -23,6 +23,7 @@ const table = {
   bodies: 2000,
   lookUps: 500,
   pipelined: 8192,
+  pipelinedOnConnection: 250,
   unreadBytes: 32 * mebibyte,
   statement: 2300,
   request: 9 * secondMs,

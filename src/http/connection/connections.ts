@@ -2,7 +2,7 @@
  * The open connections: how many there may be, and which request of each is being answered. A connection has one active request. Those that its client
  * sends before (RFC 9112, section 9.3.2) wait: their finished responses would fill the memory, and a hundred large pages take a gigabyte.
  */
-import type { RequestListener, Server, ServerResponse } from 'node:http';
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { ApiError } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
@@ -48,6 +48,18 @@ function faultAt(now: number, { response, socket, bytesBefore }: Connection): Ap
   const ms = now - record.begun;
   if (ms >= limits.response) return late;
   return complete || ms < graceMs + (1000 * (socket.bytesRead - bytesBefore)) / limits.bodyRate ? undefined : slow;
+}
+
+/** What Node's parser has, but its types lack. A listener that returns 2 ends the parsing, as after an upgrade. */
+interface Parser {
+  onIncoming(request: IncomingMessage, keepsAlive: boolean): number;
+}
+
+/** Lets the parser leave what follows a reset: one packet may have 2,400 requests, and Node would make an error for each. */
+function stopAtReset(socket: Socket): void {
+  const { parser } = socket as Socket & { parser: Parser };
+  const { onIncoming } = parser;
+  parser.onIncoming = (request, keepsAlive) => (socket.destroyed ? 2 : onIncoming(request, keepsAlive));
 }
 
 /** Installs the listeners of `server`. */
@@ -100,6 +112,7 @@ export function installConnections(server: Server, options: ConnectionOptions) {
     };
     connections.set(socket, connection);
     open.add(connection);
+    stopAtReset(socket);
     socket.once('close', () => close(socket));
   });
 
@@ -136,7 +149,8 @@ export function installConnections(server: Server, options: ConnectionOptions) {
 
   function enqueue({ socket, network, waiting }: Connection, response: ServerResponse): void {
     // Reset the connection: after a normal close, the kernel would keep trying to send its buffered megabytes of responses.
-    if (!shares.take(network, 'pipelined')) return void socket.resetAndDestroy();
+    if (waiting.length === limits.pipelinedOnConnection || !shares.take(network, 'pipelined'))
+      return void socket.resetAndDestroy();
     waiting.push(response);
     socket.pause();
     socket.off('resume', keepPaused).on('resume', keepPaused);
