@@ -87,6 +87,8 @@ export function installBody(app: FastifyInstance): void {
   app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, ({ raw }, bytes, done) => {
     // An empty body counts as missing. Validation reports it.
     if (bytes.length === 0) return done(null, undefined);
+    // What the client took to send the body is no time of the server's.
+    raw.record.begun = performance.now();
     app.resume(raw, () => {
       let body: unknown;
       try {

@@ -195,14 +195,11 @@ export function createTurns(handle: RequestListener, options: TurnOptions) {
 
   return {
     serve,
-    /** Goes on in the same way when the body has arrived: to parse one can take as long as to serve a hundred requests. */
+    /** Goes on in the same way when the body has arrived, or the key is known: what follows can take as long as to serve a hundred requests. */
     resume(request: IncomingMessage, run: () => void): void {
       const { response } = request.record.connection;
       // Otherwise its client is gone.
-      if (response?.req !== request) return;
-      // What the client took to send the body is no time of the server's.
-      request.record.begun = performance.now();
-      enter(request, response, request.record.begun, run);
+      if (response?.req === request) enter(request, response, performance.now(), run);
     },
     /**
      * Pauses a connection that was answered until a later turn, if turns have no time, and returns true. A trusted proxy's is always read: its next

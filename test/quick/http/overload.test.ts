@@ -281,3 +281,24 @@ test('what follows a body waits for a turn, too', async () => {
   setBusy(false);
   expect(await answer).toEqual(['201']);
 });
+
+test('held requests whose keys are looked up are served by turns, too', async () => {
+  setLimits({ held: 60_000 });
+  const { app, store, newKey, call } = await startApp();
+  const keys = await Promise.all(Array.from(Array(20), () => newKey()));
+  const { list } = store.pets;
+  let [inTurn, most] = [0, 0];
+  store.pets.list = (query) => {
+    if (inTurn === 0) setImmediate(() => (inTurn = 0));
+    inTurn += 1;
+    most = Math.max(most, inTurn);
+    for (const begun = performance.now(); performance.now() < begun + 5; );
+    return list(query);
+  };
+  const release = app.pause();
+  const asked = keys.map(({ key }, index) => call('GET', `/v1/pets?limit=${index + 1}`, { key }));
+  await sleep(200);
+  release();
+  for (const { status } of await Promise.all(asked)) expect(status).toBe(200);
+  expect(most).toBeLessThan(8);
+});
