@@ -92,6 +92,8 @@ export interface PetQuery {
   status?: PetStatus | undefined;
   /** Only pets with a greater id. */
   after: bigint;
+  /** Who asks. A store whose reads wait for each other lets several take turns. */
+  holder?: string | number;
 }
 
 /** A pet as the JSON text of schema Pet, with exact integers and the same bytes in every response. */

@@ -86,7 +86,7 @@ function listPets(app: App, url: string, responses: PetResponses): void {
     },
     (request, reply) => {
       const { limit, status, cursor: after = 0n } = request.query;
-      return sendRead(reply, () => responses.page({ limit, status, after }));
+      return sendRead(reply, () => responses.page({ limit, status, after, holder: request.record.holder }));
     },
   );
 }

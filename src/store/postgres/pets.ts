@@ -84,6 +84,7 @@ export function createPetReads(pool: Pick<Pool, 'read'>) {
   const rowsOf = ({ limit }: PetQuery) => limit + 1;
   const pages = createBatch<PetQuery, PetPage>({
     keyOf: ({ limit, status, after }) => `${limit} ${status} ${after}`,
+    holderOf: ({ holder }) => holder,
     rowsOf,
     async send(queries, withinMs) {
       const afters = queries.map(({ after }) => after);

@@ -12,6 +12,8 @@ interface BatchOptions<Question, Answer> {
    * question fails, so that those beside it have the other half.
    */
   alone?: (question: Question) => string | undefined;
+  /** Who asks: if several do, they take turns. */
+  holderOf?: (question: Question) => unknown;
   /** How many rows it needs at most. Default: 1. */
   rowsOf?: (question: Question) => number;
   /** For how many turns of the event loop questions are collected. Default: 1. */
@@ -28,27 +30,40 @@ interface BatchOptions<Question, Answer> {
 const maxRows = 1000;
 
 export function createBatch<Question, Answer>(options: BatchOptions<Question, Answer>) {
-  const { keyOf, alone, rowsOf = () => 1, turns = 1, maxFlying = 2, lateMs = 50, send } = options;
+  const { keyOf, alone, holderOf, rowsOf = () => 1, turns = 1, maxFlying = 2, lateMs = 50, send } = options;
   /** `single`: what `alone` returned, once: thousands may wait for as many statements. */
   type Own = PromiseWithResolvers<Answer> & { question: Question; single: string | undefined; until: number };
+  type Entry = [key: string | number, own: Own];
   let waiting = new Map<string | number, Own>();
   /** Numbers the questions. An object as a key would be given a hash of its own. */
   let asked = 0;
   let flying = 0;
 
+  /** The oldest first. If several ask, the newest of each in turn, after those that are late. */
+  function inOrder(now: number): Iterable<Entry> {
+    if (!holderOf) return waiting;
+    const all = [...waiting].sort(([, one], [, other]) => one.until - other.until);
+    const order = all.filter(([, { until }]) => until <= now);
+    const holders = [...Map.groupBy(all.slice(order.length), ([, { question }]) => holderOf(question)).values()];
+    if (holders.length < 2) return all;
+    for (let turn = 1; order.length < all.length; turn += 1)
+      for (const asked of holders) if (asked.length >= turn) order.push(asked.at(-turn) as Entry);
+    return order;
+  }
+
   function take(): Own[] {
     const batch: Own[] = [];
-    const later: [string | number, Own][] = [];
+    const later: Entry[] = [];
     const singles = new Set<string>();
     const now = performance.now();
     let rows = 0;
     let isFull = false;
-    for (const entry of waiting) {
+    for (const entry of inOrder(now)) {
       const [, own] = entry;
       const { single } = own;
       const isRepeated = single !== undefined && singles.has(single);
       if (!isRepeated) rows += rowsOf(own.question);
-      // The time of a statement is what its first question has left: late ones fail by themselves.
+      // The time of a statement is what its oldest question has left: late ones fail by themselves.
       const isApart = own.until <= now !== (batch[0] ?? own).until <= now;
       isFull ||= batch.length > 0 && (rows > maxRows || isApart);
       if (isRepeated && own.until - now < limits.statement / 2) own.reject(new ApiError('service_unavailable'));
@@ -76,7 +91,7 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
       sendSoon();
     };
     const late = setTimeout(land, lateMs);
-    const withinMs = Math.max(0, (batch[0] as Own).until - performance.now());
+    const withinMs = Math.max(0, Math.min(...batch.map(({ until }) => until)) - performance.now());
     const questions = batch.map(({ question }) => question);
     const [outcome] = await Promise.allSettled([send(questions, withinMs)]);
     clearTimeout(late);

@@ -150,3 +150,30 @@ test('the state has another revision after TRUNCATE, and is equal to no other if
   expect(state.revision === (await reads.state()).revision).toBe(false);
   await sql`INSERT INTO pet_revision VALUES (0)`;
 });
+
+test('if several ask, the newest of each goes in turn: nobody waits for all that another asks', async () => {
+  const sent: string[][] = [];
+  const { ask } = createBatch<string, string>({
+    keyOf: String,
+    holderOf: ([holder]) => holder,
+    rowsOf: () => 500,
+    maxFlying: 1,
+    async send(questions) {
+      sent.push(questions);
+      return questions;
+    },
+  });
+  expect(await Promise.all(['a1', 'a2', 'a3', 'a4', 'b1', 'b2'].map(ask))).toEqual([
+    'a1',
+    'a2',
+    'a3',
+    'a4',
+    'b1',
+    'b2',
+  ]);
+  expect(sent).toEqual([
+    ['a4', 'b2'],
+    ['a3', 'b1'],
+    ['a1', 'a2'],
+  ]);
+});
