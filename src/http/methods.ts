@@ -7,7 +7,7 @@ import { respond, standingHeaders } from './responses.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Whether the route has been removed: its methods then leave Allow. */
+    /** Whether the path has been removed: its methods then leave Allow. */
     removed?: () => boolean;
   }
 }
@@ -25,7 +25,7 @@ export function installMethods(app: FastifyInstance): void {
 
 /**
  * Responds to OPTIONS with 204 and to any other unsupported method with 405, both with Allow (RFC 9110, sections 9.3.7 and 15.5.6), on every
- * path that the scope has so far. Both carry the headers that all routes of the path carry.
+ * path that the scope has so far. Both carry the headers that the routes of the path carry.
  */
 export function refuseOtherMethods(scope: FastifyInstance): void {
   for (const [url, routes] of Map.groupBy(registered.get(scope) ?? [], ({ routePath }) => routePath)) {
@@ -37,34 +37,29 @@ export function refuseOtherMethods(scope: FastifyInstance): void {
 const methodsOf = (routes: RouteOptions[]) =>
   METHODS.filter((method) => routes.some((route) => [route.method].flat().includes(method)));
 
-function sharedHeaders(routes: RouteOptions[]): string {
-  const [first, ...others] = routes.map(({ config }) => config?.headers);
-  return (others.every((headers) => headers === first) && first) || '';
-}
-
 /** The lines of the response to OPTIONS, and the error for other methods. */
-function answersOf(routes: RouteOptions[]): { allowed: string; refusal: HttpError } {
-  const allow = [...methodsOf(routes), 'OPTIONS'].join(', ');
+function answersOf(served: string[]): { allowed: string; refusal: HttpError } {
+  const allow = [...served, 'OPTIONS'].join(', ');
   return { allowed: linesOf({ ...standingHeaders, allow }), refusal: new HttpError('method_not_allowed', { allow }) };
 }
 
 function refuseAt(app: FastifyInstance, url: string, routes: RouteOptions[]): void {
   const served = methodsOf(routes);
-  const all = answersOf(routes);
-  const left = answersOf(routes.filter(({ config }) => !config?.removed));
-  const answers = () => (routes.some(({ config }) => config?.removed?.()) ? left : all);
-  const config = { headers: sharedHeaders(routes) };
-  // Both responses are sent before the body is read: its content does not matter.
-  const answerOptions = (_request: FastifyRequest, reply: FastifyReply) => respond(reply, 204, answers().allowed, '');
-  app.options(url, { config, onRequest: answerOptions }, answerOptions);
-  const refuse = () => {
-    throw answers().refusal;
+  // A path is deprecated, and then removed, with all its methods.
+  const { headers = '', removed } = routes[0]?.config ?? {};
+  const all = answersOf(served);
+  const none = answersOf([]);
+  // Before the body is read: its content does not matter.
+  const answer = ({ method }: FastifyRequest, reply: FastifyReply) => {
+    const { allowed, refusal } = removed?.() ? none : all;
+    if (method !== 'OPTIONS') throw refusal;
+    respond(reply, 204, allowed, '');
   };
   app.route({
-    method: METHODS.filter((method) => method !== 'OPTIONS' && !served.includes(method)),
+    method: METHODS.filter((method) => !served.includes(method)),
     url,
-    config,
-    onRequest: refuse,
-    handler: refuse,
+    config: { headers },
+    onRequest: answer,
+    handler: answer,
   });
 }

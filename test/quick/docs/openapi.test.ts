@@ -36,8 +36,9 @@ describe('the OpenAPI documents', () => {
       watch: async (app) => {
         app.addHook('onRoute', ({ method, url, config }) => {
           if (config?.operation) operations.add(url);
-          if (config?.operation || (method === 'OPTIONS' && operations.has(url)))
-            routes.add(`${method} ${url.replace(/:(\w+)/g, '{$1}')}`);
+          for (const each of [method].flat())
+            if (config?.operation || (each === 'OPTIONS' && operations.has(url)))
+              routes.add(`${each} ${url.replace(/:(\w+)/g, '{$1}')}`);
         });
       },
     });
