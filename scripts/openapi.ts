@@ -95,7 +95,6 @@ async function readRoutes(): Promise<Route[]> {
     metrics: createMetrics(''),
     maxConnections: 1,
     draining: () => false,
-    documents: { animalStore: '', quickstart: '' },
     readFile: async () => Buffer.from(''),
     watch: async (bare) => {
       bare.addHook('onRoute', ({ method, url, schema, config }) => {

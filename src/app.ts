@@ -36,8 +36,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   installValidation(app);
   installPreconditions(app);
 
-  const { documents, passwordCost, quickstartBasePath, readFile, signUp } = options;
-  await app.register(docs, { documents, readFile });
+  const { passwordCost, quickstartBasePath, readFile, signUp } = options;
+  await app.register(docs, { readFile });
   if (signUp !== 'none') await app.register(account, { prefix: '/account', passwordCost });
   // An unknown path needs no key.
   refuseEmptyParameter(app, '/v1/pets/');

@@ -80,31 +80,28 @@ function serve(app: App, url: string, kind: Kind, read: () => Promise<string>): 
 }
 
 export interface DocsOptions {
-  /** The committed OpenAPI documents, as YAML. */
-  documents: { animalStore: string; quickstart: string };
-  /** Reads a file of src/pages/. */
+  /** Reads a file of the project. */
   readFile: (name: string) => Promise<Buffer>;
 }
 
 /** The OpenAPI documents, and the reference pages with their files. */
-export async function docs(app: App, { documents, readFile }: DocsOptions): Promise<void> {
+export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
   const { base, config } = app;
   const { quickstartBasePath, signUp } = config;
   /** The start of the URLs of pages: the public base address without /v1. */
   const root = base.slice(0, -'/v1'.length);
-  documentRoutes(app, '', documents.animalStore, base);
-  if (quickstartBasePath !== undefined)
-    documentRoutes(app, quickstartBasePath, documents.quickstart, root + quickstartBasePath);
-
   const readText = async (...names: string[]) => (await Promise.all(names.map(readFile))).join('');
 
+  documentRoutes(app, '', () => readText('openapi.yaml'), base);
+  if (quickstartBasePath !== undefined)
+    documentRoutes(app, quickstartBasePath, () => readText('openapi.quickstart.yaml'), root + quickstartBasePath);
   for (const [url, name] of Object.entries(pages)) {
     if (name === 'quickstart.html' && quickstartBasePath === undefined) continue;
-    const read = async () => adaptPage(await readText(`reference/${name}`), root, config);
+    const read = async () => adaptPage(await readText(`src/pages/reference/${name}`), root, config);
     serve(app, url, { security, type: 'text/html; charset=utf-8' }, read);
   }
   for (const [name, { type, parts }] of Object.entries(files)) {
-    const read = async () => withoutComments(await readText(...parts));
+    const read = async () => withoutComments(await readText(...parts.map((part) => `src/pages/${part}`)));
     serve(app, `/docs/${name}`, { security, type }, read);
   }
 
@@ -150,23 +147,25 @@ function adaptPage(html: string, root: string, { quickstartBasePath = '', signUp
     .replaceAll(`${exampleRoot}/quickstart`, () => address + quickstartBasePath);
 }
 
-/** `document`: as it is committed. `base`: the URL at which this server serves its operations. */
-function documentRoutes(app: App, prefix: string, document: string, base: string): void {
+/** `read`: returns a document as it is committed. `base`: the URL at which this server serves its operations. */
+function documentRoutes(app: App, prefix: string, read: () => Promise<string>, base: string): void {
   const server = { url: base, description: 'This server' };
   /** With this server's address, which may be only a path, and without links that lead nowhere. */
-  function adapt(): string {
+  async function adapt(): Promise<string> {
+    const document = await read();
     const text = base.startsWith('/') ? document : document.replaceAll(`${exampleRoot}/v1/`, `${base}/`);
     return app.config.signUp === 'none' ? text.replace(/\[([^\]]+)\]\(account[^)]*\)/g, '$1') : text;
   }
   const readJson = async () => {
     // Loading it takes a tenth of the start time.
     const { parse } = await import('yaml');
-    const openapi: { servers: (typeof server)[] } = parse(adapt());
+    const openapi: { servers: (typeof server)[] } = parse(await adapt());
     openapi.servers.unshift(server);
     return JSON.stringify(openapi, null, 2);
   };
   // The committed text, whose quotes and examples a writer of YAML would change. JSON is YAML.
-  const readYaml = async () => adapt().replace(/^servers:$/m, (line) => `${line}\n  - ${JSON.stringify(server)}`);
+  const readYaml = async () =>
+    (await adapt()).replace(/^servers:$/m, (line) => `${line}\n  - ${JSON.stringify(server)}`);
   serve(app, `${prefix}/openapi.json`, {}, readJson);
   // RFC 9512, section 2.1.
   serve(app, `${prefix}/openapi.yaml`, { type: 'application/yaml' }, readYaml);

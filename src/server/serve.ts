@@ -1,5 +1,4 @@
 /** The life of the server: settings, store, app, listen; then, at a signal, drain, close and exit. */
-import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
@@ -168,8 +167,6 @@ async function openConfigured(config: Config, logger: Logger, metrics: Metrics):
 }
 
 function appOptionsOf(config: Config) {
-  const at = (name: string) => new URL(`../../${name}`, import.meta.url);
-  const readDocument = (name: string) => readFileSync(at(name), 'utf8');
   return {
     live: config.DEPLOYMENT === 'production',
     baseUrl: config.BASE_URL,
@@ -180,8 +177,7 @@ function appOptionsOf(config: Config) {
     requestsPerMinute: config.RATE_LIMIT,
     trustProxy: config.TRUST_PROXY?.split(','),
     corsOrigins: config.CORS_ORIGINS?.split(','),
-    documents: { animalStore: readDocument('openapi.yaml'), quickstart: readDocument('openapi.quickstart.yaml') },
-    readFile: (name: string) => readFile(at(`src/pages/${name}`)),
+    readFile: (name: string) => readFile(new URL(`../../${name}`, import.meta.url)),
   };
 }
 

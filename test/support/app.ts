@@ -73,8 +73,7 @@ export async function startApp({ bounds, ...options }: Partial<AppOptions> & { b
     metrics,
     maxConnections: 10_000,
     draining: () => false,
-    documents,
-    readFile: (name) => readFile(new URL(`../../src/pages/${name}`, import.meta.url)),
+    readFile: (name) => readFile(new URL(`../../${name}`, import.meta.url)),
     signUp: 'open',
     ...options,
   });

@@ -5,7 +5,7 @@ import { stringify } from 'yaml';
 import { renderPage } from '../../../scripts/reference.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 
-const file = (name: string) => readFileSync(new URL(`../../../src/pages/${name}`, import.meta.url));
+const file = (name: string) => readFileSync(new URL(`../../../${name}`, import.meta.url));
 
 /** The addresses of all links of a page, as the page gives them. */
 const linksOf = (html: string) => [...html.matchAll(/ (?:href|src)="([^"]*)"/g)].map(([, link]) => link as string);
