@@ -110,17 +110,18 @@ export async function openReference(options: BrowserContextOptions = {}) {
   return { ...opened, server, key, open, authenticate, send };
 }
 
-/** Violations of WCAG 2.2, levels A and AA, and of best practice that axe finds. */
-export async function accessibilityFaults(page: Page): Promise<string[]> {
+/** Violations of WCAG 2.2, levels A and AA, and of best practice that axe finds within an element. */
+export async function accessibilityFaults(page: Page, within = 'html'): Promise<string[]> {
   await page.evaluate(axe.source);
   const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
-  return page.evaluate(async (runOnly) => {
+  const run = async ([context, runOnly]: [string, string[]]) => {
     // biome-ignore lint/suspicious/noExplicitAny: the script above has just defined it.
-    const { violations } = await (globalThis as any).axe.run({ runOnly });
+    const { violations } = await (globalThis as any).axe.run(context, { runOnly });
     return violations.flatMap(({ id, nodes }: { id: string; nodes: { html: string }[] }) =>
       nodes.map(({ html }) => `${id}: ${html}`),
     );
-  }, tags);
+  };
+  return page.evaluate(run, [within, tags] as [string, string[]]);
 }
 
 /** Texts that do not fit: what is wider than the page or than its box, and buttons that cover text. Opens all parts of the page first. */
