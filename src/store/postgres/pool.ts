@@ -118,9 +118,15 @@ function createPool(
   /** Until the end of the turn in which a connection was lost: by then, those to the same server are known to be lost, too. */
   let losing: Promise<void> | undefined;
   let running = 0;
+  /** Connections that were opened and not yet removed. */
+  let open = 0;
   let closed: Promise<void> | undefined;
 
+  pool.on('remove', () => {
+    open -= 1;
+  });
   pool.on('connect', (client) => {
+    open += 1;
     sqlOf.set(client, createSql(client, prepare));
     const stream = streamOf(client);
     // At the server's FIN, not some turns later: a statement sent in between would have an unknown outcome.
@@ -177,9 +183,9 @@ function createPool(
         if (job.late) continue;
         errors[reasonOf(error)] += 1;
         job.refused = error;
-        if (pool.totalCount > 0 && hasNoMore(error)) {
-          // Jobs wait for those that are open.
-          pool.options.max = pool.totalCount;
+        if (open > 0 && hasNoMore(error)) {
+          // Jobs wait for those that are open. Without this, the pool would try again for the next job at once.
+          pool.options.max = open;
           setTimeout(() => (pool.options.max = size), askAgainMs).unref();
           continue;
         }
