@@ -57,6 +57,12 @@ function countBody(request: IncomingMessage, response: ServerResponse, shares: S
   response.once('close', giveBack);
 }
 
+/** Goes on with a request whose body has arrived. What the client took to send it is no time of the server's. */
+export function afterBody(app: FastifyInstance, request: IncomingMessage, run: () => void): void {
+  request.record.begun = performance.now();
+  app.resume(request, run);
+}
+
 /**
  * Reads JSON bodies of POST. Before a body is read, rejects with ApiError `unsupported_media_type` or `payload_too_large`, and sends 404 for an
  * unknown path; afterwards `invalid_json`. A missing body is undefined, for the validation to report.
@@ -69,14 +75,13 @@ export function installBody(app: FastifyInstance): void {
     if (request.is404) return app.notFound(request, reply);
     // The body of any other method is ignored, whatever its type (RFC 9110, section 9.3).
     if (request.method !== 'POST') return done();
-    const { headers } = request;
-    // A body that is missing has no type: validation reports it.
-    if (!request.routeOptions.config.form && !(Number(headers['content-length']) || headers['transfer-encoding']))
-      delete headers['content-type'];
+    const { headers, routeOptions } = request;
+    // No length or 0, and no transfer coding (RFC 9112, section 6.3).
+    const isEmpty = !Number(headers['content-length']) && headers['transfer-encoding'] === undefined;
+    // Validation reports that the body is missing, whatever its type.
+    if (isEmpty && !routeOptions.config.form) delete headers['content-type'];
     const error = bodyFault(request);
     if (error) return done(error);
-    // Neither length nor transfer coding (RFC 9112, section 6.3).
-    const isEmpty = headers['content-length'] === undefined && headers['transfer-encoding'] === undefined;
     if (!isEmpty) countBody(request.raw, reply.raw, app.shares);
     // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).
     if (headers.expect !== undefined && request.raw.httpVersion === '1.1') reply.raw.writeContinue();
@@ -87,9 +92,7 @@ export function installBody(app: FastifyInstance): void {
   app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, ({ raw }, bytes, done) => {
     // An empty body counts as missing. Validation reports it.
     if (bytes.length === 0) return done(null, undefined);
-    // What the client took to send the body is no time of the server's.
-    raw.record.begun = performance.now();
-    app.resume(raw, () => {
+    afterBody(app, raw, () => {
       let body: unknown;
       try {
         body = readJson(bytes);

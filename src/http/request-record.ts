@@ -34,7 +34,7 @@ export interface RequestRecord extends EndedRequest {
   readonly network: string;
   /** Whom the request counts against: at first its network, then the account of its key or session. */
   holder: Holder;
-  /** performance.now() when the request was read, with its JSON body if it has one. */
+  /** performance.now() when the request was read, with its body if it has one. */
   begun: number;
   readonly connection: Connection;
 }
