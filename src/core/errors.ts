@@ -1,5 +1,5 @@
 /** The closed table of error codes, and the error class that carries one. http/errors.ts adds headers. */
-import { inDigits, limits } from './limits.ts';
+import { inDigits, limits, maxHeaders } from './limits.ts';
 
 export const bodyTooLarge = (maxBytes: number) => `The body is larger than ${inDigits(maxBytes)} bytes.`;
 
@@ -34,7 +34,7 @@ export const errorTable = {
   rate_limited: [429, 'Too many requests; try again after the time in Retry-After.'],
   headers_too_large: [
     431,
-    `There are more than 1,000 headers, or they and the request line are larger than ${inDigits(limits.headerBytes)} bytes.`,
+    `There are more than ${maxHeaders} headers, or they and the request line are larger than ${inDigits(limits.headerBytes)} bytes.`,
   ],
   internal_error: [500, "The server has a fault. Its log has the details under this response's X-Request-Id."],
   not_implemented: [501, 'This operation is a placeholder and is not implemented.'],

@@ -3,7 +3,7 @@ import type { RequestListener } from 'node:http';
 import fastify, { type FastifyInstance } from 'fastify';
 import { sunset } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
-import { limits } from '../core/limits.ts';
+import { limits, maxHeaders } from '../core/limits.ts';
 import { createKeyCache } from './auth.ts';
 import {
   answerError,
@@ -77,6 +77,7 @@ export function createServer(options: ServerOptions): App {
     // Saves a tenth of a read. The stream of a request without a body emits no event: body.ts replaces it before a body is read.
     optimizeEmptyRequests: true,
   });
+  server.maxHeadersCount = maxHeaders;
   const methods = new Set(METHODS);
   const handle: RequestListener = (request, response) => {
     // The parser knows those of RTSP, too, for which the router has no answer.

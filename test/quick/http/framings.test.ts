@@ -117,7 +117,7 @@ describe('one request', () => {
         [
           chunked(chunkedPet.replace('\r\n\r\n', `\r\nX: ${letters(20_000)}\r\n\r\n`)),
           list(`X: ${letters(20_000)}\r\n`),
-          list('X:\r\n'.repeat(999)),
+          list('X:\r\n'.repeat(99)),
           // Node's parser counts the URL as part of the headers and does not report which was too long.
           get(`/v1/pets?cursor=${letters(20_000)}`),
         ],
@@ -149,7 +149,7 @@ describe('one request', () => {
         [
           // RFC 9112, section 3.2.2: Host is ignored.
           get('HTTP://other.example:81/v1/pets'),
-          list('X:\r\n'.repeat(998)),
+          list('X:\r\n'.repeat(98)),
           get('/v1/%70ets'),
           list(`${lengthOf(pet)}${json}`) + pet,
           list('Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAM\r\n'),
