@@ -50,6 +50,7 @@ async function configure(folder: string, upstream: number, inHttp: string) {
     [`/etc/letsencrypt/live/${name}/fullchain.pem`]: certificate,
     [`/etc/letsencrypt/live/${name}/privkey.pem`]: key,
     '/var/log/nginx/': `${folder}/`,
+    '# https://app.example.com': 'https://app.example.com',
   });
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
     (kind) => `${kind}_temp_path ${folder}/t;`,
@@ -109,7 +110,7 @@ export async function startNginx(upstream: number, inHttp = '') {
   /** All that nginx has written. */
   const written = () => accessLog() + errorLog() + nginx.stdout() + nginx.stderr();
   return {
-    ...{ https, http, ca, call, accessLog, written },
+    ...{ https, http, ca, call, open, accessLog, written },
     /** Sends bytes over TLS, and without. */
     raw: (bytes: string, localAddress?: string) => send(open(localAddress), bytes),
     rawHttp: (bytes: string) => send(connect(http, '127.0.0.1'), bytes),

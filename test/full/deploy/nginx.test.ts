@@ -1,6 +1,8 @@
 /** Tests deploy/nginx.conf with a real nginx and real servers: what it forwards, what it refuses itself, and what it logs. */
 import { once } from 'node:events';
 import { connect as connectHttp2 } from 'node:http2';
+import { text } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { request } from 'undici';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
@@ -41,6 +43,8 @@ describe('a request through nginx', () => {
       const { status, body } = await call('GET', target, { authorization });
       expect([target, status, body]).toEqual([target, direct.status, await direct.text()]);
     }
+    const page = await call('GET', '/v1/pets', { authorization, 'accept-encoding': 'gzip' });
+    expect(page.headers['content-encoding']).toBeUndefined();
     for (const path of ['/livez', '/readyz', '/metrics']) expect((await call('GET', path)).status).toBe(404);
     expect((await call('GET', '/v1/pets', { 'x-forwarded-for': '192.0.2.1' })).status).toBe(401);
     await server.seen('stdout', /"status":401,.*"address":"127\.0\.0\.1"/);
@@ -60,6 +64,19 @@ test('TLS 1.3 is spoken, and sessions of TLS 1.2 are resumed', async () => {
   expect((await open({ maxVersion: 'TLSv1.2', session })).isSessionReused()).toBe(true);
 });
 
+test('a body that stands still gets the 408 of the server, as long as that may take', async () => {
+  const { open, authorization } = await startBehindNginx();
+  const socket = open();
+  onTestFinished(() => void socket.destroy());
+  const answer = text(socket);
+  const lines = [`Host: ${name}`, `Authorization: ${authorization}`, 'Content-Type: application/json'];
+  socket.write(`POST /v1/pets HTTP/1.1\r\n${lines.join('\r\n')}\r\nContent-Length: 60000\r\n\r\n`);
+  await sleep(200);
+  // 3 s, and 1 s for each 8 KiB.
+  socket.write(' '.repeat(40_000));
+  expect(await answer).toMatch(/^HTTP\/1\.1 408 [\s\S]*"code":"request_timeout"/);
+});
+
 describe('nginx itself responds with an Error body', () => {
   test('above its limits, to a method that is not allowed, to its internal path, and while the server is down', async () => {
     const { call, raw } = await startNginxAlone();
@@ -67,8 +84,12 @@ describe('nginx itself responds with an Error body', () => {
     expectError(await call('GET', `/v1/pets?x=${'y'.repeat(17_000)}`), 'uri_too_long');
     expectError(await call('GET', '/v1/pets', { cookie: 'x'.repeat(17_000) }), 'headers_too_large');
     expectError(await call('GET', '/animal-store-error'), 'route_not_found');
-    const down = await call('GET', '/v1/pets');
+    const origin = 'https://app.example.com';
+    const down = await call('GET', '/v1/pets', { origin });
     expectError(down, 'service_unavailable');
+    expect(down.headers['access-control-allow-origin']).toBe(origin);
+    const other = await call('GET', '/v1/pets', { origin: 'https://other.example.com' });
+    expect(other.headers['access-control-allow-origin']).toBeUndefined();
     expect(down.headers['retry-after']).toBe('1');
     const badRequest = /^HTTP\/1\.1 400 [\s\S]*{"code":"bad_request","message":"[^"]*","status":400}$/;
     for (const [bytes, answer] of [
