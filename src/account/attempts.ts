@@ -26,10 +26,10 @@ function createLimit(max: number, windowMs: number) {
   return (key: string, now: number) => {
     // Not those of the future: the clock was set back.
     const recent = known.get(key)?.filter(({ at }) => at > now - windowMs && at <= now) ?? [];
-    const failed = recent.filter(({ running }) => !running);
+    const failed = recent.filter(({ running }) => !running).sort((one, other) => one.at - other.at);
     return {
-      /** Until a failure leaves the window; 0 if there are fewer than `max`. */
-      waitMs: failed.length < max ? 0 : (failed[0] as Attempt).at + windowMs - now,
+      /** Until fewer than `max` failures are in the window; 0 if there are fewer. A failure of a session is added without a look at the bound. */
+      waitMs: failed.length < max ? 0 : (failed.at(-max) as Attempt).at + windowMs - now,
       isFull: recent.length >= max,
       add: (attempt: Attempt) => known.set(key, [...recent, attempt]),
       forget: () => known.delete(key),
@@ -95,7 +95,7 @@ export function createAttempts(passwords: Passwords, now: () => Date) {
         if (isRight) {
           attempt.at = Number.NEGATIVE_INFINITY;
           account.forget();
-        } else if (isOwn) accounts(name, at).add(attempt);
+        } else if (isOwn) accounts(name, now().getTime()).add(attempt);
         return isRight;
       });
     },

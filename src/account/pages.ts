@@ -21,7 +21,7 @@ const notices = new Map([
   ['sign-in ended', 'Your session has ended. Sign in again.'],
   ['sign-in deleted', 'Your account and its keys are deleted.'],
   ['sign-in signed-out', 'You are signed out.'],
-  ['keys revoked', 'The key is revoked. Requests with it are refused from now on.'],
+  ['keys revoked', 'The key is revoked. Within a second, requests with it are refused.'],
   ['settings password', 'Your password is changed, and all other sessions have ended.'],
 ]);
 

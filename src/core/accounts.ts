@@ -21,7 +21,9 @@ export const keptEndedKeys = 100;
 
 /** Whether a text can be the name of an account or of a key: 1 to 100 printable characters (code points), no space at either end. */
 export function isName(text: string): boolean {
-  return text !== '' && [...text].length <= maxNameCharacters && text === text.trim() && !/\p{C}/u.test(text);
+  return (
+    text !== '' && [...text].length <= maxNameCharacters && text === text.trim() && !/[\p{C}\p{Zl}\p{Zp}]/u.test(text)
+  );
 }
 
 /** The session that asks for a change has ended meanwhile; the account has too many active keys, or made too many in 24 hours (limits.ts). */

@@ -55,7 +55,7 @@ export interface PasswordAuthority {
 export interface People {
   /**
    * Adds an account with a password. With `link`, uses up the invitation in the same transaction. `network`: SHA-256 of the person's network,
-   * by which limits count the account while it is new. Resolves to `name_taken` or `link_used` if nothing was changed.
+   * as which limits count the account. Resolves to `name_taken` or `link_used` if nothing was changed.
    */
   signUp(
     name: string,

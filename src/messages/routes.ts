@@ -14,8 +14,7 @@ const sending: Operation = {
   operationId: 'sendMessage',
   tags: ['Messages'],
   summary: 'Send a message',
-  description:
-    'The message is on disk before the response is sent. Its status is queued. A body that is not `application/json` in UTF-8 returns 400 `invalid_body`.',
+  description: `The message is on disk before the response is sent. Its status is queued. No scope is needed. An account can send ${inDigits(limits.messages)} messages in 24 hours; then 429 \`rate_limited\`. A body that is not \`application/json\` in UTF-8 returns 400 \`invalid_body\`.`,
   success: { status: 202, schema: Message, description: 'The message was received.' },
   errors: bodyErrors,
   examples: {

@@ -86,7 +86,8 @@ test.each([
   const made = await rotateKey(ada, 2, overlap);
   const expiresAt = later(hourMs / 2 + overlapMs);
   const until = `${expiresAt.toISOString().slice(0, 16).replace('T', ' ')} UTC`;
-  const text = overlapMs === 0 ? 'The old key no longer works.' : `The old key ${hint(old)} works until ${until}`;
+  const text =
+    overlapMs === 0 ? 'The old key stops working within a second.' : `The old key ${hint(old)} works until ${until}`;
   expect(plainText(made)).toContain(text);
   const successor = { name: 'website', scopes: ['pets:read'], expiresAt: later(hourMs / 2 + 90 * dayMs) };
   expect(await keys()).toMatchObject([{ expiresAt }, successor]);
@@ -103,7 +104,7 @@ test('a key can be revoked; a second click, and a rotation from an open page, ch
   await makeKey(ada);
   expect(await ada.post('/account/keys/2/revoke')).toMatchObject(redirect('/account?done=revoked'));
   const page = await ada.get('/account?done=revoked');
-  expect(noticeOf(page)).toBe('The key is revoked. Requests with it are refused from now on.');
+  expect(noticeOf(page)).toBe('The key is revoked. Within a second, requests with it are refused.');
   expect(plainText(page)).toMatch(/You have no active key\..* website Revoked /);
   const before = await keys();
   expect(before).toMatchObject([{ revokedAt: start }]);

@@ -310,7 +310,7 @@ describe('a refused form', () => {
       { name: 'ada', 'password[$ne]': 'x' },
       { password: 'Password is required.', none: '"password[$ne]" is not a known field.' },
     ],
-    ...['   ', '🦊'.repeat(101), 'a\na', 'a\u202Ea'].map(
+    ...['   ', '🦊'.repeat(101), 'a\na', 'a\u202Ea', 'a\u2028a'].map(
       (name): [string, Record<string, string>, Record<string, string>] => [
         '/account/sign-up',
         { name, password },

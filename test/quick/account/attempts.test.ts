@@ -104,6 +104,25 @@ test('failures of others refuse nobody who is signed in; those of a session refu
   expect(await signIn('bob', '192.0.2.1', true)).toBe(15 * 60);
 });
 
+test('what is added beyond the bound is waited for, too', async () => {
+  const { signIn, fail, setTime } = openAttempts();
+  await fail('ada', 10);
+  setTime(10 * minuteMs);
+  for (let number = 0; number < 10; number++) expect(await signIn('ada', addressOf(number), false, true)).toBe('wrong');
+  expect(await signIn('ada', '192.0.2.1', true)).toBe(15 * 60);
+});
+
+test('a failure of a session forgets none that came while its password was checked', async () => {
+  const { signIn, fail, setTime } = openAttempts();
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const own = signIn('ada', '192.0.2.1', promise, true);
+  setTime(1000);
+  await fail('ada', 9);
+  resolve(false);
+  expect(await own).toBe('wrong');
+  expect(await signIn('ada', '192.0.2.2', true)).toBe(15 * 60 - 1);
+});
+
 test('an attempt that ends in a 503 does not count; one that ends in another error does', async () => {
   const { signIn, signUp } = openAttempts();
   const unavailable = Promise.reject(new ApiError('service_unavailable'));
