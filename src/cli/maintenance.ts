@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers';
 import { codeOf } from '../core/errors.ts';
 import { get } from '../http/node-http.ts';
 import { localUrl } from '../server/listen.ts';
-import { isSame, sidecarFiles } from '../store/files.ts';
+import { isSame, realFile, sidecarFiles } from '../store/files.ts';
 import { sqliteFile } from '../store/open.ts';
 import { backupStore } from '../store/sqlite/backup.ts';
 import { checkStore } from '../store/sqlite/check.ts';
@@ -15,15 +15,15 @@ import { type Cli, type Commands, counted, inColumns, inWords, jsonOption, now, 
 
 const healthTimeoutMs = 3000;
 
-/** Throws CommandError if a command must not write `file`. */
-export function refuseTarget({ settings }: Cli, file: string, force: true | undefined): void {
+/** The file to write for a command: where `file` leads, if it is a symbolic link. Throws CommandError if the command must not write it. */
+export function targetOf({ settings }: Cli, file: string, force: true | undefined): string {
   // The rest of a PostgreSQL URL is the name of no file.
   const store = sqliteFile(settings().DATABASE_URL);
   if (['', ...sidecarFiles].some((suffix) => isSame(file, store + suffix))) refuse(`${file} is the store itself.`);
   const stats = statSync(file, { throwIfNoEntry: false });
-  if (!stats) return;
-  if (!stats.isFile()) refuse(`${file} is not a file.`);
-  if (!force) refuse(`${file} exists already: use --force to replace it.`);
+  if (stats && !stats.isFile()) refuse(`${file} is not a file.`);
+  if (stats && !force) refuse(`${file} exists already: use --force to replace it.`);
+  return realFile(file);
 }
 
 export const maintenanceCommands: Commands = {
@@ -77,8 +77,7 @@ export const maintenanceCommands: Commands = {
     async run(cli, { file, force }) {
       const source = openExisting(cli.storeFile());
       try {
-        refuseTarget(cli, file, force);
-        const count = await backupStore(source, file);
+        const count = await backupStore(source, targetOf(cli, file, force));
         cli.print(`Backed up ${counted('animal', count)} to ${file}.`);
       } finally {
         source.close();

@@ -12,7 +12,7 @@ import { checkOf, isObject, joinFaults } from '../core/schema.ts';
 import { claim, makeFile, publish } from '../store/files.ts';
 import type { Store } from '../store/store.ts';
 import { type Cli, type Commands, counted, refuse } from './command.ts';
-import { refuseTarget } from './maintenance.ts';
+import { targetOf } from './maintenance.ts';
 
 export const transferCommands: Commands = {
   import: {
@@ -52,13 +52,13 @@ export const transferCommands: Commands = {
         }
         if (file === '-') await pipeline(lines, cli.io.stdout, { end: false });
         else {
-          refuseTarget(cli, file, force);
-          const partial = claim(file);
+          const target = targetOf(cli, file, force);
+          const partial = claim(target);
           await makeFile(partial, 0o666, async (descriptor) => {
             // Not a stream, which would close the descriptor on an error.
             for await (const text of lines()) fs.writeFileSync(descriptor, text);
           });
-          publish(partial, file);
+          publish(partial, target);
         }
         return written;
       });
@@ -76,6 +76,8 @@ async function openSource({ io }: Cli, name: string): Promise<number> {
   const file = fs.openSync(copy, 'wx+', 0o600);
   // Without a name, the copy disappears with the process, however that ends.
   fs.unlinkSync(copy);
+  // Node would read a folder as if it were empty.
+  if (!stats && io.stdin === process.stdin && fs.fstatSync(0).isDirectory()) refuse('Standard input is a folder.');
   const input = stats ? fs.createReadStream(name) : io.stdin;
   await pipeline(input, fs.createWriteStream('', { fd: file, autoClose: false }));
   return file;
@@ -187,7 +189,7 @@ async function importLines(
   // The key of each line is kept for 24 hours, and a repeated import may reach a line later than the first one did.
   if (ended !== undefined)
     refuse(
-      `${ended} ${counted('animal', added)} added${already}. To continue, repeat the import with the same content within 23 hours of its first start.`,
+      `${ended} ${counted('animal', added)} added${already}. To continue, repeat the import with the same content within 23 hours of its first start. Other content adds all its animals.`,
     );
   cli.print(`Imported ${counted('animal', added)}${already}.`);
 }

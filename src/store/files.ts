@@ -38,7 +38,9 @@ export function sync(fileOrFolder: string): void {
  */
 export function realFile(file: string, links = 40): string {
   const isLink = links > 0 && fs.lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink();
-  return isLink ? realFile(path.resolve(path.dirname(file), fs.readlinkSync(file)), links - 1) : file;
+  if (!isLink) return file;
+  // The link counts from the folder that has it, which a link may lead to, too.
+  return realFile(path.resolve(fs.realpathSync(path.dirname(file)), fs.readlinkSync(file)), links - 1);
 }
 
 /** Whether two paths are equal, or refer to the same file. */

@@ -109,7 +109,7 @@ function isStore(connection: Database.Database, file: string): boolean {
 
 /** Only a connection that can write completes it. */
 const incomplete =
-  'holds no store yet, as a command was interrupted: start the server or run animal-store migrate to complete it.';
+  'holds no store: a copy or a command was interrupted. If it is no backup, but the store itself, start the server or run animal-store migrate to complete it.';
 
 /** Opens an existing store read-only, without migrating it. Throws OpenError. */
 export function openExisting(file: string): Database.Database {

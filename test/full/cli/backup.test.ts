@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { sqliteFile } from '../../../src/store/open.ts';
 import { restoreStore } from '../../../src/store/sqlite/restore.ts';
 import { password, redirect } from '../../support/account-pages.ts';
 import { change, commandErrorOf, commandFolder, contentsOf, namesIn, query } from '../../support/commands.ts';
@@ -38,7 +39,7 @@ describe('check', () => {
 
   test.each<[string, (file: string) => void, string | RegExp]>([
     ['a missing file', (file) => fs.rmSync(file), 'copy.db does not exist.'],
-    ['an empty file', (file) => fs.truncateSync(file), /^copy\.db holds no store yet, .+\.$/],
+    ['an empty file', (file) => fs.truncateSync(file), /^copy\.db holds no store: .+\.$/],
     ['a changed byte of JSON', (file) => overwrite(file, '"name":"Tabby"', '"name":"Tubby"'), differing],
     // In the row's header, 0x17 is the serial type of a text of 5 bytes, 0x16 that of a BLOB.
     ['a BLOB', (file) => overwrite(file, '\x00\x17\t\x1f', '\x00\x16\t\x1f'), /^integrity_check: .*pet\.name\.$/],
@@ -178,6 +179,10 @@ describe('restore', () => {
     const [old = ''] = fs.globSync(at('volume/*.before-restore'));
     expect([namesIn(old), namesIn(real), namesIn(store)]).toEqual([['Rex'], ['Tabby'], ['Tabby']]);
     expect(await refused('backup', '--force', 'volume/real.db-wal')).toBe('volume/real.db-wal is the store itself.');
+    fs.mkdirSync(at('volume/5'));
+    fs.symlinkSync('volume/5', at('current'));
+    fs.symlinkSync('../real.db', at('volume/5/real.db'));
+    expect(sqliteFile(`sqlite:${at('current/real.db')}`)).toBe(fs.realpathSync(real));
     fs.rmSync(real);
     await restore();
     expect([namesIn(real), fs.readlinkSync(store)]).toEqual([['Tabby'], '../volume/real.db']);

@@ -20,7 +20,8 @@ const shell = (line: string, folder: string) => launch('bash', ['--norc', '-c', 
 const jsonLines = (count: number) =>
   Array.from(Array(count), (_, index) => `{"name":"pet ${index + 1}","categoryId":${index + 1}}\n`).join('');
 
-const repeat = 'To continue, repeat the import with the same content within 23 hours of its first start.';
+const repeat =
+  'To continue, repeat the import with the same content within 23 hours of its first start. Other content adds all its animals.';
 
 /** The number of animals in a store, which may not exist yet. */
 function countIn(store: string): number {
@@ -67,12 +68,15 @@ describe('export', () => {
   });
 
   test('replaces an existing file only with --force, and never the store', async () => {
-    const { refused, at, folder } = await commandFolder(tabby);
+    const { refused, run, at, folder } = await commandFolder(tabby);
     fs.writeFileSync(at('pets.jsonl'), 'precious');
     expect(await refused('export', 'pets.jsonl')).toBe('pets.jsonl exists already: use --force to replace it.');
     expect(fs.readFileSync(at('pets.jsonl'), 'utf8')).toBe('precious');
     expect((await runCli(['export', 'pets.jsonl', '--force'], { folder })).stderr).toBe('Exported 1 animal.\n');
     expect(fs.readFileSync(at('pets.jsonl'), 'utf8')).toMatch(/Tabby/);
+    fs.symlinkSync('pets.jsonl', at('newest'));
+    await run('export', 'newest', '--force');
+    expect(fs.readlinkSync(at('newest'))).toBe('pets.jsonl');
     expect(await refused('export', 'data/animal-store.db', '--force')).toMatch(/is the store itself/);
   });
 
@@ -104,6 +108,14 @@ test('the commands of docs/command-line.md make CSV and read it, with every digi
   expect(fs.readFileSync(at('animals.csv'), 'utf8')).toBe(csv);
   expect(await shell(back, folder)).toMatchObject({ code: 0, stderr: '' });
   await run('import', 'animals-new.jsonl');
+  for (const [file, command] of [
+    ['animals.jsonl', exact],
+    ['animals.csv', back],
+  ] as const) {
+    const good = fs.readFileSync(at(file), 'utf8');
+    fs.writeFileSync(at(file), `BROKEN\n${good}`);
+    expect(await shell(command, folder)).toMatchObject({ code: 5, stderr: expect.stringContaining('line 1') });
+  }
   const lines = (await run('export')).replace(/"id":\d+,/g, '').split('\n');
   expect(lines.slice(2, 4)).toEqual(lines.slice(0, 2));
 });
@@ -132,6 +144,7 @@ describe('import', () => {
     expect(commandErrorOf(refused)).toMatch(/^line 1501: name is required; categoryId is required\.\n1 of 1501 lines/);
     expect(fs.existsSync(store)).toBe(false);
     expect(await shell(`head -n 1500 pets.jsonl | ${cli} import -`, folder)).toMatchObject({ code: 0 });
+    expect(commandErrorOf(await shell(`${cli} import - < .`, folder))).toBe('Standard input is a folder.');
     expect(await shell(`${cli} import <(echo '{"name":"a","categoryId":1}')`, folder)).toMatchObject({ code: 0 });
     expect(countIn(store)).toBe(1501);
   });

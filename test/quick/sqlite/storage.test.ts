@@ -319,7 +319,7 @@ describe('a file that is no store', () => {
       change(file, 'PRAGMA user_version = 1; PRAGMA user_version = 0');
       leave(file);
       expect(() => openExisting(file)).toThrow(
-        'holds no store yet, as a command was interrupted: start the server or run animal-store migrate to complete it.',
+        'holds no store: a copy or a command was interrupted. If it is no backup, but the store itself, start the server or run animal-store migrate to complete it.',
       );
       prepareStore(file, { now });
       openExisting(file).close();
