@@ -9,7 +9,7 @@ import findAddress from '@fastify/proxy-addr';
  */
 export function addressOf(request: IncomingMessage, own: string, isProxy: (address: string) => boolean): string {
   if (!request.socket.remoteAddress || !request.headers['x-forwarded-for']) return own;
-  const found = findAddress(request, isProxy);
+  const found = findAddress(request, (address) => isProxy(address) || isProxy(withoutPort(address)));
   return [found, withoutPort(found)].find((address) => isIP(address) > 0) ?? own;
 }
 

@@ -1,4 +1,5 @@
 /** Connections to an SQLite file: their settings, the statements of commands and queries on them, and their errors. */
+import { statSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { codeOf } from '../../core/errors.ts';
 import { type Steps, textFor, valuesOf } from '../steps.ts';
@@ -19,7 +20,23 @@ export function openConnection(file: string): Database.Database {
   connection.pragma('synchronous = FULL');
   // SQLite's automatic checkpoint after a commit hides its errors, including a failed fsync of the file.
   connection.pragma('wal_autocheckpoint = 0');
+  // What a long reader has made the WAL grow to would stay until the last connection closes.
+  connection.pragma('journal_size_limit = 16777216');
   return connection;
+}
+
+/**
+ * Returns a function that throws if the file was removed or replaced since: SQLite goes on with what it has opened, and all of it is lost when the
+ * last connection closes.
+ */
+export function watchFile(file: string): () => void {
+  const opened = statSync(file);
+  return () => {
+    const found = statSync(file, { throwIfNoEntry: false });
+    if (found?.ino === opened.ino && found.dev === opened.dev) return;
+    const code = 'SQLITE_READONLY_DBMOVED';
+    throw Object.assign(new Error('the file was removed or replaced while it was open'), { code });
+  };
 }
 
 /** Moves the WAL into the file. Throws if that fails. Frames that another process still reads stay until the next checkpoint. */

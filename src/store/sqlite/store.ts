@@ -4,6 +4,7 @@ import { petJson } from '../../core/pets.ts';
 import { findKey } from '../accounts.ts';
 import type { Engine } from '../engine.ts';
 import type { OpenOptions } from '../store.ts';
+import { watchFile } from './connection.ts';
 import { startReader } from './reader.ts';
 import { prepareStore } from './store-file.ts';
 import { startWriter } from './writer.ts';
@@ -21,6 +22,12 @@ function measureDisk(file: string): { size: number; available: number } | undefi
 /** Opens the file, for open.ts; creates or migrates it if needed. Throws OpenError. */
 export function openSqlite(file: string, options: OpenOptions) {
   const migrated = prepareStore(file, options);
+  const refuseMoved = watchFile(file);
+  const names = statSync(file).nlink;
+  if (names > 1)
+    options.logger?.warn(
+      `${file} has ${names} names (hard links): use it by one alone, as SQLite keeps a log for each`,
+    );
   const reader = startReader(file);
   const writer = startWriter(file, {
     ...options,
@@ -52,7 +59,10 @@ export function openSqlite(file: string, options: OpenOptions) {
     engine,
     migrated,
 
-    check: async () => void reader.state(),
+    async check() {
+      refuseMoved();
+      reader.state();
+    },
 
     measure: () => ({
       waitingWrites: writer.waiting(),

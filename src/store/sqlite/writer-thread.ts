@@ -2,7 +2,7 @@
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { codeOf, messageOf } from '../../core/errors.ts';
 import { prepareCommands, type Write } from './commands.ts';
-import { checkpoint, openConnection, translate } from './connection.ts';
+import { checkpoint, openConnection, translate, watchFile } from './connection.ts';
 
 /** To the thread: Write[] as JSON text, because cloning the objects costs as much as inserting them. null: no more writes follow. */
 export type Request = string | null;
@@ -25,6 +25,7 @@ const checkpointEvery = 1000;
 const port = parentPort as MessagePort;
 const file: string = workerData;
 const connection = openConnection(file);
+const refuseMoved = watchFile(file);
 const runCommands = prepareCommands(connection);
 const run = connection.transaction(runCommands);
 
@@ -43,6 +44,7 @@ function runBatch(batch: Write[]): void {
   let outputs: unknown[];
   try {
     outputs = run.immediate(batch);
+    refuseMoved();
   } catch (error) {
     // A disk error concerns all of them. A write that breaks a constraint must not fail the others.
     const shared = translate(error) !== error;

@@ -240,6 +240,43 @@ describe('writing', () => {
   });
 });
 
+test('a file that is removed or replaced while it is open takes no write, and no requests by readiness, until it is back', async () => {
+  const { store, file } = await openSqlite();
+  expect(await store.pets.add(biscuit)).toMatchObject({ id: 1n });
+  fs.renameSync(file, `${file}.moved`);
+  for (const replace of [() => {}, () => fs.writeFileSync(file, '')]) {
+    replace();
+    await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
+    await expect(store.check()).rejects.toThrow('removed or replaced');
+  }
+  fs.renameSync(`${file}.moved`, file);
+  await store.check();
+  expect(await store.pets.add(biscuit)).toMatchObject({ outcome: 'added' });
+});
+
+test('a store with two names is warned of: SQLite keeps a log for each, and each would give the same ids', async () => {
+  const { store, file } = await openSqlite();
+  await store.close();
+  fs.linkSync(file, `${file}.other`);
+  const logger = { warn: vi.fn(), error: vi.fn() };
+  await openSqlite({ logger }, file);
+  expect(logger.warn.mock.calls).toEqual([[expect.stringContaining('has 2 names')]]);
+});
+
+test('what a long reader has made the WAL grow to is given back', async () => {
+  const { store, file } = await openSqlite();
+  const walBytes = () => fs.statSync(`${file}-wal`).size;
+  const add = (count: number) =>
+    Promise.all(Array.from(Array(count), () => store.pets.add({ ...biscuit, name: '🦊'.repeat(1000) })));
+  const reader = openOther(file);
+  reader.exec('BEGIN; SELECT * FROM pet');
+  for (let batches = 0; batches < 5; batches++) await add(1000);
+  expect(walBytes()).toBeGreaterThan(17_000_000);
+  reader.exec('COMMIT');
+  for (let batches = 0; batches < 3; batches++) await add(1000);
+  expect(walBytes()).toBeLessThan(17_000_000);
+});
+
 describe('an SQLite error', () => {
   test('is temporary if the disk, the file or another process is its cause; any other stays unchanged', () => {
     const withCode = (code?: string) => Object.assign(new Error('x'), { code });
