@@ -5,7 +5,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { limits } from '../../../src/core/limits.ts';
 import type { Connection } from '../../../src/http/connection/connection.ts';
-import { createTurns, leastPerTurn, readPerTurn, turnMs } from '../../../src/http/connection/turns.ts';
+import { createTurns, leastPerTurn, maxReadingMs, readPerTurn, turnMs } from '../../../src/http/connection/turns.ts';
 import { createShares, type Holder } from '../../../src/http/shares.ts';
 
 /** Each request names its holder and what it costs. `served` lists the requests that were served. */
@@ -50,7 +50,10 @@ function start() {
     });
     return later.filter(Boolean).length;
   }
-  return { ...turns, shares, send, served, endSnapshot, paused, end };
+  const pass = (ms: number) => {
+    clock += ms;
+  };
+  return { ...turns, shares, send, served, endSnapshot, paused, end, pass };
 }
 
 test('a turn serves requests as they come, until its time is over', async () => {
@@ -125,6 +128,21 @@ test('after a turn without time, connections are read in later turns: the longes
   shares.add('a', 'work', 20);
   await nextTurn();
   expect(paused.a).toHaveLength(80 - leastPerTurn / 2);
+});
+
+test('if requests take long to read, a turn reads fewer connections', async () => {
+  const { send, end, paused, pass, served } = start();
+  for (let count = 0; count < 500; count++) {
+    pass(maxReadingMs / 50);
+    send('z');
+  }
+  await vi.waitFor(() => expect(served).toHaveLength(500));
+  send('z', turnMs);
+  await nextTurn();
+  expect(end(400, 'a')).toBe(400);
+  await nextTurn();
+  // Some 50 were read.
+  expect(paused.a?.length).toBeGreaterThan(340);
 });
 
 test('beside many holders, no connection is read later than in 0.7 s, and before the process ends all are', async () => {
