@@ -6,7 +6,7 @@ import { limits } from '../core/limits.ts';
 import { releaseText } from '../server/release.ts';
 import { CopyError, OpenError } from '../store/store.ts';
 import { accountCommands } from './accounts.ts';
-import { type Command, CommandError, createCli, type Io, inColumns } from './command.ts';
+import { type Command, CommandError, createCli, type Io, inColumns, refuse } from './command.ts';
 import { misuse, readInputs, UsageError } from './inputs.ts';
 import { keyCommands } from './keys.ts';
 import { maintenanceCommands } from './maintenance.ts';
@@ -35,7 +35,8 @@ export async function run(argv: string[], env: NodeJS.ProcessEnv, io: Io): Promi
     else if (command) await command.run(cli, readInputs(command, argv.slice(words)));
     else misuse(`Unknown command '${argv.slice(0, 2).join(' ')}'`);
     for (const stream of outputs) await new Promise((resolve) => stream.write('', resolve));
-    if (unwritable) throw unwritable;
+    if (unwritable)
+      refuse(`The output cannot be written (${messageOf(unwritable)}). What the command has changed stays.`);
     return 0;
   } catch (error) {
     if (error instanceof UsageError || codeOf(error).startsWith('ERR_PARSE_ARGS')) {

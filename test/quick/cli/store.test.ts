@@ -178,7 +178,10 @@ describe('files', () => {
     const message = 'ENOSPC: no space left on device, write';
     const unwritable = Object.assign(new Error(message), { code: 'ENOSPC', syscall: 'write' });
     const exit = await runCli(['account', 'add', 'circus'], { folder, isTTY: true, unwritable });
-    expect([exit.code, exit.stderr]).toEqual([1, `Store: ./data/animal-store.db\n${refusal(`${message}.`)}`]);
+    expect([exit.code, exit.stderr]).toEqual([
+      1,
+      `Store: ./data/animal-store.db\n${refusal(`The output cannot be written (${message}). What the command has changed stays.`)}`,
+    ]);
     expect(await run('account', 'list')).toContain('circus');
   });
 });
