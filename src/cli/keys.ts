@@ -54,7 +54,7 @@ export const keyCommands: Commands = {
   },
 
   'key revoke': {
-    about: 'revoke a key immediately',
+    about: 'revoke a key: within a second, servers reject it',
     inputs: idInput,
     run: (cli, { id }) =>
       cli.withStore(async ({ accounts }) => {

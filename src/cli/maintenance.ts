@@ -19,11 +19,12 @@ const healthTimeoutMs = 3000;
 export function targetOf({ settings }: Cli, file: string, force: true | undefined): string {
   // The rest of a PostgreSQL URL is the name of no file.
   const store = sqliteFile(settings().DATABASE_URL);
-  if (['', ...sidecarFiles].some((suffix) => isSame(file, store + suffix))) refuse(`${file} is the store itself.`);
-  const stats = statSync(file, { throwIfNoEntry: false });
+  const target = realFile(file);
+  if (['', ...sidecarFiles].some((suffix) => isSame(target, store + suffix))) refuse(`${file} is the store itself.`);
+  const stats = statSync(target, { throwIfNoEntry: false });
   if (stats && !stats.isFile()) refuse(`${file} is not a file.`);
   if (stats && !force) refuse(`${file} exists already: use --force to replace it.`);
-  return realFile(file);
+  return target;
 }
 
 export const maintenanceCommands: Commands = {

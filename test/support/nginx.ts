@@ -50,7 +50,7 @@ async function configure(folder: string, upstream: number, inHttp: string) {
     [`/etc/letsencrypt/live/${name}/fullchain.pem`]: certificate,
     [`/etc/letsencrypt/live/${name}/privkey.pem`]: key,
     '/var/log/nginx/': `${folder}/`,
-    '# https://app.example.com': 'https://app.example.com',
+    '# https://app.animals': 'https://app.animals',
   });
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
     (kind) => `${kind}_temp_path ${folder}/t;`,

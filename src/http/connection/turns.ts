@@ -213,6 +213,7 @@ export function createTurns(handle: RequestListener, options: TurnOptions) {
       const { response } = request.record.connection;
       // Otherwise its client is gone.
       if (response?.req === request) enter(request, response, performance.now(), run);
+      if (doneAt !== undefined) doneAt = performance.now();
     },
     /**
      * Pauses a connection that was answered until a later turn, if turns have no time, and returns true. A trusted proxy's is always read: its next

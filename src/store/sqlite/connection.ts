@@ -26,13 +26,20 @@ export function openConnection(file: string): Database.Database {
 }
 
 /**
- * Returns a function that throws if the file was removed or replaced since: SQLite goes on with what it has opened, and all of it is lost when the
- * last connection closes.
+ * Returns a function that throws if the file was removed or replaced since. SQLite goes on with what it has opened, and a file that was removed ends
+ * with the last connection. It also returns if the system does not tell: what is open can be written.
  */
 export function watchFile(file: string): () => void {
-  const opened = statSync(file);
+  const opened = statSync(file, { bigint: true });
+  const look = () => {
+    try {
+      return statSync(file, { bigint: true, throwIfNoEntry: false });
+    } catch {
+      return opened;
+    }
+  };
   return () => {
-    const found = statSync(file, { throwIfNoEntry: false });
+    const found = look();
     if (found?.ino === opened.ino && found.dev === opened.dev) return;
     const code = 'SQLITE_READONLY_DBMOVED';
     throw Object.assign(new Error('the file was removed or replaced while it was open'), { code });

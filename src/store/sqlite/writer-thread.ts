@@ -27,7 +27,10 @@ const file: string = workerData;
 const connection = openConnection(file);
 const refuseMoved = watchFile(file);
 const runCommands = prepareCommands(connection);
-const run = connection.transaction(runCommands);
+const run = connection.transaction((batch: Write[]) => {
+  refuseMoved();
+  return runCommands(batch);
+});
 
 let uncheckpointed = 0;
 
@@ -44,7 +47,6 @@ function runBatch(batch: Write[]): void {
   let outputs: unknown[];
   try {
     outputs = run.immediate(batch);
-    refuseMoved();
   } catch (error) {
     // A disk error concerns all of them. A write that breaks a constraint must not fail the others.
     const shared = translate(error) !== error;

@@ -92,12 +92,14 @@ describe('backup', () => {
   test('exit 1: the store itself under any name, a folder, a damaged store, and a missing one', async () => {
     const { refused, folder, at, store } = await commandFolder(tabby);
     fs.linkSync(store, at('alias.db'));
+    fs.symlinkSync('data/animal-store.db-journal', at('log'));
     fs.writeFileSync(at('other'), 'precious');
     const before = contentsOf(folder);
     expect(await refused('backup', 'other')).toBe('other exists already: use --force to replace it.');
     for (const [name, sentence] of [
       ['data/animal-store.db', 'data/animal-store.db is the store itself.'],
       ['alias.db', 'alias.db is the store itself.'],
+      ['log', 'log is the store itself.'],
       ['data', 'data is not a file.'],
       ['nowhere/copy.db', 'nowhere does not exist.'],
       ['new/', expect.stringContaining('ENOTDIR')],
@@ -109,7 +111,7 @@ describe('backup', () => {
     expect(await refused('backup', 'other.db')).toBe(`The copy of ./data/animal-store.db is not sound: ${differing}`);
     fs.rmSync(store);
     expect(await refused('backup', 'other.db')).toBe('DATABASE_URL: ./data/animal-store.db does not exist.');
-    expect(fs.readdirSync(folder).sort()).toEqual(['alias.db', 'data', 'other']);
+    expect(fs.readdirSync(folder).sort()).toEqual(['alias.db', 'data', 'log', 'other']);
   });
 
   test('exit 1: on a full disk, no file is left behind, wherever the room ends', async ({ skip }) => {

@@ -246,12 +246,21 @@ test('a file that is removed or replaced while it is open takes no write, and no
   fs.renameSync(file, `${file}.moved`);
   for (const replace of [() => {}, () => fs.writeFileSync(file, '')]) {
     replace();
-    await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
+    for (const added of await Promise.allSettled([store.pets.add(biscuit), store.pets.add(biscuit)]))
+      expect(added).toMatchObject({ status: 'rejected', reason: { code: 'service_unavailable' } });
     await expect(store.check()).rejects.toThrow('removed or replaced');
   }
   fs.renameSync(`${file}.moved`, file);
   await store.check();
-  expect(await store.pets.add(biscuit)).toMatchObject({ outcome: 'added' });
+  expect(await store.pets.add(biscuit)).toMatchObject({ id: 2n });
+  // The system does not tell: a loop of links.
+  fs.renameSync(file, `${file}.moved`);
+  fs.symlinkSync(file, file);
+  expect(
+    (await Promise.all([1, 2].map(() => store.pets.add(biscuit)))).map((added) => 'id' in added && added.id),
+  ).toEqual([3n, 4n]);
+  fs.rmSync(file);
+  fs.renameSync(`${file}.moved`, file);
 });
 
 test('a store with two names is warned of: SQLite keeps a log for each, and each would give the same ids', async () => {
