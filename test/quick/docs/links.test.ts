@@ -1,8 +1,9 @@
-/** Tests that what the documents name exists, and that they have the date of the removal. */
+/** Tests that what the documents and the planted bugs name exists, and that they have the date of the removal. */
 import { existsSync, globSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { sunset } from '../../../src/core/deprecation.ts';
+import { plantedBugs } from '../../harness/planted-bugs.ts';
 import { projectFolder, read } from '../../support/project.ts';
 
 const cwd = projectFolder;
@@ -38,6 +39,10 @@ test('every test that proves a promise exists', () => {
   const names = rows.flatMap((cell) => cell.match(/(?<=`)[\w/-]+(?=`)/g) ?? []);
   expect(names.length).toBeGreaterThan(80);
   expect(names.filter((name) => globSync(`test/**/${name}{,.test.ts}`, { cwd }).length === 0)).toEqual([]);
+});
+
+test('each planted bug replaces a text that is in its file', () => {
+  expect(plantedBugs.filter(([, file, from]) => !read(file).includes(from)).map(([name]) => name)).toEqual([]);
 });
 
 test('the date of the removal is the same everywhere', () => {
