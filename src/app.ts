@@ -6,7 +6,7 @@ import { type DocsOptions, docs } from './docs/routes.ts';
 import { requireKey } from './http/auth.ts';
 import { installBody } from './http/body.ts';
 import { installPreflight } from './http/cors.ts';
-import { installMethods } from './http/methods.ts';
+import { installMethods, watchMethods } from './http/methods.ts';
 import { installErrors, refuseEmptyParameter } from './http/not-found.ts';
 import type { App } from './http/operation.ts';
 import { installPreconditions } from './http/preconditions.ts';
@@ -43,9 +43,11 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   refuseEmptyParameter(app, '/v1/pets/');
   await app.register(async (keyed: App) => {
     await requireKey(keyed);
+    const refuseOtherMethods = watchMethods(keyed);
     await keyed.register(pets, { prefix: '/v1' });
     await keyed.register(orders, { prefix: '/v1' });
     if (quickstartBasePath !== undefined) await keyed.register(messages, { prefix: quickstartBasePath });
+    refuseOtherMethods();
   });
   return app;
 }

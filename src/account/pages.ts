@@ -7,7 +7,6 @@ import { limits } from '../core/limits.ts';
 import { logError, sendError, toApiError } from '../http/errors.ts';
 import { headersIn } from '../http/head.ts';
 import { headersOf } from '../http/http-error.ts';
-import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
 import { reserveBytes, standingHeaders } from '../http/responses.ts';
 import { type Fault, FormError } from './forms.ts';
@@ -157,7 +156,6 @@ export function createPages(app: App, rootPath: string) {
         const config = { form: true, showAgain: showInTurn };
         scope.post(at, { bodyLimit: limits.formBytes, config }, working(act));
       }
-      refuseOtherMethods(scope);
     },
   };
 }

@@ -1,4 +1,5 @@
 /** The account pages: people create an account there, sign in, and make API keys. */
+import { watchMethods } from '../http/methods.ts';
 import { refuseEmptyParameter } from '../http/not-found.ts';
 import type { App } from '../http/operation.ts';
 import { keys } from './keys.ts';
@@ -8,6 +9,7 @@ import { signIn } from './sign-in.ts';
 import { oneTimeLink, signUp } from './sign-up.ts';
 
 export async function account(app: App, options: AccountOptions): Promise<void> {
+  const refuseOtherMethods = watchMethods(app);
   const scope = await createAccountScope(app, options);
   signUp(app, scope);
   signIn(app, scope);
@@ -18,4 +20,5 @@ export async function account(app: App, options: AccountOptions): Promise<void> 
     keys(own, scope);
     settings(own, scope);
   });
+  refuseOtherMethods();
 }

@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AppConfig } from '../http/decorations.ts';
 import { linesOf } from '../http/head.ts';
-import { refuseOtherMethods } from '../http/methods.ts';
+import { watchMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
 import { type Kind, type Rendered, render, respond, sendRendered, standingHeaders } from '../http/responses.ts';
 
@@ -86,6 +86,7 @@ export interface DocsOptions {
 
 /** The OpenAPI documents, and the reference pages with their files. */
 export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
+  const refuseOtherMethods = watchMethods(app);
   const { base, config } = app;
   const { quickstartBasePath, signUp } = config;
   /** The start of the URLs of pages: the public base address without /v1. */
@@ -111,17 +112,14 @@ export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
     return (_request: FastifyRequest, reply: FastifyReply) => respond(reply, status, lines, '');
   };
   const toDocs = redirect(302, '/docs');
-  // A scope of its own: other methods get 404 there, and not 405.
-  app.register(async (scope) => {
-    scope.get('/docs/', redirect(308, '/docs'));
-    if (signUp !== 'none') scope.get('/account/', redirect(308, '/account'));
-    // Browsers name text/html. For programs there is nothing.
-    scope.get('/', (request, reply) =>
-      request.headers.accept?.includes('text/html') ? toDocs(request, reply) : app.notFound(request, reply),
-    );
-  });
+  app.get('/docs/', redirect(308, '/docs'));
+  if (signUp !== 'none') app.get('/account/', redirect(308, '/account'));
+  // Browsers name text/html. For programs there is nothing.
+  app.get('/', (request, reply) =>
+    request.headers.accept?.includes('text/html') ? toDocs(request, reply) : app.notFound(request, reply),
+  );
 
-  refuseOtherMethods(app);
+  refuseOtherMethods();
 }
 
 /** Scripts and styles without the comments that have lines of their own: a fifth of their compressed size. */

@@ -12,30 +12,25 @@ declare module 'fastify' {
   }
 }
 
-/** The routes of each scope. `routePath`: without the prefix of the scope. */
-const registered = new WeakMap<FastifyInstance, (RouteOptions & { routePath: string })[]>();
-
 /** Registers every method that Node's parser knows, so that an unusual method gets 405 and not 404. */
 export function installMethods(app: FastifyInstance): void {
   for (const method of METHODS) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
-  app.addHook('onRoute', function (route) {
-    registered.set(this, [...(registered.get(this) ?? []), route]);
-  });
 }
 
 /**
- * Responds to OPTIONS with 204 and to any other unsupported method with 405, both with Allow (RFC 9110, sections 9.3.7 and 15.5.6), on every
- * path that the scope has so far. Both carry the headers that the routes of the path carry.
+ * Call it before the routes of the scope are added, and what it returns after that, which responds on each of their paths: to OPTIONS with 204, and to any
+ * other unsupported method with 405, both with Allow (RFC 9110, sections 9.3.7 and 15.5.6), and with the headers that the routes of the path carry.
  */
-export function refuseOtherMethods(scope: FastifyInstance): void {
-  for (const [url, routes] of Map.groupBy(registered.get(scope) ?? [], ({ routePath }) => routePath)) {
-    // A wildcard matches unknown paths, which support no method.
-    if (!url.endsWith('*') && !methodsOf(routes).includes('OPTIONS')) refuseAt(scope, url, routes);
-  }
+export function watchMethods(scope: FastifyInstance): () => void {
+  const added: RouteOptions[] = [];
+  scope.addHook('onRoute', (route) => void added.push(route));
+  return () => {
+    for (const [url, routes] of Map.groupBy(added, (route) => route.url)) {
+      // A wildcard matches unknown paths, which support no method. With a slash at its end a path is unknown, too.
+      if (/[^*/]$/.test(url)) refuseAt(scope, url.slice(scope.prefix.length), routes);
+    }
+  };
 }
-
-const methodsOf = (routes: RouteOptions[]) =>
-  METHODS.filter((method) => routes.some((route) => [route.method].flat().includes(method)));
 
 /** The lines of the response to OPTIONS, and the error for other methods. */
 function answersOf(served: string[]): { allowed: string; refusal: HttpError } {
@@ -44,7 +39,7 @@ function answersOf(served: string[]): { allowed: string; refusal: HttpError } {
 }
 
 function refuseAt(app: FastifyInstance, url: string, routes: RouteOptions[]): void {
-  const served = methodsOf(routes);
+  const served = METHODS.filter((method) => routes.some((route) => [route.method].flat().includes(method)));
   // A path is deprecated, and then removed, with all its methods.
   const { headers = '', removed } = routes[0]?.config ?? {};
   const all = answersOf(served);

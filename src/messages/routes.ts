@@ -6,7 +6,6 @@ import { Message, NewMessage } from '../core/messages.ts';
 import { keyOf, rejectedKey } from '../http/auth.ts';
 import { sendError, toApiError } from '../http/errors.ts';
 import { HttpError } from '../http/http-error.ts';
-import { refuseOtherMethods } from '../http/methods.ts';
 import { type App, bodyErrors, type Operation } from '../http/operation.ts';
 import { sendOutcome } from '../http/responses.ts';
 
@@ -79,7 +78,6 @@ export async function messages(app: App): Promise<void> {
       sendOutcome(reply, 202, JSON.stringify(message));
     },
   );
-  refuseOtherMethods(app);
 }
 
 function tooManyMessages(waitMs: number): HttpError {

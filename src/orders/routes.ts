@@ -1,6 +1,5 @@
 /** GET /store/orders: a placeholder, because the interface names this operation but does not describe it. */
 import { ApiError } from '../core/errors.ts';
-import { refuseOtherMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
 
 /** The route for orders. It needs an API key. */
@@ -23,5 +22,4 @@ export async function orders(app: App): Promise<void> {
       throw new ApiError('not_implemented');
     },
   );
-  refuseOtherMethods(app);
 }

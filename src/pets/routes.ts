@@ -8,7 +8,6 @@ import { maxPage, NewPet, Pet, PetStatus, Pets } from '../core/pets.ts';
 import { requirement } from '../core/schema.ts';
 import { keyOf, rejectedKey, requireScope } from '../http/auth.ts';
 import { linesOf } from '../http/head.ts';
-import { refuseOtherMethods } from '../http/methods.ts';
 import { type App, bodyErrors, type Operation } from '../http/operation.ts';
 import { type Rendered, sendOutcome, sendRendered } from '../http/responses.ts';
 import { IdempotencyHeaders, retryOf } from './idempotency.ts';
@@ -21,7 +20,6 @@ export async function pets(app: App): Promise<void> {
   listPets(app, '/pets', responses);
   createPet(app, '/pets');
   getPet(app, '/pets/:petId', responses);
-  refuseOtherMethods(app);
 }
 
 const ListQuery = Type.Object({
