@@ -61,38 +61,34 @@ interface OperationSchema {
 
 function compile({ params, querystring = Type.Object({}), headers, body }: OperationSchema): Part[] {
   const parts: Part[] = [];
-  if (params) parts.push(textPart(params, (request) => request.params as Values));
-  parts.push(textPart(querystring, (request) => request.query as Values));
-  if (headers) parts.push(textPart(headers, headersIn(headers)));
+  if (params) parts.push(textPart('params', params));
+  parts.push(textPart('query', querystring));
+  if (headers) parts.push(textPart('headers', headers));
   if (body) parts.push(bodyPart(body));
   return parts;
 }
 
-/** The headers of a schema. */
-function headersIn({ properties }: TObject): (request: FastifyRequest) => Values {
-  const names = Object.keys(properties).map((name) => [name, name.toLowerCase()] as const);
-  return ({ headers }) => Object.fromEntries(names.map(([name, header]) => [name, headers[header]]));
-}
-
-/** Parameters: converts each text to the value that its schema describes. */
-function textPart(schema: TObject, values: (request: FastifyRequest) => Values): Part {
+/** Parameters: converts each text to the value that its schema describes. Node has the names of headers in lower case. */
+function textPart(where: 'params' | 'query' | 'headers', schema: TObject): Part {
   const properties = Object.entries(schema.properties).map(([name, property]) => ({
     ...{ name, property, compiled: TypeCompiler.Compile(property) },
+    sent: where === 'headers' ? name.toLowerCase() : name,
     ...readerOf(property),
   }));
   return (request, violations) => {
-    const given = values(request);
-    for (const { name, property, compiled, read, code } of properties) {
-      const text = given[name];
-      if (text === undefined) given[name] = property.default;
+    const given = request[where] as Values;
+    for (const { name, sent, property, compiled, read, code } of properties) {
+      const text = given[sent];
+      if (text === undefined) given[sent] = property.default;
       else if (Array.isArray(text)) violations.push({ text: `${name} is given more than once` });
       else {
         const value = read(text as string);
-        if (compiled.Check(value)) given[name] = value;
+        if (compiled.Check(value)) given[sent] = value;
         else violations.push({ code, text: `${name} must ${requirementOf(property)}` });
       }
     }
-    // Those of the path and the headers are always known: the route defines them.
+    // Those of the path are always known: the route defines them.
+    if (where !== 'query') return;
     for (const name in given) {
       if (!Object.hasOwn(schema.properties, name))
         violations.push({ text: `${quoted(name)} is not a known query parameter` });

@@ -1,15 +1,6 @@
 /** The Idempotency-Key header, which makes a POST safe to retry. */
 import { Type } from '@sinclair/typebox';
-import type { FastifyRequest } from 'fastify';
-import type { Retry } from '../core/idempotency.ts';
 import { requirement } from '../core/schema.ts';
-import { keyOf } from '../http/auth.ts';
-
-declare module 'node:http' {
-  interface IncomingHttpHeaders {
-    'idempotency-key'?: string | undefined;
-  }
-}
 
 export const IdempotencyHeaders = Type.Object({
   'Idempotency-Key': Type.Optional(
@@ -24,9 +15,3 @@ export const IdempotencyHeaders = Type.Object({
     }),
   ),
 });
-
-/** Identifies retries of a validated request; undefined if it has no Idempotency-Key. */
-export function retryOf(request: FastifyRequest): Retry | undefined {
-  const key = request.headers['idempotency-key'];
-  return key === undefined ? undefined : { accountId: keyOf(request).accountId, key };
-}

@@ -10,7 +10,7 @@ import { keyOf, rejectedKey, requireScope } from '../http/auth.ts';
 import { linesOf } from '../http/head.ts';
 import { type App, bodyErrors, type Operation } from '../http/operation.ts';
 import { type Rendered, sendOutcome, sendRendered } from '../http/responses.ts';
-import { IdempotencyHeaders, retryOf } from './idempotency.ts';
+import { IdempotencyHeaders } from './idempotency.ts';
 import { Cursor } from './paging.ts';
 import { createPetResponses, type PetResponses } from './response-cache.ts';
 
@@ -143,7 +143,10 @@ function createPet(app: App, url: string): void {
       config: { operation: creation },
     },
     (request, reply) => {
-      const add = () => store.pets.add(request.body as NewPet, retryOf(request), keyOf(request).id);
+      const { id: keyId, accountId } = keyOf(request);
+      const { 'idempotency-key': key } = request.headers;
+      const retry = key === undefined ? undefined : { accountId, key };
+      const add = () => store.pets.add(request.body as NewPet, retry, keyId);
       return shares.during(request.record.holder, 'work', add).then((addition) => {
         if (addition.outcome === 'reused') throw new ApiError('idempotency_key_reused');
         if (addition.outcome !== 'added' && addition.outcome !== 'replayed') throw rejectedKey(addition.outcome);
