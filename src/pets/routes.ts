@@ -10,7 +10,6 @@ import { keyOf, rejectedKey, requireScope } from '../http/auth.ts';
 import { linesOf } from '../http/head.ts';
 import { type App, bodyErrors, type Operation } from '../http/operation.ts';
 import { type Rendered, sendOutcome, sendRendered } from '../http/responses.ts';
-import { IdempotencyHeaders } from './idempotency.ts';
 import { Cursor } from './paging.ts';
 import { createPetResponses, type PetResponses } from './response-cache.ts';
 
@@ -130,6 +129,21 @@ const creation: Operation = {
     },
   },
 };
+
+/** A retry with the same key and the same body returns the first response again. */
+const IdempotencyHeaders = Type.Object({
+  'Idempotency-Key': Type.Optional(
+    Type.String({
+      ...requirement('be 1 to 255 visible ASCII characters, given once'),
+      minLength: 1,
+      maxLength: 255,
+      pattern: '^[!-~]+$',
+      description:
+        "A unique value that you choose. Retried creates don't create duplicates: the same key with the same body within 24 hours returns the first response again, with Idempotent-Replayed: true.",
+      examples: ['7d9f0d3a-1f0b-4c56-9f8e-2f1c7c1f0e55'],
+    }),
+  ),
+});
 
 /** Adds POST at `url`. */
 function createPet(app: App, url: string): void {
