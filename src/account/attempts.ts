@@ -2,7 +2,7 @@
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import { dayMs, limits, minuteMs } from '../core/limits.ts';
-import { HttpError } from '../http/http-error.ts';
+import { rateLimited } from '../http/http-error.ts';
 import { createRecent } from '../http/recent.ts';
 import { busy } from './line.ts';
 import type { Hasher, Passwords } from './passwords.ts';
@@ -39,12 +39,11 @@ function createLimit(max: number, windowMs: number) {
 
 type Subject = ReturnType<ReturnType<typeof createLimit>>;
 
-function tooMany(what: string, waitMs: number): HttpError {
-  const seconds = Math.ceil(waitMs / 1000);
-  const minutes = Math.ceil(seconds / 60);
+function tooMany(what: string, waitMs: number) {
+  const minutes = Math.ceil(waitMs / minuteMs);
   const hours = Math.ceil(minutes / 60);
   const wait = minutes === 1 ? 'a minute' : hours > 1 ? `${hours} hours` : `${minutes} minutes`;
-  return new HttpError('rate_limited', { 'retry-after': String(seconds) }, `${what}: try again in ${wait}.`);
+  return rateLimited(waitMs, `${what}: try again in ${wait}.`);
 }
 
 export function createAttempts(passwords: Passwords, now: () => Date) {

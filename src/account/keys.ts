@@ -14,7 +14,7 @@ import {
 import { ApiError } from '../core/errors.ts';
 import { dayMs, hourMs, limits } from '../core/limits.ts';
 import { kind } from '../core/schema.ts';
-import { HttpError } from '../http/http-error.ts';
+import { rateLimited } from '../http/http-error.ts';
 import type { App } from '../http/operation.ts';
 import { formReader, Name } from './forms.ts';
 import type { Act, Show } from './pages.ts';
@@ -187,9 +187,8 @@ function idOf({ params }: FastifyRequest): number {
 function explainLimit(error: unknown): never {
   if (!(error instanceof RefusedError) || error.reason === 'session_ended') throw error;
   if (error.reason === 'too_many_today')
-    throw new HttpError(
-      'rate_limited',
-      { 'retry-after': String(dayMs / 1000) },
+    throw rateLimited(
+      dayMs,
       `You have made ${limits.keysPerDay} keys in 24 hours, the most that an account can make: try again later.`,
     );
   throw new ApiError(

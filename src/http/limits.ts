@@ -1,7 +1,7 @@
 /** Rate limits: of the requests of an account, and of rejected API keys. */
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify';
 import { limits, minuteMs } from '../core/limits.ts';
-import { HttpError } from './http-error.ts';
+import { type HttpError, rateLimited } from './http-error.ts';
 import { createRecent } from './recent.ts';
 import type { Holder } from './shares.ts';
 
@@ -22,10 +22,11 @@ function createWindows(max: number, limit: 'key' | 'refusals', { metrics }: Fast
       windows.set(holder, window);
     }
     window.count += 1;
-    const seconds = Math.ceil((window.endsAt - now) / 1000);
+    const leftMs = window.endsAt - now;
+    const seconds = Math.ceil(leftMs / 1000);
     if (window.count <= max) return { left: max - window.count, seconds };
     metrics.limited(limit);
-    return { left: 0, seconds, error: new HttpError('rate_limited', { 'retry-after': String(seconds) }) };
+    return { left: 0, seconds, error: rateLimited(leftMs) };
   };
 }
 

@@ -5,7 +5,7 @@ import { inDigits, limits, messageAgeMs } from '../core/limits.ts';
 import { Message, NewMessage } from '../core/messages.ts';
 import { keyOf, rejectedKey } from '../http/auth.ts';
 import { sendError, toApiError } from '../http/errors.ts';
-import { HttpError } from '../http/http-error.ts';
+import { rateLimited } from '../http/http-error.ts';
 import { type App, bodyErrors, type Operation } from '../http/operation.ts';
 import { sendOutcome } from '../http/responses.ts';
 
@@ -80,8 +80,7 @@ export async function messages(app: App): Promise<void> {
   );
 }
 
-function tooManyMessages(waitMs: number): HttpError {
-  const retryAfter = String(Math.max(1, Math.ceil(waitMs / 1000)));
+function tooManyMessages(waitMs: number) {
   const sentence = `Your account has sent ${inDigits(limits.messages)} messages in 24 hours, the most that the quickstart keeps: try again later.`;
-  return new HttpError('rate_limited', { 'retry-after': retryAfter }, sentence);
+  return rateLimited(waitMs, sentence);
 }
