@@ -7,13 +7,12 @@ import {
   newSecret,
   type OwnKey,
   RefusedError,
-  type Scope,
   type Secret,
   scopes,
 } from '../core/accounts.ts';
 import { ApiError } from '../core/errors.ts';
 import { dayMs, hourMs, limits } from '../core/limits.ts';
-import { kind } from '../core/schema.ts';
+import { requirement } from '../core/schema.ts';
 import { rateLimited } from '../http/http-error.ts';
 import type { App } from '../http/operation.ts';
 import { formReader, Name } from './forms.ts';
@@ -86,30 +85,24 @@ export function keys(app: App, scope: AccountScope): void {
 const lifetimes = { never: null, '30d': 30 * dayMs, '90d': 90 * dayMs, '365d': 365 * dayMs };
 const overlaps = { none: 0, '1h': hourMs, '24h': dayMs, '7d': 7 * dayMs };
 
-const choice = <Choices extends object>(name: string, choices: Choices) =>
-  kind<keyof Choices & string>(
-    name,
-    (value) => typeof value === 'string' && Object.hasOwn(choices, value),
-    `be one of ${Object.keys(choices).join(', ')}`,
-    { type: 'string' },
+const choice = <Choices extends object>(choices: Choices) =>
+  Type.Union(
+    Object.keys(choices).map((value) => Type.Literal(value as keyof Choices & string)),
+    requirement(`be one of ${Object.keys(choices).join(', ')}`),
   );
 
-const Scopes = kind<Scope[]>(
-  'Scopes',
-  (value) => {
-    const given = new Set(value as Scope[]);
-    return given.size > 0 && given.size === (value as Scope[]).length && given.isSubsetOf(new Set(scopes));
-  },
-  `be at least one of ${scopes.join(', ')}`,
-  { type: 'array' },
-);
+const Scopes = Type.Array(Type.Union(scopes.map((scope) => Type.Literal(scope))), {
+  ...requirement(`be at least one of ${scopes.join(', ')}`),
+  minItems: 1,
+  uniqueItems: true,
+});
 
 /** Ignored. Pages of release 1.1.0 that are still open send one. */
 const token = Type.Optional(Type.Unknown());
 
 function makeKey(scope: AccountScope): Act {
   const { accounts, record, live } = scope;
-  const read = formReader(Type.Object({ name: Name, scopes: Scopes, expires: choice('Lifetime', lifetimes), token }));
+  const read = formReader(Type.Object({ name: Name, scopes: Scopes, expires: choice(lifetimes), token }));
   return async (request, reply) => {
     const { account, hash: session } = sessionOf(request);
     const { name, scopes: granted, expires } = read(request);
@@ -123,7 +116,7 @@ function makeKey(scope: AccountScope): Act {
 
 function rotateKey(scope: AccountScope): Act {
   const { accounts, record, now, live } = scope;
-  const read = formReader(Type.Object({ overlap: choice('Overlap', overlaps), token }));
+  const read = formReader(Type.Object({ overlap: choice(overlaps), token }));
   return async (request, reply) => {
     const { account, hash: session } = sessionOf(request);
     const { overlap } = read(request);
