@@ -5,13 +5,7 @@ import { sunset } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { limits, maxHeaders } from '../core/limits.ts';
 import { createKeyCache } from './auth.ts';
-import {
-  answerError,
-  installClientErrors,
-  refuseConnection,
-  type Sending,
-  writeError,
-} from './connection/client-errors.ts';
+import { createClientErrors } from './connection/client-errors.ts';
 import { installConnections } from './connection/connections.ts';
 import { createTurns } from './connection/turns.ts';
 import { createCorsLines } from './cors.ts';
@@ -55,15 +49,16 @@ export function createServer(options: ServerOptions): App {
   const keys = createKeyCache();
   const shares = createShares(() => metrics.limited('in_flight'));
   const usage = createKeyUsage(store.accounts, logger, now);
-  const sending: Sending = {
-    linesOfPath: (url = '') => headersOfPath(url),
-    corsLines: createCorsLines(config.corsOrigins),
-    onEnd(record) {
-      logRequest(record);
-      metrics.request(record);
-      usage.count(record);
-    },
+  const corsLines = createCorsLines(config.corsOrigins);
+  const onEnd: OnEnd = (record) => {
+    logRequest(record);
+    metrics.request(record);
+    usage.count(record);
   };
+  const { answerError, writeError, ...clientErrors } = createClientErrors({
+    linesOfPath: (url = '') => headersOfPath(url),
+    ...{ corsLines, onEnd },
+  });
   const endSnapshot = () => store.pets.refresh?.();
   const server = createHttpServer({
     maxHeaderSize: limits.headerBytes,
@@ -82,7 +77,7 @@ export function createServer(options: ServerOptions): App {
   const handle: RequestListener = (request, response) => {
     // The parser knows those of RTSP, too, for which the router has no answer.
     if (methods.has(request.method as string)) app.routing(request, response);
-    else answerError(response, otherProtocol, sending);
+    else answerError(response, otherProtocol);
   };
   const turns = createTurns(handle, {
     shares,
@@ -95,24 +90,24 @@ export function createServer(options: ServerOptions): App {
       const { headers, record } = response.req;
       record.key = keys.find(headers.authorization)?.key.id;
       metrics.limited('event_loop');
-      answerError(response, tooMany, sending, closes || draining());
+      answerError(response, tooMany, closes || draining());
     },
   });
   const connections = installConnections(server, {
-    ...{ shares, isProxy, endSnapshot, serve: turns.serve, onEnd: sending.onEnd },
+    ...{ shares, isProxy, endSnapshot, onEnd, serve: turns.serve },
     // While the process stops, no request may be left unread.
     readLater: (connection) => !draining() && turns.readLater(connection),
     maxConnections: config.maxConnections,
     refuse(socket) {
       metrics.limited('connections');
-      writeError(socket, tooMany, sending);
+      writeError(socket, tooMany);
     },
     refuseLate(response, error) {
       logError(error, response.req.record, logger);
-      answerError(response, error, sending);
+      answerError(response, error);
     },
   });
-  installClientErrors(server, sending);
+  clientErrors.install(server);
 
   const app: App = fastify({
     serverFactory: () => server,
@@ -130,15 +125,14 @@ export function createServer(options: ServerOptions): App {
       request.routeHeaders = headersOfPath(request.url);
       sendError(fault ?? error, request, reply);
     },
-    clientErrorHandler: (error, socket) => refuseConnection(error, socket, sending),
+    clientErrorHandler: clientErrors.refuseConnection,
   });
   const headersOfPath = watchHeaders(app);
   const decorations = {
-    ...{ store, config, metrics, logger, draining, shares, keys },
+    ...{ store, config, metrics, logger, draining, shares, keys, corsLines },
     base: config.baseUrl ?? '/v1',
     clock: now,
     removed: () => config.enforceSunset && now().getTime() >= sunset.getTime(),
-    corsLines: sending.corsLines,
     checkRequest: createCheck(config.servesHost),
     pause: turns.pause,
     resume: turns.resume,
