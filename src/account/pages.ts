@@ -8,7 +8,7 @@ import { logError, sendError, toApiError } from '../http/errors.ts';
 import { headersIn } from '../http/head.ts';
 import { headersOf } from '../http/http-error.ts';
 import type { App } from '../http/operation.ts';
-import { reserveBytes, standingHeaders } from '../http/responses.ts';
+import { pageHeaders, reserveBytes } from '../http/responses.ts';
 import { type Fault, FormError } from './forms.ts';
 import { createLine } from './line.ts';
 
@@ -51,21 +51,7 @@ declare module 'fastify' {
   }
 }
 
-/** Pages load only files of this server, have no inline script or style, send forms only to this server, and cannot be framed. */
-const security = {
-  ...standingHeaders,
-  'content-security-policy': [
-    "default-src 'none'",
-    "script-src 'self'",
-    "style-src 'self'",
-    "img-src 'self'",
-    "form-action 'self'",
-    "base-uri 'none'",
-    "frame-ancestors 'none'",
-  ].join('; '),
-  'cross-origin-opener-policy': 'same-origin',
-  'cross-origin-resource-policy': 'same-origin',
-};
+const security = { ...pageHeaders("form-action 'self'"), 'cross-origin-resource-policy': 'same-origin' };
 
 /** The sentences above a refused form with the control that each links to, the same by control, and the attributes that lead to them. */
 function refusalOf({ error, idOf = (field) => field }: PageData) {
@@ -96,8 +82,9 @@ export function createPages(app: App, rootPath: string) {
 
   app.addHook('onSend', async (request, reply) => {
     if (app.draining()) reply.raw.shouldKeepAlive = false;
-    reply.headers({ 'x-request-id': request.id, ...Object.fromEntries(headersIn(request.ownHeaders)) });
     reply.headers({
+      'x-request-id': request.id,
+      ...Object.fromEntries(headersIn(request.ownHeaders)),
       ...security,
       // No other site learns the address of a page. A browser that sends no Sec-Fetch-Site (over plain http, from another machine) must send
       // Origin instead, and with no-referrer its value would be null (Fetch Standard, section 3.1).

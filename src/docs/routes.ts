@@ -5,25 +5,19 @@ import type { AppConfig } from '../http/decorations.ts';
 import { linesOf } from '../http/head.ts';
 import { watchMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
-import { type Kind, type Rendered, render, respond, sendRendered, standingHeaders } from '../http/responses.ts';
-
-/** The pages load resources from their own origin only, have no inline scripts and styles, evaluate no strings as scripts and cannot be framed. */
-const policy = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self'",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join('; ');
+import {
+  type Kind,
+  pageHeaders,
+  type Rendered,
+  render,
+  respond,
+  sendRendered,
+  standingHeaders,
+} from '../http/responses.ts';
 
 const security = linesOf({
-  ...standingHeaders,
-  'content-security-policy': policy,
+  ...pageHeaders("connect-src 'self'; form-action 'none'"),
   'referrer-policy': 'no-referrer',
-  'cross-origin-opener-policy': 'same-origin',
 });
 
 const pages = {

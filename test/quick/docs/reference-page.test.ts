@@ -17,7 +17,7 @@ describe('GET /docs', () => {
       const { get } = await startApp();
       const { headers, text } = await get(path, { key: null });
       const own = ['script', 'style', 'img', 'connect'].map((kind) => `${kind}-src 'self'`);
-      const none = ['base-uri', 'form-action', 'frame-ancestors'].map((kind) => `${kind} 'none'`);
+      const none = ['form-action', 'base-uri', 'frame-ancestors'].map((kind) => `${kind} 'none'`);
       expect(headers['content-security-policy']).toBe(["default-src 'none'", ...own, ...none].join('; '));
       expect(text).not.toMatch(/<script>|<style|\s(on\w+|style)=|\{\{|<!--/);
       expect(linksOf(text).filter((link) => /^\w+:|^\//.test(link))).toEqual([]);
