@@ -1,6 +1,6 @@
 /** Limits failed attempts to sign in, of an account and of a network, and sign-ups. Each process counts for itself, and forgets when it ends. */
 import type { FastifyRequest } from 'fastify';
-import { ApiError } from '../core/errors.ts';
+import { codeOf } from '../core/errors.ts';
 import { dayMs, limits, minuteMs } from '../core/limits.ts';
 import { rateLimited } from '../http/http-error.ts';
 import { createRecent } from '../http/recent.ts';
@@ -69,7 +69,7 @@ export function createAttempts(passwords: Passwords, now: () => Date) {
     try {
       return await passwords.inTurn(network, work);
     } catch (error) {
-      if (error instanceof ApiError && error.code === 'service_unavailable') attempt.at = Number.NEGATIVE_INFINITY;
+      if (codeOf(error) === 'service_unavailable') attempt.at = Number.NEGATIVE_INFINITY;
       throw error;
     } finally {
       attempt.running = false;

@@ -1,6 +1,6 @@
 /** Sessions of the account pages: the cookie that carries one, and the look-up of the person who sent it. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError } from '../core/errors.ts';
+import { ApiError, codeOf } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { hashToken, newToken, type Person, type Session } from '../core/people.ts';
 import { holderOfAccount } from '../http/shares.ts';
@@ -53,7 +53,7 @@ export function createSessions(app: FastifyInstance, secure: boolean) {
       // recorded, the session only ends earlier.
       if (now().getTime() - session.usedAt.getTime() >= touchEveryMs)
         await people.touchSession(hash).catch((error: unknown) => {
-          if (!(error instanceof ApiError && error.code === 'service_unavailable')) throw error;
+          if (codeOf(error) !== 'service_unavailable') throw error;
         });
       request.record.holder = holderOfAccount(session.account.id, session.network);
     },

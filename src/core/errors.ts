@@ -57,7 +57,7 @@ export class ApiError extends Error {
   }
 }
 
-/** The code of an error of the system or of a driver; empty if it has none. */
+/** The code of an error, whoever throws it: this server, Fastify, Node or a driver. Empty if it has none. */
 export function codeOf(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : '';
 }

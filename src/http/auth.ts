@@ -10,7 +10,7 @@ import {
   rejectionReason,
   type Scope,
 } from '../core/accounts.ts';
-import type { ErrorCode } from '../core/errors.ts';
+import { codeOf, type ErrorCode } from '../core/errors.ts';
 import { chargeConnection } from './connection/connection.ts';
 import { sendError } from './errors.ts';
 import { HttpError } from './http-error.ts';
@@ -126,8 +126,7 @@ export async function requireKey(app: FastifyInstance): Promise<void> {
 const missing = new HttpError('missing_api_key', { 'www-authenticate': realm });
 
 /** The error of a request that has no token is the plugin's; any other is that of `verify`. */
-const errorOf = (error?: Error & { code?: unknown }) =>
-  String(error?.code).startsWith('FST_BEARER_AUTH') ? missing : error;
+const errorOf = (error: Error) => (codeOf(error).startsWith('FST_BEARER_AUTH') ? missing : error);
 
 /** The 401 for a key that was sent but is rejected. */
 export function rejectedKey(code: ErrorCode, message?: string): HttpError {

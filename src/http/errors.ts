@@ -1,6 +1,6 @@
 /** Maps errors to HTTP: the headers and the body of every error response, and how it is sent. */
-import type { FastifyBaseLogger, FastifyError, FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError, bodyTooLarge, type ErrorCode } from '../core/errors.ts';
+import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
+import { ApiError, bodyTooLarge, codeOf, type ErrorCode } from '../core/errors.ts';
 import { linesOf } from './head.ts';
 import { headersOf } from './http-error.ts';
 import type { RequestRecord } from './request-record.ts';
@@ -20,7 +20,7 @@ const frameworkCodes: Record<string, ErrorCode> = {
  */
 export function toApiError(error: unknown, request?: FastifyRequest): ApiError {
   if (error instanceof ApiError) return error;
-  const code = frameworkCodes[String((error as Partial<FastifyError>).code)] ?? 'internal_error';
+  const code = frameworkCodes[codeOf(error)] ?? 'internal_error';
   const message = code === 'payload_too_large' && request ? bodyTooLarge(request.routeOptions.bodyLimit) : undefined;
   return new ApiError(code, message, { cause: error });
 }

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { ApiError, type ErrorCode } from '../../core/errors.ts';
+import { ApiError, codeOf, type ErrorCode } from '../../core/errors.ts';
 import type { CorsLines } from '../cors.ts';
 import { renderError } from '../errors.ts';
 import { sendHead } from '../head.ts';
@@ -37,13 +37,13 @@ export function createClientErrors({ onEnd, corsLines, linesOfPath }: ClientErro
   const refused = new WeakSet<Duplex>();
 
   /** Rejects a request that Node's HTTP parser could not read, or that did not arrive in time, and closes the socket. */
-  function refuseConnection(error: Error & { code?: string }, socket: Duplex): void {
+  function refuseConnection(error: Error, socket: Duplex): void {
     // The parser reports an error again for every packet that follows.
     if (refused.has(socket)) return;
     refused.add(socket);
     // If the client ends its side now, Node would close the connection after the response to an earlier request, before this one.
     socket.removeAllListeners('end');
-    refuseInTurn(socket, new ApiError(parserCodes[String(error.code)] ?? 'bad_request'));
+    refuseInTurn(socket, new ApiError(parserCodes[codeOf(error)] ?? 'bad_request'));
   }
 
   /** Sends `error` after the responses to earlier requests, which may wait for the store, and then closes the socket. */
