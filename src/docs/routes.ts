@@ -25,19 +25,20 @@ const pages = {
   '/docs/quickstart': 'quickstart.html',
   '/docs/changelog': 'changelog.html',
 };
-/** They are one module: each can use what those before it declare. */
-const pageScripts = ['copy.js', 'quoting.js', 'reference.js', 'samples.js', 'search.js', 'contents.js'];
-const pageStyles = ['style.css', 'reference.css', 'contents.css', 'samples.css', 'print.css'];
-const javascript = 'text/javascript; charset=utf-8';
+/** The parts of each file, by their content type and its name. Parts of a script are one module: each can use what those before it declare. */
 const files = {
-  'choices.js': { type: javascript, parts: ['choices.js'] },
-  'page.js': { type: javascript, parts: pageScripts },
-  'panel.js': { type: javascript, parts: ['panel.js'] },
-  'page.css': { type: 'text/css; charset=utf-8', parts: pageStyles },
-  'icon.svg': { type: 'image/svg+xml', parts: ['icon.svg'] },
-  // Of the account pages.
-  'account.css': { type: 'text/css; charset=utf-8', parts: ['style.css', 'account.css'] },
-  'account.js': { type: javascript, parts: ['copy.js', 'account.js'] },
+  'text/javascript; charset=utf-8': {
+    'choices.js': ['choices.js'],
+    'page.js': ['copy.js', 'quoting.js', 'reference.js', 'samples.js', 'search.js', 'contents.js'],
+    'panel.js': ['panel.js'],
+    // Of the account pages.
+    'account.js': ['copy.js', 'account.js'],
+  },
+  'text/css; charset=utf-8': {
+    'page.css': ['style.css', 'reference.css', 'contents.css', 'samples.css', 'print.css'],
+    'account.css': ['style.css', 'account.css'],
+  },
+  'image/svg+xml': { 'icon.svg': ['icon.svg'] },
 };
 
 /** The address of the documents' own examples. */
@@ -95,9 +96,11 @@ export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
     const read = async () => adaptPage(await readText(`src/pages/reference/${name}`), root, config);
     serve(app, url, { security, type: 'text/html; charset=utf-8' }, read);
   }
-  for (const [name, { type, parts }] of Object.entries(files)) {
-    const read = async () => withoutComments(await readText(...parts.map((part) => `src/pages/${part}`)));
-    serve(app, `/docs/${name}`, { security, type }, read);
+  for (const [type, partsOf] of Object.entries(files)) {
+    for (const [name, parts] of Object.entries(partsOf)) {
+      const read = async () => withoutComments(await readText(...parts.map((part) => `src/pages/${part}`)));
+      serve(app, `/docs/${name}`, { security, type }, read);
+    }
   }
 
   const redirect = (status: number, page: string) => {
