@@ -82,7 +82,12 @@ export function createAttempts(passwords: Passwords, now: () => Date) {
      * Failures of others do not refuse whoever is signed in to the account (`isOwn`). Rejects with HttpError `rate_limited` after too many, and with
      * ApiError `service_unavailable` if too many are being checked.
      */
-    async signIn({ record }: FastifyRequest, name: string, check: (hasher: Hasher) => Promise<boolean>, isOwn = false) {
+    async signIn(
+      { record }: FastifyRequest,
+      name: string,
+      isOwn: boolean,
+      check: (hasher: Hasher) => Promise<boolean>,
+    ) {
       const at = now().getTime();
       const { network } = record;
       // No name has a line feed.

@@ -5,7 +5,6 @@ import { ApiError } from '../core/errors.ts';
 import type { People, Person } from '../core/people.ts';
 import type { App } from '../http/operation.ts';
 import { type Fault, FormError, formReader, Name, Password } from './forms.ts';
-import type { Hasher } from './passwords.ts';
 import type { AccountScope } from './scope.ts';
 
 /** At the password, which is more often wrong than the name. */
@@ -52,12 +51,11 @@ export async function checkPassword(
   // For the trail, after too many attempts: the store is then not asked for the account.
   const own = request.session?.account.name === name ? request.session : undefined;
   try {
-    async function check(hasher: Hasher): Promise<boolean> {
+    const isRight = await attempts.signIn(request, name, own !== undefined, async ({ verify }) => {
       person = await people.findPerson(name);
-      return hasher.verify(password, person?.passwordHash);
-    }
-    const right = await attempts.signIn(request, name, check, own !== undefined);
-    if (right) return person as Person;
+      return verify(password, person?.passwordHash);
+    });
+    if (isRight) return person as Person;
     throw new FormError([fault], 'forbidden');
   } catch (error) {
     if (error instanceof ApiError && error.code !== 'service_unavailable')

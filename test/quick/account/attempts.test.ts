@@ -22,7 +22,7 @@ function openAttempts() {
     error.code === 'service_unavailable' ? 'busy' : Number(error.headers['retry-after']);
 
   function signIn(name: string, address: string, check: boolean | Promise<boolean> = false, isOwn = false) {
-    const checked = attempts.signIn(from(address), name, async () => check, isOwn);
+    const checked = attempts.signIn(from(address), name, isOwn, async () => check);
     return checked.then((isRight) => (isRight ? 'right' : 'wrong'), outcomeOf);
   }
 
