@@ -47,9 +47,8 @@ export async function createAccountScope(app: App, options: AccountOptions) {
       throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
     await shares.during(request.record.network, 'lookUps', () => sessions.find(request));
   });
-  app.setNotFoundHandler(() => {
-    throw new ApiError('route_not_found');
-  });
+  // For the hooks of this scope and its error pages. body.ts sends the 404 itself, before it reads a body.
+  app.setNotFoundHandler(noPage);
   app.route({ method: ['GET', 'HEAD'], url: '/*', onRequest: noPage, handler: noPage });
   const passwords = createPasswords(options.passwordCost);
   const attempts = createAttempts(passwords, now);
