@@ -11,15 +11,10 @@ const wholeNumber = (minimum: number, maximum: number, options: { default?: numb
   Type.Integer({ title: `a whole number from ${minimum} to ${maximum}`, minimum, maximum, ...options });
 
 const port = '(0|[1-9]\\d{0,3}|[1-5]\\d{4}|6[0-4]\\d{3}|65[0-4]\\d{2}|655[0-2]\\d|6553[0-5])';
-const address = '[0-9A-Fa-f.:]+(/\\d{1,3})?';
 const octet = '(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)';
 const ipv4 = new RegExp(`^${octet}(\\.${octet}){3}$`);
-const hostName = '([A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\])';
-const origin = 'https?://[A-Za-z0-9.:[\\]-]+';
 
-const listOf = (isValid: (text: string) => boolean) => (text: string) => text.split(',').every((each) => isValid(each));
-
-/** Whether a text is an address, or a network whose prefix has at least 1 bit: Fastify's trustProxy refuses 0. */
+/** Whether a text is an address, or a network whose prefix has at least 1 bit: with 0 it would have every address. */
 function isNetwork(text: string): boolean {
   const [address = '', prefix = '1'] = text.split('/');
   const isIPv4 = ipv4.test(address);
@@ -28,12 +23,12 @@ function isNetwork(text: string): boolean {
 }
 
 FormatRegistry.Set('url', URL.canParse);
-FormatRegistry.Set('origins', listOf(URL.canParse));
-FormatRegistry.Set('networks', listOf(isNetwork));
-FormatRegistry.Set(
-  'hosts',
-  listOf((text) => URL.canParse(`http://${text}`)),
-);
+
+/** An optional list. `pattern` and `isValid`: of each of its members. */
+function listOf(format: string, title: string, pattern: string, isValid: (text: string) => boolean) {
+  FormatRegistry.Set(format, (text) => text.split(',').every((each) => isValid(each)));
+  return Type.Optional(Type.String({ title, pattern: `^${pattern}(,${pattern})*$`, format }));
+}
 
 /**
  * docs/settings.md says what each one means. `npm run generate` writes .env.example and the defaults in docs/settings.md. Each title completes the
@@ -58,12 +53,11 @@ export const settings = Type.Object({
       examples: ['https://animals.example.com/v1'],
     }),
   ),
-  ALLOWED_HOSTS: Type.Optional(
-    Type.String({
-      title: 'host names without a port, separated by commas, such as animals.example.com',
-      pattern: `^${hostName}(,${hostName})*$`,
-      format: 'hosts',
-    }),
+  ALLOWED_HOSTS: listOf(
+    'hosts',
+    'host names without a port, separated by commas, such as animals.example.com',
+    '([A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\])',
+    (text) => URL.canParse(`http://${text}`),
   ),
   DATABASE_URL: Type.String({
     title: 'sqlite: and the path of a file, or postgres://user:password@host:port/database',
@@ -87,19 +81,17 @@ export const settings = Type.Object({
   LAME_DUCK_MS: wholeNumber(0, 600_000, { default: 0 }),
   MAX_CONNECTIONS: wholeNumber(1, 100_000, { default: 5000 }),
   RATE_LIMIT: Type.Optional(wholeNumber(1, 1_000_000, { examples: [6000] })),
-  TRUST_PROXY: Type.Optional(
-    Type.String({
-      title: 'addresses or networks of proxies, separated by commas, such as 10.0.0.0/8,::1',
-      pattern: `^${address}(,${address})*$`,
-      format: 'networks',
-    }),
+  TRUST_PROXY: listOf(
+    'networks',
+    'addresses or networks of proxies, separated by commas, such as 10.0.0.0/8,::1',
+    '[0-9A-Fa-f.:]+(/\\d{1,3})?',
+    isNetwork,
   ),
-  CORS_ORIGINS: Type.Optional(
-    Type.String({
-      title: 'origins, separated by commas, such as https://app.example.com',
-      pattern: `^${origin}(,${origin})*$`,
-      format: 'origins',
-    }),
+  CORS_ORIGINS: listOf(
+    'origins',
+    'origins, separated by commas, such as https://app.example.com',
+    'https?://[A-Za-z0-9.:[\\]-]+',
+    URL.canParse,
   ),
   SUNSET_ENFORCE: oneOf(['true', 'false'], { default: 'true' }),
 });
