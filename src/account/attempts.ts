@@ -2,7 +2,7 @@
 import type { FastifyRequest } from 'fastify';
 import { codeOf } from '../core/errors.ts';
 import { dayMs, limits, minuteMs } from '../core/limits.ts';
-import { rateLimited } from '../http/http-error.ts';
+import { rateLimited } from '../http/errors.ts';
 import { createRecent } from '../http/recent.ts';
 import { busy } from './line.ts';
 import type { Hasher, Passwords } from './passwords.ts';

@@ -13,7 +13,7 @@ import {
 import { ApiError } from '../core/errors.ts';
 import { dayMs, hourMs, limits } from '../core/limits.ts';
 import { requirement } from '../core/schema.ts';
-import { rateLimited } from '../http/http-error.ts';
+import { rateLimited } from '../http/errors.ts';
 import type { App } from '../http/operation.ts';
 import { formReader, Name } from './forms.ts';
 import type { Act, Show } from './pages.ts';

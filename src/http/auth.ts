@@ -12,8 +12,7 @@ import {
 } from '../core/accounts.ts';
 import { codeOf, type ErrorCode } from '../core/errors.ts';
 import { chargeConnection } from './connection/connection.ts';
-import { sendError } from './errors.ts';
-import { HttpError } from './http-error.ts';
+import { HttpError, sendError } from './errors.ts';
 import { createAccountLimit, createRefusals } from './limits.ts';
 import { createRecent } from './recent.ts';
 import { holderOfAccount } from './shares.ts';

@@ -4,7 +4,7 @@ import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ApiError, bodyTooLarge } from '../core/errors.ts';
 import { readJson } from '../core/int64.ts';
-import { HttpError } from './http-error.ts';
+import { HttpError } from './errors.ts';
 import type { Shares } from './shares.ts';
 
 const token = "[!#$%&'*+.^_`|~0-9a-z-]+";

@@ -2,9 +2,31 @@
 import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, bodyTooLarge, codeOf, type ErrorCode } from '../core/errors.ts';
 import { linesOf } from './head.ts';
-import { headersOf } from './http-error.ts';
 import type { RequestRecord } from './request-record.ts';
 import { respond, standingHeaders } from './responses.ts';
+
+/** An ApiError whose response has additional headers. */
+export class HttpError extends ApiError {
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(code: ErrorCode, headers: Record<string, string>, message?: string) {
+    super(code, message);
+    this.headers = headers;
+  }
+}
+
+/** 429 with the time to wait, in whole seconds and at least one. */
+export const rateLimited = (waitMs: number, message?: string) =>
+  new HttpError('rate_limited', { 'retry-after': String(Math.max(1, Math.ceil(waitMs / 1000))) }, message);
+
+/** Clients may retry after one second. */
+const retrySoon = { 'retry-after': '1' };
+
+/** The additional headers of an error. */
+export function headersOf(error: ApiError): Readonly<Record<string, string>> {
+  if (error instanceof HttpError) return error.headers;
+  return error.code === 'service_unavailable' ? retrySoon : {};
+}
 
 /** Fastify's codes of the errors that clients cause. All other errors become `internal_error`. */
 const frameworkCodes: Record<string, ErrorCode> = {

@@ -1,7 +1,7 @@
 /** Rate limits: of the requests of an account, and of rejected API keys. */
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler } from 'fastify';
 import { limits, minuteMs } from '../core/limits.ts';
-import { type HttpError, rateLimited } from './http-error.ts';
+import { type HttpError, rateLimited } from './errors.ts';
 import { createRecent } from './recent.ts';
 import type { Holder } from './shares.ts';
 

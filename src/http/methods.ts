@@ -1,7 +1,7 @@
 /** Responds to OPTIONS and to the methods that a path does not support. */
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
+import { HttpError } from './errors.ts';
 import { linesOf } from './head.ts';
-import { HttpError } from './http-error.ts';
 import { METHODS } from './node-http.ts';
 import { respond, standingHeaders } from './responses.ts';
 

@@ -3,8 +3,8 @@ import type { IncomingMessage } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
+import { HttpError } from './errors.ts';
 import { absoluteFormOf, hostSyntax, type ServesHost } from './hosts.ts';
-import { HttpError } from './http-error.ts';
 import type { App } from './operation.ts';
 import type { RequestRecord } from './request-record.ts';
 

@@ -1,7 +1,7 @@
 /** Who has how much of the server. Whoever has most is refused first, so that no account and no network keeps the others out. */
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
-import { HttpError } from './http-error.ts';
+import { HttpError } from './errors.ts';
 
 /** The account of a valid API key or session; without one, the network of the address. */
 export type Holder = number | string;

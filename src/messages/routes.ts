@@ -4,8 +4,7 @@ import { ApiError } from '../core/errors.ts';
 import { inDigits, limits, messageAgeMs } from '../core/limits.ts';
 import { Message, NewMessage } from '../core/messages.ts';
 import { keyOf, rejectedKey } from '../http/auth.ts';
-import { sendError, toApiError } from '../http/errors.ts';
-import { rateLimited } from '../http/http-error.ts';
+import { rateLimited, sendError, toApiError } from '../http/errors.ts';
 import { type App, bodyErrors, type Operation } from '../http/operation.ts';
 import { sendOutcome } from '../http/responses.ts';
 

@@ -1,10 +1,9 @@
 /** The ops port: liveness, readiness and metrics. It needs no API key. */
 import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
-import { renderError, toApiError } from '../http/errors.ts';
+import { HttpError, renderError, toApiError } from '../http/errors.ts';
 import { headersIn } from '../http/head.ts';
 import type { ServesHost } from '../http/hosts.ts';
-import { HttpError } from '../http/http-error.ts';
 import { createCheck } from '../http/request-checks.ts';
 import { schemaController } from '../http/validation.ts';
 

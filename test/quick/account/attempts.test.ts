@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { createAttempts } from '../../../src/account/attempts.ts';
 import type { Hasher } from '../../../src/account/passwords.ts';
 import { ApiError } from '../../../src/core/errors.ts';
-import type { HttpError } from '../../../src/http/http-error.ts';
+import type { HttpError } from '../../../src/http/errors.ts';
 import { networkOf } from '../../../src/http/networks.ts';
 
 const minuteMs = 60_000;
