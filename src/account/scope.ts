@@ -24,7 +24,7 @@ const plainHttp =
 
 /** Prepares the scope `app` for the routes of the account pages. */
 export async function createAccountScope(app: App, options: AccountOptions) {
-  const { clock: now, config, logger, metrics, removed, shares, store } = app;
+  const { config, logger, metrics, now, removed, shares, store } = app;
   const { baseUrl } = config;
   const address = baseUrl === undefined ? undefined : new URL(baseUrl);
   const secure = address?.protocol === 'https:';

@@ -28,7 +28,7 @@ const touchEveryMs = 60_000;
 
 /** `secure`: whether the public address is https. The cookie is then never sent over plain http. */
 export function createSessions(app: FastifyInstance, secure: boolean) {
-  const { clock: now, store } = app;
+  const { now, store } = app;
   const { people } = store;
   app.decorateRequest('session', null);
   // Browsers accept the prefix only on a cookie of this host alone, set over https (RFC 6265bis, section 4.1.3.2).

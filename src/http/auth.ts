@@ -58,7 +58,7 @@ const bearer = /^bearer +[\x21-\x7e]+$/i;
 
 /** Requires an API key for every route in the scope of `app`. A 401 is sent before the request body is read. */
 export async function requireKey(app: FastifyInstance): Promise<void> {
-  const { clock, keys, shares, store } = app;
+  const { keys, now, shares, store } = app;
   const { live } = app.config;
   const countRefusal = createRefusals(app);
   // By its prefix alone, a key is one of another deployment: whether it exists there stays unknown.
@@ -70,7 +70,7 @@ export async function requireKey(app: FastifyInstance): Promise<void> {
 
   /** Charges the request to the account of the key, or returns why the key is rejected. */
   function accept(found: KnownKey | undefined, request: FastifyRequest): KeyRejection | undefined {
-    const rejection = found ? rejectionReason(found, clock()) : 'invalid_api_key';
+    const rejection = found ? rejectionReason(found, now()) : 'invalid_api_key';
     if (!found || rejection) return rejection;
     request.apiKey = found;
     const { record } = request;

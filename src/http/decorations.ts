@@ -42,7 +42,7 @@ declare module 'fastify' {
     base: string;
     metrics: Metrics;
     logger: FastifyBaseLogger;
-    clock: () => Date;
+    now: () => Date;
     /** Whether getPet has been removed. */
     removed: () => boolean;
     /** True while the process is about to stop. Responses then carry Connection: close, so that clients reconnect elsewhere. */

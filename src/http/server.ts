@@ -20,10 +20,11 @@ import type { OnEnd } from './request-record.ts';
 import { createShares, holderOfAccount, tooMany } from './shares.ts';
 import { schemaController } from './validation.ts';
 
-export interface ServerOptions extends AppConfig, Pick<FastifyInstance, 'store' | 'logger' | 'metrics' | 'draining'> {
+export interface ServerOptions
+  extends AppConfig,
+    Pick<FastifyInstance, 'store' | 'logger' | 'metrics' | 'now' | 'draining'> {
   /** Writes the log line of a request. */
   logRequest: OnEnd;
-  now: () => Date;
 }
 
 /** Returns the lines of the headers that all responses of a path carry, also if a part of it cannot be decoded, so that it has no route. */
@@ -129,9 +130,8 @@ export function createServer(options: ServerOptions): App {
   });
   const headersOfPath = watchHeaders(app);
   const decorations = {
-    ...{ store, config, metrics, logger, draining, shares, keys, corsLines },
+    ...{ store, config, metrics, logger, now, draining, shares, keys, corsLines },
     base: config.baseUrl ?? '/v1',
-    clock: now,
     removed: () => config.enforceSunset && now().getTime() >= sunset.getTime(),
     checkRequest: createCheck(config.servesHost),
     pause: turns.pause,

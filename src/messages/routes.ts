@@ -34,7 +34,7 @@ const weight = 4;
 
 /** The routes of the quickstart. They need an API key. */
 export async function messages(app: App): Promise<void> {
-  const { clock, shares, store } = app;
+  const { now, shares, store } = app;
   // The quickstart specifies 400 for an unsupported media type, the animal store 415.
   app.setErrorHandler((thrown, request, reply) => {
     const error = toApiError(thrown);
@@ -46,7 +46,7 @@ export async function messages(app: App): Promise<void> {
   const full = new Map<number, number>();
 
   function refuseFull(accountId: number): void {
-    const waitMs = (full.get(accountId) ?? 0) - clock().getTime();
+    const waitMs = (full.get(accountId) ?? 0) - now().getTime();
     if (waitMs > 0 && waitMs <= messageAgeMs) throw tooManyMessages(waitMs);
     full.delete(accountId);
   }
@@ -65,14 +65,14 @@ export async function messages(app: App): Promise<void> {
         id,
         message: request.body.message,
         status: 'queued',
-        createdAt: clock().toISOString(),
+        createdAt: now().toISOString(),
       };
       const add = () => store.messages.add({ ...message, accountId }, keyId);
       const refusal = await shares.during(request.record.holder, 'work', add, weight);
       if (typeof refusal === 'string') throw rejectedKey(refusal);
       if (refusal) {
         full.set(accountId, refusal.fullUntil);
-        throw tooManyMessages(refusal.fullUntil - clock().getTime());
+        throw tooManyMessages(refusal.fullUntil - now().getTime());
       }
       sendOutcome(reply, 202, JSON.stringify(message));
     },
