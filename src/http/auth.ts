@@ -17,12 +17,6 @@ import { createAccountLimit, createRefusals } from './limits.ts';
 import { createRecent } from './recent.ts';
 import { holderOfAccount } from './shares.ts';
 
-declare module 'fastify' {
-  interface FastifyRequest {
-    apiKey: ApiKey | null;
-  }
-}
-
 /** The API key of a request in a scope that requires one. */
 export function keyOf({ apiKey }: FastifyRequest): ApiKey {
   return apiKey as ApiKey;

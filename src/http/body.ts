@@ -16,13 +16,6 @@ const json = new RegExp(`^application/json(?:[ \\t]*;(?:[ \\t]*(?:${parameter}))
 /** What browsers send for a form (URL Standard, section 5.1). */
 const form = /^application\/x-www-form-urlencoded(?:[ \t]*;[ \t]*charset=utf-8)?$/i;
 
-declare module 'fastify' {
-  interface FastifyContextConfig {
-    /** Whether the body is a form instead of JSON. */
-    form?: boolean;
-  }
-}
-
 /** RFC 9110, section 15.5.16. */
 const isEncoded = new HttpError('unsupported_media_type', { 'accept-encoding': 'identity' });
 

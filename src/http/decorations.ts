@@ -1,12 +1,15 @@
-/** What the plugins of the server find on the Fastify instance. */
-import type { FastifyBaseLogger } from 'fastify';
+/** What the plugins of the server find on the Fastify instance and on requests, and what routes can configure. */
+import type { FastifyBaseLogger, FastifyReply } from 'fastify';
+import type { ApiKey } from '../core/accounts.ts';
 import type { AppStore } from '../core/store.ts';
 import type { KeyCache } from './auth.ts';
 import type { Turns } from './connection/turns.ts';
 import type { CorsLines } from './cors.ts';
 import type { ServesHost } from './hosts.ts';
 import type { Metrics } from './metrics.ts';
+import type { Operation } from './operation.ts';
 import type { createCheck } from './request-checks.ts';
+import type { RequestRecord } from './request-record.ts';
 import type { Shares } from './shares.ts';
 
 /** Who can create an account: anyone, people with an invitation, or nobody; `none`: there are no account pages. */
@@ -56,5 +59,25 @@ declare module 'fastify' {
     /** Runs what follows a body in this turn of the event loop or a later one. */
     resume: Turns['resume'];
     closeIdle: () => void;
+    /** Throws ApiError `route_not_found`, or responds to a request for a path without an operation. */
+    notFound: (request: FastifyRequest, reply: FastifyReply) => void;
+  }
+  interface FastifyRequest {
+    record: RequestRecord;
+    /** Null before the key is accepted, and on routes that need none. */
+    apiKey: ApiKey | null;
+    /** The lines of the headers that each response of the route carries. */
+    routeHeaders: string;
+    /** The lines of the headers that this response carries, whatever its route. */
+    ownHeaders: string;
+  }
+  interface FastifyContextConfig {
+    operation?: Operation;
+    /** Whether the body is a form instead of JSON. */
+    form?: boolean;
+    /** The lines of the headers of each response of the route, whatever its status. */
+    headers?: string;
+    /** Whether the path has been removed: its methods then leave Allow. */
+    removed?: () => boolean;
   }
 }

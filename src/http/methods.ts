@@ -5,13 +5,6 @@ import { linesOf } from './head.ts';
 import { METHODS } from './node-http.ts';
 import { respond, standingHeaders } from './responses.ts';
 
-declare module 'fastify' {
-  interface FastifyContextConfig {
-    /** Whether the path has been removed: its methods then leave Allow. */
-    removed?: () => boolean;
-  }
-}
-
 /** Registers every method that Node's parser knows, so that an unusual method gets 405 and not 404. */
 export function installMethods(app: FastifyInstance): void {
   for (const method of METHODS) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);

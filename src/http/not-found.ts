@@ -1,5 +1,5 @@
 /** Installs the error handler, and the responses for paths that have no operation: 404 with the address of the API; 204 for OPTIONS *. */
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import { ApiError, errorTable } from '../core/errors.ts';
 import { sendError } from './errors.ts';
 import { linesOf } from './head.ts';
@@ -11,13 +11,6 @@ const serverWide = linesOf({ ...standingHeaders, allow: 'GET, HEAD, POST, OPTION
 
 /** A path, other than the root, that ends in a slash. Clients of proxies send it after the scheme and the host (RFC 9112, section 3.2.2). */
 const endsInSlash = /^(?:https?:\/\/[^/?]+)?\/[^?]*\/(?:\?|$)/i;
-
-declare module 'fastify' {
-  interface FastifyInstance {
-    /** Throws ApiError `route_not_found`, or responds to a request for a path without an operation. */
-    notFound: (request: FastifyRequest, reply: FastifyReply) => void;
-  }
-}
 
 /** Installs the handlers of errors and of unknown paths for the whole server. */
 export function installErrors(app: FastifyInstance): void {

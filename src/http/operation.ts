@@ -52,9 +52,3 @@ export interface Operation {
 
 /** The error codes of every operation that takes a body. */
 export const bodyErrors: ErrorCode[] = ['invalid_json', 'invalid_body', 'payload_too_large'];
-
-declare module 'fastify' {
-  interface FastifyContextConfig {
-    operation?: Operation;
-  }
-}

@@ -6,21 +6,6 @@ import { limits } from '../core/limits.ts';
 import { HttpError } from './errors.ts';
 import { absoluteFormOf, hostSyntax, type ServesHost } from './hosts.ts';
 import type { App } from './operation.ts';
-import type { RequestRecord } from './request-record.ts';
-
-declare module 'fastify' {
-  interface FastifyRequest {
-    record: RequestRecord;
-    /** The lines of the headers that each response of the route carries. */
-    routeHeaders: string;
-    /** The lines of the headers that this response carries, whatever its route. */
-    ownHeaders: string;
-  }
-  interface FastifyContextConfig {
-    /** The lines of the headers of each response of the route, whatever its status. */
-    headers?: string;
-  }
-}
 
 const close = { connection: 'close' };
 const badRequest = (message: string) => new HttpError('bad_request', close, message);
