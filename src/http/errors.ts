@@ -47,29 +47,19 @@ export function toApiError(error: unknown, request?: FastifyRequest): ApiError {
   return new ApiError(code, message, { cause: error });
 }
 
-/** An error response, ready to send. */
-export interface RenderedError {
-  status: number;
-  /** The lines of its headers. */
-  lines: string;
-  /** One character per byte (latin1). */
-  body: string;
-  /** Whether the connection must close. */
-  closes: boolean;
-}
-
 const rendered = Symbol('rendered');
 
 /**
  * Renders each error object only once: some are created at start-up and sent many times. The error itself keeps it: of a WeakMap, V8 would move
  * each entry to the old objects.
  */
-export function renderError(error: ApiError & { [rendered]?: RenderedError }): RenderedError {
+export function renderError(error: ApiError & { [rendered]?: ReturnType<typeof render> }) {
   error[rendered] ??= render(error);
   return error[rendered];
 }
 
-function render(error: ApiError): RenderedError {
+/** An error response, ready to send: the lines of its headers, its body with one character per byte (latin1), and whether the connection must close. */
+function render(error: ApiError) {
   const { code, message, status } = error;
   const body = Buffer.from(JSON.stringify({ code, message, status }));
   // Error responses must not be stored: the next response may differ (RFC 9111, section 5.2.2.5).
