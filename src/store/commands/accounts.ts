@@ -2,7 +2,7 @@
 import type { Owner } from '../../core/accounts.ts';
 import { type AccountRow, accountColumns } from '../rows.ts';
 import { forUpdate, raw, type Steps, sql } from '../steps.ts';
-import { accountOfSession } from './sessions.ts';
+import { accountOfSession, passwordOf } from './sessions.ts';
 
 /** With its row locked. */
 export function* accountOf(owner: Owner, at: number): Steps<AccountRow | undefined> {
@@ -30,11 +30,7 @@ interface Removal {
 export function* removeAccount({ owner, passwordHash, at }: Removal): Steps<AccountRow | 'session_ended' | undefined> {
   const account = yield* accountOf(owner, at);
   if (!account) return typeof owner === 'string' ? undefined : 'session_ended';
-  if (passwordHash !== undefined) {
-    const [row] = yield* sql<{ password_hash: string | null }>`
-      SELECT password_hash FROM account WHERE id = ${account.id}`;
-    if (row?.password_hash !== passwordHash) return undefined;
-  }
+  if (passwordHash !== undefined && (yield* passwordOf(account.id)) !== passwordHash) return undefined;
   yield* sql`DELETE FROM account WHERE id = ${account.id}`;
   return account;
 }

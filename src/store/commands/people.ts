@@ -3,7 +3,7 @@ import { clockSkewMs } from '../../core/limits.ts';
 import { type LinkPurpose, linkLifetimeMs, type PasswordAuthority } from '../../core/people.ts';
 import { type AccountRow, accountColumns } from '../rows.ts';
 import { endOneOf, forUpdate, oneOf, raw, type Steps, skipLocked, sql } from '../steps.ts';
-import { accountOfSession } from './sessions.ts';
+import { accountOfSession, passwordOf } from './sessions.ts';
 
 /** Each new link also deletes this many expired ones at most: more than it adds, so that they do not pile up. */
 const swept = 10;
@@ -59,9 +59,8 @@ interface PasswordChange extends PasswordAuthority {
 /** Ends all sessions and links of the account. Returns false, and changes nothing, if the link, session or previous password is not valid. */
 export function* setPassword(change: PasswordChange): Steps<boolean> {
   const { accountId, passwordHash, link, session, previous, at } = change;
-  const [account] = yield* sql<{ password_hash: string | null }>`
-    SELECT password_hash FROM account WHERE id = ${accountId} ${forUpdate}`;
-  if (!account || (previous !== undefined && account.password_hash !== previous)) return false;
+  const stored = yield* passwordOf(accountId);
+  if (stored === undefined || (previous !== undefined && stored !== previous)) return false;
   if (session !== undefined && (yield* accountOfSession(session, at))?.id !== accountId) return false;
   if (link !== undefined && (yield* lockLink(link, at))?.account_id !== accountId) return false;
   yield* sql`DELETE FROM one_time_link WHERE account_id = ${accountId}`;
@@ -80,10 +79,7 @@ interface NewLink {
 
 /** Adds nothing if the account does not exist. */
 export function* addLink({ hash, purpose, accountId, at }: NewLink): Steps<void> {
-  if (accountId !== null) {
-    const [account] = yield* sql`SELECT id FROM account WHERE id = ${accountId} ${forUpdate}`;
-    if (!account) return;
-  }
+  if (accountId !== null && (yield* passwordOf(accountId)) === undefined) return;
   yield* sql`
     DELETE FROM one_time_link WHERE hash ${oneOf}
       SELECT hash FROM one_time_link WHERE expires_at <= ${at} ORDER BY expires_at LIMIT ${swept} ${skipLocked}

@@ -29,6 +29,13 @@ export function* accountOfSession(hash: Buffer, at: number): Steps<AccountRow | 
   return yield* findSession(hash, at);
 }
 
+/** The hash of an account's password, null if it has none, with the account's row locked; undefined if there is no such account. */
+export function* passwordOf(accountId: number): Steps<string | null | undefined> {
+  const [account] = yield* sql<{ hash: string | null }>`
+    SELECT password_hash AS hash FROM account WHERE id = ${accountId} ${forUpdate}`;
+  return account?.hash;
+}
+
 interface NewSession {
   hash: Buffer;
   accountId: number;
@@ -39,9 +46,7 @@ interface NewSession {
 
 /** Returns false, and adds nothing, if the account no longer has this password. */
 export function* addSession({ hash, accountId, passwordHash, at }: NewSession): Steps<boolean> {
-  const [account] = yield* sql<{ password_hash: string | null }>`
-    SELECT password_hash FROM account WHERE id = ${accountId} ${forUpdate}`;
-  if (account?.password_hash !== passwordHash) return false;
+  if ((yield* passwordOf(accountId)) !== passwordHash) return false;
   // Also sessions that were used in the future: the clock was set back, and they would come back to life when it gets there again.
   yield* sql`
     DELETE FROM session WHERE hash ${oneOf}
