@@ -2,23 +2,14 @@
 import type Database from 'better-sqlite3';
 import { type FoundPet, type PetJson, type PetQuery, pageOf, type StoreState } from '../../core/pets.ts';
 import type { Steps } from '../steps.ts';
-import { createRunner, openReader, translate } from './connection.ts';
-import { openError } from './store-file.ts';
+import { createRunner, translate } from './connection.ts';
+import { openFor } from './store-file.ts';
 
 /**
  * Opens the store in `file` for reading. Throws OpenError. Reads are short and synchronous, and throw ApiError `service_unavailable` if the store
  * cannot be read.
  */
-export function startReader(file: string) {
-  let connection: Database.Database | undefined;
-  try {
-    connection = openReader(file);
-    return prepareReader(connection);
-  } catch (error) {
-    connection?.close();
-    throw openError(file, error);
-  }
-}
+export const startReader = (file: string) => openFor(file, prepareReader);
 
 /**
  * The maximum age of a snapshot. One turn of the event loop can poll the kernel several times (each poll returns at most 1,024 sockets), so

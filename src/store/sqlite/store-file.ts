@@ -111,18 +111,24 @@ function isStore(connection: Database.Database, file: string): boolean {
 const incomplete =
   'holds no store: a copy or a command was interrupted. If it is no backup, but the store itself, start the server or run animal-store migrate to complete it.';
 
-/** Opens an existing store read-only, without migrating it. Throws OpenError. */
-export function openExisting(file: string): Database.Database {
+/** Opens a file read-only. Returns what `use` makes of the connection; if it throws, closes the connection. Throws OpenError. */
+export function openFor<Result>(file: string, use: (connection: Database.Database) => Result): Result {
   let connection: Database.Database | undefined;
   try {
     connection = openReader(file);
-    if (isStore(connection, file)) return connection;
-    throw new OpenError(`${file} ${incomplete}`);
+    return use(connection);
   } catch (error) {
     connection?.close();
     throw openError(file, error);
   }
 }
+
+/** Opens an existing store read-only, without migrating it. Throws OpenError. */
+export const openExisting = (file: string) =>
+  openFor(file, (connection) => {
+    if (isStore(connection, file)) return connection;
+    throw new OpenError(`${file} ${incomplete}`);
+  });
 
 const sentences: Record<string, string> = {
   ENOENT: 'does not exist.',
