@@ -72,11 +72,10 @@ interface ChangedKey {
 
 /** The account and the key, which belongs to it. */
 function* lockKey({ id, session, at }: ChangedKey): Steps<ApiKeyRow | 'session_ended' | 'no_key'> {
-  if (session === undefined)
-    yield* sql`
-    SELECT id FROM account WHERE id = (SELECT account_id FROM api_key WHERE id = ${id}) ${forUpdate}`;
-  const account = session === undefined ? undefined : yield* accountOfSession(session, at);
-  if (session !== undefined && !account) return 'session_ended';
+  const account = session && (yield* accountOfSession(session, at));
+  if (session && !account) return 'session_ended';
+  if (!session)
+    yield* sql`SELECT id FROM account WHERE id = (SELECT account_id FROM api_key WHERE id = ${id}) ${forUpdate}`;
   const [key] = yield* sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE api_key.id = ${id}`;
   return key && (!account || key.accountId === account.id) ? key : 'no_key';
 }
