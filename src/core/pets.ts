@@ -3,7 +3,7 @@ import { type Static, Type } from '@sinclair/typebox';
 import type { KeyRejection } from './accounts.ts';
 import type { Retry } from './idempotency.ts';
 import { Int64 } from './int64.ts';
-import { limits } from './limits.ts';
+import { inDigits, limits } from './limits.ts';
 import { isStorable, kind } from './schema.ts';
 
 export const statuses = ['available', 'pending', 'sold'] as const;
@@ -36,7 +36,7 @@ const storedName = { minLength: 1, pattern: '^[^\\x00]+$', examples: ['Biscuit']
 const PetName = kind<string>(
   'PetName',
   isName,
-  `be a string of 1 to ${maxName.toLocaleString('en')} characters, without NUL and without lone surrogates`,
+  `be a string of 1 to ${inDigits(maxName)} characters, without NUL and without lone surrogates`,
   {
     type: 'string',
     ...storedName,
