@@ -3,7 +3,7 @@ import { createPasswords } from '../../src/account/passwords.ts';
 import type { AppOptions } from '../../src/app.ts';
 import type { Account } from '../../src/core/accounts.ts';
 import { type LinkPurpose, newToken, type TrailEvent } from '../../src/core/people.ts';
-import { startApp, type TestApp, valuesOf } from './app.ts';
+import { startApp, valuesOf } from './app.ts';
 import { type FormClient, openFormClient, type Page } from './form-client.ts';
 import { textRows } from './store.ts';
 
@@ -26,36 +26,21 @@ interface LoggedEvent {
   reqId?: string;
 }
 
-export interface PagesApp extends TestApp {
-  /** A browser without cookies. `headers`: sent with each request. */
-  open: (headers?: Record<string, string>) => FormClient;
-  addPerson: (name: string) => Promise<Account>;
-  /** A browser with a session of the account. `headers`: sent with each request. */
-  enter: (account: Account, headers?: Record<string, string>) => Promise<FormClient>;
-  /** Adds a person, and signs her in. */
-  enterAs: (name: string, headers?: Record<string, string>) => Promise<FormClient>;
-  /** Sends the form of the sign-in page from a new browser. `text`: default, the password of `addPerson`. */
-  signIn: (name: string, text?: string, headers?: Record<string, string>) => Promise<Page>;
-  /** The path of a new one-time link. */
-  addLink: (purpose: LinkPurpose, account?: Account) => Promise<string>;
-  /** Events of the trail in the log. */
-  events: () => LoggedEvent[];
-  /** Events of the trail in the metrics, without those that did not happen. */
-  counts: () => Promise<Record<string, number>>;
-}
+export type PagesApp = Awaited<ReturnType<typeof startPages>>;
 
-export async function startPages(options: Partial<AppOptions> = {}): Promise<PagesApp> {
+export async function startPages(options: Partial<AppOptions> = {}) {
   const app = await startApp({ passwordCost, ...options });
   const { people } = app.store;
   const cookieName = options.baseUrl?.startsWith('https:') ? '__Host-session' : 'session';
-  const open: PagesApp['open'] = (headers) => openFormClient(app.url, headers);
+  type Headers = Record<string, string>;
+  const open = (headers?: Headers) => openFormClient(app.url, headers);
 
-  const addPerson: PagesApp['addPerson'] = async (name) => {
+  const addPerson = async (name: string) => {
     const account = await people.signUp(name, await passwords.inTurn('', ({ hash }) => hash(password)));
     if (typeof account === 'string') throw new Error(`${name}: ${account}`);
     return account;
   };
-  const enter: PagesApp['enter'] = async ({ id, name }, headers) => {
+  const enter = async ({ id, name }: Account, headers?: Headers) => {
     const client = open(headers);
     const { token, hash } = newToken();
     await people.addSession(hash, id, (await people.findPerson(name))?.passwordHash as string);
@@ -65,17 +50,25 @@ export async function startPages(options: Partial<AppOptions> = {}): Promise<Pag
 
   return {
     ...app,
+    /** A browser without cookies. `headers`: sent with each request. */
     open,
     addPerson,
+    /** A browser with a session of the account. `headers`: sent with each request. */
     enter,
-    enterAs: async (name, headers) => enter(await addPerson(name), headers),
-    signIn: (name, text = password, headers = {}) => open(headers).post('/account/sign-in', { name, password: text }),
-    async addLink(purpose, account) {
+    /** Adds a person, and signs her in. */
+    enterAs: async (name: string, headers?: Headers) => enter(await addPerson(name), headers),
+    /** Sends the form of the sign-in page from a new browser. `text`: default, the password of `addPerson`. */
+    signIn: (name: string, text = password, headers: Headers = {}) =>
+      open(headers).post('/account/sign-in', { name, password: text }),
+    /** The path of a new one-time link. */
+    async addLink(purpose: LinkPurpose, account?: Account) {
       const { token, hash } = newToken();
       await people.addLink(hash, purpose, account?.id ?? null);
       return `/account/links/${token}`;
     },
-    events: () => app.logged('"event":'),
+    /** Events of the trail in the log. */
+    events: (): LoggedEvent[] => app.logged('"event":'),
+    /** Events of the trail in the metrics, without those that did not happen. */
     async counts() {
       const counted = Object.entries(await valuesOf(app.metrics, 'account_events_total'));
       return Object.fromEntries(counted.filter(([, value]) => value > 0));
