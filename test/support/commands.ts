@@ -74,31 +74,23 @@ export async function useStore<Result>(folder: string, use: (store: Store) => Pr
   return use(store).finally(() => store.close());
 }
 
-export interface CommandFolder {
-  folder: string;
-  /** The store that the default DATABASE_URL names in this folder. */
-  store: string;
-  at: (name: string) => string;
-  /** Runs a command here, which must succeed, and returns its stdout. */
-  run: (...args: string[]) => Promise<string>;
-  /** Runs a command here, which must fail, and returns its sentences. */
-  refused: (...args: string[]) => Promise<string>;
-}
-
 /** Creates a folder to run commands in. It has a store of these animals, or no store without animals. */
-export async function commandFolder(...pets: NewPet[]): Promise<CommandFolder> {
+export async function commandFolder(...pets: NewPet[]) {
   const folder = temporaryFolder();
   if (pets.length > 0) await useStore(folder, (store) => Promise.all(pets.map((pet) => store.pets.add(pet))));
   return {
     folder,
+    /** The store that the default DATABASE_URL names in this folder. */
     store: `${folder}/data/animal-store.db`,
-    at: (name) => `${folder}/${name}`,
-    run: async (...args) => {
+    at: (name: string) => `${folder}/${name}`,
+    /** Runs a command here, which must succeed, and returns its stdout. */
+    run: async (...args: string[]) => {
       const { code, stdout, stderr } = await runCli(args, { folder });
       expect(code, stderr).toBe(0);
       return stdout;
     },
-    refused: async (...args) => commandErrorOf(await runCli(args, { folder })),
+    /** Runs a command here, which must fail, and returns its sentences. */
+    refused: async (...args: string[]) => commandErrorOf(await runCli(args, { folder })),
   };
 }
 

@@ -14,14 +14,7 @@ export interface Page {
   cookies: string[];
 }
 
-export interface FormClient {
-  /** Cookies by name. */
-  jar: Map<string, string>;
-  get: (path: string, headers?: Headers) => Promise<Page>;
-  /** Sends a form; text and bytes are sent unchanged. */
-  post: (path: string, form?: Values | string | Buffer, headers?: Headers) => Promise<Page>;
-  send: (method: string, path: string, headers?: Headers) => Promise<Page>;
-}
+export type FormClient = ReturnType<typeof openFormClient>;
 
 /** The form as application/x-www-form-urlencoded. A list becomes one field for each value. */
 function encode(form: Values): string {
@@ -30,7 +23,7 @@ function encode(form: Values): string {
 }
 
 /** `url`: the server's address without a path. `own`: headers of each request. */
-export function openFormClient(url: string, own: Headers = {}): FormClient {
+export function openFormClient(url: string, own: Headers = {}) {
   const agent = new Agent({ keepAliveTimeout: 1000, pipelining: 1 });
   onTestFinished(() => agent.destroy());
   const jar = new Map<string, string>();
@@ -58,10 +51,12 @@ export function openFormClient(url: string, own: Headers = {}): FormClient {
   }
 
   return {
+    /** Cookies by name. */
     jar,
-    get: (path, headers = {}) => exchange('GET', path, headers),
-    send: (method, path, headers = {}) => exchange(method, path, headers),
-    post(path, form = {}, headers = {}) {
+    get: (path: string, headers: Headers = {}) => exchange('GET', path, headers),
+    send: (method: string, path: string, headers: Headers = {}) => exchange(method, path, headers),
+    /** Sends a form; text and bytes are sent unchanged. */
+    post(path: string, form: Values | string | Buffer = {}, headers: Headers = {}) {
       const body = typeof form === 'string' || Buffer.isBuffer(form) ? form : encode(form);
       const sent = {
         'content-type': 'application/x-www-form-urlencoded',

@@ -9,15 +9,9 @@ const program = '/usr/sbin/haproxy';
 /** Why HAProxy cannot run here; undefined if it can. */
 export const missingHaproxy = existsSync(program) ? undefined : `${program} is not installed`;
 
-export interface Haproxy {
-  signal: (signal: NodeJS.Signals) => void;
-  /** Takes the configuration again, in a new process. */
-  reload: () => void;
-  /** Starts it again after SIGKILL. */
-  start: () => void;
-}
+export type Haproxy = ReturnType<typeof startHaproxy>;
 
-export interface HaproxyOptions {
+interface HaproxyOptions {
   /** Where it listens. */
   bind: string;
   /** The addresses of PostgreSQL of the nodes, and the port of their managers, if that is another. */
@@ -42,7 +36,7 @@ function configurationOf({ bind, nodes }: HaproxyOptions): string {
   return userless;
 }
 
-export function startHaproxy(options: HaproxyOptions): Haproxy {
+export function startHaproxy(options: HaproxyOptions) {
   const file = `${temporaryFolder()}/haproxy.cfg`;
   writeFileSync(file, configurationOf(options));
   const [command = '', ...args] = [...(options.under ?? []), program, '-W', '-f', file];
@@ -52,8 +46,10 @@ export function startHaproxy(options: HaproxyOptions): Haproxy {
   const current = () => processes.at(-1) as Process;
   start();
   return {
-    signal: (signal) => void process.kill(-current().pid, signal),
+    signal: (signal: NodeJS.Signals) => void process.kill(-current().pid, signal),
+    /** Takes the configuration again, in a new process. */
     reload: () => void process.kill(current().pid, 'SIGUSR2'),
+    /** Starts it again after SIGKILL. */
     start,
   };
 }

@@ -4,27 +4,8 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { onTestFinished } from 'vitest';
 
-export interface Proxy {
-  /** `databaseUrl` through the proxy. */
-  through: (databaseUrl: string) => string;
-  /** Drops the next response and closes its connection. */
-  cutNextAnswer: () => void;
-  /** Drops all data in both directions, but keeps connections open. */
-  silence: () => void;
-  /** Closes all connections, and each new one. */
-  refuse: () => void;
-  /** Forwards data again; meant for new connections. */
-  restore: () => void;
-  /** Leads new connections to the server of another URL, and closes all others. */
-  leadTo: (databaseUrl: string) => void;
-  /** Connections so far. */
-  accepted: () => number;
-  /** Everything that clients have sent so far, as Latin-1. */
-  seen: () => string;
-}
-
 /** `ownPort`: 0 for any free port. */
-export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Proxy> {
+export async function startProxy(databaseUrl: string, ownPort = 0) {
   const { port } = new URL(databaseUrl);
   let target = new URL(databaseUrl);
   let state: 'forwarding' | 'cut' | 'silent' | 'refusing' = 'forwarding';
@@ -64,25 +45,33 @@ export async function startProxy(databaseUrl: string, ownPort = 0): Promise<Prox
   });
   const own = (server.address() as net.AddressInfo).port;
   return {
-    through: (url) => url.replace(`:${port}/`, `:${own}/`),
-    cutNextAnswer: () => {
+    /** A URL through the proxy. */
+    through: (url: string) => url.replace(`:${port}/`, `:${own}/`),
+    /** Drops the next response and closes its connection. */
+    cutNextAnswer() {
       state = 'cut';
     },
-    silence: () => {
+    /** Drops all data in both directions, but keeps connections open. */
+    silence() {
       state = 'silent';
     },
-    refuse: () => {
+    /** Closes all connections, and each new one. */
+    refuse() {
       state = 'refusing';
       closeAll();
     },
-    restore: () => {
+    /** Forwards data again; meant for new connections. */
+    restore() {
       state = 'forwarding';
     },
-    leadTo(url) {
+    /** Leads new connections to the server of another URL, and closes all others. */
+    leadTo(url: string) {
       target = new URL(url);
       closeAll();
     },
+    /** Connections so far. */
     accepted: () => accepted,
+    /** Everything that clients have sent so far, as Latin-1. */
     seen: () => seen,
   };
 }

@@ -3,18 +3,14 @@ import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import { onTestFinished } from 'vitest';
 
-export interface SmallDisk {
-  resize: (kibibytes: number) => void;
-}
-
 /** Creates `folder` and mounts a small file system on it until the test ends. Returns undefined if the process may not mount one. */
-export function mountSmallDisk(folder: string, kibibytes: number): SmallDisk | undefined {
+export function mountSmallDisk(folder: string, kibibytes: number) {
   fs.mkdirSync(folder);
   const mount = (options: string) => spawnSync('mount', ['-t', 'tmpfs', '-o', options, 'tmpfs', folder]).status === 0;
   if (!mount(`size=${kibibytes}k`)) return undefined;
   onTestFinished(() => void spawnSync('umount', ['-l', folder]));
   return {
-    resize: (other) => {
+    resize(other: number) {
       if (!mount(`remount,size=${other}k`)) throw new Error('the disk could not be resized');
     },
   };
