@@ -37,19 +37,10 @@ export interface Exit {
   stderr: string;
 }
 
-export interface Process {
-  pid: number;
-  folder: string;
-  stdout: () => string;
-  stderr: () => string;
-  /** Resolves when the output matches; rejects if the process ends first. */
-  seen: (stream: 'stdout' | 'stderr', pattern: RegExp) => Promise<RegExpExecArray>;
-  /** Sends the signal, if any, and waits until the process ends. */
-  end: (signal?: NodeJS.Signals) => Promise<Exit>;
-}
+export type Process = ReturnType<typeof launch>;
 
 /** Starts a program, which is killed when the test ends if it still runs. */
-export function launch(file: string, args: string[], surroundings: Surroundings): Process {
+export function launch(file: string, args: string[], surroundings: Surroundings) {
   const { folder = temporaryFolder(), env = {}, group = false } = surroundings;
   const child = spawn(file, args, {
     cwd: folder,
@@ -63,9 +54,9 @@ export function launch(file: string, args: string[], surroundings: Surroundings)
     child[stream].setEncoding('utf8').on('data', (text: string) => {
       output[stream] += text;
     });
-  const exit = once(child, 'close').then(([code]) => ({ code: code as number | null, ...output }));
+  const exit = once(child, 'close').then(([code]): Exit => ({ code, ...output }));
 
-  const end: Process['end'] = (signal) => {
+  const end = (signal?: NodeJS.Signals) => {
     try {
       if (signal && group) process.kill(-(child.pid as number), signal);
       else if (signal) child.kill(signal);
@@ -82,8 +73,9 @@ export function launch(file: string, args: string[], surroundings: Surroundings)
     folder,
     stdout: () => output.stdout,
     stderr: () => output.stderr,
-    seen: (stream, pattern) =>
-      new Promise((resolve, reject) => {
+    /** Resolves when the output matches; rejects if the process ends first. */
+    seen: (stream: 'stdout' | 'stderr', pattern: RegExp) =>
+      new Promise<RegExpExecArray>((resolve, reject) => {
         const look = () => {
           const match = pattern.exec(output[stream]);
           if (match) resolve(match);
@@ -92,69 +84,43 @@ export function launch(file: string, args: string[], surroundings: Surroundings)
         look();
         exit.then(({ code, stderr }) => reject(new Error(`exit ${code} before ${pattern} was seen\n${stderr}`)));
       }),
+    /** Sends the signal, if any, and waits until the process ends. */
     end,
   };
 }
 
 /** Starts the server as `npm start` does, and does not wait until it listens. */
-export function launchServer(surroundings: Surroundings = {}): Process {
+export function launchServer(surroundings: Surroundings = {}) {
   const { env, source = projectFolder, under = [] } = surroundings;
   const [file = '', ...args] = [...under, process.execPath, ...nodeOptions, path.join(source, 'src/main.ts')];
   return launch(file, args, { ...surroundings, env: { PORT: '0', OPS_PORT: '0', ...env } });
 }
 
-export interface Server extends Process {
-  /** Address of the server, without a path. */
-  url: string;
-  port: number;
-  /** Address of the ops port. */
-  opsUrl: () => string;
-  /** The key that a first start prints. */
-  firstKey: () => Promise<string>;
-  /** One request with the key, as JSON where there is a body. */
-  call: (
-    key: string | null,
-    method: string,
-    path: string,
-    body?: unknown,
-    headers?: Record<string, string>,
-  ) => Promise<Answer>;
-  /** Adds an animal with the first key. */
-  add: (pet?: object, headers?: Record<string, string>) => Promise<Answer>;
-  /** Reads with the first key. */
-  get: (path: string) => Promise<Answer>;
-  /** What Prometheus gets. */
-  metrics: () => Promise<string>;
-}
-
-interface Answer {
-  status: number;
-  headers: Headers;
-  // biome-ignore lint/suspicious/noExplicitAny: a test states what it expects of a body by reading it.
-  json: any;
-}
+export type Server = Awaited<ReturnType<typeof listening>>;
 
 /** Starts the server and waits until it listens. */
-export function startServer(surroundings: Surroundings = {}): Promise<Server> {
-  return listening(launchServer(surroundings));
-}
+export const startServer = (surroundings: Surroundings = {}) => listening(launchServer(surroundings));
 
 /** Starts `npm start`, in a process group of its own, and waits until the server listens. */
-export function startWithNpm(env: Record<string, string>): Promise<Server> {
+export function startWithNpm(env: Record<string, string>) {
   return listening(
     launch('npm', ['start'], { folder: projectFolder, env: { PORT: '0', OPS_PORT: 'off', ...env }, group: true }),
   );
 }
 
-async function listening(server: Process): Promise<Server> {
+async function listening(server: Process) {
   const [, url = '', port] = await server.seen('stdout', /Server listening at (http:\/\/\S+:(\d+))"/);
+  /** Address of the ops port. */
   const opsUrl = () => /Ops port open at (http:\/\/[^"]+)"/.exec(server.stdout())?.[1] as string;
   let shown: Promise<RegExpExecArray> | undefined;
+  /** The key that a first start prints. */
   const firstKey = async () => {
     shown ??= server.seen('stderr', /^ {2}(ast_test_\w+)$/m);
     return (await shown)[1] as string;
   };
-  const call: Server['call'] = async (key, method, path, body, more) => {
+  type Headers = Record<string, string>;
+  /** One request with the key, as JSON where there is a body. */
+  const call = async (key: string | null, method: string, path: string, body?: unknown, more?: Headers) => {
     const response = await fetch(url + path, {
       method,
       headers: {
@@ -164,12 +130,20 @@ async function listening(server: Process): Promise<Server> {
       },
       body: body === undefined ? null : JSON.stringify(body),
     });
-    return { status: response.status, headers: response.headers, json: await response.json() };
+    // biome-ignore lint/suspicious/noExplicitAny: a test states what it expects of a body by reading it.
+    const json: any = await response.json();
+    return { status: response.status, headers: response.headers, json };
   };
   return {
-    ...{ ...server, url, port: Number(port), opsUrl, firstKey, call },
-    add: async (pet = tabby, headers = {}) => call(await firstKey(), 'POST', '/v1/pets', pet, headers),
-    get: async (path) => call(await firstKey(), 'GET', path),
+    ...server,
+    /** Address of the server, without a path. */
+    url,
+    ...{ port: Number(port), opsUrl, firstKey, call },
+    /** Adds an animal with the first key. */
+    add: async (pet: object = tabby, headers: Headers = {}) => call(await firstKey(), 'POST', '/v1/pets', pet, headers),
+    /** Reads with the first key. */
+    get: async (path: string) => call(await firstKey(), 'GET', path),
+    /** What Prometheus gets. */
     metrics: async () => (await fetch(`${opsUrl()}/metrics`)).text(),
   };
 }
@@ -213,7 +187,7 @@ function createSink(error?: Error) {
 }
 
 /** Starts `node src/cli.ts`: for tests of signals, of locks between processes, and of anything else that needs a real process. */
-export function launchCli(args: string[], surroundings: Surroundings = {}): Process {
+export function launchCli(args: string[], surroundings: Surroundings = {}) {
   const { source = projectFolder, under = [] } = surroundings;
   const [file = '', ...before] = [...under, process.execPath, path.join(source, 'src/cli.ts')];
   return launch(file, [...before, ...args], surroundings);
