@@ -1,10 +1,10 @@
 /** Starts a separate PostgreSQL server for a test that cannot use the shared one. */
 import fs from 'node:fs';
 import { onTestFinished } from 'vitest';
-import { dataFolder, initialize, type Server, start } from './postgres.ts';
+import { dataFolder, initialize, start } from './postgres.ts';
 
 /** `settings` are lines of postgresql.conf; `prepare` can change the cluster before the start. The server is removed when the test ends. */
-export async function startOwn(settings: string[] = [], prepare?: (data: string) => void): Promise<Server> {
+export async function startOwn(settings: string[] = [], prepare?: (data: string) => void) {
   const data = dataFolder({ inMemory: true });
   initialize(data, ['fsync = off', ...settings]);
   prepare?.(data);

@@ -28,21 +28,10 @@ export const runPrograms = (script: string, env: Record<string, string>) =>
     ...{ cwd: projectFolder, encoding: 'utf8', env: { PATH: `${bin}:${process.env.PATH}`, LC_ALL: 'C', ...env } },
   });
 
-export interface Cluster {
-  /** The cluster's files. */
-  data: string;
-  /** Folders of the archive and of the backups, which are empty. */
-  archive: string;
-  backups: string;
-  url: (database: string) => string;
-  /** Runs a shell script as the database's user. Rejects with its output unless it succeeds. Resolves to its standard output. */
-  shell: (script: string, env?: Record<string, string>) => Promise<string>;
-}
-
 const user = 'app';
 
 /** Starts a cluster, in memory if there is room; it is removed when the test ends. */
-export async function startCluster(): Promise<Cluster> {
+export async function startCluster() {
   const root = dataFolder({ inMemory: true });
   // PostgreSQL refuses to run as root. The folder belongs to its user.
   const { uid, gid } = fs.statSync(root);
@@ -54,7 +43,8 @@ export async function startCluster(): Promise<Cluster> {
   };
 
   let scripts = 0;
-  async function shell(script: string, env: Record<string, string> = {}): Promise<string> {
+  /** Runs a shell script as the database's user. Rejects with its output unless it succeeds. Resolves to its standard output. */
+  async function shell(script: string, env: Record<string, string> = {}) {
     // Files, because a server that the script starts keeps its output open.
     scripts += 1;
     const files = [`${root}/${scripts}.out`, `${root}/${scripts}.err`];
@@ -80,7 +70,11 @@ export async function startCluster(): Promise<Cluster> {
   fs.appendFileSync(`${data}/postgresql.conf`, `${[...settings, 'fsync = off'].join('\n')}\n`);
   await shell('pg_ctl start --wait');
   return {
-    ...{ data, archive, backups, shell },
-    url: (database) => `postgres://${user}@127.0.0.1:${port}/${database}`,
+    /** The cluster's files. */
+    data,
+    /** Folders of the archive and of the backups, which are empty. */
+    ...{ archive, backups },
+    shell,
+    url: (database: string) => `postgres://${user}@127.0.0.1:${port}/${database}`,
   };
 }

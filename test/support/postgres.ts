@@ -41,21 +41,6 @@ function linkLibraries(native: string): void {
   }
 }
 
-export interface Server {
-  port: number;
-  data: string;
-  /** URL of a database on this server. */
-  url: (database: string) => string;
-  /** Ends all its processes with SIGKILL. */
-  kill: () => Promise<void>;
-  /** Stops all its processes with SIGSTOP; `thaw` continues them. */
-  freeze: () => void;
-  thaw: () => void;
-  /** Promotes a standby; resolves when it accepts writes. */
-  promote: () => Promise<void>;
-  log: () => string;
-}
-
 const user = 'app';
 
 let programs: string | undefined;
@@ -129,7 +114,7 @@ function isGone(pid: number): boolean {
 }
 
 /** Starts the server of the cluster in `data`; resolves when it accepts connections. */
-export async function start(data: string, port?: number): Promise<Server> {
+export async function start(data: string, port?: number) {
   const onPort = port ?? (await freePort());
   const child = spawn(program('postgres'), ['-D', data, '-p', String(onPort)], {
     ...identity,
@@ -155,7 +140,9 @@ export async function start(data: string, port?: number): Promise<Server> {
   return {
     port: onPort,
     data,
-    url: (database) => `postgres://${user}@127.0.0.1:${onPort}/${database}`,
+    /** URL of a database on this server. */
+    url: (database: string) => `postgres://${user}@127.0.0.1:${onPort}/${database}`,
+    /** Ends all its processes with SIGKILL. */
     async kill() {
       const all = signalTree(pid, 'SIGKILL');
       await exit;
@@ -164,8 +151,10 @@ export async function start(data: string, port?: number): Promise<Server> {
       // The kernel allows 4096 segments, and SIGKILL leaves them behind.
       if (segment) spawnSync('ipcrm', ['-m', segment]);
     },
+    /** Stops all its processes with SIGSTOP; `thaw` continues them. */
     freeze: () => signalTree(pid, 'SIGSTOP'),
     thaw: () => signalTree(pid, 'SIGCONT'),
+    /** Promotes a standby; resolves when it accepts writes. */
     async promote() {
       fs.writeFileSync(`${data}/promote`, '');
       child.kill('SIGUSR1');
@@ -176,7 +165,7 @@ export async function start(data: string, port?: number): Promise<Server> {
 }
 
 /** Starts a primary and a synchronous standby: the primary acknowledges a commit only after the standby has it. */
-export async function startPair(): Promise<{ primary: Server; standby: Server; end: () => Promise<void> }> {
+export async function startPair() {
   const folders = [dataFolder(), dataFolder()] as const;
   const [primaryData, standbyData] = folders;
   initialize(primaryData, []);

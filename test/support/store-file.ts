@@ -8,23 +8,15 @@ import { openClient, type Promises } from './client.ts';
 import { findPort, firstAnswer } from './known-port.ts';
 import { launchServer, type Surroundings } from './process.ts';
 
-export interface MadeStore {
-  folder: string;
-  file: string;
-  /** An API key with both scopes. */
-  key: string;
-  /** Settings for a server that opens it. */
-  env: { DATABASE_URL: string };
-}
+export type MadeStore = Awaited<ReturnType<typeof makeStore>>;
 
 /** Creates a store without pets, fills it, and closes it. */
-export async function makeStore(
-  folder = temporaryFolder(),
-  fill?: (store: Store) => Promise<unknown>,
-): Promise<MadeStore> {
+export async function makeStore(folder = temporaryFolder(), fill?: (store: Store) => Promise<unknown>) {
   const file = `${folder}/store.db`;
+  /** Settings for a server that opens it. */
   const env = { DATABASE_URL: `sqlite:${file}` };
   const store = await openStore(env.DATABASE_URL, { now: () => new Date() });
+  /** An API key with both scopes. */
   const key = await addAccount(store, 'zoo');
   await fill?.(store);
   await store.close();

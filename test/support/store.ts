@@ -80,22 +80,17 @@ export async function emptyStore(): Promise<string> {
   return databaseUrl;
 }
 
-interface OpenStore {
-  databaseUrl: string;
-  store: Store;
-  now: () => Date;
-  /** Sets the store's clock; undefined: the system clock. */
-  setTime: (time?: Date) => void;
-}
+type OpenStore = Awaited<ReturnType<typeof openNew>>;
 
 /** Open stores that earlier tests of this file have returned. */
 const free: OpenStore[] = [];
 
-async function openNew(): Promise<OpenStore> {
+async function openNew() {
   const file = path.join(mkdtempSync(`${tmpdir()}/animal-store-`), 'store.db');
   const databaseUrl = postgresUrl === undefined ? `sqlite:${file}` : await newStore();
   let present: Date | undefined;
   const now = () => present ?? new Date();
+  /** Sets the store's clock; undefined: the system clock. */
   const setTime = (time?: Date) => {
     present = time;
   };
@@ -108,7 +103,7 @@ async function discard({ databaseUrl, store }: OpenStore): Promise<void> {
 }
 
 /** An open, empty store for one test. Stores are reused: opening and closing one takes most of the time of a request test. */
-export async function borrowStore(): Promise<OpenStore> {
+export async function borrowStore() {
   const borrowed = free.pop() ?? (await openNew());
   onTestFinished(async () => {
     try {

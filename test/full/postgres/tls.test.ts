@@ -5,12 +5,11 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 import { certify } from '../../support/nginx.ts';
 import { startOwn } from '../../support/own-postgres.ts';
-import type { Server } from '../../support/postgres.ts';
 import { startProxy } from '../../support/proxy.ts';
 import { emptyStore, open, temporaryFolder } from '../../support/store.ts';
 
 /** Starts a PostgreSQL server with a self-signed certificate for 127.0.0.1. */
-async function startWithTls(): Promise<{ server: Server; certificate: string }> {
+async function startWithTls() {
   const files = certify(temporaryFolder(), 'IP:127.0.0.1');
   const server = await startOwn(['ssl = on'], (data) => {
     const { uid, gid } = fs.statSync(data);
