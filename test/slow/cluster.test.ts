@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { beforeEach, expect, test } from 'vitest';
 import { type Acknowledged, type Reply, startLoad } from '../support/newest-load.ts';
-import { type Cluster, type Entrance, missingPatroni, type Node, settled, startPatroni } from '../support/patroni.ts';
+import { type Cluster, missingPatroni, settled, startPatroni } from '../support/patroni.ts';
 import { type Server, startServer } from '../support/process.ts';
 import { figure } from '../support/tier.ts';
 
@@ -11,9 +11,11 @@ beforeEach(({ skip }) => {
   if (missingPatroni) skip(missingPatroni);
 });
 
+type Node = Cluster['nodes'][number];
+
 interface Surroundings {
   cluster: Cluster;
-  entrance: Entrance;
+  entrance: ReturnType<Cluster['addEntrance']>;
   primary: Node;
   standby: Node;
 }
@@ -79,7 +81,7 @@ const faults: Fault[] = [
 ];
 
 /** The primary, and the standby that is synchronous. */
-function rolesOf({ control, nodes }: Cluster): { primary: Node; standby: Node } {
+function rolesOf({ control, nodes }: Cluster) {
   const members: { Member: string; Role: string }[] = JSON.parse(control('list', '--format', 'json'));
   const nodeOf = (role: string) =>
     nodes.find(({ name }) => members.some((each) => each.Role === role && each.Member === name)) as Node;

@@ -9,8 +9,6 @@ const program = '/usr/sbin/haproxy';
 /** Why HAProxy cannot run here; undefined if it can. */
 export const missingHaproxy = existsSync(program) ? undefined : `${program} is not installed`;
 
-export type Haproxy = ReturnType<typeof startHaproxy>;
-
 interface HaproxyOptions {
   /** Where it listens. */
   bind: string;

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { onTestFinished } from 'vitest';
 import { parse, stringify } from 'yaml';
-import { type Haproxy, missingHaproxy, startHaproxy } from './haproxy.ts';
+import { missingHaproxy, startHaproxy } from './haproxy.ts';
 import { dataFolder, signalTree } from './postgres.ts';
 import { launch, type Process } from './process.ts';
 import { read } from './project.ts';
@@ -29,39 +29,7 @@ interface Machine {
   under: string[];
 }
 
-export interface Node extends Machine {
-  name: string;
-  /** PostgreSQL, its manager, or both. */
-  signal: (what: 'manager' | 'postgres' | 'both', signal: NodeJS.Signals) => void;
-  /** Starts the manager again after a kill; it starts PostgreSQL. */
-  start: () => void;
-  /** Its timeline, which is 0 if it is a standby, and the connections of servers. Undefined if it does not answer. */
-  ask: () => Promise<{ timeline: number; backends: number } | undefined>;
-}
-
-interface EtcdMember extends Machine {
-  /** Ends it with SIGKILL. */
-  kill: () => void;
-  start: () => void;
-  isLeader: () => Promise<boolean>;
-}
-
-/** A machine with HAProxy, which leads to the primary. */
-export interface Entrance extends Machine, Haproxy {
-  databaseUrl: (database: string) => string;
-}
-
-export interface Cluster {
-  nodes: Node[];
-  etcd: EtcdMember[];
-  /** Another machine of the network. */
-  addMachine: () => Machine;
-  addEntrance: () => Entrance;
-  /** Pulls the cable of a machine; the function that it returns plugs it in again. */
-  unplug: (machine: Machine) => () => void;
-  /** Runs patronictl. */
-  control: (...args: string[]) => string;
-}
+export type Cluster = Awaited<ReturnType<typeof startPatroni>>;
 
 const password = 'secret';
 const quiet = { stdio: 'ignore' as const };
@@ -133,7 +101,7 @@ function configurationOf(name: string, { address }: Machine, etcd: Machine[], ro
 }
 
 /** Starts the cluster; resolves when it has a primary and a synchronous standby. It is removed when the test ends. */
-export async function startPatroni(): Promise<Cluster> {
+export async function startPatroni() {
   const network = createNetwork();
   const root = dataFolder({ inMemory: true });
   const { uid, gid } = fs.statSync(root);
@@ -156,7 +124,7 @@ export async function startPatroni(): Promise<Cluster> {
 
   const etcdMachines = [1, 2, 3].map(() => network.addMachine());
   const peers = etcdMachines.map(({ address }, index) => `etcd${index + 1}=http://${address}:2380`).join(',');
-  const etcd = etcdMachines.map((machine, index): EtcdMember => {
+  const etcd = etcdMachines.map((machine, index) => {
     const name = `etcd${index + 1}`;
     const [client, peer] = [2379, 2380].map((port) => `http://${machine.address}:${port}`);
     const options = [
@@ -170,6 +138,7 @@ export async function startPatroni(): Promise<Cluster> {
       start() {
         member = run(machine, '/usr/bin/etcd', ...options);
       },
+      /** Ends it with SIGKILL. */
       kill: () => process.kill(member.pid, 'SIGKILL'),
       async isLeader() {
         const stats = await fetch(`${client}/v2/stats/self`);
@@ -178,7 +147,7 @@ export async function startPatroni(): Promise<Cluster> {
     };
   });
 
-  const nodes = [1, 2, 3].map((number): Node => {
+  const nodes = [1, 2, 3].map((number) => {
     const machine = network.addMachine();
     const name = `node${number}`;
     const file = `${root}/${name}.yml`;
@@ -188,13 +157,16 @@ export async function startPatroni(): Promise<Cluster> {
     return {
       ...machine,
       name,
+      /** Starts the manager again after a kill; it starts PostgreSQL. */
       start() {
         manager = manage();
       },
-      signal(what, signal) {
+      /** To PostgreSQL, its manager, or both. */
+      signal(what: 'manager' | 'postgres' | 'both', signal: NodeJS.Signals) {
         if (what !== 'postgres') process.kill(manager.pid, signal);
         if (what !== 'manager') signalTree(postmaster(name), signal);
       },
+      /** Its timeline, which is 0 if it is a standby, and the connections of servers. Undefined if it does not answer. */
       async ask() {
         const sql = postgres(`postgres://postgres@${machine.address}/postgres`, {
           ...{ max: 1, connect_timeout: 1, onnotice: () => {} },
@@ -205,7 +177,7 @@ export async function startPatroni(): Promise<Cluster> {
           const [row] = await sql`
             SELECT CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END AS timeline,
               (SELECT count(*)::int FROM pg_stat_activity WHERE application_name = 'animal-store') AS backends`;
-          return { timeline: Number.parseInt(row?.timeline ?? '0', 16), backends: row?.backends };
+          return { timeline: Number.parseInt(row?.timeline ?? '0', 16), backends: row?.backends as number };
         } catch {
           return undefined;
         } finally {
@@ -215,10 +187,12 @@ export async function startPatroni(): Promise<Cluster> {
     };
   });
 
-  const cluster: Cluster = {
+  const cluster = {
     nodes,
     etcd,
+    /** Another machine of the network. */
     addMachine: network.addMachine,
+    /** A machine with HAProxy, which leads to the primary. */
     addEntrance() {
       const machine = network.addMachine();
       const haproxy = startHaproxy({
@@ -229,14 +203,16 @@ export async function startPatroni(): Promise<Cluster> {
       return {
         ...machine,
         ...haproxy,
-        databaseUrl: (database) => `postgres://postgres@${machine.address}/${database}`,
+        databaseUrl: (database: string) => `postgres://postgres@${machine.address}/${database}`,
       };
     },
-    unplug(machine) {
+    /** Pulls the cable of a machine; the function that it returns plugs it in again. */
+    unplug(machine: Machine) {
       network.setLink(machine, 'down');
       return () => network.setLink(machine, 'up');
     },
-    control: (...args) =>
+    /** Runs patronictl. */
+    control: (...args: string[]) =>
       execFileSync('/usr/bin/patronictl', ['-c', `${root}/node1.yml`, ...args], { encoding: 'utf8' }),
   };
   await settled(cluster);
