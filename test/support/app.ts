@@ -92,7 +92,7 @@ export async function startApp({ bounds, ...options }: Partial<AppOptions> & { b
   const url = `http://127.0.0.1:${port}`;
   await store.accounts.addAccount('tests');
 
-  async function newKey(wanted: KeyOptions = {}): Promise<{ key: string; id: number }> {
+  async function newKey(wanted: KeyOptions = {}) {
     const { scopes: granted = [...scopes], expiresAt = null, account = 'tests', live = options.live ?? false } = wanted;
     const secret = newSecret(live);
     const lifetimeMs = expiresAt && expiresAt.getTime() - now().getTime();

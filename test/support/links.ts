@@ -21,7 +21,7 @@ export async function follow(app: TestApp, path: string, between?: () => Promise
 }
 
 /** Walks all pages of a server in a process; returns the ids and the cursors. */
-export async function walk(server: Server, key: string, limit = 100): Promise<{ ids: string[]; cursors: string[] }> {
+export async function walk(server: Server, key: string, limit = 100) {
   const ids: string[] = [];
   const cursors: string[] = [];
   for (let next: string | undefined = `/v1/pets?limit=${limit}`; next !== undefined; ) {

@@ -103,7 +103,7 @@ export const readAllOperations = () => documentNames.flatMap(readOperations);
 
 const int64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n };
 
-export function rangeOf({ minimum, maximum }: Schema): { min: bigint; max: bigint } {
+export function rangeOf({ minimum, maximum }: Schema) {
   return { min: BigInt(minimum ?? int64.min), max: BigInt(maximum ?? int64.max) };
 }
 

@@ -5,14 +5,14 @@ import { readdirSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { launch, type Server, startServer } from '../../support/process.ts';
+import { launch, startServer } from '../../support/process.ts';
 import { projectFolder, read } from '../../support/project.ts';
 import { startProxy } from '../../support/proxy.ts';
 
 const biscuit = { id: 1, name: 'Biscuit', categoryId: 9007199254740993n, status: 'available' };
 const line = '1\tBiscuit\t9007199254740993\tavailable\n';
 
-async function start(): Promise<{ server: Server; env: { KEY: string; BASE_URL: string } }> {
+async function start() {
   const server = await startServer();
   return { server, env: { KEY: await server.firstKey(), BASE_URL: `${server.url}/v1` } };
 }

@@ -6,7 +6,7 @@ import { startServer } from '../../support/process.ts';
 import { pathToNode, projectFolder, read } from '../../support/project.ts';
 
 /** The lines `$ command`, each with the output after it. */
-function transcript(): { command: string; output: string }[] {
+function transcript() {
   const text = read('README.md') + read('docs/command-line.md');
   const blocks = [...text.matchAll(/^```console\n([\s\S]*?)^```$/gm)].map(([, block]) => block as string);
   const parts = blocks.flatMap((block) => block.split(/^\$ /m).slice(1));

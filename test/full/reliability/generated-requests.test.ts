@@ -50,11 +50,7 @@ function kindsOf(operation: Operation, known: Known, rules: Rule[]): fc.Weighted
 }
 
 /** Sends a request. Throws if the response is not one that the kind expects, or not as documented. Resolves to its status and whether it added a pet. */
-async function send(
-  pool: Pool,
-  own: Readonly<Record<string, string>>,
-  { name, statuses, draft }: Sent,
-): Promise<{ status: number; added: boolean }> {
+async function send(pool: Pool, own: Readonly<Record<string, string>>, { name, statuses, draft }: Sent) {
   const { method, target, headers: given, body } = written(draft);
   try {
     const all: typeof given = { ...own, ...given };

@@ -5,7 +5,7 @@ import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { type Promises, sideBySide } from '../../support/client.ts';
 import { openCrashDisk, type Survival } from '../../support/crash-disk.ts';
-import { type DiskEvent, readTrace } from '../../support/disk-trace.ts';
+import { readTrace } from '../../support/disk-trace.ts';
 import { plant } from '../../support/plant.ts';
 import { seededRandom } from '../../support/random.ts';
 import { makeStore, missingFrom, serve } from '../../support/store-file.ts';
@@ -14,16 +14,10 @@ import { figure, tier } from '../../support/tier.ts';
 
 const survivals: Survival[] = ['none', 'some', 'all'];
 
-interface TracedLoad {
-  folder: string;
-  /** The store's file before the server started. */
-  base: Buffer;
-  events: DiskEvent[];
-}
-
 /** Adds pets to a server under strace, `connections` at once, and kills it. `source`: folder of a copy with a planted bug. */
-async function traceLoad(animals: number, connections: number, source?: string): Promise<TracedLoad> {
+async function traceLoad(animals: number, connections: number, source?: string) {
   const made = await makeStore();
+  /** The store's file before the server started. */
   const base = readFileSync(made.file);
   const log = `${temporaryFolder()}/trace`;
   const { folder, server, add, promises } = await serve(made, connections, {
@@ -47,7 +41,7 @@ async function traceLoad(animals: number, connections: number, source?: string):
  * Simulates power losses. `early`: what only synced data lacks before an fsync ends, or at the end: it was acknowledged before its fsync.
  * `lost` and `corrupt`: what is wrong with `images` disk images, at moments spread evenly over the load, whatever unsynced data survives.
  */
-function losses({ folder, base, events }: TracedLoad, images: number, seed = 1) {
+function losses({ folder, base, events }: Awaited<ReturnType<typeof traceLoad>>, images: number, seed = 1) {
   const disk = openCrashDisk(folder, 'store.db', base);
   // In memory if possible, because thousands of images are written and deleted.
   const into = mkdtempSync(`${existsSync('/dev/shm') ? '/dev/shm' : tmpdir()}/power-loss-`);

@@ -12,7 +12,7 @@ const traceId = '0af7651916cd43dd8448eb211c80319c';
 const parentId = 'b7ad6b7169203331';
 
 /** Receives traces as JSON (https://opentelemetry.io/docs/specs/otlp/#otlphttp). */
-async function startReceiver(): Promise<{ url: string; received: () => string }> {
+async function startReceiver() {
   let received = '';
   const receiver = createServer(async (request, response) => {
     received += request.url + (await text(request));

@@ -179,7 +179,7 @@ describe('a thief who knows the old password', () => {
 });
 
 /** The tags of a page and the names of their attributes, and the text that is outside of tags. */
-function structureOf({ text }: Page): { tags: string[]; rest: string } {
+function structureOf({ text }: Page) {
   const tag = /<!?\/?[a-z][a-z0-9]*(?:\s+[a-z-]+(?:="[^"<>]*")?)*\s*>/gi;
   const tags = [...text.matchAll(tag)].map(([found]) => found.replace(/="[^"]*"/g, '=').replace(/\s+/g, ' '));
   return { tags, rest: text.replace(tag, '') };

@@ -15,7 +15,7 @@ async function interrupt(
   headers: Record<string, string>,
   body: string,
   meanwhile: () => Promise<unknown>,
-): Promise<{ status: number; answer: string }> {
+) {
   const socket = net.connect({ port: app.port, host: '127.0.0.1', noDelay: true });
   const lines = { host: `127.0.0.1:${app.port}`, connection: 'close', 'transfer-encoding': 'chunked', ...headers };
   const head = Object.entries(lines).map(([name, value]) => `${name}: ${value}\r\n`);

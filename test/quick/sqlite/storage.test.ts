@@ -8,7 +8,7 @@ import { type PetStatus, statuses } from '../../../src/core/pets.ts';
 import { openStore, sqliteFile } from '../../../src/store/open.ts';
 import { openConnection, openReader, translate } from '../../../src/store/sqlite/connection.ts';
 import { openExisting, prepareStore } from '../../../src/store/sqlite/store-file.ts';
-import { OpenError, type OpenOptions, type Store } from '../../../src/store/store.ts';
+import { OpenError, type OpenOptions } from '../../../src/store/store.ts';
 import { startApp, temporaryFolder } from '../../support/app.ts';
 import { biscuit } from '../../support/store.ts';
 import { addAccount, addKey } from '../../support/store-file.ts';
@@ -21,10 +21,7 @@ afterEach(() => {
 
 const newFile = () => `${temporaryFolder()}/store.db`;
 
-async function openSqlite(
-  options: Partial<OpenOptions> = {},
-  file = newFile(),
-): Promise<{ store: Store; file: string }> {
+async function openSqlite(options: Partial<OpenOptions> = {}, file = newFile()) {
   const store = await openStore(`sqlite:${file}`, { now, ...options });
   onTestFinished(() => store.close());
   return { store, file };
@@ -38,7 +35,7 @@ function openOther(file: string): Database.Database {
 }
 
 /** A store with one pet and one key. The first page of `table` in its file is overwritten. */
-async function openDamaged(table: 'pet' | 'pet_revision' | 'message'): Promise<{ store: Store; key: string }> {
+async function openDamaged(table: 'pet' | 'pet_revision' | 'message') {
   const { store, file } = await openSqlite();
   const key = await addAccount(store, 'owner');
   await store.pets.add(biscuit);
