@@ -61,7 +61,7 @@ export interface Request {
 type Node = Record<string, unknown>;
 
 /** A copy of `node` with each `$ref` replaced by its target. */
-export function resolved(document: Node, node: unknown): unknown {
+function resolved(document: Node, node: unknown): unknown {
   if (Array.isArray(node)) return node.map((item) => resolved(document, item));
   if (typeof node !== 'object' || node === null) return node;
   const { $ref, ...rest } = node as Node;
@@ -72,34 +72,36 @@ export function resolved(document: Node, node: unknown): unknown {
   return { ...(resolved(document, found) as Node), ...own };
 }
 
-/** The operations of a document in the repository. */
-function readOperations(name: keyof typeof prefixes): Operation[] {
-  const document = { ...readDocument(name) };
-  const paths = resolved(document, document.paths) as Record<string, Record<string, Node>>;
-  return Object.entries(paths).flatMap(([path, operations]) =>
-    Object.entries(operations).map(([method, operation]) => {
-      const body = (operation.requestBody as { content: Record<string, { schema: Schema }> } | undefined)?.content[
-        'application/json'
-      ];
-      const [{ apiKey }] = operation.security as [{ apiKey: string[] }];
-      return {
-        operationId: operation.operationId as string,
-        method: method.toUpperCase(),
-        path: prefixes[name] + path,
-        methods: Object.keys(operations).map((other) => other.toUpperCase()),
-        parameters: (operation.parameters ?? []) as Parameter[],
-        body: body?.schema,
-        scope: apiKey[0],
-        statuses: Object.keys(operation.responses as Node)
-          .map(Number)
-          .filter(Number.isInteger),
-      };
-    }),
-  );
+/** Each operation of both documents, which has this type there, with its references replaced, and its path on the server. */
+export const describedOperations = <Type>() =>
+  documentNames.flatMap((name) => {
+    const document = { ...readDocument(name) };
+    const paths = resolved(document, document.paths) as Record<string, Record<string, Type>>;
+    return Object.entries(paths).flatMap(([path, operations]) => {
+      const methods = Object.keys(operations).map((method) => method.toUpperCase());
+      return Object.values(operations).map((operation, at) => {
+        return { ...operation, method: methods[at] as string, path: prefixes[name] + path, methods };
+      });
+    });
+  });
+
+interface Described {
+  operationId: string;
+  parameters?: Parameter[];
+  requestBody?: { content: Record<string, { schema: Schema }> };
+  security: [{ apiKey: string[] }];
+  responses: Node;
 }
 
 /** The operations of both documents. */
-export const readAllOperations = () => documentNames.flatMap(readOperations);
+export const readAllOperations = () =>
+  describedOperations<Described>().map(
+    ({ operationId, method, path, methods, parameters = [], requestBody, security, responses }): Operation => ({
+      ...{ operationId, method, path, methods, parameters, scope: security[0].apiKey[0] },
+      body: requestBody?.content['application/json']?.schema,
+      statuses: Object.keys(responses).map(Number).filter(Number.isInteger),
+    }),
+  );
 
 const int64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n };
 

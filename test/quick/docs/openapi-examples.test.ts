@@ -1,8 +1,7 @@
 /** Tests that the examples of the OpenAPI documents are what the server answers. */
 import { expect, test } from 'vitest';
 import { startApp, type TestApp } from '../../support/app.ts';
-import { documentNames, prefixes, readDocument } from '../../support/described.ts';
-import { resolved } from '../../support/valid-requests.ts';
+import { describedOperations } from '../../support/valid-requests.ts';
 
 interface Part {
   examples?: Record<string, { value: unknown }>;
@@ -20,15 +19,7 @@ interface Operation {
   responses: Record<string, Content & { headers: Record<string, Part> }>;
 }
 
-const all = documentNames.flatMap((name) => {
-  const document = { ...readDocument(name) };
-  const paths = resolved(document, document.paths) as Record<string, Record<string, Operation>>;
-  return Object.entries(paths).flatMap(([path, item]) =>
-    Object.entries(item).map(([method, operation]): Operation => {
-      return { ...operation, method: method.toUpperCase(), path: prefixes[name] + path };
-    }),
-  );
-});
+const all = describedOperations<Operation>();
 
 const json = (part?: Content) => part?.content?.['application/json'];
 
