@@ -3,7 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { copyProject } from '../../support/plant.ts';
 import { launch, startServer } from '../../support/process.ts';
-import { projectFolder, read } from '../../support/project.ts';
+import { blocksOf, projectFolder, read } from '../../support/project.ts';
 
 /** Where a block of code belongs: a new file, the end of a file, or behind the first line that starts with a text. */
 const place = /^\/\/ (\S+?)(?:, (at the end|after `(.+)`))?$/;
@@ -32,12 +32,6 @@ function addBlock(folder: string, block: string): string {
   return name;
 }
 
-/** The blocks of code of a text in Markdown that name their file. */
-const blocksOf = (markdown: string) =>
-  [...markdown.matchAll(/^( *)```\w+\n( *\/\/ [\s\S]*?)\n *```$/gm)].map(([, indent = '', block = '']) =>
-    block.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
-  );
-
 const contributing = read('CONTRIBUTING.md');
 const [, walkThrough = ''] = contributing.split('## How to add an operation');
 
@@ -52,7 +46,8 @@ const node = process.execPath;
 
 test('a GET is five files by hand, from the code of CONTRIBUTING.md', async () => {
   const folder = copyProject();
-  expect(new Set(blocksOf(walkThrough).map((block) => addBlock(folder, block))).size).toBe(5);
+  const blocks = blocksOf(walkThrough).filter((block) => block.startsWith('// '));
+  expect(new Set(blocks.map((block) => addBlock(folder, block.trimEnd()))).size).toBe(5);
   await run(folder, 'npm', 'run', 'format');
   // Without a network, only the types of the client stay as they were.
   await run(folder, 'npm', 'run', 'generate').catch((error: Error) =>

@@ -5,11 +5,9 @@ import { parseEnv } from 'node:util';
 import { expect, test } from 'vitest';
 import { readConfig } from '../../../src/config.ts';
 import { imageSettings } from '../../support/deployment.ts';
-import { read } from '../../support/project.ts';
+import { blocksOf, read } from '../../support/project.ts';
 
-const blocks = [...read('docs/production.md').matchAll(/^( +)```sh\n([\s\S]*?)^\1```$/gm)].map(
-  ([, indent = '', block = '']) => block.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
-);
+const blocks = blocksOf(read('docs/production.md'), 'sh');
 
 /** What a block writes to a file. */
 const written = (file: string) =>

@@ -3,13 +3,12 @@ import { spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { startServer } from '../../support/process.ts';
-import { pathToNode, projectFolder, read } from '../../support/project.ts';
+import { blocksOf, pathToNode, projectFolder, read } from '../../support/project.ts';
 
 /** The lines `$ command`, each with the output after it. */
 function transcript() {
   const text = read('README.md') + read('docs/command-line.md');
-  const blocks = [...text.matchAll(/^```console\n([\s\S]*?)^```$/gm)].map(([, block]) => block as string);
-  const parts = blocks.flatMap((block) => block.split(/^\$ /m).slice(1));
+  const parts = blocksOf(text, 'console').flatMap((block) => block.split(/^\$ /m).slice(1));
   return parts.map((part) => {
     const [command = '', ...lines] = part.split('\n');
     return { command, output: lines.join('\n').trimEnd() };

@@ -10,14 +10,12 @@ import type { Store } from '../../../src/store/store.ts';
 import { commandErrorOf } from '../../support/commands.ts';
 import { missingPrograms, runPrograms } from '../../support/postgres-programs.ts';
 import { launchServer, runCli, startServer } from '../../support/process.ts';
-import { read } from '../../support/project.ts';
+import { blocksOf, read } from '../../support/project.ts';
 import { newDatabase, open } from '../../support/store.ts';
 
 const latest = latestOf(readMigrations('postgres'));
 
-const blocks = [...read('docs/operations.md').matchAll(/^```\w+\n([\s\S]*?)^```$/gm)].map(
-  ([, block]) => block as string,
-);
+const blocks = blocksOf(read('docs/operations.md'));
 const blockWith = (text: string) => blocks.find((block) => block.includes(text)) as string;
 /** psql sends each statement by itself: CREATE DATABASE cannot run in a transaction. */
 const statementsOf = (block: string) => block.split(/;\n/).filter(Boolean);

@@ -5,13 +5,13 @@ import { expect, test } from 'vitest';
 import { openClient, type Promises, sideBySide } from '../../support/client.ts';
 import { missingPrograms, startCluster } from '../../support/postgres-programs.ts';
 import { startServer } from '../../support/process.ts';
-import { read } from '../../support/project.ts';
+import { blocksOf, read } from '../../support/project.ts';
 import { clientOf } from '../../support/store.ts';
 import { figure, tier } from '../../support/tier.ts';
 
 const connections = 8;
 
-const blocks = [...read('docs/scaling.md').matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block]) => block as string);
+const blocks = blocksOf(read('docs/scaling.md'), 'sh');
 
 test('a dump, and a recovery to a moment under load: each animal acknowledged before is there, none after; no id is given again', async ({
   skip,
