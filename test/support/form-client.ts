@@ -1,15 +1,13 @@
 /** Sends requests as a browser does that runs no script: it keeps cookies, and sends forms with the headers of their origin. */
 import { Agent, request as undiciRequest } from 'undici';
 import { onTestFinished } from 'vitest';
+import type { Answer } from './documented.ts';
 
 type Values = Record<string, string | string[]>;
 /** A value of undefined removes a header that the client would send by itself. */
 type Headers = Record<string, string | undefined>;
 
-export interface Page {
-  status: number;
-  headers: Record<string, string | string[] | undefined>;
-  text: string;
+export interface Page extends Answer {
   /** Set-Cookie headers. */
   cookies: string[];
 }

@@ -67,12 +67,6 @@ async function configure(folder: string, upstream: number, inHttp: string) {
   return { https, http, ca: readFileSync(certificate) };
 }
 
-export interface Answer {
-  status: number;
-  headers: Record<string, string | string[] | undefined>;
-  body: string;
-}
-
 /** Starts nginx in front of the server at this port; resolves when it listens. `inHttp`: more directives for http. */
 export async function startNginx(upstream: number, inHttp = '') {
   const folder = temporaryFolder();
@@ -94,7 +88,7 @@ export async function startNginx(upstream: number, inHttp = '') {
       body: body ?? null,
       dispatcher,
     });
-    return { status: answer.statusCode, headers: answer.headers, body: await answer.body.text() };
+    return { status: answer.statusCode, headers: answer.headers, text: await answer.body.text() };
   };
   /** Opens a connection over TLS from a local address. */
   const open = (localAddress = '127.0.0.1') =>

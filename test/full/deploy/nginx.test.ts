@@ -8,7 +8,8 @@ import { request } from 'undici';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { type ErrorCode, errorTable } from '../../../src/core/errors.ts';
 import { newToken } from '../../../src/core/people.ts';
-import { type Answer, missingNginx, name, startNginx, startNginxAlone } from '../../support/nginx.ts';
+import type { Answer } from '../../support/documented.ts';
+import { missingNginx, name, startNginx, startNginxAlone } from '../../support/nginx.ts';
 import { startServer } from '../../support/process.ts';
 
 beforeEach(({ skip }) => {
@@ -16,9 +17,9 @@ beforeEach(({ skip }) => {
 });
 
 /** Checks that nginx itself has refused the request, with an Error body. */
-function expectError({ status, headers, body }: Answer, code: ErrorCode): void {
+function expectError({ status, headers, text }: Answer, code: ErrorCode): void {
   const [expected, message] = errorTable[code];
-  expect([status, JSON.parse(body)]).toEqual([expected, { code, message, status: expected }]);
+  expect([status, JSON.parse(text)]).toEqual([expected, { code, message, status: expected }]);
   expect(headers).toMatchObject({
     'content-type': 'application/json',
     'cache-control': 'no-store',
@@ -40,8 +41,8 @@ describe('a request through nginx', () => {
     const { call, authorization, server } = await startBehindNginx();
     for (const target of ['/v1//pets?limit=%31', '/v1/pets/%2e%2e/pets']) {
       const direct = await fetch(server.url + target, { headers: { authorization } });
-      const { status, body } = await call('GET', target, { authorization });
-      expect([target, status, body]).toEqual([target, direct.status, await direct.text()]);
+      const { status, text } = await call('GET', target, { authorization });
+      expect([target, status, text]).toEqual([target, direct.status, await direct.text()]);
     }
     const pet = JSON.stringify({ name: 'x'.repeat(1000), categoryId: 7 });
     for (let added = 0; added < 20; added++)
@@ -49,7 +50,7 @@ describe('a request through nginx', () => {
         201,
       );
     const page = await call('GET', '/v1/pets', { authorization, 'accept-encoding': 'gzip' });
-    expect([page.headers['content-encoding'], page.body.length > 20_000]).toEqual([undefined, true]);
+    expect([page.headers['content-encoding'], page.text.length > 20_000]).toEqual([undefined, true]);
     for (const path of ['/livez', '/readyz', '/metrics']) expect((await call('GET', path)).status).toBe(404);
     expect((await call('GET', '/v1/pets', { 'x-forwarded-for': '192.0.2.1' })).status).toBe(401);
     await server.seen('stdout', /"status":401,.*"address":"127\.0\.0\.1"/);
