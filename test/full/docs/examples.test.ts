@@ -1,13 +1,12 @@
 /** Runs the examples unchanged against a real server. */
 import { spawnSync } from 'node:child_process';
-import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { launch, startServer } from '../../support/process.ts';
 import { projectFolder, read } from '../../support/project.ts';
 import { startProxy } from '../../support/proxy.ts';
+import { listen } from '../../support/raw.ts';
 
 const biscuit = { id: 1, name: 'Biscuit', categoryId: 9007199254740993n, status: 'available' };
 const line = '1\tBiscuit\t9007199254740993\tavailable\n';
@@ -69,10 +68,8 @@ test('a response that is cut in its body is asked for again, and a list that end
     if (answers === 1)
       return response.writeHead(201, { 'content-length': 50 }).write('{"id":1,', () => response.destroy());
     return response.writeHead(answers < 6 ? 200 : 503, { link: '</v1/pets>; rel="next"' }).end('[]');
-  }).listen(0, '127.0.0.1');
-  onTestFinished(() => void fake.close());
-  await once(fake, 'listening');
-  const env = { KEY: 'key', BASE_URL: `http://127.0.0.1:${(fake.address() as AddressInfo).port}/v1` };
+  });
+  const env = { KEY: 'key', BASE_URL: `http://127.0.0.1:${await listen(fake)}/v1` };
   const end = (command: string, file: string, ...args: string[]) =>
     launch(command, [`${projectFolder}examples/${file}`, ...args], { env }).end();
   expect(await end(node, 'retry.js', 'Biscuit', '7')).toMatchObject({ code: 0, stdout: '200: []\n' });
