@@ -59,9 +59,9 @@ test.for(rows.map(([, generator, command, program]) => [generator, command, prog
     const key = await server.firstKey();
     for (let count = 0; count < 204; count += 4)
       await Promise.all([1, 2, 3, 4].map(() => server.call(key, 'POST', '/v1/pets', { name: 'Crumb', categoryId: 7 })));
-    const proxy = await startProxy(`${server.url}/`);
+    const proxy = await startProxy(`${server.url}/v1`);
     proxy.cutNextAnswer();
-    const env = { KEY: key, BASE_URL: proxy.through(`${server.url}/v1`) };
+    const env = { KEY: key, BASE_URL: proxy.url };
     const { code, stdout, stderr } = await launch(isPython ? (python as string) : process.execPath, [file], {
       env,
     }).end();

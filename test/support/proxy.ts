@@ -45,8 +45,8 @@ export async function startProxy(databaseUrl: string, ownPort = 0) {
   });
   const own = (server.address() as net.AddressInfo).port;
   return {
-    /** A URL through the proxy. */
-    through: (url: string) => url.replace(`:${port}/`, `:${own}/`),
+    /** `databaseUrl` through the proxy. */
+    url: databaseUrl.replace(`:${port}/`, `:${own}/`),
     /** Drops the next response and closes its connection. */
     cutNextAnswer() {
       state = 'cut';

@@ -46,10 +46,10 @@ test('session.sh adds, filters and pages; walk.js and pets.py print every digit'
 });
 
 test('retry.js adds once although the first response is lost', async () => {
-  const { server, env } = await start();
-  const proxy = await startProxy(`${server.url}/`);
+  const { env } = await start();
+  const proxy = await startProxy(env.BASE_URL);
   proxy.cutNextAnswer();
-  const through = { ...env, BASE_URL: proxy.through(env.BASE_URL) };
+  const through = { ...env, BASE_URL: proxy.url };
   const { stdout, stderr } = await launch(node, [`${projectFolder}examples/retry.js`, 'Biscuit', '9007199254740993'], {
     env: through,
   }).end();

@@ -155,11 +155,11 @@ test('a lost COMMIT is reported as unknown', async () => {
   const [file, to] = [await makeSource(), await newStore()];
   const { sql, waiting, go } = await pauseAtMessage(to, true);
   const proxy = await startProxy(to);
-  const copying = copy(file, proxy.through(to)).catch((error: unknown) => error);
+  const copying = copy(file, proxy.url).catch((error: unknown) => error);
   await waiting();
   proxy.cutNextAnswer();
   await go();
-  const label = shownAs(proxy.through(to));
+  const label = shownAs(proxy.url);
   expect(String(await copying)).toMatch(`CopyError: It is unknown whether ${label} holds the copy: `);
   await sql`DROP TRIGGER pause ON message`;
   await expectComplete(file, to);

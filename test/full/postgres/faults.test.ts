@@ -2,7 +2,6 @@
 import { writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { Store } from '../../../src/store/store.ts';
 import { startOwn } from '../../support/own-postgres.ts';
 import { startServer } from '../../support/process.ts';
 import { read } from '../../support/project.ts';
@@ -60,7 +59,7 @@ test('a write that fails for another temporary reason is not retried, and counts
 test('a write whose answer is lost with its connection is replayed when it is repeated with its Idempotency-Key', async () => {
   const databaseUrl = await emptyStore();
   const proxy = await startProxy(databaseUrl);
-  const store: Store = await open(proxy.through(databaseUrl));
+  const store = await open(proxy.url);
   await store.pets.add(biscuit);
   proxy.cutNextAnswer();
   const retry = { accountId: 1, key: 'k' };
@@ -71,7 +70,7 @@ test('a write whose answer is lost with its connection is replayed when it is re
 test('a write that arrives with the last answer of a connection, and the end of that connection, is not sent on it', async () => {
   const databaseUrl = await newDatabase();
   const proxy = await startProxy(databaseUrl);
-  const server = await startServer({ env: { DATABASE_URL: proxy.through(databaseUrl) } });
+  const server = await startServer({ env: { DATABASE_URL: proxy.url } });
   const create = () => server.add();
   // Two connections stay open for the next two requests.
   await Promise.all([create(), create()]);
@@ -94,7 +93,7 @@ test('a write that arrives with the last answer of a connection, and the end of 
 test('while the database is silent, each request gets 503, and the server is not ready', async () => {
   const databaseUrl = await newDatabase();
   const proxy = await startProxy(databaseUrl);
-  const server = await startServer({ env: { DATABASE_URL: proxy.through(databaseUrl) } });
+  const server = await startServer({ env: { DATABASE_URL: proxy.url } });
   const ops = async (target: string) => (await fetch(server.opsUrl() + target)).status;
   const list = () => server.get('/v1/pets');
   expect([(await list()).status, await ops('/readyz')]).toEqual([200, 200]);
@@ -116,7 +115,7 @@ test('while the database is silent, each request gets 503, and the server is not
 test('no request is answered by a standby that the address leads to', async () => {
   const databaseUrl = (await startOwn()).url('postgres');
   const proxy = await startProxy(databaseUrl);
-  const store = await open(proxy.through(databaseUrl));
+  const store = await open(proxy.url);
   await store.pets.add(biscuit);
   const standby = await startOwn([], (data) => writeFileSync(`${data}/standby.signal`, ''));
   proxy.leadTo(standby.url('postgres'));

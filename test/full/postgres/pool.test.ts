@@ -12,7 +12,7 @@ import { clientOf, emptyStore } from '../../support/store.ts';
 async function start(connections: number) {
   const databaseUrl = await emptyStore();
   const proxy = await startProxy(databaseUrl);
-  const target = { ...readTarget(proxy.through(databaseUrl)), connections };
+  const target = { ...readTarget(proxy.url), connections };
   const metrics = { commit: vi.fn(), query: vi.fn() };
   const pools = createPools(await configOf(target), target, metrics);
   onTestFinished(() => pools.close());

@@ -44,7 +44,7 @@ describe('export', () => {
   test('exit 1 and one sentence if the database hangs; no file remains', async () => {
     await clientOf(databaseUrl)`INSERT INTO pet SELECT i, 'pet', 1, 'sold' FROM generate_series(1, 50000) AS i`;
     const proxy = await startProxy(databaseUrl);
-    databaseUrl = proxy.through(databaseUrl);
+    databaseUrl = proxy.url;
     const exporting = runHere('export', 'pets.jsonl');
     await vi.waitUntil(() => proxy.seen().includes('FROM pet WHERE id >'), { interval: 0, timeout: 20_000 });
     proxy.silence();
@@ -58,7 +58,7 @@ test('an import whose COMMIT is not answered says so, and adds each line once wh
   fs.writeFileSync(at('pets.jsonl'), names.map((name) => `{"name":"${name}","categoryId":1}\n`).join(''));
   const stored = async () => (await textRows(databaseUrl, 'SELECT name FROM pet ORDER BY id')).map(({ name }) => name);
   const proxy = await startProxy(databaseUrl);
-  const env = { DATABASE_URL: proxy.through(databaseUrl) };
+  const env = { DATABASE_URL: proxy.url };
   const importing = runCli(['import', 'pets.jsonl'], { folder, env });
   await vi.waitUntil(() => proxy.seen().includes('pet 1500'), { interval: 0, timeout: 20_000 });
   proxy.cutNextAnswer();

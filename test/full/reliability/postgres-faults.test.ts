@@ -26,7 +26,7 @@ async function start(creators: Creators) {
   const watcher = postgres(primary.url('postgres'), { max: 1 });
   await watcher`CREATE DATABASE animals`;
   const address = await startProxy(primary.url('animals'));
-  const databaseUrl = address.through(primary.url('animals'));
+  const databaseUrl = address.url;
   const server = await startServer({ env: { DATABASE_URL: databaseUrl, OPS_PORT: 'off' } });
   const load = startLoad([server], await server.firstKey(), creators);
 
