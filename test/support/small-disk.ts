@@ -1,13 +1,13 @@
 /** A small file system, for tests of a full disk. */
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
-import { onTestFinished } from 'vitest';
+import { onTestFinished, type TestContext } from 'vitest';
 
-/** Creates `folder` and mounts a small file system on it until the test ends. Returns undefined if the process may not mount one. */
-export function mountSmallDisk(folder: string, kibibytes: number) {
+/** Creates `folder` and mounts a small file system on it until the test ends. Skips the test if the process may not mount one. */
+export function mountSmallDisk({ skip }: Pick<TestContext, 'skip'>, folder: string, kibibytes: number) {
   fs.mkdirSync(folder);
   const mount = (options: string) => spawnSync('mount', ['-t', 'tmpfs', '-o', options, 'tmpfs', folder]).status === 0;
-  if (!mount(`size=${kibibytes}k`)) return undefined;
+  if (!mount(`size=${kibibytes}k`)) skip('mounting a file system is not permitted');
   onTestFinished(() => void spawnSync('umount', ['-l', folder]));
   return {
     resize(other: number) {
@@ -15,5 +15,3 @@ export function mountSmallDisk(folder: string, kibibytes: number) {
     },
   };
 }
-
-export const noDisk = 'mounting a file system is not permitted';

@@ -6,7 +6,7 @@ import type { NewPet } from '../../../src/core/pets.ts';
 import { change, commandErrorOf, commandFolder, namesIn, query } from '../../support/commands.ts';
 import { launch, launchCli, runCli, startServer } from '../../support/process.ts';
 import { projectFolder, read } from '../../support/project.ts';
-import { mountSmallDisk, noDisk } from '../../support/small-disk.ts';
+import { mountSmallDisk } from '../../support/small-disk.ts';
 
 const tabby: NewPet = { name: 'Tabby', categoryId: 1n, status: 'available' };
 const rex: NewPet = { name: 'Rex, the "King"', categoryId: 9_007_199_254_740_993n, status: 'sold' };
@@ -80,9 +80,7 @@ describe('export', () => {
     expect(await refused('export', 'data/animal-store.db', '--force')).toMatch(/is the store itself/);
   });
 
-  test('writes every page; exit 1 and one sentence: the reader closes the pipe early, and the disk of the file is full', async ({
-    skip,
-  }) => {
+  test('writes every page; exit 1 and one sentence: the reader closes the pipe early, and the disk of the file is full', async (context) => {
     const { run, refused, folder, at } = await withFile(4000);
     await run('import', 'pets.jsonl');
     const exported = (await run('export')).replace(/.*"id":(\d+),"name":"pet (\d+)".*/g, '$1 $2').trimEnd();
@@ -91,7 +89,7 @@ describe('export', () => {
       stdout: '{"id":1,"name":"pet 1","categoryId":1,"status":"available"}\n',
       stderr: 'animal-store: The output was closed before its end.\nexit 1\n',
     });
-    if (!mountSmallDisk(at('small'), 40)) return skip(noDisk);
+    mountSmallDisk(context, at('small'), 40);
     expect(await refused('export', 'small/pets.jsonl')).toBe('ENOSPC: no space left on device, write.');
     expect(fs.readdirSync(at('small'))).toEqual([]);
   });
@@ -231,10 +229,9 @@ describe('import, again', () => {
     await complete();
   });
 
-  test('exit 1: a full disk; what was added stays, and the rest is added once there is room', async ({ skip }) => {
+  test('exit 1: a full disk; what was added stays, and the rest is added once there is room', async (context) => {
     const { folder, at, store, complete } = await withFile(20_000);
-    const disk = mountSmallDisk(at('data'), 3500);
-    if (!disk) return skip(noDisk);
+    const disk = mountSmallDisk(context, at('data'), 3500);
     const { code, stderr } = await runCli(['import', 'pets.jsonl'], { folder });
     const added = countIn(store);
     expect(added).toBeGreaterThan(0);

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { type Outcome, sideBySide } from '../../support/client.ts';
 import { percentile } from '../../support/percentile.ts';
-import { mountSmallDisk, noDisk } from '../../support/small-disk.ts';
+import { mountSmallDisk } from '../../support/small-disk.ts';
 import { makeStore, missingFrom, serve } from '../../support/store-file.ts';
 import { injecting, needStrace } from '../../support/strace.ts';
 import { figure, tier } from '../../support/tier.ts';
@@ -165,9 +165,9 @@ function fill(filler: string): void {
   }
 }
 
-test('a full disk: writes get 503, reads continue, and writes resume when there is room', async ({ skip }) => {
+test('a full disk: writes get 503, reads continue, and writes resume when there is room', async (context) => {
   const folder = `${temporaryFolder()}/disk`;
-  if (!mountSmallDisk(folder, 8 * 1024)) return skip(noDisk);
+  mountSmallDisk(context, folder, 8 * 1024);
   const filler = `${folder}/filler`;
   const { server, add, get, promises, file } = await serve(await makeStore(folder), 20);
   const outcomes: Outcome[] = [];
@@ -210,9 +210,9 @@ test('a full disk: writes get 503, reads continue, and writes resume when there 
 
 test.for(['SIGKILL', 'SIGTERM'] as const)(
   'a server that ended on a full disk with %s starts there: reads work, creates get 503, and succeed when there is room',
-  async (signal, { skip }) => {
+  async (signal, context) => {
     const folder = `${temporaryFolder()}/disk`;
-    if (!mountSmallDisk(folder, 8 * 1024)) return skip(noDisk);
+    mountSmallDisk(context, folder, 8 * 1024);
     const filler = `${folder}/filler`;
     const made = await makeStore(folder);
     const { server, add, promises } = await serve(made, 20);
