@@ -124,25 +124,6 @@ test('a key is rotated once, and needs a new one if its replacement has ended', 
   expect(page).toContain('Ends in less than a day. Its replacement has ended: make a new key.');
 });
 
-test('a key that has expired cannot be rotated from an open page', async () => {
-  const { app, account, ada, keys } = await startWithAda();
-  await makeKey(ada, { expires: '30d' });
-  await makeKey(ada, { expires: '30d' });
-  app.setTime(later(30 * dayMs - 1));
-  const again = await app.enter(account);
-  expect((await rotateKey(again, 2, '24h')).status).toBe(200);
-  app.setTime(later(30 * dayMs));
-  const before = await keys();
-  for (const [id, overlap] of [
-    [2, '24h'],
-    [3, 'none'],
-  ] as const) {
-    const refused = await rotateKey(again, id, overlap);
-    expect([refused.status, alertOf(refused)]).toEqual(noKey);
-  }
-  expect(await keys()).toEqual(before);
-});
-
 test('an account has at most 50 active keys: more are refused, also by rotation', async () => {
   const { app, ada, keys } = await startWithAda();
   while ((await keys()).length < limits.activeKeys) await app.newKey({ account: 'ada' });
