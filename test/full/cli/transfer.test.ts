@@ -255,12 +255,4 @@ describe('import, again', () => {
     fs.writeFileSync(at('pets.jsonl'), content);
     await complete();
   });
-
-  test('two processes at once do not add the same line twice', async () => {
-    const { start, store } = await withFile(10_000);
-    const exits = await Promise.all([start().end(), start().end()]);
-    const counts = exits.map(({ stdout }) => (stdout.match(/\d+/g) ?? []).map(Number));
-    expect(counts.map(([added = 0, present = 0]) => added + present)).toEqual([10_000, 10_000]);
-    expect([new Set(namesIn(store)).size, countIn(store)]).toEqual([10_000, 10_000]);
-  });
 });
