@@ -1,5 +1,5 @@
 /** What the commands for one-time links and for the whole store print and change, in tables. Each event is `name account key`. */
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { hashToken } from '../../../src/core/people.ts';
@@ -146,17 +146,6 @@ describe('the store', () => {
     await expectRows(elsewhere, [['account list', 0, list]]);
     mkdirSync(`${folder}/.env`);
     expect(commandErrorOf(await runCli(['account', 'list'], { folder }))).toMatch(/^\.env cannot be read: .+[^.]\.$/);
-  });
-
-  test('exit 1: a write that fails in the database', async () => {
-    const { folder, store } = await withZoo();
-    const [{ page, size } = { page: 0, size: 0 }] = query<{ page: number; size: number }>(
-      store,
-      "SELECT rootpage AS page, page_size AS size FROM sqlite_schema, pragma_page_size WHERE name = 'account'",
-    );
-    writeFileSync(store, readFileSync(store).fill(0, (page - 1) * size, page * size));
-    const sentence = 'The store cannot answer: database disk image is malformed.';
-    await expectRows(folder, [refused('account add circus', sentence)]);
   });
 });
 
