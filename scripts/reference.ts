@@ -1,5 +1,6 @@
 /** Makes the reference pages from the OpenAPI documents and the templates in src/pages/reference/. */
 import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { Eta } from 'eta';
 import type { ErrorCode } from '../src/core/errors.ts';
 import { documents, type Introduction, keys } from './openapi/introduction.ts';
@@ -113,24 +114,12 @@ export function renderPage(name: PageName, yaml = read(pages[name].source)): str
   });
 }
 
-const templates = [
-  'page',
-  'changelog',
-  'header',
-  'heading',
-  'operation',
-  'fields',
-  'samples',
-  'code',
-  'panel',
-] as const;
+const eta = new Eta({ views: fileURLToPath(new URL('../src/pages/reference', import.meta.url)), cache: true });
 
-function render(template: (typeof templates)[number], view: object): string {
-  const eta = new Eta();
-  for (const name of templates) eta.loadTemplate(`@${name}`, read(`src/pages/reference/${name}.eta`));
+function render(template: 'page' | 'changelog', view: object): string {
   // Indentation that no reader sees is a twentieth of the compressed page. A preformatted text keeps its own.
   return eta
-    .render(`@${template}`, view)
+    .render(`./${template}`, view)
     .replace(/<(pre|textarea)[\s\S]*?<\/\1>|\n\s+/g, (found) => (found.startsWith('<') ? found : '\n'));
 }
 
