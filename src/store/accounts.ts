@@ -1,6 +1,6 @@
 /** Accounts and API keys, over the commands and reads that both engines run. */
-import { type Accounts, type ApiKey, type OwnKey, RefusedError, type Secret } from '../core/accounts.ts';
-import { dayOf, type KeyUse } from '../core/usage.ts';
+import { type Accounts, type ApiKey, type KnownKey, type OwnKey, RefusedError, type Secret } from '../core/accounts.ts';
+import { type DayOfUse, dateOf, dayOf, type KeyUse } from '../core/usage.ts';
 import type { KeyRefusal } from './commands/keys.ts';
 import type { Engine } from './engine.ts';
 import {
@@ -11,16 +11,28 @@ import {
   isActive,
   type KnownKeyRow,
   knownKeyColumns,
+  networkOf,
   type OwnKeyRow,
-  ownKeyColumns,
   toAccount,
   toApiKey,
-  toDayOfUse,
-  toKnownKey,
-  type UsageRow,
-  usageColumns,
 } from './rows.ts';
 import { raw, type Steps, sql } from './steps.ts';
+
+const ownKeyColumns = `
+  (SELECT hint FROM rotated_key JOIN api_key AS old ON old.id = key_id WHERE successor_id = api_key.id) AS replaces,
+  (SELECT hint FROM rotated_key JOIN api_key AS new ON new.id = successor_id WHERE key_id = api_key.id) AS "replacedBy",
+  ${apiKeyColumns}`;
+
+const usageColumns = `
+  key_id AS "keyId", day, succeeded, client_errors AS "clientErrors", rate_limited AS "rateLimited", server_errors AS "serverErrors",
+  api_key_usage.deprecated_calls AS "deprecatedCalls", error_code AS "errorCode", error_at AS "errorAt"`;
+
+interface UsageRow extends Omit<DayOfUse, 'day' | 'lastError'> {
+  keyId: number;
+  day: number;
+  errorCode: string | null;
+  errorAt: number | null;
+}
 
 /** Without the key itself. */
 const secretOf = ({ hint, hash }: Secret) => ({ hint, hash });
@@ -31,6 +43,14 @@ const countsOf = ({ lastUsedAt, lastError, ...counts }: KeyUse) => ({
   error: lastError?.code ?? null,
   errorAt: lastError?.at.getTime() ?? null,
 });
+
+function toKnownKey({ network, ...key }: KnownKeyRow): KnownKey {
+  return { ...toApiKey<ApiKey>(key), network: networkOf(network) };
+}
+
+function toDayOfUse({ keyId, day, errorCode: code, errorAt: at, ...counts }: UsageRow): DayOfUse {
+  return { day: dateOf(day), ...counts, lastError: code === null || at === null ? null : { code, at: new Date(at) } };
+}
 
 /** The key; undefined if there is none that could be changed. Throws the error of a refusal. */
 function keyOf(result: ApiKeyRow | KeyRefusal): ApiKey | undefined {

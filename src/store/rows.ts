@@ -1,6 +1,5 @@
 /** The columns that both engines select for accounts and API keys, and the conversion of their rows. */
-import type { Account, ApiKey, KnownKey, OwnKey, Scope } from '../core/accounts.ts';
-import { type DayOfUse, dateOf } from '../core/usage.ts';
+import type { Account, ApiKey, OwnKey, Scope } from '../core/accounts.ts';
 
 export const accountColumns =
   'account.id, account.name, account.created_at AS "createdAt", account.password_hash IS NOT NULL AS "hasPassword"';
@@ -11,15 +10,6 @@ export const apiKeyColumns = `
   FROM api_key JOIN account ON account.id = account_id`;
 
 export const knownKeyColumns = `account.network, ${apiKeyColumns}`;
-
-export const ownKeyColumns = `
-  (SELECT hint FROM rotated_key JOIN api_key AS old ON old.id = key_id WHERE successor_id = api_key.id) AS replaces,
-  (SELECT hint FROM rotated_key JOIN api_key AS new ON new.id = successor_id WHERE key_id = api_key.id) AS "replacedBy",
-  ${apiKeyColumns}`;
-
-export const usageColumns = `
-  key_id AS "keyId", day, succeeded, client_errors AS "clientErrors", rate_limited AS "rateLimited", server_errors AS "serverErrors",
-  api_key_usage.deprecated_calls AS "deprecatedCalls", error_code AS "errorCode", error_at AS "errorAt"`;
 
 /** An active key has not ended at the time that follows this condition. The index api_key_active has the same expression. */
 export const isActive = 'revoked_at IS NULL AND coalesce(expires_at, 9223372036854775807) >';
@@ -40,13 +30,6 @@ export type ApiKeyRow = Row<ApiKey>;
 export type OwnKeyRow = Row<OwnKey>;
 export type KnownKeyRow = ApiKeyRow & { network: Buffer | null };
 
-export interface UsageRow extends Omit<DayOfUse, 'day' | 'lastError'> {
-  keyId: number;
-  day: number;
-  errorCode: string | null;
-  errorAt: number | null;
-}
-
 /** Columns whose name ends in At are times. */
 function withDates<Row extends object>(row: Row): Row {
   const isTime = ([name, value]: [string, unknown]) => name.endsWith('At') && value !== null;
@@ -63,11 +46,3 @@ export function toApiKey<Key extends ApiKey>(row: Row<Key> & ApiKeyRow): Key {
 }
 
 export const networkOf = (network: Buffer | null) => network?.toString('base64url');
-
-export function toKnownKey({ network, ...key }: KnownKeyRow): KnownKey {
-  return { ...toApiKey<ApiKey>(key), network: networkOf(network) };
-}
-
-export function toDayOfUse({ keyId, day, errorCode: code, errorAt: at, ...counts }: UsageRow): DayOfUse {
-  return { day: dateOf(day), ...counts, lastError: code === null || at === null ? null : { code, at: new Date(at) } };
-}
