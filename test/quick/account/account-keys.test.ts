@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { AppOptions } from '../../../src/app.ts';
 import { ApiError } from '../../../src/core/errors.ts';
-import { limits } from '../../../src/core/limits.ts';
+import { dayMs, hourMs, limits } from '../../../src/core/limits.ts';
 import {
   alertOf,
   keyOf,
@@ -17,8 +17,6 @@ import { textRows } from '../../support/store.ts';
 
 const start = new Date('2027-03-01T10:00:00Z');
 const later = (ms: number) => new Date(start.getTime() + ms);
-const hourMs = 60 * 60_000;
-const dayMs = 24 * hourMs;
 
 const noKey = [404, 'You have no such key.'];
 const hint = (page: Page) => `${keyOf(page).slice(0, 13)}…`;

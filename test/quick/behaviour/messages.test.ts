@@ -1,10 +1,8 @@
 /** Tests of POST /quickstart/messages. What it refuses is in operations.test.ts. */
 import { expect, test, vi } from 'vitest';
-import { limits } from '../../../src/core/limits.ts';
+import { hourMs, limits } from '../../../src/core/limits.ts';
 import { startApp } from '../../support/app.ts';
 import { runSql, textRows } from '../../support/store.ts';
-
-const hourMs = 60 * 60 * 1000;
 
 test('an account has a bounded number of messages, kept for 24 hours; beyond it, 429', async () => {
   const { call, newKey, setTime, store, databaseUrl } = await startApp();

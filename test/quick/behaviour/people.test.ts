@@ -1,12 +1,10 @@
 /** Tests of what the store keeps of accounts, keys, sessions and links, and for how long. */
 import { describe, expect, test } from 'vitest';
 import { type ApiKey, newSecret, type Owner, RefusedError } from '../../../src/core/accounts.ts';
-import { limits } from '../../../src/core/limits.ts';
+import { dayMs, hourMs, limits } from '../../../src/core/limits.ts';
 import { newToken } from '../../../src/core/people.ts';
 import { borrowStore, textRows } from '../../support/store.ts';
 
-const hourMs = 60 * 60_000;
-const dayMs = 24 * hourMs;
 const start = Date.UTC(2027, 0, 1);
 const at = (ms: number) => new Date(start + ms);
 

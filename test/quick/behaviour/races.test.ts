@@ -1,7 +1,7 @@
 /** Races each command with itself and with every other one, on two servers, and checks what must hold in whatever order they ran. */
 import { createHash } from 'node:crypto';
 import { expect, onTestFinished, test } from 'vitest';
-import { limits } from '../../../src/core/limits.ts';
+import { dayMs, limits, minuteMs } from '../../../src/core/limits.ts';
 import { type CommandName, commands, type Input, type Outcome } from '../../../src/store/commands.ts';
 import type { Engine } from '../../../src/store/engine.ts';
 import { sqliteFile } from '../../../src/store/open.ts';
@@ -12,7 +12,6 @@ import { readTarget } from '../../../src/store/postgres/url.ts';
 import { startWriter } from '../../../src/store/sqlite/writer.ts';
 import { emptyStore, engine, open, runSql, textRows } from '../../support/store.ts';
 
-const minuteMs = 60_000;
 const at = Date.UTC(2027, 0, 1);
 const oldHash = 'old';
 const maxMessages = 3;
@@ -160,7 +159,7 @@ function setUp(worlds: World[]): string {
   const values = (rowOf: (world: World) => string) => worlds.map((world) => `(${rowOf(world)})`).join();
   const series = (count: number) =>
     `(WITH RECURSIVE series (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM series WHERE n + 1 < ${count}) SELECT n FROM series) AS n`;
-  const before = at - 2 * 24 * 60 * minuteMs;
+  const before = at - 2 * dayMs;
   const session = 'INSERT INTO session (hash, account_id, created_at, used_at)';
   const link = 'INSERT INTO one_time_link (hash, purpose, account_id, expires_at) VALUES';
   return [
