@@ -50,19 +50,17 @@ export function reasonOf(error: unknown): Failure {
   if (error instanceof StandbyError) return 'standby';
   if (error instanceof TimeoutError) return 'timeout';
   if (!(error instanceof pg.DatabaseError)) return 'connection';
-  return reasons.find(([sqlStates]) => sqlStates.test(String(error.code)))?.[1] ?? 'other';
+  return reasons.find(([sqlStates]) => sqlStates.test(codeOf(error)))?.[1] ?? 'other';
 }
 
 /** Whether the connection is unusable after this error. */
 export function endsConnection(error: unknown): boolean {
-  return (
-    !(error instanceof pg.DatabaseError) || /^(08|57P|25006|25P0[34])/.test(String(error.code)) || isOutdated(error)
-  );
+  return !(error instanceof pg.DatabaseError) || /^(08|57P|25006|25P0[34])/.test(codeOf(error)) || isOutdated(error);
 }
 
 /** Whether the failed statement certainly had no effect and should be sent again. */
 export function wasRefused(error: unknown): boolean {
-  return error instanceof pg.DatabaseError && (refused.test(String(error.code)) || isOutdated(error));
+  return error instanceof pg.DatabaseError && (refused.test(codeOf(error)) || isOutdated(error));
 }
 
 /** Whether the server, or PgBouncer, opens no further connection, although the others stay. */
@@ -105,6 +103,6 @@ export function withAdvice(error: unknown): unknown {
  */
 export function translate(error: unknown, isTemporary = false): unknown {
   const told = withAdvice(withoutRow(error));
-  const isBug = error instanceof pg.DatabaseError && !environmental.test(String(error.code)) && !advice[codeOf(error)];
+  const isBug = error instanceof pg.DatabaseError && !environmental.test(codeOf(error)) && !advice[codeOf(error)];
   return isBug && !isTemporary ? told : unavailable(told);
 }
