@@ -10,7 +10,6 @@ import { limits } from '../../src/core/limits.ts';
 import { createMetrics, type Metrics } from '../../src/http/metrics.ts';
 import { createRequestLog } from '../../src/http/request-record.ts';
 import { type Answer, expectDocumented } from './documented.ts';
-import { read } from './project.ts';
 import { borrowStore } from './store.ts';
 
 export { temporaryFolder } from './store.ts';
@@ -37,8 +36,6 @@ interface KeyOptions {
   account?: string;
   live?: boolean;
 }
-
-export const documents = { animalStore: read('openapi.yaml'), quickstart: read('openapi.quickstart.yaml') };
 
 /** The values of a metric, by the value of its label. */
 export async function valuesOf({ registry }: Metrics, name: string): Promise<Record<string, number>> {
@@ -137,7 +134,7 @@ export async function startApp({ bounds, ...options }: Partial<AppOptions> & { b
     /** Those that contain a text, parsed. */
     logged: (text: string) => lines.filter((line) => line.includes(text)).map((line) => JSON.parse(line)),
     /** Sets the server's clock. */
-    setTime: setTime as (time: Date) => void,
+    setTime,
     newKey,
     call,
     get: (target: string, options?: CallOptions) => call('GET', target, options),

@@ -1,24 +1,26 @@
 /** Tests of the generated OpenAPI documents and of the routes that serve them. */
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { documents, startApp } from '../../support/app.ts';
+import { startApp } from '../../support/app.ts';
 import { type Document, documentNames, prefixes, readDocument, readFile } from '../../support/described.ts';
+import { read } from '../../support/project.ts';
 
-const openapi = parse(documents.animalStore);
+const document = read('openapi.yaml');
+const openapi = parse(document);
 
 describe('the OpenAPI documents', () => {
   test('are served as they are committed without a key, with this server as the first', async () => {
     const { get } = await startApp({ quickstartBasePath: '/first' });
     const { text, headers } = await get('/openapi.yaml?version=1', { key: null });
     expect(headers['content-type']).toBe('application/yaml');
-    expect(text.split('\n  - {"url":"/v1","description":"This server"}').join('')).toBe(documents.animalStore);
+    expect(text.split('\n  - {"url":"/v1","description":"This server"}').join('')).toBe(document);
     expect(parse(text).servers[0]).toEqual({ url: '/v1', description: 'This server' });
     const json = await get('/openapi.json', { key: null });
     expect([json.headers['content-type'], json.json]).toEqual(['application/json', parse(text)]);
     const quickstart = (await get('/first/openapi.json', { key: null })).json;
     const [first, ...others] = quickstart.servers;
     expect(first).toEqual({ url: '/first', description: 'This server' });
-    expect({ ...quickstart, servers: others }).toEqual(parse(documents.quickstart));
+    expect({ ...quickstart, servers: others }).toEqual(parse(read('openapi.quickstart.yaml')));
   });
 
   test('are served with the address of this server in their examples, and without links to pages that it lacks', async () => {
@@ -64,7 +66,7 @@ describe('the OpenAPI documents', () => {
         '/store/orders': { get: { operationId: 'listOrders', tags: ['Store'], 'x-hideTryItPanel': true } },
       },
     });
-    expect(documents.animalStore).not.toContain('x-stability');
+    expect(document).not.toContain('x-stability');
     const { NewPet, Pet, Error: ErrorSchema } = openapi.components.schemas;
     const categoryId = { type: 'integer', format: 'int64' };
     expect(NewPet).toMatchObject({ required: ['name', 'categoryId'], properties: { categoryId } });
