@@ -1,13 +1,38 @@
 /** Tests that this release opens the stores of older ones, and that a release runs on the schema of a later one, or refuses it in one sentence. */
 import { describe, expect, test } from 'vitest';
-import { latestOf } from '../../../src/store/migrations.ts';
+import { latestOf, oldestOn, readMigrations } from '../../../src/store/migrations.ts';
 import { keyOf, makeKey, password, toKeys } from '../../support/account-pages.ts';
 import { openFormClient } from '../../support/form-client.ts';
 import { launchCli, launchServer, type Server, startServer } from '../../support/process.ts';
 import { laterRelease, missingRelease, previous, releases, sourceOf } from '../../support/releases.ts';
-import { complete, engineFolder, migrations, newUrl, recordOf } from '../../support/schema-record.ts';
-import { open, textRows } from '../../support/store.ts';
+import { engine, newDatabase, open, temporaryFolder, textRows } from '../../support/store.ts';
 
+const onSqlite = engine === 'SQLite';
+const engineFolder = onSqlite ? 'sqlite' : 'postgres';
+const migrations = readMigrations(engineFolder);
+
+const newUrl = async () => (onSqlite ? `sqlite:${temporaryFolder()}/store.db` : newDatabase());
+
+/** The number that releases compare, the oldest release, and the versions that were applied. */
+async function recordOf(databaseUrl: string) {
+  const [release] = await textRows(databaseUrl, 'SELECT name FROM migration WHERE version = 0');
+  const all = onSqlite
+    ? 'migration'
+    : '(SELECT * FROM migration UNION ALL SELECT * FROM additive_migration) AS applied';
+  const applied = await textRows(databaseUrl, `SELECT version FROM ${all} WHERE version > 0 ORDER BY version`);
+  const compared = onSqlite
+    ? 'SELECT user_version AS n FROM pragma_user_version'
+    : 'SELECT max(version) AS n FROM migration';
+  const [number] = await textRows(databaseUrl, compared);
+  return {
+    compared: Number(number?.n),
+    release: release?.name,
+    applied: applied.map(({ version }) => Number(version)),
+  };
+}
+
+const { release, version: compared } = oldestOn(migrations);
+const complete = { compared, release, applied: migrations.map(({ version }) => version) };
 const latest = latestOf(migrations);
 
 async function create(server: Server, key: string, name: string): Promise<number> {
