@@ -3,12 +3,12 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../../core/errors.ts';
-import { claim, isSame, makeFile, makeFolder, publish, removeStore, sidecarFiles, sync } from '../files.ts';
+import { claim, isSame, makeFile, makeFolder, publish, removeStore, sync } from '../files.ts';
 import { CopyError } from '../store.ts';
 import { copyStore } from './backup.ts';
 import { checkStore } from './check.ts';
 import { openConnection } from './connection.ts';
-import { openExisting, prepareStore, readHeader } from './store-file.ts';
+import { openExisting, prepareStore, readHeader, refuseLost } from './store-file.ts';
 
 /** How long to wait for commands that are just finishing. */
 const lockTimeoutMs = 500;
@@ -49,14 +49,11 @@ export async function restoreStore(from: string, file: string, now: () => Date) 
  * cannot pick up an old one. A process that opens the old file meanwhile waits, then gets SQLITE_READONLY_DBMOVED.
  */
 function lock(file: string): Database.Database | undefined {
+  // The next process would apply what is left to the new store.
+  refuseLost(file);
+  if (!fs.existsSync(file)) return undefined;
   let connection: Database.Database | undefined;
   try {
-    if (!fs.existsSync(file)) {
-      // The next process would apply them to the new store.
-      const left = sidecarFiles.find((suffix) => fs.existsSync(file + suffix));
-      if (left) throw new Error(`it is missing, but not ${file}${left}`);
-      return undefined;
-    }
     // SQLite would treat a damaged file as an empty store and delete its WAL.
     if (!/^(SQLite format 3)?\0/.test(readHeader(file).toString('latin1')))
       throw new Error('it is not an SQLite database');

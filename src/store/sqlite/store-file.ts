@@ -22,6 +22,7 @@ export function prepareStore(file: string, { now }: Pick<OpenOptions, 'now'>): s
   try {
     makeFolder(path.dirname(file));
     return retryWhileBusy(() => {
+      refuseLost(file);
       if (fs.existsSync(file)) inspect(file);
       // SQLite would make it readable for everybody. It gives the WAL the mode of the file.
       else fs.closeSync(fs.openSync(file, 'a', 0o600));
@@ -36,6 +37,23 @@ export function prepareStore(file: string, { now }: Pick<OpenOptions, 'now'>): s
     });
   } catch (error) {
     throw openError(file, error);
+  }
+}
+
+/**
+ * Throws OpenError if a store is missing or empty, but not its log. Whoever opens it then, also to read, makes SQLite delete the WAL, and with it the
+ * writes that had not reached the file. A process that was killed while it created the store leaves an empty file and a journal.
+ */
+export function refuseLost(file: string): void {
+  const sizeOf = (name: string) => fs.statSync(name, { throwIfNoEntry: false })?.size;
+  for (const suffix of ['-wal', '-journal']) {
+    // The log first: another process may be creating the store. A command that only reads leaves an empty one.
+    if (!sizeOf(file + suffix)) continue;
+    const size = sizeOf(file);
+    if (size === undefined || (size === 0 && suffix === '-wal'))
+      throw new OpenError(
+        `${file} is missing or empty, but not ${file}${suffix}. Move the store back, or ${file}${suffix} elsewhere.`,
+      );
   }
 }
 
@@ -115,6 +133,7 @@ const incomplete =
 export function openFor<Result>(file: string, use: (connection: Database.Database) => Result): Result {
   let connection: Database.Database | undefined;
   try {
+    refuseLost(file);
     connection = openReader(file);
     return use(connection);
   } catch (error) {

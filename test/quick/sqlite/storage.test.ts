@@ -369,6 +369,22 @@ describe('a file that is no store', () => {
     },
   );
 
+  test.each([
+    ['missing', '-wal', fs.rmSync],
+    ['missing', '-journal', fs.rmSync],
+    ['empty', '-wal', fs.truncateSync],
+  ])('but %s beside its %s is refused, and what is left stays', async (_, suffix, lose) => {
+    const file = newFile();
+    prepareStore(file, { now });
+    lose(file);
+    fs.writeFileSync(file + suffix, 'writes');
+    const sentence = `${file} is missing or empty, but not ${file}${suffix}. Move the store back, or ${file}${suffix} elsewhere.`;
+    await expect(openStore(`sqlite:${file}`, { now })).rejects.toThrow(sentence);
+    expect(() => openExisting(file)).toThrow(sentence);
+    expect(fs.readFileSync(file + suffix, 'utf8')).toBe('writes');
+    expect(fs.existsSync(file)).toBe(lose === fs.truncateSync);
+  });
+
   const foreign = 'is a database of another application';
   const noDatabase = 'cannot be opened: file is not a database';
   const makeStore = (file: string) => prepareStore(file, { now });
