@@ -109,7 +109,9 @@ export function* rotateKey(input: Rotation): Steps<ApiKeyRow | KeyRefusal> {
   if (refusal) return refusal;
   const key = yield* insertKey(old.accountId, { ...input, name: old.name, scopes: old.scopes, lifetimeMs });
   yield* sql`INSERT INTO rotated_key (key_id, successor_id) VALUES (${id}, ${key.id})`;
-  yield* sql`UPDATE api_key SET expires_at = ${endsAt} WHERE id = ${id}`;
+  // Without an overlap it is revoked: it must not work on a server whose clock is behind, or after a clock was set back.
+  const revokedAt = endsAt <= at ? at : null;
+  yield* sql`UPDATE api_key SET expires_at = ${endsAt}, revoked_at = ${revokedAt} WHERE id = ${id}`;
   return key;
 }
 

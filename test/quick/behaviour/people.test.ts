@@ -149,6 +149,13 @@ describe('the keys of an account', () => {
     expect((await findKey(secret.hash))?.id).toBe(2);
   });
 
+  test('that are rotated without an overlap are revoked: a clock that is behind does not bring them back', async () => {
+    const { addKey, rotateKey, listKeys } = await openWithPeople();
+    const key = await addKey();
+    await rotateKey(key.id, at(0), newSecret(false));
+    expect(await listKeys()).toMatchObject([{ revokedAt: at(0) }, { revokedAt: null }]);
+  });
+
   test('do not count for its limit when they are revoked or expired', async () => {
     const { addKey, revokeKey, setTime } = await openWithPeople();
     const add = async (count: number, lifetimeMs?: number) => {

@@ -24,7 +24,7 @@ test('keys work and end at once, accounts and links too; health follows the serv
   await vi.waitFor(
     async () => {
       expect(await answerOf(first)).toEqual([401, 'revoked_api_key']);
-      expect(await answerOf(second)).toEqual([401, 'expired_api_key']);
+      expect(await answerOf(second)).toEqual([401, 'revoked_api_key']);
     },
     { timeout: 1000 },
   );
