@@ -1,4 +1,5 @@
 /** Records the use of API keys. */
+import { clockSkewMs } from '../../core/limits.ts';
 import { type Counts, dayOf, keptDays } from '../../core/usage.ts';
 import { endOneOf, oneOf, type Steps, skipLocked, sql } from '../steps.ts';
 
@@ -13,16 +14,16 @@ interface UsedKey extends Counts {
 
 /** Adds the uses in ascending order of id, so that two servers do not wait for each other. */
 export function* recordUses({ uses, at }: { uses: UsedKey[]; at: number }): Steps<void> {
-  for (const use of uses.toSorted((a, b) => a.id - b.id)) yield* recordUse(use);
+  for (const use of uses.toSorted((a, b) => a.id - b.id)) yield* recordUse(use, at);
   yield* sweepUsage(dayOf(at) - keptDays, uses.length);
 }
 
-function* recordUse(use: UsedKey): Steps<void> {
+function* recordUse(use: UsedKey, at: number): Steps<void> {
   const { id, lastUsedAt, deprecatedCalls } = use;
   // The lock on this row also keeps the key until the commit: the next statement refers to it.
   const [key] = yield* sql`
     UPDATE api_key SET deprecated_calls = deprecated_calls + ${deprecatedCalls},
-      last_used_at = CASE WHEN last_used_at > ${lastUsedAt} THEN last_used_at ELSE ${lastUsedAt} END
+      last_used_at = CASE WHEN last_used_at > ${lastUsedAt} AND last_used_at <= ${at + clockSkewMs} THEN last_used_at ELSE ${lastUsedAt} END
     WHERE id = ${id} RETURNING 1 AS one`;
   if (!key) return;
   yield* sql`

@@ -96,6 +96,25 @@ test('a flush that fails is logged and repeated; a request counts for the day of
   ]);
 });
 
+test('the last use is the latest one, but none of a clock that was ahead', async () => {
+  const { store, setTime } = await borrowStore();
+  const { accounts } = store;
+  setTime(noon);
+  await addAccount(store, 'zoo');
+  const lastUse = async (ms: number) => {
+    await accounts.recordUses([{ id: 1, lastUsedAt: new Date(+noon + ms), succeeded: 1, deprecatedCalls: 0 }]);
+    return Number((await accounts.listKeys())[0]?.lastUsedAt) - +noon;
+  };
+  // Servers may write a minute apart.
+  for (const [ms, last] of [
+    [60_000, 60_000],
+    [0, 60_000],
+    [dayMs, dayMs],
+    [0, 0],
+  ] as const)
+    expect(await lastUse(ms)).toBe(last);
+});
+
 test('the store keeps 90 days, and deletes older ones in bounded steps', async () => {
   const { store, setTime, databaseUrl } = await borrowStore();
   const { accounts } = store;
