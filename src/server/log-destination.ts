@@ -97,13 +97,13 @@ export function openDestination(descriptor: number) {
 
     /** Writes all buffered lines synchronously, for a process that is about to exit. Gives up after 200 ms. */
     flushSync() {
-      const deadline = Date.now() + exitWithinMs;
+      const deadline = performance.now() + exitWithinMs;
       let left = take();
       while (left.length > 0) {
         try {
           left = left.subarray(fs.writeSync(descriptor, left));
         } catch (error) {
-          if ((error as NodeJS.ErrnoException).code !== 'EAGAIN' || Date.now() > deadline) break;
+          if ((error as NodeJS.ErrnoException).code !== 'EAGAIN' || performance.now() > deadline) break;
           Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, retryDelayMs);
         }
       }

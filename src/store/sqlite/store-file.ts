@@ -71,12 +71,12 @@ function checkpointIfRoom(connection: Database.Database): void {
 
 /** Retries on SQLITE_BUSY: SQLite itself does not wait while another process changes the journal mode or recovers a WAL. */
 function retryWhileBusy<Result>(act: () => Result): Result {
-  const deadline = Date.now() + writeTimeoutMs;
+  const deadline = performance.now() + writeTimeoutMs;
   for (;;) {
     try {
       return act();
     } catch (error) {
-      if (!codeOf(error).startsWith('SQLITE_BUSY') || Date.now() >= deadline) throw error;
+      if (!codeOf(error).startsWith('SQLITE_BUSY') || performance.now() >= deadline) throw error;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, retryDelayMs);
     }
   }

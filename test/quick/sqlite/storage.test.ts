@@ -335,7 +335,7 @@ describe('migrations', () => {
     vi.spyOn(Database.prototype, 'pragma').mockImplementationOnce(fail).mockImplementationOnce(fail);
     prepareStore(file, { now });
     vi.spyOn(Database.prototype, 'pragma').mockImplementation(fail);
-    vi.spyOn(Date, 'now').mockReturnValueOnce(0).mockReturnValue(5000);
+    vi.spyOn(performance, 'now').mockReturnValueOnce(0).mockReturnValue(5000);
     expect(() => prepareStore(file, { now })).toThrow('cannot be opened: database is locked');
   });
 });
