@@ -19,6 +19,6 @@ export function sunsetWarning(now: Date): string | undefined {
   if (days > warningDays) return undefined;
   const date = sunset.toISOString().slice(0, 10);
   return days > 0
-    ? `GET /pets/{petId} will be removed in ${days} days, on ${date}; it returns 410 from then on.`
+    ? `GET /pets/{petId} will be removed in ${days} ${days === 1 ? 'day' : 'days'}, on ${date}; it returns 410 from then on.`
     : `GET /pets/{petId} was removed on ${date}.`;
 }
