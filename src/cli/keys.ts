@@ -86,8 +86,8 @@ export const keyCommands: Commands = {
     inputs: { ...idInput, ...jsonOption },
     run: (cli, { id, json }) =>
       cli.withStore(async ({ accounts }) => {
-        const key = (await accounts.listKeys()).find((each) => each.id === id);
-        const { account, name, lastUsedAt } = found(key, `There is no key ${id}.`);
+        const [next] = await accounts.keysFrom(id, 1);
+        const { account, name, lastUsedAt } = found(next?.id === id ? next : undefined, `There is no key ${id}.`);
         const used = await accounts.listUsage(id, keptDays);
         const days = used.toReversed();
         if (json) return cli.printJson({ id, account, name, lastUsedAt, lastError: lastErrorOf(used), days });

@@ -102,6 +102,8 @@ export interface Accounts {
   /** Undefined if the account does not exist. Rejects with RefusedError. */
   addKey(key: NewApiKey): Promise<ApiKey | undefined>;
   listKeys(account?: string): Promise<ApiKey[]>;
+  /** The first `limit` keys whose ids are `id` or above. */
+  keysFrom(id: number, limit: number): Promise<ApiKey[]>;
   /** The keys of an account, newest first: all active ones, and the last `maxEnded` that were revoked or have expired. */
   listOwnKeys(accountId: number, maxEnded: number): Promise<{ active: OwnKey[]; ended: OwnKey[] }>;
   /** `wasValid`: the key was valid lately, so that its look-up does not wait behind those of strangers. */

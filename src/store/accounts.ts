@@ -65,12 +65,33 @@ export function* findKey(hash: Buffer): Steps<KnownKeyRow | undefined> {
   return key;
 }
 
+const pageRows = 1000;
+
+/** All rows, by `read`, which returns at most `pageRows` from an id on: the time of a statement is bounded, and their number is not. */
+async function inPages<Row extends { id: number }>(read: (id: number) => Promise<Row[]>): Promise<Row[]> {
+  const pages: Row[][] = [];
+  for (let last: Row[] | undefined; !last || last.length === pageRows; pages.push(last))
+    last = await read((last?.at(-1)?.id ?? 0) + 1);
+  return pages.flat();
+}
+
 /** `at` returns the current time in milliseconds. */
 export function openAccounts({ read, write, findKey }: Engine, at: () => number): Accounts {
+  const keysFrom: Accounts['keysFrom'] = async (id, limit) => {
+    const rows = await read(
+      () => sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE api_key.id >= ${id} ORDER BY api_key.id LIMIT ${limit}`,
+    );
+    return rows.map((row) => toApiKey<ApiKey>(row));
+  };
+  const accountsFrom = async (id: number) => {
+    const rows = await read(
+      () => sql<AccountRow>`SELECT ${raw(accountColumns)} FROM account WHERE id >= ${id} ORDER BY id LIMIT ${pageRows}`,
+    );
+    return rows.map(toAccount);
+  };
   return {
     addAccount: async (name) => accountOf(await write('addAccount', { name, at: at() })),
-    listAccounts: async () =>
-      (await read(() => sql<AccountRow>`SELECT ${raw(accountColumns)} FROM account ORDER BY id`)).map(toAccount),
+    listAccounts: () => inPages(accountsFrom),
 
     async removeAccount(owner, passwordHash) {
       const row = await write('removeAccount', { owner, passwordHash, at: at() });
@@ -84,12 +105,13 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
     },
 
     async listKeys(account) {
+      if (account === undefined) return inPages((id) => keysFrom(id, pageRows));
       const rows = await read(
-        () => sql<ApiKeyRow>`
-          SELECT ${raw(apiKeyColumns)} WHERE account.name = coalesce(${account ?? null}, account.name) ORDER BY api_key.id`,
+        () => sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE account.name = ${account} ORDER BY api_key.id`,
       );
       return rows.map((row) => toApiKey<ApiKey>(row));
     },
+    keysFrom,
 
     async listOwnKeys(accountId, maxEnded) {
       const now = at();

@@ -114,6 +114,18 @@ test('a clock that is set back by a day ends sessions and links, which would liv
   expect(await findSession(session)).toBeUndefined();
 });
 
+test('lists have every account and key, however many there are', async () => {
+  const { addAccount, addKey, listAccounts, listKeys, keysFrom } = await openWithPeople();
+  const names = Array.from(Array(1000), (_, index) => `zoo ${index}`);
+  await Promise.all(names.map((name) => addAccount(name)));
+  await Promise.all(names.map((name) => addKey(name)));
+  const ids = (rows: { id: number }[]) => rows.map(({ id }) => id);
+  expect(ids(await listAccounts())).toEqual(Array.from(Array(1002), (_, index) => index + 1));
+  expect(ids(await listKeys())).toEqual(Array.from(Array(1000), (_, index) => index + 1));
+  expect(ids(await keysFrom(999, 1))).toEqual([999]);
+  expect(ids(await keysFrom(1001, 1))).toEqual([]);
+});
+
 test('removing an account removes its keys, but not its messages and pets', async () => {
   const { store, databaseUrl, removeAccount, addAccount, addKey, listKeys, listAccounts } = await openWithPeople();
   await addKey();
