@@ -283,6 +283,21 @@ test('what a long reader has made the WAL grow to is given back', async () => {
   expect(walBytes()).toBeLessThan(17_000_000);
 });
 
+test('the use of many keys does not make the WAL large', async () => {
+  const { store, file } = await openSqlite();
+  openOther(file).exec(`
+    INSERT INTO account (id, name, created_at) VALUES (1, 'zoo', 0);
+    WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
+    INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at) SELECT 1, 'k', 'h', randomblob(32), 'pets:read', 0 FROM n`);
+  const use = { lastUsedAt: now(), succeeded: 1, deprecatedCalls: 0 };
+  for (let first = 1; first <= 100; first++)
+    for (let times = 0; times < 3; times++) {
+      const uses = Array.from(Array(10), (_, at) => ({ ...use, id: first + 100 * at }));
+      await store.accounts.recordUses(uses);
+    }
+  expect(fs.statSync(`${file}-wal`).size).toBeLessThan(4_000_000);
+});
+
 describe('an SQLite error', () => {
   test('is temporary if the disk, the file or another process is its cause; any other stays unchanged', () => {
     const withCode = (code?: string) => Object.assign(new Error('x'), { code });
