@@ -141,6 +141,7 @@ function createPool(
   async function abandon(client: pg.PoolClient, settled: Promise<unknown>): Promise<void> {
     errors.timeout += 1;
     abandoned.add(client);
+    sqlOf.get(client)?.stop();
     let ended = false;
     const end = settled.finally(() => (ended = true)).catch(() => undefined);
     try {

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import pg from 'pg';
 import { type Steps, textFor, valuesOf } from '../steps.ts';
-import { StandbyError } from './errors.ts';
+import { StandbyError, TimeoutError } from './errors.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: the columns depend on the statement.
 type AnyRow = Record<string, any>;
@@ -14,6 +14,8 @@ export interface Sql {
   unsafe<Rows extends object[] = AnyRow[]>(text: string, values?: unknown[]): Promise<Rows>;
   /** Runs `work` in a transaction, READ COMMITTED whatever the database sets; rolls it back if `work` rejects. */
   begin<Result>(work: () => Promise<Result>): Promise<Result>;
+  /** Lets no further statement run: of work that was given up, none may be committed later. The connection must end. */
+  stop(): void;
 }
 
 /** The statement of each place in the source, which is prepared once on each connection. */
@@ -55,7 +57,9 @@ export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
     lost ??= error;
   });
 
+  let isStopped = false;
   const run = async <Rows>(query: pg.QueryConfig) => {
+    if (isStopped) throw new TimeoutError('the deadline has passed');
     inDoubt = false;
     // With a callback: for a promise, the driver assigns a function literal to a property. V8 allocates such a function among the old objects,
     // and it would keep the query, its values and its rows until a full garbage collection.
@@ -72,6 +76,9 @@ export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
   };
 
   return Object.assign(tag, {
+    stop() {
+      isStopped = true;
+    },
     unsafe: <Rows>(text: string, values?: unknown[]) => run<Rows>({ text, ...(values && { values }) }),
     async begin<Result>(work: () => Promise<Result>) {
       await run({ text: 'BEGIN ISOLATION LEVEL READ COMMITTED' });

@@ -92,6 +92,21 @@ test('work is rejected at its deadline: waiting work never starts, running work 
   expect(metrics.commit).not.toHaveBeenCalled();
 });
 
+test('nothing of a transaction is committed after its deadline, though each statement is too short to be cancelled', async () => {
+  const { keyed, pools, sql } = await start(1);
+  await sql`CREATE TABLE step (n integer)`;
+  const work = (run: Sql) =>
+    run.begin(async () => {
+      for (let n = 0; n < 5; n++) {
+        await run`INSERT INTO step VALUES (${n})`;
+        await sleep(100);
+      }
+    });
+  await expect(keyed.write(work, { withinMs: 250 })).rejects.toMatchObject({ code: 'service_unavailable' });
+  await vi.waitFor(() => expect(pools.measure().pool.abandoned).toBe(0), { timeout: 2000 });
+  expect(await keyed.read((run) => run`SELECT n FROM step`)).toEqual([]);
+});
+
 test('work without time left is rejected and never starts', async () => {
   const { keyed, pools } = await start(2);
   // A connection is free.
