@@ -25,6 +25,10 @@ export const skipLocked = new Fragment('', 'FOR UPDATE SKIP LOCKED');
 export const oneOf = new Fragment('IN (', '= ANY (ARRAY(');
 export const endOneOf = new Fragment(')', '))');
 
+/** Identify rows of `idempotency`, outside of a SELECT and in its list: SQLite has no rowid there, and PostgreSQL no index for a list of three columns. */
+export const retryRow = new Fragment('(account_id, operation, key)', 'ctid');
+export const retryRows = new Fragment('account_id, operation, key', 'ctid');
+
 /** A statement. The engines prepare each place in the source once. */
 interface Step {
   texts: TemplateStringsArray;

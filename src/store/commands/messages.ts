@@ -26,10 +26,15 @@ export function* addMessage(input: NewMessage): Steps<KeyRejection | { fullUntil
   yield* sql`
     INSERT INTO message (id, account_id, message, status, created_at)
     VALUES (${id}, ${accountId}, ${message}, ${status}, ${at})`;
+  yield* sweepMessages(at, swept);
+  return undefined;
+}
+
+/** Deletes at most `count` messages that are no longer kept. */
+export function* sweepMessages(at: number, count: number): Steps<void> {
   yield* sql`
     DELETE FROM message WHERE id ${oneOf}
       SELECT id FROM message WHERE created_at <= ${at - messageAgeMs}
-      ORDER BY created_at LIMIT ${swept} ${skipLocked}
+      ORDER BY created_at LIMIT ${count} ${skipLocked}
     ${endOneOf}`;
-  return undefined;
 }

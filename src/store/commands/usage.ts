@@ -1,7 +1,9 @@
 /** Records the use of API keys. */
+import { retryWindowMs } from '../../core/idempotency.ts';
 import { clockSkewMs } from '../../core/limits.ts';
 import { type Counts, dayOf, keptDays } from '../../core/usage.ts';
-import { endOneOf, oneOf, type Steps, skipLocked, sql } from '../steps.ts';
+import { endOneOf, oneOf, retryRow, retryRows, type Steps, skipLocked, sql } from '../steps.ts';
+import { sweepMessages } from './messages.ts';
 
 /** What a server has counted of a key on the day of `lastUsedAt`, in milliseconds. */
 interface UsedKey extends Counts {
@@ -12,10 +14,18 @@ interface UsedKey extends Counts {
   errorAt: number | null;
 }
 
-/** Adds the uses in ascending order of id, so that two servers do not wait for each other. */
+/** Messages, and Idempotency-Keys, that one call deletes at most: after an import there may be millions. */
+const swept = 500;
+
+/**
+ * Adds the uses in ascending order of id, so that two servers do not wait for each other. Servers call it every minute if they have requests, so it also
+ * deletes what is only kept for a day.
+ */
 export function* recordUses({ uses, at }: { uses: UsedKey[]; at: number }): Steps<void> {
   for (const use of uses.toSorted((a, b) => a.id - b.id)) yield* recordUse(use, at);
   yield* sweepUsage(dayOf(at) - keptDays, uses.length);
+  yield* sweepMessages(at, swept);
+  yield* sweepRetries(at);
 }
 
 function* recordUse(use: UsedKey, at: number): Steps<void> {
@@ -49,5 +59,13 @@ function* sweepUsage(last: number, added: number): Steps<void> {
   yield* sql`
     DELETE FROM api_key_usage WHERE day = ${day} AND key_id ${oneOf}
       SELECT key_id FROM api_key_usage WHERE day = ${day} LIMIT ${2 * added} ${skipLocked}
+    ${endOneOf}`;
+}
+
+function* sweepRetries(at: number): Steps<void> {
+  yield* sql`
+    DELETE FROM idempotency WHERE ${retryRow} ${oneOf}
+      SELECT ${retryRows} FROM idempotency WHERE created_at <= ${at - retryWindowMs}
+      ORDER BY created_at LIMIT ${swept} ${skipLocked}
     ${endOneOf}`;
 }

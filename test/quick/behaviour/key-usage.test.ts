@@ -115,6 +115,24 @@ test('the last use is the latest one, but none of a clock that was ahead', async
     expect(await lastUse(ms)).toBe(last);
 });
 
+test('what is kept for a day is deleted after it, though nothing like it arrives', async () => {
+  const { store, setTime, databaseUrl } = await borrowStore();
+  setTime(noon);
+  await addAccount(store, 'zoo');
+  const add = async (name: string, at: Date) => {
+    setTime(at);
+    const message = { id: name, accountId: 1, message: name, status: 'queued', createdAt: at.toISOString() } as const;
+    await store.messages.add(message);
+    await store.pets.add({ name, categoryId: 1n, status: 'sold' }, { accountId: 1, key: name });
+  };
+  await add('old', noon);
+  await add('new', new Date(+noon + 1));
+  setTime(new Date(+noon + dayMs));
+  await store.accounts.recordUses([{ id: 1, lastUsedAt: noon, succeeded: 1, deprecatedCalls: 0 }]);
+  expect(await textRows(databaseUrl, 'SELECT id FROM message')).toEqual([{ id: 'new' }]);
+  expect(await textRows(databaseUrl, 'SELECT key FROM idempotency')).toEqual([{ key: 'new' }]);
+});
+
 test('the store keeps 90 days, and deletes older ones in bounded steps', async () => {
   const { store, setTime, databaseUrl } = await borrowStore();
   const { accounts } = store;
