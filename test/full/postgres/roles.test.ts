@@ -93,6 +93,7 @@ async function useEach({ pets, accounts, messages, people, check }: Store): Prom
   const added = await accounts.addKey({ ...key, secret: newSecret(true) });
   if (!added) throw new Error('no key');
   await accounts.listKeys();
+  await accounts.keysFrom(1, 1);
   await accounts.listOwnKeys(person.id, limits.activeKeys);
   await accounts.findKey(newSecret(true).hash);
   await accounts.recordUses([new Date(0), at].map((lastUsedAt) => ({ id: added.id, lastUsedAt, deprecatedCalls: 1 })));
