@@ -283,6 +283,7 @@ describe('paths', () => {
     app.store.accounts.listOwnKeys = () => Promise.reject(new Error('a secret of the store'));
     const broken = await ada.get('/account');
     expect([broken.status, broken.text.includes('a secret')]).toEqual([500, false]);
+    expect(app.logged('a secret of the store')).toMatchObject([{ level: 50, msg: 'internal_error' }]);
     // The form's page cannot be shown again either.
     expect((await makeKey(ada, { name: '' })).status).toBe(400);
   });

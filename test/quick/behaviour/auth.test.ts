@@ -28,14 +28,16 @@ describe('an API key', () => {
   });
 
   test('that is revoked gets 401 revoked_api_key within a second', async () => {
-    const { get, newKey, store } = await startApp();
+    const { app, get, newKey, store } = await startApp();
     const { key, id } = await newKey();
-    expect((await get('/v1/pets', { key })).status).toBe(200);
+    const headers = { authorization: `bearer ${key}` };
+    expect((await get('/v1/pets', { key: null, headers })).status).toBe(200);
     await store.accounts.revokeKey(id);
     const revoked = { code: 'revoked_api_key', status: 401 };
     await expect
       .poll(async () => (await get('/v1/pets', { key })).json, { timeout: 1000, interval: 50 })
       .toMatchObject(revoked);
+    expect(app.keys.find(`Bearer ${key}`)).toBeUndefined();
   });
 
   test('without the scope of the operation gets 403 insufficient_scope', async () => {

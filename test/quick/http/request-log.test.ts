@@ -1,4 +1,6 @@
 /** Tests of the log line of a request. */
+import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { newToken } from '../../../src/core/people.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
@@ -45,6 +47,19 @@ test('does not count the time in which the client sends the body', async () => {
   await expect.poll(lines).toHaveLength(1);
   expect(lines()[0]).toMatchObject({ status: 201, ms: expect.any(Number) });
   expect(Number(lines()[0]?.ms)).toBeLessThan(400);
+});
+
+test('is the only one of a client that resets its connection, while a body arrives or without a request', async () => {
+  const { port, key, log, logged } = await startApp();
+  for (const sent of [rawPost(key, '{', 9), '']) {
+    const socket = connect(port, '127.0.0.1');
+    socket.write(sent);
+    await sleep(50);
+    socket.resetAndDestroy();
+    await sleep(50);
+  }
+  expect(logged('"msg":"request"')).toMatchObject([{ status: 499 }]);
+  expect(log()).not.toMatch(/"level":[456]0/);
 });
 
 test('has the path if there is no route: 200 characters, without query, links and keys', async () => {
