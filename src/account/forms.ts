@@ -3,7 +3,6 @@ import { type Static, type TObject, Type } from '@sinclair/typebox';
 import type { FastifyRequest } from 'fastify';
 import { isName, maxNameCharacters } from '../core/accounts.ts';
 import { ApiError, type ErrorCode } from '../core/errors.ts';
-import { limits } from '../core/limits.ts';
 import { checkOf, isObject, isStorable, joinFaults, kind, requirement, toNfc, type Values } from '../core/schema.ts';
 import { afterBody } from '../http/body.ts';
 import type { App } from '../http/operation.ts';
@@ -28,8 +27,7 @@ function parse(text: string): Record<string, string | string[]> | string {
 }
 
 export function installForms(app: App): void {
-  const options = { parseAs: 'buffer', bodyLimit: limits.formBytes } as const;
-  app.addContentTypeParser<Buffer>('application/x-www-form-urlencoded', options, ({ raw }, bytes, done) =>
+  app.addContentTypeParser<Buffer>('application/x-www-form-urlencoded', { parseAs: 'buffer' }, ({ raw }, bytes, done) =>
     afterBody(app, raw, () => done(null, parse(bytes.toString()))),
   );
 }

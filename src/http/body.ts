@@ -37,7 +37,7 @@ function bodyFault({ headers, routeOptions }: FastifyRequest): ApiError | undefi
 /** Counts a body while it arrives. Throws ApiError `service_unavailable` if too many do. */
 function countBody(request: IncomingMessage, response: ServerResponse, shares: Shares): void {
   // The client disconnected before its API key was looked up; or the body arrived while its request was held, and a turn serves a thousand such.
-  if (request.destroyed || request.complete || response.destroyed) return;
+  if (request.complete || response.destroyed) return;
   const { holder } = request.record;
   shares.claim(holder, 'bodies');
   const giveBack = () => {

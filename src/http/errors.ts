@@ -17,7 +17,7 @@ export class HttpError extends ApiError {
 
 /** 429 with the time to wait, in whole seconds and at least one. */
 export const rateLimited = (waitMs: number, message?: string) =>
-  new HttpError('rate_limited', { 'retry-after': String(Math.max(1, Math.ceil(waitMs / 1000))) }, message);
+  new HttpError('rate_limited', { 'retry-after': String(Math.ceil(waitMs / 1000)) }, message);
 
 /** Clients may retry after one second. */
 const retrySoon = { 'retry-after': '1' };
@@ -33,7 +33,6 @@ const frameworkCodes: Record<string, ErrorCode> = {
   FST_ERR_BAD_URL: 'invalid_url',
   FST_ERR_CTP_BODY_TOO_LARGE: 'payload_too_large',
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'bad_request',
 };
 
 /**
@@ -83,13 +82,12 @@ export function logError({ code, cause }: ApiError, { reqId }: RequestRecord, lo
 
 /** Sends the error response for any thrown value. */
 export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  // The client disconnected while sending its body. Nobody reads this response.
-  const error = request.raw.errored
-    ? new ApiError('bad_request', undefined, { cause: thrown })
-    : toApiError(thrown, request);
+  // The client disconnected while sending its body.
+  if (request.raw.errored) return;
+  const error = toApiError(thrown, request);
   const { status, lines, body, closes } = renderError(error);
   request.record.code = error.code;
   if (closes) reply.raw.shouldKeepAlive = false;
-  if (status >= 500) logError(error, request.record, reply.server.logger);
+  logError(error, request.record, reply.server.logger);
   respond(reply, status, lines, body);
 }

@@ -56,25 +56,19 @@ function dateLine(): string {
   return date;
 }
 
-/** Statuses whose responses have no body. */
-const bodiless = new Set([204, 304]);
-
 /** What Node's writeHead() sets: null before, and undefined if a version of Node has it no more. Its types lack it. */
 type Response = ServerResponse & { _header?: string | null };
 
 /**
  * Writes the head of a response, with the bytes of Node's writeHead(), which validates each header of each response and takes a sixth of the user
- * time of a read. Node's own is called unless the connection stays open after a response with a body: `lines` then include Content-Length. To
- * close it, set `shouldKeepAlive` to false.
+ * time of a read. Node's own is called unless the connection stays open: `lines` then include Content-Length, if there is a body. To close it, set
+ * `shouldKeepAlive` to false.
  */
 export function sendHead(response: Response, status: number, lines: string): void {
   const { shouldKeepAlive, req } = response;
   const isPlain =
     response._header === null &&
     shouldKeepAlive &&
-    !bodiless.has(status) &&
-    // Fastify sets it while it closes.
-    !response.hasHeader('connection') &&
     // Node closes a connection if the client expects 100 Continue and did not get it.
     req.headers.expect === undefined;
   if (!isPlain) return void response.writeHead(status, headersIn(lines).flat());

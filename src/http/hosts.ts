@@ -14,11 +14,8 @@ const absoluteForm = /^([a-z][a-z\d+.-]*):\/\/([^/?#]*)/i;
 /** Names that browsers resolve to this machine (RFC 6761, section 6.3), and addresses, as `hostnameOf` returns them: DNS rebinding needs a name. */
 const always = /^(?:(?:.+\.)?localhost|\d+\.\d+\.\d+\.\d+|\[.+\])$/;
 
-const slash = '/'.charCodeAt(0);
-
 /** The scheme, in lower case, and the authority of a target in absolute form. Undefined in any other form. */
 export function absoluteFormOf(url: string): { scheme: string; authority: string } | undefined {
-  if (url.charCodeAt(0) === slash) return undefined;
   const [, scheme, authority = ''] = absoluteForm.exec(url) ?? [];
   return scheme === undefined ? undefined : { scheme: scheme.toLowerCase(), authority };
 }

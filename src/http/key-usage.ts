@@ -1,5 +1,4 @@
 /** Counts the requests of each API key by outcome and day, in memory, and writes the counts once a minute. docs/decisions/key-usage.md */
-import { setImmediate } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Accounts } from '../core/accounts.ts';
 import { type Counts, dayOf, type KeyUse, outcomeOf, outcomes } from '../core/usage.ts';
@@ -16,11 +15,11 @@ const maxDays = 2 ** 16;
 /** What was counted of a key on one day. */
 type Use = KeyUse & Counts;
 
+/** `other` is older. */
 function addTo(use: Use, other: Use): void {
   for (const outcome of outcomes) use[outcome] += other[outcome];
   use.deprecatedCalls += other.deprecatedCalls;
-  if (other.lastUsedAt > use.lastUsedAt) use.lastUsedAt = other.lastUsedAt;
-  if (other.lastError && !(use.lastError && use.lastError.at >= other.lastError.at)) use.lastError = other.lastError;
+  use.lastError ??= other.lastError;
 }
 
 /** Writes every minute. No request waits for it. */
@@ -43,7 +42,6 @@ export function createKeyUsage(accounts: Accounts, logger: FastifyBaseLogger, no
     const all = [...uses.values()];
     uses.clear();
     for (let from = 0; from < all.length; from += batchSize) {
-      if (from > 0) await setImmediate();
       const batch = all.slice(from, from + batchSize);
       try {
         await accounts.recordUses(batch);

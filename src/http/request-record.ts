@@ -98,7 +98,6 @@ const maxPath = 200;
 function loggedPath(url = ''): string {
   const [path = ''] = url.split(/[?#]/, 1);
   return path
-    .slice(0, 3 * maxPath)
     .replace(/(\/account)\/.*/i, '$1/…')
     .replace(/[\w%-]{30,}/g, '…')
     .slice(0, maxPath);

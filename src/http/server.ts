@@ -32,9 +32,8 @@ function watchHeaders(app: App): (url: string) => string {
   const known: { path: RegExp; headers: string }[] = [];
   app.addHook('onRoute', ({ url, config }) => {
     if (!config?.headers) return;
-    const parts = url.split(/:\w+/).map((part) => RegExp.escape(part));
     known.push({
-      path: new RegExp(`^(?:http://[^/?]+)?${parts.join('[^/?]+')}(?:\\?|$)`, 'i'),
+      path: new RegExp(`^(?:http://[^/?]+)?${url.replace(/:\w+/, '[^/?]+')}(?:\\?|$)`, 'i'),
       headers: config.headers,
     });
   });
@@ -114,9 +113,6 @@ export function createServer(options: ServerOptions): App {
     serverFactory: () => server,
     schemaController,
     bodyLimit: limits.bodyBytes,
-    return503OnClosing: false,
-    // With a logger, Fastify adds two listeners to each response.
-    logger: false,
     genReqId: ({ record }) => record.reqId,
     // A path parameter may be as long as the URL. Validation decides whether it is a number.
     routerOptions: { maxParamLength: limits.headerBytes },

@@ -31,7 +31,7 @@ function unserved(ops: FastifyInstance, { url }: FastifyRequest): ApiError {
 export function buildOpsServer({ release, ready, metrics, metricsType, servesHost }: OpsOptions): FastifyInstance {
   // The check rejects a missing or repeated Host header, so that the response has the standard error body.
   const http = { requireHostHeader: false, joinDuplicateHeaders: true };
-  const ops = fastify({ logger: false, forceCloseConnections: true, http, schemaController });
+  const ops = fastify({ forceCloseConnections: true, http, schemaController });
   const check = createCheck(servesHost);
   // Before a body is read: its content does not matter.
   ops.addHook('onRequest', (request, _reply, done) =>

@@ -159,7 +159,6 @@ export function installConnections(server: Server, options: ConnectionOptions) {
   /** Node resumes the socket after each response, to discard the rest of the request body. */
   function keepPaused(this: Socket): void {
     if (connections.get(this)?.waiting.length) this.pause();
-    else this.off('resume', keepPaused);
   }
 
   const onRequest: RequestListener = (request, response) => {

@@ -104,9 +104,9 @@ export function createTurns(handle: RequestListener, options: TurnOptions) {
     line.delete(held);
     bytes -= held.bytes;
     held.own.bytes -= held.bytes;
-    const { headersSent, destroyed, req } = held.response;
+    const { headersSent, destroyed } = held.response;
     // Otherwise client-errors.ts has rejected its body, or the client is gone.
-    return !headersSent && !destroyed && !req.socket.destroyed;
+    return !headersSent && !destroyed;
   }
 
   function hold(request: IncomingMessage, response: ServerResponse, since: number, run: () => void): void {
