@@ -2,7 +2,7 @@
 import { retryWindowMs } from '../../core/idempotency.ts';
 import { clockSkewMs } from '../../core/limits.ts';
 import { type Counts, dayOf, keptDays } from '../../core/usage.ts';
-import { endOneOf, oneOf, retryRow, retryRows, type Steps, skipLocked, sql } from '../steps.ts';
+import { eachOf, endOneOf, forUpdate, oneOf, raw, retryRow, retryRows, type Steps, skipLocked, sql } from '../steps.ts';
 import { sweepMessages } from './messages.ts';
 
 /** What a server has counted of a key on the day of `lastUsedAt`, in milliseconds. */
@@ -17,30 +17,35 @@ interface UsedKey extends Counts {
 /** Messages, and Idempotency-Keys, that one call deletes at most: after an import there may be millions. */
 const swept = 500;
 
+const numberOf = (name: string) => `CAST(value ->> '${name}' AS bigint)`;
+const numbers = ['id', 'day', 'succeeded', 'clientErrors', 'rateLimited', 'serverErrors', 'deprecatedCalls', 'errorAt'];
+const id = raw(numberOf('id'));
+const calls = raw(`sum(${numberOf('deprecatedCalls')})`);
+const lastUse = raw(`max(${numberOf('lastUsedAt')})`);
+const columns = raw(numbers.map(numberOf).join());
+
 /**
- * Adds the uses in ascending order of id, so that two servers do not wait for each other. Servers call it every minute if they have requests, so it also
- * deletes what is only kept for a day.
+ * Adds the uses, at most one of a key and day, in as many statements as if it were one: each takes a round trip. Servers call it every minute if they
+ * have requests, so it also deletes what is only kept for a day.
  */
 export function* recordUses({ uses, at }: { uses: UsedKey[]; at: number }): Steps<void> {
-  for (const use of uses.toSorted((a, b) => a.id - b.id)) yield* recordUse(use, at);
-  yield* sweepUsage(dayOf(at) - keptDays, uses.length);
-  yield* sweepMessages(at, swept);
-  yield* sweepRetries(at);
-}
-
-function* recordUse(use: UsedKey, at: number): Steps<void> {
-  const { id, lastUsedAt, deprecatedCalls } = use;
-  // The lock on this row also keeps the key until the commit: the next statement refers to it.
-  const [key] = yield* sql`
-    UPDATE api_key SET deprecated_calls = deprecated_calls + ${deprecatedCalls},
-      last_used_at = CASE WHEN last_used_at > ${lastUsedAt} AND last_used_at <= ${at + clockSkewMs} THEN last_used_at ELSE ${lastUsedAt} END
-    WHERE id = ${id} RETURNING 1 AS one`;
-  if (!key) return;
+  const given = JSON.stringify(uses);
+  // In this order, so that two servers do not wait for each other. The locks also keep the keys, to which the rows refer, until the commit.
+  const keys = yield* sql<{ id: number }>`
+    SELECT id FROM api_key WHERE id ${oneOf} SELECT ${id} FROM ${eachOf}${given}) ${endOneOf} ORDER BY id ${forUpdate}`;
+  const ids = new Set(keys.map((key) => key.id));
+  const kept = JSON.stringify(
+    uses.filter((use) => ids.has(use.id)).map((use) => ({ ...use, day: dayOf(use.lastUsedAt) })),
+  );
+  yield* sql`
+    UPDATE api_key SET deprecated_calls = deprecated_calls + calls,
+      last_used_at = CASE WHEN last_used_at > at AND last_used_at <= ${at + clockSkewMs} THEN last_used_at ELSE at END
+    FROM (SELECT ${id} AS key_id, ${calls} AS calls, ${lastUse} AS at FROM ${eachOf}${kept}) GROUP BY 1) AS use WHERE id = key_id`;
+  // WHERE: SQLite would take ON for the condition of a join.
   yield* sql`
     INSERT INTO api_key_usage AS kept
-      (key_id, day, succeeded, client_errors, rate_limited, server_errors, deprecated_calls, error_code, error_at)
-    VALUES (${id}, ${dayOf(lastUsedAt)}, ${use.succeeded}, ${use.clientErrors}, ${use.rateLimited}, ${use.serverErrors},
-      ${deprecatedCalls}, ${use.error}, ${use.errorAt})
+      (key_id, day, succeeded, client_errors, rate_limited, server_errors, deprecated_calls, error_at, error_code)
+    SELECT ${columns}, value ->> 'error' FROM ${eachOf}${kept}) WHERE true
     ON CONFLICT (key_id, day) DO UPDATE SET
       succeeded = kept.succeeded + excluded.succeeded,
       client_errors = kept.client_errors + excluded.client_errors,
@@ -49,6 +54,9 @@ function* recordUse(use: UsedKey, at: number): Steps<void> {
       deprecated_calls = kept.deprecated_calls + excluded.deprecated_calls,
       error_code = CASE WHEN excluded.error_at >= coalesce(kept.error_at, 0) THEN excluded.error_code ELSE kept.error_code END,
       error_at = CASE WHEN excluded.error_at >= coalesce(kept.error_at, 0) THEN excluded.error_at ELSE kept.error_at END`;
+  yield* sweepUsage(dayOf(at) - keptDays, uses.length);
+  yield* sweepMessages(at, swept);
+  yield* sweepRetries(at);
 }
 
 /** Deletes rows of `last` and of days before it: twice as many as were added, so that they do not pile up. */

@@ -2,6 +2,7 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { newSecret } from '../../../src/core/accounts.ts';
 import { type DayOfUse, keptDays } from '../../../src/core/usage.ts';
+import { recordUses } from '../../../src/store/commands/usage.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { borrowStore, textRows } from '../../support/store.ts';
 import { addAccount } from '../../support/store-file.ts';
@@ -113,6 +114,22 @@ test('the last use is the latest one, but none of a clock that was ahead', async
     [0, 0],
   ] as const)
     expect(await lastUse(ms)).toBe(last);
+});
+
+test('a hundred keys take as many statements as one: each is a round trip to PostgreSQL', () => {
+  const use = {
+    ...{ lastUsedAt: 0, succeeded: 1, clientErrors: 0, rateLimited: 0, serverErrors: 0 },
+    error: null,
+    errorAt: null,
+  };
+  const countFor = (keys: number) => {
+    const uses = Array.from(Array(keys), (_, index) => ({ ...use, id: index + 1, deprecatedCalls: 0 }));
+    const steps = recordUses({ uses, at: 0 });
+    let count = 0;
+    for (let step = steps.next(); !step.done; step = steps.next([])) count += 1;
+    return count;
+  };
+  expect(countFor(100)).toBe(countFor(1));
 });
 
 test('what is kept for a day is deleted after it, though nothing like it arrives', async () => {
