@@ -15,9 +15,9 @@ export class HttpError extends ApiError {
   }
 }
 
-/** 429 with the time to wait, in whole seconds and at least one. */
+/** 429 with the time to wait, in whole seconds and at least one: the wait may have ended since it was computed. */
 export const rateLimited = (waitMs: number, message?: string) =>
-  new HttpError('rate_limited', { 'retry-after': String(Math.ceil(waitMs / 1000)) }, message);
+  new HttpError('rate_limited', { 'retry-after': String(Math.max(1, Math.ceil(waitMs / 1000))) }, message);
 
 /** Clients may retry after one second. */
 const retrySoon = { 'retry-after': '1' };

@@ -97,7 +97,9 @@ const maxPath = 200;
 /** A path as the log shows it: without its query, what is below /account, and whatever is as long as an API key or a one-time link, however encoded. */
 function loggedPath(url = ''): string {
   const [path = ''] = url.split(/[?#]/, 1);
+  // Shortened first: the patterns take up to 150 ns a character.
   return path
+    .slice(0, 3 * maxPath)
     .replace(/(\/account)\/.*/i, '$1/…')
     .replace(/[\w%-]{30,}/g, '…')
     .slice(0, maxPath);

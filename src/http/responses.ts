@@ -110,7 +110,7 @@ function sendReady(): void {
   ready = [];
   for (const { response, body } of now) {
     if (typeof body === 'string') response.end(body, 'latin1');
-    else if (body.length <= sliceBytes) response.end(body);
+    else if (body.length <= sliceBytes || response.req.method === 'HEAD') response.end(body);
     else sendSlices(response, body);
   }
 }

@@ -3,6 +3,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { newSecret } from '../../../src/core/accounts.ts';
 import { ApiError } from '../../../src/core/errors.ts';
 import { limits } from '../../../src/core/limits.ts';
+import { rateLimited } from '../../../src/http/errors.ts';
 import { startApp, type TestApp } from '../../support/app.ts';
 import { readDocument } from '../../support/described.ts';
 import { converse, type RawAnswer } from '../../support/raw.ts';
@@ -135,6 +136,11 @@ test('410, 500 and 503 carry their headers and no others', async () => {
   app.store.accounts.findKey = app.store.pets.list as never;
   const { key } = await app.newKey();
   await checkRows(app, [[503, { ...error, 'retry-after': '1' }, get('/v1/pets')]], { KEY: key });
+});
+
+test('Retry-After of a 429 is at least a second, also if the wait has ended since', () => {
+  const waits = [-5, 0, 1, 1001].map((waitMs) => rateLimited(waitMs).headers['retry-after']);
+  expect(waits).toEqual(['1', '1', '1', '2']);
 });
 
 test('the responses of the rate limits carry their headers and no others', async () => {
