@@ -51,14 +51,13 @@ test('does not count the time in which the client sends the body', async () => {
 
 test('is the only one of a client that resets its connection, while a body arrives or without a request', async () => {
   const { port, key, log, logged } = await startApp();
-  for (const sent of [rawPost(key, '{', 9), '']) {
+  for (const sent of ['', rawPost(key, '{', 9)]) {
     const socket = connect(port, '127.0.0.1');
     socket.write(sent);
     await sleep(50);
     socket.resetAndDestroy();
-    await sleep(50);
   }
-  expect(logged('"msg":"request"')).toMatchObject([{ status: 499 }]);
+  await expect.poll(() => logged('"msg":"request"')).toMatchObject([{ status: 499 }]);
   expect(log()).not.toMatch(/"level":[456]0/);
 });
 
