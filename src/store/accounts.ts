@@ -69,10 +69,12 @@ const pageRows = 1000;
 
 /** All rows, by `read`, which returns at most `pageRows` from an id on: the time of a statement is bounded, and their number is not. */
 async function inPages<Row extends { id: number }>(read: (id: number) => Promise<Row[]>): Promise<Row[]> {
-  const pages: Row[][] = [];
-  for (let last: Row[] | undefined; !last || last.length === pageRows; pages.push(last))
-    last = await read((last?.at(-1)?.id ?? 0) + 1);
-  return pages.flat();
+  const all: Row[] = [];
+  for (;;) {
+    const page = await read((all.at(-1)?.id ?? 0) + 1);
+    all.push(...page);
+    if (page.length < pageRows) return all;
+  }
 }
 
 /** `at` returns the current time in milliseconds. */

@@ -28,7 +28,7 @@ export const endOneOf = new Fragment(')', '))');
 /** Rows with the members of a JSON array as `value`: the array and a closing parenthesis follow. */
 export const eachOf = new Fragment('json_each(', 'json_array_elements(');
 
-/** Identify rows of `idempotency`, outside of a SELECT and in its list: SQLite has no rowid there, and PostgreSQL no index for a list of three columns. */
+/** Identify a row of `idempotency` in a condition, and in the list of a SELECT. SQLite has no rowid there; PostgreSQL uses no index for ANY of three columns. */
 export const retryRow = new Fragment('(account_id, operation, key)', 'ctid');
 export const retryRows = new Fragment('account_id, operation, key', 'ctid');
 

@@ -1,4 +1,4 @@
-/** Records the use of API keys. */
+/** Records the use of API keys, and deletes what is only kept for a time. */
 import { retryWindowMs } from '../../core/idempotency.ts';
 import { clockSkewMs } from '../../core/limits.ts';
 import { type Counts, dayOf, keptDays } from '../../core/usage.ts';
@@ -17,9 +17,10 @@ interface UsedKey extends Counts {
 /** Messages, and Idempotency-Keys, that one call deletes at most: after an import there may be millions. */
 const swept = 500;
 
+/** Parts of the statements that read uses from JSON. */
 const numberOf = (name: string) => `CAST(value ->> '${name}' AS bigint)`;
 const numbers = ['id', 'day', 'succeeded', 'clientErrors', 'rateLimited', 'serverErrors', 'deprecatedCalls', 'errorAt'];
-const id = raw(numberOf('id'));
+const keyId = raw(numberOf('id'));
 const calls = raw(`sum(${numberOf('deprecatedCalls')})`);
 const lastUse = raw(`max(${numberOf('lastUsedAt')})`);
 const columns = raw(numbers.map(numberOf).join());
@@ -32,20 +33,20 @@ export function* recordUses({ uses, at }: { uses: UsedKey[]; at: number }): Step
   const given = JSON.stringify(uses);
   // In this order, so that two servers do not wait for each other. The locks also keep the keys, to which the rows refer, until the commit.
   const keys = yield* sql<{ id: number }>`
-    SELECT id FROM api_key WHERE id ${oneOf} SELECT ${id} FROM ${eachOf}${given}) ${endOneOf} ORDER BY id ${forUpdate}`;
+    SELECT id FROM api_key WHERE id ${oneOf} SELECT ${keyId} FROM ${eachOf}${given}) ${endOneOf} ORDER BY id ${forUpdate}`;
   const ids = new Set(keys.map((key) => key.id));
-  const kept = JSON.stringify(
+  const known = JSON.stringify(
     uses.filter((use) => ids.has(use.id)).map((use) => ({ ...use, day: dayOf(use.lastUsedAt) })),
   );
   yield* sql`
     UPDATE api_key SET deprecated_calls = deprecated_calls + calls,
       last_used_at = CASE WHEN last_used_at > at AND last_used_at <= ${at + clockSkewMs} THEN last_used_at ELSE at END
-    FROM (SELECT ${id} AS key_id, ${calls} AS calls, ${lastUse} AS at FROM ${eachOf}${kept}) GROUP BY 1) AS use WHERE id = key_id`;
+    FROM (SELECT ${keyId} AS key_id, ${calls} AS calls, ${lastUse} AS at FROM ${eachOf}${known}) GROUP BY 1) AS use WHERE id = key_id`;
   // WHERE: SQLite would take ON for the condition of a join.
   yield* sql`
     INSERT INTO api_key_usage AS kept
       (key_id, day, succeeded, client_errors, rate_limited, server_errors, deprecated_calls, error_at, error_code)
-    SELECT ${columns}, value ->> 'error' FROM ${eachOf}${kept}) WHERE true
+    SELECT ${columns}, value ->> 'error' FROM ${eachOf}${known}) WHERE true
     ON CONFLICT (key_id, day) DO UPDATE SET
       succeeded = kept.succeeded + excluded.succeeded,
       client_errors = kept.client_errors + excluded.client_errors,
