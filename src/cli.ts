@@ -1,11 +1,20 @@
 #!/usr/bin/env node
 /** The entry point of the operator's commands. */
+import fs from 'node:fs';
 import { handleSignals, load, onEndSignal } from './server/start.ts';
 
 // Process 1 of a container would have no handlers.
 if (process.pid === 1) {
   handleSignals();
   onEndSignal(() => process.exit(1));
+}
+
+try {
+  // If the memory of a container runs out, the kernel ends the command, not the server beside it
+  // (https://man7.org/linux/man-pages/man5/proc_pid_oom_score_adj.5.html).
+  fs.writeFileSync('/proc/self/oom_score_adj', '500');
+} catch {
+  // No Linux, or the score is higher already.
 }
 
 const { run } = await load(() => import('./cli/program.ts'));

@@ -224,6 +224,8 @@ describe('import, again', () => {
     ] as const) {
       const command = start();
       await imported(atLeast);
+      // Without memory, the kernel ends the command before the server.
+      expect(fs.readFileSync(`/proc/${command.pid}/oom_score_adj`, 'utf8')).toBe('500\n');
       expect(await command.end(signal)).toMatchObject({ code: null, stdout: '' });
     }
     await complete();
