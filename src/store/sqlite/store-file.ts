@@ -162,15 +162,25 @@ export function openError(file: string, error: unknown): OpenError {
   return new OpenError(`${file} ${sentences[codeOf(cause)] ?? `cannot be opened: ${messageOf(cause)}.`}`, { cause });
 }
 
-/** What the system says about the file and its folder: SQLite's messages do not name a permission. Undefined if it denies nothing. */
+/** As large as the `-shm` file, which each connection needs (https://sqlite.org/walformat.html#the_wal_index_file_format). */
+const shmBytes = 32 * 1024;
+
+/**
+ * What the system says about the file and its folder: SQLite's messages do not name a permission, a quota or a lack of inodes. Undefined if it denies
+ * nothing.
+ */
 function systemErrorOf(file: string, error: unknown): unknown {
   if (error instanceof Error && 'syscall' in error) return error;
   if (/^SQLITE_(NOTADB|CORRUPT)/.test(codeOf(error))) return undefined;
+  const trial = `${file}-trial-${process.pid}`;
   try {
     fs.closeSync(fs.openSync(file, 'r+'));
     fs.accessSync(path.dirname(file), fs.constants.W_OK);
+    fs.writeFileSync(trial, Buffer.alloc(shmBytes));
     return undefined;
   } catch (denial) {
     return denial;
+  } finally {
+    fs.rmSync(trial, { force: true });
   }
 }

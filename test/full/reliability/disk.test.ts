@@ -5,6 +5,7 @@ import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { type Outcome, sideBySide } from '../../support/client.ts';
 import { percentile } from '../../support/percentile.ts';
+import { launchServer } from '../../support/process.ts';
 import { mountSmallDisk } from '../../support/small-disk.ts';
 import { makeStore, missingFrom, serve } from '../../support/store-file.ts';
 import { injecting, needStrace } from '../../support/strace.ts';
@@ -232,6 +233,17 @@ test.for(['SIGKILL', 'SIGTERM'] as const)(
     expect(missingFrom(made.file, promises)).toEqual([]);
   },
 );
+
+test('a start that has no room for the -shm file says so', async (context) => {
+  const folder = `${temporaryFolder()}/disk`;
+  mountSmallDisk(context, folder, 1024);
+  const { file } = await makeStore(folder);
+  fill(`${folder}/filler`);
+  const { code, stderr } = await launchServer({ env: { DATABASE_URL: `sqlite:${file}` } }).end();
+  const cause = 'ENOSPC: no space left on device, write';
+  expect([code, stderr]).toEqual([1, `animal-store: DATABASE_URL: ${file} cannot be opened: ${cause}.\n`]);
+  expect(readdirSync(folder).filter((name) => name.includes('trial'))).toEqual([]);
+});
 
 test('a server starts if its quota is too small for what the WAL has', async (context) => {
   needStrace(context);
