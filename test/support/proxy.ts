@@ -8,13 +8,14 @@ import { onTestFinished } from 'vitest';
 export async function startProxy(databaseUrl: string, ownPort = 0) {
   const { port } = new URL(databaseUrl);
   let target = new URL(databaseUrl);
-  let state: 'forwarding' | 'cut' | 'silent' | 'refusing' = 'forwarding';
+  let state: 'forwarding' | 'cut' | 'silent' | 'refusing' | 'full' = 'forwarding';
   let seen = '';
   let accepted = 0;
   const sockets = new Set<net.Socket>();
   const server = net.createServer((near) => {
     accepted += 1;
     if (state === 'refusing') return near.destroy();
+    const isMute = state === 'full';
     const far = net.connect(Number(target.port), target.hostname);
     for (const socket of [near, far])
       sockets.add(socket.on('error', () => {}).on('close', () => sockets.delete(socket)));
@@ -24,7 +25,7 @@ export async function startProxy(databaseUrl: string, ownPort = 0) {
     };
     near.on('close', end).on('data', (bytes) => {
       seen += bytes.toString('latin1');
-      return state !== 'silent' && far.write(bytes);
+      return state !== 'silent' && !isMute && far.write(bytes);
     });
     far.on('close', end).on('data', (bytes) => {
       if (state === 'cut') {
@@ -54,6 +55,10 @@ export async function startProxy(databaseUrl: string, ownPort = 0) {
     /** Drops all data in both directions, but keeps connections open. */
     silence() {
       state = 'silent';
+    },
+    /** Drops all data of new connections. */
+    silenceNew() {
+      state = 'full';
     },
     /** Closes all connections, and each new one. */
     refuse() {

@@ -19,8 +19,8 @@ export const sessionSettings = {
   statement_timeout: limits.statement + 200,
 };
 
-/** Less than the deadline: a job whose connection attempt meets silence gets another one. */
-const connectTimeoutMs = 1000;
+/** Less than the deadline: a job whose connection attempt meets silence gets another one. With TLS, an attempt takes six round trips. */
+export const connectTimeoutMs = 1000;
 
 const standbyTimeoutMs = 2000;
 const cancelTimeoutMs = 1000;
@@ -66,7 +66,7 @@ export async function configOf(
   } catch (error) {
     if (codeOf(error) === refusedOption && options.length > 0) return await configOf(target, {}, until);
     if (performance.now() >= until || permanent.test(codeOf(error) || messageOf(error)))
-      throw messageOf(error) === 'timeout expired' ? new Error(`${host}:${port} does not answer`) : error;
+      throw messageOf(error) === 'timeout expired' ? new Error(`${host}:${port} does not answer within ${connectTimeoutMs} ms`) : error;
   } finally {
     client.connection.stream.destroy();
   }

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promi
 import pg from 'pg';
 import { limits } from '../../core/limits.ts';
 import { type StoreMetrics, unavailable } from '../store.ts';
-import { cancel, PoolClient, refuseStandby } from './connection.ts';
+import { cancel, connectTimeoutMs, PoolClient, refuseStandby } from './connection.ts';
 import {
   createCounters,
   endsConnection,
@@ -64,7 +64,7 @@ const idleTimeoutMs = 300_000;
 const retryAfterMs = 10;
 const reconnectAfterMs = 50;
 
-/** For so long, a pool does without the connections that the server refuses. */
+/** For so long, a pool does without connections that cannot be opened, if others can be used. */
 const askAgainMs = 1000;
 
 /** A cancel request has no effect if the server has not read the statement yet. */
@@ -120,6 +120,8 @@ function createPool(
   let running = 0;
   /** Connections that were opened and not yet removed. */
   let open = 0;
+  /** When work last succeeded on one of them. */
+  let workedAt = Number.NEGATIVE_INFINITY;
   let closed: Promise<void> | undefined;
 
   pool.on('remove', () => {
@@ -184,7 +186,7 @@ function createPool(
         if (job.late) continue;
         errors[reasonOf(error)] += 1;
         job.refused = error;
-        if (open > 0 && hasNoMore(error)) {
+        if (open > 0 && (hasNoMore(error) || workedAt > performance.now() - connectTimeoutMs)) {
           // Jobs wait for those that are open. Without this, the pool would try again for the next job at once.
           pool.options.max = open;
           setTimeout(() => (pool.options.max = size), askAgainMs).unref();
@@ -205,7 +207,9 @@ function createPool(
       const begun = performance.now();
       let isUnusable = false;
       try {
-        return await work(sqlOf.get(client) as Sql);
+        const result = await work(sqlOf.get(client) as Sql);
+        workedAt = performance.now();
+        return result;
       } catch (error) {
         isUnusable = endsConnection(error);
         if (isUnusable)

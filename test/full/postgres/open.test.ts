@@ -113,7 +113,7 @@ describe('opening a database', () => {
     mute.silence();
     const silent = mute.url;
     await Promise.all([
-      expect(open(silent)).rejects.toThrow(`cannot be opened: ${new URL(silent).host} does not answer.`),
+      expect(open(silent)).rejects.toThrow(`cannot be opened: ${new URL(silent).host} does not answer within 1000 ms.`),
       expect(open(standby)).rejects.toThrow('cannot be opened: it is a standby.'),
     ]);
     // Each attempt takes a second.

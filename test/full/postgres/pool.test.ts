@@ -160,6 +160,27 @@ test('work waits for a server that comes back within its deadline, and says at t
   }
 });
 
+test('while no further connection opens, work goes on with those that are open', async () => {
+  const { keyed, proxy } = await start(4);
+  await keyed.read(pid);
+  proxy.silenceNew();
+  const until = performance.now() + 3000;
+  let slowest = 0;
+  let answered = 0;
+  const client = async () => {
+    while (performance.now() < until) {
+      const begun = performance.now();
+      await keyed.read(pid);
+      slowest = Math.max(slowest, performance.now() - begun);
+      answered += 1;
+    }
+  };
+  await Promise.all(Array.from(Array(8), client));
+  // The two whose attempts to connect meet silence.
+  expect(slowest).toBeLessThan(1500);
+  expect(answered).toBeGreaterThan(1000);
+});
+
 test('while the database refuses connections, one at a time is tried, however many jobs wait', async () => {
   const { keyed, proxy, pools } = await start(4);
   proxy.refuse();
