@@ -66,7 +66,9 @@ export async function configOf(
   } catch (error) {
     if (codeOf(error) === refusedOption && options.length > 0) return await configOf(target, {}, until);
     if (performance.now() >= until || permanent.test(codeOf(error) || messageOf(error)))
-      throw messageOf(error) === 'timeout expired' ? new Error(`${host}:${port} does not answer within ${connectTimeoutMs} ms`) : error;
+      throw messageOf(error) === 'timeout expired'
+        ? new Error(`${host}:${port} does not answer within ${connectTimeoutMs} ms`)
+        : error;
   } finally {
     client.connection.stream.destroy();
   }

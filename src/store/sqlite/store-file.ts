@@ -1,4 +1,5 @@
 /** The file of a store: creates and migrates it, checks that it is a store, and tells the operator why it cannot be opened. */
+import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
@@ -172,7 +173,7 @@ const shmBytes = 32 * 1024;
 function systemErrorOf(file: string, error: unknown): unknown {
   if (error instanceof Error && 'syscall' in error) return error;
   if (/^SQLITE_(NOTADB|CORRUPT)/.test(codeOf(error))) return undefined;
-  const trial = `${file}-trial-${process.pid}`;
+  const trial = `${file}-trial-${randomUUID()}`;
   try {
     fs.closeSync(fs.openSync(file, 'r+'));
     fs.accessSync(path.dirname(file), fs.constants.W_OK);
