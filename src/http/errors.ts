@@ -1,5 +1,6 @@
 /** Maps errors to HTTP: the headers and the body of every error response, and how it is sent. */
-import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Logger } from 'pino';
 import { ApiError, bodyTooLarge, codeOf, type ErrorCode } from '../core/errors.ts';
 import { linesOf } from './head.ts';
 import type { RequestRecord } from './request-record.ts';
@@ -72,7 +73,11 @@ function render(error: ApiError) {
  * Logs the cause of a 5xx error, which the client never sees: a bug with its stack trace, an outage as one line. Requests rejected for overload have
  * only their request line.
  */
-export function logError({ code, cause }: ApiError, { reqId }: RequestRecord, logger: FastifyBaseLogger): void {
+export function logError(
+  { code, cause }: ApiError,
+  { reqId }: Pick<RequestRecord, 'reqId'>,
+  logger: Pick<Logger, 'error'>,
+): void {
   if (code === 'internal_error') logger.error({ reqId, err: cause }, code);
   else if (code === 'service_unavailable' && cause !== undefined) {
     const { code: name, message } = cause as NodeJS.ErrnoException;

@@ -1,7 +1,8 @@
 /** The ops port: liveness, readiness and metrics. It needs no API key. */
 import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
+import type { Logger } from 'pino';
 import { ApiError } from '../core/errors.ts';
-import { HttpError, renderError, toApiError } from '../http/errors.ts';
+import { HttpError, logError, renderError, toApiError } from '../http/errors.ts';
 import { headersIn } from '../http/head.ts';
 import type { ServesHost } from '../http/hosts.ts';
 import { createCheck } from '../http/request-checks.ts';
@@ -17,6 +18,7 @@ export interface OpsOptions {
   metricsType: string;
   /** The hosts that requests may name. If undefined, any. */
   servesHost: ServesHost | undefined;
+  logger: Pick<Logger, 'error'>;
 }
 
 const notAllowed = new HttpError('method_not_allowed', { allow: 'GET, HEAD' });
@@ -28,7 +30,8 @@ function unserved(ops: FastifyInstance, { url }: FastifyRequest): ApiError {
 }
 
 /** Builds the server of the ops port. It does not listen yet. */
-export function buildOpsServer({ release, ready, metrics, metricsType, servesHost }: OpsOptions): FastifyInstance {
+export function buildOpsServer(options: OpsOptions): FastifyInstance {
+  const { release, ready, metrics, metricsType, servesHost, logger } = options;
   // The check rejects a missing or repeated Host header, so that the response has the standard error body.
   const http = { requireHostHeader: false, joinDuplicateHeaders: true };
   const ops = fastify({ forceCloseConnections: true, http, schemaController });
@@ -37,8 +40,10 @@ export function buildOpsServer({ release, ready, metrics, metricsType, servesHos
   ops.addHook('onRequest', (request, _reply, done) =>
     done(check(request.raw) ?? (request.is404 ? unserved(ops, request) : undefined)),
   );
-  ops.setErrorHandler((error, _request, reply) => {
-    const { status, lines, body, closes } = renderError(toApiError(error));
+  ops.setErrorHandler((thrown, { id: reqId }, reply) => {
+    const error = toApiError(thrown);
+    logError(error, { reqId }, logger);
+    const { status, lines, body, closes } = renderError(error);
     if (closes) reply.raw.shouldKeepAlive = false;
     reply.code(status).headers(Object.fromEntries(headersIn(lines)));
     return reply.send(Buffer.from(body, 'latin1'));

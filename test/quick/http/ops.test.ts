@@ -1,6 +1,6 @@
 /** The routes of the ops port. test/full/server/ops.test.ts asks that of a whole server. */
 import type { AddressInfo } from 'node:net';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { buildOpsServer } from '../../../src/ops/routes.ts';
 import { converse } from '../../support/raw.ts';
 
@@ -11,6 +11,7 @@ test('liveness, readiness and metrics; 405 for another method, 404 for another p
     metrics: async () => 'up 1\n',
     metricsType: 'text/plain',
     servesHost: (host) => host === 'localhost',
+    logger: { error: () => undefined },
   });
   await ops.listen({ host: '127.0.0.1', port: 0 });
   onTestFinished(() => ops.close());
@@ -35,4 +36,18 @@ test('liveness, readiness and metrics; 405 for another method, 404 for another p
     const always = { 'x-request-id': expect.any(String), 'cache-control': 'no-store' };
     expect(answer?.headers, line).toMatchObject(line === 'GET /metrics' ? {} : always);
   }
+});
+
+test('the log has the cause if the metrics cannot be read', async () => {
+  const cause = new Error('EMFILE: too many open files');
+  const error = vi.fn();
+  const ops = buildOpsServer({
+    release: { version: '1.2.3', revision: undefined },
+    ...{ ready: () => true, metrics: () => Promise.reject(cause), metricsType: 'text/plain', servesHost: undefined },
+    logger: { error },
+  });
+  const { statusCode, headers } = await ops.inject('/metrics');
+  expect(statusCode).toBe(500);
+  await ops.inject('/nowhere');
+  expect(error.mock.calls).toEqual([[{ reqId: headers['x-request-id'], err: cause }, 'internal_error']]);
 });
