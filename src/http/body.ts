@@ -71,8 +71,9 @@ export function installBody(app: FastifyInstance): void {
     const { headers, routeOptions } = request;
     // No length or 0, and no transfer coding (RFC 9112, section 6.3).
     const isEmpty = !Number(headers['content-length']) && headers['transfer-encoding'] === undefined;
-    // Validation reports that the body is missing, whatever its type.
+    // Validation reports that the body is missing, whatever its type, and however its length is written: 00 is a zero, too.
     if (isEmpty && !routeOptions.config.form) delete headers['content-type'];
+    if (isEmpty) delete headers['content-length'];
     const error = bodyFault(request);
     if (error) return done(error);
     if (!isEmpty) countBody(request.raw, reply.raw, app.shares);

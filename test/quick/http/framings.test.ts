@@ -238,7 +238,7 @@ describe('one request', () => {
         const form = 'Content-Type: application/x-www-form-urlencoded\r\nSec-Fetch-Site: same-origin\r\n';
         const empty = (more = '') => on(`POST ${path}`, host + key + (path.endsWith('sign-in') ? form : json) + more);
         return [
-          ['400 invalid_body', [inOldHttp(empty())]],
+          ['400 invalid_body', [inOldHttp(empty()), empty('Content-Length: 00\r\n')]],
           ['100, 400 invalid_body, 404 route_not_found', [empty('Expect: 100-continue\r\n') + get('/v1/cats')]],
         ];
       }),
