@@ -1,6 +1,7 @@
 /** The ops port: liveness, readiness and metrics. It needs no API key. */
 import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
+import type { Registry } from 'prom-client';
 import { ApiError } from '../core/errors.ts';
 import { HttpError, logError, renderError, toApiError } from '../http/errors.ts';
 import { headersIn } from '../http/head.ts';
@@ -13,9 +14,7 @@ export interface OpsOptions {
   release: { version: string; revision: string | undefined };
   /** Whether the server should receive requests: the store responds, and the process is not stopping. */
   ready: () => boolean | Promise<boolean>;
-  /** The metrics in the Prometheus text format. */
-  metrics: () => Promise<string>;
-  metricsType: string;
+  registry: Pick<Registry, 'metrics' | 'contentType'>;
   /** The hosts that requests may name. If undefined, any. */
   servesHost: ServesHost | undefined;
   logger: Pick<Logger, 'error'>;
@@ -30,8 +29,7 @@ function unserved(ops: FastifyInstance, { url }: FastifyRequest): ApiError {
 }
 
 /** Builds the server of the ops port. It does not listen yet. */
-export function buildOpsServer(options: OpsOptions): FastifyInstance {
-  const { release, ready, metrics, metricsType, servesHost, logger } = options;
+export function buildOpsServer({ release, ready, registry, servesHost, logger }: OpsOptions): FastifyInstance {
   // The check rejects a missing or repeated Host header, so that the response has the standard error body.
   const http = { requireHostHeader: false, joinDuplicateHeaders: true };
   const ops = fastify({ forceCloseConnections: true, http, schemaController });
@@ -57,6 +55,6 @@ export function buildOpsServer(options: OpsOptions): FastifyInstance {
     if (!(await ready())) throw new ApiError('service_unavailable');
     return { status: 'ready', ...release };
   });
-  ops.get('/metrics', async (_request, reply) => reply.type(metricsType).send(await metrics()));
+  ops.get('/metrics', async (_request, reply) => reply.type(registry.contentType).send(await registry.metrics()));
   return ops;
 }

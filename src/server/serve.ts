@@ -98,10 +98,8 @@ export async function run(): Promise<void> {
         () => true,
         () => false,
       ),
-    metrics: () => metrics.registry.metrics(),
-    metricsType: metrics.registry.contentType,
     servesHost: await hostsOf(config.OPS_HOST, config),
-    logger,
+    ...{ registry: metrics.registry, logger },
   });
 
   /** Finishes the requests in progress, closes the store and exits with 0; at the deadline exits with 1. Further calls do nothing. */

@@ -1,5 +1,6 @@
 /** The routes of the ops port. test/full/server/ops.test.ts asks that of a whole server. */
 import type { AddressInfo } from 'node:net';
+import { Registry } from 'prom-client';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { buildOpsServer } from '../../../src/ops/routes.ts';
 import { converse } from '../../support/raw.ts';
@@ -8,8 +9,7 @@ test('liveness, readiness and metrics; 405 for another method, 404 for another p
   const ops = buildOpsServer({
     release: { version: '1.2.3', revision: 'abcdef0' },
     ready: () => true,
-    metrics: async () => 'up 1\n',
-    metricsType: 'text/plain',
+    registry: { metrics: async () => 'up 1\n', contentType: Registry.PROMETHEUS_CONTENT_TYPE },
     servesHost: (host) => host === 'localhost',
     logger: { error: () => undefined },
   });
@@ -43,8 +43,8 @@ test('the log has the cause if the metrics cannot be read', async () => {
   const error = vi.fn();
   const ops = buildOpsServer({
     release: { version: '1.2.3', revision: undefined },
-    ...{ ready: () => true, metrics: () => Promise.reject(cause), metricsType: 'text/plain', servesHost: undefined },
-    logger: { error },
+    registry: { metrics: () => Promise.reject(cause), contentType: Registry.PROMETHEUS_CONTENT_TYPE },
+    ...{ ready: () => true, servesHost: undefined, logger: { error } },
   });
   const { statusCode, headers } = await ops.inject('/metrics');
   expect(statusCode).toBe(500);
