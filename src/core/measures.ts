@@ -19,13 +19,8 @@ export interface StoreMeasures {
   waitingWrites: number;
   /** Size of the write-ahead log (WAL) in bytes; undefined if the engine does not report it. */
   walBytes: number | undefined;
-  /**
-   * Writes that the store could not commit since it was opened, by reason. Only of the kinds whose commits `metrics.commit` reports:
-   * lastFailedWriteAt is compared with the time of the last commit.
-   */
+  /** Writes that the store could not commit since it was opened, by reason: of the kinds whose commits `metrics.commit` reports. */
   failedWrites: Readonly<Record<string, number>>;
-  /** When the last write failed, in milliseconds since 1970; 0 if none has. */
-  lastFailedWriteAt: number;
   /** The file system of the store, in bytes; undefined if the engine's files are elsewhere. */
   disk?: { size: number; available: number } | undefined;
   /** Undefined if the engine has no connections. */

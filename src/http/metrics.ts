@@ -95,10 +95,6 @@ const storeMetrics: Record<string, [help: string, read: (store: StoreMeasures) =
     'Writes that the store could not commit, by reason.',
     ({ failedWrites }) => byLabel('reason', failedWrites),
   ],
-  last_failed_write_timestamp_seconds: [
-    'When the store last failed to commit a write, in seconds since 1970; 0 if it never has since the start.',
-    ({ lastFailedWriteAt }) => lastFailedWriteAt / 1000,
-  ],
   wal_bytes: ['Write-ahead log (WAL) size in bytes.', ({ walBytes }) => walBytes],
   disk_bytes: ['Size of the file system of the store.', ({ disk }) => disk?.size],
   disk_available_bytes: ['Room left on it for the server.', ({ disk }) => disk?.available],
@@ -199,15 +195,6 @@ function countRequests(add: AddMetric): OnEnd {
 
 function countCommits(add: AddMetric): (writes: number) => void {
   const commits = newSeries({}, [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]);
-  let lastCommitAt = 0;
   addHistogram(add, 'animal_store_commit_writes', 'Number of writes per commit.', () => [commits]);
-  add(
-    'animal_store_last_commit_timestamp_seconds',
-    'When the last commit succeeded, in seconds since 1970; 0 if none has since the start.',
-    () => lastCommitAt / 1000,
-  );
-  return (writes) => {
-    observe(commits, writes);
-    lastCommitAt = Date.now();
-  };
+  return (writes) => observe(commits, writes);
 }

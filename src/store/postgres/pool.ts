@@ -24,7 +24,7 @@ export type Pools = ReturnType<typeof createPools>;
 
 /** What happened since the start, in all pools. */
 function createCounts() {
-  return { errors: createCounters(), failedWrites: createCounters(), lastFailedWriteAt: 0 };
+  return { errors: createCounters(), failedWrites: createCounters() };
 }
 
 /** Opens no connection yet: each is opened when work waits for one. With a single connection, there is one pool. */
@@ -45,11 +45,11 @@ export function createPools(
     /** For all others, so that they cannot keep out requests with a key: a quarter of the connections. */
     strangers,
     measure() {
-      const { errors, failedWrites, lastFailedWriteAt } = counts;
+      const { errors, failedWrites } = counts;
       const each = [...all].map((pool) => pool.measure());
       const sum = (name: keyof (typeof each)[number]) => each.reduce((total, found) => total + found[name], 0);
       const gauges = { limit: sum('limit'), busy: sum('busy'), waiting: sum('waiting'), abandoned: sum('abandoned') };
-      return { pool: { ...gauges, errors }, failedWrites, lastFailedWriteAt };
+      return { pool: { ...gauges, errors }, failedWrites };
     },
     close: async () => void (await Promise.all([...all].map((pool) => pool.close()))),
   };
@@ -249,10 +249,7 @@ function createPool(
       if (writes > 0) metrics?.commit(writes);
       return result;
     } catch (error) {
-      if (writes > 0) {
-        counts.failedWrites[reasonOf(error)] += writes;
-        counts.lastFailedWriteAt = Date.now();
-      }
+      if (writes > 0) counts.failedWrites[reasonOf(error)] += writes;
       throw translate(error, job.late);
     } finally {
       clearTimeout(timer);

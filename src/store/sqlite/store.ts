@@ -67,7 +67,7 @@ export function openSqlite(file: string, options: OpenOptions) {
     measure: () => ({
       waitingWrites: writer.waiting(),
       walBytes: statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0,
-      ...writer.failures(),
+      failedWrites: writer.failedWrites,
       disk: measureDisk(file),
     }),
 

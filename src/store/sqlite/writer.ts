@@ -50,7 +50,6 @@ export function startWriter(file: string, { onFatal, logger, onCommit }: WriterO
   });
   const waiting: Waiting[] = [];
   const failedWrites = { ...noFailures };
-  let lastFailedWriteAt = 0;
   let unsent: Write[] = [];
   let broken: ApiError | undefined;
   let closing = false;
@@ -87,9 +86,7 @@ export function startWriter(file: string, { onFatal, logger, onCommit }: WriterO
 
   function fail(writes: Waiting[], cause: Error, failure: unknown): void {
     for (const { reject } of writes) reject(failure);
-    if (writes.length === 0) return;
     failedWrites[reasonOf(cause)] += writes.length;
-    lastFailedWriteAt = Date.now();
   }
 
   function giveUp(cause: Error): void {
@@ -142,8 +139,8 @@ export function startWriter(file: string, { onFatal, logger, onCommit }: WriterO
       enqueue([name, input] as Write, (output: Outcome<Name>) => output),
     /** The number of pending writes. */
     waiting: () => waiting.length,
-    /** Writes that could not be committed, by reason, and when the last of them failed (milliseconds since 1970; 0: never). */
-    failures: () => ({ failedWrites, lastFailedWriteAt }),
+    /** Writes that could not be committed, by reason. */
+    failedWrites,
     /** Resolves when all accepted writes are committed and the thread has exited; rejects if the last fsync failed. */
     async close() {
       closing = true;
