@@ -173,15 +173,18 @@ const shmBytes = 32 * 1024;
 function systemErrorOf(file: string, error: unknown): unknown {
   if (error instanceof Error && 'syscall' in error) return error;
   if (/^SQLITE_(NOTADB|CORRUPT)/.test(codeOf(error))) return undefined;
-  const trial = `${file}-trial-${randomUUID()}`;
+  const folder = path.dirname(file);
   try {
     fs.closeSync(fs.openSync(file, 'r+'));
-    fs.accessSync(path.dirname(file), fs.constants.W_OK);
-    fs.writeFileSync(trial, Buffer.alloc(shmBytes));
+    fs.accessSync(folder, fs.constants.W_OK);
+    const trial = path.join(folder, `trial-${randomUUID()}`);
+    try {
+      fs.writeFileSync(trial, Buffer.alloc(shmBytes));
+    } finally {
+      fs.rmSync(trial, { force: true });
+    }
     return undefined;
   } catch (denial) {
     return denial;
-  } finally {
-    fs.rmSync(trial, { force: true });
   }
 }
