@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { documentNames, prefixes, readDocument } from './described.ts';
 
-export interface Schema {
+interface Schema {
   type?: string;
   format?: string;
   enum?: string[];
@@ -16,7 +16,7 @@ export interface Schema {
   additionalProperties?: boolean;
 }
 
-export interface Parameter {
+interface Parameter {
   name: string;
   in: 'path' | 'query' | 'header';
   required: boolean;
@@ -32,30 +32,16 @@ export interface Operation {
   methods: string[];
   parameters: Parameter[];
   body: Schema | undefined;
-  /** The scope that the API key needs. */
-  scope: string | undefined;
   /** The documented statuses. */
   statuses: number[];
 }
 
-/** A request in parts that can be broken one by one. Values in the URL are percent-encoded, field values are JSON. */
-export interface Draft {
+/** A request of an operation, and the operation. */
+export interface Sent {
   operation: Operation;
-  method: string;
-  path: string;
-  parameters: Record<string, string>;
-  query: [name: string, text: string][];
-  headers: Record<string, string | string[]>;
-  fields: [name: string, json: string][];
-  /** Sent instead of the fields. */
-  body?: string | Buffer;
-}
-
-export interface Request {
-  method: string;
   target: string;
-  headers: Record<string, string | string[]>;
-  body: string | Buffer | undefined;
+  headers: Record<string, string>;
+  body: string | undefined;
 }
 
 type Node = Record<string, unknown>;
@@ -89,25 +75,18 @@ interface Described {
   operationId: string;
   parameters?: Parameter[];
   requestBody?: { content: Record<string, { schema: Schema }> };
-  security: [{ apiKey: string[] }];
   responses: Node;
 }
 
 /** The operations of both documents. */
 export const readAllOperations = () =>
   describedOperations<Described>().map(
-    ({ operationId, method, path, methods, parameters = [], requestBody, security, responses }): Operation => ({
-      ...{ operationId, method, path, methods, parameters, scope: security[0].apiKey[0] },
+    ({ operationId, method, path, methods, parameters = [], requestBody, responses }): Operation => ({
+      ...{ operationId, method, path, methods, parameters },
       body: requestBody?.content['application/json']?.schema,
       statuses: Object.keys(responses).map(Number).filter(Number.isInteger),
     }),
   );
-
-const int64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n };
-
-export function rangeOf({ minimum, maximum }: Schema) {
-  return { min: BigInt(minimum ?? int64.min), max: BigInt(maximum ?? int64.max) };
-}
 
 /** Strings that match the schema, from all of Unicode if it allows that. */
 function stringsOf({ minLength = 0, maxLength = 200, pattern = '' }: Schema): fc.Arbitrary<string> {
@@ -122,11 +101,11 @@ function stringsOf({ minLength = 0, maxLength = 200, pattern = '' }: Schema): fc
     .filter((text) => matches.test(text));
 }
 
-export function valuesOf(schema: Schema): fc.Arbitrary<string | bigint> {
+function valuesOf(schema: Schema): fc.Arbitrary<string | bigint> {
   if (schema.enum) return fc.constantFrom(...schema.enum);
   if (schema.type === 'string') return stringsOf(schema);
   if (schema.type !== 'integer') throw new Error(`no values are known for type ${schema.type}`);
-  const range = rangeOf(schema);
+  const range = { min: BigInt(schema.minimum ?? -(2n ** 63n)), max: BigInt(schema.maximum ?? 2n ** 63n - 1n) };
   return fc.oneof(fc.constantFrom(range.min, range.max), fc.bigInt(range));
 }
 
@@ -143,43 +122,33 @@ function textsOf({ name, in: place, schema }: Parameter, known: Known): fc.Arbit
   return place === 'header' ? texts : texts.map(encodeURIComponent);
 }
 
-function maybe<Value>(required: boolean, arbitrary: fc.Arbitrary<Value>): fc.Arbitrary<Value | undefined> {
-  return required ? arbitrary : fc.option(arbitrary, { nil: undefined });
-}
+const maybe = (required: boolean, texts: fc.Arbitrary<string>) =>
+  required ? texts : fc.option(texts, { nil: undefined });
 
 /** Valid requests of an operation. */
-export function draftsOf(operation: Operation, known: Known): fc.Arbitrary<Draft> {
-  const { parameters, body, method, path } = operation;
-  const texts = fc.tuple(
-    ...parameters.map((parameter) =>
-      maybe(parameter.required, textsOf(parameter, known)).map((text) => ({ parameter, text })),
+export function requestsOf(operation: Operation, known: Known): fc.Arbitrary<Sent> {
+  const { parameters, body, path } = operation;
+  const texts = parameters.map((parameter) =>
+    maybe(parameter.required, textsOf(parameter, known)).map((text) => ({ parameter, text })),
+  );
+  const fields = Object.entries(body?.properties ?? {}).map(([name, schema]) =>
+    maybe(body?.required?.includes(name) ?? false, jsonOf(schema)).map(
+      (json) => json && `${JSON.stringify(name)}:${json}`,
     ),
   );
-  const fields = fc.tuple(
-    ...Object.entries(body?.properties ?? {}).map(([name, schema]) =>
-      maybe(body?.required?.includes(name) ?? false, jsonOf(schema)).map((json) => ({ name, json })),
-    ),
-  );
-  const inAnyOrder = <Item>(items: Item[]) => fc.shuffledSubarray(items, { minLength: items.length });
-  return fc.tuple(texts.chain(inAnyOrder), fields.chain(inAnyOrder)).map(([given, members]) => {
-    const draft: Draft = { operation, method, path, parameters: {}, query: [], headers: {}, fields: [] };
+  const inAnyOrder = <Item>(items: fc.Arbitrary<Item>[]) =>
+    fc.tuple(...items).chain((all) => fc.shuffledSubarray(all, { minLength: all.length }));
+  return fc.tuple(inAnyOrder(texts), inAnyOrder(fields)).map(([given, members]) => {
+    const headers: Sent['headers'] = body ? { 'content-type': 'application/json' } : {};
+    const query: string[] = [];
+    let target = path;
     for (const { parameter, text } of given) {
       if (text === undefined) continue;
-      if (parameter.in === 'path') draft.parameters[parameter.name] = text;
-      else if (parameter.in === 'query') draft.query.push([parameter.name, text]);
-      else draft.headers[parameter.name.toLowerCase()] = text;
+      if (parameter.in === 'path') target = target.replace(`{${parameter.name}}`, text);
+      else if (parameter.in === 'query') query.push(`${parameter.name}=${text}`);
+      else headers[parameter.name.toLowerCase()] = text;
     }
-    for (const { name, json } of members) if (json !== undefined) draft.fields.push([name, json]);
-    if (body) draft.headers['content-type'] = 'application/json';
-    return draft;
+    if (query.length > 0) target += `?${query.join('&')}`;
+    return { operation, target, headers, body: body && `{${members.filter(Boolean).join()}}` };
   });
-}
-
-/** The request to send. */
-export function written({ operation, method, path, parameters, query, headers, fields, body }: Draft): Request {
-  const filled = path.replace(/\{(\w+)\}/g, (_, name) => parameters[name] ?? '');
-  const search = query.map(([name, text]) => `${name}=${text}`).join('&');
-  const members = fields.map(([name, json]) => `${JSON.stringify(name)}:${json}`);
-  const own = operation.body === undefined ? undefined : `{${members.join()}}`;
-  return { method, target: filled + (search && `?${search}`), headers, body: body ?? own };
 }

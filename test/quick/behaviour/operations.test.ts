@@ -90,6 +90,7 @@ const refused: [answer: string, requests: Request[]][] = [
     get('/v1/pets?limit=', '0', '101', '-1', '1.0', '01', '%2B1', ''),
   ],
   ['400 invalid_parameter: limit is given more than once.', get('/v1/pets?', 'limit=1&limit=2')],
+  ['400 invalid_parameter: "__proto__" is not a known query parameter.', get('/v1/pets?', '__proto__=1')],
   [`400 invalid_parameter: ${noStatus}`, get('/v1/pets?status=', '', 'Sold')],
   [
     `400 invalid_parameter: "${'x'.repeat(64)}…" is not a known query parameter.`,
