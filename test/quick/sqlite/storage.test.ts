@@ -402,6 +402,7 @@ describe('a file that is no store', () => {
 
   const foreign = 'is a database of another application';
   const noDatabase = 'cannot be opened: file is not a database';
+  const malformed = 'cannot be opened: database disk image is malformed';
   const makeStore = (file: string) => prepareStore(file, { now });
 
   test.each<[what: string, sentence: string, make: (file: string) => void]>([
@@ -414,6 +415,22 @@ describe('a file that is no store', () => {
     ['another one with a journal', '', (file) => [change(file, 'CREATE TABLE pet (id)'), writeJournal(file, 2)]],
     ['garbage', noDatabase, (file) => fs.writeFileSync(file, 'not a database '.repeat(1000))],
     ['a folder', 'is not a file.', (file) => fs.mkdirSync(file)],
+    [
+      'a store truncated inside a page',
+      malformed,
+      (file) => [makeStore(file), fs.truncateSync(file, fs.statSync(file).size - 6000)],
+    ],
+    [
+      'a store with a damaged schema',
+      malformed,
+      (file) => [makeStore(file), fs.writeFileSync(file, fs.readFileSync(file).fill(0xa5, 100, 3100))],
+    ],
+    [
+      'a store without its pet table',
+      'cannot be opened: no such table: pet',
+      (file) => [makeStore(file), change(file, 'DROP TABLE pet')],
+    ],
+    ["another application's database", foreign, (file) => [makeStore(file), change(file, 'PRAGMA application_id = 7')]],
   ])('but %s is refused with one sentence and left unchanged', async (what, sentence, make) => {
     const file = newFile();
     make(file);
