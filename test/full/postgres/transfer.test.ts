@@ -4,7 +4,7 @@ import { beforeEach, describe, expect, test, vi } from 'vitest';
 import { commandErrorOf } from '../../support/commands.ts';
 import { runCli } from '../../support/process.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { clientOf, newStore, open, temporaryFolder, textRows } from '../../support/store.ts';
+import { clientOf, newStore, temporaryFolder, textRows } from '../../support/store.ts';
 
 let databaseUrl: string;
 let folder: string;
@@ -24,23 +24,6 @@ async function run(...args: string[]): Promise<string> {
 }
 
 describe('export', () => {
-  test('writes the same bytes as the export of the same store in SQLite', async () => {
-    const file = `sqlite:${at('store.db')}`;
-    const store = await open(file);
-    const names = Array.from(Array(600), (_, at) => String.fromCodePoint(1 + at, 0x1f400 + at));
-    await Promise.all(
-      [...names, '\u2028\u007f\r\n",', '\ufeff'].map((name, index) =>
-        store.pets.add({ name, categoryId: 2n ** 63n - 1n, status: index % 2 ? 'sold' : 'pending' }),
-      ),
-    );
-    await run('copy', '--from', file, '--to', databaseUrl);
-    for (const options of [[], ['--status', 'sold']]) {
-      const { stdout } = await runCli(['export', ...options], { folder, env: { DATABASE_URL: file } });
-      expect(await run('export', ...options)).toBe(stdout);
-      expect(stdout.length).toBeGreaterThan(1000);
-    }
-  });
-
   test('exit 1 and one sentence if the database hangs; no file remains', async () => {
     await clientOf(databaseUrl)`INSERT INTO pet SELECT i, 'pet', 1, 'sold' FROM generate_series(1, 50000) AS i`;
     const proxy = await startProxy(databaseUrl);

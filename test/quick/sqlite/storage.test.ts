@@ -324,24 +324,6 @@ describe('an SQLite error', () => {
 });
 
 describe('migrations', () => {
-  test('0002 keeps every pet and the assigned ids', async () => {
-    const file = newFile();
-    const old = openOther(file);
-    old.exec(fs.readFileSync('migrations/sqlite/0001_initial.sql', 'utf8'));
-    old.exec(`INSERT INTO migration VALUES (1, '0001_initial.sql', 0);
-      INSERT INTO pet (name, category_id, status) VALUES ('a"é', 9223372036854775807, 'sold'), ('b', 2, 'pending'), ('c', 3, 'sold');
-      DELETE FROM pet WHERE id = 3;
-      PRAGMA application_id = ${0x414e4d4c}; PRAGMA user_version = 1`);
-    old.close();
-    const { pets } = (await openSqlite({}, file)).store;
-    expect((await pets.list({ limit: 100, after: 0n })).pets).toEqual([
-      '{"id":1,"name":"a\\"é","categoryId":9223372036854775807,"status":"sold"}',
-      '{"id":2,"name":"b","categoryId":2,"status":"pending"}',
-    ]);
-    expect((await pets.list({ limit: 100, status: 'pending', after: 0n })).pets).toHaveLength(1);
-    expect(await pets.add(biscuit)).toMatchObject({ id: 4n });
-  });
-
   test('a store that another process is creating is opened when it is ready, or refused after five seconds', () => {
     const file = newFile();
     const fail = () => {
