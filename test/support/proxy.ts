@@ -8,14 +8,14 @@ import { onTestFinished } from 'vitest';
 export async function startProxy(databaseUrl: string, ownPort = 0) {
   const { port } = new URL(databaseUrl);
   let target = new URL(databaseUrl);
-  let state: 'forwarding' | 'cut' | 'silent' | 'refusing' | 'full' = 'forwarding';
+  let state: 'forwarding' | 'cut' | 'silent' | 'refusing' | 'muting' = 'forwarding';
   let seen = '';
   let accepted = 0;
   const sockets = new Set<net.Socket>();
   const server = net.createServer((near) => {
     accepted += 1;
     if (state === 'refusing') return near.destroy();
-    const isMute = state === 'full';
+    const isMute = state === 'muting';
     const far = net.connect(Number(target.port), target.hostname);
     for (const socket of [near, far])
       sockets.add(socket.on('error', () => {}).on('close', () => sockets.delete(socket)));
@@ -58,7 +58,7 @@ export async function startProxy(databaseUrl: string, ownPort = 0) {
     },
     /** Drops all data of new connections. */
     silenceNew() {
-      state = 'full';
+      state = 'muting';
     },
     /** Closes all connections, and each new one. */
     refuse() {
