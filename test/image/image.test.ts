@@ -141,7 +141,9 @@ test('compose.yaml: two deployments run side by side, confined; their keys and p
       PidsLimit: 100,
       RestartPolicy: { Name: 'unless-stopped' },
     });
-    expect(run('cat', '/proc/1/cmdline').stdout).toBe('node\0--max-semi-space-size=16\0src/main.ts\0');
+    expect(run('cat', '/proc/1/cmdline').stdout).toBe(
+      'node\0--max-semi-space-size=16\0--heap-growing-percent=20\0src/main.ts\0',
+    );
     const status = run('cat', '/proc/1/status').stdout;
     for (const line of [/^Uid:\t10001\t10001/m, /^Gid:\t10001\t/m, /^CapEff:\t0+$/m, /^NoNewPrivs:\t1$/m])
       expect(status).toMatch(line);
