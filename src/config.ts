@@ -14,12 +14,19 @@ const port = '(0|[1-9]\\d{0,3}|[1-5]\\d{4}|6[0-4]\\d{3}|65[0-4]\\d{2}|655[0-2]\\
 const octet = '(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)';
 const ipv4 = new RegExp(`^${octet}(\\.${octet}){3}$`);
 
-/** Whether a text is an address, or a network whose prefix has at least 1 bit: with 0 it would have every address. */
+/**
+ * Whether a text is an address or a network. It must not have every IPv4 address, as 0.0.0.0/0 and ::/0 do. ::1/64 does, too: an IPv4 address is one of
+ * ::ffff:0:0/96. No other network that begins with 16 zeros is in use (RFC 4291, section 2.4).
+ */
 function isNetwork(text: string): boolean {
-  const [address = '', prefix = '1'] = text.split('/');
+  const [address = '', ...rest] = text.split('/');
   const isIPv4 = ipv4.test(address);
-  if (!isIPv4 && !URL.canParse(`http://[${address}]`)) return false;
-  return Number(prefix) >= 1 && Number(prefix) <= (isIPv4 ? 32 : 128);
+  const name = isIPv4 ? '' : URL.parse(`http://[${address}]`)?.hostname;
+  if (name === undefined) return false;
+  const prefix = Number(rest[0] ?? (isIPv4 ? 32 : 128));
+  const first = Number.parseInt(name.slice(1), 16) || 0;
+  const least = isIPv4 || first >> Math.max(0, 16 - prefix) > 0 ? 1 : 97;
+  return prefix >= least && prefix <= (isIPv4 ? 32 : 128);
 }
 
 FormatRegistry.Set('url', URL.canParse);
@@ -48,7 +55,7 @@ export const settings = Type.Object({
     Type.String({
       title: 'an http or https address that ends in /v1, without a query',
       // Only characters that a header can carry unencoded: write an internationalized domain name in its ASCII form.
-      pattern: '^https?://[A-Za-z0-9.:[\\]-]+(/[A-Za-z0-9._~%-]+)*/v1$',
+      pattern: '^https?://[A-Za-z0-9._:[\\]-]+(/[A-Za-z0-9._~%-]+)*/v1$',
       format: 'url',
       examples: ['https://animals.example.com/v1'],
     }),
@@ -90,7 +97,7 @@ export const settings = Type.Object({
   CORS_ORIGINS: listOf(
     'origins',
     'origins, separated by commas, such as https://app.example.com',
-    'https?://[A-Za-z0-9.:[\\]-]+',
+    'https?://[A-Za-z0-9._:[\\]-]+',
     URL.canParse,
   ),
   SUNSET_ENFORCE: oneOf(['true', 'false'], { default: 'true' }),

@@ -40,13 +40,14 @@ describe('readConfig', () => {
 
   test.for<readonly [name: keyof Config, value: string]>([
     ['BASE_URL', 'http://[::1]:8080/animals/store/v1'],
+    ['BASE_URL', 'http://animal_store:3000/v1'],
     ['DATABASE_URL', 'sqlite:/var/lib/animal store/a.db'],
     ['DATABASE_URL', 'postgres://user:pass%40word@db:5433/animals?sslmode=verify-full'],
     ['QUICKSTART_BASE_PATH', 'off'],
     ['QUICKSTART_BASE_PATH', '/v11/quick-start'],
     ['OPS_PORT', 'off'],
     ['OPS_PORT', '65535'],
-    ['TRUST_PROXY', '10.0.0.0/8,::1,192.168.0.1/32,FD00::/8,0.0.0.0/1,::ffff:10.0.0.0/104'],
+    ['TRUST_PROXY', '10.0.0.0/8,::1,192.168.0.1/32,FD00::/8,2000::/3,0.0.0.0/1,::ffff:10.0.0.0/104'],
     ['ALLOWED_HOSTS', 'animals.example.com,Proxy_1,192.0.2.1,[2001:db8::1]'],
     ['CORS_ORIGINS', 'https://app.example.com,http://localhost:5173,http://[::1]:80'],
   ])('accepts %s=%s', ([name, value]) => {
@@ -99,6 +100,7 @@ describe('readConfig', () => {
       [
         ...['true', '10.0.0.0/', '10.0.0.0/x', '10.0.0.1,', '10.0.0.1, ::1', 'proxy.example', 'fe80::1%eth0'],
         ...['10.0.0.0/33', '10.0.0.0/0', '::/129', '::/0', '10.0.0.0/8/8', '::1,10.0.0.0/33', '010.0.0.1'],
+        ...['::1/64', '8::/0', '1::/15', '::ffff:0:0/96', '::/1'],
       ],
     ],
     [
