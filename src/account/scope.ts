@@ -37,12 +37,13 @@ export async function createAccountScope(app: App, options: AccountOptions) {
 
   let warned = false;
   app.addHook('onRequest', async (request) => {
-    if (secure && request.protocol !== 'https') {
+    // Schemes and hosts have no case, and a proxy may write the default port (RFC 9110, section 4.2.3).
+    const { origin } = address ?? URL.parse(`${request.protocol}://${hostOf(request.raw) ?? ''}`) ?? {};
+    if (secure && request.protocol.toLowerCase() !== 'https') {
       if (!warned) logger.warn(plainHttp);
       warned = true;
-      throw new ApiError('forbidden', `This page is only available over https, at ${address.origin}${pages.path('')}.`);
+      throw new ApiError('forbidden', `This page is only available over https, at ${origin}${pages.path('')}.`);
     }
-    const origin = address?.origin ?? `${request.protocol}://${hostOf(request.raw) ?? ''}`;
     if (request.method === 'POST' && !isSameOrigin(request, origin))
       throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
     await shares.during(request.record.network, 'lookUps', () => sessions.find(request));
@@ -60,9 +61,9 @@ export async function createAccountScope(app: App, options: AccountOptions) {
  * Rejects forms of other sites (cross-site request forgery). Browsers send Sec-Fetch-Site to https addresses and to this machine (Fetch
  * Metadata, section 2.2). Otherwise Origin must be `origin`.
  */
-function isSameOrigin({ headers }: FastifyRequest, origin: string): boolean {
+function isSameOrigin({ headers }: FastifyRequest, origin: string | undefined): boolean {
   const site = headers['sec-fetch-site'];
-  return site === undefined ? headers.origin === origin : site === 'same-origin';
+  return site === undefined ? origin !== undefined && headers.origin === origin : site === 'same-origin';
 }
 
 /** For people: the server's own response to an unknown path describes the API. */

@@ -69,7 +69,8 @@ describe('a form of another site (CSRF)', () => {
       expect(await stateOf(app), JSON.stringify(headers)).toEqual(before);
     }
     expect(app.events().map(({ event }) => event)).toEqual(['key_created']);
-    for (const own of [noSite, { origin: undefined }, {}])
+    const defaultPort = { ...noSite, host: 'LOCALHOST:80', origin: 'http://localhost' };
+    for (const own of [noSite, { origin: undefined }, {}, defaultPort])
       expect((await ada.post('/account/keys/99/revoke', {}, own)).status).toBe(404);
   });
 

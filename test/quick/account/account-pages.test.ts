@@ -478,7 +478,7 @@ describe('with a public address of https', () => {
     const app = await startPages({ baseUrl, trustProxy: ['127.0.0.1'] });
     const ada = app.open(https);
     for (const [path, headers] of [
-      ['sign-up', { origin }],
+      ['sign-up', { origin, 'x-forwarded-proto': 'HTTPS' }],
       ['sign-in', { origin, 'sec-fetch-site': undefined }],
     ] as const) {
       const signed = await ada.post(`/account/${path}`, { name: 'ada', password }, headers);
