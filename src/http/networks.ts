@@ -1,14 +1,20 @@
 /** Networks of addresses: what limits count an address as, and which addresses are in a list. */
-import { BlockList, isIPv4, isIPv6 } from 'node:net';
+import { BlockList, isIPv4, isIPv6, SocketAddress } from 'node:net';
 
 /**
- * What limits count an address as: one client often has a whole /64 network of IPv6 addresses (RFC 6177). An IPv4 address counts as itself,
- * also in the form that an IPv6 socket has (::ffff:192.0.2.1). Empty if the address is unknown.
+ * The one form of an IP address: IPv6 as RFC 5952 writes it, without a zone; IPv4 as itself, also if an IPv6 socket has it (::ffff:192.0.2.1). Empty if
+ * the address is unknown.
  */
-export function networkOf(address = ''): string {
-  const plain = address.replace(/^::ffff:(?=\d+\.)/i, '');
-  if (!isIPv6(plain)) return plain;
-  const [head = '', tail] = plain.split('::');
+export function plainAddress(address = ''): string {
+  if (!isIPv6(address)) return address;
+  const plain = new SocketAddress({ address: address.replace(/%.*/, ''), family: 'ipv6' }).address;
+  return plain.replace(/^::ffff:(?=\d+\.)/, '');
+}
+
+/** What limits count a plain address as: IPv4 as itself, IPv6 as its /64 network, which one client often has as a whole (RFC 6177). */
+export function networkOf(address: string): string {
+  if (!isIPv6(address)) return address;
+  const [head = '', tail] = address.split('::');
   const groups = head === '' ? [] : head.split(':');
   const last = tail === undefined || tail === '' ? [] : tail.split(':');
   if (tail !== undefined) while (groups.length + last.length < 8) groups.push('0');

@@ -14,6 +14,8 @@ const otherVersion = badRequest('The version of HTTP must be 1.1 or 1.0.');
 const notOneHost = badRequest('The request must have exactly one Host header, with a valid value.');
 const otherCoding = badRequest('The only supported transfer coding is chunked, and only in HTTP/1.1.');
 const fragment = new ApiError('invalid_url', 'The URL of a request has no fragment: send a # in it as %23.');
+// User information is not valid either (RFC 9110, section 4.2.4).
+const invalidHost = new ApiError('invalid_url', 'The host of the URL is not valid.');
 const otherScheme = badRequest('This port serves http:// only: the URL names another scheme.');
 const otherHost = badRequest(
   'The host of this request is not served here. The operator can add it to ALLOWED_HOSTS, or name it in BASE_URL.',
@@ -35,6 +37,7 @@ export function createCheck(servesHost: ServesHost | undefined): (request: Incom
     if (url.includes('#')) return fragment;
     const target = absoluteFormOf(url);
     if (target && target.scheme !== 'http') return otherScheme;
+    if (target && !hostSyntax.test(target.authority)) return invalidHost;
     if (servesHost && !servesHost(target?.authority ?? host)) return otherHost;
     const isSupported = expect === undefined || httpVersion === '1.0' || /^100-continue$/i.test(expect);
     return isSupported ? undefined : otherExpectation;

@@ -94,12 +94,16 @@ const traceparent = /^(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16}
 
 const maxPath = 200;
 
-/** A path as the log shows it: without its query, what is below /account, and whatever is as long as an API key or a one-time link, however encoded. */
+/**
+ * A path as the log shows it: without the host, which may have a password, its query, what is below /account, and whatever is as long as an API key or a
+ * one-time link, however encoded.
+ */
 function loggedPath(url = ''): string {
   const [path = ''] = url.split(/[?#]/, 1);
   // Shortened first: the patterns take up to 150 ns a character.
   return path
     .slice(0, 3 * maxPath)
+    .replace(/^[a-z][a-z\d+.-]*:\/\/[^/]*/i, '')
     .replace(/(\/account)\/.*/i, '$1/…')
     .replace(/[\w%-]{30,}/g, '…')
     .slice(0, maxPath);

@@ -7,7 +7,7 @@ import type { Socket } from 'node:net';
 import { ApiError } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
 import { addressOf } from '../addresses.ts';
-import { networkOf } from '../networks.ts';
+import { networkOf, plainAddress } from '../networks.ts';
 import { endRecord, newRecord, type OnEnd } from '../request-record.ts';
 import type { Shares } from '../shares.ts';
 import { type Connection, connections } from './connection.ts';
@@ -93,7 +93,7 @@ export function installConnections(server: Server, options: ConnectionOptions) {
   }
 
   server.on('connection', (socket) => {
-    const { remoteAddress: address = '' } = socket;
+    const address = plainAddress(socket.remoteAddress);
     const network = networkOf(address);
     const holder = isProxy(address) ? undefined : network;
     if (holder !== undefined) {

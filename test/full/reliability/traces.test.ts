@@ -48,11 +48,13 @@ test('a server sends a span of each request, without keys and names', async ({ s
       NODE_OPTIONS: `--import ${file}`,
       OTEL_EXPORTER_OTLP_ENDPOINT: url,
       OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+      TRUST_PROXY: '127.0.0.1',
     },
   });
   const key = await server.firstKey();
   const traceparent = `00-${traceId}-${parentId}-01`;
-  await server.call(key, 'GET', '/v1/pets?status=sold', undefined, { traceparent, 'x-forwarded-for': '203.0.113.77' });
+  const forwarded = { 'x-forwarded-for': '203.0.113.77, 203.0.113.78:5001' };
+  await server.call(key, 'GET', '/v1/pets?status=sold', undefined, { traceparent, ...forwarded });
   await server.add({ name: 'Rumpelstilzchen', categoryId: 1 });
   await fetch(`${server.url}/account/links/a-secret-token`);
   await fetch(`${server.url}/nowhere/Rumpelstilzchen?key=${key}`);
@@ -66,6 +68,7 @@ test('a server sends a span of each request, without keys and names', async ({ s
   expect(received()).toContain(`"parentSpanId":"${parentId}"`);
   for (const secret of [key, 'Rumpelstilzchen', 'a-secret-token', '203.0.113.77'])
     expect(received()).not.toContain(secret);
+  expect(received()).toContain('"203.0.113.78"');
   // The log has the same trace.
   expect(server.stdout()).toContain(`"traceId":"${traceId}"`);
 });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { inNetworks, networkOf } from '../../../src/http/networks.ts';
+import { inNetworks, networkOf, plainAddress } from '../../../src/http/networks.ts';
 
 test.for([
   ['192.0.2.7', '192.0.2.7'],
@@ -9,10 +9,13 @@ test.for([
   ['::1', '0:0:0:0::/64'],
   ['::192.0.2.7', '0:0:0:0::/64'],
   ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+  ['2001:0DB8:1:02:0::9', '2001:db8:1:2::/64'],
+  ['::FFFF:c000:207', '192.0.2.7'],
+  ['0:0:0:0:0:ffff:192.0.2.7', '192.0.2.7'],
   // The client disconnected: its address is unknown.
   [undefined, ''],
 ] as const)('the network of %s is %s', ([address, network]) => {
-  expect(networkOf(address)).toBe(network);
+  expect(networkOf(plainAddress(address))).toBe(network);
 });
 
 test.for([

@@ -72,9 +72,12 @@ test('has the path if there is no route: 200 characters, without query, links an
     [`/account;/${token}`, '/account;/…'],
     ['/caf%C3%A9', '/caf%C3%A9'],
     [`/account/links/${token}/`, '/account/…'],
+    ['http://localhost/v2', '/v2'],
     [`/ACCOUNT/links/${token}`, '/ACCOUNT/…'],
   ] as const)
     expect(await lineFor(app, `GET ${target}`), target).toMatchObject({ status: 404, route: null, path });
+  const url = 'GET http://ada:password@localhost/v2';
+  expect(await lineFor(app, url)).toMatchObject({ status: 400, code: 'invalid_url', path: '/v2' });
   const known = { status: 404, route: '/account/links/:token', code: 'route_not_found' };
   expect(await lineFor(app, `GET /account/links/${token}`)).toMatchObject(known);
   expect(app.log()).not.toContain(token);
@@ -85,6 +88,8 @@ test.for<[proxies: string[] | undefined, forwarded: string, address: string]>([
   [['127.0.0.1'], '198.51.100.7, 192.0.2.1', '192.0.2.1'],
   [['127.0.0.1', '192.0.2.0/24'], '198.51.100.7, 192.0.2.1', '198.51.100.7'],
   [['127.0.0.1'], '[2001:db8::1]:5001', '2001:db8::1'],
+  [['127.0.0.1'], '2001:0DB8:0:0::1', '2001:db8::1'],
+  [['127.0.0.1'], '::ffff:c000:201', '192.0.2.1'],
   [['127.0.0.1', '192.0.2.0/24'], '198.51.100.7:80, 192.0.2.1:5001', '198.51.100.7'],
   // No address, which could break the line.
   [['127.0.0.1'], '"},', '127.0.0.1'],

@@ -109,7 +109,7 @@ test('each setting counts, from the environment before .env; the log has them', 
   );
   const [origin, other] = ['https://app.example.com', 'https://other.example.com'] as const;
   const env = {
-    ...{ PORT: undefined, HOST: '0.0.0.0', BASE_URL: 'https://api.example.com/store/v1', SUNSET_ENFORCE: 'false' },
+    ...{ PORT: undefined, HOST: '::', BASE_URL: 'https://api.example.com/store/v1', SUNSET_ENFORCE: 'false' },
     ...{ CORS_ORIGINS: `${origin},${other}`, TRUST_PROXY: '192.0.2.1,127.0.0.1', QUICKSTART_BASE_PATH: '/from-env' },
   };
   const server = await startServer({ folder, env: { ...env, ...clockAt('2030-12-05T00:00:00Z') } });
@@ -123,7 +123,8 @@ test('each setting counts, from the environment before .env; the log has them', 
   expect(await server.call(null, 'POST', '/from-file/messages', {})).toMatchObject({ status: 404 });
   const headers = { authorization: `Bearer ${key}`, host: 'evil.example.com', 'x-forwarded-for': '198.51.100.1' };
   for (const from of [origin, other]) {
-    const page = await request(`${server.url}/v1/pets`, { headers: { ...headers, origin: from } });
+    // IPv4, on a socket of IPv6.
+    const page = await request(`http://127.0.0.1:${server.port}/v1/pets`, { headers: { ...headers, origin: from } });
     expect(page.headers).toMatchObject({
       link: '<https://api.example.com/store/v1/pets?limit=20>; rel="first"',
       'access-control-allow-origin': from,
@@ -131,6 +132,8 @@ test('each setting counts, from the environment before .env; the log has them', 
     });
   }
   await server.seen('stdout', /"address":"198\.51\.100\.1"/);
+  await request(`http://127.0.0.1:${server.port}/v1`);
+  await server.seen('stdout', /"address":"127\.0\.0\.1"/);
   const added = await server.add();
   expect(added.headers.get('location')).toBe('https://api.example.com/store/v1/pets/1');
   expect(await server.get('/v1/pets/1')).toMatchObject({ status: 200 });
