@@ -18,7 +18,7 @@ import type { App } from '../http/operation.ts';
 import { formReader, Name } from './forms.ts';
 import type { Act, Show } from './pages.ts';
 import type { AccountScope } from './scope.ts';
-import { sessionOf } from './session.ts';
+import { refuseOther, sessionOf } from './session.ts';
 import { shownDays, usageOf } from './usage.ts';
 
 /** Ended keys that the page shows. */
@@ -97,15 +97,14 @@ const Scopes = Type.Array(Type.Union(scopes.map((scope) => Type.Literal(scope)))
   uniqueItems: true,
 });
 
-/** Ignored. Pages of release 1.1.0 that are still open send one. */
-const token = Type.Optional(Type.Unknown());
-
 function makeKey(scope: AccountScope): Act {
   const { accounts, record, live } = scope;
-  const read = formReader(Type.Object({ name: Name, scopes: Scopes, expires: choice(lifetimes), token }));
+  const form = { account: Type.Optional(Name), name: Name, scopes: Scopes, expires: choice(lifetimes) };
+  const read = formReader(Type.Object(form));
   return async (request, reply) => {
     const { account, hash: session } = sessionOf(request);
-    const { name, scopes: granted, expires } = read(request);
+    const { account: shown, name, scopes: granted, expires } = read(request);
+    refuseOther(shown, account);
     const secret = newSecret(live);
     const newKey = { account: { session }, name, scopes: granted, lifetimeMs: lifetimes[expires], secret };
     const key = found(await accounts.addKey(newKey).catch(explainLimit));
@@ -116,7 +115,7 @@ function makeKey(scope: AccountScope): Act {
 
 function rotateKey(scope: AccountScope): Act {
   const { accounts, record, now, live } = scope;
-  const read = formReader(Type.Object({ overlap: choice(overlaps), token }));
+  const read = formReader(Type.Object({ overlap: choice(overlaps) }));
   return async (request, reply) => {
     const { account, hash: session } = sessionOf(request);
     const { overlap } = read(request);

@@ -1,9 +1,11 @@
 /** Sessions of the account pages: the cookie that carries one, and the look-up of the person who sent it. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Account } from '../core/accounts.ts';
 import { ApiError, codeOf } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { hashToken, newToken, type Person, type Session } from '../core/people.ts';
 import { holderOfAccount } from '../http/shares.ts';
+import { FormError } from './forms.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -21,6 +23,12 @@ const passwordChanged = 'The password was changed at this moment: sign in with t
 /** The session of a request that `requireSession` let through. */
 export function sessionOf({ session }: FastifyRequest): OwnSession {
   return session as OwnSession;
+}
+
+/** The page of a form may still show the account of an earlier session of this browser. Throws FormError if `shown` is another than `name`. */
+export function refuseOther(shown: string | undefined, { name }: Account): void {
+  if (shown !== undefined && shown !== name)
+    throw new FormError([{ text: `This page was open for the account ${shown}, but you are signed in as ${name}.` }]);
 }
 
 /** One write a minute is exact enough for an idle time of an hour. */

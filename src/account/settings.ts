@@ -1,11 +1,11 @@
 /** The account page of settings: change the password, sign out everywhere, delete the account. */
 import { Type } from '@sinclair/typebox';
-import { type Account, RefusedError } from '../core/accounts.ts';
+import { RefusedError } from '../core/accounts.ts';
 import type { App } from '../http/operation.ts';
-import { FormError, formReader, Name, Password } from './forms.ts';
+import { formReader, Name, Password } from './forms.ts';
 import type { Act } from './pages.ts';
 import type { AccountScope } from './scope.ts';
-import { sessionOf } from './session.ts';
+import { refuseOther, sessionOf } from './session.ts';
 import { checkPassword } from './sign-in.ts';
 
 /** Adds `/account/settings` with its forms. They need a session. */
@@ -25,12 +25,6 @@ export function settings(app: App, scope: AccountScope): void {
       '/delete': deleteAccount(scope),
     },
   );
-}
-
-/** The page may still show the account of an earlier session of this browser. Throws FormError if it does. */
-function refuseOther(shown: string | undefined, { name }: Account): void {
-  if (shown !== undefined && shown !== name)
-    throw new FormError([{ text: `This page was open for the account ${shown}, but you are signed in as ${name}.` }]);
 }
 
 const wrong = { field: 'current', text: 'The current password is wrong.' };

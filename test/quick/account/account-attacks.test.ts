@@ -271,7 +271,7 @@ test.each([undefined, ['127.0.0.1']])(
       }
     const form = { name: 'ada', password };
     expect(await client.post(`/account/sign-in${query}`, form)).toMatchObject(toKeys);
-    expect(await client.get(`/account/sign-in${query}`)).toMatchObject(toKeys);
+    expect(await client.get(`/account/sign-in${query}`)).toMatchObject(redirect('/account'));
     const out = await client.post(`/account/sign-out${query}`);
     expect(out).toMatchObject(redirect('/account/sign-in?done=signed-out'));
     expect((await client.post('/account/sign-in', { ...form, next: `https://${evil}` })).status).toBe(400);
