@@ -33,9 +33,7 @@ async function start() {
   subscribe('fastify.initialization', ({ fastify }) => {
     fastify.addHook('onClose', end);
     fastify.addHook('onRequest', (request, _reply, done) => {
-      // The address of the log. Requests to the ops port have no such record.
-      const address = request.raw.record?.address ?? request.ip;
-      const span = trace.getActiveSpan()?.setAttribute('client.address', address);
+      const span = trace.getActiveSpan()?.setAttribute('client.address', request.raw.record?.address ?? request.ip);
       const { url } = request.routeOptions;
       if (span && url !== undefined) span.setAttribute('http.route', url).updateName(`${request.method} ${url}`);
       done();

@@ -17,6 +17,10 @@ const eta = new Eta({ views: `${import.meta.dirname}/../pages/account`, cache: t
 /** The notices, each by the template of its page and what the query names. No text of the query is shown. */
 const notices = new Map([
   ['sign-in ended', 'Your session has ended. Sign in again.'],
+  [
+    'sign-in no-cookie',
+    'You are not signed in, because your browser did not send the cookie of the session: allow cookies for this site.',
+  ],
   ['sign-in deleted', 'Your account and its keys are deleted.'],
   ['sign-in signed-out', 'You are signed out.'],
   ['keys revoked', 'The key is revoked. Within a second, requests with it are refused.'],
@@ -52,9 +56,18 @@ declare module 'fastify' {
 
 const security = { ...pageHeaders("form-action 'self'"), 'cross-origin-resource-policy': 'same-origin' };
 
+/** What a person is told. Nobody sees the headers that the messages for programs name. `id`: of the request. */
+function sentenceOf({ code, message }: ApiError, id: string): string {
+  if (code === 'service_unavailable') return 'The service cannot answer right now: try again in a few seconds.';
+  return code === 'internal_error'
+    ? `The service has a fault. Its operator can find it by this number: ${id}`
+    : message;
+}
+
 /** The sentences above a refused form with the control that each links to, the same by control, and the attributes that lead to them. */
-function refusalOf({ error, idOf = (field) => field }: PageData) {
-  const faults: readonly Fault[] = error instanceof FormError ? error.faults : error ? [{ text: error.message }] : [];
+function refusalOf({ error, idOf = (field) => field }: PageData, id: string) {
+  const faults: readonly Fault[] =
+    error instanceof FormError ? error.faults : error ? [{ text: sentenceOf(error, id) }] : [];
   const summary = faults.map(({ field, text }) => ({ text, at: field && idOf(field) }));
   const faultAt = (id: string) => summary.find(({ at }) => at === id)?.text;
   const marks = (id: string, hint?: string) => {
@@ -101,7 +114,7 @@ export function createPages(app: App, rootPath: string) {
       // What the person typed, to show it again. Passwords are never shown again.
       name: typeof name === 'string' ? name : '',
       notice: notices.get(`${template} ${done}`),
-      ...refusalOf(data),
+      ...refusalOf(data, request.id),
     };
     const html = Buffer.from(eta.render(template, { ...shared, ...data }));
     reserveBytes(reply, html);

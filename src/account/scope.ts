@@ -77,7 +77,8 @@ export function requireSession(app: App, { pages, sessions }: AccountScope): voi
   app.addHook('onRequest', async (request, reply) => {
     const { method, routeOptions } = request;
     const isPage = method === 'GET' || method === 'HEAD' || routeOptions.config.form;
-    if (!request.session && isPage)
-      return pages.redirect(reply, sessions.isGiven(request) ? '/sign-in?done=ended' : '/sign-in');
+    const { done } = request.query as { done?: unknown };
+    const reason = sessions.isGiven(request) ? '?done=ended' : done === 'signed-in' ? '?done=no-cookie' : '';
+    if (!request.session && isPage) return pages.redirect(reply, `/sign-in${reason}`);
   });
 }

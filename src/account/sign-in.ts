@@ -26,7 +26,7 @@ export function signIn(app: App, scope: AccountScope): void {
         const person = await checkPassword(scope, request, name, password, wrong);
         await sessions.begin(request, reply, person);
         record('signed_in', request, person.account.id);
-        return pages.redirect(reply, '');
+        return pages.redirect(reply, '?done=signed-in');
       },
     },
   );

@@ -31,7 +31,7 @@ export function signUp(app: App, scope: AccountScope): void {
       async '/sign-up'(request, reply) {
         if (reason) throw new ApiError('forbidden', reason);
         await sessions.begin(request, reply, await createAccount(scope, request));
-        return pages.redirect(reply, '');
+        return pages.redirect(reply, '?done=signed-in');
       },
     },
   );
@@ -84,7 +84,7 @@ export function oneTimeLink(app: App, scope: AccountScope): void {
           ? await choosePassword(scope, request, link.account, hash)
           : await createAccount(scope, request, hash);
         await sessions.begin(request, reply, person);
-        return pages.redirect(reply, '');
+        return pages.redirect(reply, '?done=signed-in');
       },
     },
   );

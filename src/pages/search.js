@@ -23,7 +23,6 @@ function createIndex() {
   return entries;
 }
 
-const most = 20;
 let index;
 
 /** The entries that have all words; those whose title has the whole text come first. */
@@ -37,7 +36,7 @@ function find(text) {
     return [name === whole, name.startsWith(whole), name.includes(whole), true].indexOf(true);
   };
   const found = index.filter((entry) => words.every((word) => entry.words.includes(word)));
-  return found.sort((one, other) => rank(one) - rank(other)).slice(0, most);
+  return found.sort((one, other) => rank(one) - rank(other));
 }
 
 function toItem({ id, title, about }) {
@@ -59,8 +58,7 @@ export function startSearch(search, contents) {
     list.replaceChildren(...found.map(toItem));
     list.hidden = found.length === 0;
     sections.hidden = !isEmpty;
-    const count = found.length === most ? `${most} or more` : found.length;
-    output.textContent = isEmpty ? '' : `${count} found`;
+    output.textContent = isEmpty ? '' : `${found.length || 'Nothing'} found`;
   }
 
   function clear() {

@@ -110,7 +110,7 @@ export async function stateOf({ databaseUrl }: PagesApp): Promise<unknown> {
 
 /** A response that leads to another page. */
 export const redirect = (location: string) => ({ status: 303, headers: { location } });
-export const toKeys = redirect('/account');
+export const toKeys = redirect('/account?done=signed-in');
 
 /** Makes an API key on the page. Resolves to the page that shows it. */
 export const makeKey = (
