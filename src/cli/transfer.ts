@@ -169,7 +169,7 @@ async function importLines(
       // Also `reused`: the animal was changed by SQL.
       else present += 1;
     } catch (error) {
-      ended ??= `The store cannot be written (${messageOf((error as ApiError).cause)}): at least`;
+      ended ??= `The store cannot be written (${messageOf((error as ApiError).cause ?? error)}): at least`;
     }
   }
 
