@@ -7,7 +7,7 @@ SELECT set_config('animal_store.role', :'role', true) \gset
 DO $$
 DECLARE
   role name := current_setting('animal_store.role');
-  owner name := (SELECT tableowner FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'migration');
+  owner name := (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = to_regclass('migration'));
 BEGIN
   IF owner IS NULL THEN
     RAISE EXCEPTION 'there is no store: run animal-store migrate first';
@@ -21,7 +21,8 @@ BEGIN
   END IF;
 END
 $$;
-SELECT schemaname AS schema, tableowner AS owner FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'migration' \gset
+SELECT nspname AS schema, pg_get_userbyid(relowner) AS owner FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+  WHERE pg_class.oid = to_regclass('migration') \gset
 
 GRANT USAGE ON SCHEMA :"schema" TO :"role";
 REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM :"role";

@@ -48,6 +48,14 @@ function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<string[
     await sql.unsafe(
       'SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 60000',
     );
+    // Otherwise a schema that has come first since would get a second store.
+    const [elsewhere] = await sql`
+      SELECT nspname AS schema, current_schema() AS first FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+      WHERE pg_class.oid = to_regclass('migration') AND nspname IS DISTINCT FROM current_schema()`;
+    if (elsewhere)
+      throw new OpenError(
+        `has its tables in the schema ${elsewhere.schema}, and new ones would be made in ${elsewhere.first}: put ${elsewhere.schema} first in the search_path of the role.`,
+      );
     for (const table of ['migration', 'additive_migration'])
       await sql.unsafe(
         `CREATE TABLE IF NOT EXISTS ${table} (version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)`,

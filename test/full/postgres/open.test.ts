@@ -7,7 +7,7 @@ import { freePort } from '../../support/postgres.ts';
 import { launchCli, launchServer } from '../../support/process.ts';
 import { projectFolder, read } from '../../support/project.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { clientOf, emptyStore, newDatabase, open, textRows } from '../../support/store.ts';
+import { clientOf, emptyStore, newDatabase, newStore, open, textRows } from '../../support/store.ts';
 
 const migrations = fs.readdirSync(`${projectFolder}migrations/postgres`).sort();
 
@@ -40,6 +40,18 @@ describe('the schema', () => {
     const sentence = `has schema version 0, and this release needs ${migrations.length}: run animal-store migrate.`;
     expect([code, stderr]).toEqual([1, `animal-store: DATABASE_URL: ${databaseUrl.replace('app@', '')} ${sentence}\n`]);
     expect(await textRows(databaseUrl, `SELECT FROM pg_tables WHERE schemaname = 'public'`)).toEqual([]);
+  });
+
+  test('is not made again in a schema that has come first since', async () => {
+    const databaseUrl = await newStore();
+    const sql = clientOf(databaseUrl);
+    await sql`CREATE SCHEMA app`;
+    await (await open(databaseUrl)).close();
+    await sql`DELETE FROM additive_migration`;
+    await expect(open(databaseUrl)).rejects.toThrow(
+      'has its tables in the schema public, and new ones would be made in app: put public first in the search_path of the role.',
+    );
+    expect(await sql`SELECT tablename FROM pg_tables WHERE schemaname = 'app'`).toEqual([]);
   });
 
   test('does not change the tables of another application', async () => {
