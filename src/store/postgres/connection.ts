@@ -5,24 +5,23 @@ import { codeOf, messageOf } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
 import type { Target } from './url.ts';
 
-/** Settings of a session, as start-up options. */
-export type Settings = Readonly<Record<string, number | string>>;
-
 /**
  * Settings of each session. Times in milliseconds: PostgreSQL ends what this process can no longer end. That a commit may not be on the standby is a
- * warning (sql.ts).
+ * warning (sql.ts). Without row_security, a statement fails whose rows a policy would leave out. The driver sends NULL in arrays.
  */
 export const sessionSettings = {
+  array_nulls: 'on',
   client_min_messages: 'warning',
   idle_in_transaction_session_timeout: 5000,
   lock_timeout: 2000,
+  row_security: 'off',
   statement_timeout: limits.statement + 200,
 };
 
 /** Less than the deadline: a job whose connection attempt meets silence gets another one. With TLS, an attempt takes six round trips. */
 export const connectTimeoutMs = 1000;
 
-const standbyTimeoutMs = 2000;
+const queryTimeoutMs = 2000;
 const cancelTimeoutMs = 1000;
 
 /** Has a time-out of its own: otherwise that of the pool, for the wait in its queue, would hold for its connection attempts, too. */
@@ -49,7 +48,7 @@ const retryDelayMs = 200;
 /** How a pool connects, after a first connection: without settings of the session if a pooler refuses them. Waits for a server that starts. */
 export async function configOf(
   target: Target,
-  settings: Settings = sessionSettings,
+  settings: Partial<typeof sessionSettings> = sessionSettings,
   until = performance.now() + openTimeoutMs,
 ): Promise<pg.ClientConfig> {
   const { host, port, database, user, password, ssl } = target;
@@ -62,7 +61,12 @@ export async function configOf(
   client.on('error', () => undefined);
   try {
     await client.connect();
-    return config;
+    if (options.length === 0) return config;
+    // Set for each session: a weaker one, set while the server runs, would lose acknowledged writes. An operator may want the stronger one.
+    const query = { text: 'SHOW synchronous_commit', query_timeout: queryTimeoutMs };
+    const { rows } = await client.query<{ synchronous_commit: string }>(query);
+    const commit = rows[0]?.synchronous_commit === 'remote_apply' ? 'remote_apply' : 'on';
+    return { ...config, options: `${config.options} -c synchronous_commit=${commit}` };
   } catch (error) {
     if (codeOf(error) === refusedOption && options.length > 0) return await configOf(target, {}, until);
     if (performance.now() >= until || permanent.test(codeOf(error) || messageOf(error)))
@@ -79,7 +83,7 @@ export async function configOf(
 /** Rejects if the connection leads to a standby, whose answers may be old. */
 export async function refuseStandby(client: pg.ClientBase): Promise<void> {
   // An option that the driver's types lack.
-  const query = { text: 'SELECT pg_is_in_recovery() AS standby', query_timeout: standbyTimeoutMs };
+  const query = { text: 'SELECT pg_is_in_recovery() AS standby', query_timeout: queryTimeoutMs };
   const { rows } = await client.query<{ standby: boolean }>(query);
   if (!rows[0]?.standby) return;
   // The pool would wait for an orderly end, without a time-out.

@@ -78,23 +78,31 @@ function withoutRow(error: unknown): unknown {
 /** The role lacks a right. The server's message names the table, and no row. */
 export const insufficientPrivilege = '42501';
 
+/** What keeps a role from writing, if it is not a failover. */
+export const howToWrite = 'on a primary, set default_transaction_read_only to off for the role and the database';
+
 const noPrepared =
   'add prepare=false to DATABASE_URL, because its pooler loses prepared statements, or use PgBouncer 1.21 or later with max_prepared_statements';
 
 /** How the role of a server gets its rights. */
 export const howToGrant = 'run deploy/postgres/grants.sql as the role that owns the tables (docs/operations.md)';
 
-/** What the operator must do about an error, by SQLSTATE: a right that the role lacks, and prepared statements that a pooler loses. */
+/** What the operator must do about an error, by SQLSTATE: a right that the role lacks, and so on. */
 const advice: Record<string, string> = {
   [insufficientPrivilege]: howToGrant,
+  25006: howToWrite,
   26000: noPrepared,
   '42P05': noPrepared,
 };
 
+const rowSecurity = 'run ALTER TABLE … DISABLE ROW LEVEL SECURITY for each table of the store';
+
 /** The error, with what to do about it if the operator must do something. */
 export function withAdvice(error: unknown): unknown {
   const code = codeOf(error);
-  return advice[code] ? Object.assign(new Error(`${messageOf(error)}: ${advice[code]}`), { code }) : error;
+  const message = messageOf(error);
+  const told = message.includes('row-level security') ? rowSecurity : advice[code];
+  return told ? Object.assign(new Error(`${message}: ${told}`), { code }) : error;
 }
 
 /**

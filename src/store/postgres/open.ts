@@ -2,7 +2,7 @@
 import pg from 'pg';
 import { ApiError, codeOf, messageOf } from '../../core/errors.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
-import { configOf, openTimeoutMs, type Settings, sessionSettings } from './connection.ts';
+import { configOf, openTimeoutMs, sessionSettings } from './connection.ts';
 import { withAdvice } from './errors.ts';
 import { prepareSchema } from './migrations.ts';
 import { createPools, type Pools } from './pool.ts';
@@ -18,22 +18,20 @@ const checked = ['server_encoding', 'synchronous_commit', 'fsync', 'full_page_wr
 
 /**
  * Requires UTF-8, so that names are returned unchanged, commits that wait for the disk, time-outs, and warnings: a pooler may drop the settings of a
- * session, and then the role must carry them. Throws OpenError. Returns false if the session must set synchronous_commit itself.
+ * session, and then the role must carry them. Throws OpenError.
  */
-function checkSettings(found: Record<string, string>, settings: Settings, role: string, strict = false): boolean {
+function checkSettings(found: Record<string, string>, role: string, strict = false): void {
   const { server_encoding: encoding, synchronous_commit: commit = '' } = found;
   if (encoding !== 'UTF8') throw new OpenError(`has the encoding ${encoding}; it must be UTF8.`);
   const off = ['fsync', 'full_page_writes'].find((setting) => found[setting] === 'off');
   if (strict && off) throw new OpenError(`can lose or damage acknowledged data at a loss of power: ${off} is off.`);
   const alter = `ALTER ROLE ${pg.escapeIdentifier(role)} SET`;
-  if (!safeCommits.includes(commit)) {
-    if (!('synchronous_commit' in settings)) return false;
+  if (!safeCommits.includes(commit))
     throw new OpenError(
       `acknowledges commits before they are safe: synchronous_commit is ${commit}; run ${alter} synchronous_commit = on, and restart the pooler.`,
     );
-  }
   const missing = Object.entries(sessionSettings).filter(([name]) => ['0', 'error'].includes(found[name] ?? ''));
-  if (missing.length === 0) return true;
+  if (missing.length === 0) return;
   const changes = missing.map(([name, value]) => `${alter} ${name} = ${value}`);
   throw new OpenError(
     `is behind a pooler that drops the settings of sessions: run ${changes.join('; ')}, and restart the pooler.`,
@@ -41,25 +39,20 @@ function checkSettings(found: Record<string, string>, settings: Settings, role: 
 }
 
 /** Pools whose sessions have safe settings. Rejects with OpenError. */
-async function connectSafely(
-  target: Target,
-  options: OpenOptions,
-  settings: Settings = sessionSettings,
-): Promise<Pools> {
-  const pools = createPools(await configOf(target, settings), target, options.metrics);
+async function connectSafely(target: Target, options: OpenOptions): Promise<Pools> {
+  const pools = createPools(await configOf(target), target, options.metrics);
   try {
     const rows = await pools.keyed.read(
       (sql) => sql`SELECT name, setting, session_user AS role FROM pg_settings WHERE name = ANY (${checked})`,
       openTimeoutMs,
     );
     const found = Object.fromEntries(rows.map(({ name, setting }) => [name, setting]));
-    if (checkSettings(found, settings, rows[0]?.role, options.strict)) return pools;
+    checkSettings(found, rows[0]?.role, options.strict);
+    return pools;
   } catch (error) {
     await pools.close();
     throw error;
   }
-  await pools.close();
-  return connectSafely(target, options, { ...settings, synchronous_commit: 'on' });
 }
 
 /** Opens pools, after checking the settings; migrates the schema if `options.migrate` allows (`migrated`: the names). Rejects with OpenError. */

@@ -163,6 +163,23 @@ describe.skipIf(missingPrograms)('the role that serves', () => {
     expect(grant().status).toBe(0);
   });
 
+  test('row-level security hides nothing: requests and commands fail, and say what to do', async () => {
+    const env = { DATABASE_URL: urls.server };
+    const running = await startServer({ env });
+    await runCli(['account', 'add', 'leo'], { env });
+    for (const [table, command] of [
+      ['pet', ['export', '-']],
+      ['api_key', ['key', 'list']],
+    ] as const) {
+      const made = await runCli(['key', 'create', '--account', 'leo', '--name', table, '--json'], { env });
+      await owner.unsafe(`ALTER TABLE ${table} ENABLE ROW LEVEL SECURITY`);
+      onTestFinished(async () => void (await owner.unsafe(`ALTER TABLE ${table} DISABLE ROW LEVEL SECURITY`)));
+      expect((await running.call(JSON.parse(made.stdout).key, 'GET', '/v1/pets')).status, table).toBe(503);
+      const advice = `"${table}": run ALTER TABLE … DISABLE ROW LEVEL SECURITY`;
+      expect(commandErrorOf(await runCli([...command], { env }))).toContain(advice);
+    }
+  });
+
   test('on an outdated schema, a role that may not migrate names the command and the role', async () => {
     await owner`DELETE FROM additive_migration WHERE version = ${latest}`;
     onTestFinished(async () => void (await owner`INSERT INTO additive_migration VALUES (${latest}, '', 0)`));

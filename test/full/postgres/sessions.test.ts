@@ -19,7 +19,8 @@ describe('a session', () => {
   /** What a session on the database has set. */
   async function settingsOf(databaseUrl: string) {
     const names = ['synchronous_commit', ...Object.keys(sessionSettings)];
-    const text = `SELECT ${names.map((name) => `current_setting('${name}') AS ${name}`)}`;
+    const text = `SELECT ${names.map((name) => `current_setting('${name}') AS ${name}`)}, (SELECT string_agg(DISTINCT source, ',')
+      FROM pg_settings WHERE name IN (${names.map((name) => `'${name}'`)})) AS sources`;
     const { pools } = await openPools(readTarget(databaseUrl), { now: () => new Date() });
     const [found] = await pools.keyed.read((sql) => sql.unsafe(text));
     await pools.close();
@@ -27,13 +28,15 @@ describe('a session', () => {
   }
 
   test.for([
+    ['on', 'on'],
     ['local', 'on'],
     ['remote_apply', 'remote_apply'],
-  ])('has time-outs and warnings; synchronous_commit = %s becomes %s', async ([configured = '', commit]) => {
+  ])('has settings of its own; synchronous_commit = %s becomes %s', async ([configured = '', commit]) => {
     const databaseUrl = await newDatabase({
-      settings: { synchronous_commit: configured, client_min_messages: 'error' },
+      settings: { synchronous_commit: configured, client_min_messages: 'error', array_nulls: 'off' },
     });
-    expect(await settingsOf(databaseUrl)).toEqual([commit, 'warning', '5s', '2s', '2500ms']);
+    // What is changed later, while a server runs, has no effect on them.
+    expect(await settingsOf(databaseUrl)).toEqual([commit, 'on', 'warning', '5s', '2s', 'off', '2500ms', 'client']);
   });
 
   test('behind a pooler has the settings that its role carries; without them the store is not opened', async ({
@@ -49,7 +52,8 @@ describe('a session', () => {
       'acknowledges commits before they are safe: synchronous_commit is local; run ALTER ROLE "app" SET synchronous_commit = on, and restart the pooler.',
     );
     const carried = { idle_in_transaction_session_timeout: '5000', lock_timeout: '2000', statement_timeout: '2500' };
-    expect(await settingsOf(await through(carried))).toEqual(['on', 'notice', '5s', '2s', '2500ms']);
+    const found = ['on', 'on', 'notice', '5s', '2s', 'on', '2500ms', 'database,default'];
+    expect(await settingsOf(await through(carried))).toEqual(found);
     await expect(open(await through({ ...carried, client_min_messages: 'error' }))).rejects.toThrow(
       'run ALTER ROLE "app" SET client_min_messages = warning, and restart the pooler.',
     );

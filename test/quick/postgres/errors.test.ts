@@ -4,6 +4,7 @@ import { expect, test } from 'vitest';
 import {
   endsConnection,
   howToGrant,
+  howToWrite,
   reasonOf,
   StandbyError,
   TimeoutError,
@@ -41,7 +42,10 @@ test.for<[code: string, counts: string, ...expected: string[]]>([
 ])('%s from the server counts as %s', ([code, counts, ...expected]) => {
   const error = refused(code);
   const found = translate(error);
-  const cause = Object.assign(new Error('told'), { code, severity: undefined });
+  const cause =
+    code === '25006'
+      ? Object.assign(new Error(`told: ${howToWrite}`), { code })
+      : Object.assign(new Error('told'), { code, severity: undefined });
   expect(found).toEqual(expected.includes('is temporary') ? unavailable(cause) : cause);
   expect(JSON.stringify(found)).not.toContain('a row');
   expect(endsConnection(error)).toBe(expected.includes('ends the connection'));
