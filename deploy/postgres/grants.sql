@@ -21,8 +21,7 @@ BEGIN
   END IF;
 END
 $$;
-SELECT nspname AS schema, pg_get_userbyid(relowner) AS owner FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-  WHERE pg_class.oid = to_regclass('migration') \gset
+SELECT nspname AS schema, pg_get_userbyid(relowner) AS owner FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = to_regclass('migration') \gset
 
 GRANT USAGE ON SCHEMA :"schema" TO :"role";
 REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM :"role";
