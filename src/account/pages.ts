@@ -2,7 +2,7 @@
 import { Eta } from 'eta';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { RefusedError } from '../core/accounts.ts';
-import type { ApiError } from '../core/errors.ts';
+import { type ApiError, errorTable } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { headersOf, logError, sendError, toApiError } from '../http/errors.ts';
 import { headersIn } from '../http/head.ts';
@@ -56,9 +56,10 @@ declare module 'fastify' {
 
 const security = { ...pageHeaders("form-action 'self'"), 'cross-origin-resource-policy': 'same-origin' };
 
-/** What a person is told. Nobody sees the headers that the messages for programs name. `id`: of the request. */
+/** The message of an error for a person, who sees no headers such as Retry-After. `id`: of the request. */
 function sentenceOf({ code, message }: ApiError, id: string): string {
-  if (code === 'service_unavailable') return 'The service cannot answer right now: try again in a few seconds.';
+  if (message === errorTable.service_unavailable[1])
+    return 'The service cannot answer right now: try again in a few seconds.';
   return code === 'internal_error'
     ? `The service has a fault. Its operator can find it by this number: ${id}`
     : message;

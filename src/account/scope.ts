@@ -61,9 +61,9 @@ export async function createAccountScope(app: App, options: AccountOptions) {
  * Rejects forms of other sites (cross-site request forgery). Browsers send Sec-Fetch-Site to https addresses and to this machine (Fetch
  * Metadata, section 2.2). Otherwise Origin must be `origin`.
  */
-function isSameOrigin({ headers }: FastifyRequest, origin: string | undefined): boolean {
+function isSameOrigin({ headers }: FastifyRequest, origin = ''): boolean {
   const site = headers['sec-fetch-site'];
-  return site === undefined ? origin !== undefined && headers.origin === origin : site === 'same-origin';
+  return site === undefined ? /^http/.test(origin) && headers.origin === origin : site === 'same-origin';
 }
 
 /** For people: the server's own response to an unknown path describes the API. */

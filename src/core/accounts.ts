@@ -19,13 +19,12 @@ export const maxNameCharacters = 100;
 /** Of the API keys of an account that were revoked or have expired, those that are kept: the newest. */
 export const keptEndedKeys = 100;
 
-/** Within words: Persian and other scripts are written with these joiners, and so are many emoji (Unicode 23.2). */
-const joiners = /(?<=\S)[\u200c\u200d](?=\S)/g;
+/** Not printable. Joiners within words are: Persian and other scripts, and many emoji, are written with them (Unicode 23.2). */
+const unprintable = /(?!(?<=\S)[\u200c\u200d]\S)[\p{C}\p{Zl}\p{Zp}]/u;
 
 /** Whether a text can be the name of an account or of a key: 1 to 100 printable characters (code points), no space at either end. */
 export function isName(text: string): boolean {
-  const fits = text !== '' && [...text].length <= maxNameCharacters && text === text.trim();
-  return fits && !/[\p{C}\p{Zl}\p{Zp}]/u.test(text.replace(joiners, ''));
+  return text !== '' && [...text].length <= maxNameCharacters && text === text.trim() && !unprintable.test(text);
 }
 
 /** The session that asks for a change has ended meanwhile; the account has too many active keys, or made too many in 24 hours (limits.ts). */

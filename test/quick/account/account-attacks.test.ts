@@ -81,6 +81,8 @@ describe('a form of another site (CSRF)', () => {
     [{}, { ...rebound, 'x-forwarded-host': evil }],
     [{ trustProxy: ['127.0.0.1'] }, { ...rebound, 'x-forwarded-host': evil }],
     [{ baseUrl: 'http://animals.example.com/v1' }, { ...rebound, host: evil }],
+    // A sandboxed frame's, and that of a scheme that browsers do not know.
+    [{ trustProxy: ['127.0.0.1'] }, { ...noSite, 'x-forwarded-proto': 'h2', origin: 'null' }],
     [
       { baseUrl, trustProxy: ['127.0.0.1'] },
       { ...https, origin: 'http://animals.example.com' },

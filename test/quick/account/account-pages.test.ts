@@ -48,7 +48,9 @@ describe('creating an account', () => {
     expect(form.text).toContain('method="post" action="/account/sign-up">');
     const created = await ada.post('/account/sign-up', { name: 'ada', password });
     expect(created).toMatchObject({ ...toKeys, text: '', cookies: [expect.stringMatching(cookie)] });
-    expect((await ada.get('/account?done=signed-in')).text).toContain('You have no active key.');
+    const { text } = await ada.get('/account?done=signed-in');
+    expect(text).toContain('You have no active key.');
+    expect(text).toContain('<input name="account" value="ada" hidden>');
     // A browser that blocks cookies.
     expect(await app.open().get('/account?done=signed-in')).toMatchObject(redirect('/account/sign-in?done=no-cookie'));
     expect(noticeOf(await app.open().get('/account/sign-in?done=no-cookie'))).toMatch(
@@ -327,7 +329,7 @@ describe('a refused form', () => {
       { name: 'ada', 'password[$ne]': 'x' },
       { password: 'Password is required.', none: '"password[$ne]" is not a known field.' },
     ],
-    ...['   ', '🦊'.repeat(101), 'a\na', 'a\u202Ea', 'a\u200d', 'a\u2028a'].map(
+    ...['   ', '🦊'.repeat(101), 'a\na', 'a\u202Ea', 'a\u200d', '\u200da', 'a \u200db', 'a\u2028a'].map(
       (name): [string, Record<string, string>, Record<string, string>] => [
         '/account/sign-up',
         { name, password },
