@@ -19,11 +19,11 @@ const ipv4 = new RegExp(`^${octet}(\\.${octet}){3}$`);
  * ::ffff:0:0/96. No other network that begins with 16 zeros is in use (RFC 4291, section 2.4).
  */
 function isNetwork(text: string): boolean {
-  const [address = '', ...rest] = text.split('/');
+  const [address = '', bits] = text.split('/');
   const isIPv4 = ipv4.test(address);
   const name = isIPv4 ? '' : URL.parse(`http://[${address}]`)?.hostname;
   if (name === undefined) return false;
-  const prefix = Number(rest[0] ?? (isIPv4 ? 32 : 128));
+  const prefix = Number(bits ?? (isIPv4 ? 32 : 128));
   const first = Number.parseInt(name.slice(1), 16) || 0;
   const least = isIPv4 || first >> Math.max(0, 16 - prefix) > 0 ? 1 : 97;
   return prefix >= least && prefix <= (isIPv4 ? 32 : 128);

@@ -7,8 +7,7 @@ import { BlockList, isIPv4, isIPv6, SocketAddress } from 'node:net';
  */
 export function plainAddress(address = ''): string {
   if (!isIPv6(address)) return address;
-  const plain = new SocketAddress({ address: address.replace(/%.*/, ''), family: 'ipv6' }).address;
-  return plain.replace(/^::ffff:(?=\d+\.)/, '');
+  return new SocketAddress({ address, family: 'ipv6' }).address.replace(/^::ffff:(?=\d+\.)/, '');
 }
 
 /** What limits count a plain address as: IPv4 as itself, IPv6 as its /64 network, which one client often has as a whole (RFC 6177). */

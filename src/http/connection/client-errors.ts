@@ -74,7 +74,7 @@ export function createClientErrors({ onEnd, corsLines, linesOfPath }: ClientErro
   function writeError(socket: Duplex & { remoteAddress?: string | undefined }, error: ApiError, origin?: string): void {
     const { status, body } = renderError(error);
     const id = randomUUID();
-    onEnd({ reqId: id, status, address: plainAddress(socket.remoteAddress), code: error.code });
+    onEnd({ reqId: id, status, address: plainAddress(socket.remoteAddress) || undefined, code: error.code });
     const first = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\ndate: ${new Date().toUTCString()}\r\n`;
     socket.on('error', ignore);
     socket.end(`${first}${linesFor(error, id, corsLines(origin))}connection: close\r\n\r\n${body}`, 'latin1');

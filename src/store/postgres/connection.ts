@@ -7,7 +7,8 @@ import type { Target } from './url.ts';
 
 /**
  * Settings of each session. Times in milliseconds: PostgreSQL ends what this process can no longer end. That a commit may not be on the standby is a
- * warning (sql.ts). Without row_security, a statement fails whose rows a policy would leave out. The driver sends NULL in arrays.
+ * warning (sql.ts). With row_security off, a statement fails if a policy would hide rows from it. With array_nulls off, PostgreSQL would read the driver's
+ * NULL as text.
  */
 export const sessionSettings = {
   array_nulls: 'on',

@@ -78,7 +78,7 @@ function withoutRow(error: unknown): unknown {
 /** The role lacks a right. The server's message names the table, and no row. */
 export const insufficientPrivilege = '42501';
 
-/** What keeps a role from writing, if it is not a failover. */
+/** What to do if a role cannot write, and there is no failover. */
 export const howToWrite = 'on a primary, set default_transaction_read_only to off for the role and the database';
 
 const noPrepared =

@@ -48,7 +48,7 @@ function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<string[
     await sql.unsafe(
       'SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 60000',
     );
-    // Otherwise a schema that has come first since would get a second store.
+    // Otherwise a second store begins in a schema that has come first in search_path since.
     const [elsewhere] = await sql`
       SELECT nspname AS schema, current_schema() AS first FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
       WHERE pg_class.oid = to_regclass('migration') AND nspname IS DISTINCT FROM current_schema()`;

@@ -30,7 +30,9 @@ function checkSettings(found: Record<string, string>, role: string, strict = fal
     throw new OpenError(
       `acknowledges commits before they are safe: synchronous_commit is ${commit}; run ${alter} synchronous_commit = on, and restart the pooler.`,
     );
-  const missing = Object.entries(sessionSettings).filter(([name]) => ['0', 'error'].includes(found[name] ?? ''));
+  const missing = Object.entries(sessionSettings).filter(
+    ([name, value]) => found[name] !== value && ['0', 'error', 'off'].includes(found[name] ?? ''),
+  );
   if (missing.length === 0) return;
   const changes = missing.map(([name, value]) => `${alter} ${name} = ${value}`);
   throw new OpenError(

@@ -141,6 +141,12 @@ describe.skipIf(missingPrograms)('the role that serves', () => {
     await expect(server`SELECT FROM later`).rejects.toMatchObject({ code: '42501' });
   });
 
+  test('grants.sql finds the tables behind a schema that has come first since', async () => {
+    await owner`CREATE SCHEMA animal_store_owner`;
+    onTestFinished(async () => void (await owner`DROP SCHEMA animal_store_owner`));
+    expect(grant()).toMatchObject({ status: 0 });
+  });
+
   test('grants.sql gives nothing to all roles', () => {
     expect(grant('public')).toMatchObject({ status: 3, stderr: expect.stringContaining('there is no role public') });
   });

@@ -51,3 +51,11 @@ test('an import whose COMMIT is not answered says so, and adds each line once wh
   expect(await run('import', 'pets.jsonl')).toBe(`Imported ${5000 - length} animals; already there: ${length}.\n`);
   expect(await stored()).toEqual(names);
 });
+
+test('an import says why the database refuses an animal', async () => {
+  await clientOf(databaseUrl)`ALTER TABLE pet ADD CONSTRAINT short CHECK (length(name) < 3)`;
+  fs.writeFileSync(at('pets.jsonl'), '{"name":"Tabby","categoryId":1}\n');
+  expect(commandErrorOf(await runHere('import', 'pets.jsonl'))).toContain(
+    'violates check constraint "short"): at least 0',
+  );
+});

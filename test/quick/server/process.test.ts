@@ -132,8 +132,9 @@ test('each setting counts, from the environment before .env; the log has them', 
     });
   }
   await server.seen('stdout', /"address":"198\.51\.100\.1"/);
-  await request(`http://127.0.0.1:${server.port}/v1`);
-  await server.seen('stdout', /"address":"127\.0\.0\.1"/);
+  const [refused] = await converse(server.port, ['BREW / HTTP/1.1\r\n\r\n']);
+  expect(refused?.status).toBe(400);
+  await server.seen('stdout', /"status":400,"address":"127\.0\.0\.1"/);
   const added = await server.add();
   expect(added.headers.get('location')).toBe('https://api.example.com/store/v1/pets/1');
   expect(await server.get('/v1/pets/1')).toMatchObject({ status: 200 });
