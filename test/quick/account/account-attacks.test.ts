@@ -303,8 +303,8 @@ describe('brute force', () => {
   }
 
   /** A server behind a proxy, at a fixed time, with accounts a1 to a`count`. */
-  async function startBehindProxy(count: number, trustProxy: string[] | undefined = ['127.0.0.1']) {
-    const app = await startPages({ trustProxy });
+  async function startBehindProxy(count: number) {
+    const app = await startPages({ trustProxy: ['127.0.0.1'] });
     app.setTime(new Date(start));
     const accounts = [];
     for (let number = 1; number <= count; number++) accounts.push(await app.addPerson(`a${number}`));
@@ -312,16 +312,6 @@ describe('brute force', () => {
       app.signIn(name, text, { 'x-forwarded-for': address });
     return { app, accounts, signIn };
   }
-
-  test.each([
-    ['without TRUST_PROXY', [], ''],
-    ["before the proxy's own entry", ['127.0.0.1'], ', 192.0.2.7'],
-  ] as const)('cannot choose its address with X-Forwarded-For, %s', async (_how, proxies, own) => {
-    const { signIn } = await startBehindProxy(1, [...proxies]);
-    for (let guess = 1; guess <= 10; guess++)
-      expect((await signIn(`198.51.100.${guess}${own}`, `b${guess}`, wrong)).status).toBe(403);
-    expectLimited(await signIn(`198.51.100.99${own}`, 'a1', password));
-  });
 
   test('through the forms that ask for the current password counts, too', async () => {
     const { app, accounts, signIn } = await startBehindProxy(1);
