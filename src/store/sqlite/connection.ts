@@ -26,21 +26,22 @@ export function openConnection(file: string): Database.Database {
 }
 
 /**
- * Returns a function that throws if the file was removed or replaced since. SQLite goes on with what it has opened, and a file that was removed ends
- * with the last connection. It also returns if the system does not tell: what is open can be written.
+ * Returns a function that throws if the file, its log or the index of that was removed or replaced since: SQLite goes on with what it has opened, which
+ * other processes do not see, and which ends with the last connection. It also returns if the system does not tell: what is open can be written.
  */
 export function watchFile(file: string): () => void {
-  const opened = statSync(file, { bigint: true });
-  const look = () => {
+  const look = (name: string) => statSync(name, { bigint: true, throwIfNoEntry: false });
+  const opened = [file, `${file}-wal`, `${file}-shm`].map((name) => ({ name, before: look(name) }));
+  const isOpened = ({ name, before }: (typeof opened)[number]) => {
     try {
-      return statSync(file, { bigint: true, throwIfNoEntry: false });
+      const found = look(name);
+      return !before || (found?.ino === before.ino && found.dev === before.dev);
     } catch {
-      return opened;
+      return true;
     }
   };
   return () => {
-    const found = look();
-    if (found?.ino === opened.ino && found.dev === opened.dev) return;
+    if (opened.every(isOpened)) return;
     const code = 'SQLITE_READONLY_DBMOVED';
     throw Object.assign(new Error('the file was removed or replaced while it was open'), { code });
   };

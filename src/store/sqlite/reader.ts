@@ -33,7 +33,11 @@ function createSnapshot(connection: Database.Database) {
   const commit = connection.prepare<[], never>('COMMIT');
   // Changes when another connection commits (https://sqlite.org/pragma.html#pragma_data_version). This connection never writes.
   const dataVersion = connection.prepare<[], number>('PRAGMA data_version').pluck().safeIntegers(false);
-  const petRevision = connection.prepare<[], number>('SELECT revision FROM pet_revision').pluck().safeIntegers(false);
+  // With the version of the schema, which a restore into the open file raises: the revision is then that of the backup.
+  const petRevision = connection
+    .prepare<[], number>('SELECT revision * 1000000 + schema_version FROM pet_revision, pragma_schema_version')
+    .pluck()
+    .safeIntegers(false);
 
   /** performance.now() at the start of the open snapshot; undefined if none is open. */
   let begun: number | undefined;

@@ -22,13 +22,14 @@ function measureDisk(file: string): { size: number; available: number } | undefi
 /** Opens the file, for open.ts; creates or migrates it if needed. Throws OpenError. */
 export function openSqlite(file: string, options: OpenOptions) {
   const migrated = prepareStore(file, options);
-  const refuseMoved = watchFile(file);
   const names = statSync(file).nlink;
   if (names > 1)
     options.logger?.warn(
       `${file} has ${names} names (hard links): use it by one alone, as SQLite keeps a log for each`,
     );
   const reader = startReader(file);
+  // Now SQLite has opened the log and its index.
+  const refuseMoved = watchFile(file);
   const writer = startWriter(file, {
     ...options,
     onCommit(writes) {

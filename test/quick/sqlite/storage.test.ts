@@ -248,6 +248,13 @@ test('a file that is removed or replaced while it is open takes no write, and no
     await expect(store.check()).rejects.toThrow('removed or replaced');
   }
   fs.renameSync(`${file}.moved`, file);
+  // Other processes would make new ones, and the server would not see what they write.
+  for (const end of ['-wal', '-shm']) {
+    fs.renameSync(file + end, `${file}.moved`);
+    await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
+    await expect(store.check(), end).rejects.toThrow('removed or replaced');
+    fs.renameSync(`${file}.moved`, file + end);
+  }
   await store.check();
   expect(await store.pets.add(biscuit)).toMatchObject({ id: 2n });
   // The system does not tell: a loop of links.
@@ -258,6 +265,19 @@ test('a file that is removed or replaced while it is open takes no write, and no
   ).toEqual([3n, 4n]);
   fs.rmSync(file);
   fs.renameSync(`${file}.moved`, file);
+});
+
+test('the state is another one after a restore into the open file', async () => {
+  const { store, file } = await openSqlite();
+  await store.pets.add(biscuit);
+  const other = openOther(file);
+  const copy = newFile();
+  await other.backup(copy);
+  await store.pets.add(biscuit);
+  const { revision } = await store.pets.state();
+  await openOther(copy).backup(file);
+  await store.pets.add(biscuit);
+  expect((await store.pets.state()).revision).not.toBe(revision);
 });
 
 test('a store with two names is warned of: SQLite keeps a log for each, and each would give the same ids', async () => {
