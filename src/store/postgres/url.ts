@@ -33,27 +33,36 @@ const malformed =
   'the address must be postgres://user:password@host:port/database, with an IPv6 address in brackets; in user and password, write / as %2F, @ as %40 and % as %25.';
 const defaultConnections = 10;
 
+/** Reads a file, for each connection again: certificates are renewed. Without it, what was read last holds. Throws OpenError at first. */
+function readAgain(parameter: string, file: string): () => string {
+  let last: string | undefined;
+  const get = () => {
+    try {
+      last = fs.readFileSync(file, 'utf8');
+    } catch (cause) {
+      if (last === undefined) throw new OpenError(`${parameter} cannot be read: ${messageOf(cause)}.`, { cause });
+    }
+    return last;
+  };
+  get();
+  return get;
+}
+
 function readTls(given: URLSearchParams): Target['ssl'] {
   const unused = Object.keys(files).find((file) => given.has(file) && !given.has('sslmode'));
   if (unused) throw new OpenError(`${unused} needs sslmode=verify-full.`);
   const mode = given.get('sslmode') ?? 'disable';
   if (!tlsModes.includes(mode)) throw new OpenError(`sslmode must be one of ${tlsModes.join(', ')}.`);
   if (mode === 'disable') return false;
-  const texts = Object.entries(files).flatMap(([parameter, name]) => {
-    const file = given.get(parameter);
-    try {
-      return file === null ? [] : [[name, fs.readFileSync(file, 'utf8')]];
-    } catch (error) {
-      throw new OpenError(`${parameter} cannot be read: ${messageOf(error)}.`, { cause: error });
-    }
-  });
-  if (mode !== 'require') return { rejectUnauthorized: true, ...Object.fromEntries(texts) };
+  const tls: ConnectionOptions = { rejectUnauthorized: mode !== 'require' || given.has('sslrootcert') };
   // With a CA, libpq also verifies the certificate, but not the host name.
-  return {
-    rejectUnauthorized: given.has('sslrootcert'),
-    checkServerIdentity: () => undefined,
-    ...Object.fromEntries(texts),
-  };
+  if (mode === 'require') tls.checkServerIdentity = () => undefined;
+  for (const [parameter, name] of Object.entries(files)) {
+    const file = given.get(parameter);
+    if (file !== null)
+      Object.defineProperty(tls, name, { get: readAgain(parameter, file), enumerable: true, configurable: true });
+  }
+  return tls;
 }
 
 /** Parses DATABASE_URL. Throws OpenError, whose message never contains the password. */

@@ -6,21 +6,29 @@ import { expect, test } from 'vitest';
 import { certify } from '../../support/nginx.ts';
 import { startOwn } from '../../support/own-postgres.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { emptyStore, open, temporaryFolder } from '../../support/store.ts';
+import { clientOf, emptyStore, open, temporaryFolder } from '../../support/store.ts';
 
 /** Starts a PostgreSQL server with a self-signed certificate for 127.0.0.1. */
 async function startWithTls() {
-  const files = certify(temporaryFolder(), 'IP:127.0.0.1');
-  const server = await startOwn(['ssl = on'], (data) => {
-    const { uid, gid } = fs.statSync(data);
+  let folder = '';
+  /** Gives the server a new certificate, whose file it returns. */
+  function renew() {
+    const files = certify(temporaryFolder(), 'IP:127.0.0.1');
+    const { uid, gid } = fs.statSync(folder);
     for (const file of files) {
-      const copy = path.join(data, path.basename(file));
+      const copy = path.join(folder, path.basename(file));
       fs.copyFileSync(file, copy);
       fs.chmodSync(copy, 0o600);
       fs.chownSync(copy, uid, gid);
     }
+    return files[0];
+  }
+  let certificate = '';
+  const server = await startOwn(['ssl = on'], (data) => {
+    folder = data;
+    certificate = renew();
   });
-  return { server, certificate: files[0] };
+  return { server, certificate, renew };
 }
 
 const missing = spawnSync('openssl', ['version']).error && 'openssl is not installed, so no certificate can be created';
@@ -48,6 +56,24 @@ test('sslmode encrypts from require on, and verify-full rejects an untrusted cer
     await expect(encrypted(`?sslmode=${mode}`)).rejects.toThrow('cannot be opened: self-signed certificate');
     await expect(open(localhost + trusting)).rejects.toThrow(/does not match.*altnames/);
   }
+});
+
+test('a renewed certificate is read for the next connection', async ({ skip }) => {
+  if (missing) skip(missing);
+  const { server, certificate, renew } = await startWithTls();
+  const trusted = `${temporaryFolder()}/ca.pem`;
+  fs.copyFileSync(certificate, trusted);
+  const store = await open(`${server.url('postgres')}?sslmode=verify-full&sslrootcert=${trusted}`);
+  const sql = clientOf(server.url('postgres'));
+  fs.copyFileSync(renew(), trusted);
+  await sql`SELECT pg_reload_conf()`;
+  const end = () => sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'animal-store'`;
+  await end();
+  await expect.poll(() => store.check().then(() => true, String), { timeout: 5000 }).toBe(true);
+  // While it is being replaced.
+  fs.rmSync(trusted);
+  await end();
+  await expect.poll(() => store.check().then(() => true, String), { timeout: 5000 }).toBe(true);
 });
 
 test('a server without TLS is rejected by require', async () => {
