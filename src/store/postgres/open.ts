@@ -11,30 +11,38 @@ import type { Target } from './url.ts';
 /** A migration may take long, or wait for a lock or for a lost standby. */
 const reportBusyAfterMs = 5000;
 
-/** Commits that wait for the disk, and for the standby if one is named: a weaker setting would lose acknowledged writes. */
-const safeCommits = ['on', 'remote_apply'];
+/** What each session must have, by itself or by its role: a setting of the server can be changed while this process runs. */
+const required = { ...sessionSettings, synchronous_commit: 'on' };
+const checked = ['server_encoding', 'fsync', 'full_page_writes', ...Object.keys(required)];
+const ownSources = ['client', 'user', 'database', 'database user'];
 
-const checked = ['server_encoding', 'synchronous_commit', 'fsync', 'full_page_writes', ...Object.keys(sessionSettings)];
+interface Setting {
+  name: string;
+  setting: string;
+  /** Where it is set (https://www.postgresql.org/docs/18/view-pg-settings.html). */
+  source: string;
+}
+
+/** Whether a session has a setting that is as strong as `value`. */
+function isStrong({ setting, source }: Setting, value: number | string): boolean {
+  if (!ownSources.includes(source)) return false;
+  if (typeof value === 'number') return setting !== '0';
+  return value === 'warning' ? setting !== 'error' : [value, 'remote_apply'].includes(setting);
+}
 
 /**
- * Requires UTF-8, so that names are returned unchanged, commits that wait for the disk, time-outs, and warnings: a pooler may drop the settings of a
- * session, and then the role must carry them. Throws OpenError.
+ * Requires UTF-8, so that names are returned unchanged, a disk that is waited for, and the settings of a session: a pooler may drop them, and then the
+ * role must carry them. Throws OpenError.
  */
-function checkSettings(found: Record<string, string>, role: string, strict = false): void {
-  const { server_encoding: encoding, synchronous_commit: commit = '' } = found;
+function checkSettings(found: Setting[], role: string, strict = false): void {
+  const named = (wanted: string) => found.find(({ name }) => name === wanted) as Setting;
+  const { setting: encoding } = named('server_encoding');
   if (encoding !== 'UTF8') throw new OpenError(`has the encoding ${encoding}; it must be UTF8.`);
-  const off = ['fsync', 'full_page_writes'].find((setting) => found[setting] === 'off');
+  const off = ['fsync', 'full_page_writes'].find((name) => named(name).setting === 'off');
   if (strict && off) throw new OpenError(`can lose or damage acknowledged data at a loss of power: ${off} is off.`);
-  const alter = `ALTER ROLE ${pg.escapeIdentifier(role)} SET`;
-  if (!safeCommits.includes(commit))
-    throw new OpenError(
-      `acknowledges commits before they are safe: synchronous_commit is ${commit}; run ${alter} synchronous_commit = on, and restart the pooler.`,
-    );
-  const missing = Object.entries(sessionSettings).filter(
-    ([name, value]) => found[name] !== value && ['0', 'error', 'off'].includes(found[name] ?? ''),
-  );
+  const missing = Object.entries(required).filter(([name, value]) => !isStrong(named(name), value));
   if (missing.length === 0) return;
-  const changes = missing.map(([name, value]) => `${alter} ${name} = ${value}`);
+  const changes = missing.map(([name, value]) => `ALTER ROLE ${pg.escapeIdentifier(role)} SET ${name} = ${value}`);
   throw new OpenError(
     `is behind a pooler that drops the settings of sessions: run ${changes.join('; ')}, and restart the pooler.`,
   );
@@ -45,11 +53,13 @@ async function connectSafely(target: Target, options: OpenOptions): Promise<Pool
   const pools = createPools(await configOf(target), target, options.metrics);
   try {
     const rows = await pools.keyed.read(
-      (sql) => sql`SELECT name, setting, session_user AS role FROM pg_settings WHERE name = ANY (${checked})`,
+      (sql) =>
+        sql<
+          (Setting & { role: string })[]
+        >`SELECT name, setting, source, session_user AS role FROM pg_settings WHERE name = ANY (${checked})`,
       openTimeoutMs,
     );
-    const found = Object.fromEntries(rows.map(({ name, setting }) => [name, setting]));
-    checkSettings(found, rows[0]?.role, options.strict);
+    checkSettings(rows, rows[0]?.role ?? '', options.strict);
     return pools;
   } catch (error) {
     await pools.close();

@@ -21,7 +21,7 @@ import { createBatch } from './reads.ts';
  * restart: only a restart, a promotion or a restored dump can give an id twice.
  */
 const state = `(
-  SELECT coalesce((SELECT max(id) FROM pet), 0) || ' ' || revision || ' ' || 'pet'::regclass::oid || ' ' || pg_postmaster_start_time()
+  SELECT coalesce((SELECT max(id) FROM pet), 0) || ' ' || revision || ' ' || pg_relation_filenode('pet') || ' ' || pg_postmaster_start_time()
   FROM pet_revision)`;
 
 /** The state is a row of the statement, and so of its snapshot. Ids and places begin with 1. */

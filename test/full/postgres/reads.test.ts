@@ -143,7 +143,10 @@ test('the state has another revision after TRUNCATE, and is equal to no other if
   const { store, reads, sql } = await start();
   await store.pets.add(pet);
   const before = await reads.state();
+  const [kept] = await sql`SELECT revision FROM pet_revision`;
   await sql`TRUNCATE pet`;
+  // As a dump of the data alone, when it is restored.
+  await sql`UPDATE pet_revision SET revision = ${kept?.revision}`;
   expect((await reads.state()).revision).not.toBe(before.revision);
   await sql`DELETE FROM pet_revision`;
   const { state } = await reads.list(everything);
