@@ -97,9 +97,12 @@ const Scopes = Type.Array(Type.Union(scopes.map((scope) => Type.Literal(scope)))
   uniqueItems: true,
 });
 
+/** Ignored. Pages of release 1.1.0 that are still open send one. */
+const token = Type.Optional(Type.Unknown());
+
 function makeKey(scope: AccountScope): Act {
   const { accounts, record, live } = scope;
-  const form = { account: Type.Optional(Name), name: Name, scopes: Scopes, expires: choice(lifetimes) };
+  const form = { account: Type.Optional(Name), name: Name, scopes: Scopes, expires: choice(lifetimes), token };
   const read = formReader(Type.Object(form));
   return async (request, reply) => {
     const { account, hash: session } = sessionOf(request);
@@ -115,7 +118,7 @@ function makeKey(scope: AccountScope): Act {
 
 function rotateKey(scope: AccountScope): Act {
   const { accounts, record, now, live } = scope;
-  const read = formReader(Type.Object({ overlap: choice(overlaps) }));
+  const read = formReader(Type.Object({ overlap: choice(overlaps), token }));
   return async (request, reply) => {
     const { account, hash: session } = sessionOf(request);
     const { overlap } = read(request);
