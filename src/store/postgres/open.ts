@@ -14,7 +14,7 @@ const reportBusyAfterMs = 5000;
 /** What each session must have, by itself or by its role: a setting of the server can be changed while this process runs. */
 const required = { ...sessionSettings, synchronous_commit: 'on' };
 const checked = ['server_encoding', 'fsync', 'full_page_writes', ...Object.keys(required)];
-const ownSources = ['client', 'user', 'database', 'database user'];
+const serverSources = ['default', 'environment variable', 'configuration file', 'command line'];
 
 interface Setting {
   name: string;
@@ -25,7 +25,7 @@ interface Setting {
 
 /** Whether a session has a setting that is as strong as `value`. */
 function isStrong({ setting, source }: Setting, value: number | string): boolean {
-  if (!ownSources.includes(source)) return false;
+  if (serverSources.includes(source)) return false;
   if (typeof value === 'number') return setting !== '0';
   return value === 'warning' ? setting !== 'error' : [value, 'remote_apply'].includes(setting);
 }

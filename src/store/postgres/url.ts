@@ -33,14 +33,18 @@ const malformed =
   'the address must be postgres://user:password@host:port/database, with an IPv6 address in brackets; in user and password, write / as %2F, @ as %40 and % as %25.';
 const defaultConnections = 10;
 
-/** Reads a file, for each connection again: certificates are renewed. Without it, what was read last holds. Throws OpenError at first. */
+/**
+ * Reads a file, for each connection again: certificates are renewed. While it is missing or empty, what was read last holds: without `ca`, Node would
+ * trust its own authorities. Throws OpenError at first.
+ */
 function readAgain(parameter: string, file: string): () => string {
-  let last: string | undefined;
+  let last = '';
   const get = () => {
     try {
-      last = fs.readFileSync(file, 'utf8');
+      last = fs.readFileSync(file, 'utf8') || last;
+      if (last === '') throw new Error('it is empty');
     } catch (cause) {
-      if (last === undefined) throw new OpenError(`${parameter} cannot be read: ${messageOf(cause)}.`, { cause });
+      if (last === '') throw new OpenError(`${parameter} cannot be read: ${messageOf(cause)}.`, { cause });
     }
     return last;
   };

@@ -41,9 +41,10 @@ export function watchFile(file: string): () => void {
     }
   };
   return () => {
-    if (opened.every(isOpened)) return;
+    const moved = opened.find((one) => !isOpened(one));
+    if (!moved) return;
     const code = 'SQLITE_READONLY_DBMOVED';
-    throw Object.assign(new Error('the file was removed or replaced while it was open'), { code });
+    throw Object.assign(new Error(`${moved.name} was removed or replaced while it was open`), { code });
   };
 }
 

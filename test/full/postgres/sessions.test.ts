@@ -61,6 +61,7 @@ describe('a session', () => {
     await expect(open(await through({ ...carried, client_min_messages: 'error' }))).rejects.toThrow(
       'run ALTER ROLE "app" SET client_min_messages = warning, and restart the pooler.',
     );
+    await expect(open(await through({ ...carried, lock_timeout: 0 }))).rejects.toThrow('SET lock_timeout = 2000, and');
     await expect(open(await through({ ...carried, array_nulls: 'off' }))).rejects.toThrow('SET array_nulls = on, and');
   });
 });

@@ -71,9 +71,11 @@ test('a renewed certificate is read for the next connection', async ({ skip }) =
   await end();
   await expect.poll(() => store.check().then(() => true, String), { timeout: 5000 }).toBe(true);
   // While it is being replaced.
-  fs.rmSync(trusted);
-  await end();
-  await expect.poll(() => store.check().then(() => true, String), { timeout: 5000 }).toBe(true);
+  for (const replace of [() => fs.truncateSync(trusted), () => fs.rmSync(trusted)]) {
+    replace();
+    await end();
+    await expect.poll(() => store.check().then(() => true, String), { timeout: 5000 }).toBe(true);
+  }
 });
 
 test('a server without TLS is rejected by require', async () => {

@@ -1,5 +1,6 @@
 /** Tests of reading the URL of a PostgreSQL database, and that no message and no log has what is secret in it. */
 import fs from 'node:fs';
+import pg from 'pg';
 import { expect, test } from 'vitest';
 import { readTarget, type Target } from '../../../src/store/postgres/url.ts';
 import { OpenError } from '../../../src/store/store.ts';
@@ -39,6 +40,8 @@ test('sslmode, sslrootcert, sslcert and sslkey are read', () => {
   ] as const) {
     const target = readTarget(`postgres://db/animals?sslmode=${query}`);
     expect([query, target.ssl]).toEqual([query, ssl]);
+    // The driver hides the key.
+    expect(JSON.stringify(new pg.Client({ ssl: target.ssl }))).not.toContain('"key"');
   }
 });
 
