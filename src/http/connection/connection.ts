@@ -13,7 +13,7 @@ export interface Connection {
   response: ServerResponse | undefined;
   /** The request that was read last, until its response has closed. */
   request: IncomingMessage | undefined;
-  /** What had been read of the connection when `request` began. */
+  /** What had been read of the connection when the response before ended: a body may arrive with its headers. */
   bytesBefore: number;
   /** The responses to requests that wait for those before theirs. */
   readonly waiting: ServerResponse[];

@@ -130,6 +130,7 @@ export function installConnections(server: Server, options: ConnectionOptions) {
     }
     if (request?.complete) connection.request = undefined;
     connection.response = waiting[0];
+    connection.bytesBefore = socket.bytesRead;
     onEnd(endRecord(response));
     if (waiting.length > 0) setImmediate(beginNext, connection);
     else if (!readLater(connection) && socket.isPaused()) socket.resume();
@@ -169,7 +170,6 @@ export function installConnections(server: Server, options: ConnectionOptions) {
     const address = connection.holder === undefined ? addressOf(request, own, isProxy) : own;
     request.record = newRecord(request, connection, address, address === own ? network : networkOf(address));
     connection.request = request;
-    connection.bytesBefore = request.socket.bytesRead;
     response.on('close', onClose);
     if (connection.response) return enqueue(connection, response);
     connection.response = response;

@@ -17,7 +17,10 @@ function slowClients(key: string): Record<string, [parts: string[], answers?: st
   const counted = rawPost(key, '', pet.length);
   const chunked = counted.replace(/Content-Length: \d+/, 'Transfer-Encoding: chunked');
   const chunk = `${pet.length.toString(16)}\r\n${pet}\r\n`;
+  const long = pet + ' '.repeat(32 * 1024);
+  const closing = rawPost(key, '', long.length).replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n');
   return {
+    'a pause of five seconds within a body': [[closing + long.slice(0, -1), ...Array(4).fill(''), ' '], '201'],
     'no byte at all': [['']],
     'one byte of the request line per second': [[...'GET /v1/pets?limit=100']],
     'silence within the request line': [['GET /v1']],
