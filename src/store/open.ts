@@ -8,7 +8,8 @@ import { openSqlite } from './sqlite/store.ts';
 import type { OpenOptions, Store } from './store.ts';
 
 async function openEngine(databaseUrl: string, options: OpenOptions) {
-  if (databaseUrl.startsWith('sqlite:')) return openSqlite(sqliteFile(databaseUrl), options);
+  if (databaseUrl.startsWith('sqlite:'))
+    return openSqlite(sqliteFile(databaseUrl), options, databaseUrl.slice('sqlite:'.length));
   // Loaded only when needed: it would add a tenth to every start.
   const { openPostgres } = await import('./postgres/store.ts');
   return openPostgres(databaseUrl, options);

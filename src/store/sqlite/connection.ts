@@ -27,11 +27,12 @@ export function openConnection(file: string): Database.Database {
 
 /**
  * Returns a function that throws if the file, its log or the index of that was removed or replaced since: SQLite goes on with what it has opened, which
- * other processes do not see, and which ends with the last connection. It also returns if the system does not tell: what is open can be written.
+ * other processes do not see, and which ends with the last connection. It also returns if the system does not tell: what is open can be written. `given`:
+ * a path of the file, perhaps a link that leads elsewhere later.
  */
-export function watchFile(file: string): () => void {
+export function watchFile(file: string, given: string): () => void {
   const look = (name: string) => statSync(name, { bigint: true, throwIfNoEntry: false });
-  const opened = [file, `${file}-wal`, `${file}-shm`].map((name) => ({ name, before: look(name) }));
+  const opened = [given, `${file}-wal`, `${file}-shm`].map((name) => ({ name, before: look(name) }));
   const isOpened = ({ name, before }: (typeof opened)[number]) => {
     try {
       const found = look(name);

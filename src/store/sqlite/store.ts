@@ -19,8 +19,8 @@ function measureDisk(file: string): { size: number; available: number } | undefi
   }
 }
 
-/** Opens the file, for open.ts; creates or migrates it if needed. Throws OpenError. */
-export function openSqlite(file: string, options: OpenOptions) {
+/** Opens the file, for open.ts; creates or migrates it if needed. Throws OpenError. `given`: its path in the settings, which may be a link. */
+export function openSqlite(file: string, options: OpenOptions, given: string) {
   const migrated = prepareStore(file, options);
   const names = statSync(file).nlink;
   if (names > 1)
@@ -29,9 +29,10 @@ export function openSqlite(file: string, options: OpenOptions) {
     );
   const reader = startReader(file);
   // Now SQLite has opened the log and its index.
-  const refuseMoved = watchFile(file);
+  const refuseMoved = watchFile(file, given);
   const writer = startWriter(file, {
     ...options,
+    given,
     onCommit(writes) {
       reader.refresh();
       options.metrics?.commit(writes);

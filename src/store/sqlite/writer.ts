@@ -40,12 +40,14 @@ function reasonOf(cause: Error): keyof typeof noFailures {
 interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'logger'> {
   /** Called after each commit with the number of writes in it. */
   onCommit?: (writes: number) => void;
+  /** Its path in the settings. */
+  given?: string;
 }
 
 /** Starts the writer thread on the store in `file`. */
-export function startWriter(file: string, { onFatal, logger, onCommit }: WriterOptions) {
+export function startWriter(file: string, { onFatal, logger, onCommit, given = file }: WriterOptions) {
   const worker = new Worker(new URL('./writer-thread.ts', import.meta.url), {
-    workerData: file,
+    workerData: [file, given],
     resourceLimits: { maxYoungGenerationSizeMb },
   });
   const waiting: Waiting[] = [];

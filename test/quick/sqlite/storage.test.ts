@@ -267,6 +267,18 @@ test('a file that is removed or replaced while it is open takes no write, and no
   fs.renameSync(`${file}.moved`, file);
 });
 
+test('a link that leads to another file takes no write: after a restart, what it leads to is the store', async () => {
+  const [folder, next] = [temporaryFolder(), newFile()];
+  fs.symlinkSync(newFile(), `${folder}/store.db`);
+  const { store } = await openSqlite({}, `${folder}/store.db`);
+  expect(await store.pets.add(biscuit)).toMatchObject({ id: 1n });
+  fs.writeFileSync(next, '');
+  fs.rmSync(`${folder}/store.db`);
+  fs.symlinkSync(next, `${folder}/store.db`);
+  await expect(store.pets.add(biscuit)).rejects.toMatchObject({ code: 'service_unavailable' });
+  await expect(store.check()).rejects.toThrow('removed or replaced');
+});
+
 test('the state is another one after a restore into the open file', async () => {
   const { store, file } = await openSqlite();
   await store.pets.add(biscuit);
