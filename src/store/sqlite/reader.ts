@@ -33,11 +33,9 @@ function createSnapshot(connection: Database.Database) {
   const commit = connection.prepare<[], never>('COMMIT');
   // Changes when another connection commits (https://sqlite.org/pragma.html#pragma_data_version). This connection never writes.
   const dataVersion = connection.prepare<[], number>('PRAGMA data_version').pluck().safeIntegers(false);
-  // With the version of the schema, which a restore into the open file raises: the revision is then that of the backup.
-  const petRevision = connection
-    .prepare<[], number>('SELECT revision * 1000000 + schema_version FROM pet_revision, pragma_schema_version')
-    .pluck()
-    .safeIntegers(false);
+  const petRevision = connection.prepare<[], number>('SELECT revision FROM pet_revision').pluck().safeIntegers(false);
+  // A restore into the open file raises it: the revision is then that of the backup.
+  const schemaVersion = connection.prepare<[], number>('PRAGMA schema_version').pluck().safeIntegers(false);
 
   /** performance.now() at the start of the open snapshot; undefined if none is open. */
   let begun: number | undefined;
@@ -74,7 +72,8 @@ function createSnapshot(connection: Database.Database) {
 
   function stateNow(): StoreState {
     const version = dataVersion.get() as number;
-    return version === current.version ? current : { version, revision: petRevision.get() as number };
+    if (version === current.version) return current;
+    return { version, revision: (petRevision.get() as number) * 1_000_000 + (schemaVersion.get() as number) };
   }
 
   /** `state`: of the snapshot that `enter` opened. */
