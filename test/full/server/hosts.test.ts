@@ -1,6 +1,6 @@
 /** Tests which hosts requests may name, on both ports: DNS rebinding must not let a page of another site use a server on this machine. */
 import { expect, test } from 'vitest';
-import { startServer } from '../../support/process.ts';
+import { runCli, startServer } from '../../support/process.ts';
 import { converse } from '../../support/raw.ts';
 
 // Every form of a host is in quick/core/parts.test.ts.
@@ -35,8 +35,12 @@ test('on a loopback address, what a rebound page would send is refused', async (
   const server = await startServer();
   const key = await server.firstKey();
   const head = `Host: evil.example:3000\r\nOrigin: http://evil.example:3000\r\nSec-Fetch-Site: same-origin\r\nAuthorization: Bearer ${key}`;
+  const post = (path: string, type: string, body: string) =>
+    `POST ${path} HTTP/1.1\r\n${head}\r\nContent-Type: application/${type}\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
   const requests = [
-    `POST /account/sign-up HTTP/1.1\r\n${head}\r\nContent-Length: 0\r\n\r\n`,
+    post('/account/sign-up', 'x-www-form-urlencoded', 'name=evil&password=seven+otters+sing+at+noon'),
+    post('/v1/pets', 'json', '{"name":"Biscuit","categoryId":7}'),
+    `GET /v1/pets HTTP/1.1\r\n${head}\r\n\r\n`,
     `OPTIONS /v1/pets HTTP/1.1\r\n${head}\r\nAccess-Control-Request-Method: POST\r\n\r\n`,
     `GET /nowhere HTTP/1.1\r\n${head}\r\n\r\n`,
   ];
@@ -49,4 +53,7 @@ test('on a loopback address, what a rebound page would send is refused', async (
     });
     expect(answer?.text).not.toContain('evil');
   }
+  expect((await server.get('/v1/pets')).json).toEqual([]);
+  const list = async (what: string) => JSON.parse((await runCli([what, 'list', '--json'], server)).stdout);
+  expect([await list('account'), await list('key')]).toMatchObject([[{ name: 'first' }], [{ id: 1 }]]);
 });
