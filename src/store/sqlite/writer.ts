@@ -40,7 +40,7 @@ function reasonOf(cause: Error): keyof typeof noFailures {
 interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'logger'> {
   /** Called after each commit with the number of writes in it. */
   onCommit?: (writes: number) => void;
-  /** Its path in the settings. */
+  /** The path of the file in the settings, which may be a link. */
   given?: string;
 }
 
