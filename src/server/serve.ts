@@ -107,7 +107,11 @@ export async function run(): Promise<void> {
     if (stopping) return;
     stopping = true;
     logger.info({ reason }, 'stopping');
-    setTimeout(() => process.exit(1), config.LAME_DUCK_MS + stopDeadlineMs).unref();
+    const giveUp = () => {
+      logger.fatal(`the stop did not end within ${stopDeadlineMs / 1000} s`);
+      process.exit(1);
+    };
+    setTimeout(giveUp, config.LAME_DUCK_MS + stopDeadlineMs).unref();
     await sleep(config.LAME_DUCK_MS);
     const resume = app.pause();
     await quiet(app);

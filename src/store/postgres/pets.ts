@@ -28,7 +28,7 @@ const state = `(
 const withState = raw(`SELECT 0::bigint AS id, ${state} AS text UNION ALL`);
 
 /** The same text as `petJson`. Rows that are older than the column have none. */
-const json = 'coalesce(json, pet_json(id, name, category_id, pet.status)) AS json';
+export const json = 'coalesce(json, pet_json(id, name, category_id, pet.status)) AS json';
 
 /**
  * A line for each animal: JSON has line breaks only between its tokens, and format() adds none. The planner does not know the rows that are asked

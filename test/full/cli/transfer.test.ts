@@ -104,6 +104,7 @@ test('the commands of docs/command-line.md make CSV and read it, with every digi
   expect(await shell(exact, folder)).toMatchObject({ code: 0, stderr: '' });
   const csv = '1,"Tabby",1,"available"\n2,"Rex, the ""King""",9007199254740993,"sold"\n';
   expect(fs.readFileSync(at('animals.csv'), 'utf8')).toBe(csv);
+  fs.writeFileSync(at('animals.csv'), csv.slice('1,'.length));
   expect(await shell(back, folder)).toMatchObject({ code: 0, stderr: '' });
   await run('import', 'animals-new.jsonl');
   for (const [file, command] of [

@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs';
 import { beforeEach, expect, test } from 'vitest';
 import { runCli } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
-import { biscuit, newDatabase, newStore, open } from '../../support/store.ts';
+import { biscuit, newDatabase, newStore, open, runSql } from '../../support/store.ts';
 
 let databaseUrl: string;
 
@@ -37,7 +37,9 @@ test('reports a store as a table and as JSON', async () => {
   });
 });
 
-test('exit 1 and one sentence: no database, and one without a store', async () => {
+test('exit 1 and one sentence: no database, one without a store, and animals that cannot be read', async () => {
+  await runSql(databaseUrl, 'ALTER FUNCTION pet_json RENAME TO other');
+  expect(await problemOf(databaseUrl)).toMatch(/ cannot be read: function pet_json\(.*\) does not exist\.$/);
   expect(await problemOf(`${databaseUrl}x`)).toMatch(/cannot be opened: .* does not exist\.$/);
   const empty = await newDatabase();
   expect(await problemOf(empty)).toMatch(/has schema version 0, .*: run animal-store migrate\.$/);

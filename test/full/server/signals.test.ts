@@ -52,5 +52,8 @@ test('a stop that does not end, ends at its deadline with exit 1, however many s
     await sleep(1000);
     void server.end('SIGTERM');
   }
-  expect((await server.end()).code).toBe(1);
+  expect(await server.end()).toMatchObject({
+    code: 1,
+    stdout: expect.stringContaining('"the stop did not end within 12 s"'),
+  });
 });
