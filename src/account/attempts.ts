@@ -1,4 +1,4 @@
-/** Limits failed attempts to sign in, of an account and of a network, and sign-ups. Each process counts for itself, and forgets when it ends. */
+/** Limits failed attempts to sign in, of an account and of a network, sign-ups, and uses of links. Each process counts for itself, and forgets when it ends. */
 import type { FastifyRequest } from 'fastify';
 import { codeOf } from '../core/errors.ts';
 import { dayMs, limits, minuteMs } from '../core/limits.ts';

@@ -3,6 +3,7 @@ import cookie from '@fastify/cookie';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import { hostOf } from '../http/hosts.ts';
+import { METHODS } from '../http/node-http.ts';
 import type { App } from '../http/operation.ts';
 import { createAttempts } from './attempts.ts';
 import { installForms } from './forms.ts';
@@ -48,9 +49,8 @@ export async function createAccountScope(app: App, options: AccountOptions) {
       throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
     await shares.during(request.record.network, 'lookUps', () => sessions.find(request));
   });
-  // For the hooks of this scope and its error pages. body.ts sends the 404 itself, before it reads a body.
-  app.setNotFoundHandler(noPage);
-  app.route({ method: ['GET', 'HEAD'], url: '/*', onRequest: noPage, handler: noPage });
+  // With the hooks of this scope and its error pages, and before a body is read.
+  app.route({ method: METHODS, url: '/*', onRequest: noPage, handler: noPage });
   const passwords = createPasswords(options.passwordCost);
   const attempts = createAttempts(passwords, now);
   const record = createTrail(logger, metrics);
@@ -75,10 +75,9 @@ export function noPage({ record }: FastifyRequest): never {
 /** Redirects requests for a page without a session to the sign-in page, before their body is read. */
 export function requireSession(app: App, { pages, sessions }: AccountScope): void {
   app.addHook('onRequest', async (request, reply) => {
-    const { method, routeOptions } = request;
-    const isPage = method === 'GET' || method === 'HEAD' || routeOptions.config.form;
+    if (request.session) return;
     const { done } = request.query as { done?: unknown };
     const reason = sessions.isGiven(request) ? '?done=ended' : done === 'signed-in' ? '?done=no-cookie' : '';
-    if (!request.session && isPage) return pages.redirect(reply, `/sign-in${reason}`);
+    return pages.redirect(reply, `/sign-in${reason}`);
   });
 }

@@ -28,7 +28,7 @@ export function isName(text: string): boolean {
 }
 
 /** The session that asks for a change has ended meanwhile; the account has too many active keys, or made too many in 24 hours (limits.ts). */
-type Refusal = 'session_ended' | 'too_many' | 'too_many_today';
+export type Refusal = 'session_ended' | 'too_many' | 'too_many_today';
 
 /** A change of an account is refused. Nothing was changed. */
 export class RefusedError extends Error {

@@ -104,7 +104,7 @@ export async function requireKey(app: FastifyInstance): Promise<void> {
     const { authorization } = request.headers;
     // Send it directly: Fastify's error handling would double the cost of this response.
     if (authorization === undefined) return sendError(missing, request, reply);
-    // The plugin verified this key at most half a second ago. It returns a promise, which costs a third of a read.
+    // This key was verified at most half a second ago. The plugin returns a promise, which costs a third of a read.
     const known = keys.find(authorization);
     if (known && performance.now() - known.askedAt < knownForMs && !accept(known.key, request)) return done();
     // Then as many in a turn as it has time for: the answers to many look-ups arrive at once.

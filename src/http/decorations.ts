@@ -56,19 +56,17 @@ declare module 'fastify' {
     keys: KeyCache;
     /** Holds all requests, until the function that it returns is called. */
     pause: Turns['pause'];
-    /** Runs what follows a body in this turn of the event loop or a later one. */
+    /** Goes on with a request in this turn of the event loop or a later one. */
     resume: Turns['resume'];
     closeIdle: () => void;
-    /** Throws ApiError `route_not_found`, or responds to a request for a path without an operation. */
+    /** Throws ApiError `route_not_found`, or responds to `OPTIONS *`. */
     notFound: (request: FastifyRequest, reply: FastifyReply) => void;
   }
   interface FastifyRequest {
     record: RequestRecord;
     /** Null before the key is accepted, and on routes that need none. */
     apiKey: ApiKey | null;
-    /** The lines of the headers that each response of the route carries. */
-    routeHeaders: string;
-    /** The lines of the headers that this response carries, whatever its route. */
+    /** The lines of the headers that the response carries, whatever its status. */
     ownHeaders: string;
   }
   interface FastifyContextConfig {

@@ -36,7 +36,7 @@ export function createMetrics(version: string, revision = '') {
     limited: countEvents(
       add,
       'animal_store_limited_requests_total',
-      'Requests rejected because of a limit: requests per account (key), rejected API keys per address (refusals), requests in flight (in_flight), connections (connections), an overloaded event loop (event_loop).',
+      'Requests rejected because of a limit: requests per account (key), rejected API keys per network (refusals), requests in flight (in_flight), connections (connections), an overloaded event loop (event_loop).',
       'limit',
       ['key', 'refusals', 'in_flight', 'connections', 'event_loop'],
     ),

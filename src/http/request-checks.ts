@@ -50,14 +50,12 @@ export function beginRequest(request: FastifyRequest, { server }: FastifyReply):
   const { record, headers } = request.raw;
   record.route = url;
   request.record = record;
-  request.routeHeaders = config?.headers ?? '';
-  request.ownHeaders = server.corsLines(headers.origin);
+  request.ownHeaders = server.corsLines(headers.origin) + (config?.headers ?? '');
   return server.checkRequest(request.raw);
 }
 
 export function installRequestChecks(app: App): void {
   app.decorateRequest('record');
-  app.decorateRequest('routeHeaders', '');
   app.decorateRequest('ownHeaders', '');
   app.addHook('onRequest', (request, reply, done) => done(beginRequest(request, reply)));
 }

@@ -122,9 +122,8 @@ function sendReady(): void {
 export function respond(reply: FastifyReply, status: number, headers: string, body: string | Buffer): void {
   const { raw: response, server } = reply;
   if (server.draining()) response.shouldKeepAlive = false;
-  const { id, routeHeaders, ownHeaders } = reply.request;
-  const lines = `x-request-id: ${id}\r\n${headers}${routeHeaders}`;
-  sendHead(response, status, ownHeaders === '' ? lines : addLines(lines, ownHeaders));
+  const { id, ownHeaders } = reply.request;
+  sendHead(response, status, addLines(`x-request-id: ${id}\r\n${headers}`, ownHeaders));
   if (ready.length === 0) setImmediate(sendReady);
   ready.push({ response, body });
 }

@@ -119,7 +119,7 @@ export function createServer(options: ServerOptions): App {
     ...(config.trustProxy && { trustProxy: isProxy }),
     frameworkErrors(error, request, reply) {
       const fault = beginRequest(request, reply);
-      request.routeHeaders = headersOfPath(request.url);
+      request.ownHeaders += headersOfPath(request.url);
       sendError(fault ?? error, request, reply);
     },
     clientErrorHandler: clientErrors.refuseConnection,

@@ -59,13 +59,11 @@ interface OperationSchema {
   body?: TObject;
 }
 
-function compile({ params, querystring = Type.Object({}), headers, body }: OperationSchema): Part[] {
-  const parts: Part[] = [];
-  if (params) parts.push(textPart('params', params));
-  parts.push(textPart('query', querystring));
-  if (headers) parts.push(textPart('headers', headers));
-  if (body) parts.push(bodyPart(body));
-  return parts;
+const none = Type.Object({});
+
+function compile({ params = none, querystring = none, headers = none, body }: OperationSchema): Part[] {
+  const parts = [textPart('params', params), textPart('query', querystring), textPart('headers', headers)];
+  return body ? [...parts, bodyPart(body)] : parts;
 }
 
 /** Parameters: converts each text to the value that its schema describes. Node has the names of headers in lower case. */

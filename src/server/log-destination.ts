@@ -8,9 +8,6 @@ const flushEveryMs = 100;
 /** Size of a buffer: a few seconds of requests. If it is full, lines are dropped and counted. */
 const bufferBytes = 4 * 1024 * 1024;
 
-/** A buffer with so many bytes does not wait any longer. Large writes save thread switches, one each for a file. */
-const writeFromBytes = 256 * 1024;
-
 const endWithinMs = 1000;
 const exitWithinMs = 200;
 const retryDelayMs = 5;
@@ -75,8 +72,7 @@ export function openDestination(descriptor: number) {
       closed = left === undefined;
       lost += countLines(left ?? bytes);
       if (closed) lost += countLines(take());
-      // A few lines wait for the timer; otherwise each write would have only some.
-      if (used >= writeFromBytes || ended) next();
+      if (ended) next();
     });
   }
 
@@ -88,9 +84,7 @@ export function openDestination(descriptor: number) {
         lost += 1;
         return;
       }
-      const before = used;
       used += filling.write(line, used);
-      if (before < writeFromBytes && used >= writeFromBytes && !writing) setImmediate(next);
     },
 
     lost: () => lost,

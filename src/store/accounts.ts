@@ -1,7 +1,7 @@
 /** Accounts and API keys, over the commands and reads that both engines run. */
-import { type Accounts, type ApiKey, type KnownKey, type OwnKey, RefusedError, type Secret } from '../core/accounts.ts';
+import { type Accounts, type ApiKey, type KnownKey, RefusedError, type Secret } from '../core/accounts.ts';
 import { type DayOfUse, dateOf, dayOf, type KeyUse } from '../core/usage.ts';
-import type { KeyRefusal } from './commands/keys.ts';
+import type { KeyOutcome } from './commands/keys.ts';
 import type { Engine } from './engine.ts';
 import {
   type AccountRow,
@@ -45,18 +45,17 @@ const countsOf = ({ lastUsedAt, lastError, ...counts }: KeyUse) => ({
 });
 
 function toKnownKey({ network, ...key }: KnownKeyRow): KnownKey {
-  return { ...toApiKey<ApiKey>(key), network: networkOf(network) };
+  return { ...toApiKey(key), network: networkOf(network) };
 }
 
 function toDayOfUse({ keyId, day, errorCode: code, errorAt: at, ...counts }: UsageRow): DayOfUse {
   return { day: dateOf(day), ...counts, lastError: code === null || at === null ? null : { code, at: new Date(at) } };
 }
 
-/** The key; undefined if there is none that could be changed. Throws the error of a refusal. */
-function keyOf(result: ApiKeyRow | KeyRefusal): ApiKey | undefined {
-  if (typeof result === 'object') return toApiKey<ApiKey>(result);
-  if (result === 'no_account' || result === 'no_key' || result === 'rotated') return undefined;
-  throw new RefusedError(result);
+/** Throws RefusedError. */
+function keyOf(outcome: KeyOutcome): ApiKey | undefined {
+  if (typeof outcome === 'string') throw new RefusedError(outcome);
+  return outcome && toApiKey(outcome);
 }
 
 /** `hash`: SHA-256 of the key. PostgreSQL reads the keys of a turn together. */
@@ -83,7 +82,7 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
     const rows = await read(
       () => sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE api_key.id >= ${id} ORDER BY api_key.id LIMIT ${limit}`,
     );
-    return rows.map((row) => toApiKey<ApiKey>(row));
+    return rows.map(toApiKey);
   };
   const accountsFrom = async (id: number) => {
     const rows = await read(
@@ -111,7 +110,7 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
       const rows = await read(
         () => sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE account.name = ${account} ORDER BY api_key.id`,
       );
-      return rows.map((row) => toApiKey<ApiKey>(row));
+      return rows.map(toApiKey);
     },
     keysFrom,
 
@@ -127,8 +126,7 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
           SELECT ${raw(ownKeyColumns)}
           WHERE account_id = ${accountId} AND NOT (${raw(isActive)} ${now}) ORDER BY api_key.id DESC LIMIT ${maxEnded}`,
       );
-      const keysOf = (rows: OwnKeyRow[]) => rows.map((row) => toApiKey<OwnKey>(row));
-      return { active: keysOf(active), ended: keysOf(ended) };
+      return { active: active.map(toApiKey), ended: ended.map(toApiKey) };
     },
 
     async findKey(hash, wasValid) {

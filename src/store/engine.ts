@@ -7,7 +7,7 @@ import type { Steps } from './steps.ts';
 /** What most requests need: each engine has its own way, because it must be fast. */
 type FastPets = Pick<Pets, 'list' | 'add' | 'find' | 'state' | 'remote' | 'refresh'>;
 
-/** What an engine does for the parts of a store. Both functions reject with ApiError `service_unavailable` if the store is unavailable. */
+/** What an engine does for the parts of a store. Its functions reject with ApiError `service_unavailable` if the store is unavailable. */
 export interface Engine {
   /** Runs a command in a transaction. Resolves after its commit. */
   write<Name extends CommandName>(name: Name, input: Input<Name>): Promise<Outcome<Name>>;

@@ -41,8 +41,8 @@ export function toAccount(row: AccountRow): Account {
   return { ...withDates(row), hasPassword: Boolean(row.hasPassword) } as unknown as Account;
 }
 
-export function toApiKey<Key extends ApiKey>(row: Row<Key> & ApiKeyRow): Key {
-  return { ...withDates(row), scopes: row.scopes.split(' ') } as unknown as Key;
+export function toApiKey<Key extends ApiKeyRow>(row: Key): ApiKey & Omit<Key, keyof ApiKey> {
+  return { ...withDates(row), scopes: row.scopes.split(' ') } as unknown as ApiKey & Omit<Key, keyof ApiKey>;
 }
 
 export const networkOf = (network: Buffer | null) => network?.toString('base64url');

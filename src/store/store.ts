@@ -35,7 +35,7 @@ interface StoreLogger {
 }
 
 export interface OpenOptions {
-  /** The clock for creation dates and the age of idempotency keys. */
+  /** The clock. */
   now: () => Date;
   logger?: StoreLogger | undefined;
   metrics?: StoreMetrics | undefined;

@@ -284,8 +284,8 @@ export const plantedBugs: PlantedBug[] = [
   [
     "a person can revoke someone else's key",
     'src/store/commands/keys.ts',
-    "return key && (!account || key.accountId === account.id) ? key : 'no_key';",
-    "return key ?? 'no_key';",
+    'return !account || key?.accountId === account.id ? key : undefined;',
+    'return key;',
     'quick/account/account-attacks',
     "someone else's key cannot be rotated",
   ],
@@ -335,8 +335,8 @@ export const plantedBugs: PlantedBug[] = [
   [
     'a response, its log line and the metrics have the key',
     'src/http/responses.ts',
-    '  const { id, routeHeaders, ownHeaders } = reply.request;',
-    `  const { id, routeHeaders, ownHeaders } = reply.request;
+    '  const { id, ownHeaders } = reply.request;',
+    `  const { id, ownHeaders } = reply.request;
   const leaked = String(reply.request.headers.authorization);
   reply.request.record.route = leaked;
   if (status >= 400) body = leaked.padEnd(body.length).slice(0, body.length);`,

@@ -23,7 +23,7 @@ export interface ConnectionOptions {
   refuse: (socket: Socket) => void;
   /** Answers a request that has no response, and closes its connection. */
   refuseLate: (response: ServerResponse, error: ApiError) => void;
-  /** Pauses a connection that was answered and returns true, or returns false if there is time for its next request. */
+  /** Pauses a connection that was answered until a later turn. Returns false if it did not. */
   readLater: (connection: Connection) => boolean;
   /** Makes later reads of the store see every commit so far. */
   endSnapshot: () => void;

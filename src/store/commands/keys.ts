@@ -1,14 +1,14 @@
 /** Changes of API keys. They lock the account's row first, so that their later statements see what was committed before. */
 
-import { type KeyRejection, keptEndedKeys, type Owner, rejectionReason } from '../../core/accounts.ts';
+import { type KeyRejection, keptEndedKeys, type Owner, type Refusal, rejectionReason } from '../../core/accounts.ts';
 import { dayMs, limits } from '../../core/limits.ts';
 import { type ApiKeyRow, apiKeyColumns, isActive } from '../rows.ts';
 import { endOneOf, forUpdate, oneOf, raw, type Steps, sql } from '../steps.ts';
 import { accountOf } from './accounts.ts';
 import { accountOfSession } from './sessions.ts';
 
-/** Why nothing was changed. */
-export type KeyRefusal = 'session_ended' | 'no_account' | 'no_key' | 'rotated' | 'too_many' | 'too_many_today';
+/** The key; undefined if there is none that could be changed; or why nothing was changed. */
+export type KeyOutcome = ApiKeyRow | Refusal | undefined;
 
 /** Deletes ended keys but the newest: more than one command adds, so that those of earlier releases go, too. */
 function* sweepEnded(accountId: number, at: number): Steps<void> {
@@ -20,7 +20,7 @@ function* sweepEnded(accountId: number, at: number): Steps<void> {
 }
 
 /** `isPerson`: an operator has no limit of keys per day. `freed`: active keys that the change ends. */
-function* limitOf(accountId: number, isPerson: boolean, freed: number, at: number): Steps<KeyRefusal | undefined> {
+function* limitOf(accountId: number, isPerson: boolean, freed: number, at: number): Steps<Refusal | undefined> {
   const [active] = yield* sql<{ keys: number }>`
     SELECT count(*) AS keys FROM api_key WHERE account_id = ${accountId} AND ${raw(isActive)} ${at}`;
   if ((active?.keys ?? 0) - freed >= limits.activeKeys) return 'too_many';
@@ -55,10 +55,10 @@ function* insertKey(accountId: number, input: KeyToInsert): Steps<ApiKeyRow> {
   return key as ApiKeyRow;
 }
 
-export function* addKey({ owner, ...input }: KeyToInsert & { owner: Owner }): Steps<ApiKeyRow | KeyRefusal> {
+export function* addKey({ owner, ...input }: KeyToInsert & { owner: Owner }): Steps<KeyOutcome> {
   const isPerson = typeof owner !== 'string';
   const account = yield* accountOf(owner, input.at);
-  if (!account) return isPerson ? 'session_ended' : 'no_account';
+  if (!account) return isPerson ? 'session_ended' : undefined;
   const refusal = yield* limitOf(account.id, isPerson, 0, input.at);
   return refusal ?? (yield* insertKey(account.id, input));
 }
@@ -71,18 +71,18 @@ interface ChangedKey {
 }
 
 /** The account and the key, which belongs to it. */
-function* lockKey({ id, session, at }: ChangedKey): Steps<ApiKeyRow | 'session_ended' | 'no_key'> {
+function* lockKey({ id, session, at }: ChangedKey): Steps<ApiKeyRow | 'session_ended' | undefined> {
   const account = session && (yield* accountOfSession(session, at));
   if (session && !account) return 'session_ended';
   if (!session)
     yield* sql`SELECT id FROM account WHERE id = (SELECT account_id FROM api_key WHERE id = ${id}) ${forUpdate}`;
   const [key] = yield* sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE api_key.id = ${id}`;
-  return key && (!account || key.accountId === account.id) ? key : 'no_key';
+  return !account || key?.accountId === account.id ? key : undefined;
 }
 
-export function* revokeKey(input: ChangedKey): Steps<ApiKeyRow | KeyRefusal> {
+export function* revokeKey(input: ChangedKey): Steps<KeyOutcome> {
   const key = yield* lockKey(input);
-  if (typeof key === 'string' || key.revokedAt !== null) return key;
+  if (typeof key !== 'object' || key.revokedAt !== null) return key;
   yield* sql`UPDATE api_key SET revoked_at = ${input.at} WHERE id = ${input.id}`;
   yield* sweepEnded(key.accountId, input.at);
   return { ...key, revokedAt: input.at };
@@ -95,15 +95,15 @@ interface Rotation extends ChangedKey {
   hash: Buffer;
 }
 
-export function* rotateKey(input: Rotation): Steps<ApiKeyRow | KeyRefusal> {
+export function* rotateKey(input: Rotation): Steps<KeyOutcome> {
   const old = yield* lockKey(input);
-  if (typeof old === 'string') return old;
+  if (typeof old !== 'object') return old;
   const { id, at, oldExpiresAt, session } = input;
-  if (rejectionReason(old, at)) return 'no_key';
+  if (rejectionReason(old, at)) return undefined;
   const [{ successor, lifetimeMs }] = (yield* sql`
     SELECT successor_id AS successor, lifetime_ms AS "lifetimeMs" FROM api_key LEFT JOIN rotated_key ON key_id = id
     WHERE id = ${id}`) as [{ successor: number | null; lifetimeMs: number | null }];
-  if (successor !== null) return 'rotated';
+  if (successor !== null) return undefined;
   const endsAt = Math.min(old.expiresAt ?? oldExpiresAt, oldExpiresAt);
   const refusal = yield* limitOf(old.accountId, session !== undefined, endsAt <= at ? 1 : 0, at);
   if (refusal) return refusal;

@@ -1,4 +1,4 @@
-/** Reads pets as JSON text, and keys. Adds pets in batches: those that arrive in one event loop turn, or during a batch, share a round trip. */
+/** Reads pets as JSON text, and keys. Adds pets in batches: those that arrive in three event loop turns, or during a batch, share a round trip. */
 import { type Retry, retryWindowMs } from '../../core/idempotency.ts';
 import { limits } from '../../core/limits.ts';
 import {

@@ -42,20 +42,18 @@ export function prepareCommands(connection: Database.Database): (batch: readonly
   const insertPets = prepareInsert(connection);
   const retries = prepareRetries(connection);
   const runSteps = createRunner(connection);
-  /** Until when each key is known to be valid in this transaction: it then was before, too. */
-  const validUntil = new Map<number, number>();
+  /** Of the keys of this transaction, by id and time. */
+  const rejections = new Map<string, KeyRejection | undefined>();
 
-  /** `latest`: the time of the transaction's last pet. */
-  function checkKey({ keyId, at }: NewPetRow, latest: number): KeyRejection | undefined {
-    if (keyId === undefined || at <= (validUntil.get(keyId) ?? Number.NEGATIVE_INFINITY)) return undefined;
-    if (runSteps(rejectionOfKey(keyId, latest))) return runSteps(rejectionOfKey(keyId, at));
-    validUntil.set(keyId, latest);
-    return undefined;
+  function checkKey({ keyId, at }: NewPetRow): KeyRejection | undefined {
+    if (keyId === undefined) return undefined;
+    const place = `${keyId} ${at}`;
+    if (!rejections.has(place)) rejections.set(place, runSteps(rejectionOfKey(keyId, at)));
+    return rejections.get(place);
   }
 
   return (batch) => {
-    validUntil.clear();
-    const latest = Math.max(...batch.map(([name, input]) => (name === 'addPet' ? input.at : 0)));
+    rejections.clear();
     const outputs: unknown[] = [];
     let pets: NewPetRow[] = [];
     /** The idempotency keys of `pets`. */
@@ -73,7 +71,7 @@ export function prepareCommands(connection: Database.Database): (batch: readonly
     function add(pet: NewPetRow): void {
       const key = pet.retry && `${pet.retry.accountId} ${pet.retry.key}`;
       if (key !== undefined && keys.has(key)) insertCollected();
-      const rejection = checkKey(pet, latest);
+      const rejection = checkKey(pet);
       const outcome = rejection ? { outcome: rejection } : pet.retry && retries.find(pet, pet.retry);
       if (outcome || pets.length === maxInserted) insertCollected();
       if (outcome) outputs.push(outcome);
@@ -87,7 +85,7 @@ export function prepareCommands(connection: Database.Database): (batch: readonly
       if (name === 'addPet') add(input);
       else {
         insertCollected();
-        validUntil.clear();
+        rejections.clear();
         outputs.push(runSteps(stepsOf(name, input)));
       }
     }
