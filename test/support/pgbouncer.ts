@@ -1,7 +1,7 @@
 /** Runs a real PgBouncer in front of a PostgreSQL server: each transaction may use a different connection to the server. */
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
-import { freePort } from './postgres.ts';
+import { findPort } from './known-port.ts';
 import { launch } from './process.ts';
 import { temporaryFolder } from './store.ts';
 
@@ -16,7 +16,7 @@ const keepNothing = /^PgBouncer 1\.(1\d|20)\./.test(stdout) ? '' : 'max_prepared
 /** Starts PgBouncer, in transaction mode without prepared statements, for the server of `databaseUrl`. Returns the URL through it. */
 export async function startPgbouncer(databaseUrl: string, connections: number): Promise<string> {
   const { hostname, port, username } = new URL(databaseUrl);
-  const own = await freePort();
+  const own = await findPort();
   const file = `${temporaryFolder()}/pgbouncer.ini`;
   const settings = [
     ...['[databases]', `* = host=${hostname} port=${port} user=${username}`, '[pgbouncer]'],

@@ -3,7 +3,8 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import { onTestFinished } from 'vitest';
-import { dataFolder, freePort } from './postgres.ts';
+import { findPort } from './known-port.ts';
+import { dataFolder } from './postgres.ts';
 import { projectFolder } from './project.ts';
 
 const needed = [
@@ -36,7 +37,7 @@ export async function startCluster() {
   // PostgreSQL refuses to run as root. The folder belongs to its user.
   const { uid, gid } = fs.statSync(root);
   const [data, archive, backups] = [`${root}/data`, `${root}/archive`, `${root}/backups`] as const;
-  const port = await freePort();
+  const port = await findPort();
   const surroundings = {
     PATH: `${bin}:${process.env.PATH}`,
     ...{ HOME: root, LC_ALL: 'C', PGHOST: '127.0.0.1', PGPORT: String(port), PGUSER: user, PGDATA: data },

@@ -61,9 +61,6 @@ function programsFolder(): string {
 
 const program = (name: string) => `${programsFolder()}/bin/${name}`;
 
-/** Servers start later than their port is chosen, and start again on it: in between, the system must not give it to others. */
-export const freePort = findPort;
-
 const memory = '/dev/shm';
 
 /** A folder that the servers' user can write to; with `inMemory` in memory, if there is 1 GiB of room. */
@@ -115,7 +112,7 @@ function isGone(pid: number): boolean {
 
 /** Starts the server of the cluster in `data`; resolves when it accepts connections. */
 export async function start(data: string, port?: number) {
-  const onPort = port ?? (await freePort());
+  const onPort = port ?? (await findPort());
   const child = spawn(program('postgres'), ['-D', data, '-p', String(onPort)], {
     ...identity,
     cwd: data,

@@ -7,6 +7,9 @@ import Database from 'better-sqlite3';
 import postgres from 'postgres';
 import { afterAll, inject, onTestFinished } from 'vitest';
 import { openStore, sqliteFile } from '../../src/store/open.ts';
+import { configOf } from '../../src/store/postgres/connection.ts';
+import { createPools } from '../../src/store/postgres/pool.ts';
+import { readTarget, type Target } from '../../src/store/postgres/url.ts';
 import type { OpenOptions, Store } from '../../src/store/store.ts';
 import type {} from './postgres-setup.ts';
 
@@ -132,6 +135,14 @@ export async function open(databaseUrl: string, options: Partial<OpenOptions> = 
   const store = await openStore(databaseUrl, { now: () => new Date(), ...options });
   onTestFinished(() => store.close());
   return store;
+}
+
+/** The pools of a server with such a target, which are closed when the test ends. */
+export async function openPools(databaseUrl: string, more: Partial<Target>, metrics?: OpenOptions['metrics']) {
+  const target = { ...readTarget(databaseUrl), ...more };
+  const pools = createPools(await configOf(target), target, metrics);
+  onTestFinished(() => pools.close());
+  return pools;
 }
 
 /** A direct connection to the store's PostgreSQL database. */

@@ -2,8 +2,8 @@
 import fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { findPort } from '../../support/known-port.ts';
 import { startOwn } from '../../support/own-postgres.ts';
-import { freePort } from '../../support/postgres.ts';
 import { launchCli, launchServer } from '../../support/process.ts';
 import { projectFolder, read } from '../../support/project.ts';
 import { startProxy } from '../../support/proxy.ts';
@@ -106,7 +106,7 @@ describe('opening a database', () => {
 
   test('waits for a server that starts within five seconds', async () => {
     const databaseUrl = await emptyStore();
-    const port = await freePort();
+    const port = await findPort();
     const late = databaseUrl.replace(/:\d+\//, `:${port}/`);
     const [opening, other] = [
       open(late),
@@ -130,7 +130,7 @@ describe('opening a database', () => {
     ]);
     // Each attempt takes a second.
     expect(mute.accepted()).toBeLessThanOrEqual(6);
-    const env = { DATABASE_URL: `postgres://someone:secret@127.0.0.1:${await freePort()}/animals` };
+    const env = { DATABASE_URL: `postgres://someone:secret@127.0.0.1:${await findPort()}/animals` };
     const exits = await Promise.all([launchServer({ env }).end(), launchCli(['account', 'list'], { env }).end()]);
     for (const { code, stderr } of exits) {
       expect(code).toBe(1);

@@ -3,8 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, expect, test } from 'vitest';
 import { sessionSettings } from '../../../src/store/postgres/connection.ts';
 import { OpenError } from '../../../src/store/store.ts';
+import { findPort } from '../../support/known-port.ts';
 import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
-import { freePort } from '../../support/postgres.ts';
 import { startProxy } from '../../support/proxy.ts';
 import { biscuit, newDatabase, open, textRows } from '../../support/store.ts';
 
@@ -37,7 +37,7 @@ test('three stores whose thirty connections share two do everything once', async
 
 test('a pooler that starts late, and refuses start-up options, is waited for', async () => {
   const through = `${await startPgbouncer(await newPooledDatabase(), 2)}?prepare=false`;
-  const port = await freePort();
+  const port = await findPort();
   const opening = open(through.replace(/:\d+\//, `:${port}/`));
   await sleep(500);
   await startProxy(through, port);

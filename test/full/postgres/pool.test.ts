@@ -1,21 +1,17 @@
 /** Tests of the pools on a real PostgreSQL: which work waits, which runs again, and what the deadline does. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { configOf, refuseStandby } from '../../../src/store/postgres/connection.ts';
+import { refuseStandby } from '../../../src/store/postgres/connection.ts';
 import { TimeoutError } from '../../../src/store/postgres/errors.ts';
-import { createPools } from '../../../src/store/postgres/pool.ts';
 import type { Sql } from '../../../src/store/postgres/sql.ts';
-import { readTarget } from '../../../src/store/postgres/url.ts';
 import { startProxy } from '../../support/proxy.ts';
-import { clientOf, emptyStore } from '../../support/store.ts';
+import { clientOf, emptyStore, openPools } from '../../support/store.ts';
 
 async function start(connections: number) {
   const databaseUrl = await emptyStore();
   const proxy = await startProxy(databaseUrl);
-  const target = { ...readTarget(proxy.url), connections };
   const metrics = { commit: vi.fn(), query: vi.fn() };
-  const pools = createPools(await configOf(target), target, metrics);
-  onTestFinished(() => pools.close());
+  const pools = await openPools(proxy.url, { connections }, metrics);
   const sql = clientOf(databaseUrl);
   const sessions = async () =>
     (await sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'animal-store'`)
@@ -43,30 +39,22 @@ test('if the database grants fewer connections, work waits only for those that a
   const databaseUrl = await emptyStore();
   const sql = clientOf(databaseUrl);
   await sql`CREATE ROLE limited LOGIN CONNECTION LIMIT 2`;
-  const target = { ...readTarget(databaseUrl), user: 'limited', connections: 12 };
-  const pools = createPools(await configOf(target), target);
-  onTestFinished(async () => {
-    await pools.close();
-    await sql`DROP ROLE limited`;
-  });
+  onTestFinished(async () => void (await sql`DROP ROLE limited`));
+  const pools = await openPools(databaseUrl, { user: 'limited', connections: 12 });
   await pools.keyed.read(pid);
-  const begun = performance.now();
   for (let turn = 0; turn < 50; turn++) await Promise.all(Array.from(Array(20), () => pools.keyed.read(pid)));
-  // An attempt to connect in each turn takes 50 ms.
-  expect(performance.now() - begun).toBeLessThan(1500);
   const { limit, errors } = pools.measure().pool;
   expect(limit).toBe(12);
   expect(errors.connection).toBeGreaterThan(0);
+  // Not one in each turn.
   expect(errors.connection).toBeLessThan(30);
 });
 
 test('requests without a key never take the connections of the others; with one connection they share it', async () => {
   const { keyed, strangers } = await start(4);
-  const slow = Promise.all(Array.from(Array(5), () => strangers.read(sleepFor(0.3))));
-  const begun = performance.now();
+  const slow = Promise.all(Array.from(Array(3), () => strangers.read(sleepFor(0.7))));
   await keyed.read(pid);
-  expect(performance.now() - begun).toBeLessThan(300);
-  expect(strangers.measure()).toMatchObject({ busy: 1, waiting: 4 });
+  expect(strangers.measure()).toMatchObject({ busy: 1, waiting: 2 });
   await slow;
   const single = await start(1);
   expect(single.strangers).toBe(single.keyed);
@@ -165,20 +153,13 @@ test('while no further connection opens, work goes on with those that are open',
   await keyed.read(pid);
   proxy.silenceNew();
   const until = performance.now() + 3000;
-  let slowest = 0;
   let answered = 0;
   const client = async () => {
-    while (performance.now() < until) {
-      const begun = performance.now();
-      await keyed.read(pid);
-      slowest = Math.max(slowest, performance.now() - begun);
-      answered += 1;
-    }
+    for (; performance.now() < until; answered += 1) await keyed.read(pid);
   };
   await Promise.all(Array.from(Array(8), client));
-  // The two whose attempts to connect meet silence.
-  expect(slowest).toBeLessThan(1500);
-  expect(answered).toBeGreaterThan(1000);
+  // If each waited for an attempt to connect, which ends after a second, 24.
+  expect(answered).toBeGreaterThan(100);
 });
 
 test('while the database refuses connections, one at a time is tried, however many jobs wait', async () => {

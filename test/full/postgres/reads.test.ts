@@ -2,12 +2,10 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { hashKey } from '../../../src/core/accounts.ts';
 import { petJson } from '../../../src/core/pets.ts';
-import { configOf } from '../../../src/store/postgres/connection.ts';
 import { createKeyReads, createPetReads } from '../../../src/store/postgres/pets.ts';
-import { createPools, type Pool } from '../../../src/store/postgres/pool.ts';
+import type { Pool } from '../../../src/store/postgres/pool.ts';
 import { createBatch } from '../../../src/store/postgres/reads.ts';
-import { readTarget } from '../../../src/store/postgres/url.ts';
-import { clientOf, emptyStore, open, biscuit as pet } from '../../support/store.ts';
+import { clientOf, emptyStore, open, openPools, biscuit as pet } from '../../support/store.ts';
 
 const everything = { limit: 100, after: 0n };
 
@@ -15,9 +13,7 @@ const everything = { limit: 100, after: 0n };
 async function start() {
   const databaseUrl = await emptyStore();
   const store = await open(databaseUrl);
-  const target = { ...readTarget(databaseUrl), connections: 8 };
-  const pools = createPools(await configOf(target), target);
-  onTestFinished(() => pools.close());
+  const pools = await openPools(databaseUrl, { connections: 8 });
   const sent = { statements: 0 };
   const read: Pool['read'] = async (work, options) => {
     sent.statements += 1;
@@ -166,14 +162,8 @@ test('if several ask, the newest of each goes in turn: nobody waits for all that
       return questions;
     },
   });
-  expect(await Promise.all(['a1', 'a2', 'a3', 'a4', 'b1', 'b2'].map(ask))).toEqual([
-    'a1',
-    'a2',
-    'a3',
-    'a4',
-    'b1',
-    'b2',
-  ]);
+  const asked = ['a1', 'a2', 'a3', 'a4', 'b1', 'b2'];
+  expect(await Promise.all(asked.map(ask))).toEqual(asked);
   expect(sent).toEqual([
     ['a4', 'b2'],
     ['a3', 'b1'],

@@ -5,12 +5,9 @@ import { dayMs, limits, minuteMs } from '../../../src/core/limits.ts';
 import { type CommandName, commands, type Input, type Outcome } from '../../../src/store/commands.ts';
 import type { Engine } from '../../../src/store/engine.ts';
 import { sqliteFile } from '../../../src/store/open.ts';
-import { configOf } from '../../../src/store/postgres/connection.ts';
-import { createPools } from '../../../src/store/postgres/pool.ts';
 import { createEngine } from '../../../src/store/postgres/store.ts';
-import { readTarget } from '../../../src/store/postgres/url.ts';
 import { startWriter } from '../../../src/store/sqlite/writer.ts';
-import { emptyStore, engine, open, runSql, textRows } from '../../support/store.ts';
+import { emptyStore, engine, open, openPools, runSql, textRows } from '../../support/store.ts';
 
 const at = Date.UTC(2027, 0, 1);
 const oldHash = 'old';
@@ -139,9 +136,7 @@ async function openEngine(databaseUrl: string): Promise<Writer> {
     return writer;
   }
   // Commands of strangers use a quarter of the connections.
-  const target = { ...readTarget(databaseUrl), connections: 4 * copies };
-  const pools = createPools(await configOf(target), target);
-  onTestFinished(() => pools.close());
+  const pools = await openPools(databaseUrl, { connections: 4 * copies });
   // Opens all connections before the races.
   const opening = [pools.keyed, pools.strangers].flatMap((pool) =>
     Array.from(Array(pool.measure().limit), () => pool.read((sql) => sql`SELECT pg_sleep(0.2)`)),

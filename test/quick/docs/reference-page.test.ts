@@ -76,23 +76,17 @@ describe('GET /docs', () => {
 });
 
 test.each([
-  ...['choices.js', 'page.js', 'panel.js', 'account.js'].map((name) => [name, 'text/javascript']),
-  ...[
-    ['page.css', 'text/css'],
-    ['account.css', 'text/css'],
-    ['icon.svg', 'image/svg+xml'],
-  ],
-] as [name: string, type: string][])(
-  '/docs/%s is %s without comments, and 304 to a matching If-None-Match',
-  async (name, type) => {
-    const { get } = await startApp();
-    const { headers, text } = await get(`/docs/${name}`, { key: null });
-    expect(headers['content-type']).toMatch(type);
-    expect(text).not.toMatch(/^\s*(\/\/|\/\*)/m);
-    const again = await get(`/docs/${name}`, { headers: { 'if-none-match': headers.etag as string } });
-    expect([again.status, again.text]).toEqual([304, '']);
-  },
-);
+  ...['choices.js', 'page.js', 'panel.js', 'account.js'].map((name) => [name, 'text/javascript'] as const),
+  ...['page.css', 'account.css'].map((name) => [name, 'text/css'] as const),
+  ['icon.svg', 'image/svg+xml'],
+] as const)('/docs/%s is %s without comments, and 304 to a matching If-None-Match', async (name, type) => {
+  const { get } = await startApp();
+  const { headers, text } = await get(`/docs/${name}`, { key: null });
+  expect(headers['content-type']).toMatch(type);
+  expect(text).not.toMatch(/^\s*(\/\/|\/\*)/m);
+  const again = await get(`/docs/${name}`, { headers: { 'if-none-match': headers.etag as string } });
+  expect([again.status, again.text]).toEqual([304, '']);
+});
 
 describe('the page of a document', () => {
   const render = (more: object) =>

@@ -10,7 +10,8 @@ import { openConnection, openReader, translate } from '../../../src/store/sqlite
 import { openExisting, prepareStore } from '../../../src/store/sqlite/store-file.ts';
 import { OpenError, type OpenOptions } from '../../../src/store/store.ts';
 import { startApp, temporaryFolder } from '../../support/app.ts';
-import { biscuit } from '../../support/store.ts';
+import { change } from '../../support/commands.ts';
+import { biscuit, open } from '../../support/store.ts';
 import { addAccount, addKey } from '../../support/store-file.ts';
 
 const now = () => new Date();
@@ -22,9 +23,7 @@ afterEach(() => {
 const newFile = () => `${temporaryFolder()}/store.db`;
 
 async function openSqlite(options: Partial<OpenOptions> = {}, file = newFile()) {
-  const store = await openStore(`sqlite:${file}`, { now, ...options });
-  onTestFinished(() => store.close());
-  return { store, file };
+  return { store: await open(`sqlite:${file}`, options), file };
 }
 
 /** Opens a second connection to the file, as another program would. */
@@ -377,9 +376,6 @@ describe('a file that is no store', () => {
     for (const [index, value] of [0, 7, pages, 512, 4096].entries()) header.writeUInt32BE(value, 8 + 4 * index);
     fs.writeFileSync(`${file}-journal`, header);
   }
-
-  /** Changes a file as another program does, which closes it. */
-  const change = (file: string, sql: string) => void new Database(file).exec(sql).close();
 
   test.each([
     ['a journal', (file: string) => writeJournal(file, 0)],
