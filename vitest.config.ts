@@ -8,7 +8,13 @@ type ProjectOptions = NonNullable<TestProjectInlineConfiguration['test']>;
 /** A project: the tests below `folders` of test/, on SQLite unless `options` say otherwise. */
 const project = (name: string, folders: string[], options: ProjectOptions = {}): TestProjectInlineConfiguration => ({
   extends: true,
-  test: { name, include: folders.map((folder) => `test/${folder}/**/*.test.ts`), testTimeout, ...options },
+  test: {
+    name,
+    include: folders.map((folder) => `test/${folder}/**/*.test.ts`),
+    testTimeout,
+    hookTimeout: testTimeout,
+    ...options,
+  },
 });
 
 const onPostgres = { globalSetup: 'test/support/postgres-setup.ts' };
@@ -17,7 +23,7 @@ const onPostgres = { globalSetup: 'test/support/postgres-setup.ts' };
 const quick = { isolate: false };
 
 /** A busy machine can delay any of these tests. The timeout only ends one that hangs: no test measures a time with it. */
-const full = { testTimeout: 600_000 };
+const full = { testTimeout: 600_000, hookTimeout: 600_000 };
 
 /** Fails the run if a test was skipped for want of a tool. */
 const requireTools: Reporter = {

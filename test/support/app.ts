@@ -82,7 +82,7 @@ export async function startApp({ bounds, ...options }: Partial<AppOptions> & { b
     await vi.waitFor(() => {
       const { bodies, connections, pipelined, unreadBytes } = app.shares.taken();
       expect(bodies + connections + pipelined + unreadBytes).toBe(0);
-    });
+    }, 10_000);
   });
 
   const { port } = app.server.address() as AddressInfo;

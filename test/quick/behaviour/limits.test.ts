@@ -2,7 +2,6 @@
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { newSecret } from '../../../src/core/accounts.ts';
 import { newToken } from '../../../src/core/people.ts';
@@ -150,12 +149,12 @@ describe('MAX_CONNECTIONS', () => {
   });
 
   test('returns 503 beyond it, without reading the request, if no connection is idle', async () => {
-    const { port, key, store, metrics } = await startApp({ maxConnections: 4 });
+    const { app, port, key, store, metrics } = await startApp({ maxConnections: 4 });
     const body = JSON.stringify(tabby);
     const post = rawPost(key, '', body.length);
     const held = await Promise.all(Array.from(Array(4), () => hold(port)));
     for (const socket of held) socket.write(post);
-    await sleep(50);
+    await expect.poll(() => app.shares.taken().bodies).toBe(4);
     for (const address of ['127.0.0.1', '127.0.0.2']) {
       const refused = await ask(port, address, post + body);
       expect(refused).toMatch(/^HTTP\/1\.1 503 .*\r\nretry-after: 1\r\n.*"code":"service_unavailable"/s);
@@ -163,7 +162,7 @@ describe('MAX_CONNECTIONS', () => {
     }
     expect(await counted(metrics, 'connections')).toBe(2);
     held[0]?.destroy();
-    await sleep(50);
+    await expect.poll(() => app.shares.taken().connections).toBe(3);
     expect(await ask(port, '127.0.0.1')).toMatch(/^HTTP\/1\.1 200 /);
     expect(await store.pets.list({ limit: 1, after: 0n })).toMatchObject({ pets: [] });
   });

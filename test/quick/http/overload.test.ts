@@ -133,8 +133,8 @@ test('a connection that is read later serves the next, whatever the method and t
     setBusy(false);
     expect(await first, String(parts)).toEqual(expected);
     expect(await slow).toEqual(['201']);
-    // A pipelined one was paused before.
-    if (expected.length === 1) expect(pauses, String(parts)).toBeGreaterThan(0);
+    // A pipelined one was paused before; for one that waits for the writer, a turn with time may have ended meanwhile.
+    if (expected.length === 1 && expected[0] !== '201') expect(pauses, String(parts)).toBeGreaterThan(0);
     expect(await ask(parts, expected.length), String(parts)).toEqual(expected);
     expect(unread(), String(parts)).toHaveLength(0);
   }

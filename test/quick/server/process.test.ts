@@ -8,6 +8,7 @@ import { request } from 'undici';
 import { expect, onTestFinished, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { commandErrorOf, query } from '../../support/commands.ts';
+import { findPort } from '../../support/known-port.ts';
 import { begin, launchCli, launchServer, openSocket, type Server, startServer, tabby } from '../../support/process.ts';
 import { converse } from '../../support/raw.ts';
 
@@ -172,12 +173,13 @@ test('a port in use is named: exit 1, with one sentence', async () => {
   const other = await startServer();
   const opsPort = new URL(other.opsUrl()).port;
   // By one that has just found it free.
-  const held = createServer().listen('\0animal-store 127.0.0.1 59999');
+  const free = await findPort();
+  const held = createServer().listen(`\0animal-store 127.0.0.1 ${free}`);
   onTestFinished(() => void held.close());
   for (const [name, port, others] of [
     ['PORT', String(other.port), ''],
     ['OPS_PORT', opsPort, ' or to off'],
-    ['PORT', '59999', ''],
+    ['PORT', String(free), ''],
   ] as const) {
     // It may have made the store.
     const exit = await launchServer({ env: { [name]: port } }).end();
