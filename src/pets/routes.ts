@@ -139,7 +139,7 @@ const IdempotencyHeaders = Type.Object({
       maxLength: 255,
       pattern: '^[!-~]+$',
       description:
-        "A unique value that you choose. Retried creates don't create duplicates: the same key with the same body within 24 hours returns the first response again, with Idempotent-Replayed: true.",
+        "A value that you choose, unique in your account. Retried creates don't create duplicates: the same key with the same body within 24 hours returns the first response again, with Idempotent-Replayed: true.",
       examples: ['7d9f0d3a-1f0b-4c56-9f8e-2f1c7c1f0e55'],
     }),
   ),
