@@ -3,7 +3,6 @@ import cookie from '@fastify/cookie';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../core/errors.ts';
 import { hostOf } from '../http/hosts.ts';
-import { METHODS } from '../http/node-http.ts';
 import type { App } from '../http/operation.ts';
 import { createAttempts } from './attempts.ts';
 import { installForms } from './forms.ts';
@@ -49,8 +48,9 @@ export async function createAccountScope(app: App, options: AccountOptions) {
       throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
     await shares.during(request.record.network, 'lookUps', () => sessions.find(request));
   });
-  // With the hooks of this scope and its error pages, and before a body is read.
-  app.route({ method: METHODS, url: '/*', onRequest: noPage, handler: noPage });
+  // For the hooks of this scope and its error pages. body.ts sends the 404 itself, before it reads a body.
+  app.setNotFoundHandler(noPage);
+  app.route({ method: ['GET', 'HEAD'], url: '/*', onRequest: noPage, handler: noPage });
   const passwords = createPasswords(options.passwordCost);
   const attempts = createAttempts(passwords, now);
   const record = createTrail(logger, metrics);

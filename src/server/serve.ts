@@ -107,11 +107,12 @@ export async function run(): Promise<void> {
     if (stopping) return;
     stopping = true;
     logger.info({ reason }, 'stopping');
+    const deadlineMs = config.LAME_DUCK_MS + stopDeadlineMs;
     const giveUp = () => {
-      logger.fatal(`the stop did not end within ${stopDeadlineMs / 1000} s`);
+      logger.fatal(`the stop did not end within ${deadlineMs / 1000} s`);
       process.exit(1);
     };
-    setTimeout(giveUp, config.LAME_DUCK_MS + stopDeadlineMs).unref();
+    setTimeout(giveUp, deadlineMs).unref();
     await sleep(config.LAME_DUCK_MS);
     const resume = app.pause();
     await quiet(app);

@@ -33,7 +33,9 @@ export async function checkDatabase(databaseUrl: string, options: OpenOptions) {
         await sql.begin(async () => {
           // The time-out is meant for requests.
           await sql.unsafe('SET LOCAL statement_timeout = 0');
-          const [counted] = await sql.unsafe(`SELECT count(json) AS pet FROM (SELECT ${json} FROM pet) AS animal`);
+          const [counted] = await sql.unsafe(
+            `SELECT count(length(json)) AS pet FROM (SELECT ${json} FROM pet) AS animal`,
+          );
           Object.assign(report.rows, counted);
         });
       });
