@@ -23,7 +23,7 @@ const onPostgres = { globalSetup: 'test/support/postgres-setup.ts' };
 const quick = { isolate: false };
 
 /** A busy machine can delay any of these tests. The timeout only ends one that hangs: no test measures a time with it. */
-const full = { testTimeout: 600_000, hookTimeout: 600_000 };
+const full = { testTimeout: 600_000, hookTimeout: 60_000 };
 
 /** Fails the run if a test was skipped for want of a tool. */
 const requireTools: Reporter = {

@@ -87,8 +87,8 @@ export function logError(
 
 /** Sends the error response for any thrown value. */
 export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  // The client disconnected while sending its body.
-  if (request.raw.errored) return;
+  // The client disconnected while sending its body; or the parser found a fault later, and client-errors.ts has answered.
+  if (request.raw.errored || codeOf(thrown) === 'ERR_HTTP_HEADERS_SENT') return;
   const error = toApiError(thrown, request);
   const { status, lines, body, closes } = renderError(error);
   request.record.code = error.code;

@@ -32,6 +32,13 @@ describe('the length', () => {
     for (const count of [14, 257]) expect(passwordFault(make(count), 'ada')).toBe(length(count));
     for (const count of [15, 256]) expect(passwordFault(make(count), 'ada')).toBeUndefined();
   });
+
+  test('of much longer text is refused at once', () => {
+    const begun = performance.now();
+    expect(passwordFault('qwerty1234'.repeat(100_000), 'ada')).toBe(length(1_000_000));
+    expect(passwordFault('\u0301\u0316'.repeat(100_000), 'ada')).toBe(length(200_000));
+    expect(performance.now() - begun).toBeLessThan(1000);
+  });
 });
 
 test('a good password is accepted: random characters, and sentences in any script, with a common word in them', () => {
@@ -80,6 +87,12 @@ describe('a common password', () => {
     const parts = ['a', 'ab', 'q8#nV', 'q8#nV2!xLp', 'seven otters sing', '🦊🐙🦉', 'e\u0301a\u0301o\u0301'];
     const few = ['aaaaaaaaaaaaaab', 'q8#nVq8#nVq8#nVq8', 'q8#nVQ8#NVq8#nv', '12345678901234567890'];
     expect(except([...parts.map((part) => part.repeat(15)), ...few], /^must not repeat/)).toEqual([]);
+  });
+
+  test('of a name that is too long takes no time to find', () => {
+    const begun = performance.now();
+    passwordFault(password, `x${'\u0301\u0316'.repeat(100_000)}`);
+    expect(performance.now() - begun).toBeLessThan(1000);
   });
 
   test('is the name of the account with little else, in any case and form', () => {

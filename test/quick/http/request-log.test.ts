@@ -60,6 +60,13 @@ test('is the only one of a client that resets its connection, while a body arriv
   expect(log()).not.toMatch(/"level":[456]0/);
 });
 
+test('has no error beside it if the parser finds a fault while a page is made', async () => {
+  const { port, log } = await startApp();
+  await converse(port, ['GET /account HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\nTransfer-Encoding: gzip\r\n\r\n']);
+  await expect.poll(log).toMatch(/"status":400.*"code":"bad_request"/);
+  expect(log()).not.toMatch(/"level":[456]0/);
+});
+
 test('has the path if there is no route: 200 characters, without query, links and keys', async () => {
   const app = await startApp();
   const { token } = newToken();

@@ -6,6 +6,7 @@ import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { hashKey } from '../../../src/core/accounts.ts';
 import { type PetStatus, statuses } from '../../../src/core/pets.ts';
 import { openStore, sqliteFile } from '../../../src/store/open.ts';
+import { prepareCommands, type Write } from '../../../src/store/sqlite/commands.ts';
 import { openConnection, openReader, translate } from '../../../src/store/sqlite/connection.ts';
 import { openExisting, prepareStore } from '../../../src/store/sqlite/store-file.ts';
 import { OpenError, type OpenOptions } from '../../../src/store/store.ts';
@@ -214,6 +215,21 @@ describe('writing', () => {
     expect(line).toContain('SQLITE_CORRUPT');
     expect((await call('POST', '/v1/pets', { key, body: { name: 'after', categoryId: 1 } })).status).toBe(201);
     expect((await get('/v1/pets', { key })).json).toMatchObject([{ name: 'Biscuit' }, { name: 'after' }]);
+  });
+
+  test('each write of a batch sees those before it: a key that ends in between adds nothing more', async () => {
+    const { store, file } = await openSqlite();
+    await addAccount(store, 'owner');
+    const connection = openConnection(file);
+    onTestFinished(() => void connection.close());
+    const run = prepareCommands(connection);
+    const at = Date.now();
+    const add = (at: number, keyId: number) => ['addPet', { ...biscuit, categoryId: '7', keyId, at }] as const;
+    const batch = [add(at, 1), ['revokeKey', { id: 1, at }], add(at, 1)] as unknown as Write[];
+    expect(run(batch)).toMatchObject([1, { id: 1 }, { outcome: 'revoked_api_key' }]);
+    // Not known from the last transaction: another process may have changed it.
+    openOther(file).exec(`UPDATE api_key SET revoked_at = NULL, expires_at = ${at + 1}`);
+    expect(run([add(at, 1), add(at + 1, 1)] as unknown as Write[])).toEqual([2, { outcome: 'expired_api_key' }]);
   });
 
   test('if one write of a batch fails, none of them is stored or acknowledged', async () => {
