@@ -92,9 +92,10 @@ export interface PetQuery {
   status?: PetStatus | undefined;
   /** Only pets with a greater id. */
   after: bigint;
-  /** Who asks. A store whose reads wait for each other lets several take turns. */
-  holder?: string | number;
 }
+
+/** What a read depends on: one opaque value, which only the store can judge. Equal ones (===) of the same read have the same result. */
+export type StoreState = unknown;
 
 /** A pet as the JSON text of schema Pet, with exact integers and the same bytes in every response. */
 export type PetJson = string;
@@ -121,28 +122,17 @@ export type Addition =
   | { outcome: 'added' | 'replayed'; id: bigint; pet: PetJson }
   | { outcome: 'reused' | KeyRejection };
 
-/** What the store was when it was read, to decide whether cached data is still valid. Both are only compared. */
-export interface StoreState {
-  /** Changes whenever a pet may have been added. */
-  version: number | string;
-  /** Changes only when a pet is changed, removed, or added below the highest id. */
-  revision: number | string;
-}
-
 /**
- * Every method rejects or throws ApiError `service_unavailable` if the store is unavailable.
+ * Every method rejects with ApiError `service_unavailable` if the store is unavailable. A read sees every write that was acknowledged before it was
+ * called, by any process: the handler of a request may call it in any phase of the event loop.
  */
 export interface Pets {
-  list(query: PetQuery): Promise<PetPage> | PetPage;
+  list(query: PetQuery): Promise<PetPage>;
   /** Resolves only when the pet is on disk. `keyId`: the API key that adds it, which is checked again; undefined: the operator. */
   add(pet: NewPet, retry?: Retry, keyId?: number): Promise<Addition>;
-  find(id: bigint): Promise<FoundPet> | FoundPet;
-  /** The state now: every write is in it that was acknowledged before the call. */
-  state(): Promise<StoreState> | StoreState;
-  /** Whether reads need a round trip. They then return promises. */
-  remote: boolean;
-  /** Makes the next read see every commit so far. Absent if every read does. */
-  refresh?: () => void;
+  find(id: bigint): Promise<FoundPet>;
+  /** Whether the read that returned this state would return the same now. */
+  isCurrent(state: StoreState): Promise<boolean>;
 }
 
 /** Returns the same bytes as SQLite's json_object(), which escapes exactly what JSON.stringify escapes. */
@@ -153,16 +143,4 @@ export function petJson(
   status: string,
 ): PetJson {
   return `{"id":${id},"name":${JSON.stringify(name)},"categoryId":${categoryId},"status":"${status}"}`;
-}
-
-/** A pet's JSON starts with its id. Ids are below 2^53, so parsing as a number is exact. */
-function idOf(pet: PetJson): bigint {
-  return BigInt(Number.parseInt(pet.slice('{"id":'.length), 10));
-}
-
-/** A page of `limit` pets. `pets`: those from its first on; one more than `limit` if another page follows. */
-export function pageOf(pets: PetJson[], limit: number, state: StoreState): PetPage {
-  if (pets.length <= limit) return { pets, next: undefined, state };
-  pets.pop();
-  return { pets, next: idOf(pets.at(-1) as PetJson), state };
 }

@@ -59,7 +59,6 @@ export function createServer(options: ServerOptions): App {
     linesOfPath: (url = '') => headersOfPath(url),
     ...{ corsLines, onEnd },
   });
-  const endSnapshot = () => store.pets.refresh?.();
   const server = createHttpServer({
     maxHeaderSize: limits.headerBytes,
     // Also of the headers alone, by Node's default for headersTimeout: the same, and at most a minute.
@@ -81,7 +80,6 @@ export function createServer(options: ServerOptions): App {
   };
   const turns = createTurns(handle, {
     shares,
-    endSnapshot,
     holderOf({ headers, record }) {
       const key = keys.find(headers.authorization)?.key;
       return key ? holderOfAccount(key.accountId, key.network) : record.holder;
@@ -94,7 +92,7 @@ export function createServer(options: ServerOptions): App {
     },
   });
   const connections = installConnections(server, {
-    ...{ shares, isProxy, endSnapshot, onEnd, serve: turns.serve },
+    ...{ shares, isProxy, onEnd, serve: turns.serve },
     // While the process stops, no request may be left unread.
     readLater: (connection) => !draining() && turns.readLater(connection),
     maxConnections: config.maxConnections,

@@ -4,9 +4,6 @@ import type { CommandName, Input, Outcome } from './commands.ts';
 import type { KnownKeyRow } from './rows.ts';
 import type { Steps } from './steps.ts';
 
-/** What most requests need: each engine has its own way, because it must be fast. */
-type FastPets = Pick<Pets, 'list' | 'add' | 'find' | 'state' | 'remote' | 'refresh'>;
-
 /** What an engine does for the parts of a store. Its functions reject with ApiError `service_unavailable` if the store is unavailable. */
 export interface Engine {
   /** Runs a command in a transaction. Resolves after its commit. */
@@ -15,5 +12,6 @@ export interface Engine {
   read<Result>(query: () => Steps<Result>, forKey?: boolean): Promise<Result>;
   /** Finds a key by the SHA-256 of its text. */
   findKey(hash: Buffer, forKey?: boolean): Promise<KnownKeyRow | undefined>;
-  pets: FastPets;
+  /** Each engine has its own way, because most requests need them. */
+  pets: Pets;
 }

@@ -2,7 +2,6 @@
 import { openAccounts } from './accounts.ts';
 import { realFile } from './files.ts';
 import { openMessages, openPeople } from './people.ts';
-import { openPets } from './pets.ts';
 import { readTarget } from './postgres/url.ts';
 import { openSqlite } from './sqlite/store.ts';
 import type { OpenOptions, Store } from './store.ts';
@@ -21,7 +20,7 @@ export async function openStore(databaseUrl: string, options: OpenOptions): Prom
   const at = () => options.now().getTime();
   return {
     ...store,
-    pets: openPets(engine),
+    pets: engine.pets,
     accounts: openAccounts(engine, at),
     messages: openMessages(engine),
     people: openPeople(engine, at),

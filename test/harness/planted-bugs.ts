@@ -140,26 +140,29 @@ export const plantedBugs: PlantedBug[] = [
   ],
   [
     'a write does not invalidate the response cache',
-    'src/pets/response-cache.ts',
-    'if (read.revision === now.revision && (settled || read.version === now.version)) {',
-    'if (read.revision === now.revision) {',
+    'src/store/state.ts',
+    'return { pets, next: undefined, state: version };',
+    'return { pets, next: undefined, state: revision };',
     'quick/behaviour/response-cache',
     'no reader sees a page older than an acknowledged write',
   ],
   [
+    'a snapshot serves what the next poll finds',
+    'src/store/sqlite/reader.ts',
+    'if (loopCount !== loops || events !== found || ',
+    'if (',
+    'quick/sqlite/storage',
+    'a snapshot that began in setImmediate',
+  ],
+  [
     'the state of the store is read a turn earlier',
     'src/store/postgres/pets.ts',
-    'state: async () => (await single.ask(stateId)).state,',
-    `state: (() => {
-      let earlier: Promise<FoundPet> | undefined;
-      return async () => {
-        const asked = earlier ?? single.ask(stateId);
-        earlier = undefined;
-        const { state } = await asked;
-        earlier ??= single.ask(stateId);
-        return state;
-      };
-    })(),`,
+    'const { state: now } = await single.ask(stateId);',
+    `const one = single as typeof single & { earlier?: ReturnType<typeof single.ask> | undefined };
+      const asked = one.earlier ?? single.ask(stateId);
+      one.earlier = undefined;
+      const { state: now } = await asked;
+      one.earlier ??= single.ask(stateId);`,
     'quick/behaviour/response-cache',
     'two servers on one store',
     true,

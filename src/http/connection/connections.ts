@@ -25,8 +25,6 @@ export interface ConnectionOptions {
   refuseLate: (response: ServerResponse, error: ApiError) => void;
   /** Pauses a connection that was answered until a later turn. Returns false if it did not. */
   readLater: (connection: Connection) => boolean;
-  /** Makes later reads of the store see every commit so far. */
-  endSnapshot: () => void;
   onEnd: OnEnd;
 }
 
@@ -64,7 +62,7 @@ function stopAtReset(socket: Socket): void {
 
 /** Installs the listeners of `server`. */
 export function installConnections(server: Server, options: ConnectionOptions) {
-  const { shares, maxConnections, isProxy, serve, refuse, refuseLate, readLater, endSnapshot, onEnd } = options;
+  const { shares, maxConnections, isProxy, serve, refuse, refuseLate, readLater, onEnd } = options;
   /** The oldest first. */
   const open = new Set<Connection>();
 
@@ -144,8 +142,6 @@ export function installConnections(server: Server, options: ConnectionOptions) {
     next.req.record.begun = performance.now();
     // client-errors.ts has already rejected a request whose body could not be parsed.
     if (!next.headersSent) serve(next.req, next);
-    // Requests that the next poll finds may not share its snapshot.
-    endSnapshot();
   }
 
   function enqueue({ socket, network, waiting }: Connection, response: ServerResponse): void {

@@ -16,8 +16,6 @@ export interface TurnOptions {
   holderOf: (request: IncomingMessage) => Holder;
   /** Responds with 503. `closes`: whether the connection closes then. */
   refuse: (response: ServerResponse, closes: boolean) => void;
-  /** Makes later reads of the store see every commit so far. */
-  endSnapshot: () => void;
 }
 
 interface Held {
@@ -81,7 +79,7 @@ export type Turns = ReturnType<typeof createTurns>;
 
 /** `handle` serves a request. */
 export function createTurns(handle: RequestListener, options: TurnOptions) {
-  const { shares, holderOf, refuse, endSnapshot } = options;
+  const { shares, holderOf, refuse } = options;
   /** The oldest first. */
   const line = new Set<Held>();
   const waiting = new Map<Holder, Waiting>();
@@ -142,8 +140,6 @@ export function createTurns(handle: RequestListener, options: TurnOptions) {
       }
       if (held.length > 0) insert(order, next);
     }
-    // Requests that the next poll finds may not share its snapshot.
-    endSnapshot();
   }
 
   function refuseOldest(): void {

@@ -3,21 +3,22 @@ import { type Retry, retryWindowMs } from '../../core/idempotency.ts';
 import { limits } from '../../core/limits.ts';
 import {
   type Addition,
-  type FoundPet,
   maxPage,
   type NewPet,
+  type PetJson,
   type PetPage,
   type PetQuery,
-  pageOf,
   petJson,
+  type StoreState,
 } from '../../core/pets.ts';
 import { type KnownKeyRow, knownKeyColumns } from '../rows.ts';
+import { foundOf, isStateOf, pageOf, type State } from '../state.ts';
 import { raw } from '../steps.ts';
 import type { Pool } from './pool.ts';
 import { createBatch } from './reads.ts';
 
 /**
- * `version` is the highest id: an addition raises it. `revision` also tells one database from another, and a database from itself before a
+ * The version is all of it: an addition raises the highest id. The revision is what follows that. It also tells one database from another, and a database from itself before a
  * restart: only a restart, a promotion or a restored dump can give an id twice.
  */
 const state = `(
@@ -48,7 +49,7 @@ const pageOfStatus = page(
   'pet.status, id',
 );
 
-/** No animal has this id. `state()` asks for it, and so shares the statement of the single animals. */
+/** No animal has this id. `isCurrent()` asks for it, and so shares the statement of the single animals. */
 const stateId = 0n;
 
 interface TextRow {
@@ -57,18 +58,17 @@ interface TextRow {
 }
 
 /** A text for each id or place that has one, and the state in which they were read. */
-function textsOf(rows: TextRow[]) {
+function textsOf(rows: TextRow[]): { texts: Map<number, string | null>; state: State } {
   const texts = new Map(rows.map(({ id, text }) => [id, text]));
   const text = texts.get(0);
-  // The row is missing. Equal to no state, not even to itself.
+  // The row is missing. NaN is equal to no state, not even to itself.
   if (!text) return { texts, state: { version: Number.NaN, revision: Number.NaN } };
-  const end = text.indexOf(' ');
-  return { texts, state: { version: text.slice(0, end), revision: text.slice(end + 1) } };
+  return { texts, state: { version: text, revision: text.slice(text.indexOf(' ') + 1) } };
 }
 
 /** Each read sees every commit that was acknowledged before it was asked for. */
 export function createPetReads(pool: Pick<Pool, 'read'>) {
-  const single = createBatch<bigint, FoundPet>({
+  const single = createBatch<bigint, { pet: PetJson | undefined; state: State }>({
     keyOf: String,
     async send(ids, withinMs) {
       const rows = await pool.read(
@@ -84,7 +84,6 @@ export function createPetReads(pool: Pick<Pool, 'read'>) {
   const rowsOf = ({ limit }: PetQuery) => limit + 1;
   const pages = createBatch<PetQuery, PetPage>({
     keyOf: ({ limit, status, after }) => `${limit} ${status} ${after}`,
-    holderOf: ({ holder }) => holder,
     rowsOf,
     async send(queries, withinMs) {
       const afters = queries.map(({ after }) => after);
@@ -103,8 +102,14 @@ export function createPetReads(pool: Pick<Pool, 'read'>) {
 
   return {
     list: pages.ask,
-    find: single.ask,
-    state: async () => (await single.ask(stateId)).state,
+    async find(id: bigint) {
+      const { pet, state: read } = await single.ask(id);
+      return foundOf(pet, read);
+    },
+    async isCurrent(read: StoreState) {
+      const { state: now } = await single.ask(stateId);
+      return isStateOf(now, read);
+    },
     close: () => Promise.all([pages.close(), single.close()]),
   };
 }

@@ -12,8 +12,6 @@ interface BatchOptions<Question, Answer> {
    * question fails, so that those beside it have the other half.
    */
   alone?: (question: Question) => string | undefined;
-  /** Who asks: if several do, they take turns. */
-  holderOf?: (question: Question) => unknown;
   /** How many rows it needs at most. Default: 1. */
   rowsOf?: (question: Question) => number;
   /** For how many turns of the event loop questions are collected. Default: 1. */
@@ -30,26 +28,15 @@ interface BatchOptions<Question, Answer> {
 const maxRows = 1000;
 
 export function createBatch<Question, Answer>(options: BatchOptions<Question, Answer>) {
-  const { keyOf, alone, holderOf, rowsOf = () => 1, turns = 1, maxFlying = 2, lateMs = 50, send } = options;
+  const { keyOf, alone, rowsOf = () => 1, turns = 1, maxFlying = 2, lateMs = 50, send } = options;
   /** `single`: what `alone` returned, once: thousands may wait for as many statements. */
   type Own = PromiseWithResolvers<Answer> & { question: Question; single: string | undefined; until: number };
   type Entry = [key: string | number, own: Own];
+  /** The oldest first. */
   let waiting = new Map<string | number, Own>();
   /** Numbers the questions. An object as a key would be given a hash of its own. */
   let asked = 0;
   let flying = 0;
-
-  /** The oldest first. If several ask, the newest of each in turn, after those that are late. */
-  function inOrder(now: number): Iterable<Entry> {
-    if (!holderOf) return waiting;
-    const all = [...waiting].sort(([, one], [, other]) => one.until - other.until);
-    const order = all.filter(([, { until }]) => until <= now);
-    const holders = [...Map.groupBy(all.slice(order.length), ([, { question }]) => holderOf(question)).values()];
-    if (holders.length < 2) return all;
-    for (let turn = 1; order.length < all.length; turn += 1)
-      for (const asked of holders) if (asked.length >= turn) order.push(asked.at(-turn) as Entry);
-    return order;
-  }
 
   function take(): Own[] {
     const batch: Own[] = [];
@@ -58,7 +45,7 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
     const now = performance.now();
     let rows = 0;
     let isFull = false;
-    for (const entry of inOrder(now)) {
+    for (const entry of waiting) {
       const [, own] = entry;
       const { single } = own;
       const isRepeated = single !== undefined && singles.has(single);

@@ -35,7 +35,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions) {
     ...createEngine(pools),
     findKey: (hash, forKey) => (forKey ? keys : otherKeys).ask(hash),
     pets: {
-      ...{ list: pets.list, find: pets.find, state: pets.state, remote: true },
+      ...{ list: pets.list, find: pets.find, isCurrent: pets.isCurrent },
       add: (pet, retry, keyId) => adder.ask({ pet, retry, keyId, at: options.now().getTime() }),
     },
   };

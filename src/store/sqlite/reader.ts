@@ -1,25 +1,29 @@
 /** All reads from the SQLite store, through a read-only connection. */
 import type Database from 'better-sqlite3';
-import { type FoundPet, type PetJson, type PetQuery, pageOf, type StoreState } from '../../core/pets.ts';
+import type { PetJson, PetQuery, StoreState } from '../../core/pets.ts';
+import { foundOf, isStateOf, pageOf, type State } from '../state.ts';
 import type { Steps } from '../steps.ts';
 import { createRunner, translate } from './connection.ts';
 import { openFor } from './store-file.ts';
 
 /**
- * Opens the store in `file` for reading. Throws OpenError. Reads are short and synchronous, and throw ApiError `service_unavailable` if the store
- * cannot be read.
+ * Opens the store in `file` for reading. Throws OpenError. Reads are short and end before they return. They reject with ApiError `service_unavailable`
+ * if the store cannot be read.
  */
 export const startReader = (file: string) => openFor(file, prepareReader);
 
 /**
- * The maximum age of a snapshot. One turn of the event loop can poll the kernel several times (each poll returns at most 1,024 sockets), so
- * it may handle requests that arrived after the snapshot began.
+ * The maximum age of a snapshot. A socket that has sent something may be read some time after the poll that found it, together with a pipelined request
+ * that was sent meanwhile.
  */
 const maxSnapshotMs = 1;
 
-/** Runs a read; its errors become those of the store. */
-function guarded<Input extends unknown[], Output>(read: (...input: Input) => Output): (...input: Input) => Output {
-  return (...input) => {
+// Before a test replaces `performance`.
+const { nodeTiming } = performance;
+
+/** Runs a read at once; its errors become those of the store. */
+function guarded<Input extends unknown[], Output>(read: (...input: Input) => Output) {
+  return async (...input: Input): Promise<Output> => {
     try {
       return read(...input);
     } catch (error) {
@@ -37,13 +41,16 @@ function createSnapshot(connection: Database.Database) {
   // A restore into the open file raises it: the revision is then that of the backup.
   const schemaVersion = connection.prepare<[], number>('PRAGMA schema_version').pluck().safeIntegers(false);
 
-  /** performance.now() at the start of the open snapshot; undefined if none is open. */
-  let begun: number | undefined;
-  let current: StoreState = { version: -1, revision: -1 };
+  let isOpen = false;
+  /** When the open snapshot began: performance.now(), and the event loop's counts. */
+  let begun = 0;
+  let loops = 0;
+  let found = 0;
+  let current: State = { version: -1, revision: '' };
 
   function end(): void {
-    if (begun === undefined) return;
-    begun = undefined;
+    if (!isOpen) return;
+    isOpen = false;
     try {
       commit.run();
     } catch {
@@ -52,32 +59,44 @@ function createSnapshot(connection: Database.Database) {
     }
   }
 
-  /** Opens or reuses the snapshot of this turn: SQLite then takes its locks once per turn instead of once or twice per read. */
+  /**
+   * Ends a snapshot that began before the event loop last asked the kernel for events: it may lack what was acknowledged before one of those. libuv counts
+   * a loop before it asks, and the events before it asks again in the same loop. setImmediate alone would end it too late: one that begins in a callback of
+   * setImmediate or of a timer would still serve what the next poll finds.
+   */
+  function endOld(): void {
+    if (!isOpen) return;
+    const { loopCount, events } = nodeTiming.uvMetricsInfo;
+    if (loopCount !== loops || events !== found || performance.now() - begun >= maxSnapshotMs) end();
+  }
+
+  /** Opens or reuses a snapshot: SQLite then takes its locks once for all reads between two polls instead of once or twice per read. */
   function enter(): void {
-    const now = performance.now();
-    if (begun !== undefined) {
-      if (now - begun < maxSnapshotMs) return;
-      end();
-    }
+    endOld();
+    if (isOpen) return;
     begin.run();
-    begun = now;
+    isOpen = true;
+    begun = performance.now();
+    ({ loopCount: loops, events: found } = nodeTiming.uvMetricsInfo);
     try {
       current = stateNow();
     } catch (error) {
       end();
       throw error;
     }
+    // An idle process must not hold one: checkpoints could not reset the write-ahead log.
     setImmediate(end);
   }
 
-  function stateNow(): StoreState {
+  function stateNow(): State {
     const version = dataVersion.get() as number;
     if (version === current.version) return current;
-    return { version, revision: (petRevision.get() as number) * 1_000_000 + (schemaVersion.get() as number) };
+    // A text: no version is equal to it.
+    return { version, revision: `${petRevision.get()} ${schemaVersion.get()}` };
   }
 
   /** `state`: of the snapshot that `enter` opened. */
-  return { enter, state: () => current, end };
+  return { enter, state: () => current, end, endOld };
 }
 
 function prepareReader(connection: Database.Database) {
@@ -91,28 +110,31 @@ function prepareReader(connection: Database.Database) {
   const byId = sql<[bigint], PetJson>('SELECT json FROM pet WHERE id = ?').pluck();
   const snapshot = createSnapshot(connection);
   const runSteps = createRunner(connection);
+  const runQuery = guarded((query: () => Steps<unknown>) => {
+    snapshot.endOld();
+    return runSteps(query());
+  });
 
   return {
-    state: guarded(() => {
+    isCurrent: guarded((read: StoreState) => {
       snapshot.enter();
-      return snapshot.state();
+      return isStateOf(snapshot.state(), read);
     }),
-    /** Ends the snapshot that the reads of one event loop turn share, so that the next read sees the latest commit. */
-    refresh: snapshot.end,
+    check: guarded(snapshot.enter),
+    /** Ends the snapshot that reads share, so that the next one sees the latest commit. For a commit of this process, before it is acknowledged. */
+    endSnapshot: snapshot.end,
     list: guarded(({ limit, status, after }: PetQuery) => {
       snapshot.enter();
       // One extra row shows whether a next page exists.
       const pets = status ? listByStatus.all(status, after, limit + 1) : listAll.all(after, limit + 1);
       return pageOf(pets, limit, snapshot.state());
     }),
-    find: guarded((id: bigint): FoundPet => {
+    find: guarded((id: bigint) => {
       snapshot.enter();
-      return { pet: byId.get(id), state: snapshot.state() };
+      return foundOf(byId.get(id), snapshot.state());
     }),
-    /** Runs a query of accounts and people. Each of its statements sees the latest commit. */
-    async run<Result>(query: () => Steps<Result>) {
-      return guarded(() => runSteps(query()))();
-    },
+    /** Runs a query of accounts and people, in the snapshot of the pets if one is open. */
+    run: <Result>(query: () => Steps<Result>) => runQuery(query) as Promise<Result>,
     close() {
       snapshot.end();
       connection.close();

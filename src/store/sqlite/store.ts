@@ -34,17 +34,17 @@ export function openSqlite(file: string, options: OpenOptions, given: string) {
     ...options,
     given,
     onCommit(writes) {
-      reader.refresh();
+      reader.endSnapshot();
       options.metrics?.commit(writes);
     },
   });
-  const { list, find, state, refresh } = reader;
+  const { list, find, isCurrent } = reader;
   const engine: Engine = {
     write: writer.write,
     read: reader.run,
     findKey: (hash) => reader.run(() => findKey(hash)),
     pets: {
-      ...{ list, find, state, remote: false, refresh },
+      ...{ list, find, isCurrent },
       add({ name, categoryId, status }, retry, keyId) {
         const category = String(categoryId);
         const row = { name, categoryId: category, status, retry, keyId, at: options.now().getTime() };
@@ -63,7 +63,7 @@ export function openSqlite(file: string, options: OpenOptions, given: string) {
 
     async check() {
       refuseMoved();
-      reader.state();
+      await reader.check();
     },
 
     measure: () => ({

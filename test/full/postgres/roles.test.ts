@@ -68,8 +68,8 @@ async function useEach({ pets, accounts, messages, people, check }: Store): Prom
   for (let times = 2; times > 0; times--) await pets.add({ name, categoryId: 7n, status: 'sold' }, retry);
   await pets.list({ limit: 1, after: 0n });
   await pets.list({ limit: 1, after: 0n, status: 'sold' });
-  await pets.find(1n);
-  await pets.state();
+  const { state } = await pets.find(1n);
+  await pets.isCurrent(state);
   await messages.add({ id: name, accountId: 1, message: '', status: 'queued', createdAt: at.toISOString() });
 
   const [link, session] = [newToken().hash, newToken().hash];

@@ -10,19 +10,19 @@ import { figure, tier } from '../../support/tier.ts';
 
 describe('the response cache', () => {
   test('does not keep a response if the store changed while it was made', async () => {
-    let state = { version: 1, revision: 1 };
-    const cache = createCache(() => state);
+    let now = 1;
+    const cache = createCache(async (state) => state === now);
     const get = async (key: number, text: string) => {
-      const made = { rendered: render(text), settled: false, state };
-      return String((await cache.get(key, () => made)).body);
+      const read = async () => ({ state: now, render: () => render(text) });
+      return String((await cache.get(key, read)).body);
     };
     await get(1, '1');
-    const before = state;
+    const before = now;
     const slow = cache.get(1, async () => {
       await Promise.resolve();
-      state = { version: 2, revision: 1 };
+      now = 2;
       await get(2, '2');
-      return { rendered: render('old'), settled: false, state: before };
+      return { state: before, render: () => render('old') };
     });
     expect((await slow).body).toBe('old');
     expect(await get(1, '3')).toBe('3');
@@ -30,30 +30,43 @@ describe('the response cache', () => {
     for (const text of ['4', '5', '6']) expect(await get(2 ** 53, text)).toBe(text);
   });
 
-  test('is bounded, and keeps responses while they are requested', () => {
-    const state = { version: 1, revision: 1 };
-    const cache = createCache(() => state);
+  test('renders what was read in one state twice at most, however many read it at once', async () => {
+    const cache = createCache(async () => true);
+    let rendered = 0;
+    const read = async () => ({
+      state: 1,
+      render() {
+        rendered += 1;
+        return render('x');
+      },
+    });
+    await Promise.all(Array.from(Array(100), () => cache.get(1, read)));
+    expect(rendered).toBe(2);
+  });
+
+  test('is bounded, and keeps responses while they are requested', async () => {
+    const cache = createCache(async () => true);
     let made = 0;
+    const read = async () => {
+      made += 1;
+      return { state: 1, render: () => render('x'.repeat(512 * 1024)) };
+    };
     /** How many responses are made when the keys below `keys` are requested three times. */
-    const madeFor = (keys: number, from = 0) => {
+    const madeFor = async (keys: number, from = 0) => {
       const before = made;
       for (const _time of ['first', 'second', 'third'])
-        for (let key = from; key < keys; key++)
-          cache.get(key, () => {
-            made += 1;
-            return { rendered: render('x'.repeat(512 * 1024)), settled: true, state };
-          });
+        for (let key = from; key < keys; key++) await cache.get(key, read);
       return made - before;
     };
     // There is room for 15, which the second request keeps.
-    expect(madeFor(20)).toBe(20 + 20 + 5);
+    expect(await madeFor(20)).toBe(20 + 20 + 5);
     cache.sweep();
-    expect(madeFor(10)).toBe(0);
+    expect(await madeFor(10)).toBe(0);
     cache.sweep();
     // Responses that nobody requested make room when others need it.
-    expect(madeFor(20, 19)).toBe(3);
+    expect(await madeFor(20, 19)).toBe(3);
     cache.sweep();
-    expect(madeFor(20, 19)).toBe(2);
+    expect(await madeFor(20, 19)).toBe(2);
   });
 });
 

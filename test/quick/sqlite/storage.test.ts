@@ -1,5 +1,7 @@
 /** Tests of the SQLite store: its file, reads, writes, errors, migrations, and files that it refuses. */
+import { once } from 'node:events';
 import fs from 'node:fs';
+import net from 'node:net';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -111,9 +113,68 @@ describe('reading', () => {
   test.each(['pet', 'pet_revision'] as const)('a damaged table gets 503 service_unavailable: %s', async (table) => {
     const { pets } = (await openDamaged(table)).store;
     const refused = { code: 'service_unavailable', cause: { code: 'SQLITE_CORRUPT' } };
-    await expect((async () => pets.find(1n))()).rejects.toMatchObject(refused);
-    if (table === 'pet')
-      await expect((async () => pets.list({ limit: 20, after: 0n }))()).rejects.toMatchObject(refused);
+    await expect(pets.find(1n)).rejects.toMatchObject(refused);
+    if (table === 'pet') await expect(pets.list({ limit: 20, after: 0n })).rejects.toMatchObject(refused);
+  });
+});
+
+describe('a snapshot', () => {
+  /** A store, the commit of another program, and a socket that the event loop's next poll finds after `send` was called. */
+  async function start() {
+    // Otherwise its age may end it first.
+    vi.useFakeTimers({ toFake: ['performance'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const { store, file } = await openSqlite();
+    const other = openOther(file);
+    other.pragma('synchronous = OFF');
+    const insert = other.prepare(`INSERT INTO pet (name, category_id, status) VALUES ('x', 1, 'sold')`);
+    const server = net.createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const client = net.connect((server.address() as net.AddressInfo).port, '127.0.0.1');
+    const [[socket]] = (await Promise.all([once(server, 'connection'), once(client, 'connect')])) as [
+      [net.Socket],
+      unknown,
+    ];
+    onTestFinished(() => void [server.close(), client.destroy(), socket.destroy()]);
+    return {
+      read: async () => (await store.pets.list({ limit: 100, after: 0n })).pets.length,
+      commit: () => void insert.run(),
+      send: () => void client.write('x'),
+      received: (act: () => void) => void socket.once('data', act),
+    };
+  }
+
+  // After callbacks of setImmediate and of timers, a poll comes before the next callbacks of setImmediate.
+  test.each<[phase: string, enter: (act: () => void) => void]>([
+    ['setImmediate', setImmediate],
+    ['a timer', (act) => setTimeout(act, 1)],
+    ['a poll', (act) => fs.stat('.', act)],
+  ])('that began in %s serves no request that comes after the commit of another process', async (_, enter) => {
+    const { read, commit, send, received } = await start();
+    for (let count = 0; count < 5; count++) {
+      const counts = new Promise<Promise<number>[]>((resolve) => {
+        enter(() => {
+          const before = read();
+          commit();
+          send();
+          received(() => resolve([before, read()]));
+        });
+      });
+      expect(await Promise.all(await counts)).toEqual([count, count + 1]);
+    }
+  });
+
+  test('is shared by the reads between two polls, and ends with them', async () => {
+    const { read, commit } = await start();
+    const counts = await new Promise<Promise<number>[]>((resolve) => {
+      setImmediate(() => {
+        const first = read();
+        commit();
+        setImmediate(() => resolve([first, second, read()]));
+        const second = read();
+      });
+    });
+    expect(await Promise.all(counts)).toEqual([0, 0, 1]);
   });
 });
 
@@ -294,17 +355,18 @@ test('a link that leads to another file takes no write: after a restart, what it
   await expect(store.check()).rejects.toThrow('removed or replaced');
 });
 
-test('the state is another one after a restore into the open file', async () => {
+test('what was read is no longer current after a restore into the open file', async () => {
   const { store, file } = await openSqlite();
   await store.pets.add(biscuit);
   const other = openOther(file);
   const copy = newFile();
   await other.backup(copy);
   await store.pets.add(biscuit);
-  const { revision } = await store.pets.state();
+  const { state } = await store.pets.find(1n);
+  expect(await store.pets.isCurrent(state)).toBe(true);
   await openOther(copy).backup(file);
   await store.pets.add(biscuit);
-  expect((await store.pets.state()).revision).not.toBe(revision);
+  expect(await store.pets.isCurrent(state)).toBe(false);
 });
 
 test('a store with two names is warned of: SQLite keeps a log for each, and each would give the same ids', async () => {
