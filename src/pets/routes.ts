@@ -1,6 +1,6 @@
 /** The three operations on pets: listPets, createPet and getPet. */
 import { Type } from '@sinclair/typebox';
-import type { FastifyReply, onRequestHookHandler } from 'fastify';
+import type { onRequestHookHandler } from 'fastify';
 import { dateText, deprecatedSince, sunset } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { Int64 } from '../core/int64.ts';
@@ -9,7 +9,7 @@ import { requirement } from '../core/schema.ts';
 import { keyOf, rejectedKey, requireScope } from '../http/auth.ts';
 import { linesOf } from '../http/head.ts';
 import { type App, bodyErrors, type Operation } from '../http/operation.ts';
-import { type Rendered, sendOutcome, sendRendered } from '../http/responses.ts';
+import { sendOutcome, sendRendered } from '../http/responses.ts';
 import { Cursor } from './paging.ts';
 import { createPetResponses, type PetResponses } from './response-cache.ts';
 
@@ -34,11 +34,6 @@ const ListQuery = Type.Object({
 });
 
 const PetParams = Type.Object({ petId: Int64({ description: 'Identifier of the animal to return.', examples: [1] }) });
-
-/** Sends what `read` returns. Not async: on SQLite that is 0.3 µs of the 6.5 that a cached page takes. */
-function sendRead(reply: FastifyReply, read: Promise<Rendered>): Promise<void> {
-  return read.then((rendered) => sendRendered(reply, rendered));
-}
 
 // The animals of the examples in openapi.yaml, in the order in which they are added.
 const biscuit = { id: 1, name: 'Biscuit', categoryId: 7, status: 'available' };
@@ -76,9 +71,9 @@ function listPets(app: App, url: string, responses: PetResponses): void {
       schema: { querystring: ListQuery },
       config: { operation: listing },
     },
-    (request, reply) => {
+    async (request, reply) => {
       const { limit, status, cursor: after = 0n } = request.query;
-      return sendRead(reply, responses.page({ limit, status, after }));
+      sendRendered(reply, await responses.page({ limit, status, after }));
     },
   );
 }
@@ -210,6 +205,6 @@ function getPet(app: App, url: string, responses: PetResponses): void {
       schema: { params: PetParams },
       config: { headers, removed, operation: fetching },
     },
-    (request, reply) => sendRead(reply, responses.pet(request.params.petId)),
+    async (request, reply) => sendRendered(reply, await responses.pet(request.params.petId)),
   );
 }
