@@ -1,6 +1,14 @@
 /** Caches the rendered responses to reads of pets for as long as the data in the store has not changed. */
 import { ApiError } from '../core/errors.ts';
-import { maxPage, type PetQuery, type Pets, type StoreState, statuses } from '../core/pets.ts';
+import {
+  type FoundPet,
+  maxPage,
+  type PetPage,
+  type PetQuery,
+  type Pets,
+  type StoreState,
+  statuses,
+} from '../core/pets.ts';
 import type { App } from '../http/operation.ts';
 import { type Rendered, render } from '../http/responses.ts';
 import { pageLinks } from './paging.ts';
@@ -22,11 +30,6 @@ function pageKey({ limit, status, after }: PetQuery): number {
   return (Number(after) * (1 + statuses.length) + state) * (1 + maxPage) + limit;
 }
 
-interface Read {
-  state: StoreState;
-  render: () => Rendered;
-}
-
 interface Entry {
   rendered: Rendered;
   /** Of the read that it was rendered from. */
@@ -40,8 +43,8 @@ interface Entry {
 export function createPetResponses(app: App) {
   const { base, metrics, store } = app;
   const { pets } = store;
-  const pages = createCache(pets.isCurrent);
-  const singlePets = createCache(pets.isCurrent);
+  const pages = createCache<PetPage>(pets.isCurrent);
+  const singlePets = createCache<FoundPet>(pets.isCurrent);
   const timer = setInterval(() => {
     pages.sweep();
     singlePets.sweep();
@@ -53,17 +56,21 @@ export function createPetResponses(app: App) {
 
   return {
     page: (query: PetQuery) =>
-      pages.get(pageKey(query), async () => {
-        const { pets: found, next, state } = await pets.list(query);
-        return { state, render: () => render(`[${found.join()}]`, { link: pageLinks(base, query, next), next }) };
-      }),
+      pages.get(
+        pageKey(query),
+        () => pets.list(query),
+        ({ pets: found, next }) => render(`[${found.join()}]`, { link: pageLinks(base, query, next), next }),
+      ),
     /** Rejects with ApiError `pet_not_found`. */
     pet: (id: bigint) =>
-      singlePets.get(Number(id), async () => {
-        const { pet, state } = await pets.find(id);
-        if (pet === undefined) throw new ApiError('pet_not_found');
-        return { state, render: () => render(pet) };
-      }),
+      singlePets.get(
+        Number(id),
+        () => pets.find(id),
+        ({ pet }) => {
+          if (pet === undefined) throw new ApiError('pet_not_found');
+          return render(pet);
+        },
+      ),
   };
 }
 
@@ -75,7 +82,7 @@ const sweepMs = 5000;
  * are no longer requested. An LRU cache would replace the oldest entry by the newest: if clients read through more pages than fit, it would
  * insert every page and never have a hit.
  */
-export function createCache(isCurrent: Pets['isCurrent']) {
+export function createCache<Read extends { state: StoreState }>(isCurrent: Pets['isCurrent']) {
   const entries = new Map<number, Entry>();
   const seenOnce = new Set<number>();
   let bytes = 0;
@@ -91,11 +98,12 @@ export function createCache(isCurrent: Pets['isCurrent']) {
     bytes -= entry.bytes;
   }
 
-  function keep(key: number, { state, render }: Read): Rendered {
+  function keep(key: number, read: Read, renderRead: (read: Read) => Rendered): Rendered {
+    const { state } = read;
     const kept = entries.get(key);
     // If many request one page at once on PostgreSQL, all of them read it before the first response is kept.
     if (kept && kept.state === state) return kept.rendered;
-    const rendered = render();
+    const rendered = renderRead(read);
     // A number that is no safe integer stands for several keys.
     if (kept || !Number.isSafeInteger(key)) return rendered;
     if (!seenOnce.delete(key)) {
@@ -115,8 +123,8 @@ export function createCache(isCurrent: Pets['isCurrent']) {
   return {
     /** Hits and misses since the start. */
     use: () => ({ hits, misses }),
-    /** The response for `key`, from the cache or rendered from what `read` returns. */
-    async get(key: number, read: () => Promise<Read>): Promise<Rendered> {
+    /** The response for `key`, from the cache or rendered from what `read` resolves to. */
+    async get(key: number, read: () => Promise<Read>, renderRead: (read: Read) => Rendered): Promise<Rendered> {
       const entry = entries.get(key);
       if (entry) {
         if (await isCurrent(entry.state)) {
@@ -129,7 +137,7 @@ export function createCache(isCurrent: Pets['isCurrent']) {
         seenOnce.add(key);
       }
       misses += 1;
-      return keep(key, await read());
+      return keep(key, await read(), renderRead);
     },
     /** Forgets the keys that were requested once. If the cache was full, also drops the entries not used since the last sweep. */
     sweep(): void {

@@ -11,19 +11,19 @@ import { figure, tier } from '../../support/tier.ts';
 describe('the response cache', () => {
   test('does not keep a response if the store changed while it was made', async () => {
     let now = 1;
-    const cache = createCache(async (state) => state === now);
-    const get = async (key: number, text: string) => {
-      const read = async () => ({ state: now, render: () => render(text) });
-      return String((await cache.get(key, read)).body);
-    };
+    const cache = createCache<{ state: number; text: string }>(async (state) => state === now);
+    const renderText = ({ text }: { text: string }) => render(text);
+    const get = async (key: number, text: string) =>
+      String((await cache.get(key, async () => ({ state: now, text }), renderText)).body);
     await get(1, '1');
     const before = now;
-    const slow = cache.get(1, async () => {
+    const readSlowly = async () => {
       await Promise.resolve();
       now = 2;
       await get(2, '2');
-      return { state: before, render: () => render('old') };
-    });
+      return { state: before, text: 'old' };
+    };
+    const slow = cache.get(1, readSlowly, renderText);
     expect((await slow).body).toBe('old');
     expect(await get(1, '3')).toBe('3');
     // 2^53 + 1 is the same number.
@@ -33,14 +33,11 @@ describe('the response cache', () => {
   test('renders what was read in one state twice at most, however many read it at once', async () => {
     const cache = createCache(async () => true);
     let rendered = 0;
-    const read = async () => ({
-      state: 1,
-      render() {
-        rendered += 1;
-        return render('x');
-      },
-    });
-    await Promise.all(Array.from(Array(100), () => cache.get(1, read)));
+    const renderCounted = () => {
+      rendered += 1;
+      return render('x');
+    };
+    await Promise.all(Array.from(Array(100), () => cache.get(1, async () => ({ state: 1 }), renderCounted)));
     expect(rendered).toBe(2);
   });
 
@@ -49,13 +46,14 @@ describe('the response cache', () => {
     let made = 0;
     const read = async () => {
       made += 1;
-      return { state: 1, render: () => render('x'.repeat(512 * 1024)) };
+      return { state: 1 };
     };
+    const renderLarge = () => render('x'.repeat(512 * 1024));
     /** How many responses are made when the keys below `keys` are requested three times. */
     const madeFor = async (keys: number, from = 0) => {
       const before = made;
       for (const _time of ['first', 'second', 'third'])
-        for (let key = from; key < keys; key++) await cache.get(key, read);
+        for (let key = from; key < keys; key++) await cache.get(key, read, renderLarge);
       return made - before;
     };
     // There is room for 15, which the second request keeps.
