@@ -152,7 +152,7 @@ export const plantedBugs: PlantedBug[] = [
     'if (loopCount !== loops || events !== found || ',
     'if (',
     'quick/sqlite/storage',
-    'a snapshot that began in setImmediate',
+    'a snapshot > that began in setImmediate',
   ],
   [
     'the state of the store is read a turn earlier',
