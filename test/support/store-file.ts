@@ -1,6 +1,7 @@
 /** Creates a store with an API key, starts a server on it, and checks the store's file without a server. */
 import Database from 'better-sqlite3';
 import { newSecret, scopes } from '../../src/core/accounts.ts';
+import { oldestOn, readMigrations } from '../../src/store/migrations.ts';
 import { openStore } from '../../src/store/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import { temporaryFolder } from './app.ts';
@@ -21,6 +22,19 @@ export async function makeStore(folder = temporaryFolder(), fill?: (store: Store
   await fill?.(store);
   await store.close();
   return { folder, file, key, env };
+}
+
+/** Creates a store with the schema of an earlier version. */
+export function makeOlder(file: string, version: number): void {
+  const database = new Database(file);
+  const applied = readMigrations('sqlite').slice(0, version);
+  for (const { sql } of applied) database.exec(sql);
+  const record = database.prepare('INSERT INTO migration VALUES (?, ?, 0)');
+  for (const { version, name } of applied) record.run(version, name);
+  const { release, version: compared } = oldestOn(applied);
+  record.run(0, release);
+  database.exec(`PRAGMA application_id = ${0x414e4d4c}; PRAGMA user_version = ${compared}`);
+  database.close();
 }
 
 /** Adds an account with a key. */

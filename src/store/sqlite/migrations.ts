@@ -1,5 +1,6 @@
 /** Applies and records each SQL file of migrations/sqlite once, in order, each in its own transaction. */
-import type Database from 'better-sqlite3';
+import Database from 'better-sqlite3';
+import { quoted } from '../../core/schema.ts';
 import { latestOf, type Migration, oldestOn, readMigrations, type SchemaState } from '../migrations.ts';
 
 /** The schema version that this release reads and writes. */
@@ -48,4 +49,42 @@ export function readState(connection: Database.Database): SchemaState {
     .raw()
     .get() ?? [null, null];
   return { version: Math.max(version, Number(latest)), oldest: { release: release ?? '', version } };
+}
+
+/** White space and comments, which mean nothing; and what is quoted, in which they do. */
+const blanks = /('(?:[^']|'')*'|"(?:[^"]|"")*")|(?:--[^\n]*|[ \t\n\f\r])+/g;
+
+/** Each statement of the schema, after its type and name: SQLite runs the statement, whatever its row says that it is. */
+function readSchema(connection: Database.Database): [what: string, sql: string][] {
+  const rows = connection.prepare<[], [string, string]>(
+    "SELECT format('%s %s', type, name), CAST(sql AS TEXT) FROM sqlite_schema WHERE sql <> ''",
+  );
+  return rows
+    .raw()
+    .all()
+    .map(([what, sql]) => [what, sql.replace(blanks, (_, kept = ' ') => kept)]);
+}
+
+/** What may stand in a store besides: an index that is not unique, and the tables of ANALYZE and of Litestream. */
+function isHarmless(what: string, sql: string): boolean {
+  if (sql.startsWith('CREATE INDEX ')) return true;
+  return sql.startsWith('CREATE TABLE ') && /^table (?:sqlite_stat\d|_litestream_\w+)$/.test(what);
+}
+
+/** How the schema differs from that of the migrations up to its version. What a later release has made is not known. */
+export function differencesOf(connection: Database.Database): string[] {
+  const version = currentVersion(connection);
+  const migrations = readMigrations('sqlite');
+  if (version > latestOf(migrations)) return [];
+  const model = new Database(':memory:');
+  for (const migration of migrations) if (migration.version <= version) model.exec(migration.sql);
+  const made = new Map(readSchema(model));
+  model.close();
+  const found = readSchema(connection);
+  const names = new Set(found.map(([what]) => what));
+  const missing = [...made.keys()].filter((what) => !names.has(what)).map((what) => `${what} is missing`);
+  const foreign = found
+    .filter(([what, sql]) => (made.has(what) ? made.get(what) !== sql : !isHarmless(what, sql)))
+    .map(([what]) => `${quoted(what).slice(1, -1)} is ${made.has(what) ? 'changed' : 'added'}`);
+  return [...foreign, ...missing];
 }

@@ -8,7 +8,7 @@ import { makeFolder } from '../files.ts';
 import { obstacleOf } from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import { checkpoint, openConnection, openReader, writeTimeoutMs } from './connection.ts';
-import { currentVersion, latestVersion, migrate, readState } from './migrations.ts';
+import { currentVersion, differencesOf, latestVersion, migrate, readState } from './migrations.ts';
 
 /** "ANML" in ASCII: marks every store file (https://sqlite.org/pragma.html#pragma_application_id). */
 const applicationId = 0x414e4d4c;
@@ -111,7 +111,13 @@ export function readHeader(file: string): Buffer {
   return header;
 }
 
-/** False if the database is empty. Throws OpenError unless this release can run on its schema, or migrate it. */
+/** Differences of a schema that its sentence names. */
+const maxNamed = 20;
+
+/**
+ * False if the database is empty. Throws OpenError unless this release can run on its schema, or migrate it. What others have added could change what
+ * is stored: a trigger can delete animals.
+ */
 function isStore(connection: Database.Database, file: string): boolean {
   // One snapshot: another process may be creating the store.
   const look = connection.transaction(() => {
@@ -121,6 +127,8 @@ function isStore(connection: Database.Database, file: string): boolean {
     if (id !== applicationId) throw new OpenError(`${file} is a database of another application.`);
     const obstacle = obstacleOf(readState(connection), latestVersion());
     if (obstacle !== undefined) throw new OpenError(`${file} ${obstacle}`);
+    const differences = differencesOf(connection).slice(0, maxNamed).join(', ');
+    if (differences) throw new OpenError(`${file} has a schema that no release makes: ${differences}.`);
     return true;
   });
   return look();

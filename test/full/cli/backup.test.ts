@@ -10,6 +10,7 @@ import { change, commandErrorOf, commandFolder, contentsOf, namesIn, query } fro
 import { openFormClient } from '../../support/form-client.ts';
 import { launchCli, runCli, startServer } from '../../support/process.ts';
 import { mountSmallDisk } from '../../support/small-disk.ts';
+import { makeOlder } from '../../support/store-file.ts';
 
 const tabby = { name: 'Tabby', categoryId: 1n, status: 'available' } as const;
 const rex = { name: 'Rex', categoryId: 9_007_199_254_740_993n, status: 'sold' } as const;
@@ -83,7 +84,8 @@ describe('backup', () => {
 
   test('an older schema is backed up without migrating it', async () => {
     const { run, store, at } = await commandFolder(tabby);
-    change(store, 'DROP TABLE import; DELETE FROM migration WHERE version = 3; PRAGMA user_version = 2');
+    fs.rmSync(store);
+    makeOlder(store, 2);
     await run('backup', 'copy.db');
     for (const file of [store, at('copy.db')])
       expect(query(file, 'PRAGMA user_version')).toEqual([{ user_version: 2 }]);
