@@ -1,11 +1,11 @@
 /** The commands that look after the store as a whole, and the one that checks the server. */
-import { statSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { codeOf } from '../core/errors.ts';
 import { get } from '../http/node-http.ts';
 import { localUrl } from '../server/listen.ts';
-import { isSame, realFile, sidecarFiles } from '../store/files.ts';
+import { isOther, isSame, realFile, sidecarFiles } from '../store/files.ts';
 import { sqliteFile } from '../store/open.ts';
 import { backupStore } from '../store/sqlite/backup.ts';
 import { checkStore } from '../store/sqlite/check.ts';
@@ -21,9 +21,8 @@ export function targetOf({ settings }: Cli, file: string, force: true | undefine
   const store = sqliteFile(settings().DATABASE_URL);
   const target = realFile(file);
   if (['', ...sidecarFiles].some((suffix) => isSame(target, store + suffix))) refuse(`${file} is the store itself.`);
-  const stats = statSync(target, { throwIfNoEntry: false });
-  if (stats && !stats.isFile()) refuse(`${file} is not a file.`);
-  if (stats && !force) refuse(`${file} exists already: use --force to replace it.`);
+  if (isOther(target)) refuse(`${file} is not a file.`);
+  if (existsSync(target) && !force) refuse(`${file} exists already: use --force to replace it.`);
   return target;
 }
 

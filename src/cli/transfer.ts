@@ -9,7 +9,7 @@ import { readJson } from '../core/int64.ts';
 import { limits } from '../core/limits.ts';
 import { maxPage, NewPet } from '../core/pets.ts';
 import { checkOf, isObject, joinFaults } from '../core/schema.ts';
-import { claim, makeFile, publish } from '../store/files.ts';
+import { claim, isOther, makeFile, publish } from '../store/files.ts';
 import type { Store } from '../store/store.ts';
 import { type Cli, type Commands, counted, refuse } from './command.ts';
 import { targetOf } from './maintenance.ts';
@@ -67,18 +67,23 @@ export const transferCommands: Commands = {
   },
 };
 
-/** Opens a regular file itself, and a temporary copy of anything that can be read only once, such as a pipe. Returns a descriptor. */
+/** Pipes of the shell: `<(…)`. Others may have no writer. */
+const pipes = /^\/(dev|proc)\//;
+
+/** Opens a regular file itself, and a temporary copy of a pipe, which can be read only once. Returns a descriptor. */
 async function openSource({ io }: Cli, name: string): Promise<number> {
-  const stats = name === '-' ? undefined : fs.statSync(name);
-  if (stats?.isDirectory()) refuse(`${name} is a folder.`);
-  if (stats?.isFile()) return fs.openSync(name, 'r');
+  const isPipe = pipes.test(name) && fs.statSync(name).isFIFO();
+  if (name !== '-' && !isPipe) {
+    if (isOther(name)) refuse(`${name} is not a file.`);
+    return fs.openSync(name, 'r');
+  }
   const copy = `${tmpdir()}/animal-store-${randomUUID()}`;
   const file = fs.openSync(copy, 'wx+', 0o600);
   // Without a name, the copy disappears with the process, however that ends.
   fs.unlinkSync(copy);
   // Node would read a folder as if it were empty.
-  if (!stats && io.stdin === process.stdin && fs.fstatSync(0).isDirectory()) refuse('Standard input is a folder.');
-  const input = stats ? fs.createReadStream(name) : io.stdin;
+  if (!isPipe && io.stdin === process.stdin && fs.fstatSync(0).isDirectory()) refuse('Standard input is a folder.');
+  const input = isPipe ? fs.createReadStream(name) : io.stdin;
   await pipeline(input, fs.createWriteStream('', { fd: file, autoClose: false }));
   return file;
 }

@@ -1,9 +1,9 @@
 /** Settings from the environment and .env, and errors for the operator on stderr. */
-import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import type { Writable } from 'node:stream';
 import { parseEnv } from 'node:util';
 import { type Config, ConfigError, readConfig, settings } from '../config.ts';
+import { readText } from '../store/files.ts';
 
 /**
  * Reads all settings from `env` and from the .env in the working directory, if there is one; `env` wins. Throws ConfigError. Adds to `env`
@@ -27,7 +27,7 @@ function readSecret({ DATABASE_URL, DATABASE_URL_FILE: file }: NodeJS.ProcessEnv
   if (DATABASE_URL) throw new ConfigError('DATABASE_URL and DATABASE_URL_FILE are both set: set only one of them.');
   let url: string;
   try {
-    url = readFileSync(path.resolve(file), 'utf8').replace(/\r?\n$/, '');
+    url = readText(path.resolve(file)).replace(/\r?\n$/, '');
   } catch (error) {
     throw new ConfigError(`DATABASE_URL_FILE: ${file} cannot be read: ${(error as Error).message}.`);
   }
@@ -38,7 +38,7 @@ function readSecret({ DATABASE_URL, DATABASE_URL_FILE: file }: NodeJS.ProcessEnv
 
 function readDotEnv(): NodeJS.Dict<string> {
   try {
-    return parseEnv(readFileSync(path.resolve('.env'), 'utf8'));
+    return parseEnv(readText(path.resolve('.env')));
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return {};

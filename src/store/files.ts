@@ -22,6 +22,15 @@ export function makeFolder(folder: string): void {
   }
 }
 
+/** Whether a name leads to anything but a file: to open a FIFO waits for its writer, and a device may have no end. */
+export const isOther = (name: string) => fs.statSync(name, { throwIfNoEntry: false })?.isFile() === false;
+
+/** Reads a file that a setting names. */
+export function readText(file: string): string {
+  if (isOther(file)) throw new Error('it is not a file');
+  return fs.readFileSync(file, 'utf8');
+}
+
 /** Syncs a file's content, or a folder's entries, to disk (fsync). */
 export function sync(fileOrFolder: string): void {
   const descriptor = fs.openSync(fileOrFolder, 'r');

@@ -1,7 +1,7 @@
 /** Parses a PostgreSQL URL in libpq's form: postgres://user:password@host:port/database?sslmode=… */
-import fs from 'node:fs';
 import type { ConnectionOptions } from 'node:tls';
 import { messageOf } from '../../core/errors.ts';
+import { readText } from '../files.ts';
 import { OpenError } from '../store.ts';
 
 export interface Target {
@@ -41,7 +41,7 @@ function readAgain(parameter: string, file: string): () => string {
   let last = '';
   const get = () => {
     try {
-      last = fs.readFileSync(file, 'utf8') || last;
+      last = readText(file) || last;
       if (last === '') throw new Error('it is empty');
     } catch (cause) {
       if (last === '') throw new OpenError(`${parameter} cannot be read: ${messageOf(cause)}.`, { cause });

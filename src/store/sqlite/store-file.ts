@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../../core/errors.ts';
-import { makeFolder } from '../files.ts';
+import { isOther, makeFolder, sidecarFiles } from '../files.ts';
 import { obstacleOf } from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import { checkpoint, openConnection, openReader, writeTimeoutMs } from './connection.ts';
@@ -42,10 +42,12 @@ export function prepareStore(file: string, { now }: Pick<OpenOptions, 'now'>): s
 }
 
 /**
- * Throws OpenError if a store is missing or empty, but not its log. Whoever opens it then, also to read, makes SQLite delete the WAL, and with it the
+ * Throws OpenError if a store or what SQLite keeps beside it is not a file, and if a store is missing or empty, but not its log. Whoever opens it then, also to read, makes SQLite delete the WAL, and with it the
  * writes that had not reached the file. A process that was killed while it created the store leaves an empty file and a journal.
  */
 export function refuseLost(file: string): void {
+  const other = ['', ...sidecarFiles].find((suffix) => isOther(file + suffix));
+  if (other !== undefined) throw new OpenError(`${file}${other} is not a file.`);
   const sizeOf = (name: string) => fs.statSync(name, { throwIfNoEntry: false })?.size;
   for (const suffix of ['-wal', '-journal']) {
     // The log first: another process may be creating the store. A command that only reads leaves an empty one.
@@ -160,7 +162,6 @@ export const openExisting = (file: string) =>
 
 const sentences: Record<string, string> = {
   ENOENT: 'does not exist.',
-  EISDIR: 'is not a file.',
   SQLITE_READONLY_ROLLBACK: incomplete,
 };
 

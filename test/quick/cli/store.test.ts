@@ -1,5 +1,8 @@
 /** What the commands for one-time links and for the whole store print and change, in tables. Each event is `name account key`. */
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { hashToken } from '../../../src/core/people.ts';
@@ -155,11 +158,43 @@ describe('files', () => {
     mkdirSync(at('folder'));
     await expectRows(folder, [
       refused('import missing.jsonl', 'missing.jsonl does not exist.'),
-      refused('import folder', 'folder is a folder.'),
+      refused('import folder', 'folder is not a file.'),
       refused('export missing/out.jsonl', 'missing does not exist.'),
       refused('export folder', 'folder is not a file.'),
     ]);
     expect(readdirSync(folder).sort()).toEqual(['data', 'folder']);
+  });
+
+  test.each<[string, string, (name: string) => unknown]>([
+    ['a FIFO without a writer', 'it', (name) => execFileSync('mkfifo', [name])],
+    ['a socket', 'it', (name) => once(createServer().unref().listen(name), 'listening')],
+    ['a folder', 'it', (name) => mkdirSync(name)],
+    ['a device', '/dev/zero', (name) => symlinkSync('/dev/zero', name)],
+  ])('exit 1: %s in place of a file is named in one sentence, and read by no command', async (_, it, make) => {
+    const { folder, at } = await withZoo();
+    await make(at('it'));
+    const other = `${it} is not a file.`;
+    const unread = 'cannot be read: it is not a file.';
+    const tls = `postgres://db/animals?sslmode=verify-full&sslrootcert=${it}`;
+    await expectRows(folder, [
+      ...['check', 'restore', 'import', 'export', 'export --force'].map((line) => refused(`${line} ${it}`, other)),
+      refused(`copy --from sqlite:${it} --to postgres://db/animals`, other),
+      refused('check', other, { DATABASE_URL: `sqlite:${it}` }),
+      ...['account list', 'migrate', 'backup copy.db'].map((line) =>
+        refused(line, `DATABASE_URL: ${other}`, { DATABASE_URL: `sqlite:${it}` }),
+      ),
+      refused('migrate', `DATABASE_URL_FILE: ${it} ${unread}`, { DATABASE_URL_FILE: it }),
+      refused('migrate', `DATABASE_URL: sslrootcert ${unread}`, { DATABASE_URL: tls }),
+    ]);
+    for (const suffix of ['-wal', '-shm', '-journal']) {
+      const store = `store${suffix}.db`;
+      writeFileSync(at(store), '');
+      await make(at(store + suffix));
+      const sentence = `DATABASE_URL: ${store}${suffix} is not a file.`;
+      await expectRows(folder, [refused('migrate', sentence, { DATABASE_URL: `sqlite:${store}` })]);
+    }
+    await make(at('.env'));
+    await expectRows(folder, [refused('migrate', `.env ${unread}`)]);
   });
 
   test('exit 1: output that cannot be written does not undo the change', async () => {

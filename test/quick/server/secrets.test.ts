@@ -32,7 +32,7 @@ const wrongContent =
 test.for<[name: string, sentence: string, databaseUrl?: string]>([
   ['sound', bothSet, 'sqlite:a.db'],
   ['none', "DATABASE_URL_FILE: none cannot be read: ENOENT: no such file or directory, open 'none'."],
-  ['folder', 'DATABASE_URL_FILE: folder cannot be read: EISDIR: illegal operation on a directory, read.'],
+  ['folder', 'DATABASE_URL_FILE: folder cannot be read: it is not a file.'],
   ['empty', 'DATABASE_URL_FILE names an empty file: empty.'],
   ['two-lines', wrongContent],
   ['blanks', wrongContent],
