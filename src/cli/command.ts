@@ -5,7 +5,7 @@ import type { Readable, Writable } from 'node:stream';
 import type { Scope } from '../core/accounts.ts';
 import type { CommandEvent } from '../core/people.ts';
 import type { PetStatus } from '../core/pets.ts';
-import { printError, readEnvironment } from '../server/environment.ts';
+import { printable, printError, readEnvironment } from '../server/environment.ts';
 import { describeStore, openStore, sqliteFile } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 
@@ -56,7 +56,8 @@ export const inWords = (name: string) => name.replace(/[A-Z]/g, (letter) => ` ${
 /** The text of a cell. A date that is null is one that never comes. */
 function textOf(value: unknown): string {
   if (value instanceof Date) return value.toISOString();
-  return value instanceof Object ? Object.values(value).map(textOf).join(' ') : String(value ?? 'never');
+  if (value instanceof Object) return Object.values(value).map(textOf).join(' ');
+  return printable(String(value ?? 'never')).replaceAll('\n', '\\u000a');
 }
 
 /** Rows as lines, each column as wide as its widest cell. */
@@ -74,7 +75,7 @@ export function inColumns(rows: string[][]): string {
 /** The caller's streams; a real process passes its own. */
 export interface Io {
   stdin: Readable;
-  stdout: Writable;
+  stdout: Writable & { isTTY?: boolean };
   stderr: Writable & { isTTY?: boolean };
 }
 
@@ -86,9 +87,9 @@ export function createCli(env: NodeJS.ProcessEnv, io: Io) {
   /** Throws ConfigError. */
   const settings = () => readEnvironment(env);
 
-  const print = (text: string) => void stdout.write(`${text}\n`);
+  const print = (text: string) => void stdout.write(`${printable(text)}\n`);
   /** Prints a line on stderr that is not an error. */
-  const note = (text: string) => void stderr.write(`${text}\n`);
+  const note = (text: string) => void stderr.write(`${printable(text)}\n`);
   const printJson = (value: unknown) => print(JSON.stringify(value, null, 2));
   // Of a checkpoint that fails: nothing is lost, and a later one succeeds.
   const logger = { warn: note, error: () => undefined };

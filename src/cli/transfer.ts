@@ -9,6 +9,7 @@ import { readJson } from '../core/int64.ts';
 import { limits } from '../core/limits.ts';
 import { maxPage, NewPet } from '../core/pets.ts';
 import { checkOf, isObject, joinFaults } from '../core/schema.ts';
+import { printable } from '../server/environment.ts';
 import { claim, isOther, makeFile, publish } from '../store/files.ts';
 import type { Store } from '../store/store.ts';
 import { type Cli, type Commands, counted, refuse } from './command.ts';
@@ -40,12 +41,13 @@ export const transferCommands: Commands = {
     async run(cli, { file = '-', status, force }) {
       const count = await cli.withStore(async ({ pets }) => {
         let written = 0;
+        const shown = file === '-' && cli.io.stdout.isTTY ? printable : String;
         async function* lines(): AsyncGenerator<string> {
           for (let after: bigint | undefined = 0n; after !== undefined; ) {
             const page = await pets.list({ limit: maxPage, status, after });
             after = page.next;
             written += page.pets.length;
-            yield page.pets.map((pet) => `${pet}\n`).join('');
+            yield shown(page.pets.map((pet) => `${pet}\n`).join(''));
             // SQLite's reads of one turn of the event loop share a snapshot, which would hold up checkpoints.
             await setImmediate();
           }
@@ -142,8 +144,7 @@ function checkLines(file: number): string {
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
       bad += 1;
-      // A message may quote the line, which may contain control characters that a terminal would obey.
-      if (bad <= maxNamed) sentences.push(`line ${number}: ${error.message.replace(/\p{C}/gu, '�')}.`);
+      if (bad <= maxNamed) sentences.push(`line ${number}: ${error.message}.`);
     }
   }
   const summary = `${bad} of ${counted('line', lines)} ${bad === 1 ? 'is' : 'are'} bad, so nothing was imported.`;

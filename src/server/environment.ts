@@ -47,9 +47,13 @@ function readDotEnv(): NodeJS.Dict<string> {
   }
 }
 
+/** What a terminal obeys, and what changes the direction of a line, as an escape of JSON; but not line feeds. */
+export const printable = (text: string) =>
+  text.replace(/(?!\n)[\p{Cc}\p{Bidi_C}]/gu, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
 /** Prints each line on `stderr`, after the program's name. */
 export function printError(stderr: Writable, sentences: string): void {
-  stderr.write(`animal-store: ${sentences.replaceAll('\n', '\nanimal-store: ')}\n`);
+  stderr.write(`animal-store: ${printable(sentences).replaceAll('\n', '\nanimal-store: ')}\n`);
 }
 
 /** Prints one sentence and exits with 1, for errors before the server accepts requests. */

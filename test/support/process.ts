@@ -16,7 +16,7 @@ export interface CliSurroundings {
   folder?: string;
   /** The whole environment. A process also gets PATH, and a server PORT=0. */
   env?: Record<string, string | undefined>;
-  /** Of a command inside this process: whether stderr is a terminal, what stdin has, and how writing to stdout fails. */
+  /** Of a command inside this process: whether its outputs are a terminal, what stdin has, and how writing to stdout fails. */
   isTTY?: boolean;
   stdin?: string;
   unwritable?: Error;
@@ -164,7 +164,7 @@ export async function runCli(args: string[], surroundings: CliSurroundings = {})
   try {
     const io = {
       stdin: Readable.from([stdin]),
-      stdout: stdout.stream,
+      stdout: Object.assign(stdout.stream, { isTTY }),
       stderr: Object.assign(stderr.stream, { isTTY }),
     };
     const code = await run(args, given, io);

@@ -169,7 +169,7 @@ describe('import', () => {
       return ((await answer.json()) as { message: string }).message;
     };
     const messages = (await Promise.all(bad.map(messageOf))).map((message, index) => {
-      return `line ${index + 2}: ${message.replace(/^The body (is )?/, '').replace('\u001b', '�')}`;
+      return `line ${index + 2}: ${message.replace(/^The body (is )?/, '').replace('\u001b', '\\u001b')}`;
     });
     expect(commandErrorOf(await runCli(['import', 'pets.jsonl'], { folder })).split('\n')).toEqual([
       ...messages,

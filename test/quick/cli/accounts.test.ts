@@ -84,6 +84,32 @@ describe('account', () => {
   });
 });
 
+test('names are printed without what a terminal obeys: those of a restored file can be any', async () => {
+  const { folder, run, store } = await withZoo(1);
+  // ESC, CSI as one character, an override of the direction, and a second line.
+  const name = '\u001b[2J\u009b2J\u202e\nzoo';
+  const shown = '\\u001b[2J\\u009b2J\\u202e';
+  change(
+    store,
+    `UPDATE account SET name = '${name}'; UPDATE api_key SET name = '${name}';
+     INSERT INTO pet (name, category_id, status) VALUES ('${name}', 1, 'sold')`,
+  );
+  expect(await run('account', 'list')).toContain(`1   ${shown}\\u000azoo  `);
+  expect(await run('key', 'list')).toContain(`  ${shown}\\u000azoo  ${shown}\\u000azoo  `);
+  for (const command of ['account', 'key']) {
+    const json = await run(command, 'list', '--json');
+    expect(json).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_C}]/u);
+    expect(JSON.parse(json)[0].name).toBe(name);
+  }
+  const animal = `{"id":1,"name":"${shown}\\nzoo","categoryId":1,"status":"sold"}\n`;
+  expect((await runCli(['export'], { folder, isTTY: true })).stdout).toBe(animal);
+  expect(await run('export')).toContain('\u009b2J\u202e');
+  await expectRows(folder, [
+    [['account', 'remove', name, '--force'], 0, `Account ${shown}\nzoo removed.\n`, 'account_removed 1\n'],
+    refused(['account', 'remove', name], `There is no account ${shown}\nanimal-store: zoo.`),
+  ]);
+});
+
 describe('key', () => {
   test('create, as text and as JSON, and list, which never shows the key', async () => {
     const { folder, keys, run } = await withZoo();
