@@ -1,11 +1,31 @@
 /** Reports whether a server could use a database, its versions, and how many animals can be read. */
 import { messageOf } from '../../core/errors.ts';
 import { latestOf, readMigrations } from '../migrations.ts';
+import { boundChecks } from '../rows.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import { readState } from './migrations.ts';
 import { openPools } from './open.ts';
 import { json } from './pets.ts';
+import type { Sql } from './sql.ts';
 import { readTarget } from './url.ts';
+
+const namesOf = (kind: string) =>
+  readMigrations('postgres').flatMap(({ sql }) =>
+    [...sql.matchAll(new RegExp(`^CREATE ${kind} (\\w+)`, 'gm'))].map(([, name]) => name),
+  );
+
+/** A sentence for each table on which others have put triggers or rules, which could change what is stored, or a view in its place. */
+const findForeign = (sql: Sql) => sql`
+  SELECT relname || ' has what no release makes: ' || string_agg(what, ', ' ORDER BY what) || '.' AS problem
+  FROM (
+    SELECT tgrelid AS relation, 'trigger ' || tgname AS what FROM pg_trigger
+    WHERE NOT tgisinternal AND tgname <> ALL (${namesOf('TRIGGER')}::text[])
+    UNION ALL
+    SELECT ev_class, CASE rulename WHEN '_RETURN' THEN 'view' ELSE 'rule ' || rulename END FROM pg_rewrite
+  ) AS added JOIN pg_class ON oid = relation
+  WHERE relname = ANY (${namesOf('TABLE')}::text[])
+    AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('migration'))
+  GROUP BY relname ORDER BY relname`;
 
 /** Never rejects: every error becomes one of the report's problems. What is null is unknown, because the database cannot be opened. */
 export async function checkDatabase(databaseUrl: string, options: OpenOptions) {
@@ -37,6 +57,11 @@ export async function checkDatabase(databaseUrl: string, options: OpenOptions) {
             `SELECT count(length(json)) AS pet FROM (SELECT ${json} FROM pet) AS animal`,
           );
           Object.assign(report.rows, counted);
+          const found = [];
+          for (const check of boundChecks("SELECT 'pet_id', greatest(last_id, 1) FROM pet_id"))
+            found.push(...(await sql.unsafe(check)));
+          if (schemaVersion <= report.latestSchemaVersion) found.push(...(await findForeign(sql)));
+          report.problems.push(...found.map(({ problem }) => problem));
         });
       });
     } finally {

@@ -1,10 +1,11 @@
 /** Checks a store for corruption without changing it, and reports its versions and row counts. */
 import type Database from 'better-sqlite3';
+import { boundChecks } from '../rows.ts';
 import { currentVersion, latestVersion } from './migrations.ts';
 import { openError, openExisting } from './store-file.ts';
 
 /**
- * Each returns a sentence for each fault, at most 20: one that affects every row would produce an endless list. The last compares the stored JSON of
+ * Each returns a sentence for each fault, at most 20: one that affects every row would produce an endless list. The third compares the stored JSON of
  * each animal with its other columns. Nothing else would find a byte that changed within a text: SQLite checks neither the text of a column
  * without an index nor a generated column. CAST: json_object would throw on a BLOB, which integrity_check reports.
  */
@@ -13,6 +14,8 @@ const checks = [
   `SELECT 'Row ' || rowid || ' of ' || "table" || ' refers to a missing row of ' || parent || '.' FROM pragma_foreign_key_check LIMIT 20`,
   `SELECT 'Row ' || id || ' of pet has JSON that differs from its other columns.' FROM pet WHERE json IS NOT
      json_object('id', id, 'name', CAST(name AS TEXT), 'categoryId', category_id, 'status', CAST(status AS TEXT)) LIMIT 20`,
+  // 0 was given to no row yet.
+  ...boundChecks("SELECT 'sqlite_sequence', max(seq, 1) FROM sqlite_sequence"),
 ];
 
 /** Never throws: every error becomes one of the report's problems. */

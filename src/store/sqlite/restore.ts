@@ -93,7 +93,9 @@ function highestIds(old: Database.Database | undefined): { name: string; seq: nu
   // An empty file has no such table.
   const found = old?.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_sequence'").get();
   if (!old || !found) return [];
-  return old.prepare<[], { name: string; seq: number }>('SELECT name, seq FROM sqlite_sequence').all();
+  // Beyond these bounds, none was assigned.
+  const assigned = 'SELECT name, seq FROM sqlite_sequence WHERE seq BETWEEN 1 AND ?';
+  return old.prepare<[number], { name: string; seq: number }>(assigned).all(Number.MAX_SAFE_INTEGER);
 }
 
 /** If root restores, the server's user must still be able to write to the store. */

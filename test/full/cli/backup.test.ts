@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { sqliteFile } from '../../../src/store/open.ts';
 import { restoreStore } from '../../../src/store/sqlite/restore.ts';
 import { password, redirect } from '../../support/account-pages.ts';
-import { change, commandErrorOf, commandFolder, contentsOf, namesIn, query } from '../../support/commands.ts';
+import { change, commandErrorOf, commandFolder, contentsOf, namesIn, query, useStore } from '../../support/commands.ts';
 import { openFormClient } from '../../support/form-client.ts';
 import { launchCli, runCli, startServer } from '../../support/process.ts';
 import { mountSmallDisk } from '../../support/small-disk.ts';
@@ -58,6 +58,30 @@ describe('check', () => {
            VALUES (7, 'x', 'x', zeroblob(32), 'pets:read', 0)`,
         ),
       'Row 1 of api_key refers to a missing row of account.',
+    ],
+    [
+      'a scope that no release gives',
+      (file) =>
+        change(
+          file,
+          `INSERT INTO account (id, name, created_at) VALUES (1, 'zoo', 0);
+           INSERT INTO api_key (account_id, name, hint, hash, scopes, created_at)
+           SELECT 1, 'x', 'x', randomblob(32), value, 0
+           FROM json_each('["pets:read", "pets:write pets:read", "pets:read admin", ""]')`,
+        ),
+      'Row 3 of api_key has scopes that no release gives.\nRow 4 of api_key has scopes that no release gives.',
+    ],
+    [
+      'ids that no client can read, or no list shows',
+      (file) =>
+        change(
+          file,
+          `INSERT INTO account (id, name, created_at) VALUES (9007199254740991, 'a', 0), (-1, 'b', 0);
+           UPDATE sqlite_sequence SET seq = 9223372036854775807 WHERE name = 'pet'`,
+        ),
+      ['-1 of account', '9223372036854775807 of sqlite_sequence']
+        .map((what) => `The id ${what} is not from 1 to 9007199254740991.`)
+        .join('\n'),
     ],
   ])('exit 1 and its sentence: %s', async (_, spoil, sentence) => {
     const { folder, store, at } = await commandFolder(tabby);
@@ -229,10 +253,16 @@ describe('restore', () => {
   test('does not reuse ids that were assigned after the backup', async () => {
     const here = await commandFolder(tabby);
     await here.run('backup', 'copy.db');
-    change(here.store, "INSERT INTO account (name, created_at) VALUES ('a', 0), ('b', 0)");
+    change(
+      here.store,
+      `INSERT INTO account (name, created_at) VALUES ('a', 0), ('b', 0);
+       UPDATE sqlite_sequence SET seq = 9223372036854775807 WHERE name = 'pet'`,
+    );
     await here.run('restore', 'copy.db');
     await here.run('account', 'add', 'c');
     expect(query(here.store, 'SELECT id FROM account')).toEqual([{ id: 3 }]);
+    // This one no release has assigned.
+    expect(await useStore(here.folder, ({ pets }) => pets.add(tabby))).toMatchObject({ id: 2n });
   });
 
   test('revives no session that has ended since the backup, and no one-time link that was used', async () => {
