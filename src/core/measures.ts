@@ -15,6 +15,8 @@ interface PoolMeasures {
 }
 
 export interface StoreMeasures {
+  /** Ids that no animal was given yet: at most so many, as of the last addition of this process. */
+  idsLeft: number;
   /** Writes that were accepted but have not finished. */
   waitingWrites: number;
   /** Size of the write-ahead log (WAL) in bytes; undefined if the engine does not report it. */

@@ -90,6 +90,7 @@ function byLabel(label: string, counts: Readonly<Record<string, number>>): Sampl
 
 /** In bytes, seconds and numbers. What is undefined is not of this engine, and what is no longer measured is 0. */
 const storeMetrics: Record<string, [help: string, read: (store: StoreMeasures) => number | Sample[] | undefined]> = {
+  ids_left: ['Ids that are left for animals, as of the last one that this process added.', ({ idsLeft }) => idsLeft],
   waiting_writes: ['Writes waiting for their commit.', ({ waitingWrites }) => waitingWrites],
   failed_writes_total: [
     'Writes that the store could not commit, by reason.',

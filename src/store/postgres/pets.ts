@@ -1,4 +1,5 @@
 /** Reads pets as JSON text, and keys. Adds pets in batches: those that arrive in three event loop turns, or during a batch, share a round trip. */
+import { codeOf } from '../../core/errors.ts';
 import { type Retry, retryWindowMs } from '../../core/idempotency.ts';
 import { limits } from '../../core/limits.ts';
 import {
@@ -14,6 +15,7 @@ import {
 import { type KnownKeyRow, knownKeyColumns } from '../rows.ts';
 import { foundOf, isStateOf, pageOf, type State } from '../state.ts';
 import { raw } from '../steps.ts';
+import type { followIds } from '../store.ts';
 import type { Pool } from './pool.ts';
 import { createBatch } from './reads.ts';
 
@@ -144,8 +146,11 @@ interface AdditionRow {
   id: number;
 }
 
+/** check_violation and numeric_value_out_of_range (https://www.postgresql.org/docs/18/errcodes-appendix.html): all other values were validated. */
+const noIdLeft = /^(23514|22003)$/;
+
 /** Adds a batch of pets after the other. An answer comes after the commit. */
-export function startAdder(pool: Pool) {
+export function startAdder(pool: Pool, ids: ReturnType<typeof followIds>) {
   return createBatch<AddedPet, Addition>({
     maxFlying: 1,
     // The clients' next requests may share the statement. And the end of the connection may be unread behind its last answer: a statement
@@ -157,8 +162,9 @@ export function startAdder(pool: Pool) {
     // The next batch must see what became of the first one.
     alone: ({ retry }) => retry && `${retry.accountId} ${retry.key}`,
     async send(batch, withinMs) {
-      const rows = await pool.write(
-        (sql) => sql<AdditionRow[]>`
+      const rows = await pool
+        .write(
+          (sql) => sql<AdditionRow[]>`
           SELECT outcome, id FROM add_pets(
             ${batch.map(({ pet }) => pet.name)},
             ${batch.map(({ pet }) => pet.categoryId)},
@@ -169,8 +175,13 @@ export function startAdder(pool: Pool) {
             ${retryWindowMs},
             ${batch.map(({ keyId }) => keyId)}
           )`,
-        { withinMs, writes: batch.length },
-      );
+          { withinMs, writes: batch.length },
+        )
+        .catch((error) => {
+          throw noIdLeft.test(codeOf(error)) ? ids.exhausted() : error;
+        });
+      const last = rows.findLast(({ outcome }) => outcome === 'added');
+      if (last) ids.given(last.id);
       return rows.map(({ outcome, id }, place) => {
         if (outcome !== 'added' && outcome !== 'replayed') return { outcome };
         const { name, categoryId, status } = (batch[place] as AddedPet).pet;

@@ -1,7 +1,7 @@
 /** The shared store: a PostgreSQL database that several servers can use. */
 import { type CommandName, stepsOf } from '../commands.ts';
 import type { Engine } from '../engine.ts';
-import type { OpenOptions } from '../store.ts';
+import { followIds, type OpenOptions } from '../store.ts';
 import { openPools } from './open.ts';
 import { createKeyReads, createPetReads, startAdder } from './pets.ts';
 import type { Pools } from './pool.ts';
@@ -30,7 +30,8 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions) {
   const { keyed, strangers } = pools;
   const pets = createPetReads(keyed);
   const [keys, otherKeys] = [createKeyReads(keyed), createKeyReads(strangers)];
-  const adder = startAdder(keyed);
+  const ids = followIds(options.logger);
+  const adder = startAdder(keyed, ids);
   const engine: Engine = {
     ...createEngine(pools),
     findKey: (hash, forKey) => (forKey ? keys : otherKeys).ask(hash),
@@ -46,7 +47,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions) {
 
     check: async () => void (await keyed.read((sql) => sql`SELECT 1`, checkWithinMs)),
 
-    measure: () => ({ waitingWrites: adder.waiting(), walBytes: undefined, ...pools.measure() }),
+    measure: () => ({ idsLeft: ids.left(), waitingWrites: adder.waiting(), walBytes: undefined, ...pools.measure() }),
 
     async close() {
       await Promise.all([adder, pets, keys, otherKeys].map((each) => each.close()));

@@ -4,7 +4,7 @@ import { type ApiError, codeOf } from '../../core/errors.ts';
 import { afterTurns } from '../after-turns.ts';
 import type { CommandName, Input, Outcome } from '../commands.ts';
 import { type OpenOptions, unavailable } from '../store.ts';
-import type { NewPetRow, PetOutcome, Write } from './commands.ts';
+import { type NewPetRow, noIdLeft, type PetOutcome, type Write } from './commands.ts';
 import { translate } from './connection.ts';
 import type { Reply, Request } from './writer-thread.ts';
 
@@ -40,12 +40,17 @@ function reasonOf(cause: Error): keyof typeof noFailures {
 interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'logger'> {
   /** Called after each commit with the number of writes in it. */
   onCommit?: (writes: number) => void;
+  /** Makes the error of an addition after the last id. */
+  exhausted?: () => ApiError;
   /** The path of the file in the settings, which may be a link. */
   given?: string;
 }
 
 /** Starts the writer thread on the store in `file`. */
-export function startWriter(file: string, { onFatal, logger, onCommit, given = file }: WriterOptions) {
+export function startWriter(
+  file: string,
+  { onFatal, logger, onCommit, exhausted = () => unavailable(undefined), given = file }: WriterOptions,
+) {
   const worker = new Worker(new URL('./writer-thread.ts', import.meta.url), {
     workerData: [file, given],
     resourceLimits: { maxYoungGenerationSizeMb },
@@ -110,7 +115,7 @@ export function startWriter(file: string, { onFatal, logger, onCommit, given = f
       return;
     }
     const cause = Object.assign(new Error(reply.error.message), reply.error);
-    fail(answered, cause, translate(cause));
+    fail(answered, cause, reply.error.code === noIdLeft ? exhausted() : translate(cause));
     if (fatal.test(String(reply.error.code))) {
       lost = cause;
       giveUp(cause);
