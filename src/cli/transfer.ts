@@ -10,7 +10,7 @@ import { limits } from '../core/limits.ts';
 import { maxPage, NewPet } from '../core/pets.ts';
 import { checkOf, isObject, joinFaults } from '../core/schema.ts';
 import { printable } from '../server/environment.ts';
-import { claim, isOther, makeFile, publish } from '../store/files.ts';
+import { isOther, makeFile, partialOf, publish } from '../store/files.ts';
 import type { Store } from '../store/store.ts';
 import { type Cli, type Commands, counted, refuse } from './command.ts';
 import { targetOf } from './maintenance.ts';
@@ -55,7 +55,7 @@ export const transferCommands: Commands = {
         if (file === '-') await pipeline(lines, cli.io.stdout, { end: false });
         else {
           const target = targetOf(cli, file, force);
-          const partial = claim(target);
+          const partial = partialOf(target);
           await makeFile(partial, 0o666, async (descriptor) => {
             // Not a stream, which would close the descriptor on an error.
             for await (const text of lines()) fs.writeFileSync(descriptor, text);

@@ -3,7 +3,6 @@ import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { codeOf } from '../core/errors.ts';
-import { CopyError } from './store.ts';
 
 /** Suffixes of the files that SQLite keeps next to a store while it is open, or after a crash. */
 export const sidecarFiles = ['-wal', '-shm', '-journal'];
@@ -64,20 +63,11 @@ export function removeStore(file: string): void {
   for (const suffix of ['', ...sidecarFiles]) fs.rmSync(file + suffix, { force: true });
 }
 
-/** What follows the name of a file: a UUID, and the suffix of SQLite's files. */
-const ours = new RegExp(`^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:${sidecarFiles.join('|')})?$`);
-
-/**
- * A new name beside `file`, for what is renamed to it when it is complete. Removes such files of earlier processes; one that still writes then fails.
- * With one fixed name, a process could rename what another has just begun to write.
- */
-export function claim(file: string): string {
-  const dir = path.dirname(file);
-  const prefix = `${path.basename(file)}.partial-`;
-  for (const name of fs.readdirSync(dir))
-    if (name.startsWith(prefix) && ours.test(name.slice(prefix.length)))
-      fs.rmSync(path.join(dir, name), { force: true });
-  return path.join(dir, prefix + randomUUID());
+/** A new name beside `file`, for what is renamed to it when it is complete. Throws if the folder is missing. */
+export function partialOf(file: string): string {
+  const folder = path.dirname(file);
+  fs.accessSync(folder);
+  return path.join(folder, `${path.basename(file)}.partial-${randomUUID()}`);
 }
 
 /** Creates `file`, which is on disk when this resolves. On failure no file remains. `write` may use the descriptor but must not close it. */
@@ -90,12 +80,10 @@ export async function makeFile<Result>(
   try {
     const result = await write(descriptor);
     fs.fsyncSync(descriptor);
-    if (fs.fstatSync(descriptor).nlink === 0) throw new Error('removed');
     return result;
   } catch (error) {
-    const isRemoved = fs.fstatSync(descriptor).nlink === 0;
     removeStore(file);
-    throw isRemoved ? new CopyError(`Another command writes the same file: it has removed ${file}.`) : error;
+    throw error;
   } finally {
     fs.closeSync(descriptor);
   }

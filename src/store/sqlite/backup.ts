@@ -1,7 +1,7 @@
 /** Backs up a store while it is in use. The backup is complete, checked and on disk, or does not exist. */
 import Database from 'better-sqlite3';
 import { messageOf } from '../../core/errors.ts';
-import { claim, makeFile, publish } from '../files.ts';
+import { makeFile, partialOf, publish } from '../files.ts';
 import { CopyError } from '../store.ts';
 import { checkStore } from './check.ts';
 
@@ -13,7 +13,7 @@ const pagesPerStep = 1000;
  * system call.
  */
 export async function backupStore(source: Database.Database, file: string): Promise<number> {
-  const partial = claim(file);
+  const partial = partialOf(file);
   const animals = await makeFile(partial, 0o600, async () => {
     await copyStore(source, partial);
     const { problems, rows } = checkStore(partial);

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../../core/errors.ts';
-import { claim, isSame, makeFile, makeFolder, publish, removeStore, sync } from '../files.ts';
+import { isSame, makeFile, makeFolder, partialOf, publish, removeStore, sync } from '../files.ts';
 import { CopyError } from '../store.ts';
 import { copyStore } from './backup.ts';
 import { checkStore } from './check.ts';
@@ -24,7 +24,7 @@ export async function restoreStore(from: string, file: string, now: () => Date) 
   if (problems.length > 0) throw new CopyError(problems.join('\n'));
   makeFolder(path.dirname(file));
   const old = lock(file);
-  const partial = claim(file);
+  const partial = partialOf(file);
   const source = openExisting(from);
   try {
     const migrated = await makeFile(partial, 0o600, async () => {
