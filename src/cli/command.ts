@@ -95,7 +95,6 @@ export function createCli(env: NodeJS.ProcessEnv, io: Io) {
   const logger = { warn: note, error: () => undefined };
 
   return {
-    env,
     io,
     settings,
     print,

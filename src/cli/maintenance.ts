@@ -31,11 +31,6 @@ export const maintenanceCommands: Commands = {
     about: 'update the schema of the store to this release',
     inputs: {},
     async run(cli) {
-      // Until 2.0.0 it also granted. The servers' role would silently lack its rights.
-      if (cli.env.DATABASE_SERVER_ROLE)
-        refuse(
-          'DATABASE_SERVER_ROLE is no longer a setting: remove it, and give the role its rights with psql and deploy/postgres/grants.sql (docs/operations.md).',
-        );
       const applied = await cli.withStore(async ({ migrated }) => migrated, true);
       cli.print(applied.length === 0 ? 'The store is up to date.' : `Applied ${applied.join(', ')}.`);
     },

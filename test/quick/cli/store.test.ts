@@ -116,15 +116,6 @@ describe('the store', () => {
     await expectRows(folder, [
       ['migrate', 0, `Applied ${applied}.\n`, created],
       ['migrate', 0, 'The store is up to date.\n'],
-      [
-        'migrate',
-        1,
-        '',
-        refusal(
-          'DATABASE_SERVER_ROLE is no longer a setting: remove it, and give the role its rights with psql and deploy/postgres/grants.sql (docs/operations.md).',
-        ),
-        { DATABASE_SERVER_ROLE: 'server' },
-      ],
     ]);
   });
 
