@@ -40,8 +40,9 @@ export const currentVersion = (connection: Database.Database) => readState(conne
 
 export function readState(connection: Database.Database): SchemaState {
   const version = Number(connection.pragma('user_version', { simple: true }));
-  const isMigrated = connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'migration'").get() !== undefined;
-  if (!isMigrated) return { version, oldest: { release: '', version } };
+  // A view of this name could be without an end.
+  const table = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'";
+  if (!connection.prepare(table).get()) return { version, oldest: { release: '', version } };
   const [latest, release] = connection
     .prepare<[], [bigint | null, string | null]>(
       'SELECT max(version), max(name) FILTER (WHERE version = 0) FROM migration',
@@ -55,15 +56,14 @@ export function readState(connection: Database.Database): SchemaState {
 const blanks = /('(?:[^']|'')*'|"(?:[^"]|"")*")|(?:--[^\n]*|[ \t\n\f\r])+/g;
 
 /** Each statement of the schema, after its type and name: SQLite runs the statement, whatever its row says that it is. */
-function readSchema(connection: Database.Database): [what: string, sql: string][] {
-  const rows = connection.prepare<[], [string, string]>(
-    "SELECT format('%s %s', type, name), CAST(sql AS TEXT) FROM sqlite_schema WHERE sql <> ''",
-  );
-  return rows
+const readSchema = (connection: Database.Database) =>
+  connection
+    .prepare<[], [string, string]>(
+      "SELECT format('%s %s', type, name), CAST(sql AS TEXT) FROM sqlite_schema WHERE sql <> ''",
+    )
     .raw()
     .all()
-    .map(([what, sql]) => [what, sql.replace(blanks, (_, kept = ' ') => kept)]);
-}
+    .map(([what, sql]) => [what, sql.replace(blanks, (_, kept = ' ') => kept)] as const);
 
 /** What may stand in a store besides: an index that is not unique, and the tables of ANALYZE and of Litestream. */
 function isHarmless(what: string, sql: string): boolean {
@@ -82,9 +82,10 @@ export function differencesOf(connection: Database.Database): string[] {
   model.close();
   const found = readSchema(connection);
   const names = new Set(found.map(([what]) => what));
-  const missing = [...made.keys()].filter((what) => !names.has(what)).map((what) => `${what} is missing`);
-  const foreign = found
-    .filter(([what, sql]) => (made.has(what) ? made.get(what) !== sql : !isHarmless(what, sql)))
-    .map(([what]) => `${quoted(what).slice(1, -1)} is ${made.has(what) ? 'changed' : 'added'}`);
-  return [...foreign, ...missing];
+  return [
+    ...found
+      .filter(([what, sql]) => made.get(what) !== sql && (made.has(what) || !isHarmless(what, sql)))
+      .map(([what]) => `${quoted(what).slice(1, -1)} is ${made.has(what) ? 'changed' : 'added'}`),
+    ...[...made.keys()].filter((what) => !names.has(what)).map((what) => `${what} is missing`),
+  ];
 }

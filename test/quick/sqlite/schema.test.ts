@@ -21,6 +21,11 @@ const foreign: [what: string, sql: string][] = [
     'DROP TRIGGER pet_deleted; CREATE TRIGGER pet_deleted AFTER DELETE ON pet BEGIN DELETE FROM message; END',
   ],
   ['view mine is added', 'CREATE VIEW mine AS SELECT 1'],
+  [
+    'view migration is added',
+    `PRAGMA user_version = 8; DROP TABLE migration; CREATE VIEW migration AS
+     WITH RECURSIVE endless (version, name) AS (SELECT 1, 'x' UNION ALL SELECT version + 1, name FROM endless) SELECT * FROM endless`,
+  ],
   ['table mine is added', 'CREATE TABLE mine (account_id REFERENCES account (id))'],
   ['table _litestream is added', 'CREATE TABLE _litestream (id)'],
   [
