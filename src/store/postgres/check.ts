@@ -14,18 +14,16 @@ const namesOf = (kind: string) =>
     [...sql.matchAll(new RegExp(`^CREATE ${kind} (\\w+)`, 'gm'))].map(([, name]) => name),
   );
 
-/** A sentence for each table on which others have put triggers or rules, which could change what is stored, or a view in its place. */
+/** A sentence for each trigger and rule that others have put on a table, and for a view in its place: they could change what is stored. */
 const findForeign = (sql: Sql) => sql`
-  SELECT relname || ' has what no release makes: ' || string_agg(what, ', ' ORDER BY what) || '.' AS problem
+  SELECT relname || ' has what no release makes: ' || what || '.' AS problem
   FROM (
     SELECT tgrelid AS relation, 'trigger ' || tgname AS what FROM pg_trigger
     WHERE NOT tgisinternal AND tgname <> ALL (${namesOf('TRIGGER')}::text[])
     UNION ALL
     SELECT ev_class, CASE rulename WHEN '_RETURN' THEN 'view' ELSE 'rule ' || rulename END FROM pg_rewrite
   ) AS added JOIN pg_class ON oid = relation
-  WHERE relname = ANY (${namesOf('TABLE')}::text[])
-    AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('migration'))
-  GROUP BY relname ORDER BY relname`;
+  WHERE relname = ANY (${namesOf('TABLE')}::text[]) AND pg_table_is_visible(oid) ORDER BY 1 LIMIT 20`;
 
 /** Never rejects: every error becomes one of the report's problems. What is null is unknown, because the database cannot be opened. */
 export async function checkDatabase(databaseUrl: string, options: OpenOptions) {
