@@ -22,6 +22,14 @@ export const plantedBugs: PlantedBug[] = [
     'each 201 for 600 concurrent POSTs',
   ],
   [
+    'a trigger that an SQLite file brings along deletes animals',
+    'src/store/sqlite/store-file.ts',
+    'if (differences)',
+    'if (false)',
+    'quick/sqlite/schema',
+    'a store is refused',
+  ],
+  [
     'a response before the commit',
     'src/store/sqlite/writer-thread.ts',
     'outputs = run.immediate(batch);',
@@ -237,8 +245,8 @@ export const plantedBugs: PlantedBug[] = [
     'an export does not wait for the disk',
     'src/store/files.ts',
     `fs.fsyncSync(descriptor);
-    if`,
-    'if',
+    return`,
+    'return',
     'full/reliability/made-files',
     'export waits',
   ],
