@@ -1,5 +1,5 @@
 /** Reads pets as JSON text, and keys. Adds pets in batches: those that arrive in three event loop turns, or during a batch, share a round trip. */
-import { codeOf } from '../../core/errors.ts';
+import { codeOf, messageOf } from '../../core/errors.ts';
 import { type Retry, retryWindowMs } from '../../core/idempotency.ts';
 import { limits } from '../../core/limits.ts';
 import {
@@ -146,8 +146,8 @@ interface AdditionRow {
   id: number;
 }
 
-/** check_violation and numeric_value_out_of_range (https://www.postgresql.org/docs/18/errcodes-appendix.html): all other values were validated. */
-const noIdLeft = /^(23514|22003)$/;
+/** The constraint of the ids, or numeric_value_out_of_range (https://www.postgresql.org/docs/18/errcodes-appendix.html). */
+const isLastId = (error: unknown) => messageOf(error).includes('pet_id_check') || codeOf(error) === '22003';
 
 /** Adds a batch of pets after the other. An answer comes after the commit. */
 export function startAdder(pool: Pool, ids: ReturnType<typeof followIds>) {
@@ -178,7 +178,7 @@ export function startAdder(pool: Pool, ids: ReturnType<typeof followIds>) {
           { withinMs, writes: batch.length },
         )
         .catch((error) => {
-          throw noIdLeft.test(codeOf(error)) ? ids.exhausted() : error;
+          throw isLastId(error) ? ids.exhausted() : error;
         });
       const last = rows.findLast(({ outcome }) => outcome === 'added');
       if (last) ids.given(last.id);
