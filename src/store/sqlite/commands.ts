@@ -40,8 +40,6 @@ const maxInserted = 100;
  * pets that follow each other. It throws only SQLite errors, and `noIdLeft`.
  */
 export function prepareCommands(connection: Database.Database): (batch: readonly Write[]) => unknown[] {
-  // Commands are prepared when they first run. A store that lacks one of their tables must not accept any write.
-  connection.prepare('SELECT 1 FROM account, api_key, api_key_usage, message, one_time_link, rotated_key, session');
   const insertPets = prepareInsert(connection);
   const retries = prepareRetries(connection);
   const runSteps = createRunner(connection);
