@@ -1,8 +1,7 @@
 /** Makes a release of the clean working tree: npm run release -- VERSION. If it refuses, nothing has changed. */
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { compareVersions, isVersion } from './versions.ts';
 
 const root = path.resolve(import.meta.dirname, '..');
 const at = (...parts: string[]) => path.join(root, ...parts);
@@ -10,8 +9,11 @@ const read = (name: string) => readFileSync(at(name), 'utf8');
 const git = (...args: string[]) => execFileSync('git', args, { cwd: root, encoding: 'utf8' });
 
 const documents = ['openapi.yaml', 'openapi.quickstart.yaml'];
-const folderOf = (version: string) => path.join('docs/releases', version);
 const unreleased = '## [Unreleased]\n';
+
+/** Versions are three numbers. There are no pre-releases. */
+const isVersion = (text: string) => /^(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}$/.test(text);
+const compareVersions = new Intl.Collator('en', { numeric: true }).compare;
 
 /** What the changelog lists of the next release. */
 function changes(): string {
@@ -38,8 +40,7 @@ function release(version: string): void {
   );
   execFileSync('npm', ['version', version, '--no-git-tag-version'], { cwd: root });
   execFileSync(process.execPath, [at('scripts/generate.ts')], { stdio: 'inherit' });
-  mkdirSync(at(folderOf(version)));
-  for (const name of documents) copyFileSync(at(name), at(folderOf(version), name));
+  for (const name of documents) copyFileSync(at(name), at('docs/releases', name));
   git('add', '--all');
   git('commit', '--quiet', '--message', `release: ${version}`);
   console.log(`Committed release ${version}. CONTRIBUTING.md says what remains.`);

@@ -8,6 +8,7 @@ import { version } from '../../support/project.ts';
 
 const [major] = version.split('.').map(Number);
 const next = `${major}.1000.0`;
+const released = ['docs/releases/openapi.quickstart.yaml', 'docs/releases/openapi.yaml'];
 const imageFile = 'deploy/kubernetes/image/kustomization.yaml';
 
 /** A repository with one commit, which lists one change as unreleased. */
@@ -16,6 +17,8 @@ function makeRepository() {
   const read = (name: string) => readFileSync(`${folder}/${name}`, 'utf8');
   const write = (name: string, text: string) => writeFileSync(`${folder}/${name}`, text);
   write('CHANGELOG.md', read('CHANGELOG.md').replace(/(?<=## \[Unreleased\]\n)/, '\n### Added\n\n- A change.\n'));
+  // As if the last release had had another interface.
+  for (const name of released) write(name, 'openapi: 3.1.0\n');
   write(imageFile, read(imageFile).replace(/(?<=sha256:).*/, 'a'.repeat(64)));
   const git = gitIn(folder);
   git('init', '--quiet');
@@ -32,11 +35,12 @@ test.skipIf(noGit)('commits the version, the changelog, the documents and what i
   expect(run('release', next)).toMatchObject({ status: 0, stderr: '' });
   expect(git('diff', '--name-only', 'HEAD~1').split('\n')).toEqual([
     ...['CHANGELOG.md', 'Dockerfile', imageFile, 'deploy/kubernetes/postgres/migration-job.yaml'],
-    ...['openapi.quickstart.yaml', 'openapi.yaml'].map((name) => `docs/releases/${next}/${name}`),
+    ...released,
     ...['package-lock.json', 'package.json', 'src/pages/reference/changelog.html'],
   ]);
   const date = new Date().toISOString().slice(0, 10);
   expect(read('CHANGELOG.md')).toBe(before.replace('## [Unreleased]\n', `## [Unreleased]\n\n## [${next}] - ${date}\n`));
+  expect(read('docs/releases/openapi.yaml')).toBe(read('openapi.yaml'));
   // Not the digest of the last release.
   expect(read(imageFile)).toContain(`    newTag: ${next}\n    digest: sha256:${'0'.repeat(64)}\n`);
   // The next release needs a change of its own.
