@@ -1,164 +1,136 @@
 /**
  * A client of constant rate: sends each request when it is due, whether or not the earlier ones were answered, as many independent clients
- * together do. It opens connections as it needs them, up to a number. argv: the task, as JSON. Prints an Answers as JSON.
+ * together do. It opens connections as it needs them, up to a number. argv: the task, as JSON. Prints Answers as JSON.
  */
-import { connect, type Socket } from 'node:net';
+import { connect } from 'node:net';
 
-export interface OpenLoop {
+export interface Task {
   port: number;
-  key: string;
-  work: 'create' | 'random';
-  rows: number;
+  /** A request, in which {key}, {limit}, {cursor} and {number} are replaced: limits from 1 to 40, cursors of 10,000 animals, numbers of eight digits. */
+  request: string;
+  /** Each connection takes the next key, and the next of so many addresses 127.0.`network`.1 and so on. */
+  keys: string[];
+  addresses: number;
+  network: number;
+  connections: number;
   /** Requests per second. 0: each connection sends its next request when the last one is answered. */
   rate: number;
   seconds: number;
-  connections: number;
+  /** Whether a connection reads at most 64 KiB a second. */
+  slow?: boolean;
 }
 
-/** A rate is per second of the load. A request that is reset, or not answered 3 seconds after the load, counts as infinitely late. */
+/** Times are in milliseconds since the request was due; null if there are none. */
 export interface Answers {
   /** 2xx. */
   good: number;
-  /** 2xx within 500 ms of the time when the request was sent. */
-  fromSending: number;
-  /** 2xx within 500 ms of the time when the request was due, which is earlier if all connections were busy. */
-  fromSchedule: number;
-  refused: number;
-  /** Requests that were reset, or never answered. */
-  lost: number;
-  /** 99th percentile of the time from sending to the answer, 503 included, in milliseconds; null if infinite. */
+  /** 2xx within 500 ms. */
+  soon: number;
+  p50: number | null;
   p99: number | null;
-  /** Requests that were sent more than 50 ms late although a connection was free. If any were, the client itself was too slow. */
+  /** Any other status. */
+  refused: number;
+  refusedP99: number | null;
+  /** Requests that were reset, or not answered 3 s after the end. */
+  lost: number;
+  /** Requests sent more than 50 ms late although a connection was free. If there are any, this client is too slow. */
   late: number;
 }
 
-interface Connection {
-  socket: Socket;
-  busy: boolean;
-  dueAt: number;
-  sentAt: number;
-  /** What has arrived of the response. */
-  text: string;
-}
-
-const soonMs = 500;
-const graceMs = 3000;
-/** One in so many requests asks the server to close its connection, so that new connections are a part of every load. */
-const closeEvery = 100;
-
-const task = JSON.parse(process.argv[2] as string) as OpenLoop;
-const headers = `Host: localhost\r\nAuthorization: Bearer ${task.key}\r\n`;
-const body = '{"name":"Biscuit","categoryId":7}';
-const create = `POST /v1/pets HTTP/1.1\r\n${headers}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n`;
-const pages = Array.from({ length: 5000 }, () => {
-  const cursor = Buffer.from(`after:${Math.ceil(Math.random() * task.rows)}`).toString('base64url');
-  return `GET /v1/pets?limit=${Math.ceil(Math.random() * 40)}&cursor=${cursor} HTTP/1.1\r\n${headers}`;
-});
-
+const { port, request, keys, addresses, network, connections, rate, seconds, slow }: Task = JSON.parse(
+  process.argv[2] as string,
+);
 const begun = performance.now();
-const endsAt = begun + task.seconds * 1000;
-const free: Connection[] = [];
-const times: number[] = [];
-/** When the requests were due that wait for a connection, and how many of them have got one. */
-const due: number[] = [];
-let taken = 0;
-let sent = 0;
-let open = 0;
-const found = { good: 0, fromSending: 0, fromSchedule: 0, refused: 0, late: 0 };
+const endsAt = begun + seconds * 1000;
+const good: number[] = [];
+const refused: number[] = [];
+/** Connections without a request, each as the function that sends one. */
+const free: ((due: number) => void)[] = [];
+/** When the requests were due that wait for a connection. */
+const waiting: number[] = [];
+let [opened, open, scheduled, sent, late] = [0, 0, 0, 0, 0];
 
-function send(connection: Connection, dueAt: number): void {
-  sent += 1;
-  const last = sent % closeEvery === 0 ? 'Connection: close\r\n' : '';
-  const start = task.work === 'create' ? create : (pages[sent % pages.length] as string);
-  connection.busy = true;
-  connection.dueAt = dueAt;
-  connection.sentAt = performance.now();
-  connection.socket.write(`${start}${last}\r\n${task.work === 'create' ? body : ''}`, 'latin1');
-}
-
-function answered(connection: Connection, status: number, isLast: boolean): void {
-  const { dueAt, sentAt } = connection;
-  const now = performance.now();
-  connection.busy = false;
-  times.push(now - sentAt);
-  if (status >= 300) found.refused += 1;
-  else {
-    found.good += 1;
-    if (now - sentAt < soonMs) found.fromSending += 1;
-    if (now - dueAt < soonMs) found.fromSchedule += 1;
-  }
-  if (isLast) return;
-  if (now >= endsAt) free.push(connection);
-  else if (task.rate === 0) send(connection, now);
-  else if (taken < due.length) send(connection, due[taken++] as number);
-  else free.push(connection);
-}
-
-/** A connection has one request at a time. */
-function read(connection: Connection, bytes: string): void {
-  connection.text += bytes;
-  const end = connection.text.indexOf('\r\n\r\n');
-  const head = connection.text.slice(0, end);
-  const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
-  if (end === -1 || connection.text.length < end + 4 + length) return;
-  connection.text = '';
-  if (connection.busy) answered(connection, Number(head.slice(9, 12)), /connection: close/i.test(head));
-}
+const upTo = (most: number) => Math.ceil(Math.random() * most);
+const values: Record<string, () => string | number> = {
+  limit: () => upTo(40),
+  cursor: () => Buffer.from(`after:${upTo(10_000)}`).toString('base64url'),
+  number: () => 10_000_000 + sent,
+};
 
 /** The connections share it: what has arrived is read at once. */
 const buffer = Buffer.alloc(64 * 1024);
 
-function openConnection(): Connection {
+function openConnection(): (due: number) => void {
+  let text = '';
+  let dueAt: number | undefined;
+  const localAddress = `127.0.${network}.${1 + (opened % addresses)}`;
+  const own = request.replace('{key}', keys[opened++ % keys.length] as string);
   open += 1;
+  function send(due: number): void {
+    sent += 1;
+    dueAt = due;
+    socket.write(own.replaceAll(/\{(\w+)\}/g, (_, name) => `${values[name]?.()}`));
+  }
+  function read(): void {
+    const end = text.indexOf('\r\n\r\n');
+    const head = text.slice(0, end);
+    const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
+    if (end === -1 || text.length < end + 4 + length) return;
+    text = '';
+    if (dueAt === undefined) return;
+    const now = performance.now();
+    (head[9] === '2' ? good : refused).push(now - dueAt);
+    dueAt = undefined;
+    if (/connection: close/i.test(head)) return;
+    const due = now > endsAt ? undefined : rate === 0 ? now : waiting.shift();
+    if (due === undefined) free.push(send);
+    else send(due);
+  }
   const callback = (bytes: number) => {
-    read(connection, buffer.toString('latin1', 0, bytes));
-    return true;
+    text += buffer.toString('latin1', 0, bytes);
+    read();
+    if (slow) setTimeout(() => socket.resume(), 1000);
+    return !slow;
   };
-  const socket = connect({ port: task.port, host: '127.0.0.1', noDelay: true, onread: { buffer, callback } });
-  const connection: Connection = { socket, busy: false, dueAt: 0, sentAt: 0, text: '' };
+  const socket = connect({ port, host: '127.0.0.1', localAddress, noDelay: true, onread: { buffer, callback } });
   socket.on('error', () => undefined);
   socket.on('close', () => {
     open -= 1;
-    if (free.includes(connection)) free.splice(free.indexOf(connection), 1);
-    if (connection.busy) times.push(Number.POSITIVE_INFINITY);
-    connection.busy = false;
-    if (task.rate === 0 && performance.now() < endsAt) send(openConnection(), performance.now());
+    dueAt = undefined;
+    if (free.includes(send)) free.splice(free.indexOf(send), 1);
+    if (rate === 0 && performance.now() < endsAt) openConnection()(performance.now());
   });
-  return connection;
+  return send;
 }
 
 /** Uses the elapsed time, so that a late timer does not lower the rate. */
-function sendDue(now: number): void {
-  const until = Math.floor(((Math.min(now, endsAt) - begun) / 1000) * task.rate);
-  for (; scheduled < until; scheduled++) {
-    const dueAt = begun + (scheduled / task.rate) * 1000;
-    const connection = free.pop() ?? (open < task.connections ? openConnection() : undefined);
-    if (connection === undefined) due.push(dueAt);
-    else {
-      if (now - dueAt > 50) found.late += 1;
-      send(connection, dueAt);
-    }
+function sendDue(): void {
+  const now = performance.now();
+  const until = ((Math.min(now, endsAt) - begun) / 1000) * rate;
+  for (; scheduled < Math.floor(until); scheduled++) {
+    const due = begun + ((scheduled + 1) / rate) * 1000;
+    const send = free.pop() ?? (open < connections ? openConnection() : undefined);
+    if (send && now - due > 50) late += 1;
+    if (send) send(due);
+    else waiting.push(due);
   }
 }
 
-let scheduled = 0;
-if (task.rate === 0)
-  for (let opened = 0; opened < task.connections; opened++) send(openConnection(), performance.now());
-const timer = setInterval(() => sendDue(performance.now()), 1);
-await new Promise((resolve) => setTimeout(resolve, task.seconds * 1000));
-clearInterval(timer);
-await new Promise((resolve) => setTimeout(resolve, graceMs));
-const sorted = times.concat(Array(sent - times.length).fill(Number.POSITIVE_INFINITY)).sort((a, b) => a - b);
-const p99 = sorted[Math.floor(sorted.length * 0.99)] as number;
-const perSecond = (count: number) => Math.round(count / task.seconds);
+if (rate === 0) while (opened < connections) openConnection()(begun);
+const timer = setInterval(sendDue, 1);
+setTimeout(() => clearInterval(timer), seconds * 1000);
+await new Promise((resolve) => setTimeout(resolve, seconds * 1000 + 3000));
+const at = (times: number[], share: number) =>
+  times.length > 0 ? Math.round(times.sort((a, b) => a - b)[Math.floor(times.length * share)] as number) : null;
 const answers: Answers = {
-  good: perSecond(found.good),
-  fromSending: perSecond(found.fromSending),
-  fromSchedule: perSecond(found.fromSchedule),
-  refused: perSecond(found.refused),
-  lost: sorted.filter((time) => time === Number.POSITIVE_INFINITY).length,
-  p99: Number.isFinite(p99) ? Math.round(p99) : null,
-  late: found.late,
+  good: good.length,
+  soon: good.filter((time) => time < 500).length,
+  p50: at(good, 0.5),
+  p99: at(good, 0.99),
+  refused: refused.length,
+  refusedP99: at(refused, 0.99),
+  lost: sent + waiting.length - good.length - refused.length,
+  late,
 };
-process.stdout.write(`${JSON.stringify(answers)}\n`);
+process.stdout.write(JSON.stringify(answers));
 process.exit();

@@ -1,83 +1,146 @@
-/** npm run bench -- --overload: what plain Fastify and the animal store answer in time at several times their capacity. */
-import { existsSync, mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
-import type { Answers, OpenLoop } from './openloop.ts';
-import { baseRows, startServers } from './servers.ts';
-import { runOpenLoop } from './works.ts';
-
-const connectionCounts = [400, 2000, 4500];
-/** Of the capacity. 0.9 comes last, to show how soon all is normal after an overload. */
-const factors = [2, 3, 4, 0.9];
-
-const root = '/sys/fs/cgroup';
-
-/** Limits the process to 30 % of a core, so that the client on the other core is never late. Returns a function that removes the limit. */
-function limitShare(pid: number): () => void {
-  // cgroups of version 1 or 2.
-  const parent = existsSync(`${root}/cpu`) ? `${root}/cpu` : root;
-  const group = `${parent}/animal-bench-${pid}`;
-  mkdirSync(group);
-  if (parent === root) writeFileSync(`${group}/cpu.max`, '3000 10000');
-  else {
-    writeFileSync(`${group}/cpu.cfs_period_us`, '10000');
-    writeFileSync(`${group}/cpu.cfs_quota_us`, '3000');
-  }
-  writeFileSync(`${group}/cgroup.procs`, String(pid));
-  return () => {
-    writeFileSync(`${parent}/cgroup.procs`, String(pid));
-    rmdirSync(group);
-  };
-}
-
-type Load = Pick<OpenLoop, 'rate' | 'connections'>;
-
 /**
- * The highest rate of 2xx, in requests per second. A closed loop alone does not find it: with thousands of connections, each request waits for all
- * others. So more is offered than the best rate so far, until that no longer raises it.
+ * node bench/overload.ts [checkout [seconds [overload or fairness]]]: what a server answers as deployed, behind deploy/nginx.conf without TLS, at
+ * several times its capacity, and what another account gets beside loads of one kind. The server has one core, nginx and the clients the other.
+ * Needs Linux with taskset, nginx, strace and cgroups, and root.
  */
-async function capacityOf(run: (load: Load) => Promise<Answers>, connections: number): Promise<number> {
-  const good = async (load: Load) => (await run(load)).good;
-  let capacity = Math.max(await good({ rate: 0, connections: 64 }), await good({ rate: 0, connections }));
-  for (;;) {
-    const found = await good({ rate: 2 * capacity, connections });
-    if (found <= 1.05 * capacity) return Math.max(found, capacity);
-    capacity = found;
-  }
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { newToken } from '../src/core/people.ts';
+import { projectFolder } from '../test/support/project.ts';
+import { injecting } from '../test/support/strace.ts';
+import type { Answers, Task } from './openloop.ts';
+import { create, requestOf, runOpenLoop, seed, start, storeOf } from './servers.ts';
+
+const [source = projectFolder, given = 5, only] = process.argv.slice(2);
+const seconds = Number(given);
+const folder = mkdtempSync(`${tmpdir()}/animal-store-bench-`);
+const file = `${folder}/animals.db`;
+const serverPort = 4201;
+const port = 4202;
+
+/** The text of a file of nginx, with those that it includes of the project's. */
+const inline = (name: string): string =>
+  readFileSync(`${source}/deploy/${name}`, 'utf8').replace(/^ *include (.*);/gm, (_, file) =>
+    file.includes('conf.d')
+      ? inline('nginx.conf')
+      : file.startsWith('animal-store/')
+        ? inline(`nginx/${file.slice(13)}`)
+        : '',
+  );
+
+/** Writes nginx's files as one, after replacing ports, folders and what is for TLS. nginx runs as one process. */
+function configureProxy(): string {
+  const replacements: [RegExp, string][] = [
+    [/^user .*$/m, 'daemon off;\nmaster_process off;'],
+    [/\/run\/|\/var\/log\/nginx\//g, `${folder}/`],
+    [/127\.0\.0\.1:3000/g, `127.0.0.1:${serverPort}`],
+    [/listen \[::\][^;]*;|^ *ssl_.*$/gm, ''],
+    [/listen 443[^;]*?( default_server)?;/g, `listen 127.0.0.1:${port}$1;`],
+    [/listen 80;/g, `listen 127.0.0.1:${port + 1};`],
+  ];
+  const text = replacements.reduce((all, [from, to]) => all.replace(from, to), inline('nginx-main.conf'));
+  writeFileSync(`${folder}/nginx.conf`, text);
+  return `${folder}/nginx.conf`;
 }
 
-function describe({ fromSending, fromSchedule, p99, refused, lost, late }: Answers, capacity: number): string {
-  const [sending, schedule] = [fromSending, fromSchedule].map((rate) => `${Math.round((100 * rate) / capacity)} %`);
-  const client = late > 0 ? `, client late ${late} times` : '';
-  return `${sending} of sending, ${schedule} of the schedule, p99 ${p99 ?? '∞'} ms, ${refused}/s refused, ${lost} lost${client}`;
+/** Limits a process to a share of a core, with cgroups of version 1 or 2. Returns their folder. */
+function limitShare(pid: number, percent: number): string {
+  const isOld = existsSync('/sys/fs/cgroup/cpu');
+  const group = `/sys/fs/cgroup/${isOld ? 'cpu/' : ''}animal-bench-${pid}`;
+  const write = (name: string, value: unknown) => writeFileSync(`${group}/${name}`, `${value}`);
+  mkdirSync(group);
+  if (isOld) write('cpu.cfs_period_us', 10_000);
+  write(isOld ? 'cpu.cfs_quota_us' : 'cpu.max', percent * 100 + (isOld ? '' : ' 10000'));
+  write('cgroup.procs', pid);
+  return group;
 }
 
-interface Overload {
-  engine: string | undefined;
-  seconds: number;
-  isChosen: (work: string) => boolean;
-}
-
-/** Loads each server in turn, and prints a line for each load. Needs a cgroup that this user can change. */
-export async function measureOverload(folder: string, { engine, seconds, isChosen }: Overload): Promise<void> {
-  const { servers, stop } = await startServers(baseRows, engine, folder);
-  const compared = servers.filter(({ name }) => /^(plain|animal)/.test(name));
-  const works = (['random', 'create'] as const).filter(isChosen);
-  const undo: (() => void)[] = [];
+/** Starts the server, which has a share of a core, and nginx, and stops them after the measurement. `under`: a command line around the server. */
+async function deployed(percent: number, measure: () => Promise<void>, under: string[] = []) {
+  const env = { DATABASE_URL: `sqlite:${file}`, TRUST_PROXY: '127.0.0.1', SIGN_UP: 'open' };
+  const server = await start(0, [...under, ...storeOf(source)], serverPort, `${file}.log`, env);
+  const nginx = ['nginx', '-p', folder, '-e', 'stderr', '-c', configureProxy()];
+  const proxy = await start(1, nginx, port, `${folder}/nginx.log`);
+  const group = limitShare(server.pid, percent);
+  console.log(`${source}, ${percent} % of a core; times in ms`);
   try {
-    console.log('2xx within 500 ms, as a share of the capacity; p99 of all answers');
-    for (const { pid } of compared) undo.push(limitShare(pid));
-    for (const work of works)
-      for (const connections of connectionCounts)
-        for (const { name, port, key } of compared) {
-          const run = (load: Load) => runOpenLoop({ port, key, rows: baseRows, seconds, work, ...load });
-          const capacity = await capacityOf(run, connections);
-          console.log(`${work}, ${connections} connections, ${name}: ${capacity}/s`);
-          for (const factor of factors) {
-            const answers = await run({ rate: Math.round(factor * capacity), connections });
-            console.log(`  ${factor} ×: ${describe(answers, capacity)}`);
-          }
-        }
+    await measure();
   } finally {
-    for (const end of undo) end();
-    await stop();
+    await proxy.stop();
+    await server.stop();
+    rmdirSync(group);
   }
+}
+
+const accounts = Array.from({ length: 16 }, (_, index) => `account-${index}`);
+const { store, keys, addKey } = await seed(`sqlite:${file}`, 10_000, [...accounts, 'other']);
+const other = keys.splice(16);
+for (let count = 0; count < 100; count++)
+  await store.pets.add({ name: '\u{1f43e}'.repeat(1000), categoryId: 7n, status: 'available' });
+// An account with a session and 50 keys. Nobody signs in with its password.
+const { id } = (await store.people.signUp('flood', 'hash')) as { id: number };
+const { token, hash } = newToken();
+await store.people.addSession(hash, id, 'hash');
+const flood: string[] = [];
+for (let key = 0; key < 50; key++) flood.push(await addKey('flood', `key ${key}`));
+await store.close();
+
+const page = requestOf('GET /v1/pets?limit={limit}&cursor={cursor}');
+const large = requestOf(`GET /v1/pets?limit=100&cursor=${Buffer.from('after:10000').toString('base64url')}`);
+const account = requestOf('GET /account', '', 'Cookie: session={key}');
+const form = 'name={number}&password=seven+otters+sing';
+const signIn = requestOf('POST /account/sign-in', form, 'Sec-Fetch-Site: same-origin', 'x-www-form-urlencoded');
+
+const describe = ({ good, p50, p99, refused, refusedP99, lost, late }: Answers) =>
+  `${good} 2xx, p50 ${p50}, p99 ${p99}; ${refused} refused, p99 ${refusedP99}; ${lost} lost; client late ${late} times`;
+
+/** 2,000 connections of 16 accounts. The capacity is the rate of 2xx with 64 or 256 connections. */
+async function overload() {
+  for (const [work, request] of Object.entries({ creates: create, pages: page })) {
+    const load = { port, request, keys, seconds };
+    const few = [await runOpenLoop({ ...load, connections: 64 }), await runOpenLoop(load)];
+    const capacity = Math.max(...few.map(({ good }) => good)) / seconds;
+    for (const factor of [2, 4]) {
+      const answers = await runOpenLoop({ ...load, rate: factor * capacity, connections: 2000 });
+      const share = Math.round((100 * answers.soon) / seconds / capacity);
+      console.log(`${work}, ${factor} × ${Math.round(capacity)}/s: ${share} % within 500 ms; ${describe(answers)}`);
+    }
+  }
+}
+
+/** What another account gets, which lists 20 times and creates 10 times a second, beside a load. */
+async function beside(name: string, request: string, some: string[], more: Partial<Task> = {}) {
+  const loading = runOpenLoop({ port, request, keys: some, seconds: seconds + 2, ...more });
+  await sleep(1000);
+  const own = { port, keys: other, addresses: 1, network: 2, seconds };
+  const [list, creates, load] = await Promise.all([
+    runOpenLoop({ ...own, request: requestOf('GET /v1/pets'), rate: 20 }),
+    runOpenLoop({ ...own, request: create, rate: 10 }),
+    loading,
+  ]);
+  console.log(`beside ${name}: ${describe(load)}\n  list: ${describe(list)}\n  create: ${describe(creates)}`);
+}
+
+async function fairness() {
+  await beside('8 keys from 250 addresses, pages', page, flood.slice(0, 8));
+  await beside('8 keys from 250 addresses, creates', create, flood.slice(0, 8));
+  await beside('1 key from 250 addresses', page, flood.slice(0, 1));
+  await beside('50 keys from 1 address', page, flood, { addresses: 1 });
+  await beside('50 keys from 250 addresses', page, flood);
+  await beside('1 session from 250 addresses', account, [token]);
+  await beside('60 sign-ins', signIn, keys, { connections: 60 });
+  await beside('200 slow readers of 400 KB', large, keys, { connections: 200, addresses: 2, slow: true });
+}
+
+const hanging = () => beside('200 creates, each fsync takes 1 s', create, keys, { connections: 200 });
+const slowly = injecting('fsync,fdatasync', 'delay_exit=1s', file, `${file}-wal`);
+try {
+  for (const percent of [20, 100]) {
+    if (only !== 'fairness') await deployed(percent, overload);
+    if (only !== 'overload') await deployed(percent, fairness);
+  }
+  if (only !== 'overload') await deployed(100, hanging, slowly);
+} finally {
+  rmSync(folder, { recursive: true, force: true });
 }

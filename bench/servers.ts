@@ -1,167 +1,130 @@
-/** Starts the servers under load, each on a store of its own with the same animals, and PostgreSQL on disk, with fsync. */
-import { type ChildProcess, spawn } from 'node:child_process';
+/** Starts the programs under load, each on a core, and makes their stores: SQLite, or PostgreSQL on disk with fsync. */
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { openSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import Database from 'better-sqlite3';
 import postgres from 'postgres';
 import { newSecret, scopes } from '../src/core/accounts.ts';
 import { openStore } from '../src/store/open.ts';
 import * as testPostgres from '../test/support/postgres.ts';
-import { nodeOptions, projectFolder } from '../test/support/project.ts';
+import { nodeOptions } from '../test/support/project.ts';
+import type { Answers, Task } from './openloop.ts';
 
-/** Pins a program to a core: the servers to 0, their clients to 1. */
-export const onCore = (core: 0 | 1, command: string[]): [string, string[]] => [
-  'taskset',
-  ['-c', `${core}`, ...command],
-];
+/** The command that starts a program of this folder. */
+export const inBench = (name: string) => [process.execPath, path.join(import.meta.dirname, name)];
 
-export interface Running {
-  name: string;
-  port: number;
-  /** An API key. */
-  key: string;
-  /** Animals in its store. */
-  rows: number;
-  pid: number;
-  /** Time from the start of the process to its first response, in milliseconds. */
-  startMs: number;
-  /** Processor time of the process so far, user and system, in microseconds. */
-  usedUs: () => number;
-  /** Memory of the process now, in MiB. */
-  memoryMiB: () => number;
-  stop: () => Promise<void>;
+/** The command that starts the animal store of a checkout as `npm start` does. */
+export const storeOf = (source: string) => [process.execPath, ...nodeOptions, path.resolve(source, 'src/main.ts')];
+
+/** Runs a program on the clients' core, and resolves to what it prints. */
+export async function runClient(...command: string[]): Promise<string> {
+  return (await promisify(execFile)('taskset', ['-c', '1', ...command])).stdout;
 }
 
-export const baseRows = 10_000;
-const firstPort = 4101;
+const host = 'animals.example.com';
 
-/** The folder that `npm start` names. */
-const compileCache = `${projectFolder}node_modules/.cache/animal-store`;
+/** A request of the client of constant rate, with an API key. */
+export function requestOf(line: string, body = '', header = 'Authorization: Bearer {key}', type = 'json'): string {
+  const described = body && `\r\nContent-Type: application/${type}\r\nContent-Length: ${body.length}`;
+  return `${line} HTTP/1.1\r\nHost: ${host}\r\n${header}${described}\r\n\r\n${body}`;
+}
+export const create = requestOf('POST /v1/pets', '{"name":"Biscuit","categoryId":7}');
 
-const children: ChildProcess[] = [];
+/** Runs the client of constant rate. By default it sends without a rate, on 250 connections from as many addresses. */
+export async function runOpenLoop(
+  task: Pick<Task, 'port' | 'request' | 'keys' | 'seconds'> & Partial<Task>,
+): Promise<Answers> {
+  const all = { addresses: 250, network: 1, connections: 250, rate: 0, ...task };
+  return JSON.parse(await runClient(...inBench('openloop.ts'), JSON.stringify(all)));
+}
+
+const children = new Set<ChildProcess>();
 process.on('exit', () => {
   for (const child of children) child.kill();
 });
 
-/** Starts a Node program on the servers' core, and waits for its first response. `log`: the file for its output. */
-async function start(
-  args: string[],
-  log: string,
-  env: Record<string, string>,
-): Promise<Omit<Running, 'name' | 'key' | 'rows'>> {
-  const port = Number(env.PORT);
+/** Starts a program on core 0 or 1, and waits for its first response. `log`: the file for its output. */
+export async function start(core: 0 | 1, command: string[], port: number, log: string, env = {}) {
   const begun = performance.now();
   const output = openSync(log, 'a');
-  const child = spawn(...onCore(0, [process.execPath, ...args]), {
-    cwd: path.dirname(log),
-    env: { PATH: process.env.PATH, NODE_ENV: 'production', NODE_COMPILE_CACHE: compileCache, ...env },
+  const child = spawn('taskset', ['-c', `${core}`, ...command], {
+    env: {
+      PATH: process.env.PATH,
+      NODE_ENV: 'production',
+      PORT: `${port}`,
+      OPS_PORT: 'off',
+      ALLOWED_HOSTS: host,
+      ...env,
+    },
     stdio: ['ignore', output, output],
   });
-  closeSync(output);
-  children.push(child);
-  const isUp = () =>
-    fetch(`http://127.0.0.1:${port}/v1/pets/1`).then(
-      (response) => response.arrayBuffer().then(() => true),
-      () => false,
-    );
-  while (!(await isUp())) {
-    if (child.exitCode !== null) throw new Error(`${args.join(' ')} ended:\n${readFileSync(log, 'utf8')}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
+  children.add(child);
+  const ask = async () => (await fetch(`http://127.0.0.1:${port}/v1/pets/1`)).text();
+  while ((await ask().catch(() => undefined)) === undefined) {
+    if (child.exitCode !== null) throw new Error(readFileSync(log, 'utf8'));
+    await sleep(5);
   }
-  const inProc = (file: string) => readFileSync(`/proc/${child.pid}/${file}`, 'utf8');
+  const fieldsOf = (file: string) => readFileSync(`/proc/${child.pid}/${file}`, 'utf8').split(' ').map(Number);
   return {
-    port,
-    pid: child.pid as number,
     startMs: performance.now() - begun,
-    usedUs() {
-      // The fields after the name, in ticks of 10 ms: proc_pid_stat(5).
-      const fields = inProc('stat').split(') ')[1]?.split(' ') ?? [];
-      return (Number(fields[11]) + Number(fields[12])) * 10_000;
-    },
-    // Resident pages of 4 KiB.
-    memoryMiB: () => Number(inProc('statm').split(' ')[1]) / 256,
+    pid: child.pid as number,
+    /** Processor time so far, user and system, in microseconds: ticks of 10 ms (proc_pid_stat(5)). */
+    usedUs: () => ((fieldsOf('stat')[13] as number) + (fieldsOf('stat')[14] as number)) * 10_000,
+    /** Resident memory: pages of 4 KiB. */
+    memoryMiB: () => (fieldsOf('statm')[1] as number) / 256,
     async stop() {
-      if (child.exitCode !== null) return;
-      child.kill();
-      await once(child, 'exit');
+      children.delete(child);
+      if (child.kill()) await once(child, 'exit');
     },
   };
 }
 
-/** Creates a store with `rows` animals, which alternate between the statuses. Returns an API key. */
-async function seed(url: string, rows: number): Promise<string> {
+/**
+ * Creates a store with `rows` animals, which alternate between the statuses, and accounts with one API key each. Returns the keys, and the store,
+ * which is still open.
+ */
+export async function seed(url: string, rows: number, accounts: string[]) {
   const store = await openStore(url, { now: () => new Date() });
-  const secret = newSecret(false);
-  await store.accounts.addAccount('bench');
-  await store.accounts.addKey({ account: 'bench', name: 'bench', scopes: [...scopes], lifetimeMs: null, secret });
-  await store.close();
-  const insert = `INSERT INTO pet (id, name, category_id, status)
-    SELECT i, 'pet ' || i, i % 100, CASE i % 3 WHEN 0 THEN 'available' WHEN 1 THEN 'pending' ELSE 'sold' END FROM`;
-  if (url.startsWith('sqlite:')) {
-    const database = new Database(url.slice('sqlite:'.length));
-    database.pragma('synchronous = OFF');
-    const numbers = 'WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ?)';
-    database.prepare(`${numbers} ${insert} n`).run(rows);
-    database.pragma('wal_checkpoint(TRUNCATE)');
-    database.close();
-  } else {
-    const sql = postgres(url, { max: 1 });
-    await sql.unsafe(`${insert} generate_series(1, ${rows}) AS i`);
+  const insert = `WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < ${rows})
+    INSERT INTO pet (id, name, category_id, status)
+    SELECT i, 'pet ' || i, i % 100, CASE i % 3 WHEN 0 THEN 'available' WHEN 1 THEN 'pending' ELSE 'sold' END FROM n`;
+  if (url.startsWith('sqlite:')) new Database(url.slice('sqlite:'.length)).exec(insert).close();
+  else {
+    const sql = postgres(url);
+    await sql.unsafe(insert);
     // Then the planner knows the table.
     await sql`VACUUM ANALYZE pet`;
     await sql.end();
   }
-  return secret.key;
+  async function addKey(account: string, name = 'bench'): Promise<string> {
+    const secret = newSecret(false);
+    await store.accounts.addKey({ account, name, scopes: [...scopes], lifetimeMs: null, secret });
+    return secret.key;
+  }
+  const keys: string[] = [];
+  for (const account of accounts) {
+    await store.accounts.addAccount(account);
+    keys.push(await addKey(account));
+  }
+  return { store, keys, addKey };
 }
 
-/** Starts PostgreSQL, not pinned to a core, and returns a function that creates a database and returns its URL. */
-async function startPostgres() {
+/** Starts PostgreSQL, not pinned to a core; it stops with this process. Returns a function that creates a database and returns its URL. */
+export async function startPostgres(): Promise<(name: string) => Promise<string>> {
   const data = testPostgres.dataFolder();
   testPostgres.initialize(data, []);
   const server = await testPostgres.start(data);
-  async function stop() {
-    await server.kill();
+  process.once('exit', () => {
+    server.kill();
     rmSync(data, { recursive: true, force: true });
-  }
-  // Stop it even if the run fails.
-  process.once('exit', stop);
-  async function create(name: string) {
-    const administrator = postgres(server.url('postgres'), { max: 1 });
-    await administrator`CREATE DATABASE ${administrator(name)}`;
-    await administrator.end();
+  });
+  return async (name) => {
+    const sql = postgres(server.url('postgres'));
+    await sql.unsafe(`CREATE DATABASE ${name}`);
+    await sql.end();
     return server.url(name);
-  }
-  return { create, stop };
-}
-
-/**
- * Starts the servers on new stores in `folder`. The animal store is the last one, and is started as in production, with JSON logs at info in a file
- * next to the store. Above 10,000 animals it is compared with itself, otherwise with the floor and plain Fastify.
- */
-export async function startServers(rows: number, engine: string | undefined, folder: string) {
-  const database = engine === 'postgres' ? await startPostgres() : undefined;
-  const servers: Running[] = [];
-  async function add(name: string, program: string[], holds = rows, isOnPostgres = database !== undefined) {
-    const port = firstPort + servers.length;
-    const file = path.join(folder, `${port}.db`);
-    const url = isOnPostgres && database ? await database.create(`animals${port}`) : `sqlite:${file}`;
-    const key = await seed(url, holds);
-    const env = { KEY: key, DATABASE_URL: url, PORT: String(port), OPS_PORT: 'off' };
-    servers.push({ name, key, rows: holds, ...(await start(program, `${file}.log`, env)) });
-  }
-  const ofBench = (name: string) => [path.join(import.meta.dirname, name)];
-  const store = [...nodeOptions, `${projectFolder}src/main.ts`];
-  if (rows > baseRows) await add(`${baseRows} animals`, store, baseRows);
-  else {
-    await add('floor', ofBench('floor.ts'), rows, false);
-    await add('plain Fastify', ofBench('plain.ts'));
-    if (database) await add('store on SQLite', store, rows, false);
-  }
-  await add(rows > baseRows ? `${rows} animals` : 'animal store', store);
-  const stop = async () => {
-    await Promise.all(servers.map((server) => server.stop()));
-    await database?.stop();
   };
-  return { servers, stop };
 }
