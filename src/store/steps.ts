@@ -25,8 +25,8 @@ export const skipLocked = new Fragment('', 'FOR UPDATE SKIP LOCKED');
 export const oneOf = new Fragment('IN (', '= ANY (ARRAY(');
 export const endOneOf = new Fragment(')', '))');
 
-/** Rows with the members of a JSON array as `value`: the array and a closing parenthesis follow. */
-export const eachOf = new Fragment('json_each(', 'json_array_elements(');
+/** A function of a JSON array, whose rows have its members as `value`. */
+export const eachOf = new Fragment('json_each', 'json_array_elements');
 
 /** Identify a row of `idempotency` in a condition, and in the list of a SELECT. SQLite has no rowid there; PostgreSQL uses no index for ANY of three columns. */
 export const retryRow = new Fragment('(account_id, operation, key)', 'ctid');

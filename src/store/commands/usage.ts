@@ -33,7 +33,7 @@ export function* recordUses({ uses, at }: { uses: UsedKey[]; at: number }): Step
   const given = JSON.stringify(uses);
   // In this order, so that two servers do not wait for each other. The locks also keep the keys, to which the rows refer, until the commit.
   const keys = yield* sql<{ id: number }>`
-    SELECT id FROM api_key WHERE id ${oneOf} SELECT ${keyId} FROM ${eachOf}${given}) ${endOneOf} ORDER BY id ${forUpdate}`;
+    SELECT id FROM api_key WHERE id ${oneOf} SELECT ${keyId} FROM ${eachOf}(${given}) ${endOneOf} ORDER BY id ${forUpdate}`;
   const ids = new Set(keys.map((key) => key.id));
   const known = JSON.stringify(
     uses.filter((use) => ids.has(use.id)).map((use) => ({ ...use, day: dayOf(use.lastUsedAt) })),
@@ -41,12 +41,12 @@ export function* recordUses({ uses, at }: { uses: UsedKey[]; at: number }): Step
   yield* sql`
     UPDATE api_key SET deprecated_calls = deprecated_calls + calls,
       last_used_at = CASE WHEN last_used_at > at AND last_used_at <= ${at + clockSkewMs} THEN last_used_at ELSE at END
-    FROM (SELECT ${keyId} AS key_id, ${calls} AS calls, ${lastUse} AS at FROM ${eachOf}${known}) GROUP BY 1) AS use WHERE id = key_id`;
+    FROM (SELECT ${keyId} AS key_id, ${calls} AS calls, ${lastUse} AS at FROM ${eachOf}(${known}) GROUP BY 1) AS use WHERE id = key_id`;
   // WHERE: SQLite would take ON for the condition of a join.
   yield* sql`
     INSERT INTO api_key_usage AS kept
       (key_id, day, succeeded, client_errors, rate_limited, server_errors, deprecated_calls, error_at, error_code)
-    SELECT ${columns}, value ->> 'error' FROM ${eachOf}${known}) WHERE true
+    SELECT ${columns}, value ->> 'error' FROM ${eachOf}(${known}) WHERE true
     ON CONFLICT (key_id, day) DO UPDATE SET
       succeeded = kept.succeeded + excluded.succeeded,
       client_errors = kept.client_errors + excluded.client_errors,
