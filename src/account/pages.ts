@@ -111,7 +111,10 @@ export function createPages(app: App, rootPath: string) {
     const { done } = request.query as { done?: unknown };
     const { name } = (request.body ?? {}) as { name?: unknown };
     const shared = {
-      ...{ path, rootPath, time: timeOf, account: request.session?.account.name },
+      path,
+      rootPath,
+      time: timeOf,
+      account: request.session?.account.name,
       // What the person typed, to show it again. Passwords are never shown again.
       name: typeof name === 'string' ? name : '',
       notice: notices.get(`${template} ${done}`),

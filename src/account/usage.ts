@@ -36,7 +36,9 @@ export function usageOf(days: DayOfUse[], now: Date, removed: boolean) {
   const shown = days.filter(({ day }) => day >= dateOf(first) && day <= dateOf(today));
   const most = Math.max(0, ...shown.map(requestsOf));
   const series = outcomes.map((name) => ({
-    ...{ name, label: labels[name], path: '' },
+    name,
+    label: labels[name],
+    path: '',
     count: sumOf(shown, (day) => day[name]),
   }));
   // The parts of a bar stand on each other, 2xx at the bottom.

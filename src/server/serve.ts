@@ -85,7 +85,11 @@ export async function run(): Promise<void> {
   let listening: Awaited<ReturnType<typeof listen>> | undefined;
   const app = await buildApp({
     ...appOptionsOf(config),
-    ...{ store, logger, logRequest: log.logRequest, metrics, now },
+    store,
+    logger,
+    logRequest: log.logRequest,
+    metrics,
+    now,
     servesHost: await hostsOf(config.HOST, config),
     draining: () => stopping,
   });
@@ -99,7 +103,8 @@ export async function run(): Promise<void> {
         () => false,
       ),
     servesHost: await hostsOf(config.OPS_HOST, config),
-    ...{ registry: metrics.registry, logger },
+    registry: metrics.registry,
+    logger,
   });
 
   /** Finishes the requests in progress, closes the store and exits with 0; at the deadline exits with 1. Further calls do nothing. */

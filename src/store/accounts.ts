@@ -38,7 +38,11 @@ interface UsageRow extends Omit<DayOfUse, 'day' | 'lastError'> {
 const secretOf = ({ hint, hash }: Secret) => ({ hint, hash });
 const accountOf = (row: AccountRow | undefined) => row && toAccount(row);
 const countsOf = ({ lastUsedAt, lastError, ...counts }: KeyUse) => ({
-  ...{ succeeded: 0, clientErrors: 0, rateLimited: 0, serverErrors: 0, ...counts },
+  succeeded: 0,
+  clientErrors: 0,
+  rateLimited: 0,
+  serverErrors: 0,
+  ...counts,
   lastUsedAt: lastUsedAt.getTime(),
   error: lastError?.code ?? null,
   errorAt: lastError?.at.getTime() ?? null,

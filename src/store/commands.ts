@@ -8,10 +8,19 @@ import { recordUses } from './commands/usage.ts';
 import type { Steps } from './steps.ts';
 
 export const commands = {
-  ...{ addAccount, removeAccount },
-  ...{ addKey, revokeKey, rotateKey, recordUses },
-  ...{ signUp, setPassword, addLink },
-  ...{ addSession, touchSession, endSession, endSessions },
+  addAccount,
+  removeAccount,
+  addKey,
+  revokeKey,
+  rotateKey,
+  recordUses,
+  signUp,
+  setPassword,
+  addLink,
+  addSession,
+  touchSession,
+  endSession,
+  endSessions,
   addMessage,
 };
 

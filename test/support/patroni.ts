@@ -89,8 +89,10 @@ function configurationOf(name: string, { address }: Machine, etcd: Machine[], ro
     restapi: { listen: `${address}:8008`, connect_address: `${address}:8008` },
     postgresql: {
       ...given.postgresql,
-      ...{ listen: `${address}:5432`, connect_address: `${address}:5432` },
-      ...{ data_dir: `${root}/${name}`, pgpass: `${root}/${name}.pgpass` },
+      listen: `${address}:5432`,
+      connect_address: `${address}:5432`,
+      data_dir: `${root}/${name}`,
+      pgpass: `${root}/${name}.pgpass`,
       pg_hba: ['local all all trust', `host all all ${network} trust`, `host replication all ${network} trust`],
       authentication: { superuser: user('postgres'), replication: user('replicator'), rewind: user('rewinder') },
       parameters: { unix_socket_directories: '', fsync: 'off', shared_buffers: '32MB' },
@@ -169,7 +171,9 @@ export async function startPatroni() {
       /** Its timeline, which is 0 if it is a standby, and the connections of servers. Undefined if it does not answer. */
       async ask() {
         const sql = postgres(`postgres://postgres@${machine.address}/postgres`, {
-          ...{ max: 1, connect_timeout: 1, onnotice: () => {} },
+          max: 1,
+          connect_timeout: 1,
+          onnotice: () => {},
           // Its look-up of types rejects a promise that nobody holds, if the connection fails.
           fetch_types: false,
         });

@@ -26,7 +26,9 @@ export const missingPrograms = bin === undefined ? 'the programs of a PostgreSQL
 /** Runs a shell script with these programs in the project's folder, on another server. */
 export const runPrograms = (script: string, env: Record<string, string>) =>
   spawnSync('bash', ['--norc', '-c', script], {
-    ...{ cwd: projectFolder, encoding: 'utf8', env: { PATH: `${bin}:${process.env.PATH}`, LC_ALL: 'C', ...env } },
+    cwd: projectFolder,
+    encoding: 'utf8',
+    env: { PATH: `${bin}:${process.env.PATH}`, LC_ALL: 'C', ...env },
   });
 
 const user = 'app';
@@ -40,7 +42,12 @@ export async function startCluster() {
   const port = await findPort();
   const surroundings = {
     PATH: `${bin}:${process.env.PATH}`,
-    ...{ HOME: root, LC_ALL: 'C', PGHOST: '127.0.0.1', PGPORT: String(port), PGUSER: user, PGDATA: data },
+    HOME: root,
+    LC_ALL: 'C',
+    PGHOST: '127.0.0.1',
+    PGPORT: String(port),
+    PGUSER: user,
+    PGDATA: data,
   };
 
   let scripts = 0;
@@ -51,7 +58,11 @@ export async function startCluster() {
     const files = [`${root}/${scripts}.out`, `${root}/${scripts}.err`];
     const [out = 0, error = 0] = files.map((file) => fs.openSync(file, 'w'));
     const child = spawn('bash', ['--norc', '-e', '-o', 'pipefail', '-c', script], {
-      ...{ cwd: root, uid, gid, env: { ...surroundings, ...env }, stdio: ['ignore', out, error] },
+      cwd: root,
+      uid,
+      gid,
+      env: { ...surroundings, ...env },
+      stdio: ['ignore', out, error],
     });
     const [code] = await once(child, 'exit');
     for (const descriptor of [out, error]) fs.closeSync(descriptor);
@@ -74,7 +85,8 @@ export async function startCluster() {
     /** The cluster's files. */
     data,
     /** Folders of the archive and of the backups, which are empty. */
-    ...{ archive, backups },
+    archive,
+    backups,
     shell,
     url: (database: string) => `postgres://${user}@127.0.0.1:${port}/${database}`,
   };

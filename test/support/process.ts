@@ -138,7 +138,10 @@ async function listening(server: Process) {
     ...server,
     /** Address of the server, without a path. */
     url,
-    ...{ port: Number(port), opsUrl, firstKey, call },
+    port: Number(port),
+    opsUrl,
+    firstKey,
+    call,
     /** Adds an animal with the first key. */
     add: async (pet: object = tabby, headers: Headers = {}) => call(await firstKey(), 'POST', '/v1/pets', pet, headers),
     /** Reads with the first key. */

@@ -82,7 +82,11 @@ interface Described {
 export const readAllOperations = () =>
   describedOperations<Described>().map(
     ({ operationId, method, path, methods, parameters = [], requestBody, responses }): Operation => ({
-      ...{ operationId, method, path, methods, parameters },
+      operationId,
+      method,
+      path,
+      methods,
+      parameters,
       body: requestBody?.content['application/json']?.schema,
       statuses: Object.keys(responses).map(Number).filter(Number.isInteger),
     }),

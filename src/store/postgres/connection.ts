@@ -55,8 +55,16 @@ export async function configOf(
   const { host, port, database, user, password, ssl } = target;
   const options = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
   const config: pg.ClientConfig = {
-    ...{ host, port, database, user, password, ssl, options: options.join(' ') },
-    ...{ application_name: 'animal-store', keepAlive: true, keepAliveInitialDelayMillis: 60_000 },
+    host,
+    port,
+    database,
+    user,
+    password,
+    ssl,
+    options: options.join(' '),
+    application_name: 'animal-store',
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 60_000,
   };
   const client = new PoolClient(config);
   client.on('error', () => undefined);
