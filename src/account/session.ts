@@ -71,7 +71,7 @@ export function createSessions(app: FastifyInstance, secure: boolean) {
       await endGiven(request);
       const { token, hash } = newToken();
       if (!(await people.addSession(hash, account.id, passwordHash))) throw new ApiError('forbidden', passwordChanged);
-      reply.setCookie(name, token, { ...attributes, maxAge: limits.sessionLifetime / 1000 });
+      reply.setCookie(name, token, { ...attributes, maxAge: limits.sessionLifetimeMs / 1000 });
     },
 
     /** Ends the session of the request's cookie, and removes the cookie. */

@@ -25,7 +25,7 @@ const table = {
   pipelined: 8192,
   pipelinedOnConnection: 250,
   unreadBytes: 32 * mebibyte,
-  statement: 2300,
+  statementMs: 2300,
   request: 9 * secondMs,
   bodyRate: 8 * kibibyte,
   response: 30 * secondMs,
@@ -36,7 +36,7 @@ const table = {
   url: 8 * kibibyte,
   headerBytes: 16 * kibibyte,
   bodyBytes: 64 * kibibyte,
-  petName: 1000,
+  petNameCharacters: 1000,
   // The longest form has a name and two passwords of 256 characters, percent-encoded.
   formBytes: 16 * kibibyte,
   rejectedKeys: 600,
@@ -48,7 +48,7 @@ const table = {
   linkUses: 50,
   passwordsPerNetwork: 10,
   sessions: 50,
-  sessionLifetime: 12 * hourMs,
+  sessionLifetimeMs: 12 * hourMs,
   messages: 1000,
 };
 

@@ -22,7 +22,7 @@ export const PetStatus = kind<(typeof statuses)[number]>(
 );
 export type PetStatus = Static<typeof PetStatus>;
 
-const maxName = limits.petName;
+const maxName = limits.petNameCharacters;
 
 /** JSON Schema counts code points, of which each has at most two UTF-16 units. */
 function isName(value: unknown): boolean {

@@ -17,7 +17,7 @@ export function* findSession(hash: Buffer, at: number): Steps<SessionRow | undef
   const [session] = yield* sql<SessionRow>`
     SELECT ${raw(accountColumns)}, account.network, used_at AS "usedAt"
     FROM session JOIN account ON account.id = account_id
-    WHERE hash = ${hash} AND session.created_at > ${at - limits.sessionLifetime} AND used_at > ${at - sessionIdleMs}
+    WHERE hash = ${hash} AND session.created_at > ${at - limits.sessionLifetimeMs} AND used_at > ${at - sessionIdleMs}
       AND used_at <= ${at + clockSkewMs}`;
   return session;
 }
@@ -66,7 +66,7 @@ export function* addSession({ hash, accountId, passwordHash, at }: NewSession): 
 export function* touchSession({ hash, at }: { hash: Buffer; at: number }): Steps<void> {
   yield* sql`
     UPDATE session SET used_at = ${at} WHERE hash = ${hash}
-      AND created_at > ${at - limits.sessionLifetime} AND used_at > ${at - sessionIdleMs} AND used_at < ${at}`;
+      AND created_at > ${at - limits.sessionLifetimeMs} AND used_at > ${at - sessionIdleMs} AND used_at < ${at}`;
 }
 
 /** Ends one session: whoever has its token may do so. */

@@ -16,7 +16,7 @@ export const sessionSettings = {
   idle_in_transaction_session_timeout: 5000,
   lock_timeout: 2000,
   row_security: 'off',
-  statement_timeout: limits.statement + 200,
+  statement_timeout: limits.statementMs + 200,
 };
 
 /** Less than the deadline: a job whose connection attempt meets silence gets another one. With TLS, an attempt takes six round trips. */

@@ -156,7 +156,7 @@ export function startAdder(pool: Pool, ids: ReturnType<typeof followIds>) {
     // The clients' next requests may share the statement. And the end of the connection may be unread behind its last answer: a statement
     // sent on it would have an unknown outcome.
     turns: 3,
-    lateMs: limits.statement,
+    lateMs: limits.statementMs,
     // Half as many pets as rows.
     rowsOf: () => 2,
     // The next batch must see what became of the first one.

@@ -56,7 +56,7 @@ export function createPools(
 }
 
 /** With a database that hangs, the first job of a request fails: it is answered within 5 s even if it had waited for its key until then. */
-const deadlineMs = limits.statement;
+const deadlineMs = limits.statementMs;
 
 /** Shorter than the time after which firewalls forget an idle connection. */
 const idleTimeoutMs = 300_000;

@@ -53,7 +53,7 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
       // The time of a statement is what its oldest question has left: late ones fail by themselves.
       const isApart = own.until <= now !== (batch[0] ?? own).until <= now;
       isFull ||= batch.length > 0 && (rows > maxRows || isApart);
-      if (isRepeated && own.until - now < limits.statement / 2) own.reject(new ApiError('service_unavailable'));
+      if (isRepeated && own.until - now < limits.statementMs / 2) own.reject(new ApiError('service_unavailable'));
       else if (isFull || isRepeated) later.push(entry);
       else batch.push(own);
       if (single !== undefined) singles.add(single);
@@ -96,7 +96,7 @@ export function createBatch<Question, Answer>(options: BatchOptions<Question, An
       const key = keyOf?.(question) ?? asked;
       const same = waiting.get(key);
       if (same) return same.promise;
-      const until = performance.now() + limits.statement;
+      const until = performance.now() + limits.statementMs;
       const own = { question, single: alone?.(question), until, ...Promise.withResolvers<Answer>() };
       // When all questions of the turn are known. If some wait already, they go then, or when a statement has ended.
       if (waiting.size === 0) sendSoon();
