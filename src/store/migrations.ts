@@ -13,7 +13,7 @@ export interface Migration {
   /** 1 for `0001_initial.sql`. */
   version: number;
   name: string;
-  sql: string;
+  text: string;
   oldest: OldestRelease;
 }
 
@@ -25,9 +25,9 @@ export function readMigrations(engine: 'sqlite' | 'postgres'): Migration[] {
   const names = fs.readdirSync(folder).filter((name) => name.endsWith('.sql'));
   return names.sort().map((name) => {
     const version = Number.parseInt(name, 10);
-    const sql = fs.readFileSync(new URL(name, folder), 'utf8');
-    const [, release = '', known = version] = firstLine.exec(sql) ?? [];
-    return { version, name, sql, oldest: { release, version: Number(known) } };
+    const text = fs.readFileSync(new URL(name, folder), 'utf8');
+    const [, release = '', known = version] = firstLine.exec(text) ?? [];
+    return { version, name, text, oldest: { release, version: Number(known) } };
   });
 }
 

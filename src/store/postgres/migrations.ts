@@ -66,7 +66,7 @@ function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<string[
     // While ALTER TABLE waits for a long transaction, such as a dump, all statements of running servers on that table wait behind it.
     await sql.unsafe(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
     const due = dueOn(await readState(sql), migrations);
-    for (const { version, name, sql: text } of due) {
+    for (const { version, name, text } of due) {
       await sql.unsafe(text);
       await sql`INSERT INTO additive_migration VALUES (${version}, ${name}, ${now.getTime()})`;
     }

@@ -10,10 +10,10 @@ export const latestVersion = () => latestOf(readMigrations('sqlite'));
 export function migrate(connection: Database.Database, applicationId: number, now: Date): string[] {
   const done: string[] = [];
   const migrations = readMigrations('sqlite');
-  for (const [index, { version, name, sql }] of migrations.entries()) {
+  for (const [index, { version, name, text }] of migrations.entries()) {
     const step = connection.transaction(() => {
       if (currentVersion(connection) >= version) return;
-      connection.exec(sql);
+      connection.exec(text);
       connection
         .prepare('INSERT INTO migration (version, name, applied_at) VALUES (?, ?, ?)')
         .run(version, name, now.getTime());
