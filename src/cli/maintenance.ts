@@ -99,8 +99,8 @@ export const maintenanceCommands: Commands = {
     },
     async run(cli, { from, to }) {
       // Imported only here: the PostgreSQL driver takes long to load.
-      const { copyStore } = await import('../store/copy.ts');
-      const rows = Object.entries(await copyStore(from, to, { now }));
+      const { copyIntoPostgres } = await import('../store/copy.ts');
+      const rows = Object.entries(await copyIntoPostgres(from, to, { now }));
       cli.print(
         `Copied and compared: ${rows.map(([table, count]) => `${counted('row', count)} of ${table}`).join(', ')}.`,
       );

@@ -36,7 +36,7 @@ type Counts = Record<Table, number>;
  * Copies the store in `file`, which a server may use, to the database at `databaseUrl`. Migrates both first. Resolves to the row counts, after
  * every row has been read back and compared. Rejects with CopyError, and then leaves no rows in the database, unless the error says otherwise.
  */
-export async function copyStore(file: string, databaseUrl: string, options: OpenOptions): Promise<Counts> {
+export async function copyIntoPostgres(file: string, databaseUrl: string, options: OpenOptions): Promise<Counts> {
   try {
     // The source first: without it, the target is not migrated.
     openExisting(file).close();

@@ -1,6 +1,6 @@
 /** Tests of the copy of an SQLite store into PostgreSQL: all of it arrives, or nothing. */
 import { describe, expect, test, vi } from 'vitest';
-import { copyStore } from '../../../src/store/copy.ts';
+import { copyIntoPostgres } from '../../../src/store/copy.ts';
 import { change, commandErrorOf } from '../../support/commands.ts';
 import { runCli } from '../../support/process.ts';
 import { startProxy } from '../../support/proxy.ts';
@@ -45,7 +45,7 @@ async function makeSource(animals = 10, names: string[] = []): Promise<string> {
   return file;
 }
 
-const copy = (file: string, to: string) => copyStore(file, to, { now });
+const copy = (file: string, to: string) => copyIntoPostgres(file, to, { now });
 const command = (file: string, to: string) => ['copy', '--from', `sqlite:${file}`, '--to', to];
 const shownAs = (to: string) => to.replace('app@', '');
 
