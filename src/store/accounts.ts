@@ -63,7 +63,7 @@ function keyOf(outcome: KeyOutcome): ApiKey | undefined {
 }
 
 /** `hash`: SHA-256 of the key. PostgreSQL reads the keys of a turn together. */
-export function* findKey(hash: Buffer): Steps<KnownKeyRow | undefined> {
+export function* selectKey(hash: Buffer): Steps<KnownKeyRow | undefined> {
   const [key] = yield* sql<KnownKeyRow>`SELECT ${raw(knownKeyColumns)} WHERE hash = ${hash}`;
   return key;
 }
@@ -81,7 +81,7 @@ async function inPages<Row extends { id: number }>(read: (id: number) => Promise
 }
 
 /** `at` returns the current time in milliseconds. */
-export function openAccounts({ read, write, findKey }: Engine, at: () => number): Accounts {
+export function openAccounts({ read, write, findKeyRow }: Engine, at: () => number): Accounts {
   const keysFrom: Accounts['keysFrom'] = async (id, limit) => {
     const rows = await read(
       () => sql<ApiKeyRow>`SELECT ${raw(apiKeyColumns)} WHERE api_key.id >= ${id} ORDER BY api_key.id LIMIT ${limit}`,
@@ -134,7 +134,7 @@ export function openAccounts({ read, write, findKey }: Engine, at: () => number)
     },
 
     async findKey(hash, wasValid) {
-      const row = await findKey(hash, wasValid);
+      const row = await findKeyRow(hash, wasValid);
       return row && toKnownKey(row);
     },
 

@@ -11,7 +11,6 @@ export interface Engine {
   /** Runs a query. `forKey`: for a request with a key that was valid lately; those of strangers may wait longer. */
   read<Result>(query: () => Steps<Result>, forKey?: boolean): Promise<Result>;
   /** Finds a key by the SHA-256 of its text. */
-  findKey(hash: Buffer, forKey?: boolean): Promise<KnownKeyRow | undefined>;
-  /** Each engine has its own way, because most requests need them. */
-  pets: Pets;
+  findKeyRow(hash: Buffer, forKey?: boolean): Promise<KnownKeyRow | undefined>;
+  pets: FastPets;
 }

@@ -34,7 +34,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions) {
   const adder = startAdder(keyed, ids);
   const engine: Engine = {
     ...createEngine(pools),
-    findKey: (hash, forKey) => (forKey ? keys : otherKeys).ask(hash),
+    findKeyRow: (hash, forKey) => (forKey ? keys : otherKeys).ask(hash),
     pets: {
       ...{ list: pets.list, find: pets.find, isCurrent: pets.isCurrent },
       add: (pet, retry, keyId) => adder.ask({ pet, retry, keyId, at: options.now().getTime() }),

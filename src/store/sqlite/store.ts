@@ -1,7 +1,7 @@
 /** The embedded store: one SQLite file in WAL mode. This thread reads it and a worker thread writes it, each on its own connection. */
 import { statfsSync, statSync } from 'node:fs';
 import { petJson } from '../../core/pets.ts';
-import { findKey } from '../accounts.ts';
+import { selectKey } from '../accounts.ts';
 import type { Engine } from '../engine.ts';
 import { followIds, type OpenOptions } from '../store.ts';
 import { watchFile } from './connection.ts';
@@ -44,7 +44,7 @@ export function openSqlite(file: string, options: OpenOptions, given: string) {
   const engine: Engine = {
     write: writer.write,
     read: reader.run,
-    findKey: (hash) => reader.run(() => findKey(hash)),
+    findKeyRow: (hash) => reader.run(() => selectKey(hash)),
     pets: {
       ...{ list, find, isCurrent },
       add({ name, categoryId, status }, retry, keyId) {
