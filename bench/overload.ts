@@ -3,13 +3,14 @@
  * several times its capacity, and what another account gets beside loads of one kind. The server has one core, nginx and the clients the other.
  * Needs Linux with taskset, nginx, strace and cgroups, and root.
  */
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { newToken } from '../src/core/people.ts';
+import { configureProxy, limitShare } from '../test/support/as-deployed.ts';
+import type { Answers, Task } from '../test/support/open-loop.ts';
 import { projectFolder } from '../test/support/project.ts';
 import { injecting } from '../test/support/strace.ts';
-import type { Answers, Task } from './openloop.ts';
 import { create, requestOf, runOpenLoop, seed, start, storeOf } from './servers.ts';
 
 const [source = projectFolder, given = 5, only] = process.argv.slice(2);
@@ -17,59 +18,22 @@ const seconds = Number(given);
 const folder = mkdtempSync(`${tmpdir()}/animal-store-bench-`);
 const file = `${folder}/animals.db`;
 const serverPort = 4201;
-const port = 4202;
-
-/** The text of a file of nginx, with those that it includes of the project's. */
-const inline = (name: string): string =>
-  readFileSync(`${source}/deploy/${name}`, 'utf8').replace(/^ *include (.*);/gm, (_, file) =>
-    file.includes('conf.d')
-      ? inline('nginx.conf')
-      : file.startsWith('animal-store/')
-        ? inline(`nginx/${file.slice(13)}`)
-        : '',
-  );
-
-/** Writes nginx's files as one, after replacing ports, folders and what is for TLS. nginx runs as one process. */
-function configureProxy(): string {
-  const replacements: [RegExp, string][] = [
-    [/^user .*$/m, 'daemon off;\nmaster_process off;'],
-    [/\/run\/|\/var\/log\/nginx\//g, `${folder}/`],
-    [/127\.0\.0\.1:3000/g, `127.0.0.1:${serverPort}`],
-    [/listen \[::\][^;]*;|^ *ssl_.*$/gm, ''],
-    [/listen 443[^;]*?( default_server)?;/g, `listen 127.0.0.1:${port}$1;`],
-    [/listen 80;/g, `listen 127.0.0.1:${port + 1};`],
-  ];
-  const text = replacements.reduce((all, [from, to]) => all.replace(from, to), inline('nginx-main.conf'));
-  writeFileSync(`${folder}/nginx.conf`, text);
-  return `${folder}/nginx.conf`;
-}
-
-/** Limits a process to a share of a core, with cgroups of version 1 or 2. Returns their folder. */
-function limitShare(pid: number, percent: number): string {
-  const isOld = existsSync('/sys/fs/cgroup/cpu');
-  const group = `/sys/fs/cgroup/${isOld ? 'cpu/' : ''}animal-bench-${pid}`;
-  const write = (name: string, value: unknown) => writeFileSync(`${group}/${name}`, `${value}`);
-  mkdirSync(group);
-  if (isOld) write('cpu.cfs_period_us', 10_000);
-  write(isOld ? 'cpu.cfs_quota_us' : 'cpu.max', percent * 100 + (isOld ? '' : ' 10000'));
-  write('cgroup.procs', pid);
-  return group;
-}
+const port = 4203;
 
 /** Starts the server, which has a share of a core, and nginx, and stops them after the measurement. `under`: a command line around the server. */
 async function deployed(percent: number, measure: () => Promise<void>, under: string[] = []) {
   const env = { DATABASE_URL: `sqlite:${file}`, TRUST_PROXY: '127.0.0.1', SIGN_UP: 'open' };
   const server = await start(0, [...under, ...storeOf(source)], serverPort, `${file}.log`, env);
-  const nginx = ['nginx', '-p', folder, '-e', 'stderr', '-c', configureProxy()];
+  const nginx = ['nginx', '-p', folder, '-e', 'stderr', '-c', configureProxy(source, folder, port, serverPort)];
   const proxy = await start(1, nginx, port, `${folder}/nginx.log`);
-  const group = limitShare(server.pid, percent);
+  const removeLimit = limitShare(server.pid, percent);
   console.log(`${source}, ${percent} % of a core; times in ms`);
   try {
     await measure();
   } finally {
     await proxy.stop();
     await server.stop();
-    rmdirSync(group);
+    removeLimit();
   }
 }
 

@@ -1,23 +1,19 @@
 /** Starts the programs under load, each on a core, and makes their stores: SQLite, or PostgreSQL on disk with fsync. */
-import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { openSync, readFileSync, rmSync } from 'node:fs';
-import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import Database from 'better-sqlite3';
 import postgres from 'postgres';
 import { newSecret, scopes } from '../src/core/accounts.ts';
 import { openStore } from '../src/store/open.ts';
+import type { Answers, Task } from '../test/support/open-loop.ts';
 import * as testPostgres from '../test/support/postgres.ts';
-import { nodeOptions } from '../test/support/project.ts';
-import type { Answers, Task } from './openloop.ts';
-
-/** The command that starts a program of this folder. */
-export const inBench = (name: string) => [process.execPath, path.join(import.meta.dirname, name)];
+import { nodeOptions, projectFolder } from '../test/support/project.ts';
 
 /** The command that starts the animal store of a checkout as `npm start` does. */
-export const storeOf = (source: string) => [process.execPath, ...nodeOptions, path.resolve(source, 'src/main.ts')];
+export const storeOf = (source: string) => [process.execPath, ...nodeOptions, `${source}/src/main.ts`];
 
 /** Runs a program on the clients' core, and resolves to what it prints. */
 export async function runClient(...command: string[]): Promise<string> {
@@ -38,13 +34,10 @@ export async function runOpenLoop(
   task: Pick<Task, 'port' | 'request' | 'keys' | 'seconds'> & Partial<Task>,
 ): Promise<Answers> {
   const all = { addresses: 250, network: 1, connections: 250, rate: 0, ...task };
-  return JSON.parse(await runClient(...inBench('openloop.ts'), JSON.stringify(all)));
+  return JSON.parse(
+    await runClient(process.execPath, `${projectFolder}test/support/open-loop.ts`, JSON.stringify(all)),
+  );
 }
-
-const children = new Set<ChildProcess>();
-process.on('exit', () => {
-  for (const child of children) child.kill();
-});
 
 /** Starts a program on core 0 or 1, and waits for its first response. `log`: the file for its output. */
 export async function start(core: 0 | 1, command: string[], port: number, log: string, env = {}) {
@@ -61,22 +54,24 @@ export async function start(core: 0 | 1, command: string[], port: number, log: s
     },
     stdio: ['ignore', output, output],
   });
-  children.add(child);
+  // Also if this process fails.
+  process.on('exit', () => child.kill());
   const ask = async () => (await fetch(`http://127.0.0.1:${port}/v1/pets/1`)).text();
   while ((await ask().catch(() => undefined)) === undefined) {
     if (child.exitCode !== null) throw new Error(readFileSync(log, 'utf8'));
     await sleep(5);
   }
-  const fieldsOf = (file: string) => readFileSync(`/proc/${child.pid}/${file}`, 'utf8').split(' ').map(Number);
+  const fieldOf = (file: string, at: number) =>
+    Number(readFileSync(`/proc/${child.pid}/${file}`, 'utf8').split(' ')[at]);
   return {
+    port,
     startMs: performance.now() - begun,
     pid: child.pid as number,
     /** Processor time so far, user and system, in microseconds: ticks of 10 ms (proc_pid_stat(5)). */
-    usedUs: () => ((fieldsOf('stat')[13] as number) + (fieldsOf('stat')[14] as number)) * 10_000,
+    usedUs: () => (fieldOf('stat', 13) + fieldOf('stat', 14)) * 10_000,
     /** Resident memory: pages of 4 KiB. */
-    memoryMiB: () => (fieldsOf('statm')[1] as number) / 256,
+    memoryMiB: () => fieldOf('statm', 1) / 256,
     async stop() {
-      children.delete(child);
       if (child.kill()) await once(child, 'exit');
     },
   };
