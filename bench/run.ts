@@ -74,16 +74,17 @@ function done(summary)
 end
 `;
 
+const database = values.postgres ? await startPostgres() : undefined;
+
 /** Makes the stores. The animal store logs as JSON at info to a file next to its store. */
 async function makeServers() {
-  const database = values.postgres && (await startPostgres());
   const ofBench = (name: string): [string, string[]] => [name, [process.execPath, `${projectFolder}bench/${name}.ts`]];
   const ofSource = (source: string): [string, string[]] => [source, storeOf(source)];
   const stores = [values.source ?? [], projectFolder].flat().map(ofSource);
   const servers = [ofBench('floor'), ofBench('plain'), ...stores].map(async ([name, command], index) => {
     const port = 4101 + index;
     const file = `${folder}/${port}.db`;
-    const url = database && index > 0 ? await database(`animals${port}`) : `sqlite:${file}`;
+    const url = database && index > 0 ? await database.create(`animals${port}`) : `sqlite:${file}`;
     const { store, keys } = await seed(url, rows, ['bench']);
     await store.close();
     const [key = ''] = keys;
@@ -149,5 +150,6 @@ async function compare() {
 try {
   await compare();
 } finally {
+  await database?.stop();
   rmSync(folder, { recursive: true, force: true });
 }

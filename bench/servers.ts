@@ -78,8 +78,8 @@ export async function start(core: 0 | 1, command: string[], port: number, log: s
 }
 
 /**
- * Creates a store with `rows` animals, which alternate between the statuses, and accounts with one API key each. Returns the keys, and the store,
- * which is still open.
+ * Creates a store with `rows` animals, which alternate between the statuses, and an API key for each account that is named. Returns the keys, and
+ * the store, which is still open.
  */
 export async function seed(url: string, rows: number, accounts: string[]) {
   const store = await openStore(url, { now: () => new Date() });
@@ -94,32 +94,31 @@ export async function seed(url: string, rows: number, accounts: string[]) {
     await sql`VACUUM ANALYZE pet`;
     await sql.end();
   }
-  async function addKey(account: string, name = 'bench'): Promise<string> {
-    const secret = newSecret(false);
-    await store.accounts.addKey({ account, name, scopes: [...scopes], lifetimeMs: null, secret });
-    return secret.key;
-  }
+  for (const name of new Set(accounts)) await store.accounts.addAccount(name);
   const keys: string[] = [];
   for (const account of accounts) {
-    await store.accounts.addAccount(account);
-    keys.push(await addKey(account));
+    const secret = newSecret(false);
+    await store.accounts.addKey({ account, name: 'bench', scopes: [...scopes], lifetimeMs: null, secret });
+    keys.push(secret.key);
   }
-  return { store, keys, addKey };
+  return { store, keys };
 }
 
-/** Starts PostgreSQL, not pinned to a core; it stops with this process. Returns a function that creates a database and returns its URL. */
-export async function startPostgres(): Promise<(name: string) => Promise<string>> {
+/** Starts PostgreSQL, not pinned to a core. `create` creates a database and returns its URL. */
+export async function startPostgres() {
   const data = testPostgres.dataFolder();
   testPostgres.initialize(data, []);
   const server = await testPostgres.start(data);
-  process.once('exit', () => {
-    server.kill();
-    rmSync(data, { recursive: true, force: true });
-  });
-  return async (name) => {
-    const sql = postgres(server.url('postgres'));
-    await sql.unsafe(`CREATE DATABASE ${name}`);
-    await sql.end();
-    return server.url(name);
+  return {
+    async create(name: string): Promise<string> {
+      const sql = postgres(server.url('postgres'));
+      await sql.unsafe(`CREATE DATABASE ${name}`);
+      await sql.end();
+      return server.url(name);
+    },
+    async stop() {
+      await server.kill();
+      rmSync(data, { recursive: true, force: true });
+    },
   };
 }
