@@ -1,6 +1,6 @@
-/** Runs a real nginx with deploy/nginx-main.conf and deploy/nginx.conf, after replacing their ports, their files and the certificate. */
+/** Runs a real nginx with the files of deploy, after replacing their ports, their paths and the certificate. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
@@ -37,12 +37,29 @@ function replaceAll(text: string, replacements: Record<string, string>): string 
   }, text);
 }
 
-/** Writes both files to the folder. nginx runs as one process: killing it leaves no workers. */
-async function configure(folder: string, upstream: number, inHttp: string) {
+/** Copies the shared files. nginx runs as one process: killing it leaves no workers. */
+function copyShared(folder: string, to: string): void {
+  mkdirSync(to, { recursive: true });
+  for (const file of ['http.conf', 'server.conf', 'behind-tls.conf']) {
+    const text = read(`deploy/nginx/${file}`)
+      .replaceAll('/tmp/', `${folder}/`)
+      .replaceAll('/var/log/nginx/', `${folder}/`)
+      .replaceAll('# https://app.animals', 'https://app.animals');
+    writeFileSync(`${to}/${file}`, text);
+  }
+}
+
+/** Lets each upstream of this address lead to these ports. */
+const leadTo = (text: string, address: string, ports: number[]) =>
+  text.replaceAll(new RegExp(`server ${RegExp.escape(address)}(?: resolve)?( [^;]*;)`, 'g'), (_, rest) =>
+    ports.map((port) => `server 127.0.0.1:${port}${rest}`).join(' '),
+  );
+
+/** Writes deploy/nginx.conf and what it includes to the folder. */
+async function configure(folder: string, upstreams: number[], inHttp: string) {
   const [certificate, key] = certify(folder);
   const [https, http] = [await findPort(), await findPort()];
-  const site = replaceAll(read('deploy/nginx.conf'), {
-    '127.0.0.1:3000': `127.0.0.1:${upstream}`,
+  const site = replaceAll(leadTo(read('deploy/nginx.conf'), '127.0.0.1:3000', upstreams), {
     'listen 443': `listen 127.0.0.1:${https}`,
     'listen 80': `listen 127.0.0.1:${http}`,
     '[::]:443': `127.0.0.2:${https}`,
@@ -50,8 +67,8 @@ async function configure(folder: string, upstream: number, inHttp: string) {
     [`/etc/letsencrypt/live/${name}/fullchain.pem`]: certificate,
     [`/etc/letsencrypt/live/${name}/privkey.pem`]: key,
     '/var/log/nginx/': `${folder}/`,
-    '# https://app.animals': 'https://app.animals',
   });
+  copyShared(folder, `${folder}/animal-store`);
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
     (kind) => `${kind}_temp_path ${folder}/t;`,
   );
@@ -67,17 +84,49 @@ async function configure(folder: string, upstream: number, inHttp: string) {
   return { https, http, ca: readFileSync(certificate) };
 }
 
-/** Starts nginx in front of the server at this port; resolves when it listens. `inHttp`: more directives for http. */
-export async function startNginx(upstream: number, inHttp = '') {
-  const folder = temporaryFolder();
-  const { https, http, ca } = await configure(folder, upstream, inHttp);
+/** Starts nginx with nginx.conf of the folder; resolves when it listens. */
+async function launchNginx(folder: string, port: number) {
   const nginx = launch('nginx', ['-p', folder, '-e', 'stderr', '-c', `${folder}/nginx.conf`], {});
   const connects = () =>
     new Promise((resolve) => {
-      const socket = connect(https, '127.0.0.1', () => resolve(true));
+      const socket = connect(port, '127.0.0.1', () => resolve(true));
       socket.on('error', () => resolve(false)).on('connect', () => socket.destroy());
     });
-  await expect.poll(connects).toBe(true);
+  const ended = nginx.end().then(({ stderr }) => stderr);
+  await expect.poll(() => Promise.race([connects(), ended])).toBe(true);
+  return nginx;
+}
+
+/** Where the containers of nginx find their servers, and the ports that they listen on. */
+const containers = {
+  sidecar: { addresses: ['127.0.0.1:3000'], ports: [8080] },
+  compose: { addresses: ['production:3000', 'staging:3000'], ports: [8080, 8081] },
+};
+
+/** Starts nginx as a container has it, behind a proxy with this address; resolves to its ports. `upstreams`: of each address. */
+export async function startContained(place: keyof typeof containers, upstreams: number[], proxy = '127.0.0.1') {
+  const folder = temporaryFolder();
+  const { addresses, ports } = containers[place];
+  let text = replaceAll(read(`deploy/nginx/${place}.conf`), { '/tmp/': `${folder}/` });
+  for (const [at, address] of addresses.entries()) text = leadTo(text, address, [upstreams[at] as number]);
+  const found: number[] = [];
+  for (const port of ports) {
+    const own = await findPort();
+    text = replaceAll(text, { [`listen ${port};`]: `listen 127.0.0.1:${own};` });
+    found.push(own);
+  }
+  text = text.replace(/set_real_ip_from \S+;/, `set_real_ip_from ${proxy};`).replace('daemon off;', 'daemon off; master_process off;');
+  copyShared(folder, folder);
+  writeFileSync(`${folder}/nginx.conf`, text);
+  await launchNginx(folder, found[0] as number);
+  return found;
+}
+
+/** Starts nginx in front of the servers at these ports; resolves when it listens. `inHttp`: more directives for http. */
+export async function startNginx(upstreams: number | number[], inHttp = '') {
+  const folder = temporaryFolder();
+  const { https, http, ca } = await configure(folder, [upstreams].flat(), inHttp);
+  const nginx = await launchNginx(folder, https);
   const dispatcher = new Agent({ allowH2: false, connect: { ca, servername: name } });
   onTestFinished(() => dispatcher.destroy());
 
