@@ -55,11 +55,19 @@ const leadTo = (text: string, address: string, ports: number[]) =>
     ports.map((port) => `server 127.0.0.1:${port}${rest}`).join(' '),
   );
 
+export interface NginxOptions {
+  /** More directives for http. */
+  inHttp?: string;
+  /** Size of the kernel's buffer of what was not sent to a client. */
+  sndbuf?: string;
+}
+
 /** Writes deploy/nginx.conf and what it includes to the folder. */
-async function configure(folder: string, upstreams: number[], inHttp: string) {
+async function configure(folder: string, upstreams: number[], { inHttp = '', sndbuf }: NginxOptions) {
   const [certificate, key] = certify(folder);
   const [https, http] = [await findPort(), await findPort()];
   const site = replaceAll(leadTo(read('deploy/nginx.conf'), '127.0.0.1:3000', upstreams), {
+    ' default_server;': sndbuf ? ` default_server sndbuf=${sndbuf};` : ' default_server;',
     'listen 443': `listen 127.0.0.1:${https}`,
     'listen 80': `listen 127.0.0.1:${http}`,
     '[::]:443': `127.0.0.2:${https}`,
@@ -122,10 +130,10 @@ export async function startContained(place: keyof typeof containers, upstreams: 
   return found;
 }
 
-/** Starts nginx in front of the servers at these ports; resolves when it listens. `inHttp`: more directives for http. */
-export async function startNginx(upstreams: number | number[], inHttp = '') {
+/** Starts nginx in front of the servers at these ports; resolves when it listens. */
+export async function startNginx(upstreams: number | number[], options: NginxOptions = {}) {
   const folder = temporaryFolder();
-  const { https, http, ca } = await configure(folder, [upstreams].flat(), inHttp);
+  const { https, http, ca } = await configure(folder, [upstreams].flat(), options);
   const nginx = await launchNginx(folder, https);
   const dispatcher = new Agent({ allowH2: false, connect: { ca, servername: name } });
   onTestFinished(() => dispatcher.destroy());
@@ -153,7 +161,7 @@ export async function startNginx(upstreams: number | number[], inHttp = '') {
   /** All that nginx has written. */
   const written = () => accessLog() + errorLog() + nginx.stdout() + nginx.stderr();
   return {
-    ...{ https, http, ca, call, open, accessLog, written },
+    ...{ https, http, ca, call, open, accessLog, errorLog, written },
     /** Sends bytes over TLS, and without. */
     raw: (bytes: string, localAddress?: string) => send(open(localAddress), bytes),
     rawHttp: (bytes: string) => send(connect(http, '127.0.0.1'), bytes),

@@ -1,42 +1,224 @@
-/** Tests deploy/nginx.conf and deploy/nginx-main.conf under attack: a client with many connections can only slow itself. */
+/** Tests the files of nginx under attack: a client with many connections can only slow itself, and a full kind of slots leaves the others alone. */
+import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
-import { beforeEach, expect, onTestFinished, test } from 'vitest';
-import { missingNginx, name, startNginx } from '../../support/nginx.ts';
+import { text } from 'node:stream/consumers';
+import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { missingNginx, type NginxOptions, name, startNginx } from '../../support/nginx.ts';
 import { listen } from '../../support/raw.ts';
 
 beforeEach(({ skip }) => {
   if (missingNginx) skip(missingNginx);
 });
 
+type Nginx = Awaited<ReturnType<typeof startNginx>>;
+
 /** Starts nginx in front of a server that responds in this way. */
-async function startBefore(listener: RequestListener, inHttp = '') {
+async function startBefore(listener: RequestListener, options: NginxOptions = {}) {
   const upstream = createServer(listener);
   onTestFinished(() => upstream.closeAllConnections());
-  return startNginx(await listen(upstream), inHttp);
+  return startNginx(await listen(upstream), options);
 }
 
-const refusal = /^HTTP\/1\.1 429 [\s\S]*\r\nRetry-After: 1\r\n[\s\S]*"code":"rate_limited"/;
-
-test.each([
-  ['a /64 network with zeros', (at: number) => `2001:db8::${at + 1}:0:0:1`, '2001:db8:0:1::1'],
-  ['an IPv4 address on an IPv6 socket', (_: number) => '::ffff:192.0.2.1', '::ffff:192.0.2.2'],
-])('%s is one client, which may have 100 requests at once', async (_what, address, other) => {
-  let waiting = 0;
+/** Starts nginx in front of a server that holds the requests that `isHeld`, until `release` is called. */
+async function startHolding(isHeld: (target: string) => boolean, options: NginxOptions = {}) {
   const gate = Promise.withResolvers<void>();
-  const { raw } = await startBefore(async (_request, response) => {
-    waiting += 1;
-    await gate.promise;
+  let held = 0;
+  const nginx = await startBefore(async ({ method, url }, response) => {
+    if (isHeld(`${method} ${url}`)) {
+      held += 1;
+      await gate.promise;
+    }
     response.end();
-  }, 'set_real_ip_from 127.0.0.1; real_ip_header X-Address;');
-  const ask = (from: string) =>
-    raw(`GET / HTTP/1.1\r\nHost: ${name}\r\nX-Address: ${from}\r\nConnection: close\r\n\r\n`);
-  const held = Array.from(Array(100), (_, at) => ask(address(at)));
-  await expect.poll(() => waiting).toBe(100);
-  expect(await ask(address(100))).toMatch(refusal);
-  held.push(ask(other));
-  await expect.poll(() => waiting).toBe(101);
-  gate.resolve();
-  for (const answer of await Promise.all(held)) expect(answer).toMatch(/^HTTP\/1\.1 200 /);
+  }, options);
+  return { ...nginx, held: () => held, release: () => gate.resolve() };
+}
+
+interface Visit {
+  target?: string;
+  from?: string;
+  headers?: string;
+}
+
+/** Sends a request; resolves to its response. */
+const visit = ({ raw }: Nginx, { target = 'GET /v1/pets', from = '127.0.0.1', headers = '' }: Visit) =>
+  raw(`${target} HTTP/1.1\r\nHost: ${name}\r\n${headers}Connection: close\r\n\r\n`, from);
+
+const rejected = /^HTTP\/1\.1 429 [\s\S]*\r\nRetry-After: 1\r\n[\s\S]*"code":"rate_limited"/;
+const refused = /^HTTP\/1\.1 503 [\s\S]*\r\nRetry-After: 1\r\n[\s\S]*"code":"service_unavailable"/;
+const served = /^HTTP\/1\.1 200 /;
+
+const keyOf = (at: number) => `ast_live_${String(at).padStart(36, 'k')}`;
+const withKey = (at: number, scheme = 'Bearer ') => `Authorization: ${scheme}${keyOf(at)}\r\n`;
+const schemes = ['Bearer ', 'bearer  ', 'BEARER\t', 'bEaReR \t '];
+const session = 's'.repeat(43);
+const cookies = [`session=${session}`, `a=b; __Host-session=${session}`, `session-3000=${session};a=b`];
+
+const realAddress = { inHttp: 'set_real_ip_from 127.0.0.1; real_ip_header X-Address;' };
+
+describe('has its own share alone:', () => {
+  test.each<[who: string, most: number, visits: (at: number) => Visit, other: Visit, options?: NginxOptions]>([
+    [
+      'a /64 network with zeros',
+      30,
+      (at) => ({ headers: `X-Address: 2001:db8::${at + 1}:0:0:1\r\n` }),
+      { headers: 'X-Address: 2001:db8:0:1::1\r\n' },
+      realAddress,
+    ],
+    [
+      'an IPv4 address on an IPv6 socket',
+      30,
+      () => ({ headers: 'X-Address: ::ffff:192.0.2.1\r\n' }),
+      { headers: 'X-Address: ::ffff:192.0.2.2\r\n' },
+      realAddress,
+    ],
+    ['an address with many keys', 30, (at) => ({ headers: withKey(at) }), { from: '127.0.0.2', headers: withKey(0) }],
+    [
+      'a key from many addresses, in any spelling',
+      30,
+      (at) => ({ from: `127.0.1.${at + 1}`, headers: withKey(0, schemes[at % schemes.length]) }),
+      { from: '127.0.1.1', headers: withKey(1) },
+    ],
+    [
+      'a session from many addresses, in any cookie',
+      4,
+      (at) => ({
+        from: `127.0.1.${at + 1}`,
+        target: 'GET /account',
+        headers: `Cookie: ${cookies[at % cookies.length]}\r\n`,
+      }),
+      { from: '127.0.1.1', target: 'GET /account', headers: `Cookie: ${cookies[0]?.replace('=s', '=t')}\r\n` },
+    ],
+    [
+      'an address on the account pages',
+      6,
+      (at) => ({ target: `POST /account/${at}`, headers: 'Content-Length: 0\r\n' }),
+      { target: 'GET /docs' },
+    ],
+  ])('%s', async (_who, most, visits, other, options) => {
+    const nginx = await startHolding(() => true, options);
+    const held = Array.from(Array(most), (_, at) => visit(nginx, visits(at)));
+    await expect.poll(nginx.held).toBe(most);
+    expect(await visit(nginx, visits(most))).toMatch(rejected);
+    held.push(visit(nginx, other));
+    await expect.poll(nginx.held).toBe(most + 1);
+    nginx.release();
+    for (const response of await Promise.all(held)) expect(response).toMatch(served);
+  });
+});
+
+describe('when all slots of a kind are taken, the rest gets 503 at once, and the other kinds are served:', () => {
+  const kinds = {
+    reads: ['GET /v1/pets', 256],
+    writes: ['POST /v1/pets', 256],
+    pages: ['POST /account/sign-in', 12],
+  } as const;
+
+  test.each(Object.keys(kinds) as (keyof typeof kinds)[])('%s', async (full) => {
+    const [target, slots] = kinds[full];
+    const nginx = await startHolding((sent) => sent === target);
+    // So many of an address that no limit of its own is met.
+    const [excess, each] = [10, full === 'pages' ? 6 : 30];
+    const headers = target.startsWith('POST') ? 'Content-Length: 2\r\n' : '';
+    const crowd = Array.from(Array(slots + excess), async (_, at) => {
+      const from = `127.0.1.${1 + Math.floor(at / each)}`;
+      const bytes = `${target} HTTP/1.1\r\nHost: ${name}\r\n${headers}Connection: close\r\n\r\n${headers && '{}'}`;
+      return nginx.raw(bytes, from);
+    });
+    const early: string[] = [];
+    for (const response of crowd) void response.then((received) => early.push(received));
+    // They are answered while the others are held.
+    await expect.poll(() => early.length).toBe(excess);
+    for (const response of early) expect(response).toMatch(refused);
+    for (const [other] of Object.values(kinds).filter(([sent]) => sent !== target))
+      expect(await visit(nginx, { target: other, headers: 'Content-Length: 0\r\n' })).toMatch(served);
+    expect(nginx.held()).toBe(slots);
+    nginx.release();
+    expect((await Promise.all(crowd)).filter((response) => served.test(response))).toHaveLength(slots);
+    expect(nginx.errorLog()).toBe('');
+  });
+});
+
+test('heads and bodies that pause never reach the server, and their connections close', async () => {
+  let reached = 0;
+  const nginx = await startBefore((request, response) => {
+    reached += 1;
+    request.resume().on('end', () => response.end());
+  });
+  const begin = (at: number, bytes: string) =>
+    nginx.raw(`POST /v1/pets HTTP/1.1\r\nHost: ${name}\r\n${bytes}`, `127.0.1.${1 + (at % 10)}`).catch(() => '');
+  const slow = Array.from(Array(300), (_, at) => begin(at, at % 2 ? 'X-' : 'Content-Length: 9\r\n\r\n{'));
+  for (const target of ['GET /v1/pets', 'POST /v1/pets'])
+    expect(await visit(nginx, { target, headers: 'Content-Length: 0\r\n' })).toMatch(served);
+  expect(new Set(await Promise.all(slow))).toEqual(new Set(['']));
+  expect(reached).toBe(2);
+});
+
+test('clients that read nothing of a page of 600 KB hold no slot', async () => {
+  const page = Buffer.alloc(600_000, 'x');
+  // With a larger buffer, the kernel would take the page for its client.
+  const nginx = await startBefore((_request, response) => void response.end(page), { sndbuf: '16k' });
+  const begin = async (at: number) => {
+    const socket = nginx.open(`127.0.1.${1 + (at % 10)}`);
+    onTestFinished(() => void socket.destroy());
+    socket.on('error', () => {});
+    socket.write(`GET /v1/pets HTTP/1.1\r\nHost: ${name}\r\n\r\n`);
+    const [head] = await once(socket, 'data');
+    socket.pause();
+    return String(head);
+  };
+  // More than there are slots: 30 of each of ten addresses, which may have no more.
+  for (const expected of [served, served, served, /^HTTP\/1\.1 429 /])
+    for (const head of await Promise.all(Array.from(Array(100), (_, at) => begin(at)))) expect(head).toMatch(expected);
+  expect((await visit(nginx, {})).length).toBeGreaterThan(page.length);
+});
+
+test('pipelined requests reach the server one by one, in their order', async () => {
+  const seen: string[] = [];
+  let [now, most] = [0, 0];
+  const { raw } = await startBefore(async ({ url = '' }, response) => {
+    now += 1;
+    most = Math.max(most, now);
+    seen.push(url);
+    await new Promise(setImmediate);
+    now -= 1;
+    response.end(`<${url}>`);
+  });
+  const paths = Array.from(Array(500), (_, at) => `/${at}`);
+  const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: ${name}\r\n`;
+  const received = await raw(`${paths.map((path) => `${get(path)}\r\n`).join('')}${get('/end')}Connection: close\r\n\r\n`);
+  expect(seen).toEqual([...paths, '/end']);
+  expect(received.match(/(?<=<)[^>]*/g)).toEqual(seen);
+  expect(most).toBe(1);
+});
+
+test('a body in chunks of one byte reaches the server whole', async () => {
+  const { raw } = await startBefore(async (request, response) => {
+    response.end(`${request.headers['content-length']} ${await text(request)}`);
+  });
+  const body = 'pets'.repeat(5000);
+  const chunks = [...body].map((byte) => `1\r\n${byte}\r\n`).join('');
+  const head = `POST /v1/pets HTTP/1.1\r\nHost: ${name}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n`;
+  expect(await raw(`${head}${chunks}0\r\n\r\n`)).toContain(`20000 ${body}`);
+});
+
+test('no secret is written, and no refusal is a line in the error log', async () => {
+  const nginx = await startHolding((target) => target.endsWith('/held'));
+  const secret = 'k'.repeat(36);
+  const headers = [
+    `Authorization: Bearer ast_live_${secret}\r\n`,
+    `Authorization: Bearer ast_live_${secret}${'x'.repeat(300)}\r\n`,
+    `Cookie: session=${secret}; session-3000=${secret}${'x'.repeat(300)}\r\n`,
+  ];
+  const hold = Array.from(Array(30), () => visit(nginx, { target: 'GET /held' }));
+  await expect.poll(nginx.held).toBe(30);
+  for (const header of headers)
+    for (const from of ['127.0.0.1', '127.0.0.2'])
+      expect(await visit(nginx, { from, headers: header })).toMatch(from === '127.0.0.1' ? rejected : served);
+  nginx.release();
+  await Promise.all(hold);
+  await expect.poll(() => nginx.accessLog().split('\n').length - 1).toBe(36);
+  expect(nginx.written()).not.toContain(secret);
+  expect(nginx.errorLog()).toBe('');
 });
 
 test('an address may send 500 requests a second, after the first 1,000, and others theirs', async () => {
@@ -48,9 +230,9 @@ test('an address may send 500 requests a second, after the first 1,000, and othe
   const begun = performance.now();
   const answers = (await Promise.all([ask(), ask(), ask(), ask()])).join('');
   const allowed = 1001 + ((performance.now() - begun) / 1000) * 500;
-  const served = answers.split('HTTP/1.1 200 ').length - 1;
-  expect(served).toBeGreaterThanOrEqual(1000);
-  expect(served).toBeLessThanOrEqual(allowed);
-  expect(answers.slice(answers.indexOf('HTTP/1.1 429 '))).toMatch(refusal);
-  expect(await raw(last, '127.0.0.8')).toMatch(/^HTTP\/1\.1 200 /);
+  const accepted = answers.split('HTTP/1.1 200 ').length - 1;
+  expect(accepted).toBeGreaterThanOrEqual(1000);
+  expect(accepted).toBeLessThanOrEqual(allowed);
+  expect(answers.slice(answers.indexOf('HTTP/1.1 429 '))).toMatch(rejected);
+  expect(await raw(last, '127.0.0.8')).toMatch(served);
 });
