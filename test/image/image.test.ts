@@ -75,12 +75,13 @@ async function findCompose(): Promise<[command: string[], env: Record<string, st
     });
     await expect.poll(() => existsSync(socket)).toBe(true);
   }
-  const { services, volumes } = parse(read('compose.yaml'), { merge: true });
+  // Its image is not here: test/full/deploy runs nginx.
+  const { nginx: _nginx, ...services } = parse(read('compose.yaml'), { merge: true }).services;
   for (const name of deployments) {
     const { build: _, ...service } = services[name];
-    const ports = service.ports.map((port: string) => `127.0.0.1::${port.split(':')[2]}`);
-    services[name] = { ...service, image: imageName, ports };
+    services[name] = { ...service, image: imageName, ports: [3000, 9464].map((port) => `127.0.0.1::${port}`) };
   }
+  const volumes = Object.fromEntries(deployments.map((name) => [name, null]));
   const file = path.join(folder, 'compose.yaml');
   writeFileSync(file, JSON.stringify({ services, volumes }));
   return [

@@ -123,7 +123,9 @@ export async function startContained(place: keyof typeof containers, upstreams: 
     text = replaceAll(text, { [`listen ${port};`]: `listen 127.0.0.1:${own};` });
     found.push(own);
   }
-  text = text.replace(/set_real_ip_from \S+;/, `set_real_ip_from ${proxy};`).replace('daemon off;', 'daemon off; master_process off;');
+  text = text
+    .replace(/set_real_ip_from \S+;/, `set_real_ip_from ${proxy};`)
+    .replace('daemon off;', 'daemon off; master_process off;');
   copyShared(folder, folder);
   writeFileSync(`${folder}/nginx.conf`, text);
   await launchNginx(folder, found[0] as number);

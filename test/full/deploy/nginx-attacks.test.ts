@@ -185,7 +185,9 @@ test('pipelined requests reach the server one by one, in their order', async () 
   });
   const paths = Array.from(Array(500), (_, at) => `/${at}`);
   const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: ${name}\r\n`;
-  const received = await raw(`${paths.map((path) => `${get(path)}\r\n`).join('')}${get('/end')}Connection: close\r\n\r\n`);
+  const received = await raw(
+    `${paths.map((path) => `${get(path)}\r\n`).join('')}${get('/end')}Connection: close\r\n\r\n`,
+  );
   expect(seen).toEqual([...paths, '/end']);
   expect(received.match(/(?<=<)[^>]*/g)).toEqual(seen);
   expect(most).toBe(1);

@@ -36,12 +36,17 @@ describe('compose.yaml', () => {
     'starts %s with its own settings, time to stop, and no privileges that it does not need',
     (name) => {
       const { environment, ports, volumes, stop_grace_period: grace, ...service } = compose.services[name];
+      const { nginx } = compose.services;
       expectSettings(environment);
       expect([environment.DEPLOYMENT, volumes]).toEqual([name, [`${name}:/data`]]);
       expect(environment.BASE_URL.includes('staging')).toBe(name === 'staging');
-      // Only a proxy on the same machine can reach it.
-      const address = (port = '') => expect.stringMatching(new RegExp(`^127\\.0\\.0\\.1:\\d+:${port}$`));
-      expect(ports).toEqual([address(imageSettings.PORT), address(imageSettings.OPS_PORT)]);
+      // Only programs of the same machine can reach the ops port; requests go through nginx, which stops first.
+      expect(ports).toEqual([expect.stringMatching(new RegExp(`^127\\.0\\.0\\.1:\\d+:${imageSettings.OPS_PORT}$`))]);
+      const listen = new RegExp(`listen (\\d+);\\s*set \\$animal_store ${name};`).exec(
+        read('deploy/nginx/compose.conf'),
+      )?.[1];
+      expect(nginx.ports).toContain(`127.0.0.1:${name === 'production' ? 3000 : 3100}:${listen}`);
+      expect(nginx.depends_on).toContain(name);
       expect(Number.parseInt(grace, 10) * 1000).toBeGreaterThan(stopMs);
       expect(service).toMatchObject({
         ...{ restart: 'unless-stopped', read_only: true, cap_drop: ['ALL'], mem_limit: '256m', cpus: 1 },
@@ -49,25 +54,49 @@ describe('compose.yaml', () => {
       });
     },
   );
+
+  test('confines nginx, and mounts its files alone', () => {
+    const { image, entrypoint, volumes, ...service } = compose.services.nginx;
+    expect(image).toMatch(/^nginx:\d+\.\d+-alpine$/);
+    expect(entrypoint).toEqual(['nginx', '-c', '/etc/nginx/animal-store/compose.conf']);
+    expect(volumes).toEqual(['./deploy/nginx:/etc/nginx/animal-store:ro', '/tmp']);
+    expect(service).toMatchObject({ user: 'nginx', read_only: true, cap_drop: ['ALL'], restart: 'unless-stopped' });
+    expect(service.security_opt).toEqual(['no-new-privileges:true']);
+  });
 });
 
 describe('nginx', () => {
-  const files = read('deploy/nginx.conf') + read('deploy/nginx-main.conf');
+  const [main, host, server] = ['nginx-main', 'nginx', 'nginx/server'].map((file) => read(`deploy/${file}.conf`));
+  const workers = Number(/^worker_processes (\d+);/m.exec(main as string)?.[1]);
 
-  test.each(deployments)(
-    'forwards to the port of %s in Compose, on fewer connections than the server takes',
-    (name) => {
-      const upstream = new RegExp(`upstream animal_store_${name} {[^}]* server (\\S+) max_conns=(\\d+);`);
-      const [, server, most] = upstream.exec(files) ?? [];
-      expect(`${server}:3000`).toBe(compose.services[name].ports[0]);
-      expect(Number(most)).toBeLessThan(MAX_CONNECTIONS);
-    },
-  );
+  test.each([
+    ['nginx', '127.0.0.1:3000', 'animal_store_production', workers],
+    ['nginx', '127.0.0.1:3100', 'animal_store_staging', workers],
+    ['nginx/compose', `production:${imageSettings.PORT} resolve`, 'production', 1],
+    ['nginx/compose', `staging:${imageSettings.PORT} resolve`, 'staging', 1],
+    ['nginx/sidecar', `127.0.0.1:${imageSettings.PORT}`, 'server', 1],
+  ])('%s.conf leads to %s, on fewer connections than the server takes', (file, address, name, processes) => {
+    const found = ['reads', 'writes', 'pages'].map((kind) => {
+      const text = read(`deploy/${file}.conf`);
+      const upstream = `upstream ${name}_${kind} { server ${address} max_conns=(\\d+) max_fails=0; zone [^;]*; keepalive (\\d+);`;
+      return (new RegExp(upstream).exec(text) ?? []).slice(1).map(Number);
+    });
+    expect(found).toEqual([
+      [256, expect.any(Number)],
+      [256, expect.any(Number)],
+      [12, expect.any(Number)],
+    ]);
+    // What other workers keep is added to the slots.
+    const most = found.reduce((sum, [slots = 0, kept = 0]) => sum + slots + (processes - 1) * kept, 0);
+    expect(most).toBeLessThan(MAX_CONNECTIONS);
+    expect(Number(read(`deploy/${file}.conf`).match(/worker_processes/g)?.length ?? 0)).toBe(0);
+  });
 
-  test('waits longer than the server, keeps connections for a shorter time, and takes larger bodies', () => {
-    const numberOf = (name: string) => Number(new RegExp(`\\b${name} (\\d+)[sk];`).exec(files)?.[1]);
+  test('waits longer than the server, keeps connections for a shorter time, and takes larger bodies, in memory', () => {
+    const numberOf = (name: string) => Number(new RegExp(`\\b${name} (\\d+)[sk];`).exec(`${host}${server}`)?.[1]);
     expect(numberOf('proxy_read_timeout') * 1000).toBeGreaterThan(limits.request);
     expect(numberOf('keepalive_timeout') * 1000).toBeLessThan(limits.keepAlive);
     expect(numberOf('client_max_body_size') * 1024).toBeGreaterThan(limits.bodyBytes);
+    expect(numberOf('client_body_buffer_size')).toBe(numberOf('client_max_body_size'));
   });
 });
