@@ -93,8 +93,8 @@ async function configure(folder: string, upstreams: number[], { inHttp = '', snd
 }
 
 /** Starts nginx with nginx.conf of the folder; resolves when it listens. */
-async function launchNginx(folder: string, port: number) {
-  const nginx = launch('nginx', ['-p', folder, '-e', 'stderr', '-c', `${folder}/nginx.conf`], {});
+async function launchNginx(folder: string, port: number, group = false) {
+  const nginx = launch('nginx', ['-p', folder, '-e', 'stderr', '-c', `${folder}/nginx.conf`], { group });
   const connects = () =>
     new Promise((resolve) => {
       const socket = connect(port, '127.0.0.1', () => resolve(true));
@@ -111,25 +111,22 @@ const containers = {
   compose: { addresses: ['production:3000', 'staging:3000'], ports: [8080, 8081] },
 };
 
-/** Starts nginx as a container has it, behind a proxy with this address; resolves to its ports. `upstreams`: of each address. */
-export async function startContained(place: keyof typeof containers, upstreams: number[], proxy = '127.0.0.1') {
+/** Starts nginx as a container has it, behind a proxy at 127.0.0.1. `upstreams`: the port of each server. */
+export async function startContained(place: keyof typeof containers, upstreams: number[]) {
   const folder = temporaryFolder();
-  const { addresses, ports } = containers[place];
-  let text = replaceAll(read(`deploy/nginx/${place}.conf`), { '/tmp/': `${folder}/` });
-  for (const [at, address] of addresses.entries()) text = leadTo(text, address, [upstreams[at] as number]);
   const found: number[] = [];
-  for (const port of ports) {
-    const own = await findPort();
-    text = replaceAll(text, { [`listen ${port};`]: `listen 127.0.0.1:${own};` });
-    found.push(own);
+  let text = replaceAll(read(`deploy/nginx/${place}.conf`), { '/tmp/': `${folder}/` });
+  text = text.replace(/set_real_ip_from \S+;/, 'set_real_ip_from 127.0.0.1;');
+  for (const [at, address] of containers[place].addresses.entries())
+    text = leadTo(text, address, [upstreams[at] as number]);
+  for (const port of containers[place].ports) {
+    found.push(await findPort());
+    text = replaceAll(text, { [`listen ${port};`]: `listen ${found.at(-1)};` });
   }
-  text = text
-    .replace(/set_real_ip_from \S+;/, `set_real_ip_from ${proxy};`)
-    .replace('daemon off;', 'daemon off; master_process off;');
   copyShared(folder, folder);
   writeFileSync(`${folder}/nginx.conf`, text);
-  await launchNginx(folder, found[0] as number);
-  return found;
+  const { end } = await launchNginx(folder, found[0] as number, true);
+  return { ports: found, end };
 }
 
 /** Starts nginx in front of the servers at these ports; resolves when it listens. */

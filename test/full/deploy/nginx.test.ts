@@ -1,15 +1,16 @@
-/** Tests deploy/nginx.conf with a real nginx and real servers: what it forwards, what it refuses itself, and what it logs. */
+/** Tests the files of nginx with a real nginx and real servers: what it forwards, what it refuses itself, and what it logs. */
 import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { connect as connectHttp2 } from 'node:http2';
-import { text } from 'node:stream/consumers';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
-import { request } from 'undici';
+import { Agent, request } from 'undici';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { type ErrorCode, errorTable } from '../../../src/core/errors.ts';
 import { newToken } from '../../../src/core/people.ts';
 import type { Answer } from '../../support/documented.ts';
-import { missingNginx, name, startNginx, startNginxAlone } from '../../support/nginx.ts';
+import { missingNginx, name, startContained, startNginx, startNginxAlone } from '../../support/nginx.ts';
 import { startServer } from '../../support/process.ts';
+import { listen } from '../../support/raw.ts';
 
 beforeEach(({ skip }) => {
   if (missingNginx) skip(missingNginx);
@@ -106,6 +107,52 @@ describe('nginx itself responds with an Error body', () => {
       const { statusCode, body } = await request(`http://127.0.0.1:${port}/v1/pets`, { headers: { host: name } });
       expect([statusCode, await body.json()]).toEqual([400, { code: 'bad_request', message, status: 400 }]);
     }
+  });
+});
+
+describe('in a container', () => {
+  /** A server that shows what it got; and one that waits. */
+  async function startShowing(label: string) {
+    const [arrival, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const server = createServer(async ({ url, headers }, response) => {
+      if (url === '/held') {
+        arrival.resolve();
+        await gate.promise;
+      }
+      const { host, 'x-forwarded-for': client, 'x-forwarded-proto': scheme } = headers;
+      response.end([label, host, client, scheme].join(' '));
+    });
+    onTestFinished(() => server.closeAllConnections());
+    return { port: await listen(server), arrival: arrival.promise, release: gate.resolve };
+  }
+  const ask = (port: number, from: string, path = '/') => {
+    const dispatcher = new Agent({ localAddress: from });
+    onTestFinished(() => dispatcher.close());
+    const headers = { host: 'a.test', 'x-forwarded-for': '192.0.2.9, 192.0.2.7', 'x-forwarded-proto': 'https' };
+    return request(`http://127.0.0.1:${port}${path}`, { headers, dispatcher }).then(({ body }) => body.text());
+  };
+
+  test('of a pod, nginx names the client that the proxy named, and after SIGQUIT serves what it had accepted', async () => {
+    const { port, arrival, release } = await startShowing('pod');
+    const { ports, end } = await startContained('sidecar', [port]);
+    const [own = 0] = ports;
+    expect(await ask(own, '127.0.0.1')).toBe('pod a.test 192.0.2.7 https');
+    // Only the proxy is believed.
+    expect(await ask(own, '127.0.0.2')).toBe('pod a.test 127.0.0.2 https');
+    const held = ask(own, '127.0.0.1', '/held');
+    await arrival;
+    const ended = end('SIGQUIT');
+    await expect.poll(() => ask(own, '127.0.0.1').catch(({ code }) => code)).toBe('ECONNREFUSED');
+    release();
+    expect(await held).toBe('pod a.test 192.0.2.7 https');
+    expect(await ended).toMatchObject({ code: 0 });
+  });
+
+  test('of Compose, nginx leads each port to a deployment of its own', async () => {
+    const [production, staging] = [await startShowing('production'), await startShowing('staging')];
+    const { ports } = await startContained('compose', [production.port, staging.port]);
+    for (const [at, label] of ['production', 'staging'].entries())
+      expect(await ask(ports[at] as number, '127.0.0.1')).toBe(`${label} a.test 192.0.2.7 https`);
   });
 });
 
