@@ -74,7 +74,6 @@ async function configure(folder: string, upstreams: number[], { inHttp = '', snd
     '[::]:80': `127.0.0.2:${http}`,
     [`/etc/letsencrypt/live/${name}/fullchain.pem`]: certificate,
     [`/etc/letsencrypt/live/${name}/privkey.pem`]: key,
-    '/var/log/nginx/': `${folder}/`,
   });
   copyShared(folder, `${folder}/animal-store`);
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
