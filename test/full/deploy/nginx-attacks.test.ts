@@ -134,6 +134,7 @@ describe('when all slots of a kind are taken, the rest gets 503 at once, and the
     expect(nginx.held()).toBe(slots);
     nginx.release();
     expect((await Promise.all(crowd)).filter((response) => served.test(response))).toHaveLength(slots);
+    expect(nginx.accessLog()).toContain(`"${target} HTTP/1.1" 503 `);
     expect(nginx.errorLog()).toBe('');
   });
 });
