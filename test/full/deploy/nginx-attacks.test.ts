@@ -48,10 +48,16 @@ const refused = /^HTTP\/1\.1 503 [\s\S]*\r\nRetry-After: 1\r\n[\s\S]*"code":"ser
 const served = /^HTTP\/1\.1 200 /;
 
 const keyOf = (at: number) => `ast_live_${String(at).padStart(36, 'k')}`;
-const withKey = (at: number, scheme = 'Bearer ') => `Authorization: ${scheme}${keyOf(at)}\r\n`;
-const schemes = ['Bearer ', 'bearer  ', 'BEARER\t', 'bEaReR \t '];
+const withKey = (at: number, scheme = 'Bearer ') =>
+  `Authorization:${scheme}${keyOf(at)}${scheme.startsWith('\t') ? '\t ' : ''}\r\n`;
+const schemes = [' Bearer ', ' bearer  ', 'BEARER\t', '\tbEaReR \t '];
 const session = 's'.repeat(43);
-const cookies = [`session=${session}`, `a=b; __Host-session=${session}`, `session-3000=${session};a=b`];
+const cookies = [
+  `session=${session}`,
+  `a=b; __Host-session=${session}`,
+  `session-3000=${session};a=b`,
+  `session = "${session}" ;a`,
+];
 
 const realAddress = { inHttp: 'set_real_ip_from 127.0.0.1; real_ip_header X-Address;' };
 
