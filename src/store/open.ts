@@ -20,7 +20,9 @@ export async function openStore(databaseUrl: string, options: OpenOptions): Prom
   const at = () => options.now().getTime();
   return {
     ...store,
-    pets: engine.pets,
+    pets: {
+      ...engine.pets,
+    },
     accounts: openAccounts(engine, at),
     messages: openMessages(engine),
     people: openPeople(engine, at),

@@ -28,7 +28,7 @@ export async function makeStore(folder = temporaryFolder(), fill?: (store: Store
 export function makeOlder(file: string, version: number): void {
   const database = new Database(file);
   const applied = readMigrations('sqlite').slice(0, version);
-  for (const { sql } of applied) database.exec(sql);
+  for (const { text } of applied) database.exec(text);
   const record = database.prepare('INSERT INTO migration VALUES (?, ?, 0)');
   for (const { version, name } of applied) record.run(version, name);
   const { release, version: compared } = oldestOn(applied);

@@ -10,8 +10,8 @@ import type { Sql } from './sql.ts';
 import { readTarget } from './url.ts';
 
 const namesOf = (kind: string) =>
-  readMigrations('postgres').flatMap(({ sql }) =>
-    [...sql.matchAll(new RegExp(`^CREATE ${kind} (\\w+)`, 'gm'))].map(([, name]) => name),
+  readMigrations('postgres').flatMap(({ text }) =>
+    [...text.matchAll(new RegExp(`^CREATE ${kind} (\\w+)`, 'gm'))].map(([, name]) => name),
   );
 
 /** A sentence for each trigger and rule that others have put on a table, and for a view in its place: they could change what is stored. */

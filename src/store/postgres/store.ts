@@ -36,7 +36,9 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions) {
     ...createEngine(pools),
     findKeyRow: (hash, forKey) => (forKey ? keys : otherKeys).ask(hash),
     pets: {
-      ...{ list: pets.list, find: pets.find, isCurrent: pets.isCurrent },
+      list: pets.list,
+      find: pets.find,
+      isCurrent: pets.isCurrent,
       add: (pet, retry, keyId) => adder.ask({ pet, retry, keyId, at: options.now().getTime() }),
     },
   };

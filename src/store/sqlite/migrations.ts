@@ -77,7 +77,7 @@ export function differencesOf(connection: Database.Database): string[] {
   const migrations = readMigrations('sqlite');
   if (version > latestOf(migrations)) return [];
   const model = new Database(':memory:');
-  for (const migration of migrations) if (migration.version <= version) model.exec(migration.sql);
+  for (const migration of migrations) if (migration.version <= version) model.exec(migration.text);
   const made = new Map(readSchema(model));
   model.close();
   const found = readSchema(connection);

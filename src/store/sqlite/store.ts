@@ -46,7 +46,9 @@ export function openSqlite(file: string, options: OpenOptions, given: string) {
     read: reader.run,
     findKeyRow: (hash) => reader.run(() => selectKey(hash)),
     pets: {
-      ...{ list, find, isCurrent },
+      list,
+      find,
+      isCurrent,
       add({ name, categoryId, status }, retry, keyId) {
         const category = String(categoryId);
         const row = { name, categoryId: category, status, retry, keyId, at: options.now().getTime() };
