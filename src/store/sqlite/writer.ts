@@ -1,6 +1,6 @@
 /** The main thread's side of the writer: batches writes, limits the queue, and settles each write's promise. */
 import { Worker } from 'node:worker_threads';
-import { type ApiError, codeOf } from '../../core/errors.ts';
+import { ApiError, codeOf } from '../../core/errors.ts';
 import { afterTurns } from '../after-turns.ts';
 import type { CommandName, Input, Outcome } from '../commands.ts';
 import { type OpenOptions, unavailable } from '../store.ts';
@@ -21,6 +21,9 @@ const maxYoungGenerationSizeMb = 12;
  * SQLITE_IOERR_FSYNC; PostgreSQL's fsync errata of 2018). This process must not acknowledge any more writes.
  */
 const fatal = /^SQLITE_IOERR_(DIR_)?FSYNC$/;
+
+/** Writes that may wait: while a disk hangs, clients give up and others come, but their writes stay. */
+const maxWaiting = 5000;
 
 const noFailures = { disk_full: 0, locked: 0, io: 0, other: 0 };
 
@@ -133,6 +136,7 @@ export function startWriter(
    */
   function enqueue<Output, Result>(write: Write, read: (output: Output) => Result): Promise<Result> {
     if (broken) return Promise.reject(broken);
+    if (waiting.length >= maxWaiting) return Promise.reject(new ApiError('service_unavailable'));
     if (unsent.length === 0) setImmediate(send);
     unsent.push(write);
     return new Promise<Result>((resolve, reject) => {

@@ -86,3 +86,18 @@ test('a thread that exits rejects all waiting writes and is reported', async () 
     expect(onFatal.mock.calls).toEqual([[new Error(message)]]);
   }
 });
+
+test('while the disk hangs, 5,000 writes wait, and others are refused at once', async () => {
+  const { writer, write, thread } = startOn();
+  const waiting = Array.from(Array(5000), (_, index) => write(String(index)));
+  await expect(write('one more')).rejects.toMatchObject({ code: 'service_unavailable' });
+  expect(writer.waiting()).toBe(5000);
+  await turn();
+  thread.commit(...waiting.keys());
+  expect(await Promise.all(waiting)).toHaveLength(5000);
+  await turn();
+  const next = write('next');
+  await turn();
+  thread.commit(1);
+  expect(await next).toBe(1);
+});
