@@ -59,6 +59,8 @@ export default defineConfig({
         ...onPostgres,
         include: ['test/quick/postgres/**/*.test.ts', ...engineDependent],
       }),
+      // Without the optimisations: the service is as correct.
+      project('quick-plain', ['quick/behaviour', 'quick/http'], { ...quick, env: { PLAIN: 'on' } }),
       project('full', ['full'], { ...full, exclude: ['test/full/postgres/**'] }),
       project('full-postgres', ['full/behaviour', 'full/postgres', 'quick/behaviour', 'quick/account'], {
         ...full,

@@ -1,50 +1,83 @@
-/** Builds the HTTP server: what every request meets, in this order, and then one line for each subject. */
+/** Builds the HTTP server: the plugins for every request, and then one line for each subject. */
 import type { FastifyInstance } from 'fastify';
 import { account } from './account/routes.ts';
 import type { AccountOptions } from './account/scope.ts';
 import { type DocsOptions, docs } from './docs/routes.ts';
-import { requireKey } from './http/auth.ts';
-import { installBody } from './http/body.ts';
-import { installPreflight } from './http/cors.ts';
-import { installMethods, watchMethods } from './http/methods.ts';
-import { installErrors, refuseEmptyParameter } from './http/not-found.ts';
+import { createKeyCache, requireKey } from './http/auth.ts';
+import { addParser, bodies, parseJson } from './http/body.ts';
+import { watchConnections } from './http/connections.ts';
+import { cors, createCors } from './http/cors.ts';
+import { fairness } from './http/fairness.ts';
+import { headers } from './http/headers.ts';
+import type { ServesHost } from './http/hosts.ts';
+import { createKeyUsage } from './http/key-usage.ts';
+import { endedRequest, type OnEnd } from './http/log.ts';
+import { errors, refuseEmptyParameter, watchMethods } from './http/methods.ts';
 import type { App } from './http/operation.ts';
-import { installPreconditions } from './http/preconditions.ts';
-import { installRequestChecks } from './http/request-checks.ts';
+import { preconditions } from './http/preconditions.ts';
+import { sendPrepared } from './http/prepared.ts';
+import { rateLimits } from './http/rate-limit.ts';
+import { requestChecks } from './http/request-checks.ts';
+import { sendResponse } from './http/responses.ts';
 import { createServer, type ServerOptions } from './http/server.ts';
-import { installValidation } from './http/validation.ts';
+import { validation } from './http/validation.ts';
 import { messages } from './messages/routes.ts';
 import { orders } from './orders/routes.ts';
+import { cacheReads } from './pets/response-cache.ts';
 import { pets } from './pets/routes.ts';
 
 export interface AppOptions extends ServerOptions, AccountOptions, DocsOptions {
+  /** Writes the log line of a request. */
+  logRequest: OnEnd;
+  /** The hosts that requests may name. If undefined, any. */
+  servesHost?: ServesHost | undefined;
   /** Called before any route is registered, for plugins that must see every route. */
   watch?: (app: FastifyInstance) => Promise<void>;
+  /** Whether to do without prepared responses and the cache, for tests: responses are the same. */
+  plain?: boolean;
 }
 
 /** Builds the server. It does not listen yet. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
-  const app = createServer(options);
-  await options.watch?.(app);
+  const { logRequest, servesHost, watch, plain, readFile, passwordCost, ...server } = options;
+  const { store, logger, metrics, now, corsOrigins, quickstartBasePath, signUp } = options;
+  const usage = createKeyUsage(store.accounts, logger, now);
+  const keys = createKeyCache();
+  const headersFor = createCors(corsOrigins);
+  const onEnd: OnEnd = (request) => {
+    logRequest(request);
+    metrics.request(request);
+    usage.count(request);
+  };
+  const app = createServer(server, onEnd, headersFor);
+  app.decorateReply('sendResponse', plain ? sendResponse : sendPrepared);
+  app.addHook('onClose', usage.close);
+  await watch?.(app);
 
-  installMethods(app);
-  installRequestChecks(app);
+  await app.register(watchConnections);
+  app.atEnd((request, reply) => onEnd(endedRequest(request, reply)));
+  await app.register(headers);
   // Before the plugins: their routes use the error handler that is set when they are added.
-  installErrors(app);
-  installPreflight(app);
-  installBody(app);
-  installValidation(app);
-  installPreconditions(app);
+  await app.register(errors);
+  await app.register(bodies);
+  await app.register(fairness, { keys });
+  await app.register(cors, { headersFor });
+  await app.register(requestChecks, { servesHost });
+  await app.register(validation);
+  await app.register(preconditions);
 
-  const { passwordCost, quickstartBasePath, readFile, signUp } = options;
   await app.register(docs, { readFile });
   if (signUp !== 'none') await app.register(account, { prefix: '/account', passwordCost });
   // An unknown path needs no key.
   refuseEmptyParameter(app, '/v1/pets/');
   await app.register(async (keyed: App) => {
-    await requireKey(keyed);
+    await keyed.register(rateLimits);
+    await keyed.register(requireKey, { keys });
+    if (options.requestsPerMinute !== undefined) keyed.addHook('onRequest', keyed.rateLimit());
+    keyed.addHook('onRequest', keyed.takeTurn);
+    addParser(keyed, parseJson, keyed.takeTurn);
     const refuseOtherMethods = watchMethods(keyed);
-    await keyed.register(pets, { prefix: '/v1' });
+    await keyed.register(pets, { prefix: '/v1', cacheReads: plain ? undefined : cacheReads });
     await keyed.register(orders, { prefix: '/v1' });
     if (quickstartBasePath !== undefined) await keyed.register(messages, { prefix: quickstartBasePath });
     refuseOtherMethods();

@@ -86,7 +86,7 @@ export const settings = Type.Object({
   }),
   SIGN_UP: Type.Optional(oneOf(['open', 'invitation', 'off', 'none'])),
   LAME_DUCK_MS: wholeNumber(0, 600_000, { default: 0 }),
-  MAX_CONNECTIONS: wholeNumber(1, 100_000, { default: 5000 }),
+  MAX_CONNECTIONS: wholeNumber(1, 100_000, { default: 1000 }),
   RATE_LIMIT: Type.Optional(wholeNumber(1, 1_000_000, { examples: [6000] })),
   TRUST_PROXY: listOf(
     'networks',

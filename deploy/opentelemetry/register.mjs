@@ -11,6 +11,9 @@ const isIgnored = ({ url }) => /^\/(livez|readyz|metrics)$/.test(url);
 /** As in the log, only the route stands for the path: one-time links are secrets, and clients can send anything. */
 const hidePath = (span) => span.setAttributes({ 'url.path': '', 'url.query': '' });
 
+/** Some proxies append a port to the address of their client. */
+const withoutPort = (address) => address.replace(/^(?:\[(.*)\]|([\d.]+))(?::\d+)?$/, '$1$2');
+
 async function start() {
   const { trace } = await import('@opentelemetry/api');
   const { HttpInstrumentation } = await import('@opentelemetry/instrumentation-http');
@@ -33,7 +36,7 @@ async function start() {
   subscribe('fastify.initialization', ({ fastify }) => {
     fastify.addHook('onClose', end);
     fastify.addHook('onRequest', (request, _reply, done) => {
-      const span = trace.getActiveSpan()?.setAttribute('client.address', request.raw.record?.address ?? request.ip);
+      const span = trace.getActiveSpan()?.setAttribute('client.address', withoutPort(request.ip));
       const { url } = request.routeOptions;
       if (span && url !== undefined) span.setAttribute('http.route', url).updateName(`${request.method} ${url}`);
       done();

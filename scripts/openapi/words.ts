@@ -5,7 +5,7 @@ import { dateText, sunset } from '../../src/core/deprecation.ts';
 import type { ErrorCode } from '../../src/core/errors.ts';
 import { retryWindowMs } from '../../src/core/idempotency.ts';
 import { inDigits, limits } from '../../src/core/limits.ts';
-import { standingHeaders } from '../../src/http/responses.ts';
+import { standingHeaders } from '../../src/http/headers.ts';
 import { deprecationHeaders } from '../../src/pets/routes.ts';
 import type { Json } from './components.ts';
 
@@ -21,12 +21,11 @@ const values: Record<string, string | number | undefined> = {
   announcedSunset: announcement.sunset,
   announcedLink: announcement.link,
   sunset: dateText(sunset),
-  url: inDigits(limits.url),
+  url: inDigits(limits.urlBytes),
   headers: kibibytes(limits.headerBytes),
   bodyBytes: inDigits(limits.bodyBytes),
   body: kibibytes(limits.bodyBytes),
-  request: limits.request / 1000,
-  bodyRate: kibibytes(limits.bodyRate),
+  request: limits.requestMs / 1000,
   retries: `${retryWindowMs / 3_600_000} hours`,
 };
 

@@ -83,13 +83,12 @@ export function createAttempts(passwords: Passwords, now: () => Date) {
      * ApiError `service_unavailable` if too many are being checked.
      */
     async signIn(
-      { record }: FastifyRequest,
+      { client: { network } }: FastifyRequest,
       name: string,
       isOwn: boolean,
       check: (hasher: Hasher) => Promise<boolean>,
     ) {
       const at = now().getTime();
-      const { network } = record;
       // No name has a line feed.
       const account = accounts(isOwn ? `\n${name}` : name, at);
       const attempt = { at, running: true };
@@ -106,12 +105,11 @@ export function createAttempts(passwords: Passwords, now: () => Date) {
 
     /** Runs `create`. Counts an attempt for the network or, with `link`, for the link. Rejects like `signIn`. */
     async signUp<Created>(
-      { record }: FastifyRequest,
+      { client: { network } }: FastifyRequest,
       create: (hasher: Hasher) => Promise<Created>,
       link?: Buffer,
     ): Promise<Created> {
       const at = now().getTime();
-      const { network } = record;
       const subject = link ? links(link.toString('hex'), at) : signUps(network, at);
       const what = link ? 'Too many attempts with this link' : 'Too many new accounts from this address';
       return count(network, [subject], { at, running: true }, what, create);

@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import { isName, maxNameCharacters } from '../core/accounts.ts';
 import { ApiError, type ErrorCode } from '../core/errors.ts';
 import { checkOf, isObject, isStorable, joinFaults, kind, requirement, toNfc, type Values } from '../core/schema.ts';
-import { afterBody } from '../http/body.ts';
+import { addParser } from '../http/body.ts';
 import type { App } from '../http/operation.ts';
 import { passwordFault } from './password-rules.ts';
 
@@ -26,11 +26,7 @@ function parse(text: string): Record<string, string | string[]> | string {
   return fields;
 }
 
-export function installForms(app: App): void {
-  app.addContentTypeParser<Buffer>('application/x-www-form-urlencoded', { parseAs: 'buffer' }, ({ raw }, bytes, done) =>
-    afterBody(app, raw, () => done(null, parse(bytes.toString()))),
-  );
-}
+export const installForms = (app: App) => addParser(app, (bytes) => parse(bytes.toString()));
 
 export interface Fault {
   /** Undefined: no field of the form is at fault. */

@@ -33,7 +33,7 @@ export function createLine({ running: places, waiting: line = Infinity, ofNetwor
   /** Runs `act` when it is the turn of `network`. Rejects with ApiError `service_unavailable` if too many wait. */
   return async <Result>(network: string, act: () => Result | Promise<Result>) => {
     const own = held.get(network) ?? 0;
-    // At most as many as are free, as in shares.ts: a few networks cannot fill the line.
+    // At most as many as are free: a few networks cannot fill the line.
     if (own >= Math.min(ofNetwork, places + line - all)) throw busy();
     held.set(network, own + 1);
     all += 1;

@@ -5,9 +5,8 @@ import { RefusedError } from '../core/accounts.ts';
 import { type ApiError, errorTable } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { headersOf, logError, sendError, toApiError } from '../http/errors.ts';
-import { headersIn } from '../http/head.ts';
+import { pageHeaders } from '../http/headers.ts';
 import type { App } from '../http/operation.ts';
-import { pageHeaders, reserveBytes } from '../http/responses.ts';
 import { type Fault, FormError } from './forms.ts';
 import { createLine } from './line.ts';
 
@@ -93,17 +92,15 @@ export function createPages(app: App, rootPath: string) {
   const redirect = (reply: FastifyReply, page: Page | `${Page}?done=${string}`) =>
     reply.code(303).header('location', path(page)).send();
 
-  app.addHook('onSend', async (request, reply) => {
-    if (app.draining()) reply.raw.shouldKeepAlive = false;
-    reply.headers({
-      'x-request-id': request.id,
-      ...Object.fromEntries(headersIn(request.ownHeaders)),
-      ...security,
-      // No other site learns the address of a page. A browser that sends no Sec-Fetch-Site (over plain http, from another machine) must send
-      // Origin instead, and with no-referrer its value would be null (Fetch Standard, section 3.1).
-      'referrer-policy': request.headers['sec-fetch-site'] === undefined ? 'same-origin' : 'no-referrer',
-      'cache-control': 'no-store',
-    });
+  app.addHook('onSend', (request, reply, _payload, done) => {
+    reply.header('cache-control', 'no-store');
+    // Other clients than browsers get errors as JSON.
+    const isJson = reply.getHeader('content-type') === 'application/json';
+    // No other site learns the address of a page. A browser that sends no Sec-Fetch-Site (over plain http, from another machine) must send Origin
+    // instead, and with no-referrer its value would be null (Fetch Standard, section 3.1).
+    const policy = request.headers['sec-fetch-site'] === undefined ? 'same-origin' : 'no-referrer';
+    if (!isJson) reply.headers({ ...security, 'referrer-policy': policy });
+    done();
   });
 
   /** Eta escapes each value for HTML. Every template also has what stands here. */
@@ -121,8 +118,8 @@ export function createPages(app: App, rootPath: string) {
       ...refusalOf(data, request.id),
     };
     const html = Buffer.from(eta.render(template, { ...shared, ...data }));
-    reserveBytes(reply, html);
-    return reply.type('text/html; charset=utf-8').send(html);
+    // client-errors.ts may have answered.
+    return reply.sent ? reply : reply.type('text/html; charset=utf-8').send(html);
   }
 
   app.setErrorHandler(async (thrown, request, reply) => {
@@ -132,8 +129,8 @@ export function createPages(app: App, rootPath: string) {
     if (!request.headers.accept?.includes('text/html') || request.raw.errored) return sendError(thrown, request, reply);
     const error = toApiError(thrown, request);
     const { status } = error;
-    request.record.code = error.code;
-    logError(error, request.record, app.logger);
+    request.errorCode = error.code;
+    logError(error, request.log);
     reply.code(status).headers(headersOf(error));
     const { showAgain } = request.routeOptions.config;
     try {
@@ -150,14 +147,12 @@ export function createPages(app: App, rootPath: string) {
     /** Adds a page at `url`, and its forms, each by its path: the path of another one than the page leads to the page. */
     route(scope: App, url: string, showPage: Show, forms: Record<string, Act> = {}): void {
       const showInTurn: Show = (request, reply, error) =>
-        inTurn(request.record.network, () => showPage(request, reply, error));
-      const working = (act: Show) => (request: FastifyRequest, reply: FastifyReply) =>
-        app.shares.during(request.record.holder, 'work', () => act(request, reply));
-      scope.get(url, working(showInTurn));
+        inTurn(request.client.network, () => showPage(request, reply, error));
+      scope.get(url, (request, reply) => showInTurn(request, reply));
       for (const [at, act] of Object.entries(forms)) {
         if (at !== url) scope.get(at, (_request, reply) => redirect(reply, url as Page));
         const config = { form: true, showAgain: showInTurn };
-        scope.post(at, { bodyLimit: limits.formBytes, config }, working(act));
+        scope.post(at, { bodyLimit: limits.formBytes, config }, act);
       }
     },
   };

@@ -1,6 +1,5 @@
 /** The account pages: people create an account there, sign in, and make API keys. */
-import { watchMethods } from '../http/methods.ts';
-import { refuseEmptyParameter } from '../http/not-found.ts';
+import { refuseEmptyParameter, watchMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
 import { keys } from './keys.ts';
 import { type AccountOptions, createAccountScope, noPage, requireSession } from './scope.ts';

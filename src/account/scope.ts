@@ -1,6 +1,7 @@
 /** The scope of the account pages: what each of their requests meets, and what their routes share. */
 import cookie from '@fastify/cookie';
 import type { FastifyRequest } from 'fastify';
+import { isRemoved } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { hostOf } from '../http/hosts.ts';
 import type { App } from '../http/operation.ts';
@@ -24,7 +25,8 @@ const plainHttp =
 
 /** Prepares the scope `app` for the routes of the account pages. */
 export async function createAccountScope(app: App, options: AccountOptions) {
-  const { config, logger, metrics, now, removed, shares, store } = app;
+  const { config, log, metrics, now, store } = app;
+  const removed = () => isRemoved(now(), config.enforceSunset);
   const { baseUrl } = config;
   const address = baseUrl === undefined ? undefined : new URL(baseUrl);
   const secure = address?.protocol === 'https:';
@@ -40,20 +42,20 @@ export async function createAccountScope(app: App, options: AccountOptions) {
     // Schemes and hosts have no case, and a proxy may write the default port (RFC 9110, section 4.2.3).
     const { origin } = address ?? URL.parse(`${request.protocol}://${hostOf(request.raw) ?? ''}`) ?? {};
     if (secure && request.protocol.toLowerCase() !== 'https') {
-      if (!warned) logger.warn(plainHttp);
+      if (!warned) log.warn(plainHttp);
       warned = true;
       throw new ApiError('forbidden', `This page is only available over https, at ${origin}${pages.path('')}.`);
     }
     if (request.method === 'POST' && !isSameOrigin(request, origin))
       throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
-    await shares.during(request.record.network, 'lookUps', () => sessions.find(request));
+    await sessions.find(request);
   });
-  // For the hooks of this scope and its error pages. body.ts sends the 404 itself, before it reads a body.
+  // For the hooks of this scope and its error pages. request-checks.ts sends the 404 of other methods itself, before a body is read.
   app.setNotFoundHandler(noPage);
-  app.route({ method: ['GET', 'HEAD'], url: '/*', onRequest: noPage, handler: noPage });
+  app.route({ method: ['GET', 'HEAD'], url: '/*', config: { isUnknown: true }, onRequest: noPage, handler: noPage });
   const passwords = createPasswords(options.passwordCost);
   const attempts = createAttempts(passwords, now);
-  const record = createTrail(logger, metrics);
+  const record = createTrail(log, metrics);
   return { ...store, ...config, now, removed, record, passwords, attempts, sessions, pages };
 }
 
@@ -67,8 +69,7 @@ function isSameOrigin({ headers }: FastifyRequest, origin = ''): boolean {
 }
 
 /** For people: the server's own response to an unknown path describes the API. */
-export function noPage({ record }: FastifyRequest): never {
-  record.route = null;
+export function noPage(): never {
   throw new ApiError('route_not_found', 'There is no such page.');
 }
 

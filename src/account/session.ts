@@ -4,7 +4,6 @@ import type { Account } from '../core/accounts.ts';
 import { ApiError, codeOf } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { hashToken, newToken, type Person, type Session } from '../core/people.ts';
-import { holderOfAccount } from '../http/shares.ts';
 import { FormError } from './forms.ts';
 
 declare module 'fastify' {
@@ -51,7 +50,7 @@ export function createSessions(app: FastifyInstance, secure: boolean) {
     /** Whether the request has a cookie of a session, which may have ended. */
     isGiven: ({ cookies }: FastifyRequest) => cookies[name] !== undefined,
 
-    /** Looks up the session of the request's cookie, and stores it in `request.session`. The request then counts for its account. */
+    /** Looks up the session of the request's cookie, and stores it in `request.session`. */
     async find(request: FastifyRequest): Promise<void> {
       const hash = hashToken(request.cookies[name] ?? '');
       const session = hash && (await people.findSession(hash));
@@ -63,7 +62,6 @@ export function createSessions(app: FastifyInstance, secure: boolean) {
         await people.touchSession(hash).catch((error: unknown) => {
           if (codeOf(error) !== 'service_unavailable') throw error;
         });
-      request.record.holder = holderOfAccount(session.account.id, session.network);
     },
 
     /** Begins a session and sets its cookie. Any session that the request carried ends, so that nobody can choose another's (session fixation). */

@@ -38,7 +38,7 @@ function changePassword(scope: AccountScope): Act {
     const { name, current, password } = read(request, account.name);
     refuseOther(name, account);
     const person = await checkPassword(scope, request, account.name, current, wrong);
-    const passwordHash = await passwords.inTurn(request.record.network, (hasher) => hasher.hash(password));
+    const passwordHash = await passwords.inTurn(request.client.network, (hasher) => hasher.hash(password));
     // Whoever changed the password or the account meanwhile has ended its sessions, too.
     if (!(await people.setPassword(account.id, passwordHash, { session, previous: person.passwordHash })))
       throw new RefusedError('session_ended');

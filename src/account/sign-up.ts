@@ -43,7 +43,7 @@ const readNewPerson = formReader(Type.Object({ name: Name, password: Password })
 function createAccount({ attempts, people, record }: AccountScope, request: FastifyRequest, link?: Buffer) {
   const { name, password } = readNewPerson(request);
   const nameTaken = new FormError([{ field: 'name', text: 'This name is taken: choose another.' }]);
-  const network = link ? undefined : hashOf('sha256', request.record.network, 'buffer');
+  const network = link ? undefined : hashOf('sha256', request.client.network, 'buffer');
   return attempts.signUp(
     request,
     async ({ hash }) => {

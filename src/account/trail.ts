@@ -9,7 +9,7 @@ export function createTrail(logger: FastifyBaseLogger, metrics: Metrics) {
   const always = logger.child({}, { level: 'info' });
   return (event: TrailEvent, request?: FastifyRequest, account?: number, key?: number) => {
     metrics.accountEvent(event);
-    const from = request && { address: request.record.address, reqId: request.id };
+    const from = request && { address: request.client.address, reqId: request.id };
     always.info({ event, account, key, ...from }, event.replaceAll('_', ' '));
   };
 }

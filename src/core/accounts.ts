@@ -107,7 +107,7 @@ export interface Accounts {
   keysFrom(id: number, limit: number): Promise<ApiKey[]>;
   /** The keys of an account, newest first: all active ones, and the last `maxEnded` that were revoked or have expired. */
   listOwnKeys(accountId: number, maxEnded: number): Promise<{ active: OwnKey[]; ended: OwnKey[] }>;
-  /** `wasValid`: the key was valid lately, so that its look-up does not wait behind those of strangers. */
+  /** `wasValid`: the key was valid recently, so that its look-up does not wait behind those of strangers. */
   findKey(hash: Buffer, wasValid?: boolean): Promise<KnownKey | undefined>;
   /** Undefined if the key does not exist. A key that is already revoked keeps its revocation date. */
   revokeKey(id: number, session?: Buffer): Promise<ApiKey | undefined>;

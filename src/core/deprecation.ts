@@ -8,6 +8,9 @@ export const sunset = new Date('2030-12-05T00:00:00Z');
 export const dateText = (date: Date) =>
   date.toLocaleDateString('en-GB', { day: 'numeric', month: 'long', year: 'numeric', timeZone: 'UTC' });
 
+/** Whether the operation has been removed, if its removal is enforced. */
+export const isRemoved = (now: Date, enforced: boolean) => enforced && now.getTime() >= sunset.getTime();
+
 const warningDays = 90;
 
 /** Whole days until the removal, rounded up; 0 or less once it has happened. */

@@ -24,7 +24,7 @@ export const errorTable = {
   operation_removed: [410, 'This operation has been removed; list animals with GET /pets and its status filter.'],
   precondition_failed: [412, 'A precondition (If-Match or If-None-Match) does not hold, so nothing was changed.'],
   payload_too_large: [413, bodyTooLarge(limits.bodyBytes)],
-  uri_too_long: [414, `The URL is longer than ${inDigits(limits.url)} bytes.`],
+  uri_too_long: [414, `The URL is longer than ${inDigits(limits.urlBytes)} bytes.`],
   unsupported_media_type: [
     415,
     'Send the header Content-Type: application/json; the body must be in UTF-8, without a content coding.',

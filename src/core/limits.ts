@@ -4,7 +4,6 @@
  */
 
 const kibibyte = 1024;
-const mebibyte = 1024 * kibibyte;
 const secondMs = 1000;
 export const minuteMs = 60 * secondMs;
 export const hourMs = 60 * minuteMs;
@@ -16,24 +15,18 @@ export const clockSkewMs = 60 * secondMs;
 /** For how long messages are kept, and count. */
 export const messageAgeMs = 24 * hourMs;
 
-/** Times are in milliseconds, sizes in bytes, names and passwords in characters (code points). */
+/** Names and passwords are in characters (code points). */
 const table = {
-  connections: 5000,
-  work: 4000,
-  bodies: 2000,
-  lookUps: 500,
-  pipelined: 8192,
-  pipelinedOnConnection: 250,
-  unreadBytes: 32 * mebibyte,
+  connections: 1000,
+  inFlight: 1000,
+  pipelined: 32,
+  queueMs: 700,
   statementMs: 2300,
-  request: 9 * secondMs,
-  bodyRate: 8 * kibibyte,
-  response: 30 * secondMs,
-  stall: 4 * secondMs,
-  keepAlive: 72 * secondMs,
-  held: 700,
+  requestMs: 9 * secondMs,
+  silenceMs: 12 * secondMs,
+  keepAliveMs: 72 * secondMs,
   // RFC 9112, section 3, asks for at least 8,000 octets.
-  url: 8 * kibibyte,
+  urlBytes: 8 * kibibyte,
   headerBytes: 16 * kibibyte,
   bodyBytes: 64 * kibibyte,
   petNameCharacters: 1000,

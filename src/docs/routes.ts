@@ -2,23 +2,12 @@
 import { gzipSync } from 'node:zlib';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AppConfig } from '../http/decorations.ts';
-import { linesOf } from '../http/head.ts';
+import { pageHeaders } from '../http/headers.ts';
 import { watchMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
-import {
-  type Kind,
-  pageHeaders,
-  type Rendered,
-  render,
-  respond,
-  sendRendered,
-  standingHeaders,
-} from '../http/responses.ts';
+import { type Kind, type Representation, represent, sendRepresentation } from '../http/responses.ts';
 
-const security = linesOf({
-  ...pageHeaders("connect-src 'self'; form-action 'none'"),
-  'referrer-policy': 'no-referrer',
-});
+const headers = { ...pageHeaders("connect-src 'self'; form-action 'none'"), 'referrer-policy': 'no-referrer' };
 
 const pages = {
   '/docs': 'animal-store.html',
@@ -55,12 +44,12 @@ function acceptsGzip({ headers }: FastifyRequest): boolean {
  */
 function serve(app: App, url: string, kind: Kind, read: () => Promise<string>): void {
   const both = { ...kind, isPublic: true, vary: 'Accept-Encoding' };
-  let made: Promise<{ plain: Rendered; gzip: Rendered }> | undefined;
+  let made: Promise<{ plain: Representation; gzip: Representation }> | undefined;
   async function make() {
     try {
       const content = await read();
       // About 1 ms for 100 kB.
-      return { plain: render(content, both), gzip: render(gzipSync(content), { ...both, encoding: 'gzip' }) };
+      return { plain: represent(content, both), gzip: represent(gzipSync(content), { ...both, encoding: 'gzip' }) };
     } catch (error) {
       // The next request tries again.
       made = undefined;
@@ -70,7 +59,7 @@ function serve(app: App, url: string, kind: Kind, read: () => Promise<string>): 
   app.get(url, async (request, reply) => {
     made ??= make();
     const { plain, gzip } = await made;
-    sendRendered(reply, acceptsGzip(request) ? gzip : plain);
+    return sendRepresentation(reply, acceptsGzip(request) ? gzip : plain);
   });
 }
 
@@ -82,8 +71,8 @@ export interface DocsOptions {
 /** The OpenAPI documents, and the reference pages with their files. */
 export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
   const refuseOtherMethods = watchMethods(app);
-  const { base, config } = app;
-  const { quickstartBasePath, signUp } = config;
+  const { config } = app;
+  const { base, quickstartBasePath, signUp } = config;
   /** The start of the URLs of pages: the public base address without /v1. */
   const root = base.slice(0, -'/v1'.length);
   const readText = async (...names: string[]) => (await Promise.all(names.map(readFile))).join('');
@@ -94,20 +83,17 @@ export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
   for (const [url, name] of Object.entries(pages)) {
     if (name === 'quickstart.html' && quickstartBasePath === undefined) continue;
     const read = async () => adaptPage(await readText(`src/pages/reference/${name}`), root, config);
-    serve(app, url, { security, type: 'text/html; charset=utf-8' }, read);
+    serve(app, url, { headers, type: 'text/html; charset=utf-8' }, read);
   }
   for (const [type, partsOf] of Object.entries(files)) {
     for (const [name, parts] of Object.entries(partsOf)) {
       const read = async () => withoutComments(await readText(...parts.map((part) => `src/pages/${part}`)));
-      serve(app, `/docs/${name}`, { security, type }, read);
+      serve(app, `/docs/${name}`, { headers, type }, read);
     }
   }
 
-  const redirect = (status: number, page: string) => {
-    const location = root + page;
-    const lines = linesOf({ ...standingHeaders, location, 'cache-control': 'no-store', 'content-length': '0' });
-    return (_request: FastifyRequest, reply: FastifyReply) => respond(reply, status, lines, '');
-  };
+  const redirect = (status: number, page: string) => (_request: FastifyRequest, reply: FastifyReply) =>
+    reply.header('cache-control', 'no-store').redirect(root + page, status);
   const toDocs = redirect(302, '/docs');
   app.get('/docs/', redirect(308, '/docs'));
   if (signUp !== 'none') app.get('/account/', redirect(308, '/account'));

@@ -1,11 +1,11 @@
-/** Reads request bodies: they must be JSON in UTF-8, or a form where the route takes one. Otherwise the response is 415. */
+/** Reads request bodies: they must be JSON in UTF-8, or a form where the route takes one. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { Readable } from 'node:stream';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest, onRequestHookHandler, preParsingHookHandler } from 'fastify';
+import fp from 'fastify-plugin';
 import { ApiError, bodyTooLarge } from '../core/errors.ts';
 import { readJson } from '../core/int64.ts';
+import { hasBody } from './connections.ts';
 import { HttpError } from './errors.ts';
-import type { Shares } from './shares.ts';
 
 const token = "[!#$%&'*+.^_`|~0-9a-z-]+";
 const parameter = `charset=(?:utf-8|"utf-8")|(?!charset=)${token}=(?:${token}|"(?:[^"\\\\]|\\\\.)*")`;
@@ -17,83 +17,145 @@ const json = new RegExp(`^application/json(?:[ \\t]*;(?:[ \\t]*(?:${parameter}))
 const form = /^application\/x-www-form-urlencoded(?:[ \t]*;[ \t]*charset=utf-8)?$/i;
 
 /** RFC 9110, section 15.5.16. */
-const isEncoded = new HttpError('unsupported_media_type', { 'accept-encoding': 'identity' });
+const encoded = new HttpError('unsupported_media_type', { 'accept-encoding': 'identity' });
 
 const notForm = new ApiError('unsupported_media_type', 'The body must be application/x-www-form-urlencoded.');
+const missing = new ApiError('invalid_body', 'The body is missing.');
 
 /** Why the headers alone reject a body, or undefined. */
-function bodyFault({ headers, routeOptions }: FastifyRequest): ApiError | undefined {
+function bodyFault({ headers, routeOptions, content }: FastifyRequest): ApiError | undefined {
   const { 'content-type': type, 'content-encoding': coding, 'content-length': length } = headers;
   const { bodyLimit, config } = routeOptions;
   if (config.form) {
     if (!form.test(type ?? '')) return notForm;
-  } else if (type !== undefined && !json.test(type)) return new ApiError('unsupported_media_type');
-  if (coding !== undefined && !/^identity$/i.test(coding)) return isEncoded;
-  if (length !== undefined && Number(length) > bodyLimit)
-    return new ApiError('payload_too_large', bodyTooLarge(bodyLimit));
+  } else if (type === undefined ? content : !json.test(type)) return new ApiError('unsupported_media_type');
+  if (coding !== undefined && !/^identity$/i.test(coding)) return encoded;
+  if (length !== undefined && Number(length) > bodyLimit) return tooLarge(bodyLimit);
   return undefined;
 }
 
-/** Counts a body while it arrives. Throws ApiError `service_unavailable` if too many do. */
-function countBody(request: IncomingMessage, response: ServerResponse, shares: Shares): void {
-  // The client disconnected before its API key was looked up; or the body arrived while its request was held, and a turn serves a thousand such.
-  if (request.complete || response.destroyed) return;
-  const { holder } = request.record;
-  shares.claim(holder, 'bodies');
-  const giveBack = () => {
-    request.off('close', giveBack);
-    response.off('close', giveBack);
-    shares.give(holder, 'bodies');
-  };
-  request.once('close', giveBack);
-  // Node forgets a request whose response ends before its body, such as a 408: it never closes.
-  response.once('close', giveBack);
+const tooLarge = (bodyLimit: number) => new ApiError('payload_too_large', bodyTooLarge(bodyLimit));
+
+/** Sends 100 Continue. Behind earlier responses it waits: Node would send it between the headers and the body of its own. */
+function sendContinue(raw: ServerResponse): void {
+  if (raw.socket) raw.writeContinue();
+  else raw.once('socket', () => raw.headersSent || raw.writeContinue());
 }
 
-/** Goes on with a request whose body has arrived. What the client took to send it is no time of the server's. */
-export function afterBody(app: FastifyInstance, request: IncomingMessage, run: () => void): void {
-  request.record.begun = performance.now();
-  app.resume(request, run);
+const nothing = Buffer.alloc(0);
+
+/** A body that arrives. */
+interface Content {
+  /** Calls back with all bytes when they are there, or with ApiError `payload_too_large` as soon as there are too many. */
+  read(done: (error: Error | null, bytes: Buffer) => void): void;
 }
 
 /**
- * Reads JSON bodies of POST. Before a body is read, rejects with ApiError `unsupported_media_type` or `payload_too_large`, and sends 404 for an
- * unknown path; afterwards `invalid_json`. A missing body is undefined, for the validation to report.
+ * Copies a body into one buffer as it arrives, and discards what is beyond `maxBytes`. Node keeps an object of 400 bytes for each chunk, which may be one
+ * byte, until somebody reads it.
  */
-export function installBody(app: FastifyInstance): void {
-  app.removeAllContentTypeParsers();
-
-  app.addHook('preParsing', (request, reply, payload, done) => {
-    // Here, because the not-found handler would run only after the body is read.
-    if (request.is404) return app.notFound(request, reply);
-    // The body of any other method is ignored, whatever its type (RFC 9110, section 9.3).
-    if (request.method !== 'POST') return done();
-    const { headers, routeOptions } = request;
-    // No length or 0, and no transfer coding (RFC 9112, section 6.3).
-    const isEmpty = !Number(headers['content-length']) && headers['transfer-encoding'] === undefined;
-    // Validation reports that the body is missing, whatever its type, and however its length is written: 00 is a zero, too.
-    if (isEmpty && !routeOptions.config.form) delete headers['content-type'];
-    if (isEmpty) delete headers['content-length'];
-    const error = bodyFault(request);
-    if (error) return done(error);
-    if (!isEmpty) countBody(request.raw, reply.raw, app.shares);
-    // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).
-    if (headers.expect !== undefined && request.raw.httpVersion === '1.1') reply.raw.writeContinue();
-    // optimizeEmptyRequests (server.ts) has closed the request's own stream, which never emits end.
-    done(null, isEmpty ? Readable.from([]) : payload);
-  });
-
-  app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, ({ raw }, bytes, done) => {
-    // An empty body counts as missing. Validation reports it.
-    if (bytes.length === 0) return done(null, undefined);
-    afterBody(app, raw, () => {
-      let body: unknown;
-      try {
-        body = readJson(bytes);
-      } catch (error) {
-        return done(new ApiError('invalid_json', `The body is ${(error as Error).message}.`));
+function receive(request: IncomingMessage, maxBytes: number): Content {
+  let bytes: Buffer = nothing;
+  let length = 0;
+  let report: (() => void) | undefined;
+  request.on('data', (chunk: Buffer) => {
+    const start = length;
+    length += chunk.length;
+    if (length > maxBytes) {
+      bytes = nothing;
+      report?.();
+    } else if (start === 0) bytes = chunk;
+    else {
+      if (length > bytes.length) {
+        const larger = Buffer.allocUnsafeSlow(Math.min(maxBytes, 2 * length));
+        bytes.copy(larger, 0, 0, start);
+        bytes = larger;
       }
-      done(null, body);
-    });
+      chunk.copy(bytes, start);
+    }
   });
+  request.once('end', () => report?.());
+  return {
+    read(done) {
+      report = () => {
+        report = undefined;
+        if (length > maxBytes) done(tooLarge(maxBytes), nothing);
+        else done(null, bytes.subarray(0, length));
+      };
+      if (request.readableEnded || length > maxBytes) report();
+    },
+  };
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Null if the request has no body. */
+    content: Content | null;
+  }
+}
+
+/** Before a body is read: rejects it by what its headers say, and lets the client send it. */
+const checkBody: preParsingHookHandler = (request, reply, payload, done) => {
+  const { headers, content, routeOptions, raw } = request;
+  // The response says that the body is missing, whatever its type.
+  if (!content && !routeOptions.config.form) delete headers['content-type'];
+  if (!content) delete headers['content-length'];
+  const error = bodyFault(request);
+  // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).
+  if (!error && headers.expect !== undefined && raw.httpVersion === '1.1') sendContinue(reply.raw);
+  // Until the body is there.
+  request.bodyMs = -reply.elapsedTime;
+  done(error ?? null, payload);
+};
+
+/** Receives the bodies of the whole server, and removes Fastify's own parsers. */
+export const bodies = fp(async (app) => {
+  app.removeAllContentTypeParsers();
+  app.decorateRequest('content', null);
+  // At once, whatever the response will be. The body of any method but POST is ignored (RFC 9110, section 9.3).
+  app.addHook('onRequest', (request, _reply, done) => {
+    const { method, headers, raw, routeOptions } = request;
+    if (hasBody(headers)) request.content = receive(raw, method === 'POST' ? routeOptions.bodyLimit : 0);
+    done();
+  });
+  app.addHook('onRoute', (route) => {
+    if (route.method === 'POST') route.preParsing = [checkBody, ...[route.preParsing ?? []].flat()];
+  });
+});
+
+/**
+ * Parses the bodies of POST in the scope of `app`. `parse` may throw ApiError; it gets no bytes if there is no body. `wait` calls back when it may run: to
+ * parse a body takes up to 10 ms.
+ */
+export function addParser(app: FastifyInstance, parse: (bytes: Buffer) => unknown, wait?: onRequestHookHandler): void {
+  app.addContentTypeParser('*', (request, _payload, done) => {
+    if (!request.content) return done(null, nothing);
+    request.content.read(done);
+  });
+  app.addHook('preValidation', (request, reply, done) => {
+    if (request.method !== 'POST') return done();
+    request.bodyMs += reply.elapsedTime;
+    const run = (refusal?: Error) => {
+      if (refusal) return done(refusal);
+      try {
+        // Fastify skips the parser if there is neither a type nor a body.
+        request.body = parse((request.body as Buffer | undefined) ?? nothing);
+        done();
+      } catch (error) {
+        done(error as Error);
+      }
+    };
+    if (wait && request.content) wait.call(app, request, reply, run);
+    else run();
+  });
+}
+
+/** Parses JSON. Throws ApiError `invalid_json`, or `invalid_body` if there is none: Fastify's validation does not tell that from `null`. */
+export function parseJson(bytes: Buffer): unknown {
+  if (bytes.length === 0) throw missing;
+  try {
+    return readJson(bytes);
+  } catch (error) {
+    throw new ApiError('invalid_json', `The body is ${(error as Error).message}.`);
+  }
 }

@@ -1,7 +1,6 @@
-/** CORS: which pages may call the API from a browser (Fetch Standard, section 3.3). */
-import type { FastifyInstance } from 'fastify';
-import { linesOf, varyOrigin } from './head.ts';
-import { respond, standingHeaders } from './responses.ts';
+/** CORS: which pages may call the API from a browser (Fetch Standard, section 3.3). Credentials are not allowed: pages set Authorization themselves. */
+import fp from 'fastify-plugin';
+import type { Headers } from './responses.ts';
 
 const exposedHeaders = [
   'Accept-Encoding',
@@ -20,37 +19,40 @@ const exposedHeaders = [
   'X-Request-Id',
 ].join(', ');
 
-/** The lines of the CORS headers of a response. `origin`: the Origin header of the request, if it was read. */
-export type CorsLines = (origin?: string) => string;
+/** The headers of every response to a page of an origin. */
+export type HeadersFor = (origin?: string) => Headers;
 
-/** Credentials are not allowed: pages set the Authorization header themselves. If `origins` is undefined, no response has CORS headers. */
-export function createCorsLines(origins: string[] | undefined): CorsLines {
-  if (origins === undefined) return () => '';
-  const linesFor = (origin: string) =>
-    varyOrigin + linesOf({ 'access-control-allow-origin': origin, 'access-control-expose-headers': exposedHeaders });
+/** Returns a function: the CORS headers of a response to a page of `origin`. If `origins` is undefined, no response has any. */
+export function createCors(origins: string[] | undefined): HeadersFor {
+  if (origins === undefined) return () => ({});
   // As browsers send them: in lower case, without the default port.
-  const allowed = new Map(origins.map((given) => new URL(given).origin).map((origin) => [origin, linesFor(origin)]));
-  return (origin = '') => allowed.get(origin) ?? varyOrigin;
+  const allowed = new Set(origins.map((origin) => new URL(origin).origin));
+  return (origin = '') => ({
+    vary: 'Origin',
+    ...(allowed.has(origin) && {
+      'access-control-allow-origin': origin,
+      'access-control-expose-headers': exposedHeaders,
+    }),
+  });
 }
 
-const preflight = linesOf({
-  ...standingHeaders,
+const preflight: Headers = {
   'access-control-allow-methods': 'GET, HEAD, POST',
   'access-control-allow-headers': 'Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match',
   // A day.
   'access-control-max-age': '86400',
-});
+};
 
 /**
- * Responds to preflight requests. An OPTIONS request without Origin or Access-Control-Request-Method is not a preflight (section 3.2.2) and is
- * routed like any other request.
+ * Adds the headers to each response, and responds to preflight requests. An OPTIONS request without Origin or Access-Control-Request-Method is not a
+ * preflight (section 3.2.2) and is routed like any other request.
  */
-export function installPreflight(app: FastifyInstance): void {
+export const cors = fp<{ headersFor: HeadersFor }>(async (app, { headersFor }) => {
   if (!app.config.corsOrigins) return;
-  app.addHook('onRequest', (request, reply, done) => {
-    const { method, headers } = request;
+  app.addHook('onRequest', ({ method, headers }, reply, done) => {
+    reply.headers(headersFor(headers.origin));
     const isPreflight = method === 'OPTIONS' && headers.origin && headers['access-control-request-method'];
-    if (!isPreflight) return done();
-    respond(reply, 204, preflight, '');
+    if (isPreflight) reply.code(204).headers(preflight).send();
+    else done();
   });
-}
+});

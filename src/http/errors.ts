@@ -1,10 +1,7 @@
 /** Maps errors to HTTP: the headers and the body of every error response, and how it is sent. */
-import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Logger } from 'pino';
+import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError, bodyTooLarge, codeOf, type ErrorCode } from '../core/errors.ts';
-import { linesOf } from './head.ts';
-import type { RequestRecord } from './request-record.ts';
-import { respond, standingHeaders } from './responses.ts';
+import type { Response } from './responses.ts';
 
 /** An ApiError whose response has additional headers. */
 export class HttpError extends ApiError {
@@ -47,52 +44,35 @@ export function toApiError(error: unknown, request?: FastifyRequest): ApiError {
   return new ApiError(code, message, { cause: error });
 }
 
-const rendered = Symbol('rendered');
-
-/**
- * Renders each error object only once: some are created at start-up and sent many times. The error itself keeps it: of a WeakMap, V8 would move
- * each entry to the old objects.
- */
-export function renderError(error: ApiError & { [rendered]?: ReturnType<typeof render> }) {
-  error[rendered] ??= render(error);
-  return error[rendered];
-}
-
-/** An error response, ready to send: the lines of its headers, its body with one character per byte (latin1), and whether the connection must close. */
-function render(error: ApiError) {
+/** The response for an error. It must not be stored: the next response may differ (RFC 9111, section 5.2.2.5). */
+export function errorResponse(error: ApiError): Response & { body: Buffer } {
   const { code, message, status } = error;
-  const body = Buffer.from(JSON.stringify({ code, message, status }));
-  // Error responses must not be stored: the next response may differ (RFC 9111, section 5.2.2.5).
-  const { connection, ...more } = headersOf(error);
-  const own = { 'content-type': 'application/json', 'cache-control': 'no-store', ...more };
-  const lines = linesOf({ ...standingHeaders, ...own, 'content-length': String(body.length) });
-  return { status, lines, body: body.toString('latin1'), closes: connection === 'close' };
+  const headers = { 'content-type': 'application/json', 'cache-control': 'no-store', ...headersOf(error) };
+  return { status, headers, body: Buffer.from(JSON.stringify({ code, message, status })) };
 }
 
 /**
  * Logs the cause of a 5xx error, which the client never sees: a bug with its stack trace, an outage as one line. Requests rejected for overload have
  * only their request line.
  */
-export function logError(
-  { code, cause }: ApiError,
-  { reqId }: Pick<RequestRecord, 'reqId'>,
-  logger: Pick<Logger, 'error'>,
-): void {
-  if (code === 'internal_error') logger.error({ reqId, err: cause }, code);
+export function logError({ code, cause }: ApiError, log: Pick<FastifyBaseLogger, 'error'>): void {
+  if (code === 'internal_error') log.error({ err: cause }, code);
   else if (code === 'service_unavailable' && cause !== undefined) {
     const { code: name, message } = cause as NodeJS.ErrnoException;
-    logger.error({ reqId, reason: name === undefined ? message : `${name}: ${message}` }, code);
+    log.error({ reason: name === undefined ? message : `${name}: ${message}` }, code);
   }
 }
 
 /** Sends the error response for any thrown value. */
 export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  // The client disconnected while sending its body; or the parser found a fault later, and client-errors.ts has answered.
-  if (request.raw.errored || codeOf(thrown) === 'ERR_HTTP_HEADERS_SENT') return;
+  // The client disconnected while it sent its body; or client-errors.ts has answered.
+  if (request.raw.errored || reply.sent || codeOf(thrown) === 'ERR_HTTP_HEADERS_SENT') return;
   const error = toApiError(thrown, request);
-  const { status, lines, body, closes } = renderError(error);
-  request.record.code = error.code;
-  if (closes) reply.raw.shouldKeepAlive = false;
-  logError(error, request.record, reply.server.logger);
-  respond(reply, status, lines, body);
+  request.errorCode = error.code;
+  logError(error, request.log);
+  const { status, headers, body } = errorResponse(error);
+  // Those of a response that was refused when it was ready.
+  for (const name of ['etag', 'content-encoding', 'link', 'location']) reply.removeHeader(name);
+  if (reply.getHeader('vary') === 'Authorization') reply.removeHeader('vary');
+  reply.code(status).headers(headers).send(body);
 }

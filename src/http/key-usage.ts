@@ -2,7 +2,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Accounts } from '../core/accounts.ts';
 import { type Counts, dayOf, type KeyUse, outcomeOf, outcomes } from '../core/usage.ts';
-import type { OnEnd } from './request-record.ts';
+import type { OnEnd } from './log.ts';
 
 const flushEveryMs = 60_000;
 

@@ -1,13 +1,44 @@
-/** Responds to OPTIONS and to the methods that a path does not support. */
+/** Responds to OPTIONS, to the methods that a path does not support, and on paths that do not exist. */
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
-import { HttpError } from './errors.ts';
-import { linesOf } from './head.ts';
+import fp from 'fastify-plugin';
+import { ApiError, errorTable } from '../core/errors.ts';
+import { HttpError, sendError } from './errors.ts';
 import { METHODS } from './node-http.ts';
-import { respond, standingHeaders } from './responses.ts';
 
-/** Registers every method that Node's parser knows, so that an unusual method gets 405 and not 404. */
-export function installMethods(app: FastifyInstance): void {
+/** A path, other than the root, that ends in a slash. Clients of proxies send it after the scheme and the host (RFC 9112, section 3.2.2). */
+const endsInSlash = /^(?:https?:\/\/[^/?]+)?\/[^?]*\/(?:\?|$)/i;
+
+/** Adds the handlers of errors and of unknown paths, and every method of Node's parser, so that an unusual one gets 405 and not 404. */
+export const errors = fp(async (app) => {
   for (const method of METHODS) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
+  const { base } = app.config;
+  const docs = `${base.slice(0, -'/v1'.length)}/docs`;
+  const api = `The API is below ${base}, for example GET ${base}/pets; ${docs} describes it.`;
+  // Created once: capturing a stack trace costs more than the rest of the response.
+  const [, nothing] = errorTable.route_not_found;
+  const unknown = new ApiError('route_not_found', `${nothing} ${api}`);
+  const slash = new ApiError('route_not_found', `${nothing} No path ends in a slash. ${api}`);
+
+  app.decorate('notFound', (request, reply) => {
+    const { originalUrl: url, method } = request;
+    // What the server supports as a whole (RFC 9110, section 9.3.7).
+    if (url === '*' && method === 'OPTIONS')
+      return void reply.code(204).header('allow', 'GET, HEAD, POST, OPTIONS').send();
+    throw endsInSlash.test(url) ? slash : unknown;
+  });
+  app.setErrorHandler(sendError);
+  app.setNotFoundHandler(app.notFound);
+});
+
+/** Makes `url`, which ends in a slash, an unknown path. Otherwise the router would match an empty parameter. */
+export function refuseEmptyParameter(app: FastifyInstance, url: string, notFound = app.notFound): void {
+  app.route({
+    method: app.supportedMethods,
+    url,
+    config: { isUnknown: true },
+    onRequest: notFound,
+    handler: notFound,
+  });
 }
 
 /**
@@ -25,26 +56,18 @@ export function watchMethods(scope: FastifyInstance): () => void {
   };
 }
 
-/** The lines of the response to OPTIONS, and the error for other methods. */
-function answersOf(served: string[]): { allowed: string; refusal: HttpError } {
-  const allow = [...served, 'OPTIONS'].join(', ');
-  return { allowed: linesOf({ ...standingHeaders, allow }), refusal: new HttpError('method_not_allowed', { allow }) };
-}
-
 function refuseAt(app: FastifyInstance, url: string, routes: RouteOptions[]): void {
-  const served = METHODS.filter((method) => routes.some((route) => [route.method].flat().includes(method)));
+  const served = routes.flatMap(({ method }) => method);
   // A path is deprecated, and then removed, with all its methods.
-  const { headers = '', removed } = routes[0]?.config ?? {};
-  const all = answersOf(served);
-  const none = answersOf([]);
+  const { headers = {}, removed } = routes[0]?.config ?? {};
   // Before the body is read: its content does not matter.
   const answer = ({ method }: FastifyRequest, reply: FastifyReply) => {
-    const { allowed, refusal } = removed?.() ? none : all;
-    if (method !== 'OPTIONS') throw refusal;
-    respond(reply, 204, allowed, '');
+    const allow = [...(removed?.() ? [] : served), 'OPTIONS'].join(', ');
+    if (method !== 'OPTIONS') throw new HttpError('method_not_allowed', { allow });
+    reply.code(204).header('allow', allow).send();
   };
   app.route({
-    method: METHODS.filter((method) => !served.includes(method)),
+    method: app.supportedMethods.filter((method) => !served.includes(method)),
     url,
     config: { headers },
     onRequest: answer,

@@ -2,4 +2,4 @@
 import { createRequire } from 'node:module';
 
 const http: typeof import('node:http') = createRequire(import.meta.url)('node:http');
-export const { createServer, get, METHODS, STATUS_CODES, validateHeaderName, validateHeaderValue } = http;
+export const { createServer, get, METHODS, STATUS_CODES, validateHeaderValue } = http;

@@ -1,6 +1,7 @@
 /** The preconditions If-Match and If-None-Match (RFC 9110, section 13.1). No resource has a time of modification, so there are no others. */
 import type { IncomingHttpHeaders } from 'node:http';
-import type { FastifyInstance } from 'fastify';
+import type { preHandlerHookHandler } from 'fastify';
+import fp from 'fastify-plugin';
 import { ApiError } from '../core/errors.ts';
 
 /** The members of a list of entity-tags. The W of a weak one is a capital letter (section 8.8.3). */
@@ -39,13 +40,13 @@ function holds({ 'if-match': ifMatch, 'if-none-match': ifNoneMatch }: IncomingHt
  * Rejects each POST whose preconditions do not hold, before it changes anything. By then, the key and the content are valid: if the status were
  * neither 2xx nor 412 without the preconditions, they are not evaluated (section 13.2.1).
  */
-export function installPreconditions(app: FastifyInstance): void {
+export const preconditions = fp(async (app) => {
   const readable = new Set<string>();
   app.addHook('onRoute', (route) => {
     if (route.method === 'GET') readable.add(route.url);
     if (route.method !== 'POST') return;
-    route.preHandler = (request, _reply, done) => {
-      done(holds(request.headers, readable.has(route.url)) ? undefined : new ApiError('precondition_failed'));
-    };
+    const check: preHandlerHookHandler = ({ headers }, _reply, done) =>
+      done(holds(headers, readable.has(route.url)) ? undefined : new ApiError('precondition_failed'));
+    route.preHandler = [check, ...[route.preHandler ?? []].flat()];
   });
-}
+});

@@ -1,11 +1,10 @@
 /** Checks every request before its route and API key: the length of the URL, the framing, the host, and the header Expect. */
 import type { IncomingMessage } from 'node:http';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import fp from 'fastify-plugin';
 import { ApiError } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { HttpError } from './errors.ts';
 import { absoluteFormOf, hostSyntax, type ServesHost } from './hosts.ts';
-import type { App } from './operation.ts';
 
 const close = { connection: 'close' };
 const badRequest = (message: string) => new HttpError('bad_request', close, message);
@@ -25,9 +24,11 @@ const tooLong = new ApiError('uri_too_long');
 const otherExpectation = new HttpError('expectation_failed', close);
 
 /** Returns a function: why a request is rejected regardless of its route, or undefined. If `servesHost` is undefined, every host is served. */
-export function createCheck(servesHost: ServesHost | undefined): (request: IncomingMessage) => ApiError | undefined {
+function createCheck(
+  servesHost: ServesHost | undefined,
+): (request: Pick<IncomingMessage, 'url' | 'httpVersion' | 'headers'>) => ApiError | undefined {
   return ({ url = '', httpVersion, headers: { host, expect, 'transfer-encoding': coding } }) => {
-    if (url.length > limits.url) return tooLong;
+    if (url.length > limits.urlBytes) return tooLong;
     if (httpVersion !== '1.1' && httpVersion !== '1.0') return otherVersion;
     // RFC 9112, section 3.2: exactly one valid Host, except in HTTP/1.0.
     if (host === undefined ? httpVersion === '1.1' : !hostSyntax.test(host)) return notOneHost;
@@ -37,25 +38,51 @@ export function createCheck(servesHost: ServesHost | undefined): (request: Incom
     if (url.includes('#')) return fragment;
     const target = absoluteFormOf(url);
     if (target && target.scheme !== 'http') return otherScheme;
-    if (target && !hostSyntax.test(target.authority)) return invalidHost;
+    if (target && (target.authority === '' || !hostSyntax.test(target.authority))) return invalidHost;
     if (servesHost && !servesHost(target?.authority ?? host)) return otherHost;
     const isSupported = expect === undefined || httpVersion === '1.0' || /^100-continue$/i.test(expect);
     return isSupported ? undefined : otherExpectation;
   };
 }
 
-/** Prepares a request for its response. Call it before anything that may respond. Returns why the request is rejected, or undefined. */
-export function beginRequest(request: FastifyRequest, { server }: FastifyReply): ApiError | undefined {
-  const { url = null, config } = request.routeOptions;
-  const { record, headers } = request.raw;
-  record.route = url;
-  request.record = record;
-  request.ownHeaders = server.corsLines(headers.origin) + (config?.headers ?? '');
-  return server.checkRequest(request.raw);
+const invalidUrl = new ApiError('invalid_url');
+
+/** Whether percent-encoding cannot be decoded. */
+function isMalformed(url: string): boolean {
+  if (!url.includes('%')) return false;
+  const [path = ''] = url.split('?', 1);
+  try {
+    decodeURIComponent(path);
+    return false;
+  } catch {
+    return true;
+  }
 }
 
-export function installRequestChecks(app: App): void {
-  app.decorateRequest('record');
-  app.decorateRequest('ownHeaders', '');
-  app.addHook('onRequest', (request, reply, done) => done(beginRequest(request, reply)));
+/**
+ * For Fastify's option of this name. The router finds a route for every URL, so that the response has the headers of its route: from the absolute form it
+ * takes the path, and from a path that cannot be decoded the percent signs.
+ */
+export function rewriteUrl({ url = '' }: IncomingMessage): string {
+  if (url.startsWith('/')) return isMalformed(url) ? url.replaceAll('%', '_') : url;
+  return url === '*' ? url : rewriteUrl({ url: `/${url.replace(/^https?:\/\/[^/?]*\/?/i, '')}` } as IncomingMessage);
 }
+
+interface CheckOptions {
+  /** The hosts that requests may name. If undefined, any. */
+  servesHost: ServesHost | undefined;
+}
+
+/** Checks each request when its headers have arrived. */
+export const requestChecks = fp<CheckOptions>(async (app, { servesHost }) => {
+  const check = createCheck(servesHost);
+  app.addHook('onRequest', (request, reply, done) => {
+    const { raw, originalUrl: url } = request;
+    const error = check({ url, httpVersion: raw.httpVersion, headers: raw.headers });
+    if (error) done(error);
+    else if (isMalformed(url)) done(invalidUrl);
+    // The handler would run only after a body is read.
+    else if (request.is404) app.notFound(request, reply);
+    else done();
+  });
+});

@@ -1,12 +1,11 @@
 /** The ops port: liveness, readiness and metrics. It needs no API key. */
-import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
-import type { Logger } from 'pino';
+import fastify, { type FastifyBaseLogger, type FastifyInstance, type FastifyRequest, LogController } from 'fastify';
 import type { Registry } from 'prom-client';
 import { ApiError } from '../core/errors.ts';
-import { HttpError, logError, renderError, toApiError } from '../http/errors.ts';
-import { headersIn } from '../http/head.ts';
+import { HttpError, sendError } from '../http/errors.ts';
+import { headers } from '../http/headers.ts';
 import type { ServesHost } from '../http/hosts.ts';
-import { createCheck } from '../http/request-checks.ts';
+import { requestChecks, rewriteUrl } from '../http/request-checks.ts';
 import { schemaController } from '../http/validation.ts';
 
 export interface OpsOptions {
@@ -17,7 +16,7 @@ export interface OpsOptions {
   registry: Pick<Registry, 'metrics' | 'contentType'>;
   /** The hosts that requests may name. If undefined, any. */
   servesHost: ServesHost | undefined;
-  logger: Pick<Logger, 'error'>;
+  logger: FastifyBaseLogger;
 }
 
 const notAllowed = new HttpError('method_not_allowed', { allow: 'GET, HEAD' });
@@ -32,24 +31,26 @@ function unserved(ops: FastifyInstance, { url }: FastifyRequest): ApiError {
 export function buildOpsServer({ release, ready, registry, servesHost, logger }: OpsOptions): FastifyInstance {
   // The check rejects a missing or repeated Host header, so that the response has the standard error body.
   const http = { requireHostHeader: false, joinDuplicateHeaders: true };
-  const ops = fastify({ forceCloseConnections: true, http, schemaController });
-  const check = createCheck(servesHost);
-  // Before a body is read: its content does not matter.
-  ops.addHook('onRequest', (request, _reply, done) =>
-    done(check(request.raw) ?? (request.is404 ? unserved(ops, request) : undefined)),
-  );
-  ops.setErrorHandler((thrown, { id: reqId }, reply) => {
-    const error = toApiError(thrown);
-    logError(error, { reqId }, logger);
-    const { status, lines, body, closes } = renderError(error);
-    if (closes) reply.raw.shouldKeepAlive = false;
-    reply.code(status).headers(Object.fromEntries(headersIn(lines)));
-    return reply.send(Buffer.from(body, 'latin1'));
+  const logController = new LogController({ disableRequestLogging: true });
+  const ops = fastify({
+    forceCloseConnections: true,
+    http,
+    schemaController,
+    loggerInstance: logger,
+    logController,
+    rewriteUrl,
   });
-  ops.addHook(
-    'onSend',
-    async (request, reply) => void reply.headers({ 'cache-control': 'no-store', 'x-request-id': request.id }),
-  );
+  ops.decorate('notFound', (request) => {
+    throw unserved(ops, request);
+  });
+  ops.decorate('draining', () => false);
+  ops.register(headers);
+  ops.register(requestChecks, { servesHost });
+  ops.addHook('onSend', (_request, reply, _payload, done) => {
+    reply.header('cache-control', 'no-store');
+    done();
+  });
+  ops.setErrorHandler(sendError);
   ops.get('/livez', () => ({ status: 'live' }));
   ops.get('/readyz', async () => {
     if (!(await ready())) throw new ApiError('service_unavailable');

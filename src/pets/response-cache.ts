@@ -1,17 +1,8 @@
-/** Caches the rendered responses to reads of pets for as long as the data in the store has not changed. */
-import { ApiError } from '../core/errors.ts';
-import {
-  type FoundPet,
-  maxPage,
-  type PetPage,
-  type PetQuery,
-  type Pets,
-  type StoreState,
-  statuses,
-} from '../core/pets.ts';
+/** An optimisation of the reads of pets: caches their responses to reads of pets for as long as the data in the store has not changed. */
+import { maxPage, type PetQuery, type Pets, type StoreState, statuses } from '../core/pets.ts';
 import type { App } from '../http/operation.ts';
-import { type Rendered, render } from '../http/responses.ts';
-import { pageLinks } from './paging.ts';
+import type { Representation } from '../http/responses.ts';
+import type { CachedReads, PetRead, PetReads } from './routes.ts';
 
 /** Limit of one cache. Pages and single pets have separate caches, so that many of one kind cannot displace the other. */
 const maxBytes = 8 * 1024 * 1024;
@@ -22,8 +13,6 @@ const entryBytes = 1000;
 /** Limit of the remembered keys that were requested once. */
 const maxSeenOnce = 10_000;
 
-export type PetResponses = ReturnType<typeof createPetResponses>;
-
 /** A number: V8 puts a string into its table of strings to look it up, which takes 3 % of a cached page. */
 function pageKey({ limit, status, after }: PetQuery): number {
   const state = status === undefined ? 0 : 1 + statuses.indexOf(status);
@@ -31,20 +20,19 @@ function pageKey({ limit, status, after }: PetQuery): number {
 }
 
 interface Entry {
-  rendered: Rendered;
-  /** Of the read that it was rendered from. */
+  representation: Representation;
+  /** Of the read that it was made from. */
   state: StoreState;
   bytes: number;
   /** Whether it was requested since the last sweep. */
   used: boolean;
 }
 
-/** The reads reject with ApiError `service_unavailable` if the store cannot be read. */
-export function createPetResponses(app: App) {
-  const { base, metrics, store } = app;
-  const { pets } = store;
-  const pages = createCache<PetPage>(pets.isCurrent);
-  const singlePets = createCache<FoundPet>(pets.isCurrent);
+/** Caches what `reads` return. The reads reject as those do. */
+export function cacheReads(app: App, reads: PetReads): CachedReads {
+  const { metrics, store } = app;
+  const pages = createCache(store.pets.isCurrent);
+  const singlePets = createCache(store.pets.isCurrent);
   const timer = setInterval(() => {
     pages.sweep();
     singlePets.sweep();
@@ -53,24 +41,9 @@ export function createPetResponses(app: App) {
   const sumOf = (what: 'hits' | 'misses') => () => pages.use()[what] + singlePets.use()[what];
   metrics.add('animal_store_cache_hits_total', 'Reads served from the response cache.', sumOf('hits'));
   metrics.add('animal_store_cache_misses_total', 'Reads served from the store.', sumOf('misses'));
-
   return {
-    page: (query: PetQuery) =>
-      pages.get(
-        pageKey(query),
-        () => pets.list(query),
-        ({ pets: found, next }) => render(`[${found.join()}]`, { link: pageLinks(base, query, next), next }),
-      ),
-    /** Rejects with ApiError `pet_not_found`. */
-    pet: (id: bigint) =>
-      singlePets.get(
-        Number(id),
-        () => pets.find(id),
-        ({ pet }) => {
-          if (pet === undefined) throw new ApiError('pet_not_found');
-          return render(pet);
-        },
-      ),
+    page: (query) => pages.get(pageKey(query), () => reads.page(query)),
+    pet: (id) => singlePets.get(Number(id), () => reads.pet(id)),
   };
 }
 
@@ -82,7 +55,7 @@ const sweepMs = 5000;
  * are no longer requested. An LRU cache would replace the oldest entry by the newest: if clients read through more pages than fit, it would
  * insert every page and never have a hit.
  */
-export function createCache<Read extends { state: StoreState }>(isCurrent: Pets['isCurrent']) {
+export function createCache(isCurrent: Pets['isCurrent']) {
   const entries = new Map<number, Entry>();
   const seenOnce = new Set<number>();
   let bytes = 0;
@@ -98,46 +71,48 @@ export function createCache<Read extends { state: StoreState }>(isCurrent: Pets[
     bytes -= entry.bytes;
   }
 
-  function keep(key: number, read: Read, renderRead: (read: Read) => Rendered): Rendered {
-    const { state } = read;
-    const kept = entries.get(key);
+  function keep(key: number, { state, represent }: PetRead): Representation {
+    const before = entries.get(key);
     // If many request one page at once on PostgreSQL, all of them read it before the first response is kept.
-    if (kept && kept.state === state) return kept.rendered;
-    const rendered = renderRead(read);
+    if (before && before.state === state) return before.representation;
+    const representation = represent();
     // A number that is no safe integer stands for several keys.
-    if (kept || !Number.isSafeInteger(key)) return rendered;
+    if (before || !Number.isSafeInteger(key)) return representation;
     if (!seenOnce.delete(key)) {
       if (seenOnce.size < maxSeenOnce) seenOnce.add(key);
-      return rendered;
+      return representation;
     }
-    const size = rendered.body.length + entryBytes;
+    const size = (representation.found.body as string | Buffer).length + entryBytes;
     if (bytes + size > maxBytes) {
       full = true;
-      return rendered;
+      return representation;
     }
-    entries.set(key, { rendered, state, bytes: size, used: true });
+    // A copy: if many of the objects of a function survive, V8 begins to allocate all of them among the old ones.
+    const { etag, found } = representation;
+    const kept = { etag, found: { ...found, headers: { ...found.headers } } };
+    entries.set(key, { representation: kept, state, bytes: size, used: true });
     bytes += size;
-    return rendered;
+    return representation;
   }
 
   return {
     /** Hits and misses since the start. */
     use: () => ({ hits, misses }),
-    /** The response for `key`, from the cache or rendered from what `read` resolves to. */
-    async get(key: number, read: () => Promise<Read>, renderRead: (read: Read) => Rendered): Promise<Rendered> {
+    /** The response for `key`, from the cache or made from what `read` returns. */
+    async get(key: number, read: () => Promise<PetRead>): Promise<Representation> {
       const entry = entries.get(key);
       if (entry) {
         if (await isCurrent(entry.state)) {
           hits += 1;
           entry.used = true;
-          return entry.rendered;
+          return entry.representation;
         }
         // It was requested before, so cache its replacement immediately.
         drop(key, entry);
         seenOnce.add(key);
       }
       misses += 1;
-      return keep(key, await read(), renderRead);
+      return keep(key, await read());
     },
     /** Forgets the keys that were requested once. If the cache was full, also drops the entries not used since the last sweep. */
     sweep(): void {

@@ -1,24 +1,61 @@
 /** The three operations on pets: listPets, createPet and getPet. */
 import { Type } from '@sinclair/typebox';
 import type { onRequestHookHandler } from 'fastify';
-import { dateText, deprecatedSince, sunset } from '../core/deprecation.ts';
+import { dateText, deprecatedSince, isRemoved, sunset } from '../core/deprecation.ts';
 import { ApiError } from '../core/errors.ts';
 import { Int64 } from '../core/int64.ts';
-import { maxPage, NewPet, Pet, PetStatus, Pets } from '../core/pets.ts';
+import { maxPage, NewPet, Pet, type PetQuery, PetStatus, Pets, type StoreState } from '../core/pets.ts';
 import { requirement } from '../core/schema.ts';
 import { keyOf, rejectedKey, requireScope } from '../http/auth.ts';
-import { linesOf } from '../http/head.ts';
 import { type App, bodyErrors, type Operation } from '../http/operation.ts';
-import { sendOutcome, sendRendered } from '../http/responses.ts';
-import { Cursor } from './paging.ts';
-import { createPetResponses, type PetResponses } from './response-cache.ts';
+import { asBody, type Representation, represent, sendRepresentation } from '../http/responses.ts';
+import { Cursor, pageLinks } from './paging.ts';
+
+/** What was read, from which its response is made. */
+export interface PetRead {
+  state: StoreState;
+  represent: () => Representation;
+}
+
+/** The reads reject with ApiError `service_unavailable` if the store cannot be read, and `pet` with `pet_not_found`. */
+export interface PetReads {
+  page(query: PetQuery): Promise<PetRead>;
+  pet(id: bigint): Promise<PetRead>;
+}
+
+export type CachedReads = {
+  [Name in keyof PetReads]: (...input: Parameters<PetReads[Name]>) => Promise<Representation>;
+};
+
+interface PetOptions {
+  /** Caches the reads. */
+  cacheReads?: ((app: App, reads: PetReads) => CachedReads) | undefined;
+}
+
+const cacheNothing = (_app: App, reads: PetReads): CachedReads => ({
+  page: async (query) => (await reads.page(query)).represent(),
+  pet: async (id) => (await reads.pet(id)).represent(),
+});
 
 /** The routes for pets. They need an API key. */
-export async function pets(app: App): Promise<void> {
-  const responses = createPetResponses(app);
-  listPets(app, '/pets', responses);
+export async function pets(app: App, { cacheReads = cacheNothing }: PetOptions): Promise<void> {
+  const { config, store } = app;
+  const { base } = config;
+  const reads = cacheReads(app, {
+    async page(query) {
+      const { pets: found, next, state } = await store.pets.list(query);
+      const headers = { link: pageLinks(base, query, next) };
+      return { state, represent: () => represent(`[${found.join()}]`, { headers, next }) };
+    },
+    async pet(id) {
+      const { pet, state } = await store.pets.find(id);
+      if (pet === undefined) throw new ApiError('pet_not_found');
+      return { state, represent: () => represent(pet) };
+    },
+  });
+  listPets(app, '/pets', reads);
   createPet(app, '/pets');
-  getPet(app, '/pets/:petId', responses);
+  getPet(app, '/pets/:petId', reads);
 }
 
 const ListQuery = Type.Object({
@@ -63,7 +100,7 @@ const listing: Operation = {
 };
 
 /** Adds GET at `url`. */
-function listPets(app: App, url: string, responses: PetResponses): void {
+function listPets(app: App, url: string, reads: CachedReads): void {
   app.get(
     url,
     {
@@ -73,7 +110,7 @@ function listPets(app: App, url: string, responses: PetResponses): void {
     },
     async (request, reply) => {
       const { limit, status, cursor: after = 0n } = request.query;
-      sendRendered(reply, await responses.page({ limit, status, after }));
+      sendRepresentation(reply, await reads.page({ limit, status, after }));
     },
   );
 }
@@ -137,8 +174,7 @@ const IdempotencyHeaders = Type.Object({
 
 /** Adds POST at `url`. */
 function createPet(app: App, url: string): void {
-  const { base, removed, shares, store } = app;
-  const locationStart = linesOf({ location: `${base}/pets/` }).trimEnd();
+  const { config, now, store } = app;
   app.post(
     url,
     {
@@ -146,18 +182,21 @@ function createPet(app: App, url: string): void {
       schema: { headers: IdempotencyHeaders, body: NewPet },
       config: { operation: creation },
     },
-    (request, reply) => {
+    async (request, reply) => {
       const { id: keyId, accountId } = keyOf(request);
       const { 'idempotency-key': key } = request.headers;
       const retry = key === undefined ? undefined : { accountId, key };
-      const add = () => store.pets.add(request.body as NewPet, retry, keyId);
-      return shares.during(request.record.holder, 'work', add).then((addition) => {
-        if (addition.outcome === 'reused') throw new ApiError('idempotency_key_reused');
-        if (addition.outcome !== 'added' && addition.outcome !== 'replayed') throw rejectedKey(addition.outcome);
-        const { id, pet, outcome } = addition;
-        const location = removed() ? '' : `${locationStart}${id}\r\n`;
-        sendOutcome(reply, 201, pet, outcome === 'replayed' ? `idempotent-replayed: true\r\n${location}` : location);
-      });
+      const addition = await store.pets.add(request.body as NewPet, retry, keyId);
+      const { outcome } = addition;
+      if (outcome === 'reused') throw new ApiError('idempotency_key_reused');
+      if (outcome !== 'added' && outcome !== 'replayed') throw rejectedKey(outcome);
+      const headers = {
+        'cache-control': 'no-store',
+        'content-type': 'application/json',
+        ...(outcome === 'replayed' && { 'idempotent-replayed': 'true' }),
+        ...(!isRemoved(now(), config.enforceSunset) && { location: `${config.base}/pets/${addition.id}` }),
+      };
+      return reply.sendResponse({ status: 201, headers, body: asBody(addition.pet) });
     },
   );
 }
@@ -191,20 +230,22 @@ export function deprecationHeaders(base: string): Record<string, string> {
 }
 
 /** Adds GET at `url`, which ends in `:petId`. Every response there carries the deprecation headers. */
-function getPet(app: App, url: string, responses: PetResponses): void {
-  const { base, removed } = app;
-  const headers = linesOf(deprecationHeaders(base));
-  const countOrRemove: onRequestHookHandler = (request, _reply, done) => {
-    request.record.isDeprecated = true;
+function getPet(app: App, url: string, reads: CachedReads): void {
+  const { config, now } = app;
+  const removed = () => isRemoved(now(), config.enforceSunset);
+  const headers = deprecationHeaders(config.base);
+  const removeAtSunset: onRequestHookHandler = (_request, _reply, done) => {
     done(removed() ? new ApiError('operation_removed') : undefined);
   };
   app.get(
     url,
     {
-      onRequest: [countOrRemove, requireScope('pets:read')],
+      onRequest: [removeAtSunset, requireScope('pets:read')],
       schema: { params: PetParams },
       config: { headers, removed, operation: fetching },
     },
-    async (request, reply) => sendRendered(reply, await responses.pet(request.params.petId)),
+    async (request, reply) => {
+      sendRepresentation(reply, await reads.pet(request.params.petId));
+    },
   );
 }

@@ -2,7 +2,8 @@
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, Server } from 'node:net';
-import type { FastifyInstance } from 'fastify';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { FastifyInstance, FastifyListenOptions } from 'fastify';
 import type { Config } from '../config.ts';
 import { createHosts, isLoopback } from '../http/hosts.ts';
 
@@ -42,49 +43,76 @@ export async function hostsOf(host: string, { BASE_URL, ALLOWED_HOSTS }: Config)
 }
 
 /**
- * libuv accepts one connection per listening socket and turn of the event loop. Of 2,000 new connections, with turns of 30 ms, the last one would
- * wait for a minute. The kernel divides new connections among the sockets of a port.
+ * libuv accepts one connection per listening socket and turn of the event loop. With a fifth of a core, a turn under load takes 60 ms: through one socket,
+ * the connections that nginx opens at the start of a load are accepted for 10 s, and others wait behind them. The kernel divides connections among the
+ * sockets of a port.
  */
-const listeners = 128;
+const listeners = 8;
 
-/**
- * Resolves to what keeps other processes of the animal store from the port until it is closed. Rejects if another process uses the port: it could
- * share its port, too, and would then get a part of the connections.
- */
-async function claimPort(host: string, port: number): Promise<Server> {
-  // Two processes that start at once would both find it free. The kernel frees this name (an abstract one, unix(7)) with the process.
-  const name = createServer((socket) => socket.destroy()).listen(`\0animal-store ${host} ${port}`);
-  await once(name, 'listening');
+/** Rejects if the port is in use: a socket with reusePort would share it with another process of this user. */
+async function expectFree(host: string, port: number): Promise<void> {
   const server = createServer().listen({ host, port });
   await once(server, 'listening');
   server.close();
   await once(server, 'close');
-  return name;
 }
 
-/**
- * Resolves to the `url` for clients on this machine, and to `stop`, which closes all listening sockets at once and resolves when every connection is
- * closed, too. Rejects with an Error whose message names the invalid setting.
- */
+/** Resolves to the URL for clients on this machine. Rejects with an Error whose message names the invalid setting. */
 export async function listen(app: FastifyInstance, binding: Binding) {
+  const listenTextResolver = (address: string) =>
+    `${binding.prefix ? 'Ops port open' : 'Server listening'} at ${address}`;
   try {
-    // Resolve a name to one address. For localhost, Fastify would open a second server that the graceful shutdown does not cover.
+    // Resolve a name to one address. For localhost, Fastify would open a second server, whose requests are not bounded with those of the first.
     const host = (await lookup(binding.host)).address;
-    const sharesPort = binding.prefix === '' && process.platform === 'linux';
-    const held = sharesPort && binding.port !== 0 ? [await claimPort(host, binding.port)] : [];
-    const create = () =>
-      // The options of Node's HTTP server.
-      createServer({ allowHalfOpen: true, noDelay: true }, (socket) => void app.server.emit('connection', socket));
-    const more = Array.from({ length: sharesPort ? listeners - 1 : 0 }, create);
+    const reusePort = binding.prefix === '' && process.platform === 'linux';
+    if (reusePort && binding.port !== 0) await expectFree(host, binding.port);
     // Fastify's types lack reusePort.
-    const options = { host, port: binding.port, reusePort: sharesPort };
+    const options: FastifyListenOptions & { reusePort: boolean } = {
+      host,
+      port: binding.port,
+      listenTextResolver,
+      reusePort,
+    };
     await app.listen(options);
     const { address, port } = app.server.address() as AddressInfo;
-    for (const listener of more) await once(listener.listen({ host, port, reusePort: true }), 'listening');
-    // That of Node's HTTP server would also end its time-outs: a request that never completes would keep the process from its end.
-    const close = (server: Server) => new Promise((resolve) => Server.prototype.close.call(server, resolve));
-    return { url: localUrl(address, port), stop: () => Promise.all([...held, ...more, app.server].map(close)) };
+    // The options of Node's HTTP server, whose event may be emitted for connections from elsewhere (https://nodejs.org/api/http.html#event-connection).
+    const accept = () =>
+      createServer({ allowHalfOpen: true, noDelay: true }, (socket) => void app.server.emit('connection', socket));
+    const more = Array.from({ length: reusePort ? listeners - 1 : 0 }, accept);
+    for (const server of more) await once(server.listen({ host, port, reusePort }), 'listening');
+    return { url: localUrl(address, port), stop: () => stopListening(app, more) };
   } catch (error) {
     throw new Error(sentenceOf(binding, error as NodeJS.ErrnoException), { cause: error });
   }
+}
+
+/** Checks without a new connection after which the queues of the listening sockets are taken as empty. */
+const quietChecks = 3;
+
+/** For how long a stop waits for that at most. */
+const maxQuietMs = 500;
+
+/** An idle connection would keep the server open until its time-out. */
+const closeIdleEveryMs = 100;
+
+/**
+ * Resolves when every connection is closed. Closing a listening socket resets the connections in its queue: first, a few turns of the event loop must
+ * accept none. Connections that a proxy keeps close when they have been idle for a moment, not in the middle of its next request.
+ */
+async function stopListening({ server }: FastifyInstance, more: readonly Server[]): Promise<void> {
+  let checks = 0;
+  server.on('connection', () => {
+    checks = 0;
+  });
+  const until = performance.now() + maxQuietMs;
+  for (; checks < quietChecks && performance.now() < until; checks++) {
+    await nextTurn();
+    await nextTurn();
+  }
+  // That of the HTTP server would also close the idle connections now, and end its time-outs: a request that never completes would keep the process.
+  const close = (each: Server) => new Promise((resolve) => Server.prototype.close.call(each, resolve));
+  const closed = Promise.all([server, ...more].map(close));
+  const sweep = setInterval(() => server.closeIdleConnections(), closeIdleEveryMs);
+  await closed;
+  clearInterval(sweep);
 }

@@ -3,7 +3,7 @@ import { hostname } from 'node:os';
 import { isatty } from 'node:tty';
 import { pino } from 'pino';
 import type { Config } from '../config.ts';
-import { createRequestLog } from '../http/request-record.ts';
+import { createRequestLog } from '../http/log.ts';
 import { openDestination } from './log-destination.ts';
 import { terminalFormat } from './terminal-log.ts';
 

@@ -1,7 +1,6 @@
 /** The life of the server: settings, store, app, listen; then, at a signal, drain, close and exit. */
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { createTrail } from '../account/trail.ts';
 import { buildApp } from '../app.ts';
@@ -17,19 +16,13 @@ import { findUnknownNames, readEnvironment, refuseToStart } from './environment.
 import { hostsOf, listen } from './listen.ts';
 import { openLog } from './log.ts';
 import { addMemory } from './memory.ts';
-import { keepFirst } from './object-shapes.ts';
 import { readRelease } from './release.ts';
 import { onEndSignal } from './start.ts';
 
 const fatalDelayMs = 500;
 
 /** Longer than the time-out of a request: one that never completes gets its 408, and the exit code is still 0. */
-const stopDeadlineMs = 12_000;
-
-/** Nothing arrives between so many checks before the listening sockets close; until then, requests are held, for 0.7 s at most. */
-const quietChecks = 5;
-const checkEveryMs = 10;
-const maxQuietMs = 500;
+const stopDeadlineMs = 13_000;
 
 const now = () => new Date();
 
@@ -71,7 +64,6 @@ function checkNames(env: NodeJS.ProcessEnv, logger: Logger): void {
 
 /** Serves until a signal. */
 export async function run(): Promise<void> {
-  keepFirst();
   const config = loadConfig();
   const log = await openLog(config);
   const { logger } = log;
@@ -119,13 +111,7 @@ export async function run(): Promise<void> {
     };
     setTimeout(giveUp, deadlineMs).unref();
     await sleep(config.LAME_DUCK_MS);
-    const resume = app.pause();
-    await quiet(app);
-    const closed = listening?.stop();
-    resume();
-    const sweep = setInterval(app.closeIdle, 100);
-    await closed;
-    clearInterval(sweep);
+    await listening?.stop();
     await app.close();
     await ops.close();
     await store.close();
@@ -140,13 +126,12 @@ export async function run(): Promise<void> {
   if (warning) logger.warn(warning);
   try {
     if (config.OPS_PORT !== 'off') {
-      const { url } = await listen(ops, { host: config.OPS_HOST, port: Number(config.OPS_PORT), prefix: 'OPS_' });
-      logger.info(`Ops port open at ${url}`);
+      await listen(ops, { host: config.OPS_HOST, port: Number(config.OPS_PORT), prefix: 'OPS_' });
     }
-    listening = await listen(app, { host: config.HOST, port: config.PORT, prefix: '' });
     // Without the password of the store.
     const shown = { ...config, DATABASE_URL: describeStore(config.DATABASE_URL) };
-    logger.info({ ...release, settings: shown }, `Server listening at ${listening.url}`);
+    logger.info({ ...release, settings: shown }, 'starting');
+    listening = await listen(app, { host: config.HOST, port: config.PORT, prefix: '' });
   } catch (error) {
     // A signal arrived before the server listened; stop() is already running.
     if (stopping) return;
@@ -188,22 +173,6 @@ function appOptionsOf(config: Config) {
     corsOrigins: config.CORS_ORIGINS?.split(','),
     readFile: (name: string) => readFile(new URL(`../../${name}`, import.meta.url)),
   };
-}
-
-/**
- * Resolves when no connection and no request has come for a while. Closing the listening sockets resets connections that are still in their queues, and
- * idle ones whose request has not been read yet. While requests are held, turns of the event loop are short: everything is accepted and read, and the
- * clients wait for their responses.
- */
-async function quiet({ server }: FastifyInstance): Promise<void> {
-  let checks = 0;
-  const note = () => {
-    checks = 0;
-  };
-  server.on('connection', note).on('request', note);
-  const until = performance.now() + maxQuietMs;
-  // Not by time alone: a process that gets no processor for long has not looked for what came meanwhile.
-  for (; checks < quietChecks && performance.now() < until; checks++) await sleep(checkEveryMs);
 }
 
 /** Outside production, creates and prints a first API key and a call to try it, if the store has none. */

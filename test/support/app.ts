@@ -7,8 +7,8 @@ import { expect, onTestFinished, vi } from 'vitest';
 import { type AppOptions, buildApp } from '../../src/app.ts';
 import { newSecret, type Scope, scopes } from '../../src/core/accounts.ts';
 import { limits } from '../../src/core/limits.ts';
+import { createRequestLog } from '../../src/http/log.ts';
 import { createMetrics, type Metrics } from '../../src/http/metrics.ts';
-import { createRequestLog } from '../../src/http/request-record.ts';
 import { type Answer, expectDocumented } from './documented.ts';
 import { borrowStore } from './store.ts';
 
@@ -43,6 +43,11 @@ export async function valuesOf({ registry }: Metrics, name: string): Promise<Rec
   return Object.fromEntries(values.map(({ labels, value }) => [String(Object.values(labels)[0]), value]));
 }
 
+/** The value of a metric without labels. */
+export async function metricValue({ registry }: Metrics, name: string): Promise<number | undefined> {
+  return (await registry.getSingleMetric(`animal_store_${name}`)?.get())?.values[0]?.value;
+}
+
 /** Changes limits until the test ends. */
 export function setLimits(changed: Partial<typeof limits>): void {
   const names = Object.keys(changed) as (keyof typeof limits)[];
@@ -72,6 +77,8 @@ export async function startApp({ bounds, ...options }: Partial<AppOptions> & { b
     draining: () => false,
     readFile: (name) => readFile(new URL(`../../${name}`, import.meta.url)),
     signUp: 'open',
+    // vitest.config.ts: the project quick-plain.
+    plain: process.env.PLAIN === 'on',
     ...options,
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
@@ -79,9 +86,8 @@ export async function startApp({ bounds, ...options }: Partial<AppOptions> & { b
   onTestFinished(async () => {
     await agent.close();
     await app.close();
-    await vi.waitFor(() => {
-      const { bodies, connections, pipelined, unreadBytes } = app.shares.taken();
-      expect(bodies + connections + pipelined + unreadBytes).toBe(0);
+    await vi.waitFor(async () => {
+      expect(await metricValue(metrics, 'in_flight')).toBe(0);
     }, 10_000);
   });
 

@@ -35,13 +35,15 @@ interface Conversation {
   /** Time between two packets. */
   gapMs?: number;
   deadlineMs?: number;
+  /** Whether the responses have no body. */
+  isHead?: boolean;
 }
 
 /** Sends `parts` (strings as Latin-1) and returns all responses until the server closes the connection. Rejects on a reset. */
 export function converse(
   port: number,
   parts: readonly (string | Buffer)[],
-  { answers = 1, halfClose = false, gapMs = 5, deadlineMs = 5000 }: Conversation = {},
+  { answers = 1, halfClose = false, gapMs = 5, deadlineMs = 5000, isHead = false }: Conversation = {},
 ): Promise<RawAnswer[]> {
   return new Promise((resolve, reject) => {
     const socket = net.connect({ port, host: '127.0.0.1', noDelay: true });
@@ -64,24 +66,24 @@ export function converse(
     socket.on('connect', sendNext);
     socket.on('data', (bytes: Buffer) => {
       received.push(bytes);
-      const final = readAnswers(Buffer.concat(received)).answers.filter(({ status }) => status >= 200);
+      const final = readAnswers(Buffer.concat(received), isHead).answers.filter(({ status }) => status >= 200);
       if (final.length >= answers) socket.end();
     });
     socket.on('error', reject);
     socket.on('close', () => {
       clearTimeout(gap);
       clearTimeout(deadline);
-      const { answers: all, rest } = readAnswers(Buffer.concat(received));
+      const { answers: all, rest } = readAnswers(Buffer.concat(received), isHead);
       if (rest.length > 0) reject(new Error(`bytes after the last response: ${rest}`));
       else resolve(all);
     });
   });
 }
 
-function readAnswers(bytes: Buffer): { answers: RawAnswer[]; rest: Buffer } {
+function readAnswers(bytes: Buffer, isHead: boolean): { answers: RawAnswer[]; rest: Buffer } {
   const answers: RawAnswer[] = [];
   let rest = bytes;
-  for (let next = readAnswer(rest); next; next = readAnswer(rest)) {
+  for (let next = readAnswer(rest, isHead); next; next = readAnswer(rest, isHead)) {
     answers.push(next.answer);
     rest = next.rest;
   }

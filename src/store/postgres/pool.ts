@@ -40,7 +40,7 @@ export function createPools(
   const strangers = few < connections ? create(few) : keyed;
   const all = new Set([keyed, strangers]);
   return {
-    /** For the server itself, and for requests with a key that was valid lately. */
+    /** For the server itself, and for requests with a key that was valid recently. */
     keyed,
     /** For all others, so that they cannot keep out requests with a key: a quarter of the connections. */
     strangers,

@@ -98,7 +98,7 @@ test('a command on a terminal and a log name the store without user, password an
     stderr: `Store: postgres://${place}\n`,
   });
   const server = await startServer({ env });
-  const [line] = await server.seen('stdout', /^.*Server listening at.*$/m);
+  const [line] = await server.seen('stdout', /^.*"settings".*$/m);
   expect(JSON.parse(line).settings.DATABASE_URL).toBe(`postgres://${place}`);
   expect(server.stdout()).not.toContain('cret@');
 });

@@ -58,52 +58,35 @@ test('restarts under load fail no request of clients that follow /readyz, and ea
   expect(slowest).toBeLessThan(lameDuckMs + 3000);
 });
 
-/** A server that stops waits for so long for the next request of a connection. A client without a processor may take longer. */
-const promptMs = 40;
-
-/**
- * Reads pets over one connection at a time, which it closes when a response asks for it, until no more is accepted. Resolves to that error; to
- * `late` if the request was not on its way soon after the response before it.
- */
+/** Reads pets over one connection at a time, which it closes when a response asks for it, until no more is accepted. Resolves to that error. */
 function readUntilRefused(port: number, key: string): Promise<string> {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   onTestFinished(() => agent.destroy());
   const headers = { authorization: `Bearer ${key}` };
   return new Promise((resolve) => {
     function ask(): void {
-      const begun = performance.now();
-      let sentMs = Number.POSITIVE_INFINITY;
       const request = get({ port, host: '127.0.0.1', path: '/v1/pets?limit=20', agent, headers }, (response) => {
         response.resume();
         response.on('error', (error: NodeJS.ErrnoException) => resolve(`body: ${error.code}`));
         response.on('end', ask);
       });
-      request.once('finish', () => {
-        sentMs = performance.now() - begun;
-      });
-      request.on('error', ({ code }: NodeJS.ErrnoException) => {
-        const isLate = code === 'ECONNRESET' && sentMs > promptMs;
-        resolve(isLate ? 'late' : String(code));
-      });
+      // A new connection may be reset instead of refused: the kernel had accepted it, the server had not.
+      request.on('error', ({ code }: NodeJS.ErrnoException) =>
+        resolve(request.reusedSocket ? `reused: ${code}` : 'refused'),
+      );
     }
     ask();
   });
 }
 
-test.for([0, 500])(
-  'SIGTERM under load, with LAME_DUCK_MS=%d: every request is answered, and none is sent into a closed connection',
-  async (lameDuckMs) => {
-    for (let stops = 0; stops < tier(3, 10); stops++) {
-      const server = await startServer({ env: { LAME_DUCK_MS: String(lameDuckMs) } });
-      const key = await server.firstKey();
-      const clients = Array.from(Array(60), () => readUntilRefused(server.port, key));
-      await sleep(500);
-      const { code } = await server.end('SIGTERM');
-      const ends = await Promise.all(clients);
-      const late = ends.filter((end) => end === 'late').length;
-      expect(ends.filter((end) => end !== 'late' && end !== 'ECONNREFUSED')).toEqual([]);
-      expect(code).toBe(0);
-      figure('a stop beside 60 clients without a pause', { lameDuckMs, late });
-    }
-  },
-);
+test('SIGTERM under load: every request is answered, and none is sent into a closed connection', async () => {
+  for (let stops = 0; stops < tier(3, 10); stops++) {
+    const server = await startServer({ env: { LAME_DUCK_MS: '500' } });
+    const key = await server.firstKey();
+    const clients = Array.from(Array(60), () => readUntilRefused(server.port, key));
+    await sleep(500);
+    const { code } = await server.end('SIGTERM');
+    expect(new Set(await Promise.all(clients))).toEqual(new Set(['refused']));
+    expect(code).toBe(0);
+  }
+});

@@ -27,7 +27,7 @@ test('the revision of the image, in log, metrics and /readyz', async () => {
   const build = { version, revision: '0123456' };
   await expectRevision(source, build.revision);
   const server = await startServer({ source });
-  const [line] = await server.seen('stdout', /^.*Server listening.*$/m);
+  const [line] = await server.seen('stdout', /^.*"starting".*$/m);
   expect(JSON.parse(line)).toMatchObject(build);
   expect(await (await fetch(`${server.opsUrl()}/readyz`)).json()).toEqual({ status: 'ready', ...build });
   expect(await server.metrics()).toContain(`\nanimal_store_build_info{version="${version}",revision="0123456"} 1\n`);

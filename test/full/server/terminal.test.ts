@@ -13,7 +13,7 @@ test('in development, the log has one readable line each, and the first key come
   const env = { NO_COLOR: '1', SHELL: '/bin/sh', PORT: '0', OPS_PORT: '0' };
   const { seen } = launch('script', ['--quiet', '--flush', '--command', start, '/dev/null'], { env });
   const time = String.raw`^\[\d\d:\d\d:\d\d\] INFO: `;
-  const [, url] = await seen('stdout', new RegExp(`${time}Server listening at (http:\\S+) {"version"`, 'm'));
+  const [, url] = await seen('stdout', new RegExp(`${time}Server listening at (http:\\S+)`, 'm'));
   const [, key] = await seen('stdout', /^ {2}(ast_test_[0-9A-Za-z]{36})\r$/m);
   const [, command] = await seen('stdout', /^ {2}(curl .+)\r$/m);
   expect(command).toBe(`curl -H 'Authorization: Bearer ${key}' ${url}/v1/pets`);

@@ -5,12 +5,12 @@ import { createAttempts } from '../../../src/account/attempts.ts';
 import type { Hasher } from '../../../src/account/passwords.ts';
 import { ApiError } from '../../../src/core/errors.ts';
 import type { HttpError } from '../../../src/http/errors.ts';
-import { networkOf } from '../../../src/http/networks.ts';
+import { clientAt } from '../../../src/http/networks.ts';
 
 const minuteMs = 60_000;
 const dayMs = 24 * 60 * minuteMs;
 
-const from = (address: string) => ({ record: { network: networkOf(address) } }) as FastifyRequest;
+const from = (address: string) => ({ client: clientAt(address) }) as FastifyRequest;
 const addressOf = (number: number) => `10.${number >> 16}.${(number >> 8) & 255}.${number & 255}`;
 
 /** Attempts with a clock. Each resolves to its outcome: `right`, `wrong`, `busy`, or the seconds of Retry-After. */

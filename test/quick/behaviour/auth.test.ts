@@ -28,7 +28,7 @@ describe('an API key', () => {
   });
 
   test('that is revoked gets 401 revoked_api_key within a second', async () => {
-    const { app, get, newKey, store } = await startApp();
+    const { get, newKey, store } = await startApp();
     const { key, id } = await newKey();
     const headers = { authorization: `bearer ${key}` };
     expect((await get('/v1/pets', { key: null, headers })).status).toBe(200);
@@ -37,7 +37,6 @@ describe('an API key', () => {
     await expect
       .poll(async () => (await get('/v1/pets', { key })).json, { timeout: 1000, interval: 50 })
       .toMatchObject(revoked);
-    expect(app.keys.find(`Bearer ${key}`)).toBeUndefined();
   });
 
   test('without the scope of the operation gets 403 insufficient_scope', async () => {

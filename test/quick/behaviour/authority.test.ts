@@ -4,7 +4,7 @@ import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
 import { newToken } from '../../../src/core/people.ts';
 import { makeKey, type PagesApp, password, startPages } from '../../support/account-pages.ts';
-import { valuesOf } from '../../support/app.ts';
+import { metricValue } from '../../support/app.ts';
 import { biscuit, borrowStore, textRows } from '../../support/store.ts';
 import { addAccount } from '../../support/store-file.ts';
 
@@ -20,8 +20,7 @@ async function interrupt(
   const lines = { host: `127.0.0.1:${app.port}`, connection: 'close', 'transfer-encoding': 'chunked', ...headers };
   const head = Object.entries(lines).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.write(`POST ${path} HTTP/1.1\r\n${head.join('')}\r\n`);
-  const taken = async () => (await valuesOf(app.metrics, 'held')).bodies;
-  await expect.poll(taken, { interval: 5 }).toBe(1);
+  await expect.poll(() => metricValue(app.metrics, 'in_flight'), { interval: 5 }).toBe(1);
   await meanwhile();
   socket.write(`${body === '' ? '' : `${body.length.toString(16)}\r\n${body}\r\n`}0\r\n\r\n`);
   const answer = await text(socket);

@@ -4,10 +4,11 @@ import type { Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { newSecret } from '../../../src/core/accounts.ts';
+import { codeOf } from '../../../src/core/errors.ts';
 import { newToken } from '../../../src/core/people.ts';
 import type { Metrics } from '../../../src/http/metrics.ts';
-import { startApp, type TestApp, valuesOf } from '../../support/app.ts';
-import { openSocket, tabby } from '../../support/process.ts';
+import { setLimits, startApp, type TestApp, valuesOf } from '../../support/app.ts';
+import { openSocket, startServer, tabby } from '../../support/process.ts';
 import { rawGet, rawPost } from '../../support/raw.ts';
 import { addAccount } from '../../support/store-file.ts';
 
@@ -15,7 +16,7 @@ const counted = async (metrics: Metrics, limit: string) => (await valuesOf(metri
 
 describe('RATE_LIMIT', () => {
   test('returns 429 rate_limited with Retry-After beyond it, for all keys of that account alone', async () => {
-    vi.useFakeTimers({ toFake: ['performance'] });
+    vi.useFakeTimers({ toFake: ['performance', 'Date'] });
     onTestFinished(() => void vi.useRealTimers());
     const { get, newKey, store, metrics } = await startApp({ requestsPerMinute: 3 });
     for (const left of ['2', '1', '0']) {
@@ -31,6 +32,24 @@ describe('RATE_LIMIT', () => {
     vi.advanceTimersByTime(60_000);
     expect((await get('/v1/pets')).status).toBe(200);
   });
+});
+
+test('RATE_LIMIT counts requests whatever their method, and however they are answered', async () => {
+  const { call, newKey } = await startApp({ requestsPerMinute: 4 });
+  const { key: other } = await newKey({ scopes: ['pets:write'] });
+  const rows = [
+    ['OPTIONS', '/v1/pets', 204, undefined],
+    ['PUT', '/v1/pets', 405, undefined],
+    ['GET', '/v1/pets', 403, other],
+    ['GET', '/v1/store/orders', 501, undefined],
+    ['OPTIONS', '/v1/pets', 429, undefined],
+    ['PUT', '/v1/pets', 429, undefined],
+  ] as const;
+  for (const [index, [method, path, status, key]] of rows.entries()) {
+    const answer = await call(method, path, key ? { key } : {});
+    const left = answer.headers['ratelimit-remaining'];
+    expect([answer.status, left], `${method} ${path}`).toEqual([status, String(Math.max(0, 3 - index))]);
+  }
 });
 
 describe('the limit of rejected keys', () => {
@@ -67,7 +86,7 @@ function holdWrites({ store: { pets } }: TestApp): () => void {
   return gate.resolve;
 }
 
-describe('requests that the store processes', () => {
+describe('requests in flight', () => {
   /** Sends `count` POSTs with each key. `statuses` gets those that are answered. */
   function send({ call }: TestApp, keys: string[], count: number) {
     const statuses: number[] = [];
@@ -82,7 +101,7 @@ describe('requests that the store processes', () => {
   }
 
   test('beyond the bound get 503 with Retry-After; an account, with any number of keys, leaves a part to others', async () => {
-    const app = await startApp({ bounds: { work: 12 } });
+    const app = await startApp({ bounds: { inFlight: 12 } });
     const release = holdWrites(app);
     const greedy = send(app, [(await app.newKey()).key, (await app.newKey()).key], 5);
     await expect.poll(() => greedy.statuses).toEqual(Array(4).fill(503));
@@ -94,8 +113,16 @@ describe('requests that the store processes', () => {
     expect((await app.add(tabby)).status).toBe(201);
   });
 
+  test('a page that is refused for its size sends nothing of the page', async () => {
+    const { add, get } = await startApp();
+    await Promise.all(Array.from(Array(50), () => add({ name: '🐈'.repeat(1000), categoryId: 1 })));
+    setLimits({ inFlight: 4 });
+    const { status, headers } = await get('/v1/pets?limit=50');
+    expect([status, headers.etag, headers.link]).toEqual([503, undefined, undefined]);
+  });
+
   test('of the accounts that one network creates count together, whatever their age', async () => {
-    const app = await startApp({ bounds: { work: 4 } });
+    const app = await startApp({ bounds: { inFlight: 4 } });
     const network = newToken().hash;
     const start = Date.now();
     const names = ['a1', 'a2', 'a3'];
@@ -128,48 +155,41 @@ describe('MAX_CONNECTIONS', () => {
 
   const isOpen = (socket: Socket) => !socket.readableEnded && !socket.destroyed;
 
-  test('beyond it the oldest idle connection of whoever has most closes; its account counts once a key was sent', async () => {
-    const { app, port, key } = await startApp({ maxConnections: 4 });
-    const accepted: Socket[] = [];
-    app.server.on('connection', (socket) => accepted.push(socket));
-    const keyed = await Promise.all(['127.0.1.1', '127.0.1.2', '127.0.1.3'].map((address) => hold(port, address)));
-    for (const socket of keyed) {
+  test('beyond it a connection closes without a response, and the idle ones make room for the next', async () => {
+    const { port, key, store, metrics } = await startApp({ maxConnections: 4 });
+    const body = JSON.stringify(tabby);
+    const busy = await hold(port);
+    busy.write(rawPost(key, '', body.length));
+    const idle = await Promise.all(['127.0.1.1', '127.0.1.2', '127.0.1.3'].map((address) => hold(port, address)));
+    for (const socket of idle) {
       socket.write(rawGet(key, '/v1/pets'));
       expect(String((await once(socket, 'data'))[0])).toMatch(/^HTTP\/1\.1 200 /);
       socket.resume();
     }
-    const stranger = (await hold(port, '127.0.2.1')).resume();
+    expect(await ask(port, '127.0.2.1').catch(codeOf)).toMatch(/^(|ECONNRESET)$/);
+    expect(await counted(metrics, 'connections')).toBe(1);
+    await expect.poll(() => idle.filter(isOpen)).toEqual([]);
     expect(await ask(port, '127.0.2.2')).toMatch(/^HTTP\/1\.1 200 /);
-    await expect.poll(() => [...keyed, stranger].map(isOpen)).toEqual([false, true, true, true]);
-    // One that is not read now may have sent a request.
-    accepted.find(({ destroyed }) => !destroyed)?.pause();
-    (await hold(port, '127.0.2.3')).resume();
-    expect(await ask(port, '127.0.2.4')).toMatch(/^HTTP\/1\.1 200 /);
-    await expect.poll(() => [...keyed, stranger].map(isOpen)).toEqual([false, true, false, true]);
+    expect(isOpen(busy)).toBe(true);
+    busy.write(body);
+    expect(String((await once(busy, 'data'))[0])).toMatch(/^HTTP\/1\.1 201 /);
+    expect(await store.pets.list({ limit: 2, after: 0n })).toMatchObject({ pets: [expect.any(String)] });
   });
 
-  test('returns 503 beyond it, without reading the request, if no connection is idle', async () => {
-    const { app, port, key, store, metrics } = await startApp({ maxConnections: 4 });
-    const body = JSON.stringify(tabby);
-    const post = rawPost(key, '', body.length);
-    const held = await Promise.all(Array.from(Array(4), () => hold(port)));
-    for (const socket of held) socket.write(post);
-    await expect.poll(() => app.shares.taken().bodies).toBe(4);
-    for (const address of ['127.0.0.1', '127.0.0.2']) {
-      const refused = await ask(port, address, post + body);
-      expect(refused).toMatch(/^HTTP\/1\.1 503 .*\r\nretry-after: 1\r\n.*"code":"service_unavailable"/s);
-      expect(refused.match(/HTTP\/1\.1/g)).toHaveLength(1);
-    }
-    expect(await counted(metrics, 'connections')).toBe(2);
-    held[0]?.destroy();
-    await expect.poll(() => app.shares.taken().connections).toBe(3);
-    expect(await ask(port, '127.0.0.1')).toMatch(/^HTTP\/1\.1 200 /);
-    expect(await store.pets.list({ limit: 1, after: 0n })).toMatchObject({ pets: [] });
+  test('counts the connections of all listening sockets of a process', async () => {
+    const server = await startServer({ env: { MAX_CONNECTIONS: '3' } });
+    const opened = await Promise.all(Array.from(Array(40), () => hold(server.port)));
+    for (const socket of opened) socket.on('error', () => undefined).write('GET / HTTP/1.1\r\n');
+    const refused = /^animal_store_limited_requests_total{limit="connections"} (\d+)$/m;
+    await expect.poll(async () => Number(refused.exec(await server.metrics())?.[1])).toBeGreaterThan(10);
+    const [, count] = /^animal_store_connections (\d+)$/m.exec(await server.metrics()) ?? [];
+    expect(Number(count)).toBeLessThanOrEqual(3);
   });
 
-  test('does not count connections from trusted proxies', async () => {
+  test('counts the connections of trusted proxies, too', async () => {
     const { port } = await startApp({ trustProxy: ['127.0.0.0/8'], maxConnections: 1 });
-    await Promise.all(Array.from(Array(3), () => hold(port)));
-    expect(await ask(port, '127.0.0.1')).toMatch(/^HTTP\/1\.1 200 /);
+    const [socket] = await Promise.all([hold(port)]);
+    socket.write('GET /openapi.json HTTP/1.1\r\nHost: a\r\n');
+    await expect.poll(() => ask(port, '127.0.0.1').catch(codeOf)).toMatch(/^(|ECONNRESET)$/);
   });
 });

@@ -101,8 +101,12 @@ const refused: [answer: string, requests: Request[]][] = [
     get('/v1/pets?', 'limit=x&status=y&cursor=z&page=1'),
   ],
   [
-    `400 invalid_parameter: "dry" is not a known query parameter; ${noKey}; name is required; categoryId is required.`,
+    '400 invalid_body: name is required; categoryId is required.',
     [['POST /v1/pets?dry=1', { body: {}, headers: { 'idempotency-key': 'a b' } }]],
+  ],
+  [
+    '400 invalid_parameter: "dry" is not a known query parameter.',
+    [['POST /v1/pets?dry=1', { body: biscuit, headers: { 'idempotency-key': 'a b' } }]],
   ],
   [
     `400 invalid_parameter: ${noKey}.`,

@@ -1,7 +1,7 @@
 /** Tests of the response cache: what it keeps, and that no response is older than an acknowledged write. */
 import { Pool } from 'undici';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { render } from '../../../src/http/responses.ts';
+import { represent } from '../../../src/http/responses.ts';
 import { createCache } from '../../../src/pets/response-cache.ts';
 import { startApp } from '../../support/app.ts';
 import { startServer } from '../../support/process.ts';
@@ -11,34 +11,37 @@ import { figure, tier } from '../../support/tier.ts';
 describe('the response cache', () => {
   test('does not keep a response if the store changed while it was made', async () => {
     let now = 1;
-    const cache = createCache<{ state: number; text: string }>(async (state) => state === now);
-    const renderText = ({ text }: { text: string }) => render(text);
-    const get = async (key: number, text: string) =>
-      String((await cache.get(key, async () => ({ state: now, text }), renderText)).body);
+    const cache = createCache(async (state) => state === now);
+    const get = async (key: number, text: string) => {
+      const read = async () => ({ state: now, represent: () => represent(text) });
+      return String((await cache.get(key, read)).found.body);
+    };
     await get(1, '1');
     const before = now;
-    const readSlowly = async () => {
+    const slow = cache.get(1, async () => {
       await Promise.resolve();
       now = 2;
       await get(2, '2');
-      return { state: before, text: 'old' };
-    };
-    const slow = cache.get(1, readSlowly, renderText);
-    expect((await slow).body).toBe('old');
+      return { state: before, represent: () => represent('old') };
+    });
+    expect((await slow).found.body).toBe('old');
     expect(await get(1, '3')).toBe('3');
     // 2^53 + 1 is the same number.
     for (const text of ['4', '5', '6']) expect(await get(2 ** 53, text)).toBe(text);
   });
 
-  test('renders what was read in one state twice at most, however many read it at once', async () => {
+  test('makes the response of one state twice at most, however many read it at once', async () => {
     const cache = createCache(async () => true);
-    let rendered = 0;
-    const renderCounted = () => {
-      rendered += 1;
-      return render('x');
-    };
-    await Promise.all(Array.from(Array(100), () => cache.get(1, async () => ({ state: 1 }), renderCounted)));
-    expect(rendered).toBe(2);
+    let made = 0;
+    const read = async () => ({
+      state: 1,
+      represent() {
+        made += 1;
+        return represent('x');
+      },
+    });
+    await Promise.all(Array.from(Array(100), () => cache.get(1, read)));
+    expect(made).toBe(2);
   });
 
   test('is bounded, and keeps responses while they are requested', async () => {
@@ -46,14 +49,13 @@ describe('the response cache', () => {
     let made = 0;
     const read = async () => {
       made += 1;
-      return { state: 1 };
+      return { state: 1, represent: () => represent('x'.repeat(512 * 1024)) };
     };
-    const renderLarge = () => render('x'.repeat(512 * 1024));
     /** How many responses are made when the keys below `keys` are requested three times. */
     const madeFor = async (keys: number, from = 0) => {
       const before = made;
       for (const _time of ['first', 'second', 'third'])
-        for (let key = from; key < keys; key++) await cache.get(key, read, renderLarge);
+        for (let key = from; key < keys; key++) await cache.get(key, read);
       return made - before;
     };
     // There is room for 15, which the second request keeps.
@@ -70,7 +72,7 @@ describe('the response cache', () => {
 
 test('requests for one large page at once share its bytes', async () => {
   // Each response is also checked here, in the same event loop.
-  const { add, call } = await startApp({ bounds: { held: 60_000 } });
+  const { add, call } = await startApp({ bounds: { queueMs: 60_000 } });
   await Promise.all(Array.from(Array(100), () => add({ name: '🐈'.repeat(1000), categoryId: 1 })));
   const asked = Array.from(Array(100), (_, index) => call(index % 2 ? 'GET' : 'HEAD', '/v1/pets?limit=100'));
   for (const { status } of await Promise.all(asked)) expect(status).toBe(200);
@@ -111,16 +113,19 @@ describe('a response kept across writes', () => {
     return { add, sql, page, third, hits };
   }
 
-  test('stays kept, if it is a full page or a pet, when a pet is added', async () => {
-    const { add, page, third, hits } = await start();
-    const before = await hits();
-    for (let times = 1; times <= 5; times++) {
-      await add({ name: 'another', categoryId: 1 });
-      expect(await page()).toEqual(['pet 1', 'pet 2', 'pet 3']);
-      expect(await third()).toBe(200);
-    }
-    expect(await hits()).toBe(before + 10);
-  });
+  test.skipIf(process.env.PLAIN === 'on')(
+    'stays kept, if it is a full page or a pet, when a pet is added',
+    async () => {
+      const { add, page, third, hits } = await start();
+      const before = await hits();
+      for (let times = 1; times <= 5; times++) {
+        await add({ name: 'another', categoryId: 1 });
+        expect(await page()).toEqual(['pet 1', 'pet 2', 'pet 3']);
+        expect(await third()).toBe(200);
+      }
+      expect(await hits()).toBe(before + 10);
+    },
+  );
 
   test.for<[what: string, change: string, names: string[], status: number, before?: string]>([
     ['an update', "UPDATE pet SET name = 'renamed' WHERE id = 2", ['pet 1', 'renamed', 'pet 3'], 200],

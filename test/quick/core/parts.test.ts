@@ -2,8 +2,8 @@ import type { IncomingMessage } from 'node:http';
 import { describe, expect, test } from 'vitest';
 import { quoted, toNfc } from '../../../src/core/schema.ts';
 import { createHosts, hostOf, isLoopback } from '../../../src/http/hosts.ts';
+import { createRequestLog } from '../../../src/http/log.ts';
 import { createRecent } from '../../../src/http/recent.ts';
-import { createRequestLog } from '../../../src/http/request-record.ts';
 
 test.each([
   ['a"b', '"a\\"b"'],

@@ -171,7 +171,7 @@ test('each response has its date, and says whether the connection stays open', a
   ] as const) {
     const [answer] = await converse(port, [request.replace('KEY', key)]);
     const { date = '', ...headers } = answer?.headers ?? {};
-    const seconds = connection === 'close' ? undefined : `timeout=${limits.keepAlive / 1000}`;
+    const seconds = connection === 'close' ? undefined : `timeout=${limits.keepAliveMs / 1000}`;
     expect([answer?.status, headers.connection, headers['keep-alive']], request).toEqual([status, connection, seconds]);
     expect(Math.abs(Date.parse(date) - Date.now()), request).toBeLessThan(60_000);
   }
@@ -180,6 +180,8 @@ test('each response has its date, and says whether the connection stays open', a
     const [answer] = await converse(stopping.port, [request.replace('KEY', stopping.key)]);
     expect(answer?.headers.connection, request).toBe('close');
   }
+  // Node's own Date header does not ask this clock.
+  if (process.env.PLAIN === 'on') return;
   vi.useFakeTimers({ toFake: ['Date'], now: Date.UTC(2027, 0, 1) });
   onTestFinished(() => void vi.useRealTimers());
   const [later] = await converse(port, [get('/v1/pets').replace('KEY', key)]);

@@ -1,7 +1,8 @@
 /** The routes of the ops port. test/full/server/ops.test.ts asks that of a whole server. */
 import type { AddressInfo } from 'node:net';
+import { pino } from 'pino';
 import { Registry } from 'prom-client';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { buildOpsServer } from '../../../src/ops/routes.ts';
 import { converse } from '../../support/raw.ts';
 
@@ -11,7 +12,7 @@ test('liveness, readiness and metrics; 405 for another method, 404 for another p
     ready: () => true,
     registry: { metrics: async () => 'up 1\n', contentType: Registry.PROMETHEUS_CONTENT_TYPE },
     servesHost: (host) => host === 'localhost',
-    logger: { error: () => undefined },
+    logger: pino({ level: 'silent' }),
   });
   await ops.listen({ host: '127.0.0.1', port: 0 });
   onTestFinished(() => ops.close());
@@ -40,14 +41,17 @@ test('liveness, readiness and metrics; 405 for another method, 404 for another p
 
 test('the log has the cause if the metrics cannot be read', async () => {
   const cause = new Error('EMFILE: too many open files');
-  const error = vi.fn();
+  const lines: object[] = [];
   const ops = buildOpsServer({
     release: { version: '1.2.3', revision: undefined },
     registry: { metrics: () => Promise.reject(cause), contentType: Registry.PROMETHEUS_CONTENT_TYPE },
-    ...{ ready: () => true, servesHost: undefined, logger: { error } },
+    ready: () => true,
+    servesHost: undefined,
+    logger: pino({}, { write: (line) => void lines.push(JSON.parse(line)) }),
   });
   const { statusCode, headers } = await ops.inject('/metrics');
   expect(statusCode).toBe(500);
   await ops.inject('/nowhere');
-  expect(error.mock.calls).toEqual([[{ reqId: headers['x-request-id'], err: cause }, 'internal_error']]);
+  const err = { message: cause.message, stack: expect.any(String) };
+  expect(lines).toMatchObject([{ reqId: headers['x-request-id'], err, msg: 'internal_error' }]);
 });

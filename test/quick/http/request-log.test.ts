@@ -1,8 +1,10 @@
 /** Tests of the log line of a request. */
+
 import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { newToken } from '../../../src/core/people.ts';
-import { startApp, type TestApp } from '../../support/app.ts';
+import { metricValue, startApp, type TestApp } from '../../support/app.ts';
 import { converse, rawPost } from '../../support/raw.ts';
 
 const traceId = '0af7651916cd43dd8448eb211c80319c';
@@ -23,7 +25,7 @@ test('has the request, its outcome, and for an error its code', async () => {
     ['GET /v1/pets?cursor=x', 400, '/v1/pets', 'invalid_cursor'],
     ['GET /v1/pets/7', 404, '/v1/pets/:petId', 'pet_not_found'],
     ['DELETE /v1/pets', 405, '/v1/pets', 'method_not_allowed'],
-    ['GET /v1/pets/%zz', 400, null, 'invalid_url'],
+    ['GET /v1/pets/%zz', 400, '/v1/pets/:petId', 'invalid_url'],
     ['GET /nowhere', 404, null, 'route_not_found'],
   ];
   for (const [line, status, route, code] of rows) {
@@ -48,12 +50,22 @@ test('does not count the time in which the client sends the body', async () => {
   expect(Number(lines()[0]?.ms)).toBeLessThan(900);
 });
 
+test('counts the time in which the key of a create is looked up', async () => {
+  const { add, store, logged } = await startApp();
+  const { findKey } = store.accounts;
+  store.accounts.findKey = (...input) => sleep(200).then(() => findKey(...input));
+  await add({ name: 'Biscuit', categoryId: 7 });
+  await expect.poll(() => logged('"method":"POST"')).toHaveLength(1);
+  expect(logged('"method":"POST"')[0]?.ms).toBeGreaterThan(199);
+});
+
 test('is the only one of a client that resets its connection, while a body arrives or without a request', async () => {
-  const { app, port, key, log, logged } = await startApp();
+  const { metrics, port, key, log, logged } = await startApp();
   for (const sent of ['', rawPost(key, '{', 9)]) {
     const socket = connect(port, '127.0.0.1');
     socket.write(sent);
-    await expect.poll(app.shares.taken).toMatchObject({ connections: 1, bodies: Number(sent !== '') });
+    await expect.poll(() => metricValue(metrics, 'connections')).toBe(1);
+    await expect.poll(() => metricValue(metrics, 'in_flight')).toBe(Number(sent !== ''));
     socket.resetAndDestroy();
   }
   await expect.poll(() => logged('"msg":"request"')).toMatchObject([{ status: 499 }]);

@@ -18,7 +18,7 @@ const defaults: Config = {
   OPS_HOST: '127.0.0.1',
   OPS_PORT: '9464',
   LAME_DUCK_MS: 0,
-  MAX_CONNECTIONS: 5000,
+  MAX_CONNECTIONS: 1000,
 };
 
 function errorOf(env: NodeJS.ProcessEnv): string {

@@ -1,0 +1,154 @@
+/** Follows each connection: its requests without a response, and when it must close. */
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import fp from 'fastify-plugin';
+import { limits } from '../core/limits.ts';
+import { HttpError, sendError } from './errors.ts';
+import { type Client, clientAt, clientBehind, inNetworks, plainAddress } from './networks.ts';
+
+interface Connection {
+  readonly client: Client;
+  /** The newest is last. */
+  readonly unanswered: FastifyReply[];
+  /** The request that was read last. */
+  last: IncomingMessage | undefined;
+  /** Whether its parser has reported an error: it does so again for each packet that follows. */
+  isFaulty: boolean;
+}
+
+const connections = new WeakMap<object, Connection>();
+
+export function connectionOf(socket: Socket): Connection {
+  let connection = connections.get(socket);
+  if (!connection) {
+    const client = clientAt(plainAddress(socket.remoteAddress));
+    connection = { client, unanswered: [], last: undefined, isFaulty: false };
+    connections.set(socket, connection);
+  }
+  return connection;
+}
+
+/** How long a connection stays open after its last response, so that its client can read it (RFC 9112, section 9.6). */
+const lingerMs = 500;
+
+/** Closes a connection on which its client still sends. Closed at once, the kernel would reset it, and the client could lose the response. */
+export function closeSoon(socket: Socket): void {
+  socket.end();
+  const cut = setTimeout(() => socket.destroy(), lingerMs).unref();
+  socket.once('close', () => clearTimeout(cut));
+}
+
+/** Whether the headers announce a body: neither a length of 0, however it is written, nor none without a transfer coding (RFC 9112, section 6.3). */
+export const hasBody = (headers: IncomingHttpHeaders) =>
+  Number(headers['content-length']) > 0 || headers['transfer-encoding'] !== undefined;
+
+/** Beyond so many bytes of an unwanted body, its connection is not read any more. */
+const maxDiscardedBytes = 16 * 1024;
+
+/** Closes the connection unless the rest of the body has arrived. Node would read on until the time-out of the request, at the cost of others. */
+function discardBody(request: IncomingMessage): void {
+  const { socket } = request;
+  const start = socket.bytesRead;
+  const stop = () => {
+    if (socket.bytesRead - start > maxDiscardedBytes) socket.pause();
+  };
+  request.on('data', stop).resume();
+  // One turn reads what has arrived, and the next one parses the rest of it.
+  setImmediate(() =>
+    setImmediate(() => {
+      request.off('data', stop);
+      if (request.complete || socket.destroyed) return;
+      socket.pause();
+      closeSoon(socket);
+    }),
+  );
+}
+
+const late = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
+
+/** Neither side of the connection has sent anything for `limits.silenceMs`: it is idle, the store hangs, or the client reads nothing. */
+function onTimeout(socket: Socket): void {
+  const [reply] = connectionOf(socket).unanswered;
+  if (!reply) socket.destroy();
+  // After a normal close, the kernel would keep trying to send what the client does not read.
+  else if (reply.raw.headersSent) socket.resetAndDestroy();
+  else sendError(late, reply.request, reply);
+}
+
+/** Whether a request is served. Resets the connection if it has too many requests without a response. */
+export function acceptRequest({ socket }: IncomingMessage): boolean {
+  const { unanswered } = connectionOf(socket);
+  // Node hands over what was parsed before a reset, and behind a request whose response closes the connection (RFC 9112, section 9.6).
+  if (!socket.writable || unanswered.at(-1)?.raw.shouldKeepAlive === false) return false;
+  if (unanswered.length < limits.pipelined) return true;
+  socket.resetAndDestroy();
+  return false;
+}
+
+type End = (request: FastifyRequest, reply: FastifyReply) => void;
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Adds what is done once for each request, when its response has been handed to the kernel or its connection has closed. */
+    atEnd: (end: End) => void;
+  }
+  interface FastifyRequest {
+    /** The client: that which a trusted proxy names. */
+    client: Client;
+  }
+}
+
+/** Follows connections and their requests. */
+export const watchConnections = fp(async (app: FastifyInstance) => {
+  const { server, metrics, config } = app;
+  const isProxy = config.trustProxy && inNetworks(config.trustProxy);
+  const ends: End[] = [];
+  let open = 0;
+
+  function endRequest(request: FastifyRequest, reply: FastifyReply): void {
+    const { unanswered } = connectionOf(request.raw.socket);
+    const at = unanswered.indexOf(reply);
+    // A response may still finish when its connection has closed.
+    if (at === -1) return;
+    unanswered.splice(at, 1);
+    for (const end of ends) end(request, reply);
+  }
+
+  app.decorate('atEnd', (end) => void ends.push(end));
+  app.decorateRequest('client', null as unknown as Client);
+  app.addHook('onRequest', (request, reply, done) => {
+    const { raw } = request;
+    const connection = connectionOf(raw.socket);
+    connection.unanswered.push(reply);
+    connection.last = raw;
+    request.client = isProxy ? clientBehind(raw, connection.client, isProxy) : connection.client;
+    done();
+  });
+  // For Node a write queue that has become shorter since the write is activity, so that an unread response takes twice this time.
+  app.addHook('onSend', (request, _reply, _payload, done) => {
+    request.raw.socket.setTimeout(limits.silenceMs / 2);
+    done();
+  });
+  app.addHook('onResponse', (request, reply, done) => {
+    endRequest(request, reply);
+    if (connectionOf(request.raw.socket).unanswered.length > 0) request.raw.socket.setTimeout(limits.silenceMs);
+    if (!request.raw.complete) discardBody(request.raw);
+    done();
+  });
+  server.on('connection', (socket) => {
+    if (open >= config.maxConnections) {
+      metrics.limited('connections');
+      // Makes room: a client opens an idle connection again at no cost.
+      server.closeIdleConnections();
+      return void socket.destroy();
+    }
+    open += 1;
+    socket.once('close', () => {
+      open -= 1;
+      for (const reply of [...connectionOf(socket).unanswered]) endRequest(reply.request, reply);
+    });
+  });
+  metrics.add('animal_store_connections', 'Open connections.', () => open);
+  server.on('timeout', onTimeout);
+});

@@ -1,0 +1,36 @@
+/** Rate limits, by @fastify/rate-limit: of the requests of an account, and of the API keys of a network that are rejected. */
+import rateLimit from '@fastify/rate-limit';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import fp from 'fastify-plugin';
+import { limits, minuteMs } from '../core/limits.ts';
+import { rateLimited } from './errors.ts';
+
+/** Every route in the scope counts against its account if RATE_LIMIT is set. */
+export const rateLimits = fp(async (app) => {
+  const { config, metrics } = app;
+  await app.register(rateLimit, {
+    global: false,
+    max: config.requestsPerMinute ?? 0,
+    timeWindow: minuteMs,
+    // Accounts that anybody could create count as one for each network: otherwise one person could have a thousand limits.
+    keyGenerator: ({ apiKey, client }: FastifyRequest) => apiKey?.network ?? apiKey?.accountId ?? client.network,
+    enableDraftSpec: true,
+    errorResponseBuilder: (_request, { ttl }) => rateLimited(ttl),
+    onExceeded: () => metrics.limited('key'),
+  });
+});
+
+/** Returns a function: counts a rejected key, and rejects with HttpError `rate_limited` if its network has sent too many. */
+export function createRejectionLimit(app: FastifyInstance): (request: FastifyRequest) => Promise<void> {
+  const count = app.createRateLimit({
+    max: limits.rejectedKeys,
+    timeWindow: minuteMs,
+    keyGenerator: ({ client }: FastifyRequest) => client.network,
+  });
+  return async (request) => {
+    const limit = await count(request);
+    if (limit.isAllowed || !limit.isExceeded) return;
+    app.metrics.limited('refusals');
+    throw rateLimited(limit.ttl);
+  };
+}

@@ -1,0 +1,73 @@
+/** Tests that the server sends the same with prepared responses and without. */
+import { expect, test } from 'vitest';
+import { startApp } from '../../support/app.ts';
+import { converse } from '../../support/raw.ts';
+
+const open = 'Host: a\r\nAuthorization: Bearer KEY\r\n';
+const pet = '{"name":"Biscuit","categoryId":7}';
+const get = (path: string, more = '') => `GET ${path} HTTP/1.1\r\n${open}${more}\r\n`;
+const post = (more = '', body = pet) =>
+  `POST /v1/pets HTTP/1.1\r\n${open}Content-Type: application/json\r\n${more}Content-Length: ${Buffer.byteLength(body, 'latin1')}\r\n\r\n${body}`;
+const large = `{"name":"${'é'.repeat(1000)}","categoryId":1}`;
+
+const requests = [
+  ...[
+    post(),
+    post('Idempotency-Key: a\r\n'),
+    post('Idempotency-Key: a\r\n'),
+    post('Idempotency-Key: a\r\n', pet.replace('7', '8')),
+  ],
+  ...Array(20).fill(post('', Buffer.from(large).toString('latin1'))),
+  ...[get('/v1/pets'), get('/v1/pets?limit=2'), get('/v1/pets?limit=2'), get('/v1/pets/1'), get('/v1/pets/999')],
+  ...[
+    get('/v1/pets/1', 'If-None-Match: *\r\n'),
+    get('/v1/pets/1', 'If-Match: "x"\r\n'),
+    get('/v1/pets', 'Connection: close\r\n'),
+  ],
+  ...[get('/v1/pets?limit=2').replace('GET', 'HEAD'), get('/v1/pets?limit=0'), get('/v1/pets', 'Upgrade: a\r\n')],
+  ...[
+    get('/v1/pets').replace(/Authorization.*\r\n/, ''),
+    get('/v1/pets').replace('KEY', 'none'),
+    get('/cats'),
+    post('', '{}'),
+  ],
+  ...[get('/v1/pets?limit=2', 'Origin: https://a.example\r\n'), get('/v1/pets/1', 'Origin: https://b.example\r\n')],
+  ...[get('/v1/pets').replace('HTTP/1.1', 'HTTP/1.0'), get('/openapi.json'), get('/docs'), get('/v1/store/orders')],
+];
+
+test.for<[what: string, headers: Record<string, string | string[]>]>([
+  ['nothing', {}],
+  ['headers', { 'x-plugin': 'a', vary: 'Accept', 'retry-after': '5' }],
+  ['a header that the response has, too', { 'cache-control': 'public', etag: '"a"' }],
+  ['two values', { 'x-plugin': ['a', 'b'] }],
+  ['headers of security', { 'content-security-policy': "default-src 'self'", 'x-content-type-options': 'other' }],
+  ['a header of the connection', { connection: 'close' }],
+  ['a header of the route', { link: '</a>; rel="a"', deprecation: '@1' }],
+])('if plugins add %s', async ([, headers]) => {
+  async function send(plain: boolean) {
+    const { port, key } = await startApp({
+      plain,
+      corsOrigins: ['https://a.example'],
+      watch: async (app) =>
+        void app.addHook('onRequest', (_request, reply, done) => {
+          reply.headers(headers);
+          done();
+        }),
+    });
+    const answers = [];
+    for (const request of requests) {
+      const isHead = request.startsWith('HEAD');
+      const sent = request.replace('KEY', key);
+      const [answer] = await converse(
+        port,
+        [isHead ? sent.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n') : sent],
+        { isHead },
+      );
+      const { date, 'x-request-id': id, ...others } = answer?.headers ?? {};
+      expect([typeof date, typeof id]).toEqual(['string', 'string']);
+      answers.push({ request: request.slice(0, 200), status: answer?.status, headers: others, text: answer?.text });
+    }
+    return answers;
+  }
+  expect(await send(false)).toEqual(await send(true));
+});
