@@ -37,9 +37,9 @@ async function makeSource(animals = 10, names: string[] = []): Promise<string> {
   const file = `${temporaryFolder()}/store.db`;
   const store = await open(`sqlite:${file}`);
   const all = [...names, ...Array.from(Array(animals), (_, at) => `pet ${at}`)];
-  await Promise.all(
-    all.map((name, at) => store.pets.add({ name, categoryId: at % 2 ? least : greatest, status: 'sold' })),
-  );
+  const add = (name: string, at: number) =>
+    store.pets.add({ name, categoryId: at % 2 ? least : greatest, status: 'sold' });
+  for (let from = 0; from < all.length; from += 1000) await Promise.all(all.slice(from, from + 1000).map(add));
   await store.close();
   change(file, rows);
   return file;
