@@ -125,14 +125,15 @@ export const watchConnections = fp(async (app: FastifyInstance) => {
     request.client = isProxy ? clientBehind(raw, connection.client, isProxy) : connection.client;
     done();
   });
-  // For Node a write queue that has become shorter since the write is activity, so that an unread response takes twice this time.
+  // Node takes a write queue that has become shorter for activity: a response that nobody reads would otherwise be cut off after twice `limits.silenceMs`.
   app.addHook('onSend', (request, _reply, _payload, done) => {
     request.raw.socket.setTimeout(limits.silenceMs / 2);
     done();
   });
   app.addHook('onResponse', (request, reply, done) => {
     endRequest(request, reply);
-    if (connectionOf(request.raw.socket).unanswered.length > 0) request.raw.socket.setTimeout(limits.silenceMs);
+    const [next] = connectionOf(request.raw.socket).unanswered;
+    if (next && !next.raw.headersSent) request.raw.socket.setTimeout(limits.silenceMs);
     if (!request.raw.complete) discardBody(request.raw);
     done();
   });
