@@ -1,0 +1,70 @@
+/** Overload as deployed: a server with a fifth of a core behind the files of nginx, which clients of constant rate ask from many addresses. */
+import { beforeEach, expect, test } from 'vitest';
+import { temporaryFolder } from '../../support/app.ts';
+import { configureProxy, limitShare } from '../../support/as-deployed.ts';
+import { findPort } from '../../support/known-port.ts';
+import { missingNginx } from '../../support/nginx.ts';
+import type { Answers, Task } from '../../support/open-loop.ts';
+import { launch } from '../../support/process.ts';
+import { projectFolder } from '../../support/project.ts';
+import { addAccount, makeStore, serve } from '../../support/store-file.ts';
+import { figure } from '../../support/tier.ts';
+
+beforeEach(({ skip }) => {
+  if (missingNginx) skip(missingNginx);
+  if (process.getuid?.() !== 0) skip('a share of a processor is not installed for this user');
+});
+
+const head = (line: string, more = '') =>
+  `${line} HTTP/1.1\r\nHost: animals.example.com\r\nAuthorization: Bearer {key}\r\n${more}\r\n`;
+const page = head('GET /v1/pets?limit={limit}&cursor={cursor}');
+const pet = '{"name":"Biscuit","categoryId":7}';
+const create = `${head('POST /v1/pets', `Content-Type: application/json\r\nContent-Length: ${pet.length}\r\n`)}${pet}`;
+
+async function deploy() {
+  const keys: string[] = [];
+  const made = await makeStore(undefined, async (store) => {
+    for (let at = 0; at < 16; at++) keys.push(await addAccount(store, `account ${at}`));
+  });
+  const { server, port: upstream } = await serve(made, 1, {
+    env: { TRUST_PROXY: '127.0.0.1', ALLOWED_HOSTS: 'animals.example.com', LOG_LEVEL: 'warn' },
+  });
+  const folder = temporaryFolder();
+  const port = await findPort();
+  launch('nginx', ['-p', folder, '-e', 'stderr', '-c', configureProxy(projectFolder, folder, port, upstream)], {});
+  const task = { port, keys, addresses: 250, network: 1, connections: 250, rate: 0, seconds: 3 };
+  const ask = async (more: Partial<Task>): Promise<Answers> => {
+    const argument = JSON.stringify({ ...task, ...more });
+    const { stdout } = await launch(
+      process.execPath,
+      [`${projectFolder}test/support/open-loop.ts`, argument],
+      {},
+    ).end();
+    return JSON.parse(stdout);
+  };
+  // What runs for the first time is compiled meanwhile.
+  for (const request of [page, create]) await ask({ request, connections: 64 });
+  const removeLimit = limitShare(server.pid, 20);
+  return { ask, server, removeLimit };
+}
+
+test('at twice the capacity most of it is served within half a second', async () => {
+  const { ask, server, removeLimit } = await deploy();
+  for (const [what, request] of Object.entries({ pages: page, creates: create })) {
+    const capacity = (await ask({ request })).good / 3;
+    const answers = await ask({ request, rate: 2 * capacity, connections: 2000 });
+    const share = answers.soon / 3 / capacity;
+    figure(`overload, ${what}`, {
+      capacity,
+      share,
+      ...answers,
+      p50: answers.p50 ?? 0,
+      p99: answers.p99 ?? 0,
+      refusedP99: answers.refusedP99 ?? 0,
+    });
+    expect(share, what).toBeGreaterThan(0.4);
+    expect(answers.lost, what).toBe(0);
+  }
+  await server.end('SIGTERM');
+  removeLimit();
+});
