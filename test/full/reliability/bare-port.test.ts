@@ -87,7 +87,8 @@ test.for<[what: string, moreMiB: number, attack: (port: number, key: string) => 
   [
     `${pipelining} connections × 2,000 pipelined pages`,
     restMiB,
-    (port, key) => hold(port, pipelining, (at) => Array.from(Array(2000), (_, index) => page(key, 2 * at + index)).join('')),
+    (port, key) =>
+      hold(port, pipelining, (at) => Array.from(Array(2000), (_, index) => page(key, 2 * at + index)).join('')),
   ],
   ['32 pipelined pages on 100 connections', restMiB, (port, key) => hold(port, 100, (at) => page(key, at).repeat(32))],
   ['500 readers of pages that read nothing', restMiB, (port, key) => hold(port, 500, (at) => page(key, at))],
