@@ -2,7 +2,7 @@
 import type Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../core/errors.ts';
 import { openPools } from './postgres/open.ts';
-import type { Sql } from './postgres/sql.ts';
+import type { Connection } from './postgres/sql.ts';
 import { readTarget } from './postgres/url.ts';
 import { openReader } from './sqlite/connection.ts';
 import { openExisting, prepareStore } from './sqlite/store-file.ts';
@@ -61,15 +61,15 @@ async function copyTo(source: Database.Database, databaseUrl: string, options: O
   const { pools } = await openPools(target, options);
   let copiedAll = false;
   try {
-    return await pools.keyed.alone(async (sql) => {
+    return await pools.keyed.alone(async (connection) => {
       // Without a lock, for which the servers of another store would have to wait.
-      await refuseFilled(sql, label);
-      return sql.begin(async () => {
-        await lockTables(sql);
-        await refuseFilled(sql, label);
+      await refuseFilled(connection, label);
+      return connection.begin(async () => {
+        await lockTables(connection);
+        await refuseFilled(connection, label);
         const counts = {} as Counts;
-        for (const table of copied) counts[table] = await copyTable(table, source, sql);
-        await continueIds(source, sql);
+        for (const table of copied) counts[table] = await copyTable(table, source, connection);
+        await continueIds(source, connection);
         copiedAll = true;
         return counts;
       });
@@ -89,21 +89,21 @@ function sentenceOf(error: unknown, label: string, copiedAll: boolean): string {
   return `The copy to ${label} failed, and nothing was copied: ${messageOf(error)}.`;
 }
 
-async function refuseFilled(sql: Sql, label: string): Promise<void> {
+async function refuseFilled(connection: Connection, label: string): Promise<void> {
   const anyRow = [...copied, ...notCopied].map((name) => `SELECT '${name}' AS name WHERE EXISTS (SELECT FROM ${name})`);
-  const filled = await sql.unsafe<{ name: string }[]>(anyRow.join(' UNION ALL '));
+  const filled = await connection.unsafe<{ name: string }[]>(anyRow.join(' UNION ALL '));
   if (filled.length === 0) return;
   const names = filled.map(({ name }) => name).join(', ');
   throw new CopyError(`${label} already holds rows (${names}): copy to an empty database.`);
 }
 
 /** Removes the time-outs of the transaction, because the copy may take hours, and keeps everybody else out of the tables until its end. */
-async function lockTables(sql: Sql): Promise<void> {
+async function lockTables(connection: Connection): Promise<void> {
   // Not SET: PostgreSQL before 17 has no transaction_timeout.
-  await sql`
+  await connection`
     SELECT set_config(name, '0', true) FROM pg_settings
     WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')`;
-  await sql.unsafe(`
+  await connection.unsafe(`
     SET LOCAL lock_timeout = ${lockTimeoutMs};
     LOCK TABLE ${locked.join(', ')} IN ACCESS EXCLUSIVE MODE;
     SET LOCAL lock_timeout = 0`);
@@ -113,7 +113,7 @@ const postgresTypes = { INTEGER: 'bigint', TEXT: 'text', BLOB: 'bytea' };
 type Column = { name: string; type: keyof typeof postgresTypes; pk: bigint };
 
 /** Writes the rows, then reads them back and compares them. Resolves to the number of rows. */
-async function copyTable(table: Table, source: Database.Database, sql: Sql): Promise<number> {
+async function copyTable(table: Table, source: Database.Database, connection: Connection): Promise<number> {
   // Without the generated column pet.json, which PostgreSQL writes itself.
   const columns = source.prepare<[string], Column>('SELECT name, type, pk FROM pragma_table_info(?)').all(table);
   const names = columns.map(({ name }) => name);
@@ -125,17 +125,17 @@ async function copyTable(table: Table, source: Database.Database, sql: Sql): Pro
 
   for (const page of pages()) {
     const values = names.map((_, index) => page.map((row) => row[index]));
-    await sql.unsafe(`INSERT INTO ${table} (${names}) SELECT * FROM unnest(${arrays})`, values);
+    await connection.unsafe(`INSERT INTO ${table} (${names}) SELECT * FROM unnest(${arrays})`, values);
   }
   let rows = 0;
-  await sql.unsafe(`DECLARE stored CURSOR FOR ${select}`);
+  await connection.unsafe(`DECLARE stored CURSOR FOR ${select}`);
   for (const page of pages()) {
-    const stored = await sql.unsafe(`FETCH ${pageRows} FROM stored`);
+    const stored = await connection.unsafe(`FETCH ${pageRows} FROM stored`);
     if (textOf(stored.map(Object.values)) !== textOf(page))
       throw new CopyError(`${table} differs in the copy after ${rows} rows: nothing was copied.`);
     rows += page.length;
   }
-  await sql.unsafe('CLOSE stored');
+  await connection.unsafe('CLOSE stored');
   return rows;
 }
 
@@ -159,16 +159,16 @@ function textOf(page: Row[]): string {
 }
 
 /** No id is given twice, even if its row is gone from the source. */
-async function continueIds(source: Database.Database, sql: Sql): Promise<void> {
+async function continueIds(source: Database.Database, connection: Connection): Promise<void> {
   const lastIds = source
     .prepare<[], [string, bigint]>(
       "SELECT name, seq FROM sqlite_sequence WHERE name IN ('pet', 'account', 'api_key') AND seq > 0",
     )
     .raw();
   for (const [table, id] of lastIds.all()) {
-    if (table === 'pet') await sql`UPDATE pet_id SET last_id = greatest(last_id, ${id})`;
+    if (table === 'pet') await connection`UPDATE pet_id SET last_id = greatest(last_id, ${id})`;
     else
-      await sql`
+      await connection`
         SELECT setval(sequence, greatest(${id}, pg_sequence_last_value(sequence)))
         FROM (SELECT pg_get_serial_sequence(${table}, 'id')::regclass AS sequence) AS given`;
   }

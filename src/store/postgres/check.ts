@@ -6,7 +6,7 @@ import { OpenError, type OpenOptions } from '../store.ts';
 import { readState } from './migrations.ts';
 import { openPools } from './open.ts';
 import { json } from './pets.ts';
-import type { Sql } from './sql.ts';
+import type { Connection } from './sql.ts';
 import { readTarget } from './url.ts';
 
 const namesOf = (kind: string) =>
@@ -15,7 +15,7 @@ const namesOf = (kind: string) =>
   );
 
 /** A sentence for each trigger and rule that others have put on a table, and for a view in its place: they could change what is stored. */
-const findForeign = (sql: Sql) => sql`
+const findForeign = (connection: Connection) => connection`
   SELECT relname || ' has what no release makes: ' || what || '.' AS problem
   FROM (
     SELECT tgrelid AS relation, 'trigger ' || tgname AS what FROM pg_trigger
@@ -44,21 +44,21 @@ export async function checkDatabase(databaseUrl: string, options: OpenOptions) {
     report.database = target.label;
     const { pools } = await openPools(target, { ...options, migrate: false });
     try {
-      await pools.keyed.alone(async (sql) => {
-        const [server] = await sql`SELECT current_setting('server_version') AS "postgresVersion"`;
-        const { version: schemaVersion } = await readState(sql);
+      await pools.keyed.alone(async (connection) => {
+        const [server] = await connection`SELECT current_setting('server_version') AS "postgresVersion"`;
+        const { version: schemaVersion } = await readState(connection);
         Object.assign(report, server, { schemaVersion });
-        await sql.begin(async () => {
+        await connection.begin(async () => {
           // The time-out is meant for requests.
-          await sql.unsafe('SET LOCAL statement_timeout = 0');
-          const [counted] = await sql.unsafe(
+          await connection.unsafe('SET LOCAL statement_timeout = 0');
+          const [counted] = await connection.unsafe(
             `SELECT count(length(json)) AS pet FROM (SELECT ${json} FROM pet) AS animal`,
           );
           Object.assign(report.rows, counted);
           const found = [];
           for (const check of boundChecks("SELECT 'pet_id', greatest(last_id, 1) FROM pet_id"))
-            found.push(...(await sql.unsafe(check)));
-          if (schemaVersion <= report.latestSchemaVersion) found.push(...(await findForeign(sql)));
+            found.push(...(await connection.unsafe(check)));
+          if (schemaVersion <= report.latestSchemaVersion) found.push(...(await findForeign(connection)));
           report.problems.push(...found.map(({ problem }) => problem));
         });
       });

@@ -5,7 +5,7 @@ import { latestOf, type Migration, obstacleOf, oldestOn, readMigrations, type Sc
 import { OpenError, type OpenOptions } from '../store.ts';
 import { insufficientPrivilege } from './errors.ts';
 import type { Pool } from './pool.ts';
-import type { Sql } from './sql.ts';
+import type { Connection } from './sql.ts';
 
 /**
  * Errors that processes may get when they create the same table concurrently: duplicate_table, duplicate_object (the table's row type),
@@ -23,14 +23,16 @@ const lockNotAvailable = '55P03';
  * A release refuses a database whose table `migration` has a later version than its own. Row 0 names the oldest release that can run, for people.
  * Versions that older releases can run on are in `additive_migration`.
  */
-export async function readState(sql: Sql): Promise<SchemaState> {
-  const [found] = await sql`
+export async function readState(connection: Connection): Promise<SchemaState> {
+  const [found] = await connection`
     SELECT to_regclass('migration') IS NOT NULL AS migrated, to_regclass('additive_migration') IS NOT NULL AS added`;
   if (!found?.migrated) return { version: 0, oldest: { release: '', version: 0 } };
-  const [row] = await sql`
+  const [row] = await connection`
     SELECT coalesce(max(version), 0) AS version, coalesce(max(name) FILTER (WHERE version = 0), '') AS release FROM migration`;
   const oldest = { release: row?.release, version: row?.version };
-  const [added] = found.added ? await sql`SELECT coalesce(max(version), 0) AS version FROM additive_migration` : [];
+  const [added] = found.added
+    ? await connection`SELECT coalesce(max(version), 0) AS version FROM additive_migration`
+    : [];
   return { version: Math.max(oldest.version, added?.version ?? 0), oldest };
 }
 
@@ -42,14 +44,14 @@ function dueOn(state: SchemaState, migrations: Migration[]): Migration[] {
 }
 
 /** Migrates in one transaction. Resolves to the names of the migrations that it applied. */
-function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<string[]> {
-  return sql.begin(async () => {
+function applyAll(connection: Connection, migrations: Migration[], now: Date): Promise<string[]> {
+  return connection.begin(async () => {
     // The time-outs are meant for requests.
-    await sql.unsafe(
+    await connection.unsafe(
       'SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 60000',
     );
     // Otherwise a second store begins in a schema that has come first in search_path since.
-    const [elsewhere] = await sql`
+    const [elsewhere] = await connection`
       SELECT nspname AS schema, current_schema() AS first FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
       WHERE pg_class.oid = to_regclass('migration') AND nspname IS DISTINCT FROM current_schema()`;
     if (elsewhere)
@@ -57,29 +59,29 @@ function applyAll(sql: Sql, migrations: Migration[], now: Date): Promise<string[
         `has its tables in the schema ${elsewhere.schema}, and new ones would be made in ${elsewhere.first}: put ${elsewhere.schema} first in the search_path of the role.`,
       );
     for (const table of ['migration', 'additive_migration'])
-      await sql.unsafe(
+      await connection.unsafe(
         `CREATE TABLE IF NOT EXISTS ${table} (version integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)`,
       );
-    await sql`INSERT INTO migration VALUES (0, '', 0) ON CONFLICT DO NOTHING`;
+    await connection`INSERT INTO migration VALUES (0, '', 0) ON CONFLICT DO NOTHING`;
     // Migrating processes lock this row. A session-level advisory lock would not work through a connection pooler.
-    await sql`SELECT FROM migration WHERE version = 0 FOR UPDATE`;
+    await connection`SELECT FROM migration WHERE version = 0 FOR UPDATE`;
     // While ALTER TABLE waits for a long transaction, such as a dump, all statements of running servers on that table wait behind it.
-    await sql.unsafe(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
-    const due = dueOn(await readState(sql), migrations);
+    await connection.unsafe(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
+    const due = dueOn(await readState(connection), migrations);
     for (const { version, name, text } of due) {
-      await sql.unsafe(text);
-      await sql`INSERT INTO additive_migration VALUES (${version}, ${name}, ${now.getTime()})`;
+      await connection.unsafe(text);
+      await connection`INSERT INTO additive_migration VALUES (${version}, ${name}, ${now.getTime()})`;
     }
-    if (due.length > 0) await recordOldest(sql, migrations);
+    if (due.length > 0) await recordOldest(connection, migrations);
     return due.map(({ name }) => name);
   });
 }
 
 /** Moves the versions up to that of the oldest release that can run, so that older releases refuse the database. */
-async function recordOldest(sql: Sql, migrations: Migration[]): Promise<void> {
+async function recordOldest(connection: Connection, migrations: Migration[]): Promise<void> {
   const { release, version } = oldestOn(migrations);
-  await sql`UPDATE migration SET name = ${release} WHERE version = 0`;
-  await sql`
+  await connection`UPDATE migration SET name = ${release} WHERE version = 0`;
+  await connection`
     WITH moved AS (DELETE FROM additive_migration WHERE version <= ${version} RETURNING *)
     INSERT INTO migration SELECT * FROM moved`;
 }
@@ -99,7 +101,7 @@ export async function prepareSchema(
   if (!mayMigrate) throw new OpenError(`${outdated}.`);
   for (let attempt = 1; ; attempt++) {
     try {
-      return await pool.alone((sql) => applyAll(sql, migrations, now()));
+      return await pool.alone((connection) => applyAll(connection, migrations, now()));
     } catch (error) {
       const code = codeOf(error);
       if (code === insufficientPrivilege)

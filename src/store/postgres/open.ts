@@ -53,8 +53,8 @@ async function connectSafely(target: Target, options: OpenOptions): Promise<Pool
   const pools = createPools(await configOf(target), target, options.metrics);
   try {
     const rows = await pools.keyed.read(
-      (sql) =>
-        sql<
+      (connection) =>
+        connection<
           (Setting & { role: string })[]
         >`SELECT name, setting, source, session_user AS role FROM pg_settings WHERE name = ANY (${checked})`,
       openTimeoutMs,

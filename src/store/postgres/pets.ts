@@ -74,7 +74,8 @@ export function createPetReads(pool: Pick<Pool, 'read'>) {
     keyOf: String,
     async send(ids, withinMs) {
       const rows = await pool.read(
-        (sql) => sql<TextRow[]>`${withState} SELECT id, ${raw(json)} FROM pet WHERE id = ANY (${ids}::bigint[])`,
+        (connection) =>
+          connection<TextRow[]>`${withState} SELECT id, ${raw(json)} FROM pet WHERE id = ANY (${ids}::bigint[])`,
         withinMs,
       );
       const { texts, state: read } = textsOf(rows);
@@ -91,7 +92,7 @@ export function createPetReads(pool: Pick<Pool, 'read'>) {
       const afters = queries.map(({ after }) => after);
       const statuses = queries.map(({ status }) => status);
       const rows = await pool.read(
-        (sql) => sql<TextRow[]>`
+        (connection) => connection<TextRow[]>`
           ${withState} SELECT n, CASE WHEN asked.status IS NULL THEN (${pageOfAll}) ELSE (${pageOfStatus}) END
           FROM unnest(${afters}::bigint[], ${queries.map(rowsOf)}::integer[], ${statuses}::text[])
             WITH ORDINALITY AS asked (after, rows, status, n)`,
@@ -122,7 +123,7 @@ export function createKeyReads(pool: Pick<Pool, 'read'>) {
     keyOf: (hash) => hash.toString('latin1'),
     async send(hashes, withinMs) {
       const rows = await pool.read(
-        (sql) => sql<(KnownKeyRow & { hash: string })[]>`
+        (connection) => connection<(KnownKeyRow & { hash: string })[]>`
           SELECT encode(hash, 'hex') AS hash, ${raw(knownKeyColumns)} WHERE hash = ANY (${hashes}::bytea[])`,
         withinMs,
       );
@@ -164,7 +165,7 @@ export function startAdder(pool: Pool, ids: ReturnType<typeof followIds>) {
     async send(batch, withinMs) {
       const rows = await pool
         .write(
-          (sql) => sql<AdditionRow[]>`
+          (connection) => connection<AdditionRow[]>`
           SELECT outcome, id FROM add_pets(
             ${batch.map(({ pet }) => pet.name)},
             ${batch.map(({ pet }) => pet.categoryId)},

@@ -14,10 +14,10 @@ import {
   translate,
   wasRefused,
 } from './errors.ts';
-import { createSql, type Sql } from './sql.ts';
+import { type Connection, createConnection } from './sql.ts';
 import type { Target } from './url.ts';
 
-type Work<Result> = (sql: Sql) => Promise<Result>;
+type Work<Result> = (connection: Connection) => Promise<Result>;
 
 export type Pool = ReturnType<typeof createPool>;
 export type Pools = ReturnType<typeof createPools>;
@@ -108,7 +108,7 @@ function createPool(
     Client: PoolClient,
     onConnect: refuseStandby,
   });
-  const sqlOf = new WeakMap<pg.PoolClient, Sql>();
+  const connectionOf = new WeakMap<pg.PoolClient, Connection>();
   /** Given up at a deadline, but not yet let go by the server. */
   const abandoned = new Set<pg.PoolClient>();
   const { errors } = counts;
@@ -129,21 +129,21 @@ function createPool(
   });
   pool.on('connect', (client) => {
     open += 1;
-    sqlOf.set(client, createSql(client, prepare));
+    connectionOf.set(client, createConnection(client, prepare));
     const stream = streamOf(client);
     // At the server's FIN, not some turns later: a statement sent in between would have an unknown outcome.
     stream.once('end', () => stream.destroy());
   });
   pool.on('error', (error, client) => {
     // An idle connection was lost. One that was not yet open rejects.
-    if (sqlOf.has(client)) errors[reasonOf(error)] += 1;
+    if (connectionOf.has(client)) errors[reasonOf(error)] += 1;
   });
 
   /** `settled`: of the job. */
   async function abandon(client: pg.PoolClient, settled: Promise<unknown>): Promise<void> {
     errors.timeout += 1;
     abandoned.add(client);
-    sqlOf.get(client)?.stop();
+    connectionOf.get(client)?.stop();
     let ended = false;
     const end = settled.finally(() => (ended = true)).catch(() => undefined);
     try {
@@ -207,7 +207,7 @@ function createPool(
       const begun = performance.now();
       let isUnusable = false;
       try {
-        const result = await work(sqlOf.get(client) as Sql);
+        const result = await work(connectionOf.get(client) as Connection);
         workedAt = performance.now();
         return result;
       } catch (error) {
@@ -273,7 +273,7 @@ function createPool(
     async alone<Result>(work: Work<Result>): Promise<Result> {
       const client = await pool.connect();
       try {
-        return await work(sqlOf.get(client) as Sql);
+        return await work(connectionOf.get(client) as Connection);
       } finally {
         client.release(isInTransaction(client));
       }

@@ -7,7 +7,7 @@ import { StandbyError, TimeoutError } from './errors.ts';
 // biome-ignore lint/suspicious/noExplicitAny: the columns depend on the statement.
 type AnyRow = Record<string, any>;
 
-export interface Sql {
+export interface Connection {
   /** A prepared statement, if the connection allows those. */
   <Rows extends object[] = AnyRow[]>(texts: TemplateStringsArray, ...values: unknown[]): Promise<Rows>;
   /** Without values, `text` may hold several statements. */
@@ -43,7 +43,7 @@ function readInt8(text: string): number | bigint {
 pg.types.setTypeParser(pg.types.builtins.INT8, readInt8);
 
 /** Statements on one connection. Each rejects with StandbyError if its commit did not wait for the standby. */
-export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
+export function createConnection(client: pg.ClientBase, prepare: boolean): Connection {
   let inDoubt = false;
   // The only sign of such a commit. Any other warning can have the same code, and the text depends on lc_messages: the routine tells them
   // apart (src/backend/replication/syncrep.c). A pooler may omit it.
@@ -96,8 +96,8 @@ export function createSql(client: pg.ClientBase, prepare: boolean): Sql {
 }
 
 /** Runs the statements of a command or a query, one after the other. */
-export async function runSteps<Result>(sql: Sql, steps: Steps<Result>): Promise<Result> {
+export async function runSteps<Result>(connection: Connection, steps: Steps<Result>): Promise<Result> {
   let step = steps.next();
-  while (!step.done) step = steps.next(await sql(step.value.texts, ...step.value.given));
+  while (!step.done) step = steps.next(await connection(step.value.texts, ...step.value.given));
   return step.value;
 }

@@ -19,8 +19,10 @@ export function createEngine({ keyed, strangers }: Pools): Pick<Engine, 'read' |
   const poolFor = (forKey: boolean | undefined) => (forKey ? keyed : strangers);
   return {
     write: (name, input) =>
-      poolFor(forKeys.has(name)).write((sql) => sql.begin(() => runSteps(sql, stepsOf(name, input)))),
-    read: (query, forKey) => poolFor(forKey).read((sql) => runSteps(sql, query())),
+      poolFor(forKeys.has(name)).write((connection) =>
+        connection.begin(() => runSteps(connection, stepsOf(name, input))),
+      ),
+    read: (query, forKey) => poolFor(forKey).read((connection) => runSteps(connection, query())),
   };
 }
 
@@ -47,7 +49,7 @@ export async function openPostgres(databaseUrl: string, options: OpenOptions) {
     engine,
     migrated,
 
-    check: async () => void (await keyed.read((sql) => sql`SELECT 1`, checkWithinMs)),
+    check: async () => void (await keyed.read((connection) => connection`SELECT 1`, checkWithinMs)),
 
     measure: () => ({ idsLeft: ids.left(), waitingWrites: adder.waiting(), walBytes: undefined, ...pools.measure() }),
 

@@ -63,12 +63,12 @@ const readSchema = (connection: Database.Database) =>
     )
     .raw()
     .all()
-    .map(([what, sql]) => [what, sql.replace(blanks, (_, kept = ' ') => kept)] as const);
+    .map(([what, text]) => [what, text.replace(blanks, (_, kept = ' ') => kept)] as const);
 
 /** What may stand in a store besides: an index that is not unique, and the tables of ANALYZE and of Litestream. */
-function isHarmless(what: string, sql: string): boolean {
-  if (sql.startsWith('CREATE INDEX ')) return true;
-  return sql.startsWith('CREATE TABLE ') && /^table (?:sqlite_stat\d|_litestream_\w+)$/.test(what);
+function isHarmless(what: string, text: string): boolean {
+  if (text.startsWith('CREATE INDEX ')) return true;
+  return text.startsWith('CREATE TABLE ') && /^table (?:sqlite_stat\d|_litestream_\w+)$/.test(what);
 }
 
 /** How the schema differs from that of the migrations up to its version. What a later release has made is not known. */

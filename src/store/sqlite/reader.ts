@@ -100,14 +100,14 @@ function createSnapshot(connection: Database.Database) {
 }
 
 function prepareReader(connection: Database.Database) {
-  const sql = <Parameters extends unknown[], Row>(text: string) => connection.prepare<Parameters, Row>(text);
+  const prepare = <Parameters extends unknown[], Row>(text: string) => connection.prepare<Parameters, Row>(text);
   // +? hides the value from the query planner. Otherwise SQLite recompiles the statement whenever the status or limit changes, which
   // costs as much as reading ten rows (https://sqlite.org/c3ref/c_dbconfig_defensive.html, SQLITE_DBCONFIG_ENABLE_QPSG).
-  const listAll = sql<[bigint, number], PetJson>('SELECT json FROM pet WHERE id > +? ORDER BY id LIMIT +?').pluck();
-  const listByStatus = sql<[string, bigint, number], PetJson>(
+  const listAll = prepare<[bigint, number], PetJson>('SELECT json FROM pet WHERE id > +? ORDER BY id LIMIT +?').pluck();
+  const listByStatus = prepare<[string, bigint, number], PetJson>(
     'SELECT json FROM pet WHERE status = +? AND id > +? ORDER BY id LIMIT +?',
   ).pluck();
-  const byId = sql<[bigint], PetJson>('SELECT json FROM pet WHERE id = ?').pluck();
+  const byId = prepare<[bigint], PetJson>('SELECT json FROM pet WHERE id = ?').pluck();
   const snapshot = createSnapshot(connection);
   const runSteps = createRunner(connection);
   const runQuery = guarded((query: () => Steps<unknown>) => {

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { refuseStandby } from '../../../src/store/postgres/connection.ts';
 import { TimeoutError } from '../../../src/store/postgres/errors.ts';
-import type { Sql } from '../../../src/store/postgres/sql.ts';
+import type { Connection } from '../../../src/store/postgres/sql.ts';
 import { startProxy } from '../../support/proxy.ts';
 import { clientOf, emptyStore, openPools } from '../../support/store.ts';
 
@@ -19,8 +19,8 @@ async function start(connections: number) {
   return { pools, proxy, metrics, sql, sessions, ...pools };
 }
 
-const sleepFor = (seconds: number) => (sql: Sql) => sql`SELECT pg_sleep(${seconds})`;
-const pid = async (sql: Sql) => (await sql`SELECT pg_backend_pid() AS pid`)[0]?.pid as number;
+const sleepFor = (seconds: number) => (connection: Connection) => connection`SELECT pg_sleep(${seconds})`;
+const pid = async (connection: Connection) => (await connection`SELECT pg_backend_pid() AS pid`)[0]?.pid as number;
 const unavailable = (cause: unknown) => ({ code: 'service_unavailable', cause });
 
 test('connections are opened when they are needed, at most so many, and reused', async () => {
@@ -83,7 +83,7 @@ test('work is rejected at its deadline: waiting work never starts, running work 
 test('nothing of a transaction is committed after its deadline, though each statement is too short to be cancelled', async () => {
   const { keyed, pools, sql } = await start(1);
   await sql`CREATE TABLE step (n integer)`;
-  const work = (run: Sql) =>
+  const work = (run: Connection) =>
     run.begin(async () => {
       for (let n = 0; n < 5; n++) {
         await run`INSERT INTO step VALUES (${n})`;
@@ -107,12 +107,12 @@ test('work without time left is rejected and never starts', async () => {
 
 test('a read whose connection is lost runs once more, and a second time not; a write runs once', async () => {
   const { keyed, pools } = await start(2);
-  const dying = vi.fn((sql: Sql) => sql`SELECT pg_terminate_backend(pg_backend_pid())`);
+  const dying = vi.fn((connection: Connection) => connection`SELECT pg_terminate_backend(pg_backend_pid())`);
   await expect(keyed.read(dying)).rejects.toMatchObject({ code: 'service_unavailable' });
   expect(dying).toHaveBeenCalledTimes(2);
   await expect(keyed.write(dying)).rejects.toMatchObject({ code: 'service_unavailable' });
   expect(dying).toHaveBeenCalledTimes(3);
-  const once = vi.fn(async (sql: Sql) => {
+  const once = vi.fn(async (sql: Connection) => {
     if (once.mock.calls.length === 1) await dying(sql);
     return pid(sql);
   });

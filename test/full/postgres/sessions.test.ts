@@ -7,7 +7,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { sessionSettings } from '../../../src/store/postgres/connection.ts';
 import { StandbyError } from '../../../src/store/postgres/errors.ts';
 import { openPools } from '../../../src/store/postgres/open.ts';
-import { createSql } from '../../../src/store/postgres/sql.ts';
+import { createConnection } from '../../../src/store/postgres/sql.ts';
 import { readTarget } from '../../../src/store/postgres/url.ts';
 import { startOwn } from '../../support/own-postgres.ts';
 import { missingPgbouncer, startPgbouncer } from '../../support/pgbouncer.ts';
@@ -127,7 +127,7 @@ describe('a commit that does not wait for its synchronous standby', () => {
         done(null, { rows: [] });
       },
     });
-    const { unsafe } = createSql(client as unknown as pg.ClientBase, true);
+    const { unsafe } = createConnection(client as unknown as pg.ClientBase, true);
     const outcome = await unsafe('COMMIT').catch((error: unknown) => error);
     expect(outcome).toEqual(expected ? expect.any(expected) : []);
   });

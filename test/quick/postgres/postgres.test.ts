@@ -4,7 +4,7 @@ import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { createPetReads } from '../../../src/store/postgres/pets.ts';
-import type { Sql } from '../../../src/store/postgres/sql.ts';
+import type { Connection } from '../../../src/store/postgres/sql.ts';
 import { textFor } from '../../../src/store/steps.ts';
 import { biscuit, clientOf, emptyStore, open, temporaryFolder } from '../../support/store.ts';
 
@@ -82,7 +82,7 @@ test('every list walks an index and sorts nothing, so that it costs no more in a
   await sql`INSERT INTO pet SELECT n, 'x', n, ('{available,pending,sold}'::text[])[1 + n % 3] FROM generate_series(1, 20000) AS n`;
   await sql`ANALYZE pet`;
   const statements: string[] = [];
-  const record = async (...[texts, ...given]: Parameters<Sql>) => {
+  const record = async (...[texts, ...given]: Parameters<Connection>) => {
     statements.push(textFor('postgres', texts, given));
     return [];
   };
