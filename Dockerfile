@@ -36,7 +36,7 @@ ENV NODE_ENV=production NODE_COMPILE_CACHE=/app/.cache \
 USER 10001:10001
 # Keeps V8's code: a quarter less time to start, 30 MB less memory.
 RUN PORT=0 OPS_PORT=0 DATABASE_URL=sqlite:/tmp/store.db LAME_DUCK_MS=0 timeout --preserve-status 5 node --max-semi-space-size=16 --heap-growing-percent=20 src/main.ts \
-  && node --max-semi-space-size=16 --heap-growing-percent=20 -e "import('./src/store/postgres/store.ts')" \
+  && node --max-semi-space-size=16 --heap-growing-percent=20 -e "import('./src/store/postgres/postgres.ts')" \
   && node src/cli.ts --version && rm /tmp/store.db*
 VOLUME /data
 EXPOSE 3000 9464

@@ -1,8 +1,8 @@
 /** What the plugins of the server find on the Fastify instance, on requests and on replies, and what routes can configure. */
 import type { FastifyReply } from 'fastify';
 import type { KnownKey } from '../core/accounts.ts';
+import type { AppStore } from '../core/app-store.ts';
 import type { ErrorCode } from '../core/errors.ts';
-import type { AppStore } from '../core/store.ts';
 import type { Metrics } from './metrics.ts';
 import type { Operation } from './operation.ts';
 import type { Headers, Response } from './responses.ts';

@@ -1,8 +1,8 @@
 /** Creates the Fastify server: its limits and time-outs, what never reaches a route, and what the plugins share. */
 import { randomUUID } from 'node:crypto';
 import fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
+import type { AppStore } from '../core/app-store.ts';
 import { limits, maxHeaders } from '../core/limits.ts';
-import type { AppStore } from '../core/store.ts';
 import { createClientErrors } from './client-errors.ts';
 import { acceptRequest } from './connections.ts';
 import type { AppConfig } from './decorations.ts';

@@ -3,14 +3,14 @@ import { openAccounts } from './accounts.ts';
 import { realFile } from './files.ts';
 import { openMessages, openPeople } from './people.ts';
 import { readTarget } from './postgres/url.ts';
-import { openSqlite } from './sqlite/store.ts';
+import { openSqlite } from './sqlite/sqlite.ts';
 import type { OpenOptions, Store } from './store.ts';
 
 async function openEngine(databaseUrl: string, options: OpenOptions) {
   if (databaseUrl.startsWith('sqlite:'))
     return openSqlite(sqliteFile(databaseUrl), options, databaseUrl.slice('sqlite:'.length));
   // Loaded only when needed: it would add a tenth to every start.
-  const { openPostgres } = await import('./postgres/store.ts');
+  const { openPostgres } = await import('./postgres/postgres.ts');
   return openPostgres(databaseUrl, options);
 }
 

@@ -1,6 +1,7 @@
 /** The store interface, with its options and errors. */
+
+import type { AppStore } from '../core/app-store.ts';
 import { ApiError } from '../core/errors.ts';
-import type { AppStore } from '../core/store.ts';
 
 export interface Store extends AppStore {
   /** The names of the migrations that were applied when it was opened. */

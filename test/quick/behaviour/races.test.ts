@@ -5,7 +5,7 @@ import { dayMs, limits, minuteMs } from '../../../src/core/limits.ts';
 import { type CommandName, commands, type Input, type Outcome } from '../../../src/store/commands.ts';
 import type { Engine } from '../../../src/store/engine.ts';
 import { sqliteFile } from '../../../src/store/open.ts';
-import { createEngine } from '../../../src/store/postgres/store.ts';
+import { createEngine } from '../../../src/store/postgres/postgres.ts';
 import { startWriter } from '../../../src/store/sqlite/writer.ts';
 import { emptyStore, engine, open, openPools, runSql, textRows } from '../../support/store.ts';
 
