@@ -5,7 +5,7 @@ import type { AccountOptions } from './account/scope.ts';
 import { type DocsOptions, docs } from './docs/routes.ts';
 import { createKeyCache, requireKey } from './http/auth.ts';
 import { addParser, bodies, parseJson } from './http/body.ts';
-import { watchConnections } from './http/connections.ts';
+import { inOrder, watchConnections } from './http/connections.ts';
 import { cors, createCors } from './http/cors.ts';
 import { fairness } from './http/fairness.ts';
 import { headers } from './http/headers.ts';
@@ -61,6 +61,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   await app.register(errors);
   await app.register(bodies);
   await app.register(fairness, { keys });
+  app.addHook('onRequest', inOrder);
   await app.register(cors, { headersFor });
   await app.register(requestChecks, { servesHost });
   await app.register(validation);

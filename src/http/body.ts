@@ -1,5 +1,5 @@
 /** Reads request bodies: they must be JSON in UTF-8, or a form where the route takes one. */
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyRequest, onRequestHookHandler, preParsingHookHandler } from 'fastify';
 import fp from 'fastify-plugin';
 import { ApiError, bodyTooLarge } from '../core/errors.ts';
@@ -35,12 +35,6 @@ function bodyFault({ headers, routeOptions, content }: FastifyRequest): ApiError
 }
 
 const tooLarge = (bodyLimit: number) => new ApiError('payload_too_large', bodyTooLarge(bodyLimit));
-
-/** Sends 100 Continue. Behind earlier responses it waits: Node would send it between the headers and the body of its own. */
-function sendContinue(raw: ServerResponse): void {
-  if (raw.socket) raw.writeContinue();
-  else raw.once('socket', () => raw.headersSent || raw.writeContinue());
-}
 
 const nothing = Buffer.alloc(0);
 
@@ -102,7 +96,7 @@ const checkBody: preParsingHookHandler = (request, reply, payload, done) => {
   if (!content) delete headers['content-length'];
   const error = bodyFault(request);
   // A server must ignore Expect: 100-continue in an HTTP/1.0 request (RFC 9110, section 10.1.1).
-  if (!error && headers.expect !== undefined && raw.httpVersion === '1.1') sendContinue(reply.raw);
+  if (!error && headers.expect !== undefined && raw.httpVersion === '1.1') reply.raw.writeContinue();
   // Until the body is there.
   request.bodyMs = -reply.elapsedTime;
   done(error ?? null, payload);

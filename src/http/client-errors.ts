@@ -41,7 +41,7 @@ export function createClientErrors({ onEnd, headersFor }: ClientErrorOptions) {
   /** Sends `error` behind the responses to earlier requests, and closes the connection. */
   function refuse(socket: Socket, error: ApiError, origin?: string): void {
     const { unanswered, last } = connectionOf(socket);
-    const reply = unanswered.at(-1);
+    const reply = unanswered.at(-1)?.reply;
     // The fault is in the body of the last request.
     const isInBody = last?.complete === false;
     // The client has reset the connection, for example: Node reports that as a client error, too.

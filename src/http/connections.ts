@@ -1,16 +1,24 @@
 /** Follows each connection: its requests without a response, and when it must close. */
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
 import fp from 'fastify-plugin';
 import { limits } from '../core/limits.ts';
 import { HttpError, sendError } from './errors.ts';
 import { type Client, clientAt, clientBehind, inNetworks, plainAddress } from './networks.ts';
 
+interface Unanswered {
+  readonly reply: FastifyReply;
+  /** Serves it. Undefined before `inOrder`, and once it has been called. */
+  serve?: (() => void) | undefined;
+}
+
 interface Connection {
   readonly client: Client;
-  /** The newest is last. */
-  readonly unanswered: FastifyReply[];
+  /** Requests without a response. The newest is last. */
+  readonly unanswered: Unanswered[];
+  /** How many more requests were read, which get none. */
+  ignored: number;
   /** The request that was read last. */
   last: IncomingMessage | undefined;
   /** Whether its parser has reported an error: it does so again for each packet that follows. */
@@ -23,7 +31,7 @@ export function connectionOf(socket: Socket): Connection {
   let connection = connections.get(socket);
   if (!connection) {
     const client = clientAt(plainAddress(socket.remoteAddress));
-    connection = { client, unanswered: [], last: undefined, isFaulty: false };
+    connection = { client, unanswered: [], ignored: 0, last: undefined, isFaulty: false };
     connections.set(socket, connection);
   }
   return connection;
@@ -69,22 +77,37 @@ const late = new HttpError('service_unavailable', { 'retry-after': '1', connecti
 
 /** Neither side of the connection has sent anything for `limits.silenceMs`: it is idle, the store hangs, or the client reads nothing. */
 function onTimeout(socket: Socket): void {
-  const [reply] = connectionOf(socket).unanswered;
-  if (!reply) socket.destroy();
+  const [first] = connectionOf(socket).unanswered;
+  if (!first) socket.destroy();
   // After a normal close, the kernel would keep trying to send what the client does not read.
-  else if (reply.raw.headersSent) socket.resetAndDestroy();
-  else sendError(late, reply.request, reply);
+  else if (first.reply.raw.headersSent) socket.resetAndDestroy();
+  else sendError(late, first.reply.request, first.reply);
 }
 
-/** Whether a request is served. Resets the connection if it has too many requests without a response. */
+/** Whether a request is served. Resets the connection if it has too many requests that are not answered. */
 export function acceptRequest({ socket }: IncomingMessage): boolean {
-  const { unanswered } = connectionOf(socket);
-  // Node hands over what was parsed before a reset, and behind a request whose response closes the connection (RFC 9112, section 9.6).
-  if (!socket.writable || unanswered.at(-1)?.raw.shouldKeepAlive === false) return false;
-  if (unanswered.length < limits.pipelined) return true;
-  socket.resetAndDestroy();
+  const connection = connectionOf(socket);
+  const { unanswered } = connection;
+  // Node also hands over what is behind a reset, and behind a request whose response closes the connection (RFC 9112, section 9.6).
+  const isOver = !socket.writable || unanswered.at(-1)?.reply.raw.shouldKeepAlive === false;
+  if (!isOver && unanswered.length < limits.pipelined) return true;
+  connection.ignored += 1;
+  // Node would go on reading, and keep each request until the connection closes.
+  if (unanswered.length + connection.ignored > limits.pipelined && !socket.destroyed) socket.resetAndDestroy();
   return false;
 }
+
+/**
+ * A hook that lets a request wait until those before it on its connection are answered. Otherwise a client that reads nothing makes the server build
+ * `limits.pipelined` responses, and creates would run at the same time (RFC 9112, section 9.3.2, allows it for safe methods only).
+ */
+export const inOrder: onRequestHookHandler = (request, reply, done) => {
+  const { unanswered } = connectionOf(request.raw.socket);
+  const own = unanswered.find((each) => each.reply === reply);
+  // The connection may have closed.
+  if (own && own !== unanswered[0]) own.serve = done;
+  else done();
+};
 
 type End = (request: FastifyRequest, reply: FastifyReply) => void;
 
@@ -106,13 +129,8 @@ export const watchConnections = fp(async (app: FastifyInstance) => {
   const ends: End[] = [];
   let open = 0;
 
-  function endRequest(request: FastifyRequest, reply: FastifyReply): void {
-    const { unanswered } = connectionOf(request.raw.socket);
-    const at = unanswered.indexOf(reply);
-    // A response may still finish when its connection has closed.
-    if (at === -1) return;
-    unanswered.splice(at, 1);
-    for (const end of ends) end(request, reply);
+  function endRequest({ reply }: Unanswered): void {
+    for (const end of ends) end(reply.request, reply);
   }
 
   app.decorate('atEnd', (end) => void ends.push(end));
@@ -120,7 +138,7 @@ export const watchConnections = fp(async (app: FastifyInstance) => {
   app.addHook('onRequest', (request, reply, done) => {
     const { raw } = request;
     const connection = connectionOf(raw.socket);
-    connection.unanswered.push(reply);
+    connection.unanswered.push({ reply });
     connection.last = raw;
     request.client = isProxy ? clientBehind(raw, connection.client, isProxy) : connection.client;
     done();
@@ -131,11 +149,16 @@ export const watchConnections = fp(async (app: FastifyInstance) => {
     done();
   });
   app.addHook('onResponse', (request, reply, done) => {
-    endRequest(request, reply);
-    const [next] = connectionOf(request.raw.socket).unanswered;
-    if (next && !next.raw.headersSent) request.raw.socket.setTimeout(limits.silenceMs);
+    const { unanswered } = connectionOf(request.raw.socket);
+    // A response may still finish when its connection has closed.
+    if (unanswered[0]?.reply === reply) endRequest(unanswered.shift() as Unanswered);
     if (!request.raw.complete) discardBody(request.raw);
     done();
+    const [next] = unanswered;
+    if (!next) return;
+    request.raw.socket.setTimeout(limits.silenceMs);
+    next.serve?.();
+    next.serve = undefined;
   });
   server.on('connection', (socket) => {
     if (open >= config.maxConnections) {
@@ -147,7 +170,7 @@ export const watchConnections = fp(async (app: FastifyInstance) => {
     open += 1;
     socket.once('close', () => {
       open -= 1;
-      for (const reply of [...connectionOf(socket).unanswered]) endRequest(reply.request, reply);
+      connectionOf(socket).unanswered.splice(0).forEach(endRequest);
     });
   });
   metrics.add('animal_store_connections', 'Open connections.', () => open);

@@ -45,7 +45,7 @@ export const headers = fp(async (app) => {
     // JSON has no charset parameter (RFC 8259, section 11). Fastify adds one.
     if (reply.getHeader('content-type') === 'application/json; charset=utf-8') reply.type('application/json');
     // What follows an upgrade is not parsed, although it is refused. Behind a response that closes, none is sent.
-    const isLast = () => connectionOf(request.raw.socket).unanswered.at(-1) === reply;
+    const isLast = () => connectionOf(request.raw.socket).unanswered.at(-1)?.reply === reply;
     if (request.headers.upgrade !== undefined || (app.draining() && isLast())) reply.header('connection', 'close');
     if (reply.getHeader('connection') === 'close') reply.raw.shouldKeepAlive = false;
     done();

@@ -17,7 +17,6 @@ export function createQueue(refuse: (reply: FastifyReply) => void) {
   /** Those with requests that wait. */
   const flows = new Set<Flow>();
   /** When this turn of the event loop served its first request. */
-  /** When this turn of the event loop served its first request. */
   let begun: number | undefined;
 
   /** At the end of a turn: serves the newest request of the flow that has spent least, again and again, and refuses those that have waited too long. */

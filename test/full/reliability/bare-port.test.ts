@@ -57,11 +57,8 @@ async function sendAndReset(port: number, bytes: string): Promise<void> {
 }
 
 /** What an attack may take more at its peak. The control group is the sharper bound: it also counts what the kernel can take back. */
-const restMiB = 220;
-const chunksMiB = 120;
-
-/** 50 are the goal. They end the process in one of some four runs, so only the slow tier asks for them until that is solved. */
-const pipelining = process.env.TEST_TIER === 'slow' ? 50 : 20;
+const restMiB = 180;
+const chunksMiB = 100;
 
 test.for<[what: string, moreMiB: number, attack: (port: number, key: string) => Promise<unknown>]>([
   [
@@ -85,10 +82,9 @@ test.for<[what: string, moreMiB: number, attack: (port: number, key: string) => 
     (port) => hold(port, 1500, () => unended('').replace('/v1/pets', '/account/sign-in')),
   ],
   [
-    `${pipelining} connections × 2,000 pipelined pages`,
+    '50 connections × 2,000 pipelined pages',
     restMiB,
-    (port, key) =>
-      hold(port, pipelining, (at) => Array.from(Array(2000), (_, index) => page(key, 2 * at + index)).join('')),
+    (port, key) => hold(port, 50, (at) => Array.from(Array(2000), (_, index) => page(key, 2 * at + index)).join('')),
   ],
   ['32 pipelined pages on 100 connections', restMiB, (port, key) => hold(port, 100, (at) => page(key, at).repeat(32))],
   ['500 readers of pages that read nothing', restMiB, (port, key) => hold(port, 500, (at) => page(key, at))],

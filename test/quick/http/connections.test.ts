@@ -99,6 +99,14 @@ describe('pipelined requests', () => {
     expect(closing).toBe(stops ? 31 : -1);
   });
 
+  test('each runs when those before are answered', async () => {
+    const { port, key, store } = await startApp();
+    const { add } = store.pets;
+    store.pets.add = (...input) => sleep(50).then(() => add(...input));
+    const answers = await converse(port, [(rawPost(key, pet) + rawGet(key, '/v1/pets')).repeat(3)], { answers: 6 });
+    expect(answers.map(({ text: body }) => body.split('categoryId').length - 1)).toEqual([1, 1, 1, 2, 1, 3]);
+  });
+
   test('the 33rd resets the connection', async () => {
     const { port, key, store, logged } = await startApp();
     const gate = Promise.withResolvers<void>();
@@ -108,6 +116,22 @@ describe('pipelined requests', () => {
     await expect(all).rejects.toThrow('ECONNRESET');
     gate.resolve();
     await expect.poll(() => logged('"msg":"request"').length).toBe(32);
+  });
+
+  test.for<[what: string, bounds: { inFlight?: number }]>([
+    ['that wait', {}],
+    ['behind a refusal that closes', { inFlight: 0 }],
+  ])('of thousands %s, only a packet is read', async ([, bounds]) => {
+    const { port, key, app } = await startApp({ bounds });
+    let requests = 0;
+    app.server.on('request', () => {
+      requests += 1;
+    });
+    const socket = await openSocket(port);
+    socket.write(rawGet(key, '/v1/pets').repeat(10_000));
+    await expect(text(socket)).rejects.toThrow('ECONNRESET');
+    // A packet has 64 KiB.
+    expect(requests).toBeLessThan(1000);
   });
 });
 
