@@ -1,8 +1,8 @@
 /** Opens the ports, and explains a failure to the operator in one sentence. */
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
-import { type AddressInfo, createServer, Server } from 'node:net';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type AddressInfo, connect, createServer, Server } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance, FastifyListenOptions } from 'fastify';
 import type { Config } from '../config.ts';
 import { createHosts, isLoopback } from '../http/hosts.ts';
@@ -49,12 +49,17 @@ export async function hostsOf(host: string, { BASE_URL, ALLOWED_HOSTS }: Config)
  */
 const listeners = 8;
 
-/** Rejects if the port is in use: a socket with reusePort would share it with another process of this user. */
+/** Rejects if a server listens: a socket with reusePort would share its port. To listen without it would reset what a proxy opens meanwhile. */
 async function expectFree(host: string, port: number): Promise<void> {
-  const server = createServer().listen({ host, port });
-  await once(server, 'listening');
-  server.close();
-  await once(server, 'close');
+  const address = { '0.0.0.0': '127.0.0.1', '::': '::1' }[host] ?? host;
+  const socket = connect({ host: address, port, timeout: 1000 }).on('timeout', () => void socket.destroy());
+  const isFree = await once(socket, 'connect').then(
+    // In the range of ports for clients, a socket can connect to itself.
+    () => socket.localPort === port,
+    () => true,
+  );
+  socket.destroy();
+  if (!isFree) throw Object.assign(new Error(), { code: 'EADDRINUSE' });
 }
 
 /** Resolves to the URL for clients on this machine. Rejects with an Error whose message names the invalid setting. */
@@ -80,35 +85,36 @@ export async function listen(app: FastifyInstance, binding: Binding) {
       createServer({ allowHalfOpen: true, noDelay: true }, (socket) => void app.server.emit('connection', socket));
     const more = Array.from({ length: reusePort ? listeners - 1 : 0 }, accept);
     for (const server of more) await once(server.listen({ host, port, reusePort }), 'listening');
-    return { url: localUrl(address, port), stop: () => stopListening(app, more) };
+    return {
+      url: localUrl(address, port),
+      untilQuiet: () => untilQuiet(app),
+      stop: () => stopListening(app, more),
+    };
   } catch (error) {
     throw new Error(sentenceOf(binding, error as NodeJS.ErrnoException), { cause: error });
   }
 }
 
-/** Checks without a new connection after which the queues of the listening sockets are taken as empty. */
-const quietChecks = 3;
+/** After so long without a new connection, the queues of the listening sockets are taken as empty. */
+const quietMs = 30;
 
 /** For how long a stop waits for that at most. */
 const maxQuietMs = 500;
 
+/** Resolves when clients open no connections. Closing a listening socket resets those in its queue. */
+async function untilQuiet({ server }: FastifyInstance): Promise<void> {
+  let last = performance.now();
+  server.on('connection', () => {
+    last = performance.now();
+  });
+  for (const until = last + maxQuietMs; performance.now() < Math.min(last + quietMs, until); ) await sleep(5);
+}
+
 /** An idle connection would keep the server open until its time-out. */
 const closeIdleEveryMs = 100;
 
-/**
- * Resolves when every connection is closed. Closing a listening socket resets the connections in its queue: first, a few turns of the event loop must
- * accept none. Connections that a proxy keeps close when they have been idle for a moment, not in the middle of its next request.
- */
+/** Resolves when every connection is closed. Those that a proxy keeps close when they have been idle for a moment, not in the middle of its next request. */
 async function stopListening({ server }: FastifyInstance, more: readonly Server[]): Promise<void> {
-  let checks = 0;
-  server.on('connection', () => {
-    checks = 0;
-  });
-  const until = performance.now() + maxQuietMs;
-  for (; checks < quietChecks && performance.now() < until; checks++) {
-    await nextTurn();
-    await nextTurn();
-  }
   // That of the HTTP server would also close the idle connections now, and end its time-outs: a request that never completes would keep the process.
   const close = (each: Server) => new Promise((resolve) => Server.prototype.close.call(each, resolve));
   const closed = Promise.all([server, ...more].map(close));

@@ -74,6 +74,7 @@ export async function run(): Promise<void> {
   addMemory(metrics);
   const store = await openConfigured(config, logger, metrics);
   let stopping = false;
+  let draining = false;
   let listening: Awaited<ReturnType<typeof listen>> | undefined;
   const app = await buildApp({
     ...appOptionsOf(config),
@@ -83,7 +84,7 @@ export async function run(): Promise<void> {
     metrics,
     now,
     servesHost: await hostsOf(config.HOST, config),
-    draining: () => stopping,
+    draining: () => draining,
   });
   const ops = buildOpsServer({
     release,
@@ -110,7 +111,12 @@ export async function run(): Promise<void> {
       process.exit(1);
     };
     setTimeout(giveUp, deadlineMs).unref();
+    draining = true;
     await sleep(config.LAME_DUCK_MS);
+    // A proxy keeps the connections that it opens now, and so opens no more.
+    draining = false;
+    await listening?.untilQuiet();
+    draining = true;
     await listening?.stop();
     await app.close();
     await ops.close();

@@ -73,9 +73,9 @@ test('two servers are restarted in turn under load', async () => {
   const names = await readNames(servers[0] as Server, key);
   expect(new Set(names).size).toBe(names.length);
   expect(names.filter((pet) => !failedCreates.has(pet)).toSorted()).toEqual(acknowledged.toSorted());
-  // One that is on its way to a connection that the server closes cannot be sent again: on a busy machine, one of 10,000.
+  // One that is on its way to a connection that the server closes cannot be sent again.
   expect([...failedCreates.values()].filter((status) => status !== 503)).toEqual([]);
-  expect(failedCreates.size).toBeLessThan(acknowledged.length / 100);
+  expect(failedCreates.size).toBeLessThan(acknowledged.length / 1000);
   // A stopped server refused requests, and the other got them; none of that is an error.
   expect(accessLog()).toContain(`, 127.0.0.1:${ports[0]} 502, 20`);
   expect(errorLog()).toBe('');
