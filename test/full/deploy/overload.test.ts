@@ -1,4 +1,5 @@
-/** Overload as deployed: a server with a fifth of a core behind the files of nginx, which clients of constant rate ask from many addresses. */
+/** Overload as deployed: a server with a fifth of a core behind the files of nginx, which clients ask from many addresses. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { configureProxy, limitShare } from '../../support/as-deployed.ts';
@@ -7,7 +8,7 @@ import { missingNginx } from '../../support/nginx.ts';
 import type { Answers, Task } from '../../support/open-loop.ts';
 import { launch } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
-import { addAccount, makeStore, serve } from '../../support/store-file.ts';
+import { addAccount, addKey, makeStore, serve } from '../../support/store-file.ts';
 import { figure } from '../../support/tier.ts';
 
 beforeEach(({ skip }) => {
@@ -23,8 +24,10 @@ const create = `${head('POST /v1/pets', `Content-Type: application/json\r\nConte
 
 async function deploy() {
   const keys: string[] = [];
+  const keysOfFirst: string[] = [];
   const made = await makeStore(undefined, async (store) => {
     for (let at = 0; at < 16; at++) keys.push(await addAccount(store, `account ${at}`));
+    for (let at = 0; at < 7; at++) keysOfFirst.push(await addKey(store.accounts, 'account 0'));
   });
   const { server, port: upstream } = await serve(made, 1, {
     env: { TRUST_PROXY: '127.0.0.1', ALLOWED_HOSTS: 'animals.example.com', LOG_LEVEL: 'warn' },
@@ -45,7 +48,8 @@ async function deploy() {
   // What runs for the first time is compiled meanwhile.
   for (const request of [page, create]) await ask({ request, connections: 64 });
   const removeLimit = limitShare(server.pid, 20);
-  return { ask, server, removeLimit };
+  const [first, other] = keys as [string, string];
+  return { ask, server, removeLimit, flood: [first, ...keysOfFirst], other };
 }
 
 test('at twice the capacity most of it is served within half a second', async () => {
@@ -64,6 +68,33 @@ test('at twice the capacity most of it is served within half a second', async ()
     });
     expect(share, what).toBeGreaterThan(0.4);
     expect(answers.lost, what).toBe(0);
+  }
+  await server.end('SIGTERM');
+  removeLimit();
+});
+
+test('an account with 8 keys on 1,000 connections from 250 addresses does not keep another out', async () => {
+  const { ask, server, removeLimit, flood, other } = await deploy();
+  for (const [what, request] of Object.entries({ pages: page, creates: create })) {
+    const flooding = ask({ request, keys: flood, seconds: 5, connections: 1000 });
+    await sleep(1000);
+    const own = { keys: [other], addresses: 1, network: 2 };
+    const [list, creates] = await Promise.all([
+      ask({ ...own, request: head('GET /v1/pets'), rate: 20 }),
+      ask({ ...own, request: create, rate: 10 }),
+    ]);
+    const { good, refused } = await flooding;
+    for (const [which, answers] of Object.entries({ list, creates })) {
+      figure(`beside ${good} ${what}, and ${refused} refused: ${which}`, {
+        good: answers.good,
+        refused: answers.refused,
+        p50: answers.p50 ?? 0,
+        p99: answers.p99 ?? 0,
+      });
+      // Without the slots for each key, 5 to 10 % are served.
+      expect(answers.good / (answers.good + answers.refused), `${which} beside ${what}`).toBeGreaterThan(0.6);
+      expect(answers.lost, `${which} beside ${what}`).toBe(0);
+    }
   }
   await server.end('SIGTERM');
   removeLimit();
