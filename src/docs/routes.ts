@@ -75,7 +75,9 @@ export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
   const { base, quickstartBasePath, signUp } = config;
   /** The start of the URLs of pages: the public base address without /v1. */
   const root = base.slice(0, -'/v1'.length);
-  const readText = async (...names: string[]) => (await Promise.all(names.map(readFile))).join('');
+  // A tool may have written CRLF.
+  const readText = async (...names: string[]) =>
+    (await Promise.all(names.map(readFile))).join('').replaceAll('\r\n', '\n');
 
   documentRoutes(app, '', () => readText('openapi.yaml'), base);
   if (quickstartBasePath !== undefined)

@@ -25,7 +25,8 @@ export function readMigrations(engine: 'sqlite' | 'postgres'): Migration[] {
   const names = fs.readdirSync(folder).filter((name) => name.endsWith('.sql'));
   return names.sort().map((name) => {
     const version = Number.parseInt(name, 10);
-    const text = fs.readFileSync(new URL(name, folder), 'utf8');
+    // A tool may have written CRLF.
+    const text = fs.readFileSync(new URL(name, folder), 'utf8').replaceAll('\r\n', '\n');
     const [, release = '', known = version] = firstLine.exec(text) ?? [];
     return { version, name, text, oldest: { release, version: Number(known) } };
   });
@@ -46,6 +47,14 @@ export interface SchemaState {
   /** The latest version that was applied; 0 if none was. */
   version: number;
   oldest: OldestRelease;
+}
+
+/**
+ * Whether a store with the schema of this release says which release can run on it at least. Up to 2.5.1, files with CRLF made a store that no earlier one opens.
+ */
+export function saysOldest({ version, oldest }: SchemaState, migrations: Migration[]): boolean {
+  const { release, version: least } = oldestOn(migrations);
+  return version !== latestOf(migrations) || (oldest.release === release && oldest.version === least);
 }
 
 /** Why this release cannot run on a schema; undefined if it can. */

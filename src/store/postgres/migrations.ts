@@ -1,7 +1,15 @@
 /** Applies each SQL file of migrations/postgres once, in order, even if several servers start concurrently. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { codeOf, messageOf } from '../../core/errors.ts';
-import { latestOf, type Migration, obstacleOf, oldestOn, readMigrations, type SchemaState } from '../migrations.ts';
+import {
+  latestOf,
+  type Migration,
+  obstacleOf,
+  oldestOn,
+  readMigrations,
+  type SchemaState,
+  saysOldest,
+} from '../migrations.ts';
 import { OpenError, type OpenOptions } from '../store.ts';
 import { insufficientPrivilege } from './errors.ts';
 import type { Pool } from './pool.ts';
@@ -67,23 +75,27 @@ function applyAll(connection: Connection, migrations: Migration[], now: Date): P
     await connection`SELECT FROM migration WHERE version = 0 FOR UPDATE`;
     // While ALTER TABLE waits for a long transaction, such as a dump, all statements of running servers on that table wait behind it.
     await connection.unsafe(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
-    const due = dueOn(await readState(connection), migrations);
+    const state = await readState(connection);
+    const due = dueOn(state, migrations);
     for (const { version, name, text } of due) {
       await connection.unsafe(text);
       await connection`INSERT INTO additive_migration VALUES (${version}, ${name}, ${now.getTime()})`;
     }
-    if (due.length > 0) await recordOldest(connection, migrations);
+    if (due.length > 0 || !saysOldest(state, migrations)) await recordOldest(connection, migrations);
     return due.map(({ name }) => name);
   });
 }
 
-/** Moves the versions up to that of the oldest release that can run, so that older releases refuse the database. */
+/** Moves the versions up to that of the oldest release that can run into `migration`, so that older releases refuse the database, and the others out of it. */
 async function recordOldest(connection: Connection, migrations: Migration[]): Promise<void> {
   const { release, version } = oldestOn(migrations);
   await connection`UPDATE migration SET name = ${release} WHERE version = 0`;
   await connection`
     WITH moved AS (DELETE FROM additive_migration WHERE version <= ${version} RETURNING *)
     INSERT INTO migration SELECT * FROM moved`;
+  await connection`
+    WITH moved AS (DELETE FROM migration WHERE version > ${version} RETURNING *)
+    INSERT INTO additive_migration SELECT * FROM moved`;
 }
 
 /**
@@ -96,7 +108,8 @@ export async function prepareSchema(
 ): Promise<string[]> {
   const migrations = readMigrations('postgres');
   const state = await pool.read(readState);
-  if (dueOn(state, migrations).length === 0) return [];
+  const isCurrent = dueOn(state, migrations).length === 0;
+  if (isCurrent && (saysOldest(state, migrations) || !mayMigrate)) return [];
   const outdated = `has schema version ${state.version}, and this release needs ${latestOf(migrations)}: run animal-store migrate`;
   if (!mayMigrate) throw new OpenError(`${outdated}.`);
   for (let attempt = 1; ; attempt++) {
@@ -104,6 +117,7 @@ export async function prepareSchema(
       return await pool.alone((connection) => applyAll(connection, migrations, now()));
     } catch (error) {
       const code = codeOf(error);
+      if (code === insufficientPrivilege && isCurrent) return [];
       if (code === insufficientPrivilege)
         throw new OpenError(
           state.version === 0

@@ -1,4 +1,5 @@
 /** Tests that this release opens the stores of older ones, and that a release runs on the schema of a later one, or refuses it in one sentence. */
+import Database from 'better-sqlite3';
 import { describe, expect, test } from 'vitest';
 import { latestOf, oldestOn, readMigrations } from '../../../src/store/migrations.ts';
 import { keyOf, makeKey, password, toKeys } from '../../support/account-pages.ts';
@@ -49,6 +50,26 @@ async function create(server: Server, key: string, name: string): Promise<number
 
 const namesOf = async (server: Server, key: string) =>
   (await server.call(key, 'GET', '/v1/pets?limit=100')).json.map(({ name }: { name: string }) => name);
+
+test('a store that a checkout with CRLF has made opens in earlier releases again', async () => {
+  const url = await newUrl();
+  await (await open(url)).close();
+  const unnamed = "UPDATE migration SET name = '' WHERE version = 0";
+  if (onSqlite) {
+    const database = new Database(url.slice('sqlite:'.length));
+    database.exec(`${unnamed}; PRAGMA user_version = ${latest}`);
+    database.close();
+  } else {
+    await textRows(url, unnamed);
+    await textRows(
+      url,
+      'WITH moved AS (DELETE FROM additive_migration RETURNING *) INSERT INTO migration SELECT * FROM moved',
+    );
+  }
+  expect(await recordOf(url)).toEqual({ ...complete, compared: latest, release: '' });
+  await (await open(url)).close();
+  expect(await recordOf(url)).toEqual(complete);
+});
 
 test.for(releases)('a store of release %s is migrated, and nothing is lost', async (release, { skip }) => {
   const missing = missingRelease(release);
