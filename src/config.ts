@@ -67,9 +67,9 @@ export const settings = Type.Object({
     (text) => URL.canParse(`http://${text}`),
   ),
   DATABASE_URL: Type.String({
-    title: 'sqlite: and the path of a file, or postgres://user:password@host:port/database',
+    title: 'sqlite: and the path of a file, without ~, or postgres://user:password@host:port/database',
     // With :memory:, each SQLite connection would have its own store.
-    pattern: '^(sqlite:(?!:memory:$)\\S(.*\\S)?|postgres(ql)?://[^\\s/]+/\\S+)$',
+    pattern: '^(sqlite:(?!:memory:$|~)\\S(.*\\S)?|postgres(ql)?://[^\\s/]+/\\S+)$',
     default: 'sqlite:./data/animal-store.db',
   }),
   DATABASE_URL_FILE: Type.Optional(
@@ -121,8 +121,24 @@ function read(name: keyof Config, text: string): string | number {
   return /^(0|[1-9]\d*)$/.test(text) ? Number(text) : Number.NaN;
 }
 
-/** Reads and checks all settings; an empty value counts as unset. With DATABASE_URL_FILE, DATABASE_URL is the content of that file. Throws ConfigError. */
-export function readConfig(env: NodeJS.ProcessEnv): Config {
+const longest = 100;
+
+/** A wrong value as a message shows it, unless it could have a password. */
+function shown(name: keyof Config, { DATABASE_URL_FILE, [name]: value = '' }: NodeJS.ProcessEnv): string {
+  const mayBeSecret = DATABASE_URL_FILE || (!value.startsWith('sqlite:') && /:\/\/|@/.test(value));
+  if (name === 'DATABASE_URL' && mayBeSecret) return '';
+  const text = JSON.stringify(value).slice(1, -1);
+  return `, not ${text.length > longest ? `${text.slice(0, longest)}…` : text}`;
+}
+
+/**
+ * Reads and checks all settings; an empty value counts as unset. With DATABASE_URL_FILE, DATABASE_URL is the content of that file. Throws ConfigError,
+ * which says where each wrong value was read.
+ */
+export function readConfig(
+  env: NodeJS.ProcessEnv,
+  sourceOf: (name: string) => string = () => 'the environment',
+): Config {
   const names = Object.keys(settings.properties) as (keyof Config)[];
   const given = Object.fromEntries(names.flatMap((name) => (env[name] ? [[name, read(name, env[name])]] : [])));
   const config = Value.Default(settings, given);
@@ -133,6 +149,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
       ? 'DATABASE_URL_FILE must name a file whose only line is'
       : `${name} must be`;
   throw new ConfigError(
-    [...wrong].map((name) => `${requirement(name)} ${settings.properties[name].title}.`).join('\n'),
+    [...wrong]
+      .map((name) => `${requirement(name)} ${settings.properties[name].title}${shown(name, env)} (${sourceOf(name)}).`)
+      .join('\n'),
   );
 }

@@ -137,12 +137,13 @@ export function createCli(env: NodeJS.ProcessEnv, io: Io) {
     async withStore<Result>(use: (store: Store) => Promise<Result>, create = false): Promise<Result> {
       const { DATABASE_URL } = settings();
       const name = describeStore(DATABASE_URL);
-      const missing = DATABASE_URL.startsWith('sqlite:') && !statSync(name, { throwIfNoEntry: false });
+      const file = DATABASE_URL.startsWith('sqlite:') ? sqliteFile(DATABASE_URL) : undefined;
+      const missing = file !== undefined && !statSync(file, { throwIfNoEntry: false });
       if (missing && !create)
-        refuse(`DATABASE_URL: ${name} does not exist: start the server or run animal-store migrate to create it.`);
+        refuse(`DATABASE_URL: ${file} does not exist: start the server or run animal-store migrate to create it.`);
       if (stderr.isTTY && !missing) note(`Store: ${name}`);
       const store = await openStore(DATABASE_URL, { now, migrate: create, logger });
-      if (missing) note(`Created the store ${name}.`);
+      if (missing) note(`Created the store ${file}.`);
       const result = await use(store).catch(async (error) => {
         // After a failed fsync, close() fails as well.
         await store.close().catch(() => undefined);

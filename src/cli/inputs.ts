@@ -61,8 +61,8 @@ const kinds: Record<string, Kind> = {
     must: 'the path of a file, without a space at either end',
   },
   'sqlite-url': {
-    read: (text) => /^sqlite:(\S(?:.*\S)?)$/.exec(text)?.[1],
-    must: 'sqlite: and the path of a file',
+    read: (text) => /^sqlite:((?!~)\S(?:.*\S)?)$/.exec(text)?.[1],
+    must: 'sqlite: and the path of a file, without ~',
   },
   'postgres-url': {
     read: (text) => /^postgres(ql)?:\/\/.*/.exec(text)?.[0],

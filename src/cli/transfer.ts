@@ -92,6 +92,8 @@ async function openSource({ io }: Cli, name: string): Promise<number> {
 
 const chunkBytes = 256 * 1024;
 
+const byteOrderMark = Buffer.from('\uFEFF');
+
 /**
  * The lines of a file of any size, with their numbers from 1. Only a line feed ends a line: JSON text may contain all other line breaks. A line
  * that is longer than a body may be is cut after that length. `onChunk` is called with each part that is read.
@@ -104,7 +106,8 @@ function* readLines(file: number, onChunk: (chunk: Buffer) => void) {
     length = fs.readSync(file, buffer, 0, chunkBytes, at);
     const chunk = buffer.subarray(0, length);
     onChunk(chunk);
-    let start = 0;
+    // Some editors begin a file with a byte order mark.
+    let start = at === 0 && chunk.subarray(0, 3).equals(byteOrderMark) ? 3 : 0;
     for (let end = chunk.indexOf('\n'); end !== -1; end = chunk.indexOf('\n', start)) {
       yield [++number, Buffer.concat([begun, chunk.subarray(start, end)])] as const;
       begun = Buffer.alloc(0);

@@ -1,8 +1,9 @@
 /** Settings from the environment and .env, and errors for the operator on stderr. */
 import path from 'node:path';
 import type { Writable } from 'node:stream';
-import { parseEnv } from 'node:util';
 import { type Config, ConfigError, readConfig, settings } from '../config.ts';
+import { closest } from '../core/closest.ts';
+import { type Entry, readEntries } from '../dotenv.ts';
 import { readText } from '../store/files.ts';
 
 /**
@@ -10,15 +11,28 @@ import { readText } from '../store/files.ts';
  * what only .env has: the PostgreSQL driver reads variables of its own, such as PGPASSWORD, from the process.
  */
 export function readEnvironment(env: NodeJS.ProcessEnv): Config {
-  for (const [name, value] of Object.entries(readDotEnv())) env[name] ??= value;
-  return readConfig({ ...env, ...readSecret(env) });
+  const sources = new Map<string, string>();
+  for (const [name, { value, line }] of readDotEnv()) {
+    if (env[name] === undefined) sources.set(name, `.env line ${line}`);
+    env[name] ??= value;
+  }
+  const secret = readSecret(env);
+  if (secret.DATABASE_URL) sources.set('DATABASE_URL', `the file ${env.DATABASE_URL_FILE}`);
+  return readConfig({ ...env, ...secret }, (name) => sources.get(name) ?? 'the environment');
 }
 
-/** The names in .env that are no settings, and none that the PostgreSQL driver reads. */
-export function findUnknownNames(): string[] {
-  return Object.keys(readDotEnv()).filter(
-    (name) => !Object.hasOwn(settings.properties, name) && !name.startsWith('PG'),
-  );
+/** A warning for each name in .env that is no setting, and none that the PostgreSQL driver reads. */
+export function findUnknownNames(): { name: string; sentence: string }[] {
+  const names = Object.keys(settings.properties);
+  return [...readDotEnv()]
+    .filter(([name]) => !names.includes(name) && !name.startsWith('PG'))
+    .map(([name, { line }]) => {
+      const meant = closest(name, names);
+      return {
+        name,
+        sentence: `${name} in .env line ${line} is not a setting.${meant ? ` Did you mean ${meant}?` : ''}`,
+      };
+    });
 }
 
 /** DATABASE_URL from the file that DATABASE_URL_FILE names. It stays out of `env`, which child processes inherit. */
@@ -36,15 +50,17 @@ function readSecret({ DATABASE_URL, DATABASE_URL_FILE: file }: NodeJS.ProcessEnv
   return { DATABASE_URL: url };
 }
 
-function readDotEnv(): NodeJS.Dict<string> {
+function readDotEnv(): Map<string, Entry> {
+  let text: string;
   try {
-    return parseEnv(readText(path.resolve('.env')));
+    text = readText(path.resolve('.env'));
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') return {};
+    if (code === 'ENOENT') return new Map();
     // Without its .env, a command might work on another store than the server's.
     throw new ConfigError(`.env cannot be read: ${message}.`);
   }
+  return readEntries(text);
 }
 
 /** What a terminal obeys, and what changes the direction of a line, as an escape of JSON; but not line feeds. */

@@ -58,8 +58,7 @@ function checkNames(env: NodeJS.ProcessEnv, logger: Logger): void {
     if (stops?.(value, env)) refuseToStart(sentence);
     logger.warn(sentence);
   }
-  for (const name of findUnknownNames())
-    if (!Object.hasOwn(removed, name)) logger.warn(`${name} in .env is not a setting`);
+  for (const { name, sentence } of findUnknownNames()) if (!Object.hasOwn(removed, name)) logger.warn(sentence);
 }
 
 /** Serves until a signal. */

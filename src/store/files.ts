@@ -24,10 +24,19 @@ export function makeFolder(folder: string): void {
 /** Whether a name leads to anything but a file: to open a FIFO waits for its writer, and a device may have no end. */
 export const isOther = (name: string) => fs.statSync(name, { throwIfNoEntry: false })?.isFile() === false;
 
-/** Reads a file that a setting names. */
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
+/** Reads a text that a person has written: .env, or a file that a setting names. Some editors begin it with a byte order mark, which is no part of it. */
 export function readText(file: string): string {
   if (isOther(file)) throw new Error('it is not a file');
-  return fs.readFileSync(file, 'utf8');
+  const bytes = fs.readFileSync(file);
+  try {
+    // In UTF-16, each ASCII character has a zero byte.
+    if (!bytes.includes(0)) return utf8.decode(bytes);
+  } catch {
+    // As in UTF-16.
+  }
+  throw new Error('it is not text in UTF-8: save it with that encoding');
 }
 
 /** Syncs a file's content, or a folder's entries, to disk (fsync). */

@@ -34,7 +34,7 @@ export function sqliteFile(databaseUrl: string): string {
   return realFile(databaseUrl.slice('sqlite:'.length));
 }
 
-/** The file or the database that a URL names, without user, password and parameters. Throws OpenError if the URL is malformed. */
+/** The URL of a store without user, password and parameters, as DATABASE_URL may have it. Throws OpenError if the URL is malformed. */
 export function describeStore(databaseUrl: string): string {
-  return databaseUrl.startsWith('sqlite:') ? sqliteFile(databaseUrl) : readTarget(databaseUrl).label;
+  return databaseUrl.startsWith('sqlite:') ? `sqlite:${sqliteFile(databaseUrl)}` : readTarget(databaseUrl).label;
 }

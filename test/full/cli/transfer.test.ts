@@ -127,7 +127,7 @@ describe('import', () => {
       '',
       ' {"categoryId": -9.223372036854775808e18, "name": "Ida \\ud83d\\ude3a\u2028Bo\\r\\""}',
     ];
-    fs.writeFileSync(at('pets.jsonl'), lines.join('\n'));
+    fs.writeFileSync(at('pets.jsonl'), `\uFEFF${lines.join('\n')}`);
     const imported = { code: 0, stdout: 'Imported 2 animals.\n', stderr: '' };
     expect(await runCli(['import', 'pets.jsonl'], { folder })).toEqual(imported);
     expect((await run('export')).split('\n').slice(1, 3)).toEqual([

@@ -1,6 +1,7 @@
 /** What the server process does in surroundings that are rare: other hosts and users, two starts at once, files that it may not use. */
 import { spawnSync } from 'node:child_process';
-import { chmodSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import Database from 'better-sqlite3';
 import { describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { commandErrorOf } from '../../support/commands.ts';
@@ -18,12 +19,47 @@ describe('the first start', () => {
   });
 });
 
+test('a checkout with CRLF stores and serves the same', async () => {
+  const source = temporaryFolder();
+  const names = ['src', 'migrations', 'package.json', 'openapi.yaml', 'openapi.quickstart.yaml'];
+  for (const name of names) cpSync(projectFolder + name, `${source}/${name}`, { recursive: true });
+  for (const { parentPath, name } of readdirSync(source, { recursive: true, withFileTypes: true }).filter((each) =>
+    each.isFile(),
+  )) {
+    const file = `${parentPath}/${name}`;
+    writeFileSync(file, readFileSync(file, 'utf8').replaceAll('\n', '\r\n'));
+  }
+  symlinkSync(`${projectFolder}node_modules`, `${source}/node_modules`);
+  const servers = [await startServer(), await startServer({ source })] as const;
+  for (const path of [
+    '/docs',
+    '/docs/quickstart',
+    '/docs/page.js',
+    '/docs/page.css',
+    '/openapi.yaml',
+    '/openapi.json',
+  ]) {
+    const [right, converted] = await Promise.all(
+      servers.map(async ({ url, port }) => (await (await fetch(url + path)).text()).replaceAll(String(port), 'PORT')),
+    );
+    expect(converted, path).toBe(right);
+  }
+  for (const server of servers) await server.end('SIGTERM');
+  const [right, converted] = servers.map(({ folder }) => {
+    const database = new Database(`${folder}/data/animal-store.db`, { readonly: true });
+    const made = [database.pragma('user_version'), database.prepare('SELECT version, name FROM migration').all()];
+    database.close();
+    return made;
+  });
+  expect(converted).toEqual(right);
+});
+
 test('the log warns of each name in .env that is not a setting', async () => {
   const folder = temporaryFolder();
   const known = 'LOG_LEVEL=info\nDATABASE_URL_FILE=\nPGPASSWORD=x\n';
   writeFileSync(`${folder}/.env`, `${known}LOG_LVEL=debug\nRATE_LIMIT_FILES=x\ntoString=x\n`);
   const server = await startServer({ folder, env: { LOG_LVL: 'debug' } });
-  const warned = server.stdout().matchAll(/"level":40,.*"msg":"(\S+) in \.env is not a setting"/g);
+  const warned = server.stdout().matchAll(/"level":40,.*"msg":"(\S+) in \.env line \d is not a setting\.[^"]*"/g);
   expect([...warned].map(([, name]) => name)).toEqual(['LOG_LVEL', 'RATE_LIMIT_FILES', 'toString']);
 });
 

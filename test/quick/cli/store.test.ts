@@ -195,7 +195,7 @@ describe('files', () => {
     const exit = await runCli(['account', 'add', 'circus'], { folder, isTTY: true, unwritable });
     expect([exit.code, exit.stderr]).toEqual([
       1,
-      `Store: ./data/animal-store.db\n${refusal(`The output cannot be written (${message}). What the command has changed stays.`)}`,
+      `Store: sqlite:./data/animal-store.db\n${refusal(`The output cannot be written (${message}). What the command has changed stays.`)}`,
     ]);
     expect(await run('account', 'list')).toContain('circus');
   });

@@ -61,10 +61,13 @@ const misused: [line: string | string[], error: string, isUnknown?: true][] = [
   // The URL, which may have a password, is not repeated.
   [
     'copy --from postgres://user:secret@host/a --to postgres://host/a',
-    '--from must be sqlite: and the path of a file.',
+    '--from must be sqlite: and the path of a file, without ~.',
   ],
   [['backup', ' a.db'], '<file> must be the path of a file, without a space at either end.'],
-  [['copy', '--from', 'sqlite:a.db ', '--to', 'postgres://host/a'], '--from must be sqlite: and the path of a file.'],
+  [
+    ['copy', '--from', 'sqlite:a.db ', '--to', 'postgres://host/a'],
+    '--from must be sqlite: and the path of a file, without ~.',
+  ],
   [
     'copy --from sqlite:a.db --to http://user:secret@postgres://host/a',
     '--to must be postgres://user:password@host:port/database.',

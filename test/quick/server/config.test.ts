@@ -3,6 +3,8 @@ import { writeFileSync } from 'node:fs';
 import { parseEnv } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { type Config, ConfigError, readConfig, settings, signUpOf } from '../../../src/config.ts';
+import { closest } from '../../../src/core/closest.ts';
+import { readEntries } from '../../../src/dotenv.ts';
 import { temporaryFolder } from '../../support/app.ts';
 import { launchServer, startServer } from '../../support/process.ts';
 import { read } from '../../support/project.ts';
@@ -61,7 +63,9 @@ describe('readConfig', () => {
   ])('accepts for %s only a whole number from %d to %d', ([name, least, most]) => {
     for (const value of [least, least + 1, most]) expect(readConfig({ [name]: String(value) })[name]).toBe(value);
     for (const value of [least - 1, most + 1, 1.5, `0${least}`, 'x'])
-      expect(errorOf({ [name]: String(value) })).toBe(`${name} must be a whole number from ${least} to ${most}.`);
+      expect(errorOf({ [name]: String(value) })).toBe(
+        `${name} must be a whole number from ${least} to ${most}, not ${value} (the environment).`,
+      );
   });
 
   test.for([
@@ -77,9 +81,9 @@ describe('readConfig', () => {
       ],
     ],
     [
-      'DATABASE_URL must be sqlite: and the path of a file, or postgres://user:password@host:port/database.',
+      'DATABASE_URL must be sqlite: and the path of a file, without ~, or postgres://user:password@host:port/database.',
       'DATABASE_URL',
-      ['sqlite: ', 'sqlite::memory:', './a.db', 'postgres:///a', 'postgres://host', 'mysql://host/a'],
+      ['sqlite: ', 'sqlite::memory:', 'sqlite:~/a.db', './a.db', 'postgres:///a', 'postgres://host', 'mysql://host/a'],
     ],
     ['LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent.', 'LOG_LEVEL', ['INFO']],
     [
@@ -114,7 +118,90 @@ describe('readConfig', () => {
       ['*', 'a.example', 'ftp://a.example', 'https://a.example/', 'https://a.example,', 'https://a.example,https://['],
     ],
   ] as const)('reports: %s', ([sentence, name, values]) => {
-    for (const value of values) expect(errorOf({ [name]: value }), value).toBe(sentence);
+    for (const value of values) {
+      const shown =
+        /^\w+:\/\//.test(value) && name === 'DATABASE_URL' ? '' : `, not ${JSON.stringify(value).slice(1, -1)}`;
+      expect(errorOf({ [name]: value }), value).toBe(`${sentence.slice(0, -1)}${shown} (the environment).`);
+    }
+  });
+});
+
+describe('.env', () => {
+  /** What a server prints that finds this .env. */
+  async function startWith(bytes: string | Buffer): Promise<string> {
+    const folder = temporaryFolder();
+    writeFileSync(`${folder}/.env`, bytes);
+    return (await launchServer({ folder, env: {} }).end()).stderr.slice('animal-store: '.length, -1);
+  }
+
+  test.for<[what: string, text: string | Buffer, sentence: string]>([
+    [
+      'a # in a value',
+      'A=1 # one\nDATABASE_URL=sqlite:/srv/my#store.db',
+      'line 2 has a # in the value of DATABASE_URL, which would begin a comment: put the value in quotes',
+    ],
+    [
+      'a quote that does not close',
+      '\nDATABASE_URL="sqlite:a.db\nPORT=1\n',
+      'line 2 begins the value of DATABASE_URL with a quote that does not close',
+    ],
+    ['text behind quotes', "PORT='1'2", 'line 1 has text behind the quotes of PORT'],
+    ['a name twice', 'PORT=1\r\n# PORT=3\r\nexport PORT=2', 'line 3 sets PORT again, after line 1: remove one of them'],
+    ['no =', 'PORT 1', 'line 1 is neither NAME=value nor a comment'],
+    [
+      'UTF-16',
+      Buffer.from('\uFEFFDEPLOYMENT=production', 'utf16le'),
+      'cannot be read: it is not text in UTF-8: save it with that encoding',
+    ],
+    [
+      'UTF-16 without a mark',
+      Buffer.from('DEPLOYMENT=production', 'utf16le'),
+      'cannot be read: it is not text in UTF-8: save it with that encoding',
+    ],
+    [
+      'Latin-1',
+      Buffer.from('HOST=caf\xe9', 'latin1'),
+      'cannot be read: it is not text in UTF-8: save it with that encoding',
+    ],
+  ])('with %s is refused', async ([, text, sentence]) => {
+    expect(await startWith(text)).toBe(`.env ${sentence}.`);
+  });
+
+  test('a wrong value is shown with its line, but not one that may have a password', async () => {
+    expect(
+      await startWith('\uFEFFRATE_LIMIT=0x10\r\nDATABASE_URL=mysql://me:secret@host/a\r\nLOG_LEVEL="a\nb"\n'),
+    ).toBe(
+      [
+        'DATABASE_URL must be sqlite: and the path of a file, without ~, or postgres://user:password@host:port/database (.env line 2).',
+        'LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, not a\\nb (.env line 3).',
+        'RATE_LIMIT must be a whole number from 1 to 1000000, not 0x10 (.env line 1).',
+      ].join('\nanimal-store: '),
+    );
+  });
+
+  test('comments, quotes and values of several lines have the values that Node reads', () => {
+    const text = 'export A = x # c\nB="1 # 2" # c\n\n#C=\nD=\'a\nb=c\'\nE= # c\nF=`"`\nPG.x-1=\n';
+    const entries = [...readEntries(text)].map(([name, { value, line }]) => [name, value, line]);
+    expect(entries).toEqual([
+      ['A', 'x', 1],
+      ['B', '1 # 2', 2],
+      ['D', 'a\nb=c', 5],
+      ['E', '', 7],
+      ['F', '"', 8],
+      ['PG.x-1', '', 9],
+    ]);
+    expect(Object.fromEntries(entries)).toEqual({ ...parseEnv(text) });
+  });
+
+  test.for([
+    ['PROT', 'PORT'],
+    ['LOG_LVEL', 'LOG_LEVEL'],
+    ['DATABASEURL', 'DATABASE_URL'],
+    ['CORS_ORIGIN', 'CORS_ORIGINS'],
+    ['toString', undefined],
+    ['WORKERS', undefined],
+  ])('of %s, %s is meant', ([word, meant]) => {
+    expect(closest(word as string, Object.keys(settings.properties))).toBe(meant);
   });
 });
 

@@ -115,7 +115,7 @@ test('each setting counts, from the environment before .env; the log has them', 
   const server = await startServer({ folder, env: { ...env, ...clockAt('2030-12-05T00:00:00Z') } });
   expect(existsSync(`${folder}/from-file.db`)).toBe(true);
   const [line] = await server.seen('stdout', /^.*"settings".*$/m);
-  const read = { DATABASE_URL: './from-file.db', OPS_PORT: '0', PORT: 0, RATE_LIMIT: 600, LOG_LEVEL: 'info' };
+  const read = { DATABASE_URL: 'sqlite:./from-file.db', OPS_PORT: '0', PORT: 0, RATE_LIMIT: 600, LOG_LEVEL: 'info' };
   expect(JSON.parse(line).settings).toMatchObject({ ...read, BASE_URL: env.BASE_URL, HOST: env.HOST });
 
   const key = await server.firstKey();

@@ -16,7 +16,7 @@ async function migrate(files: Record<string, string>, env: Record<string, string
 
 test.for([
   ['secret', 'sqlite:./kept.db', ''],
-  ['secret', 'sqlite:./kept.db\r\n', ''],
+  ['secret', '\uFEFFsqlite:./kept.db\r\n', ''],
   [undefined, 'sqlite:./kept.db\n', 'DATABASE_URL_FILE=secret\n'],
 ])('DATABASE_URL_FILE=%s names a file that contains %j; .env: %j', async ([file, secret = '', dotEnv = '']) => {
   // As in the image, whose DATABASE_URL can be emptied, but not unset.
@@ -26,16 +26,16 @@ test.for([
 });
 
 const bothSet = 'DATABASE_URL and DATABASE_URL_FILE are both set: set only one of them.';
-const wrongContent =
-  'DATABASE_URL_FILE must name a file whose only line is sqlite: and the path of a file, or postgres://user:password@host:port/database.';
+const wrongContent = (name: string) =>
+  `DATABASE_URL_FILE must name a file whose only line is sqlite: and the path of a file, without ~, or postgres://user:password@host:port/database (the file ${name}).`;
 
 test.for<[name: string, sentence: string, databaseUrl?: string]>([
   ['sound', bothSet, 'sqlite:a.db'],
   ['none', "DATABASE_URL_FILE: none cannot be read: ENOENT: no such file or directory, open 'none'."],
   ['folder', 'DATABASE_URL_FILE: folder cannot be read: it is not a file.'],
   ['empty', 'DATABASE_URL_FILE names an empty file: empty.'],
-  ['two-lines', wrongContent],
-  ['blanks', wrongContent],
+  ['two-lines', wrongContent('two-lines')],
+  ['blanks', wrongContent('blanks')],
 ])('DATABASE_URL_FILE=%s is refused with one sentence, without the secret', async ([name, sentence, databaseUrl]) => {
   const files = { sound, empty: '\n', blanks: '  \n', 'two-lines': `${sound}\n${sound}\n` };
   const { folder, ...exit } = await migrate(files, { DATABASE_URL_FILE: name, DATABASE_URL: databaseUrl });
