@@ -1,6 +1,7 @@
 /** Creates folders, and files that are complete and on disk under their name, or do not exist. */
 import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
+import { platform } from 'node:os';
 import path from 'node:path';
 import { codeOf } from '../core/errors.ts';
 
@@ -39,9 +40,10 @@ export function readText(file: string): string {
   throw new Error('it is not text in UTF-8: save it with that encoding');
 }
 
-/** Syncs a file's content, or a folder's entries, to disk (fsync). */
-export function sync(fileOrFolder: string): void {
-  const descriptor = fs.openSync(fileOrFolder, 'r');
+/** Syncs a folder's entries to disk (fsync). Windows has no such call: a rename there is as durable as NTFS makes it. */
+export function syncFolder(folder: string): void {
+  if (platform() === 'win32') return;
+  const descriptor = fs.openSync(folder, 'r');
   try {
     fs.fsyncSync(descriptor);
   } finally {
@@ -106,5 +108,5 @@ export function publish(partial: string, file: string): void {
     removeStore(partial);
     throw error;
   }
-  sync(path.dirname(file));
+  syncFolder(path.dirname(file));
 }

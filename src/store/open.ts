@@ -1,10 +1,11 @@
 /** Opens the store with the engine that the scheme of the database URL names. */
+import { messageOf } from '../core/errors.ts';
 import { openAccounts } from './accounts.ts';
 import { realFile } from './files.ts';
 import { openMessages, openPeople } from './people.ts';
 import { readTarget } from './postgres/url.ts';
 import { openSqlite } from './sqlite/sqlite.ts';
-import type { OpenOptions, Store } from './store.ts';
+import { OpenError, type OpenOptions, type Store } from './store.ts';
 
 async function openEngine(databaseUrl: string, options: OpenOptions) {
   if (databaseUrl.startsWith('sqlite:'))
@@ -29,9 +30,14 @@ export async function openStore(databaseUrl: string, options: OpenOptions): Prom
   };
 }
 
-/** The file of a `sqlite:` URL. */
+/** The file of a `sqlite:` URL. Throws OpenError if this user may not look for it. */
 export function sqliteFile(databaseUrl: string): string {
-  return realFile(databaseUrl.slice('sqlite:'.length));
+  const file = databaseUrl.slice('sqlite:'.length);
+  try {
+    return realFile(file);
+  } catch (cause) {
+    throw new OpenError(`${file} cannot be opened: ${messageOf(cause)}.`, { cause });
+  }
 }
 
 /** The URL of a store without user, password and parameters, as DATABASE_URL may have it. Throws OpenError if the URL is malformed. */

@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { codeOf, messageOf } from '../../core/errors.ts';
-import { isSame, makeFile, makeFolder, partialOf, publish, removeStore, sync } from '../files.ts';
+import { isSame, makeFile, makeFolder, partialOf, publish, removeStore, syncFolder } from '../files.ts';
 import { CopyError } from '../store.ts';
 import { copyStore } from './backup.ts';
 import { checkStore } from './check.ts';
@@ -115,5 +115,5 @@ function replace(partial: string, file: string, now: Date): string {
 /** Not a rename, which would replace a store that a server has created meanwhile. */
 function create(partial: string, file: string): undefined {
   fs.linkSync(partial, file);
-  sync(path.dirname(file));
+  syncFolder(path.dirname(file));
 }

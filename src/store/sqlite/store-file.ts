@@ -41,23 +41,34 @@ export function prepareStore(file: string, { now }: Pick<OpenOptions, 'now'>): s
   }
 }
 
+/** https://sqlite.org/fileformat.html#pages */
+const leastPageBytes = 512;
+
+const counted = (bytes: number) => `${bytes} byte${bytes === 1 ? '' : 's'}`;
+
 /**
- * Throws OpenError if a store or what SQLite keeps beside it is not a file, and if a store is missing or empty, but not its log. Whoever opens it then, also to read, makes SQLite delete the WAL, and with it the
+ * Throws OpenError if a store or what SQLite keeps beside it is not a file, and if a store is too small, or missing or empty, but not its log. Whoever opens it then, also to read, makes SQLite delete the WAL, and with it the
  * writes that had not reached the file. A process that was killed while it created the store leaves an empty file and a journal.
  */
 export function refuseLost(file: string): void {
   const other = ['', ...sidecarFiles].find((suffix) => isOther(file + suffix));
   if (other !== undefined) throw new OpenError(`${file}${other} is not a file.`);
   const sizeOf = (name: string) => fs.statSync(name, { throwIfNoEntry: false })?.size;
+  let isLogged = false;
   for (const suffix of ['-wal', '-journal']) {
     // The log first: another process may be creating the store. A command that only reads leaves an empty one.
     if (!sizeOf(file + suffix)) continue;
     const size = sizeOf(file);
+    isLogged = true;
     if (size === undefined || (size === 0 && suffix === '-wal'))
       throw new OpenError(
         `${file} is missing or empty, but not ${file}${suffix}. Move the store back, or ${file}${suffix} elsewhere.`,
       );
   }
+  const size = sizeOf(file) ?? 0;
+  // SQLite takes less than a page for an empty database, and would overwrite it.
+  if (size > 0 && size < leastPageBytes && !isLogged)
+    throw new OpenError(`${file} is no store: it has ${counted(size)}.`);
 }
 
 /**
@@ -100,9 +111,11 @@ function inspect(file: string): void {
 
 /** Whether the file carries the application id, or has no more than the first page, and so no table (https://sqlite.org/fileformat.html). */
 function isCreated(file: string): boolean {
-  const header = readHeader(file);
-  return header.readUInt32BE(68) === applicationId || fs.statSync(file).size <= header.readUInt16BE(16);
+  return isMarked(file) || fs.statSync(file).size <= readHeader(file).readUInt16BE(16);
 }
+
+/** Whether the file carries the application id. */
+const isMarked = (file: string) => readHeader(file).readUInt32BE(68) === applicationId;
 
 /** The header of an SQLite database, filled with zeros if the file is shorter. Closing the file drops this process's locks on it. */
 export function readHeader(file: string): Buffer {
@@ -140,11 +153,23 @@ function isStore(connection: Database.Database, file: string): boolean {
 const incomplete =
   'holds no store: a copy or a command was interrupted. If it is no backup, but the store itself, start the server or run animal-store migrate to complete it.';
 
+/** Lets SQLite roll back what a process had not committed in a store when it was killed, such as `restore`: a connection that only reads cannot. */
+function recover(file: string): void {
+  if (!fs.existsSync(`${file}-journal`) || !isMarked(file)) return;
+  const connection = new Database(file);
+  try {
+    connection.pragma('schema_version');
+  } finally {
+    connection.close();
+  }
+}
+
 /** Opens a file read-only. Returns what `use` makes of the connection; if it throws, closes the connection. Throws OpenError. */
 export function openFor<Result>(file: string, use: (connection: Database.Database) => Result): Result {
   let connection: Database.Database | undefined;
   try {
     refuseLost(file);
+    recover(file);
     connection = openReader(file);
     return use(connection);
   } catch (error) {

@@ -319,7 +319,7 @@ describe('restore', () => {
       },
       cannotBeLocked,
     ],
-    ['a store that is cut short after its header', (_, store) => fs.truncateSync(store, 100), cannotBeLocked],
+    ['a store that is cut short after its header', (_, store) => fs.truncateSync(store, 512), cannotBeLocked],
     // Perhaps a server still has both open.
     ['a log without its store', (_, store) => fs.renameSync(store, `${store}-wal`), 'is missing or empty, but not'],
   ])('exit 1 and all files unchanged: %s', async (_, spoil, sentence) => {

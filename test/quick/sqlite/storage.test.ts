@@ -10,6 +10,7 @@ import { type PetStatus, statuses } from '../../../src/core/pets.ts';
 import { openStore, sqliteFile } from '../../../src/store/open.ts';
 import { prepareCommands, type Write } from '../../../src/store/sqlite/commands.ts';
 import { openConnection, openReader, translate } from '../../../src/store/sqlite/connection.ts';
+import { restoreStore } from '../../../src/store/sqlite/restore.ts';
 import { openExisting, prepareStore } from '../../../src/store/sqlite/store-file.ts';
 import { OpenError, type OpenOptions } from '../../../src/store/store.ts';
 import { startApp, temporaryFolder } from '../../support/app.ts';
@@ -68,8 +69,15 @@ describe('the file', () => {
     prepareStore(file, { now });
     const connection = openConnection(file);
     const expectSettings = () => {
-      const names = ['synchronous', 'foreign_keys', 'trusted_schema', 'busy_timeout'];
-      expect(names.map((name) => Number(pragma(connection, name)))).toEqual([2, 1, 0, 5000]);
+      const names = [
+        'synchronous',
+        'fullfsync',
+        'checkpoint_fullfsync',
+        'foreign_keys',
+        'trusted_schema',
+        'busy_timeout',
+      ];
+      expect(names.map((name) => Number(pragma(connection, name)))).toEqual([2, 1, 1, 1, 0, 5000]);
     };
     expectSettings();
     connection.exec(`INSERT INTO pet (name, category_id, status) VALUES ('x', 1, 'sold')`);
@@ -471,6 +479,31 @@ describe('a file that is no store', () => {
       openExisting(file).close();
     },
   );
+
+  test('as restore leaves it that was killed: SQLite recovers the store, also for commands that only read', () => {
+    const file = newFile();
+    prepareStore(file, { now });
+    change(file, "PRAGMA journal_mode = DELETE; INSERT INTO pet (name, category_id, status) VALUES ('x', 1, 'sold')");
+    writeJournal(file, fs.statSync(file).size / 4096);
+    const connection = openExisting(file);
+    expect(connection.prepare('SELECT name FROM pet').pluck().all()).toEqual(['x']);
+    connection.close();
+    expect(fs.existsSync(`${file}-journal`)).toBe(false);
+  });
+
+  test.each([
+    [1, '1 byte'],
+    [511, '511 bytes'],
+  ])('that has %d bytes is refused, and stays', async (size, counted) => {
+    const file = newFile();
+    fs.writeFileSync(file, '\0'.repeat(size));
+    await expect(openStore(`sqlite:${file}`, { now })).rejects.toThrow(`${file} is no store: it has ${counted}.`);
+    expect(() => openExisting(file)).toThrow(counted);
+    const backup = newFile();
+    prepareStore(backup, { now });
+    await expect(restoreStore(backup, file, now)).rejects.toThrow(counted);
+    expect(fs.statSync(file).size).toBe(size);
+  });
 
   test.each([
     ['missing', '-wal', fs.rmSync],
