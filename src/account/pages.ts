@@ -130,7 +130,7 @@ export function createPages(app: App, rootPath: string) {
     const error = toApiError(thrown, request);
     const { status } = error;
     request.errorCode = error.code;
-    logError(error, request.log);
+    logError(error, request);
     reply.code(status).headers(headersOf(error));
     const { showAgain } = request.routeOptions.config;
     try {

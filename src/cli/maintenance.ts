@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
+import { newSecret } from '../core/accounts.ts';
 import { codeOf } from '../core/errors.ts';
 import { get } from '../http/node-http.ts';
 import { localUrl } from '../server/listen.ts';
@@ -108,24 +109,29 @@ export const maintenanceCommands: Commands = {
   },
 
   health: {
-    about: 'ask the server at OPS_HOST and OPS_PORT if it is ready',
+    about: 'ask the server, at OPS_PORT or PORT, if it is ready',
     inputs: {},
     async run(cli) {
-      const { OPS_HOST, OPS_PORT } = cli.settings();
-      if (OPS_PORT === 'off' || OPS_PORT === '0') refuse(`OPS_PORT is ${OPS_PORT}: there is no known ops port to ask.`);
-      const url = `${localUrl(OPS_HOST, OPS_PORT)}/readyz`;
+      const { HOST, PORT, OPS_HOST, OPS_PORT, DEPLOYMENT } = cli.settings();
+      const asksApi = OPS_PORT === 'off';
+      if (String(asksApi ? PORT : OPS_PORT) === '0')
+        refuse(`${asksApi ? '' : 'OPS_'}PORT is 0: there is no known port to ask.`);
+      const url = asksApi ? `${localUrl(HOST, PORT)}/v1/pets` : `${localUrl(OPS_HOST, OPS_PORT)}/readyz`;
+      // The server looks in its store for this key, which is none.
+      const headers = asksApi ? { authorization: `Bearer ${newSecret(DEPLOYMENT === 'production').key}` } : {};
       // Not fetch, which refuses some ports, such as 6000 and 10080.
       const response = await new Promise<IncomingMessage>((resolve, reject) => {
-        get(url, { signal: AbortSignal.timeout(healthTimeoutMs) }, resolve).on('error', reject);
+        get(url, { headers, signal: AbortSignal.timeout(healthTimeoutMs) }, resolve).on('error', reject);
       }).catch((error: Error) => {
         // The cause says that the time is over; if both addresses of localhost fail, there is only a code.
         const reason = (error.cause instanceof Error && error.cause.message) || error.message || codeOf(error);
         refuse(`${url} does not answer: ${reason}.`);
       });
       const body = await text(response).catch(() => '');
-      if (body.startsWith('{"code":"service_unavailable"')) refuse('The server is not ready.');
-      if (!body.startsWith('{"status":"ready"'))
-        refuse(`${url} answers ${response.statusCode}, but it is not an animal store.`);
+      const { message } = /^\{"code":"service_unavailable",.*\}$/.test(body) ? JSON.parse(body) : {};
+      if (message) refuse(message);
+      const answers = asksApi ? /^{"code":"(invalid_api_key|rate_limited)",/ : /^{"status":"ready"/;
+      if (!answers.test(body)) refuse(`${url} answers ${response.statusCode}, but it is not an animal store.`);
       cli.print('ready');
     },
   },

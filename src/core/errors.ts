@@ -62,6 +62,13 @@ export function codeOf(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : '';
 }
 
+/** Why the store cannot answer, in one line for the operator. */
+export function outageOf(error: unknown): string {
+  const cause = error instanceof ApiError && error.cause !== undefined ? error.cause : error;
+  const [code, message] = [codeOf(cause), messageOf(cause)];
+  return message.includes(code) ? message : `${code}: ${message}`;
+}
+
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -1,6 +1,7 @@
 /** Maps errors to HTTP: the headers and the body of every error response, and how it is sent. */
-import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError, bodyTooLarge, codeOf, type ErrorCode } from '../core/errors.ts';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { ApiError, bodyTooLarge, codeOf, type ErrorCode, outageOf } from '../core/errors.ts';
+import { minuteMs } from '../core/limits.ts';
 import type { Response } from './responses.ts';
 
 /** An ApiError whose response has additional headers. */
@@ -51,16 +52,33 @@ export function errorResponse(error: ApiError): Response & { body: Buffer } {
   return { status, headers, body: Buffer.from(JSON.stringify({ code, message, status })) };
 }
 
+/** For each log, the outages of the last minute, by their reason: how many more requests each has failed. */
+const outages = new WeakMap<object, Map<string, number>>();
+
+/** Logs the first request that an outage fails, and a minute later how many more it has. */
+function logOutage(error: ApiError, { log, server }: FastifyRequest): void {
+  const reason = outageOf(error);
+  const counts = outages.get(server.log) ?? new Map<string, number>();
+  outages.set(server.log, counts);
+  const more = counts.get(reason);
+  counts.set(reason, more === undefined ? 0 : more + 1);
+  if (more !== undefined) return;
+  log.error({ reason }, error.code);
+  setTimeout(() => {
+    const count = counts.get(reason);
+    if (count) server.log.error({ reason, count }, error.code);
+    counts.delete(reason);
+  }, minuteMs).unref();
+}
+
 /**
  * Logs the cause of a 5xx error, which the client never sees: a bug with its stack trace, an outage as one line. Requests rejected for overload have
  * only their request line.
  */
-export function logError({ code, cause }: ApiError, log: Pick<FastifyBaseLogger, 'error'>): void {
-  if (code === 'internal_error') log.error({ err: cause }, code);
-  else if (code === 'service_unavailable' && cause !== undefined) {
-    const { code: name, message } = cause as NodeJS.ErrnoException;
-    log.error({ reason: name === undefined ? message : `${name}: ${message}` }, code);
-  }
+export function logError(error: ApiError, request: FastifyRequest): void {
+  const { code, cause } = error;
+  if (code === 'internal_error') request.log.error({ err: cause }, code);
+  else if (code === 'service_unavailable' && cause !== undefined) logOutage(error, request);
 }
 
 /** Sends the error response for any thrown value. */
@@ -69,7 +87,7 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
   if (request.raw.errored || reply.sent || codeOf(thrown) === 'ERR_HTTP_HEADERS_SENT') return;
   const error = toApiError(thrown, request);
   request.errorCode = error.code;
-  logError(error, request.log);
+  logError(error, request);
   const { status, headers, body } = errorResponse(error);
   // Those of a response that was refused when it was ready.
   for (const name of ['etag', 'content-encoding', 'link', 'location']) reply.removeHeader(name);

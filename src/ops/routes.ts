@@ -11,8 +11,8 @@ import { schemaController } from '../http/validation.ts';
 export interface OpsOptions {
   /** Which build runs. */
   release: { version: string; revision: string | undefined };
-  /** Whether the server should receive requests: the store responds, and the process is not stopping. */
-  ready: () => boolean | Promise<boolean>;
+  /** Why the server should not receive requests now: the store does not answer, or the process stops. Undefined if it should. */
+  obstacle: () => string | undefined | Promise<string | undefined>;
   registry: Pick<Registry, 'metrics' | 'contentType'>;
   /** The hosts that requests may name. If undefined, any. */
   servesHost: ServesHost | undefined;
@@ -28,7 +28,7 @@ function unserved(ops: FastifyInstance, { url }: FastifyRequest): ApiError {
 }
 
 /** Builds the server of the ops port. It does not listen yet. */
-export function buildOpsServer({ release, ready, registry, servesHost, logger }: OpsOptions): FastifyInstance {
+export function buildOpsServer({ release, obstacle, registry, servesHost, logger }: OpsOptions): FastifyInstance {
   // The check rejects a missing or repeated Host header, so that the response has the standard error body.
   const http = { requireHostHeader: false, joinDuplicateHeaders: true };
   const logController = new LogController({ disableRequestLogging: true });
@@ -53,7 +53,8 @@ export function buildOpsServer({ release, ready, registry, servesHost, logger }:
   ops.setErrorHandler(sendError);
   ops.get('/livez', () => ({ status: 'live' }));
   ops.get('/readyz', async () => {
-    if (!(await ready())) throw new ApiError('service_unavailable');
+    const reason = await obstacle();
+    if (reason !== undefined) throw new ApiError('service_unavailable', `Not ready: ${reason}.`);
     return { status: 'ready', ...release };
   });
   ops.get('/metrics', async (_request, reply) => reply.type(registry.contentType).send(await registry.metrics()));

@@ -11,11 +11,12 @@ import { messageOf } from '../core/errors.ts';
 import { createMetrics, type Metrics } from '../http/metrics.ts';
 import { buildOpsServer } from '../ops/routes.ts';
 import { describeStore, openStore } from '../store/open.ts';
-import type { OpenError, Store } from '../store/store.ts';
+import type { OpenError, Store, StoreMetrics } from '../store/store.ts';
 import { findUnknownNames, readEnvironment, refuseToStart } from './environment.ts';
 import { hostsOf, listen } from './listen.ts';
 import { openLog } from './log.ts';
 import { addMemory } from './memory.ts';
+import { createReadiness } from './readiness.ts';
 import { readRelease } from './release.ts';
 import { onEndSignal } from './start.ts';
 
@@ -71,7 +72,12 @@ export async function run(): Promise<void> {
   const metrics = createMetrics(release.version, release.revision);
   metrics.add('animal_store_log_lines_lost_total', 'Log lines that could not be written.', log.lostLines);
   addMemory(metrics);
-  const store = await openConfigured(config, logger, metrics);
+  const readiness = createReadiness(logger);
+  metrics.add('animal_store_ready', 'Whether the store answered when it was last asked: 1 or 0.', () =>
+    Number(readiness.isReady()),
+  );
+  const store = await openConfigured(config, logger, readiness.follow(metrics));
+  const endWatch = readiness.watch(store.check);
   let stopping = false;
   let draining = false;
   let listening: Awaited<ReturnType<typeof listen>> | undefined;
@@ -87,13 +93,10 @@ export async function run(): Promise<void> {
   });
   const ops = buildOpsServer({
     release,
-    ready: async () =>
-      app.server.listening &&
-      !stopping &&
-      store.check().then(
-        () => true,
-        () => false,
-      ),
+    obstacle: () => {
+      if (stopping) return 'the server stops';
+      return app.server.listening ? readiness.ask(store.check) : 'the server does not listen yet';
+    },
     servesHost: await hostsOf(config.OPS_HOST, config),
     registry: metrics.registry,
     logger,
@@ -119,6 +122,7 @@ export async function run(): Promise<void> {
     await listening?.stop();
     await app.close();
     await ops.close();
+    endWatch();
     await store.close();
     logger.info('stopped');
     await log.end();
@@ -149,7 +153,7 @@ export async function run(): Promise<void> {
 }
 
 /** Opens the store. If it can no longer be written to, waiting writes get 503 and the process exits with 1, so that it is restarted. */
-async function openConfigured(config: Config, logger: Logger, metrics: Metrics): Promise<Store> {
+async function openConfigured(config: Config, logger: Logger, metrics: StoreMetrics): Promise<Store> {
   const onFatal = (error: Error) => {
     logger.fatal({ err: error }, 'the store can no longer be written to');
     setTimeout(() => process.exit(1), fatalDelayMs);

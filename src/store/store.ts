@@ -25,6 +25,8 @@ export class CopyError extends Error {
 export interface StoreMetrics {
   /** Called after each commit with the number of writes in it. */
   commit(writes: number): void;
+  /** Called when writes could not be committed. */
+  failed(error: unknown, writes: number): void;
   /** Called when an attempt of a job on PostgreSQL has ended, with its time in milliseconds. */
   query(kind: 'read' | 'write', ms: number): void;
 }

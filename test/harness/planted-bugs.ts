@@ -311,7 +311,7 @@ export const plantedBugs: PlantedBug[] = [
   [
     'a backup does not wait for its name to be on disk',
     'src/store/files.ts',
-    'sync(path.dirname(file));',
+    'syncFolder(path.dirname(file));',
     '',
     'full/reliability/made-files',
     'backup waits',

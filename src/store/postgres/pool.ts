@@ -249,7 +249,10 @@ function createPool(
       if (writes > 0) metrics?.commit(writes);
       return result;
     } catch (error) {
-      if (writes > 0) counts.failedWrites[reasonOf(error)] += writes;
+      if (writes > 0) {
+        counts.failedWrites[reasonOf(error)] += writes;
+        metrics?.failed(error, writes);
+      }
       throw translate(error, job.late);
     } finally {
       clearTimeout(timer);

@@ -35,6 +35,7 @@ export function openSqlite(file: string, options: OpenOptions, given: string) {
     ...options,
     exhausted: ids.exhausted,
     given,
+    onFailure: options.metrics?.failed,
     onCommit(writes) {
       reader.endSnapshot();
       options.metrics?.commit(writes);

@@ -43,6 +43,7 @@ function reasonOf(cause: Error): keyof typeof noFailures {
 interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'logger'> {
   /** Called after each commit with the number of writes in it. */
   onCommit?: (writes: number) => void;
+  onFailure?: ((error: Error, writes: number) => void) | undefined;
   /** Makes the error of an addition after the last id. */
   exhausted?: () => ApiError;
   /** The path of the file in the settings, which may be a link. */
@@ -52,7 +53,7 @@ interface WriterOptions extends Pick<OpenOptions, 'onFatal' | 'logger'> {
 /** Starts the writer thread on the store in `file`. */
 export function startWriter(
   file: string,
-  { onFatal, logger, onCommit, exhausted = () => unavailable(undefined), given = file }: WriterOptions,
+  { onFatal, logger, onCommit, onFailure, exhausted = () => unavailable(undefined), given = file }: WriterOptions,
 ) {
   const worker = new Worker(new URL('./writer-thread.ts', import.meta.url), {
     workerData: [file, given],
@@ -97,6 +98,7 @@ export function startWriter(
   function fail(writes: Waiting[], cause: Error, failure: unknown): void {
     for (const { reject } of writes) reject(failure);
     failedWrites[reasonOf(cause)] += writes.length;
+    if (writes.length > 0) onFailure?.(cause, writes.length);
   }
 
   function giveUp(cause: Error): void {

@@ -37,8 +37,8 @@ test('alerts and dashboard use only metrics that the process exposes', async () 
   // A series with labels appears only with its first value.
   await server.get('/v1/pets/1');
   // blackbox_exporter sends no Accept.
-  const [, page] = /targets: \[https:\/\/[^/]+(\S+)\]/.exec(read('deploy/prometheus/prometheus.yml')) ?? [];
-  expect((await fetch(server.url + page)).status).toBe(200);
+  const [, target = ''] = /targets: \[https:\/\/[^/]+(\S+)\]/.exec(read('deploy/prometheus/prometheus.yml')) ?? [];
+  expect((await server.get(target)).status).toBe(200);
   const text = await server.metrics();
   const exposed = text.split('\n').map((line) => line.replace(/^# TYPE (\S+) .*/, '$1').replace(/[{ ].*/, ''));
   const asked = [...rules, ...dashboard.panels.flatMap(({ targets }) => targets)].map(({ expr }) => expr);

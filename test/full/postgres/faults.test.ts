@@ -25,7 +25,7 @@ async function failing(code: string, times: number, when: 'inserted' | 'committe
     CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON pet ${when === 'committed' ? 'DEFERRABLE INITIALLY DEFERRED' : ''}
       FOR EACH ROW EXECUTE FUNCTION fail();`);
   const commits: number[] = [];
-  const metrics = { commit: (writes: number) => void commits.push(writes), query: () => {} };
+  const metrics = { commit: (writes: number) => void commits.push(writes), query: () => {}, failed: () => {} };
   const attempts = async () => Number((await textRows(databaseUrl, 'SELECT last_value FROM tries'))[0]?.last_value);
   return { store: await open(databaseUrl, { metrics }), commits, attempts };
 }

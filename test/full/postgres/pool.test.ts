@@ -10,7 +10,7 @@ import { clientOf, emptyStore, openPools } from '../../support/store.ts';
 async function start(connections: number) {
   const databaseUrl = await emptyStore();
   const proxy = await startProxy(databaseUrl);
-  const metrics = { commit: vi.fn(), query: vi.fn() };
+  const metrics = { commit: vi.fn(), query: vi.fn(), failed: vi.fn() };
   const pools = await openPools(proxy.url, { connections }, metrics);
   const sql = clientOf(databaseUrl);
   const sessions = async () =>

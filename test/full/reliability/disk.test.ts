@@ -1,6 +1,6 @@
 /** Tests a disk that fails, is full or is slow: strace tampers with system calls, and a small tmpfs fills up. */
 import { appendFileSync, readdirSync, rmSync, statfsSync } from 'node:fs';
-import { setTimeout } from 'node:timers/promises';
+import { setTimeout, setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { type Outcome, sideBySide } from '../../support/client.ts';
@@ -201,8 +201,14 @@ test('a full disk: writes get 503, reads continue, and writes resume when there 
     expect((await get('/v1/pets/1')).status).toBe(200);
     rmSync(filler);
     expect((await add(`room again ${round}`)).status).toBe(201);
+    await sleep(1000);
+    expect((await add(`writes again ${round}`)).status).toBe(201);
+    await expect.poll(() => server.stdout().match(/"writes succeed again"/g)).toHaveLength(round);
   }
   expect(await server.end('SIGTERM')).toMatchObject({ code: 0 });
+  // One line when they begin to fail, and one for each minute and reason, not one for each request.
+  expect(server.stdout().match(/"writes fail"/g)).toHaveLength(3);
+  expect(server.stdout().match(/"msg":"service_unavailable"/g)?.length).toBeLessThan(10);
   const refused = outcomes.filter(({ status }) => status !== 201);
   for (const { json } of refused) expect(json).toEqual(unavailable);
   expect(missingFrom(file, promises)).toEqual([]);

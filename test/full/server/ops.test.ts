@@ -1,4 +1,5 @@
 /** Tests of the ops port, and of the shutdown with a lame-duck time. */
+import { renameSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { openSocket, type Server, startServer } from '../../support/process.ts';
 import { converse } from '../../support/raw.ts';
@@ -36,6 +37,29 @@ test('/metrics reports requests by method, route and status, the cache and commi
   const found = await metrics();
   for (const name of ['animal_store_wal_bytes', 'animal_store_disk_bytes', 'nodejs_eventloop_lag_p99_seconds'])
     expect(found[name], name).toBeGreaterThan(0);
+});
+
+test('an idle server says that its store has gone, and that it is back: in the log, in /readyz, in the metrics', async () => {
+  const server = await startServer();
+  const [file, elsewhere] = ['animal-store.db', 'elsewhere.db'].map((name) => `${server.folder}/data/${name}`) as [
+    string,
+    string,
+  ];
+  renameSync(file, elsewhere);
+  const reason = './data/animal-store.db was removed or replaced while it was open';
+  // Nobody asks until then.
+  await server.seen('stdout', /"level":50,.*"msg":"not ready: the store does not answer"/);
+  for (let count = 0; count < 3; count++) expect(await statusOf(server, '/readyz')).toBe(503);
+  expect(await (await fetch(`${server.opsUrl()}/readyz`)).json()).toMatchObject({
+    message: `Not ready: SQLITE_READONLY_DBMOVED: ${reason}.`,
+  });
+  expect(await server.metrics()).toMatch(/^animal_store_ready 0$/m);
+  renameSync(elsewhere, file);
+  await server.seen('stdout', /"level":30,.*"seconds":\d+,"msg":"ready: the store answers again"/);
+  expect(await statusOf(server, '/readyz')).toBe(200);
+  expect(await server.metrics()).toMatch(/^animal_store_ready 1$/m);
+  expect(server.stdout().match(/not ready/g)).toHaveLength(1);
+  await server.end('SIGTERM');
 });
 
 test.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(

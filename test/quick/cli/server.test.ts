@@ -39,9 +39,10 @@ test('keys work and end at once, accounts and links too; health follows the serv
   const OPS_PORT = new URL(server.opsUrl()).port;
   const ready = (OPS_HOST?: string): Row => ['health', 0, 'ready\n', '', { OPS_HOST, OPS_PORT }];
   await expectRows(folder, [ready(), ready('0.0.0.0'), ready('localhost')]);
+  await expectRows(folder, [['health', 0, 'ready\n', '', { OPS_PORT: 'off', PORT: String(server.port) }]]);
   void server.end('SIGTERM');
   await server.seen('stdout', /"msg":"stopping"/);
-  await expectRows(folder, [refused('health', 'The server is not ready.', { OPS_PORT })]);
+  await expectRows(folder, [refused('health', 'Not ready: the server stops.', { OPS_PORT })]);
 });
 
 /** Starts an HTTP server that is not ours, and resolves to its port. */
@@ -60,7 +61,12 @@ test('exit 1: health says what is at its address instead of a server', async () 
     return refused('health', sentence, { OPS_HOST, OPS_PORT: '1' });
   };
   await expectRows(folder, [
-    refused('health', 'OPS_PORT is off: there is no known ops port to ask.', { OPS_PORT: 'off' }),
+    refused('health', 'OPS_PORT is 0: there is no known port to ask.', { OPS_PORT: '0' }),
+    refused('health', 'PORT is 0: there is no known port to ask.', { OPS_PORT: 'off', PORT: '0' }),
+    refused('health', `http://127.0.0.1:${other}/v1/pets answers 200, but it is not an animal store.`, {
+      OPS_PORT: 'off',
+      PORT: other,
+    }),
     unreachable('0.0.0.0', '127.0.0.1'),
     unreachable('::', '::1'),
     refused('health', noStore, { OPS_PORT: other }),

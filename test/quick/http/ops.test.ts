@@ -9,7 +9,7 @@ import { converse } from '../../support/raw.ts';
 test('liveness, readiness and metrics; 405 for another method, 404 for another path, 400 for another host, whatever the body', async () => {
   const ops = buildOpsServer({
     release: { version: '1.2.3', revision: 'abcdef0' },
-    ready: () => true,
+    obstacle: () => undefined,
     registry: { metrics: async () => 'up 1\n', contentType: Registry.PROMETHEUS_CONTENT_TYPE },
     servesHost: (host) => host === 'localhost',
     logger: pino({ level: 'silent' }),
@@ -45,7 +45,7 @@ test('the log has the cause if the metrics cannot be read', async () => {
   const ops = buildOpsServer({
     release: { version: '1.2.3', revision: undefined },
     registry: { metrics: () => Promise.reject(cause), contentType: Registry.PROMETHEUS_CONTENT_TYPE },
-    ready: () => true,
+    obstacle: () => undefined,
     servesHost: undefined,
     logger: pino({}, { write: (line) => void lines.push(JSON.parse(line)) }),
   });

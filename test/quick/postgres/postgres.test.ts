@@ -44,7 +44,7 @@ test('both engines return the same bytes for any pet', async () => {
 
 test('additions of one turn of the event loop share a commit unless they have the same key', async () => {
   const commits: number[] = [];
-  const metrics = { commit: (count: number) => void commits.push(count), query: () => {} };
+  const metrics = { commit: (count: number) => void commits.push(count), query: () => {}, failed: () => {} };
   const store = await open(await emptyStore(), { metrics });
   const add = (key: string) => store.pets.add(biscuit, { accountId: 1, key });
   const outcomes = await Promise.all([add('c'), add('d'), add('c'), store.pets.add(biscuit)]);

@@ -189,7 +189,7 @@ describe('a snapshot', () => {
 describe('writing', () => {
   test('the writes of a turn share a commit of at most 1,000; then the WAL is copied into the file', async () => {
     const commits: number[] = [];
-    const metrics = { commit: (writes: number) => commits.push(writes), query: () => {} };
+    const metrics = { commit: (writes: number) => commits.push(writes), query: () => {}, failed: () => {} };
     const { store, file } = await openSqlite({ metrics });
     const long = { ...biscuit, name: 'x'.repeat(1000) };
     await Promise.all(Array.from(Array(2500), () => store.pets.add(long)));
