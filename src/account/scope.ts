@@ -34,7 +34,7 @@ export async function createAccountScope(app: App, options: AccountOptions) {
   const parseOptions: object = { decode: (value: string) => value };
   await app.register(cookie, { parseOptions });
   installForms(app);
-  const sessions = createSessions(app, secure);
+  const sessions = createSessions(app, address);
   const pages = createPages(app, address?.pathname.slice(0, -'/v1'.length) ?? '');
 
   let warned = false;

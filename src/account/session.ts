@@ -4,6 +4,7 @@ import type { Account } from '../core/accounts.ts';
 import { ApiError, codeOf } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { hashToken, newToken, type Person, type Session } from '../core/people.ts';
+import { hostOf } from '../http/hosts.ts';
 import { FormError } from './forms.ts';
 
 declare module 'fastify' {
@@ -33,13 +34,26 @@ export function refuseOther(shown: string | undefined, { name }: Account): void 
 /** One write a minute is exact enough for an idle time of an hour. */
 const touchEveryMs = 60_000;
 
-/** `secure`: whether the public address is https. The cookie is then never sent over plain http. */
-export function createSessions(app: FastifyInstance, secure: boolean) {
+/** The name of the cookie up to 2.5.1 over http. Any program on the host may have set one of this name. */
+const oldName = 'session';
+
+/** `address`: the public one, if it is known. If it is https, the cookie is never sent over plain http. */
+export function createSessions(app: FastifyInstance, address: URL | undefined) {
   const { now, store } = app;
   const { people } = store;
   app.decorateRequest('session', null);
-  // Browsers accept the prefix only on a cookie of this host alone, set over https (RFC 6265bis, section 4.1.3.2).
-  const name = secure ? '__Host-session' : 'session';
+  const secure = address?.protocol === 'https:';
+
+  /**
+   * Browsers accept the prefix __Host- only on a cookie of this host alone, set over https (RFC 6265bis, section 4.1.3.2). Cookies have no port: without
+   * it in the name, two servers on one host would end each other's sessions.
+   */
+  function nameFor({ raw, protocol }: FastifyRequest): string {
+    if (secure) return '__Host-session';
+    const { port } = address ?? URL.parse(`${protocol}://${hostOf(raw) ?? ''}`) ?? {};
+    return `session-${port || 80}`;
+  }
+
   const attributes = { path: '/', httpOnly: true, sameSite: 'lax', secure } as const;
 
   async function endGiven({ session }: FastifyRequest): Promise<void> {
@@ -48,11 +62,12 @@ export function createSessions(app: FastifyInstance, secure: boolean) {
 
   return {
     /** Whether the request has a cookie of a session, which may have ended. */
-    isGiven: ({ cookies }: FastifyRequest) => cookies[name] !== undefined,
+    isGiven: (request: FastifyRequest) => request.cookies[nameFor(request)] !== undefined,
 
     /** Looks up the session of the request's cookie, and stores it in `request.session`. */
     async find(request: FastifyRequest): Promise<void> {
-      const hash = hashToken(request.cookies[name] ?? '');
+      const { cookies } = request;
+      const hash = hashToken(cookies[nameFor(request)] ?? (secure ? '' : cookies[oldName]) ?? '');
       const session = hash && (await people.findSession(hash));
       if (!session) return;
       request.session = { ...session, hash };
@@ -69,13 +84,13 @@ export function createSessions(app: FastifyInstance, secure: boolean) {
       await endGiven(request);
       const { token, hash } = newToken();
       if (!(await people.addSession(hash, account.id, passwordHash))) throw new ApiError('forbidden', passwordChanged);
-      reply.setCookie(name, token, { ...attributes, maxAge: limits.sessionLifetimeMs / 1000 });
+      reply.setCookie(nameFor(request), token, { ...attributes, maxAge: limits.sessionLifetimeMs / 1000 });
     },
 
     /** Ends the session of the request's cookie, and removes the cookie. */
     async end(request: FastifyRequest, reply: FastifyReply): Promise<void> {
       await endGiven(request);
-      reply.clearCookie(name, attributes);
+      reply.clearCookie(nameFor(request), attributes);
     },
   };
 }

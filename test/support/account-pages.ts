@@ -31,7 +31,8 @@ export type PagesApp = Awaited<ReturnType<typeof startPages>>;
 export async function startPages(options: Partial<AppOptions> = {}) {
   const app = await startApp({ passwordCost, ...options });
   const { people } = app.store;
-  const cookieName = options.baseUrl?.startsWith('https:') ? '__Host-session' : 'session';
+  const { protocol, port } = new URL(options.baseUrl ?? app.url);
+  const cookieName = protocol === 'https:' ? '__Host-session' : `session-${port || 80}`;
   type Headers = Record<string, string>;
   const open = (headers?: Headers) => openFormClient(app.url, headers);
 

@@ -51,6 +51,8 @@ export function openFormClient(url: string, own: Headers = {}) {
   return {
     /** Cookies by name. */
     jar,
+    /** The name of the session's cookie over http. */
+    sessionName: `session-${new URL(url).port}`,
     get: (path: string, headers: Headers = {}) => exchange('GET', path, headers),
     send: (method: string, path: string, headers: Headers = {}) => exchange(method, path, headers),
     /** Sends a form; text and bytes are sent unchanged. */

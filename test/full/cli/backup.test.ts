@@ -271,7 +271,7 @@ describe('restore', () => {
     const server = await startServer({ folder: here.folder });
     const ada = openFormClient(server.url);
     await ada.post('/account/sign-up', { name: 'ada', password });
-    const cookie = `session=${ada.jar.get('session')}`;
+    const cookie = `session=${ada.jar.get(ada.sessionName)}`;
     const link = new URL((await here.run('account', 'invite')).trim()).pathname;
     await here.run('backup', 'copy.db');
     await ada.post('/account/sign-out-everywhere');

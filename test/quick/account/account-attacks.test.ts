@@ -69,6 +69,8 @@ describe('a form of another site (CSRF)', () => {
       expect(await stateOf(app), JSON.stringify(headers)).toEqual(before);
     }
     expect(app.events().map(({ event }) => event)).toEqual(['key_created']);
+    // The cookie has the port in its name.
+    ada.jar.set('session-80', ada.jar.get(ada.sessionName) as string);
     const defaultPort = { ...noSite, host: 'LOCALHOST:80', origin: 'http://localhost' };
     for (const own of [noSite, { origin: undefined }, {}, defaultPort])
       expect((await ada.post('/account/keys/99/revoke', {}, own)).status).toBe(404);
@@ -116,14 +118,14 @@ describe('a session', () => {
     ];
     for (const [at, [path, form]] of forms.entries()) {
       const attacker = await app.enterAs(`thief ${at}`);
-      const planted = attacker.jar.get('session') as string;
+      const planted = attacker.jar.get(attacker.sessionName) as string;
       const victim = app.open();
       // The second was never a session: the client chose it.
       for (const token of at === 0 ? [planted, newToken().token] : [planted]) {
-        victim.jar.set('session', token);
+        victim.jar.set(victim.sessionName, token);
         expect(await victim.post(path, form), path).toMatchObject(toKeys);
-        expect(victim.jar.get('session')).not.toBe(token);
-        const thief = app.open({ cookie: `session=${token}` });
+        expect(victim.jar.get(victim.sessionName)).not.toBe(token);
+        const thief = app.open({ cookie: `${victim.sessionName}=${token}` });
         expect(await thief.get('/account'), path).toMatchObject(redirect('/account/sign-in?done=ended'));
       }
     }
@@ -131,7 +133,9 @@ describe('a session', () => {
 
   test('is found only by its exact token in its own cookie, and not by what the store has', async () => {
     const app = await startPages();
-    const token = (await app.enterAs('ada')).jar.get('session') as string;
+    const ada = await app.enterAs('ada');
+    const name = ada.sessionName;
+    const token = ada.jar.get(name) as string;
     const [{ hash } = {}] = await textRows(app.databaseUrl, 'SELECT hash FROM session');
     const stored = Buffer.from(String(hash).replace(/^\\x/, ''), 'latin1');
     const otherThan = (character = '') => (character === 'A' ? 'B' : 'A');
@@ -141,17 +145,34 @@ describe('a session', () => {
       ...(['hex', 'base64url'] as const).map((encoding) => stored.toString(encoding)),
       ...[encodeURIComponent(String(hash)), `${token}${'a'.repeat(8000)}`, '', '%', '"'],
       // Two cookies of this name: one path or domain set the other. The first counts, never both.
-      `${newToken().token}; session=${token}`,
+      `${newToken().token}; ${name}=${token}`,
     ];
-    const names = ['Session', '__Host-session', 'sessionx'];
-    const others = [...names.map((name) => `${name}=${token}`), 'session', ';;;===;;'];
+    const names = ['Session', '__Host-session', `${name}x`];
+    const others = [...names.map((other) => `${other}=${token}`), name, ';;;===;;'];
     const statusOf = async (cookie: string) => (await app.open({ cookie }).get('/account')).status;
-    for (const cookie of [...values.map((value) => `session=${value}`), ...others])
+    for (const cookie of [...values.map((value) => `${name}=${value}`), ...others])
       expect(await statusOf(cookie), cookie.slice(0, 60)).toBe(303);
-    for (const cookie of [`a=b; session=${token}; c=d`, `session=${token}; session=${newToken().token}`])
+    for (const cookie of [`a=b; ${name}=${token}; c=d`, `${name}=${token}; ${name}=${newToken().token}`])
       expect(await statusOf(cookie), cookie).toBe(200);
-    expect(await statusOf(`session=${'a'.repeat(20_000)}`)).toBe(431);
+    expect(await statusOf(`${name}=${'a'.repeat(20_000)}`)).toBe(431);
     expect(app.log()).not.toContain('"level":50');
+  });
+
+  test('is not ended by another server on the host, nor by a cookie of another program; one of 2.5.1 goes on', async () => {
+    const [one, two] = [await startPages(), await startPages()];
+    const browser = await one.enterAs('ada');
+    const other = await two.enterAs('bea');
+    for (const [name, value] of other.jar) browser.jar.set(name, value);
+    browser.jar.set('session', newToken().token);
+    expect((await browser.get('/account')).text).toContain('ada');
+    for (const [name, value] of browser.jar) other.jar.set(name, value);
+    await other.post('/account/sign-out');
+    expect((await browser.get('/account')).text).toContain('ada');
+
+    const token = browser.jar.get(browser.sessionName);
+    expect((await one.open({ cookie: `session=${token}` }).get('/account')).text).toContain('ada');
+    const stranger = await one.open({ cookie: `session=${newToken().token}` }).get('/account');
+    expect(stranger).toMatchObject(redirect('/account/sign-in'));
   });
 });
 
@@ -287,7 +308,9 @@ test.each([
   ...['a$(id)', 'a;id', "a'id", 'a`id`', '!id', '~root', 'a%24b', 'a,b'].map((host) => [host, '']),
 ])('a Host header comes into the curl line only if no shell treats it specially: %s', async (host, root) => {
   const app = await startPages({ trustProxy: ['127.0.0.1'] });
-  const page = await makeKey(await app.enterAs('ada'), { scopes: 'pets:read' }, { host, 'x-forwarded-host': "a';id" });
+  const ada = await app.enterAs('ada');
+  ada.jar.set(`session-${/\d+$/.exec(host) ?? 80}`, ada.jar.get(ada.sessionName) as string);
+  const page = await makeKey(ada, { scopes: 'pets:read' }, { host, 'x-forwarded-host': "a';id" });
   // Node refuses some.
   if (page.status === 400) return;
   expect(curlOf(page)).toBe(`curl -H 'Authorization: Bearer ${keyOf(page)}' '${root}/v1/pets'`);

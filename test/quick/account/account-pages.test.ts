@@ -23,8 +23,9 @@ import { textRows } from '../../support/store.ts';
 const start = new Date('2027-03-01T10:00:00Z').getTime();
 const minuteMs = 60_000;
 
-const cookie = /^session=[A-Za-z0-9_-]{43}; Max-Age=43200; Path=\/; HttpOnly; SameSite=Lax$/;
-const removed = /^session=; (?:Max-Age=0; )?Path=\/; Expires=Thu, 01 Jan 1970 00:00:00 GMT; HttpOnly; SameSite=Lax$/;
+const cookie = /^session-\d+=[A-Za-z0-9_-]{43}; Max-Age=43200; Path=\/; HttpOnly; SameSite=Lax$/;
+const removed =
+  /^session-\d+=; (?:Max-Age=0; )?Path=\/; Expires=Thu, 01 Jan 1970 00:00:00 GMT; HttpOnly; SameSite=Lax$/;
 
 const ended = redirect('/account/sign-in?done=ended');
 const signedOut = redirect('/account/sign-in?done=signed-out');
@@ -129,14 +130,14 @@ describe('a session', () => {
   test('ends with sign-out in this browser, or everywhere, and in no other account', async () => {
     const { app, account, here, there } = await startWithAda();
     const ben = await app.enterAs('ben');
-    const token = here.jar.get('session') as string;
+    const token = here.jar.get(here.sessionName) as string;
     expect(await here.post('/account/sign-out')).toMatchObject({
       ...signedOut,
       cookies: [expect.stringMatching(removed)],
     });
     expect(noticeOf(await here.get('/account/sign-in?done=signed-out'))).toBe('You are signed out.');
     expect(await here.post('/account/sign-out')).toMatchObject(signedOut);
-    here.jar.set('session', token);
+    here.jar.set(here.sessionName, token);
     expect(await here.get('/account')).toMatchObject(ended);
     const again = await app.enter(account);
     const out = await there.post('/account/sign-out-everywhere');
@@ -150,7 +151,7 @@ describe('a session', () => {
 describe('settings', () => {
   test('a new password ends the sessions of other browsers; this one goes on with a new token', async () => {
     const { app, here, there } = await startWithAda();
-    const before = here.jar.get('session');
+    const before = here.jar.get(here.sessionName);
     expect(plainText(await here.get('/account/settings'))).toMatch(/ as ada \./);
     const changed = await here.post('/account/password', { name: 'ada', current: password, password: next });
     expect(changed).toMatchObject(redirect('/account/settings?done=password'));
@@ -158,7 +159,7 @@ describe('settings', () => {
     const page = await here.get('/account/settings?done=password');
     expect(noticeOf(page)).toBe('Your password is changed, and all other sessions have ended.');
     expect(await there.get('/account')).toMatchObject(ended);
-    expect(await app.open({ cookie: `session=${before}` }).get('/account')).toMatchObject(ended);
+    expect(await app.open({ cookie: `${here.sessionName}=${before}` }).get('/account')).toMatchObject(ended);
     expect([(await app.signIn('ada')).status, (await app.signIn('ada', next)).status]).toEqual([403, 303]);
   });
 
@@ -255,7 +256,7 @@ describe('paths', () => {
     const { app, here } = await startWithAda();
     await makeKey(here);
     const before = await stateOf(app);
-    const late = app.open({ cookie: `session=${'a'.repeat(43)}` });
+    const late = app.open({ cookie: `${app.open().sessionName}=${'a'.repeat(43)}` });
     const toSignIn = { ...redirect('/account/sign-in'), cookies: [], text: '' };
     const form = { name: 'website', scopes: 'pets:read', expires: 'never' };
     for (const [path, page] of Object.entries(formPaths)) {
@@ -427,7 +428,7 @@ test('the trail has a log line and a count for each event, with ids and the addr
   const words: string[] = [name, key, first, second, wrong];
   const send = async (path: string, form: Record<string, string> | string = {}) => {
     const page = await ada.post(path, form);
-    words.push(...[ada.jar.get('session') ?? []].flat());
+    words.push(...[ada.jar.get(ada.sessionName) ?? []].flat());
     return page;
   };
   const link = async (...given: Parameters<PagesApp['addLink']>) => {

@@ -72,7 +72,7 @@ describe('a session that ends while a form arrives', () => {
   async function send(path: string, form: Record<string, string>, meanwhile: (app: PagesApp) => Promise<unknown>) {
     const app = await startPages();
     const client = await app.enterAs('ada');
-    const token = client.jar.get('session') as string;
+    const token = client.jar.get(client.sessionName) as string;
     await makeKey(client, { name: 'first', scopes: 'pets:read' });
     const headers = {
       ...{ cookie: `session=${token}`, 'content-type': 'application/x-www-form-urlencoded' },
