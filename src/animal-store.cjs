@@ -1,4 +1,4 @@
 #!/usr/bin/env node
-/** The command animal-store: cli.ts, after a check of the version of Node. */
-require('./node-version.cjs');
+/** The command animal-store: cli.ts, after the checks of preflight.cjs. */
+require('./preflight.cjs');
 import('./cli.ts');

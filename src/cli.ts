@@ -9,6 +9,9 @@ if (process.pid === 1) {
   onEndSignal(() => process.exit(1));
 }
 
+// Node would open a debugger.
+process.on('SIGUSR1', () => {});
+
 try {
   // If the memory of a container runs out, the kernel ends the command, not the server beside it
   // (https://man7.org/linux/man-pages/man5/proc_pid_oom_score_adj.5.html).

@@ -1,5 +1,6 @@
 /** The project's folder and files, and the options of `npm start`. */
 import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -22,6 +23,4 @@ const manifest = JSON.parse(read('package.json'));
 export const { version } = manifest;
 
 /** The options that `npm start` passes to node. */
-export const nodeOptions: string[] = /node (-.+) src\/main\.ts /
-  .exec(manifest.scripts.start)?.[1]
-  ?.split(' ') as string[];
+export const nodeOptions: string[] = createRequire(import.meta.url)('../../src/start.cjs').options;

@@ -1,11 +1,12 @@
 /** What the server process does in surroundings that are rare: other hosts and users, two starts at once, files that it may not use. */
 import { spawnSync } from 'node:child_process';
 import { chmodSync, cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 import { describe, expect, test } from 'vitest';
 import { temporaryFolder } from '../../support/app.ts';
 import { commandErrorOf } from '../../support/commands.ts';
-import { launchCli, launchServer, runCli, startServer } from '../../support/process.ts';
+import { launch, launchCli, launchServer, runCli, startServer } from '../../support/process.ts';
 import { projectFolder } from '../../support/project.ts';
 
 describe('the first start', () => {
@@ -17,6 +18,39 @@ describe('the first start', () => {
     expect((await server.call(null, 'GET', '/v1/pets')).status).toBe(401);
     expect(await server.end('SIGTERM')).toMatchObject({ code: 0, stderr: '' });
   });
+});
+
+describe('npm start in a checkout', () => {
+  /** Starts it in a folder with the files that run before all others. `needed`: the oldest Node. */
+  async function start(needed: string) {
+    const folder = temporaryFolder();
+    for (const name of ['package.json', '.npmrc', 'src/start.cjs', 'src/preflight.cjs'])
+      cpSync(projectFolder + name, `${folder}/${name}`);
+    const manifest = readFileSync(`${folder}/package.json`, 'utf8');
+    writeFileSync(`${folder}/package.json`, manifest.replace(/"node": ">=\d+"/, `"node": ">=${needed}"`));
+    return launch('npm', ['start'], { folder }).end();
+  }
+
+  test.for([
+    ['without its packages', '24', 'The package @fastify/bearer-auth is not installed: run npm ci.'],
+    [
+      'on a Node that is too old',
+      '99',
+      `Node 99 or later is needed, and this is ${process.version}. Install it; or run npm ci,`,
+    ],
+  ] as const)('%s: one sentence', async ([, needed, sentence]) => {
+    const { code, stderr } = await start(needed);
+    expect([code, stderr.split('\n')[0]]).toEqual([1, expect.stringContaining(`animal-store: ${sentence}`)]);
+    expect(stderr).not.toContain('at ');
+  });
+});
+
+test('SIGUSR1, as programs that rotate logs send it, opens no debugger', async () => {
+  const server = await startServer();
+  process.kill(server.pid, 'SIGUSR1');
+  await sleep(500);
+  expect((await server.get('/v1/pets')).status).toBe(200);
+  expect((await server.end('SIGTERM')).stderr).not.toContain('Debugger');
 });
 
 test('a checkout with CRLF stores and serves the same', async () => {

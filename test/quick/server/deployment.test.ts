@@ -3,11 +3,11 @@ import { parse } from 'yaml';
 import { readConfig } from '../../../src/config.ts';
 import { limits } from '../../../src/core/limits.ts';
 import { deployments, dockerfile, expectSettings, imageSettings, stopMs } from '../../support/deployment.ts';
-import { nodeOptions, read } from '../../support/project.ts';
+import { read } from '../../support/project.ts';
 
 const compose = parse(read('compose.yaml'), { merge: true });
 const { MAX_CONNECTIONS } = readConfig({});
-const command = ['node', ...nodeOptions, 'src/main.ts'];
+const command = ['node', 'src/start.cjs'];
 
 test('the Dockerfile has the command of npm start, known settings and their ports, and names its image by digest', () => {
   const { NODE_ENV, NODE_COMPILE_CACHE, ...rest } = imageSettings;
