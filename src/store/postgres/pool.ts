@@ -249,11 +249,12 @@ function createPool(
       if (writes > 0) metrics?.commit(writes);
       return result;
     } catch (error) {
+      const failure = translate(error, job.late);
       if (writes > 0) {
         counts.failedWrites[reasonOf(error)] += writes;
-        metrics?.failed(error, writes);
+        metrics?.failed(failure, writes);
       }
-      throw translate(error, job.late);
+      throw failure;
     } finally {
       clearTimeout(timer);
       running -= 1;
