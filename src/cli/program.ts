@@ -1,6 +1,7 @@
 /** The operator's commands as one function. Exit codes: 0 done, 1 refused or failed, 2 not understood. */
 import { ConfigError } from '../config.ts';
 import { RefusedError } from '../core/accounts.ts';
+import { closest } from '../core/closest.ts';
 import { ApiError, codeOf, messageOf } from '../core/errors.ts';
 import { limits } from '../core/limits.ts';
 import { releaseText } from '../server/release.ts';
@@ -30,10 +31,11 @@ export async function run(argv: string[], env: NodeJS.ProcessEnv, io: Io): Promi
       unwritable ??= error;
     });
   try {
-    if (argv.includes('-h') || argv.includes('--help')) cli.print(helpOf(name));
+    if (argv.includes('-h') || argv.includes('--help'))
+      cli.print(argv.length === 2 && isGroup(argv.slice(0, 1)) ? helpOfAll(argv[0] as string) : helpOf(name));
     else if (name === '--version') cli.print(releaseText());
     else if (command) await command.run(cli, readInputs(command, argv.slice(words)));
-    else misuse(`Unknown command '${argv.slice(0, 2).join(' ')}'`);
+    else misuse(unknown(argv));
     for (const stream of outputs) await new Promise((resolve) => stream.write('', resolve));
     if (unwritable)
       refuse(`The output cannot be written (${messageOf(unwritable)}). What the command has changed stays.`);
@@ -41,8 +43,8 @@ export async function run(argv: string[], env: NodeJS.ProcessEnv, io: Io): Promi
   } catch (error) {
     if (error instanceof UsageError || codeOf(error).startsWith('ERR_PARSE_ARGS')) {
       const [sentence = ''] = messageOf(error).split('. To specify a positional');
-      const usage = command ? usageOf(name, command) : 'Help: animal-store --help';
-      cli.note(argv.length === 0 ? helpOf('') : `error: ${sentence}\n${usage}`);
+      const usage = command ? usageOf(name, command) : 'Help: npx animal-store --help';
+      cli.note(argv.length === 0 || isGroup(argv) ? helpOf(name) : `error: ${sentence}\n${usage}`);
       return 2;
     }
     const sentence = sentenceOf(error);
@@ -52,6 +54,18 @@ export async function run(argv: string[], env: NodeJS.ProcessEnv, io: Io): Promi
   }
 }
 
+/** The commands whose first word is `name`. */
+const groupOf = (name: string) => [...commands].filter(([each]) => each.startsWith(`${name} `));
+
+/** Whether only the first word of a command was given. */
+const isGroup = (argv: string[]) => argv.length === 1 && groupOf(argv[0] as string).length > 0;
+
+function unknown(argv: string[]): string {
+  const given = argv.slice(0, groupOf(argv[0] as string).length > 0 ? 2 : 1).join(' ');
+  const meant = closest(given, [...commands.keys()]);
+  return `Unknown command '${given}'.${meant ? ` Did you mean '${meant}'?` : ''}`;
+}
+
 function usageOf(name: string, { inputs }: Command): string {
   return ['Usage: animal-store', name, ...Object.keys(inputs)].join(' ');
 }
@@ -59,12 +73,20 @@ function usageOf(name: string, { inputs }: Command): string {
 function helpOf(name: string): string {
   const command = commands.get(name);
   if (!command) {
-    const rows = [...commands].map(([each, { about }]) => [each, about]);
-    return `Usage: animal-store <command>\n\n${inColumns(rows)}\n\n${manual}`;
+    const group = groupOf(name);
+    const rows = (group.length > 0 ? group : [...commands]).map(([each, { about }]) => [each, about]);
+    const usage = `Usage: animal-store ${group.length > 0 ? `${name} ` : ''}<command>`;
+    return `${usage}\n\n${inColumns(rows)}\n\n${manual}`;
   }
   const { about, inputs } = command;
   return [usageOf(name, command), about, inColumns(Object.entries(inputs))].join('\n\n').trimEnd();
 }
+
+/** The help of each command of a group. */
+const helpOfAll = (name: string) =>
+  groupOf(name)
+    .map(([each]) => helpOf(each))
+    .join('\n\n\n');
 
 const manual = `\
 animal-store <command> --help shows what it takes, --version prints the version.

@@ -62,6 +62,13 @@ async function expectFree(host: string, port: number): Promise<void> {
   if (!isFree) throw Object.assign(new Error(), { code: 'EADDRINUSE' });
 }
 
+/** What keeps a server from listening, as sentences: none, or one. */
+export const faultsOf = (binding: Binding): Promise<string[]> =>
+  expectFree(binding.host, binding.port).then(
+    () => [],
+    (error) => [sentenceOf(binding, error)],
+  );
+
 /** Resolves to the URL for clients on this machine. Rejects with an Error whose message names the invalid setting. */
 export async function listen(app: FastifyInstance, binding: Binding) {
   const listenTextResolver = (address: string) =>

@@ -28,6 +28,8 @@ export async function openLog(config: Config) {
   });
   return {
     logger,
+    /** Whether its lines are for a terminal. */
+    isTerminal: format !== undefined,
     /** Writes a request's log line if the log level includes info. */
     logRequest: logger.isLevelEnabled('info') ? logRequest : () => undefined,
     /** Number of lines lost because they could not be written or the buffer was full. */

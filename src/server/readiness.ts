@@ -1,9 +1,9 @@
-/** Tells whether the store answers and commits, and logs each change, also while nobody asks. */
+/** Tells whether the server can serve and the store commits, and logs each change, also while nobody asks. */
 import type { Logger } from 'pino';
 import { outageOf } from '../core/errors.ts';
 import type { StoreMetrics } from '../store/store.ts';
 
-/** How often the store is asked while nobody else does. */
+/** How often it is asked while nobody else does. */
 const askEveryMs = 5000;
 
 /** Writes have recovered when one succeeds and none has failed for so long. */
@@ -18,20 +18,20 @@ export function createReadiness(logger: Logger) {
   return {
     isReady: () => silent === undefined,
 
-    /** Asks the store. Resolves to why it does not answer, or to undefined. */
+    /** Resolves to why `check` rejects, or to undefined. */
     async ask(check: () => Promise<void>): Promise<string | undefined> {
       const reason = await check().then(() => undefined, outageOf);
       if (reason !== undefined && !silent) {
         silent = { begun: performance.now() };
-        logger.error({ reason }, 'not ready: the store does not answer');
+        logger.error({ reason }, 'not ready');
       } else if (reason === undefined && silent) {
-        logger.info({ seconds: secondsSince(silent.begun) }, 'ready: the store answers again');
+        logger.info({ seconds: secondsSince(silent.begun) }, 'ready again');
         silent = undefined;
       }
       return reason;
     },
 
-    /** Asks it again and again. Returns a function that ends this. */
+    /** Asks again and again. Returns a function that ends this. */
     watch(check: () => Promise<void>): () => void {
       const timer = setInterval(() => void this.ask(check), askEveryMs).unref();
       return () => clearInterval(timer);

@@ -1,5 +1,7 @@
 /** The life of the server: settings, store, app, listen; then, at a signal, drain, close and exit. */
+import { closeSync, openSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
+import { devNull } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { createTrail } from '../account/trail.ts';
@@ -13,7 +15,7 @@ import { buildOpsServer } from '../ops/routes.ts';
 import { describeStore, openStore } from '../store/open.ts';
 import type { OpenError, Store, StoreMetrics } from '../store/store.ts';
 import { findUnknownNames, readEnvironment, refuseToStart } from './environment.ts';
-import { hostsOf, listen } from './listen.ts';
+import { faultsOf, hostsOf, listen } from './listen.ts';
 import { openLog } from './log.ts';
 import { addMemory } from './memory.ts';
 import { createReadiness } from './readiness.ts';
@@ -77,7 +79,12 @@ export async function run(): Promise<void> {
     Number(readiness.isReady()),
   );
   const store = await openConfigured(config, logger, readiness.follow(metrics));
-  const endWatch = readiness.watch(store.check);
+  /** Rejects if no file descriptor is left, so that connections are closed as soon as they open, or if the store does not answer. */
+  async function check(): Promise<void> {
+    closeSync(openSync(devNull, 'r'));
+    await store.check();
+  }
+  const endWatch = readiness.watch(check);
   let stopping = false;
   let draining = false;
   let listening: Awaited<ReturnType<typeof listen>> | undefined;
@@ -95,7 +102,7 @@ export async function run(): Promise<void> {
     release,
     obstacle: () => {
       if (stopping) return 'the server stops';
-      return app.server.listening ? readiness.ask(store.check) : 'the server does not listen yet';
+      return app.server.listening ? readiness.ask(check) : 'the server does not listen yet';
     },
     servesHost: await hostsOf(config.OPS_HOST, config),
     registry: metrics.registry,
@@ -133,14 +140,20 @@ export async function run(): Promise<void> {
 
   const warning = config.SUNSET_ENFORCE === 'true' ? sunsetWarning(now()) : undefined;
   if (warning) logger.warn(warning);
+  if (config.DEPLOYMENT === 'production' && config.BASE_URL === undefined)
+    logger.warn('BASE_URL is not set: documents and one-time links do not name the public address');
+  const binding = { host: config.HOST, port: config.PORT, prefix: '' } as const;
   try {
     if (config.OPS_PORT !== 'off') {
-      await listen(ops, { host: config.OPS_HOST, port: Number(config.OPS_PORT), prefix: 'OPS_' });
+      const port = Number(config.OPS_PORT);
+      await listen(ops, { host: config.OPS_HOST, port, prefix: 'OPS_' }).catch(async (error: Error) => {
+        throw new Error([error.message, ...(await faultsOf(binding))].join('\n'));
+      });
     }
     // Without the password of the store.
     const shown = { ...config, DATABASE_URL: describeStore(config.DATABASE_URL) };
     logger.info({ ...release, settings: shown }, 'starting');
-    listening = await listen(app, { host: config.HOST, port: config.PORT, prefix: '' });
+    listening = await listen(app, binding);
   } catch (error) {
     // A signal arrived before the server listened; stop() is already running.
     if (stopping) return;
@@ -150,6 +163,12 @@ export async function run(): Promise<void> {
   await giveFirstKey(config, log.logger, store, metrics, listening.url).catch((error) => {
     if (!stopping) logger.warn({ reason: messageOf(error.cause ?? error) }, 'no first API key was looked for or made');
   });
+  if (!log.isTerminal) return;
+  logger.flush();
+  const makeKey = signUpOf(config) === 'none' ? 'npx animal-store key create' : `${listening.url}/account`;
+  process.stderr.write(
+    `\n  Reference   ${listening.url}/docs\n  API         ${listening.url}/v1\n  Make a key  ${makeKey}\n\n`,
+  );
 }
 
 /** Opens the store. If it can no longer be written to, waiting writes get 503 and the process exits with 1, so that it is restarted. */

@@ -8,6 +8,8 @@ import { prepareSchema } from './migrations.ts';
 import { createPools, type Pools } from './pool.ts';
 import type { Target } from './url.ts';
 
+const reportSilentAfterMs = 500;
+
 /** A migration may take long, or wait for a lock or for a lost standby. */
 const reportBusyAfterMs = 5000;
 
@@ -51,6 +53,8 @@ function checkSettings(found: Setting[], role: string, strict = false): void {
 /** Pools whose sessions have safe settings. Rejects with OpenError. */
 async function connectSafely(target: Target, options: OpenOptions): Promise<Pools> {
   const pools = createPools(await configOf(target), target, options.metrics);
+  const waits = `${target.label} does not answer yet: it is asked again for ${openTimeoutMs / 1000} s`;
+  const note = setTimeout(() => options.logger?.warn(`DATABASE_URL: ${waits}`), reportSilentAfterMs);
   try {
     const rows = await pools.keyed.read(
       (connection) =>
@@ -64,6 +68,8 @@ async function connectSafely(target: Target, options: OpenOptions): Promise<Pool
   } catch (error) {
     await pools.close();
     throw error;
+  } finally {
+    clearTimeout(note);
   }
 }
 

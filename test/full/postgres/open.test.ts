@@ -132,9 +132,11 @@ describe('opening a database', () => {
     expect(mute.accepted()).toBeLessThanOrEqual(6);
     const env = { DATABASE_URL: `postgres://someone:secret@127.0.0.1:${await findPort()}/animals` };
     const exits = await Promise.all([launchServer({ env }).end(), launchCli(['account', 'list'], { env }).end()]);
-    for (const { code, stderr } of exits) {
+    for (const { code, stderr, stdout } of exits) {
       expect(code).toBe(1);
-      expect(stderr).toMatch(/^animal-store: DATABASE_URL: [^@]+ cannot be opened: connect ECONNREFUSED [\d.:]+\.\n$/);
+      expect(stderr).toMatch(/^animal-store: DATABASE_URL: [^@]+ cannot be opened: connect ECONNREFUSED [\d.:]+\.\n$/m);
+      // Half a second after the start.
+      expect(stdout + stderr).toMatch(/DATABASE_URL: [^@]+ does not answer yet: it is asked again for 5 s/);
     }
   });
 });

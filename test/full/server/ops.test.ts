@@ -48,17 +48,34 @@ test('an idle server says that its store has gone, and that it is back: in the l
   renameSync(file, elsewhere);
   const reason = './data/animal-store.db was removed or replaced while it was open';
   // Nobody asks until then.
-  await server.seen('stdout', /"level":50,.*"msg":"not ready: the store does not answer"/);
+  await server.seen('stdout', /"level":50,.*"msg":"not ready"/);
   for (let count = 0; count < 3; count++) expect(await statusOf(server, '/readyz')).toBe(503);
   expect(await (await fetch(`${server.opsUrl()}/readyz`)).json()).toMatchObject({
     message: `Not ready: SQLITE_READONLY_DBMOVED: ${reason}.`,
   });
   expect(await server.metrics()).toMatch(/^animal_store_ready 0$/m);
   renameSync(elsewhere, file);
-  await server.seen('stdout', /"level":30,.*"seconds":\d+,"msg":"ready: the store answers again"/);
+  await server.seen('stdout', /"level":30,.*"seconds":\d+,"msg":"ready again"/);
   expect(await statusOf(server, '/readyz')).toBe(200);
   expect(await server.metrics()).toMatch(/^animal_store_ready 1$/m);
-  expect(server.stdout().match(/not ready/g)).toHaveLength(1);
+  expect(server.stdout().match(/"not ready"/g)).toHaveLength(1);
+  await server.end('SIGTERM');
+});
+
+test('without a free file descriptor, with which connections close as they open, the log says so', async () => {
+  const server = await startServer({ under: ['prlimit', '--nofile=100'] });
+  const sockets = await Promise.all(Array.from(Array(100), () => openSocket(server.port)));
+  await server.seen('stdout', /"reason":"EMFILE: [^"]+","msg":"not ready"/);
+  for (const socket of sockets) socket.destroy();
+  await server.seen('stdout', /"msg":"ready again"/);
+  await server.end('SIGTERM');
+});
+
+test('production without BASE_URL is warned of', async () => {
+  const server = await startServer({ env: { DEPLOYMENT: 'production' } });
+  expect(server.stdout()).toContain(
+    '"msg":"BASE_URL is not set: documents and one-time links do not name the public address"',
+  );
   await server.end('SIGTERM');
 });
 

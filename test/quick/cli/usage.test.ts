@@ -43,8 +43,10 @@ const id = '<id> must be the number that key list shows.';
 
 /** The command line, and the error. After an error without a usage no command was recognized. */
 const misused: [line: string | string[], error: string, isUnknown?: true][] = [
-  ['feed', "Unknown command 'feed'", true],
-  ['--loud', "Unknown command '--loud'", true],
+  ['feed', "Unknown command 'feed'.", true],
+  ['--loud', "Unknown command '--loud'.", true],
+  ['bakup x', "Unknown command 'bakup'. Did you mean 'backup'?", true],
+  ['key lst', "Unknown command 'key lst'. Did you mean 'key list'?", true],
   ['import --force animals.jsonl', "Unknown option '--force'"],
   ['key list --account', "Option '--account <value>' argument missing"],
   ['migrate now', "Unknown argument 'now'"],
@@ -78,8 +80,19 @@ test.for(misused)('exit 2: %j', async ([line, error, isUnknown]) => {
   const words = typeof line === 'string' ? line.split(' ') : line;
   const command = /^(account|key)$/.test(words[0] as string) ? words.slice(0, 2) : words.slice(0, 1);
   const [usage] = (await runCli([...command, '--help'], { folder })).stdout.split('\n');
-  const next = isUnknown ? 'Help: animal-store --help' : usage;
+  const next = isUnknown ? 'Help: npx animal-store --help' : usage;
   await expectRows(folder, [[line, 2, '', `error: ${error}\n${next}\n`]]);
+});
+
+test('key alone shows its commands, and key --help their options', async () => {
+  const alone = await runCli(['key'], { folder });
+  expect(alone).toMatchObject({ code: 2, stdout: '' });
+  expect(alone.stderr).toMatch(/^Usage: animal-store key <command>\n\nkey create {2}.+\n(?:key \w+ +.+\n){4}\n/);
+  const { code, stdout } = await runCli(['key', '--help'], { folder });
+  const each = ['create', 'list', 'revoke', 'rotate', 'usage'].map((name) =>
+    runCli(['key', name, '--help'], { folder }),
+  );
+  expect([code, stdout]).toEqual([0, (await Promise.all(each)).map((help) => help.stdout).join('\n\n')]);
 });
 
 test('a process exits with the code of its command', async () => {

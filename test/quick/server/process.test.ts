@@ -165,6 +165,8 @@ test('a port in use is named: exit 1, with one sentence', async () => {
       `${name} ${port} on 127.0.0.1 is already in use: set ${name} to a free port${others}, or stop the process that uses it.`,
     );
   }
+  const both = await launchServer({ env: { PORT: String(other.port), OPS_PORT: opsPort } }).end();
+  expect(both.stderr.match(/^animal-store: (OPS_)?PORT \d+ on 127\.0\.0\.1 is already in use/gm)).toHaveLength(2);
 });
 
 test('SIGTERM: a request under way is answered, then exit 0 at once, even if repeated and connections stay open', async () => {
