@@ -52,10 +52,11 @@ function checkSettings(found: Setting[], role: string, strict = false): void {
 
 /** Pools whose sessions have safe settings. Rejects with OpenError. */
 async function connectSafely(target: Target, options: OpenOptions): Promise<Pools> {
-  const pools = createPools(await configOf(target), target, options.metrics);
   const waits = `${target.label} does not answer yet: it is asked again for ${openTimeoutMs / 1000} s`;
   const note = setTimeout(() => options.logger?.warn(`DATABASE_URL: ${waits}`), reportSilentAfterMs);
+  let pools: Pools | undefined;
   try {
+    pools = createPools(await configOf(target), target, options.metrics);
     const rows = await pools.keyed.read(
       (connection) =>
         connection<
@@ -66,7 +67,7 @@ async function connectSafely(target: Target, options: OpenOptions): Promise<Pool
     checkSettings(rows, rows[0]?.role ?? '', options.strict);
     return pools;
   } catch (error) {
-    await pools.close();
+    await pools?.close();
     throw error;
   } finally {
     clearTimeout(note);
