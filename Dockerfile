@@ -29,8 +29,8 @@ COPY src ./src
 ARG REVISION=
 RUN echo "$REVISION" > revision
 ENV NODE_ENV=production NODE_COMPILE_CACHE=/app/.cache \
-  HOST=0.0.0.0 PORT=3000 \
-  OPS_HOST=0.0.0.0 OPS_PORT=9464 \
+  HOST=:: PORT=3000 \
+  OPS_HOST=:: OPS_PORT=9464 \
   DATABASE_URL=sqlite:/data/animal-store.db \
   LAME_DUCK_MS=5000
 USER 10001:10001

@@ -23,9 +23,12 @@ function sentenceOf({ host, port, prefix }: Binding, { code, message }: NodeJS.E
   return `${prefix}HOST ${host} cannot be used to listen on: ${message}.`;
 }
 
+/** Where a server at `host` is reached on this machine: at :: it also serves IPv4, which machines without IPv6 have, too. */
+const loopbackOf = (host: string) => (host === '::' || host === '0.0.0.0' ? '127.0.0.1' : host);
+
 /** The URL for clients on this machine, without a path. A server that listens on every interface is reached through the loopback interface. */
 export function localUrl(host: string, port: number | string): string {
-  const name = { '0.0.0.0': '127.0.0.1', '::': '::1' }[host] ?? host;
+  const name = loopbackOf(host);
   return `http://${name.includes(':') ? `[${name}]` : name}:${port}`;
 }
 
@@ -51,8 +54,7 @@ const listeners = 8;
 
 /** Rejects if a server listens: a socket with reusePort would share its port. To listen without it would reset what a proxy opens meanwhile. */
 async function expectFree(host: string, port: number): Promise<void> {
-  const address = { '0.0.0.0': '127.0.0.1', '::': '::1' }[host] ?? host;
-  const socket = connect({ host: address, port, timeout: 1000 }).on('timeout', () => void socket.destroy());
+  const socket = connect({ host: loopbackOf(host), port, timeout: 1000 }).on('timeout', () => void socket.destroy());
   const isFree = await once(socket, 'connect').then(
     // In the range of ports for clients, a socket can connect to itself.
     () => socket.localPort === port,
@@ -69,13 +71,26 @@ export const faultsOf = (binding: Binding): Promise<string[]> =>
     (error) => [sentenceOf(binding, error)],
   );
 
+/** The address of a host. A machine without IPv6 has no address ::, which stands for every interface: there, 0.0.0.0 does. */
+async function addressOf(host: string): Promise<string> {
+  const { address } = await lookup(host);
+  if (address !== '::') return address;
+  const trial = createServer().listen({ host: address, port: 0 });
+  const isUsable = await once(trial, 'listening').then(
+    () => true,
+    () => false,
+  );
+  trial.close();
+  return isUsable ? address : '0.0.0.0';
+}
+
 /** Resolves to the URL for clients on this machine. Rejects with an Error whose message names the invalid setting. */
 export async function listen(app: FastifyInstance, binding: Binding) {
   const listenTextResolver = (address: string) =>
     `${binding.prefix ? 'Ops port open' : 'Server listening'} at ${address}`;
   try {
     // Resolve a name to one address. For localhost, Fastify would open a second server, whose requests are not bounded with those of the first.
-    const host = (await lookup(binding.host)).address;
+    const host = await addressOf(binding.host);
     const reusePort = binding.prefix === '' && process.platform === 'linux';
     if (reusePort && binding.port !== 0) await expectFree(host, binding.port);
     // Fastify's types lack reusePort.

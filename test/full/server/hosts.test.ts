@@ -5,6 +5,26 @@ import { converse } from '../../support/raw.ts';
 
 // Every form of a host is in quick/core/parts.test.ts.
 const foreign = ['evil.example:3000', 'localhost.evil.example', ''];
+/** As on a machine without IPv6. */
+const withoutIPv6 = `import net from 'node:net';
+const { listen } = net.Server.prototype;
+net.Server.prototype.listen = function (options, ...more) {
+  if (options.host !== '::') return listen.call(this, options, ...more);
+  process.nextTick(() => this.emit('error', Object.assign(new Error('EAFNOSUPPORT'), { code: 'EAFNOSUPPORT' })));
+  return this;
+};`;
+
+test('HOST=:: serves IPv4 and IPv6, and without IPv6 IPv4 alone', async () => {
+  const env = { HOST: '::', OPS_HOST: '::' };
+  const both = await startServer({ env });
+  for (const host of ['127.0.0.1', '[::1]'])
+    expect((await fetch(`http://${host}:${both.port}/openapi.json`)).status, host).toBe(200);
+  const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(withoutIPv6)}`;
+  const alone = await startServer({ env: { ...env, NODE_OPTIONS } });
+  expect((await fetch(`http://127.0.0.1:${alone.port}/openapi.json`)).status).toBe(200);
+  await expect(fetch(`http://[::1]:${alone.port}/`)).rejects.toThrow();
+});
+
 const elsewhere = { HOST: '0.0.0.0', OPS_HOST: '0.0.0.0' };
 
 test.for<[env: Record<string, string>, served: string[], refused: string[]]>([

@@ -68,7 +68,8 @@ test('exit 1: health says what is at its address instead of a server', async () 
       PORT: other,
     }),
     unreachable('0.0.0.0', '127.0.0.1'),
-    unreachable('::', '::1'),
+    unreachable('::', '127.0.0.1'),
+    unreachable('::1', '::1'),
     refused('health', noStore, { OPS_PORT: other }),
     refused('health', timeout, { OPS_PORT: silent }),
   ]);
