@@ -97,7 +97,7 @@ export const settings = Type.Object({
   CORS_ORIGINS: listOf(
     'origins',
     'origins, separated by commas, such as https://app.example.com',
-    'https?://[A-Za-z0-9._:[\\]-]+',
+    '[A-Za-z][A-Za-z0-9+.-]*://[A-Za-z0-9._:[\\]-]+',
     URL.canParse,
   ),
   SUNSET_ENFORCE: oneOf(['true', 'false'], { default: 'true' }),

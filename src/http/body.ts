@@ -8,13 +8,13 @@ import { hasBody } from './connections.ts';
 import { HttpError } from './errors.ts';
 
 const token = "[!#$%&'*+.^_`|~0-9a-z-]+";
-const parameter = `charset=(?:utf-8|"utf-8")|(?!charset=)${token}=(?:${token}|"(?:[^"\\\\]|\\\\.)*")`;
+const parameter = `charset=(?:utf-?8|"utf-?8")|(?!charset=)${token}=(?:${token}|"(?:[^"\\\\]|\\\\.)*")`;
 
-/** application/json with any parameters (RFC 9110, section 5.6.6), but no charset other than UTF-8. */
+/** application/json with any parameters (RFC 9110, section 5.6.6), but no charset other than UTF-8, which many clients call utf8. */
 const json = new RegExp(`^application/json(?:[ \\t]*;(?:[ \\t]*(?:${parameter}))?)*[ \\t]*$`, 'i');
 
 /** What browsers send for a form (URL Standard, section 5.1). */
-const form = /^application\/x-www-form-urlencoded(?:[ \t]*;[ \t]*charset=utf-8)?$/i;
+const form = /^application\/x-www-form-urlencoded(?:[ \t]*;[ \t]*charset=utf-?8)?$/i;
 
 /** RFC 9110, section 15.5.16. */
 const encoded = new HttpError('unsupported_media_type', { 'accept-encoding': 'identity' });

@@ -25,8 +25,8 @@ export type HeadersFor = (origin?: string) => Headers;
 /** Returns a function: the CORS headers of a response to a page of `origin`. If `origins` is undefined, no response has any. */
 export function createCors(origins: string[] | undefined): HeadersFor {
   if (origins === undefined) return () => ({});
-  // As browsers send them: in lower case, without the default port.
-  const allowed = new Set(origins.map((origin) => new URL(origin).origin));
+  // As browsers send them: in lower case, without the default port. That of an app, such as capacitor://localhost, is opaque to URL.
+  const allowed = new Set(origins.map((text) => (/^https?:/i.test(text) ? new URL(text).origin : text.toLowerCase())));
   return (origin = '') => ({
     vary: 'Origin',
     ...(allowed.has(origin) && {
@@ -36,12 +36,20 @@ export function createCors(origins: string[] | undefined): HeadersFor {
   });
 }
 
-const preflight: Headers = {
-  'access-control-allow-methods': 'GET, HEAD, POST',
-  'access-control-allow-headers': 'Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match',
-  // A day.
-  'access-control-max-age': '86400',
-};
+/** Names of headers, separated by commas. */
+const names = /^[\w!#$%&'*+.^`|~-]+(?:[ \t]*,[ \t]*[\w!#$%&'*+.^`|~-]+)*$/;
+
+/** Allows what the page asks for: tracing, for example, adds headers of its own, and there are no cookies to protect. */
+function preflightFor(asked = ''): Headers {
+  return {
+    'access-control-allow-methods': 'GET, HEAD, POST',
+    'access-control-allow-headers': names.test(asked)
+      ? asked
+      : 'Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match',
+    // A day.
+    'access-control-max-age': '86400',
+  };
+}
 
 /**
  * Adds the headers to each response, and responds to preflight requests. An OPTIONS request without Origin or Access-Control-Request-Method is not a
@@ -52,7 +60,7 @@ export const cors = fp<{ headersFor: HeadersFor }>(async (app, { headersFor }) =
   app.addHook('onRequest', ({ method, headers }, reply, done) => {
     reply.headers(headersFor(headers.origin));
     const isPreflight = method === 'OPTIONS' && headers.origin && headers['access-control-request-method'];
-    if (isPreflight) reply.code(204).headers(preflight).send();
+    if (isPreflight) reply.code(204).headers(preflightFor(headers['access-control-request-headers'])).send();
     else done();
   });
 });

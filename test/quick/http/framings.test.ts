@@ -202,7 +202,12 @@ describe('one request', () => {
         '201',
         [
           ...types(
-            ...['Application/Json;Charset=Utf-8', 'application/json\t;\tcharset="UTF-8"', 'application/json;'],
+            ...[
+              'Application/Json;Charset=Utf-8',
+              'application/json; charset=utf8',
+              'application/json\t;\tcharset="UTF-8"',
+              'application/json;',
+            ],
             ...[
               'application/json; a="x\\"y; charset=latin1"; charset=utf-8',
               'application/json; profile="https://a/b,c"',

@@ -238,17 +238,33 @@ test('CORS_ORIGINS: a preflight of a listed origin gets what a page may send', a
     'access-control-allow-origin': origins[0],
     'access-control-expose-headers': expect.any(String),
   };
+  const methods = { 'access-control-allow-methods': 'GET, HEAD, POST', 'access-control-max-age': '86400' };
+  const usual = 'Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match';
   await checkRows(app, [
     [
       204,
       {
         ...allow,
-        'access-control-allow-methods': 'GET, HEAD, POST',
-        'access-control-allow-headers': 'Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match',
-        'access-control-max-age': '86400',
+        ...methods,
+        'access-control-allow-headers': usual,
       },
       ask('OPTIONS /v1/pets', preflight),
     ],
+    ...['traceparent, tracestate,baggage', 'x-requested-with', 'cache-control'].map(
+      (asked): Row => [
+        204,
+        { ...allow, ...methods, 'access-control-allow-headers': asked },
+        ask('OPTIONS /v1/pets', `${preflight}Access-Control-Request-Headers: ${asked}\r\n`),
+      ],
+    ),
+    // No names of headers.
+    ...['a b', '', 'x: y', 'a,'].map(
+      (asked): Row => [
+        204,
+        { ...allow, ...methods, 'access-control-allow-headers': usual },
+        ask('OPTIONS /v1/pets', `${preflight}Access-Control-Request-Headers: ${asked}\r\n`),
+      ],
+    ),
     [204, { ...allowed, ...allow }, ask('OPTIONS /v1/pets', open + from)],
     [
       204,

@@ -52,6 +52,7 @@ describe('readConfig', () => {
     ['TRUST_PROXY', '10.0.0.0/8,::1,192.168.0.1/32,FD00::/8,2000::/3,0.0.0.0/1,::ffff:10.0.0.0/104'],
     ['ALLOWED_HOSTS', 'animals.example.com,Proxy_1,192.0.2.1,[2001:db8::1]'],
     ['CORS_ORIGINS', 'https://app.example.com,http://localhost:5173,http://[::1]:80'],
+    ['CORS_ORIGINS', 'capacitor://localhost,tauri://localhost,chrome-extension://abcdefghijklmnopabcdefghijklmnop'],
   ])('accepts %s=%s', ([name, value]) => {
     expect(readConfig({ [name]: value })).toEqual({ ...defaults, [name]: value });
   });
@@ -115,7 +116,7 @@ describe('readConfig', () => {
     [
       'CORS_ORIGINS must be origins, separated by commas, such as https://app.example.com.',
       'CORS_ORIGINS',
-      ['*', 'a.example', 'ftp://a.example', 'https://a.example/', 'https://a.example,', 'https://a.example,https://['],
+      ['*', 'null', 'a.example', 'file:///', 'https://a.example/', 'https://a.example,', 'https://a.example,https://['],
     ],
   ] as const)('reports: %s', ([sentence, name, values]) => {
     for (const value of values) {
