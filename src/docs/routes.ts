@@ -3,6 +3,7 @@ import { gzipSync } from 'node:zlib';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AppConfig } from '../http/decorations.ts';
 import { pageHeaders } from '../http/headers.ts';
+import { isLoopback } from '../http/hosts.ts';
 import { watchMethods } from '../http/methods.ts';
 import type { App } from '../http/operation.ts';
 import { type Kind, type Representation, represent, sendRepresentation } from '../http/responses.ts';
@@ -73,18 +74,30 @@ export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
   const refuseOtherMethods = watchMethods(app);
   const { config } = app;
   const { base, quickstartBasePath, signUp } = config;
+  /** The start of absolute URLs: programs that import a document need one. Never from the Host header, which a client chooses. */
+  const origin = () => (base.startsWith('/') ? listeningOrigin(app) : '');
   /** The start of the URLs of pages: the public base address without /v1. */
   const root = base.slice(0, -'/v1'.length);
   // A tool may have written CRLF.
   const readText = async (...names: string[]) =>
     (await Promise.all(names.map(readFile))).join('').replaceAll('\r\n', '\n');
 
-  documentRoutes(app, '', () => readText('openapi.yaml'), base);
+  documentRoutes(
+    app,
+    '',
+    () => readText('openapi.yaml'),
+    () => origin() + base,
+  );
   if (quickstartBasePath !== undefined)
-    documentRoutes(app, quickstartBasePath, () => readText('openapi.quickstart.yaml'), root + quickstartBasePath);
+    documentRoutes(
+      app,
+      quickstartBasePath,
+      () => readText('openapi.quickstart.yaml'),
+      () => origin() + root + quickstartBasePath,
+    );
   for (const [url, name] of Object.entries(pages)) {
     if (name === 'quickstart.html' && quickstartBasePath === undefined) continue;
-    const read = async () => adaptPage(await readText(`src/pages/reference/${name}`), root, config);
+    const read = async () => adaptPage(await readText(`src/pages/reference/${name}`), origin() + root, config);
     serve(app, url, { headers, type: 'text/html; charset=utf-8' }, read);
   }
   for (const [type, partsOf] of Object.entries(files)) {
@@ -99,9 +112,18 @@ export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
   const toDocs = redirect(302, '/docs');
   app.get('/docs/', redirect(308, '/docs'));
   if (signUp !== 'none') app.get('/account/', redirect(308, '/account'));
-  // Browsers name text/html. For programs there is nothing.
+  // Browsers name text/html. Load balancers ask here whether there is a service, and people with curl what it is.
+  const addresses = () => {
+    const start = origin() + root;
+    return { api: `${start}/v1`, reference: `${start}/docs`, openapi: `${start}/openapi.json` };
+  };
   app.get('/', (request, reply) =>
-    request.headers.accept?.includes('text/html') ? toDocs(request, reply) : app.notFound(request, reply),
+    request.headers.accept?.includes('text/html')
+      ? toDocs(request, reply)
+      : // OPTIONS * alone has this target.
+        request.originalUrl === '*'
+        ? app.notFound(request, reply)
+        : reply.headers({ 'cache-control': 'no-store', vary: 'Accept' }).send(addresses()),
   );
 
   refuseOtherMethods();
@@ -130,25 +152,33 @@ function adaptPage(html: string, root: string, { quickstartBasePath = '', signUp
     .replaceAll(`${exampleRoot}/quickstart`, () => address + quickstartBasePath);
 }
 
-/** `read`: returns a document as it is committed. `base`: the URL at which this server serves its operations. */
-function documentRoutes(app: App, prefix: string, read: () => Promise<string>, base: string): void {
-  const server = { url: base, description: 'This server' };
+/** Where a developer's server listens, such as http://127.0.0.1:3000; empty if others may reach it elsewhere. */
+function listeningOrigin({ config, server }: App): string {
+  const found = server.address();
+  if (config.live || config.trustProxy || typeof found !== 'object' || !found || !isLoopback(found.address)) return '';
+  return `http://${found.family === 'IPv6' ? `[${found.address}]` : found.address}:${found.port}`;
+}
+
+/** `read`: returns a document as it is committed. `baseOf`: the URL at which this server serves its operations, when it listens. */
+function documentRoutes(app: App, prefix: string, read: () => Promise<string>, baseOf: () => string): void {
+  const thisServer = () => ({ url: baseOf(), description: 'This server' });
   /** With this server's address, which may be only a path, and without links that lead nowhere. */
   async function adapt(): Promise<string> {
     const document = await read();
+    const base = baseOf();
     const text = base.startsWith('/') ? document : document.replaceAll(`${exampleRoot}/v1/`, `${base}/`);
     return app.config.signUp === 'none' ? text.replace(/\[([^\]]+)\]\(account[^)]*\)/g, '$1') : text;
   }
   const readJson = async () => {
     // Loading it takes a tenth of the start time.
     const { parse } = await import('yaml');
-    const openapi: { servers: (typeof server)[] } = parse(await adapt());
-    openapi.servers.unshift(server);
+    const openapi: { servers: object[] } = parse(await adapt());
+    openapi.servers.unshift(thisServer());
     return JSON.stringify(openapi, null, 2);
   };
   // The committed text, whose quotes and examples a writer of YAML would change. JSON is YAML.
   const readYaml = async () =>
-    (await adapt()).replace(/^servers:$/m, (line) => `${line}\n  - ${JSON.stringify(server)}`);
+    (await adapt()).replace(/^servers:$/m, (line) => `${line}\n  - ${JSON.stringify(thisServer())}`);
   serve(app, `${prefix}/openapi.json`, {}, readJson);
   // RFC 9512, section 2.1.
   serve(app, `${prefix}/openapi.yaml`, { type: 'application/yaml' }, readYaml);

@@ -10,17 +10,24 @@ const openapi = parse(document);
 
 describe('the OpenAPI documents', () => {
   test('are served as they are committed without a key, with this server as the first', async () => {
-    const { get } = await startApp({ quickstartBasePath: '/first' });
+    const { get, url } = await startApp({ quickstartBasePath: '/first' });
+    // Where it listens: programs that import a document need an absolute address.
+    const here = (committed: string) => committed.replaceAll('https://api.example.com/v1/', `${url}/v1/`);
     const { text, headers } = await get('/openapi.yaml?version=1', { key: null });
     expect(headers['content-type']).toBe('application/yaml');
-    expect(text.split('\n  - {"url":"/v1","description":"This server"}').join('')).toBe(document);
-    expect(parse(text).servers[0]).toEqual({ url: '/v1', description: 'This server' });
+    expect(text.split(`\n  - {"url":"${url}/v1","description":"This server"}`).join('')).toBe(here(document));
+    expect(parse(text).servers[0]).toEqual({ url: `${url}/v1`, description: 'This server' });
     const json = await get('/openapi.json', { key: null });
     expect([json.headers['content-type'], json.json]).toEqual(['application/json', parse(text)]);
     const quickstart = (await get('/first/openapi.json', { key: null })).json;
     const [first, ...others] = quickstart.servers;
-    expect(first).toEqual({ url: '/first', description: 'This server' });
-    expect({ ...quickstart, servers: others }).toEqual(parse(read('openapi.quickstart.yaml')));
+    expect(first).toEqual({ url: `${url}/first`, description: 'This server' });
+    expect({ ...quickstart, servers: others }).toEqual(parse(here(read('openapi.quickstart.yaml'))));
+    // Others may reach it at another address, which is not known.
+    for (const options of [{ live: true }, { trustProxy: ['127.0.0.1'] }]) {
+      const other = await startApp(options);
+      expect((await other.get('/openapi.json', { key: null })).json.servers[0].url).toBe('/v1');
+    }
   });
 
   test('are served with the address of this server in their examples, and without links to pages that it lacks', async () => {

@@ -47,6 +47,8 @@ test.for<[what: string, headers: Record<string, string | string[]>]>([
   async function send(plain: boolean) {
     const { port, key } = await startApp({
       plain,
+      // Without it, documents have the port.
+      baseUrl: 'http://animals.example.com/v1',
       corsOrigins: ['https://a.example'],
       watch: async (app) =>
         void app.addHook('onRequest', (_request, reply, done) => {
