@@ -17,7 +17,9 @@ export function schemaOf(schema: TSchema, { schemas }: Components): unknown {
     if (typeof title !== 'string') return title === undefined ? copy : { title, ...copy };
     const { default: initial, ...shared } = copy;
     schemas[title] ??= shared;
-    return { ...ref('schemas', title), ...(initial !== undefined && { default: initial }) };
+    // In words: generators require a member that has a default.
+    const described = { description: `${copy.description} If it is missing, ${initial}.` };
+    return { ...ref('schemas', title), ...(initial !== undefined && described) };
   };
   return move(JSON.parse(JSON.stringify(schema)));
 }

@@ -5,7 +5,7 @@ import { readJson } from '../../src/core/int64.ts';
 import { checkOf, joinFaults, requirementOf } from '../../src/core/schema.ts';
 import type { Operation } from '../../src/http/operation.ts';
 import { type Components, type Json, ref, schemaOf } from './components.ts';
-import { alwaysSent, commonErrors, headers, meanings, rateHeaders } from './words.ts';
+import { alwaysSent, commonErrors, meanings, rateHeaders } from './words.ts';
 
 export interface Route {
   method: string;
@@ -27,20 +27,23 @@ const ifNoneMatch = {
   required: false,
   description: 'The ETag of the response that you have, a list of them, or `*`. If it is current, the response is 304.',
   schema: { type: 'string' },
-  example: headers.ETag?.example,
 };
 
 function parametersOf({ schema, operation }: Route, components: Components): Json[] {
   const parts = { path: schema.params, query: schema.querystring, header: schema.headers };
   return Object.entries(parts).flatMap(([place, part]) =>
-    Object.entries(part?.properties ?? {}).map(([name, { description, examples: _, ...property }]) => ({
-      name,
-      in: place,
-      required: part?.required?.includes(name) === true && property.default === undefined,
-      description,
-      schema: property.title ? ref('schemas', property.title) : schemaOf(property as TSchema, components),
-      ...examplesOf(operation, ({ parameters }) => parameters?.[name]),
-    })),
+    Object.entries(part?.properties ?? {}).map(([name, { description, examples: _, ...property }]) => {
+      const required = part?.required?.includes(name) === true && property.default === undefined;
+      return {
+        name,
+        in: place,
+        required,
+        description,
+        schema: property.title ? ref('schemas', property.title) : schemaOf(property as TSchema, components),
+        // Swagger UI fills the first example in, and a first request with a cursor or a fixed Idempotency-Key surprises.
+        ...(required && examplesOf(operation, ({ parameters }) => parameters?.[name])),
+      };
+    }),
   );
 }
 
@@ -63,18 +66,23 @@ function messageOf(code: ErrorCode, { schema, operation: { scope } }: Route): st
   return code === 'insufficient_scope' ? `The API key lacks the scope ${scope}.` : errorTable[code][1];
 }
 
+/** The component of a header, where another one has its name. */
+const announcedLink = 'DeprecationLink';
+
 function headerRefs(names: string[]): Json {
-  return Object.fromEntries(names.map((name) => [name, ref('headers', name)]));
+  return Object.fromEntries(names.map((name) => [name === announcedLink ? 'Link' : name, ref('headers', name)]));
 }
 
-const announced = ['Deprecation', 'Sunset', 'Link'];
+const announced = ['Deprecation', 'Sunset', announcedLink];
 
 function errorResponse(status: number, codes: ErrorCode[], route: Route): Json {
   const { text, headers: own = [], before } = meanings[status] as (typeof meanings)[string];
   const isAnnounced = route.operation.sunset !== undefined && before !== 'path';
-  const values = codes.map((code) => [code, { value: { code, message: messageOf(code, route), status } }]);
+  // The most exact one first, which mocks send.
+  const ordered = codes.toSorted((one, other) => Number(one === 'bad_request') - Number(other === 'bad_request'));
+  const values = ordered.map((code) => [code, { value: { code, message: messageOf(code, route), status } }]);
   return {
-    description: `${text}: ${codes.map((code) => `\`${code}\``).join(', ')}.`,
+    description: `${text}: ${ordered.map((code) => `\`${code}\``).join(', ')}.`,
     headers: headerRefs([...alwaysSent, ...(before ? [] : rateHeaders), ...own, ...(isAnnounced ? announced : [])]),
     content: { 'application/json': { schema: ref('schemas', 'Error'), examples: Object.fromEntries(values) } },
   };

@@ -22,6 +22,9 @@ const places = { path: 'Path parameters', query: 'Query parameters', header: 'Re
 /** The header that the samples have a value of: with it a retry adds nothing twice. */
 const retryKey = 'Idempotency-Key';
 
+/** Of the samples. The document has none: tools would send it with every request. */
+const sampleKey = '7d9f0d3a-1f0b-4c56-9f8e-2f1c7c1f0e55';
+
 /** All operations with an entry of their own, in the order of the document. */
 export const operationsOf = ({ paths }: Document) =>
   Object.entries(paths).flatMap(([path, item]) =>
@@ -67,7 +70,7 @@ function parameterView({ describe }: Context, operationId: string, parameter: Pa
     type: toInlineHtml(describe(schema)),
     text: toInlineHtml(description),
     choices: schema.enum?.map(String) ?? [],
-    example: example && String(example.value),
+    example: name === retryKey ? sampleKey : example && String(example.value),
     /** Whether the panel makes a value. */
     isRetryKey: name === retryKey,
   };
