@@ -27,10 +27,27 @@ const cancelTimeoutMs = 1000;
 
 /** Has a time-out of its own: otherwise that of the pool, for the wait in its queue, would hold for its connection attempts, too. */
 export class PoolClient extends pg.Client {
-  constructor(config?: pg.ClientConfig) {
+  constructor(config?: pg.ClientConfig & { requireChannelBinding?: boolean }) {
     // The pool makes the password not enumerable.
     super({ ...config, password: config?.password, connectionTimeoutMillis: connectTimeoutMs });
+    if (config?.requireChannelBinding) requireBinding(this.connection);
   }
+}
+
+/** Ends a connection before it sends a password, or is used, unless the server proves with SCRAM-SHA-256-PLUS that it holds the certificate. The driver does not ask for that. */
+function requireBinding(connection: pg.Connection): void {
+  const reason = 'SASL: channel_binding=require, and the server does not offer SCRAM-SHA-256-PLUS';
+  function refuse(): void {
+    connection.emit('error', new Error(reason));
+    connection.stream.destroy();
+  }
+  let isBound = false;
+  connection.on('authenticationSASL', ({ mechanisms }: { mechanisms: string[] }) => {
+    isBound = mechanisms.includes('SCRAM-SHA-256-PLUS');
+    if (!isBound) refuse();
+  });
+  connection.on('authenticationCleartextPassword', refuse).on('authenticationMD5Password', refuse);
+  connection.on('authenticationOk', () => isBound || refuse());
 }
 
 /** Error of a pooler for a start-up option that it does not know. */
@@ -52,15 +69,17 @@ export async function configOf(
   settings: Partial<typeof sessionSettings> = sessionSettings,
   until = performance.now() + openTimeoutMs,
 ): Promise<pg.ClientConfig> {
-  const { host, port, database, user, password, ssl } = target;
+  const { host, port, database, user, password, ssl, channelBinding } = target;
   const options = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
-  const config: pg.ClientConfig = {
+  const config = {
     host,
     port,
     database,
     user,
     password,
     ssl,
+    enableChannelBinding: channelBinding !== 'disable',
+    requireChannelBinding: channelBinding === 'require',
     options: options.join(' '),
     application_name: 'animal-store',
     keepAlive: true,

@@ -12,6 +12,8 @@ export interface Target {
   user: string | undefined;
   password: string | undefined;
   ssl: ConnectionOptions | false;
+  /** Whether the server must prove that no other is between (SCRAM-SHA-256-PLUS), may, or is not asked. */
+  channelBinding: (typeof bindings)[number];
   /** Whether to use named prepared statements; false for a pooler that gives each transaction another connection. */
   prepare: boolean;
   /** Maximum number of connections. */
@@ -24,7 +26,8 @@ const format = /^postgres(?:ql)?:\/\/(?:([^:@/]*)(?::([^@/]*))?@)?([^/?@]+)\/([^
 const hostFormat = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]]+))(?::([1-9]\d{0,4}))?$/;
 
 const files = { sslrootcert: 'ca', sslcert: 'cert', sslkey: 'key' };
-const parameters = ['sslmode', ...Object.keys(files), 'prepare', 'connections'];
+const bindings = ['disable', 'prefer', 'require'] as const;
+const parameters = ['sslmode', ...Object.keys(files), 'channel_binding', 'prepare', 'connections'];
 /** As in libpq (https://www.postgresql.org/docs/18/libpq-ssl.html), except that verify-ca also checks the host name. */
 const tlsModes = ['disable', 'require', 'verify-ca', 'verify-full'];
 const severalHosts =
@@ -93,6 +96,10 @@ export function readTarget(databaseUrl: string): Target {
     }
   };
   const prepare = given.get('prepare') ?? 'true';
+  const channelBinding = bindings.find((each) => each === (given.get('channel_binding') ?? 'disable'));
+  if (!channelBinding) throw new OpenError(`channel_binding must be one of ${bindings.join(', ')}.`);
+  const ssl = readTls(given);
+  if (channelBinding === 'require' && !ssl) throw new OpenError('channel_binding=require needs sslmode=verify-full.');
   if (!/^(true|false)$/.test(prepare)) throw new OpenError('prepare must be true or false.');
   return {
     host: decode(host),
@@ -100,7 +107,8 @@ export function readTarget(databaseUrl: string): Target {
     database: decode(database),
     user: user && decode(user),
     password: password && decode(password),
-    ssl: readTls(given),
+    ssl,
+    channelBinding,
     prepare: prepare === 'true',
     connections,
     label: `postgres://${address}/${database}`,

@@ -2,6 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { certify } from '../../support/nginx.ts';
 import { startOwn } from '../../support/own-postgres.ts';
@@ -28,7 +29,16 @@ async function startWithTls() {
     folder = data;
     certificate = renew();
   });
-  return { server, certificate, renew };
+  /** Asks clients for a password in this way. */
+  async function askFor(method: string): Promise<void> {
+    fs.writeFileSync(path.join(folder, 'pg_hba.conf'), `hostssl all all all ${method}\n`);
+    await administrator`SELECT pg_reload_conf()`;
+    // The server reads it between two statements.
+    await sleep(200);
+  }
+  const administrator = clientOf(server.url('postgres'));
+  await administrator`ALTER ROLE CURRENT_USER PASSWORD 'otters'`;
+  return { server, certificate, renew, askFor };
 }
 
 const missing = spawnSync('openssl', ['version']).error && 'openssl is not installed, so no certificate can be created';
@@ -56,6 +66,32 @@ test('sslmode encrypts from require on, and verify-full rejects an untrusted cer
     await expect(encrypted(`?sslmode=${mode}`)).rejects.toThrow('cannot be opened: self-signed certificate');
     await expect(open(localhost + trusting)).rejects.toThrow(/does not match.*altnames/);
   }
+});
+
+test('channel_binding=require refuses a server that does not prove that it holds the certificate', async ({ skip }) => {
+  if (missing) skip(missing);
+  const { server, askFor } = await startWithTls();
+  const url = server.url('postgres');
+  await expect(open(`${url}?channel_binding=require`)).rejects.toThrow(
+    'channel_binding=require needs sslmode=verify-full.',
+  );
+  await expect(open(`${url}?channel_binding=on`)).rejects.toThrow('must be one of disable, prefer, require.');
+  const own = url.replace(/\/\/([^@:/]+)(:[^@]*)?@/, '//$1:otters@');
+  const bound = `${own}?sslmode=require&channel_binding=require`;
+  // Without a password, by trust; then in clear text.
+  await expect(open(bound)).rejects.toThrow('the server does not offer SCRAM-SHA-256-PLUS');
+  await askFor('password');
+  await expect(open(bound)).rejects.toThrow('the server does not offer SCRAM-SHA-256-PLUS');
+  await (await open(`${own}?sslmode=require&channel_binding=prefer`)).close();
+});
+
+test('channel_binding=require, as Neon prints it, connects with SCRAM-SHA-256-PLUS', async ({ skip }) => {
+  if (missing) skip(missing);
+  const { server, askFor } = await startWithTls();
+  const url = server.url('postgres');
+  await askFor('scram-sha-256');
+  const own = url.replace(/\/\/([^@:/]+)(:[^@]*)?@/, '//$1:otters@');
+  await (await open(`${own}?sslmode=require&channel_binding=require`)).close();
 });
 
 test('a renewed certificate is read for the next connection', async ({ skip }) => {

@@ -11,6 +11,7 @@ test('omitted parts have defaults: port 5432, no TLS, named statements, ten conn
   expect(readTarget('postgres://db/animals')).toEqual({
     ...{ host: 'db', port: 5432, database: 'animals', user: undefined, password: undefined },
     ...{ ssl: false, prepare: true, connections: 10, label: 'postgres://db/animals' },
+    channelBinding: 'disable',
   });
 });
 
@@ -60,7 +61,10 @@ test.for([
   ['postgres://host/a?sslrootcert=/root.crt', 'sslrootcert needs sslmode=verify-full.'],
   ['postgres://host/a?prepare=no', 'prepare must be true or false.'],
   ['postgres://host/a?connections=1001', 'connections must be a whole number from 1 to 1000.'],
-  ['postgres://host/a?reads=lease', 'reads is not one of sslmode, sslrootcert, sslcert, sslkey, prepare, connections.'],
+  [
+    'postgres://host/a?reads=lease',
+    'reads is not one of sslmode, sslrootcert, sslcert, sslkey, channel_binding, prepare, connections.',
+  ],
   ['postgres://app:secret@host/100%', format],
   [
     'postgres://host/a?sslmode=verify-full&sslrootcert=/no/root.crt',
