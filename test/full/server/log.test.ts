@@ -1,7 +1,6 @@
 /** Tests of the log's destination: if it is full, closed or not read, the server keeps serving and exits in time. */
 import fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { stripVTControlCharacters } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';
 import { openDestination } from '../../../src/server/log-destination.ts';
 import { temporaryFolder } from '../../support/app.ts';
@@ -74,36 +73,4 @@ test('at most 4 MiB of lines are queued', async () => {
   expect(lost).toBeGreaterThan(10_000 - (4 * 1024 * 1024) / text.length);
   await log.end();
   expect(log.content()).toBe(text.repeat(10_000 - lost));
-});
-
-test('in a terminal: settings that differ one a line, requests in 100 columns, the addresses last', async () => {
-  const folder = temporaryFolder();
-  const env = { TERM: 'xterm', PORT: String(await findPort()), OPS_PORT: 'off' };
-  const start = () =>
-    launch('script', ['-qec', `'${process.execPath}' '${projectFolder}src/start.cjs'`, '/dev/null'], { folder, env });
-  const url = `http://127.0.0.1:${env.PORT}`;
-  const last = new RegExp(
-    `\\n\\n  Reference   ${url}/docs\\n  API         ${url}/v1\\n  Make a key  ${url}/account\\n\\n`,
-  );
-  const text = ({ stdout }: { stdout: () => string }) => stripVTControlCharacters(stdout()).replaceAll('\r', '');
-  for (const isFirst of [true, false]) {
-    const server = start();
-    await expect.poll(() => text(server), { timeout: 10_000 }).toMatch(new RegExp(`${last.source}$`));
-    expect(text(server)).toMatch(/starting \d.*\n {2}PORT=\d+\n {2}OPS_PORT=off\n\[/);
-    expect(text(server).includes('ast_test_')).toBe(isFirst);
-    const long = `${url}/v1/${'x/'.repeat(100)}`;
-    for (const path of [`${url}/docs`, `${url}/docs/page.js`, `${url}/v1/pets`, long]) await fetch(path);
-    await expect.poll(() => text(server)).toMatch(/404 GET/);
-    const lines = text(server)
-      .split('\n')
-      .filter((each) => / GET /.test(each));
-    expect(lines.map((each) => each.replace(/^[\d:]{8} |[\w-]{36}$|[\d.]+ ms/g, '*'))).toEqual([
-      '*200 GET /docs *',
-      '*401 GET /v1/pets * *',
-      expect.stringMatching(/^\*404 GET \/v1\/x\/.*… \* \*$/),
-    ]);
-    expect(lines.filter((each) => each.length > 100)).toEqual([]);
-    server.end('SIGHUP');
-    await server.end('SIGTERM');
-  }
 });
