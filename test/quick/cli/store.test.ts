@@ -79,7 +79,7 @@ describe('one-time links', () => {
       ['http://[::2]:3000', { HOST: '::2' }],
       [api, { BASE_URL: `${api}/v1`, DEPLOYMENT: 'production' }],
       ['http://127.0.0.1:3000', { DEPLOYMENT: 'production' }, unset],
-      ['http://[::1]:3000', { HOST: '::' }],
+      ['http://127.0.0.1:3000', { HOST: '::' }],
     ];
     await expectRows(
       folder,
