@@ -9,8 +9,11 @@ export interface Answer {
   text: string;
 }
 
-/** Headers that HTTP itself requires, or that OpenAPI does not describe under `headers`. */
-const transport = ['date', 'connection', 'keep-alive', 'content-length', 'content-type', 'transfer-encoding'];
+/** Headers that HTTP itself requires, or that OpenAPI does not describe under `headers`; and those that the introduction names for all responses. */
+const transport = [
+  ...['date', 'connection', 'keep-alive', 'content-length', 'content-type', 'transfer-encoding'],
+  ...['x-content-type-options', 'content-security-policy'],
+];
 
 const documents = documentNames.map((name) => {
   const document = readDocument(name);
