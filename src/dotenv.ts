@@ -31,7 +31,14 @@ export function readEntries(text: string): Map<string, Entry> {
     const [, name = '', value = ''] = entry.exec(first) ?? refuse(line, 'is neither NAME=value nor a comment');
     const before = entries.get(name);
     if (before) refuse(line, `sets ${name} again, after line ${before.line}: remove one of them`);
-    entries.set(name, { value: values[name] ?? '', line });
+    const read = values[name];
+    // parseEnv takes some white space for a part of the name, or the next line for the value.
+    if (read === undefined || (value === '' && read.trim() !== ''))
+      refuse(
+        line,
+        `is not read as NAME=value: write ${name} at its beginning, with nothing but the value behind the =`,
+      );
+    entries.set(name, { value: read, line });
     const [quote] = /^["'`]/.exec(value) ?? [];
     if (quote === undefined) {
       if (cut.test(first))

@@ -155,9 +155,11 @@ export const watchConnections = fp(async (app: FastifyInstance) => {
     if (!request.raw.complete) discardBody(request.raw);
     done();
     const [next] = unanswered;
-    if (!next) return;
+    // Behind a response that closes the connection, nothing is served (RFC 9112, section 9.6).
+    if (!next || !reply.raw.shouldKeepAlive) return;
     request.raw.socket.setTimeout(limits.silenceMs);
-    next.serve?.();
+    // Its body may have been refused.
+    if (!next.reply.sent) next.serve?.();
     next.serve = undefined;
   });
   server.on('connection', (socket) => {

@@ -54,7 +54,10 @@ const listeners = 8;
 
 /** Rejects if a server listens: a socket with reusePort would share its port. To listen without it would reset what a proxy opens meanwhile. */
 async function expectFree(host: string, port: number): Promise<void> {
-  const socket = connect({ host: loopbackOf(host), port, timeout: 1000 }).on('timeout', () => void socket.destroy());
+  const socket = connect({ host: loopbackOf(host), port, timeout: 1000 }).on(
+    'timeout',
+    () => void socket.destroy(new Error('no answer')),
+  );
   const isFree = await once(socket, 'connect').then(
     // In the range of ports for clients, a socket can connect to itself.
     () => socket.localPort === port,
@@ -71,17 +74,21 @@ export const faultsOf = (binding: Binding): Promise<string[]> =>
     (error) => [sentenceOf(binding, error)],
   );
 
+/** Rejects if this machine does not have the address. */
+async function tryAddress(host: string): Promise<void> {
+  const trial = createServer().listen({ host, port: 0 });
+  await once(trial, 'listening');
+  trial.close();
+}
+
 /** The address of a host. A machine without IPv6 has no address ::, which stands for every interface: there, 0.0.0.0 does. */
 async function addressOf(host: string): Promise<string> {
   const { address } = await lookup(host);
-  if (address !== '::') return address;
-  const trial = createServer().listen({ host: address, port: 0 });
-  const isUsable = await once(trial, 'listening').then(
-    () => true,
-    () => false,
+  if (address !== '::') return tryAddress(address).then(() => address);
+  return tryAddress(address).then(
+    () => address,
+    () => '0.0.0.0',
   );
-  trial.close();
-  return isUsable ? address : '0.0.0.0';
 }
 
 /** Resolves to the URL for clients on this machine. Rejects with an Error whose message names the invalid setting. */

@@ -34,17 +34,25 @@ export class PoolClient extends pg.Client {
   }
 }
 
-/** Ends a connection before it sends a password, or is used, unless the server proves with SCRAM-SHA-256-PLUS that it holds the certificate. The driver does not ask for that. */
+/**
+ * Ends a connection before it sends a password, or is used, unless the server has proved with SCRAM-SHA-256-PLUS that it holds the certificate. The driver
+ * does not ask for that. These listeners come before its own.
+ */
 function requireBinding(connection: pg.Connection): void {
-  const reason = 'SASL: channel_binding=require, and the server does not offer SCRAM-SHA-256-PLUS';
+  const reason = 'SASL: channel_binding=require, and the server does not prove itself with SCRAM-SHA-256-PLUS';
   function refuse(): void {
     connection.emit('error', new Error(reason));
     connection.stream.destroy();
   }
+  let isOffered = false;
   let isBound = false;
   connection.on('authenticationSASL', ({ mechanisms }: { mechanisms: string[] }) => {
-    isBound = mechanisms.includes('SCRAM-SHA-256-PLUS');
-    if (!isBound) refuse();
+    isOffered = mechanisms.includes('SCRAM-SHA-256-PLUS');
+    if (!isOffered) refuse();
+  });
+  // The driver verifies the signature in it, and fails if it is wrong.
+  connection.on('authenticationSASLFinal', () => {
+    isBound = isOffered;
   });
   connection.on('authenticationCleartextPassword', refuse).on('authenticationMD5Password', refuse);
   connection.on('authenticationOk', () => isBound || refuse());

@@ -99,7 +99,8 @@ export function readTarget(databaseUrl: string): Target {
   const channelBinding = bindings.find((each) => each === (given.get('channel_binding') ?? 'disable'));
   if (!channelBinding) throw new OpenError(`channel_binding must be one of ${bindings.join(', ')}.`);
   const ssl = readTls(given);
-  if (channelBinding === 'require' && !ssl) throw new OpenError('channel_binding=require needs sslmode=verify-full.');
+  if (channelBinding === 'require' && !ssl)
+    throw new OpenError('channel_binding=require needs TLS: add sslmode=require, or better verify-full.');
   if (!/^(true|false)$/.test(prepare)) throw new OpenError('prepare must be true or false.');
   return {
     host: decode(host),

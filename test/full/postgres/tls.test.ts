@@ -1,9 +1,12 @@
 /** Tests of TLS to the database, as set by sslmode in its URL. */
 import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import fs from 'node:fs';
+import net from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import tls from 'node:tls';
+import { expect, onTestFinished, test } from 'vitest';
 import { certify } from '../../support/nginx.ts';
 import { startOwn } from '../../support/own-postgres.ts';
 import { startProxy } from '../../support/proxy.ts';
@@ -73,16 +76,52 @@ test('channel_binding=require refuses a server that does not prove that it holds
   const { server, askFor } = await startWithTls();
   const url = server.url('postgres');
   await expect(open(`${url}?channel_binding=require`)).rejects.toThrow(
-    'channel_binding=require needs sslmode=verify-full.',
+    'channel_binding=require needs TLS: add sslmode=require',
   );
   await expect(open(`${url}?channel_binding=on`)).rejects.toThrow('must be one of disable, prefer, require.');
   const own = url.replace(/\/\/([^@:/]+)(:[^@]*)?@/, '//$1:otters@');
   const bound = `${own}?sslmode=require&channel_binding=require`;
   // Without a password, by trust; then in clear text.
-  await expect(open(bound)).rejects.toThrow('the server does not offer SCRAM-SHA-256-PLUS');
+  await expect(open(bound)).rejects.toThrow('the server does not prove itself with SCRAM-SHA-256-PLUS');
   await askFor('password');
-  await expect(open(bound)).rejects.toThrow('the server does not offer SCRAM-SHA-256-PLUS');
+  await expect(open(bound)).rejects.toThrow('the server does not prove itself with SCRAM-SHA-256-PLUS');
   await (await open(`${own}?sslmode=require&channel_binding=prefer`)).close();
+});
+
+test('channel_binding=require refuses a server that offers SCRAM-SHA-256-PLUS, and proves nothing', async ({
+  skip,
+}) => {
+  if (missing) skip(missing);
+  const [cert, key] = certify(temporaryFolder(), 'IP:127.0.0.1').map((file) => fs.readFileSync(file));
+  /** A message of the protocol: its type, its length and its content. */
+  const message = (type: string, content: Buffer) => {
+    const length = Buffer.alloc(4);
+    length.writeUInt32BE(4 + content.length);
+    return Buffer.concat([Buffer.from(type), length, content]);
+  };
+  const offer = message('R', Buffer.from('\0\0\0\x0aSCRAM-SHA-256-PLUS\0\0', 'latin1'));
+  const accept = Buffer.concat([message('R', Buffer.alloc(4)), message('Z', Buffer.from('I'))]);
+  const sent: string[] = [];
+  const server = net.createServer((socket) => {
+    socket.on('error', () => {});
+    socket.once('data', () => {
+      socket.write('S');
+      const secure = new tls.TLSSocket(socket, { isServer: true, cert, key }).on('error', () => {});
+      secure.once('data', () => {
+        secure.write(offer);
+        secure.once('data', () => {
+          secure.write(accept);
+          secure.on('data', (bytes) => void sent.push(String(bytes)));
+        });
+      });
+    });
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as net.AddressInfo;
+  const url = `postgres://me:otters@127.0.0.1:${port}/animals?sslmode=require&channel_binding=require`;
+  await expect(open(url)).rejects.toThrow('the server does not prove itself with SCRAM-SHA-256-PLUS');
+  expect(sent).toEqual([]);
 });
 
 test('channel_binding=require, as Neon prints it, connects with SCRAM-SHA-256-PLUS', async ({ skip }) => {

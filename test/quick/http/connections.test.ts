@@ -107,6 +107,15 @@ describe('pipelined requests', () => {
     expect(answers.map(({ text: body }) => body.split('categoryId').length - 1)).toEqual([1, 1, 1, 2, 1, 3]);
   });
 
+  test('none is served behind a response that closes the connection, although it was read before', async () => {
+    const { port, key, store } = await startApp({ bounds: { silenceMs: 300 } });
+    store.pets.list = () => new Promise(() => undefined);
+    const answers = await converse(port, [rawGet(key, '/v1/pets') + rawPost(key, pet)], { answers: 2 });
+    expect(answers.map(({ status }) => status)).toEqual([503]);
+    await sleep(100);
+    expect((await store.pets.find(1n)).pet).toBeUndefined();
+  });
+
   test('the 33rd resets the connection', async () => {
     const { port, key, store, logged } = await startApp();
     const gate = Promise.withResolvers<void>();

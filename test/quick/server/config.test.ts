@@ -148,6 +148,16 @@ describe('.env', () => {
     ],
     ['text behind quotes', "PORT='1'2", 'line 1 has text behind the quotes of PORT'],
     ['a name twice', 'PORT=1\r\n# PORT=3\r\nexport PORT=2', 'line 3 sets PORT again, after line 1: remove one of them'],
+    [
+      'a tab behind export',
+      'export\tPORT=1',
+      'line 1 is not read as NAME=value: write PORT at its beginning, with nothing but the value behind the =',
+    ],
+    [
+      'a tab instead of a value',
+      'HOST=\t\nPORT=1',
+      'line 1 is not read as NAME=value: write HOST at its beginning, with nothing but the value behind the =',
+    ],
     ['no =', 'PORT 1', 'line 1 is neither NAME=value nor a comment'],
     [
       'UTF-16',
