@@ -1,22 +1,14 @@
 /** The account pages of API keys: the list of them, with the forms that make one, rotate one and revoke one; and the requests of one key by day. */
 import { Type } from '@sinclair/typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import {
-  type ApiKey,
-  keptEndedKeys,
-  newSecret,
-  type OwnKey,
-  RefusedError,
-  type Secret,
-  scopes,
-} from '../core/accounts.ts';
+import { type ApiKey, keptEndedKeys, newSecret, type OwnKey, RefusedError, scopes } from '../core/accounts.ts';
 import { ApiError } from '../core/errors.ts';
 import { dayMs, hourMs, limits } from '../core/limits.ts';
 import { requirement } from '../core/schema.ts';
 import { rateLimited } from '../http/errors.ts';
 import type { App } from '../http/operation.ts';
 import { formReader, Name } from './forms.ts';
-import type { Act, Show } from './pages.ts';
+import { type Act, newKeyPage, type Show } from './pages.ts';
 import type { AccountScope } from './scope.ts';
 import { refuseOther, sessionOf } from './session.ts';
 import { shownDays, usageOf } from './usage.ts';
@@ -70,6 +62,8 @@ export function keys(app: App, scope: AccountScope): void {
     '/keys/:id/revoke': revokeKey(scope),
   });
 
+  pages.route(app, newKeyPage, showSecret(scope));
+
   // Also of a key that has ended.
   pages.route(app, '/keys/:id', async (request, reply) => {
     const { active, ended } = await accounts.listOwnKeys(sessionOf(request).account.id, keptEndedKeys);
@@ -112,7 +106,7 @@ function makeKey(scope: AccountScope): Act {
     const newKey = { account: { session }, name, scopes: granted, lifetimeMs: lifetimes[expires], secret };
     const key = found(await accounts.addKey(newKey).catch(explainLimit));
     record('key_created', request, account.id, key.id);
-    return showSecret(scope, request, reply, key, secret);
+    return leadToSecret(scope, request, reply, { id: key.id, secret: secret.key });
   };
 }
 
@@ -132,7 +126,8 @@ function rotateKey(scope: AccountScope): Act {
     const key = found(await accounts.rotateKey(id, overlapEnd, secret, session).catch(explainLimit), changed);
     record('key_rotated', request, account.id, key.id);
     const oldExpiresAt = old?.expiresAt && old.expiresAt < overlapEnd ? old.expiresAt : overlapEnd;
-    return showSecret(scope, request, reply, key, secret, { old, oldExpiresAt });
+    const replaced = { oldHint: old?.hint, oldExpiresAt };
+    return leadToSecret(scope, request, reply, { id: key.id, secret: secret.key, ...replaced });
   };
 }
 
@@ -147,19 +142,31 @@ function revokeKey({ accounts, pages, record }: AccountScope): Act {
   };
 }
 
-/** Shows the key once, in the response to the form itself: it is never stored, and never part of an address. `rotated`: the key that it replaces. */
-function showSecret(
-  { pages, baseUrl }: AccountScope,
+/** Leads to the page that shows a new key once. Shown in the response to the form, each reload would make another key. `old`: the key that it replaces. */
+function leadToSecret(
+  { pages, sessions }: AccountScope,
   request: FastifyRequest,
   reply: FastifyReply,
-  key: ApiKey,
-  secret: Secret,
-  rotated: { old?: ApiKey | undefined; oldExpiresAt?: Date } = {},
-): Promise<FastifyReply> {
-  const add = `-H 'Content-Type: application/json' -d '{"name": "Biscuit", "categoryId": 7}' `;
-  const data = key.scopes.includes('pets:read') ? '' : add;
-  const curl = `curl -H 'Authorization: Bearer ${secret.key}' ${data}'${baseUrl ?? baseOf(request)}/pets'`;
-  return pages.show(request, reply, 'new-key', { key, secret: secret.key, curl, ...rotated });
+  shown: { id: number; secret: string; oldHint?: string | undefined; oldExpiresAt?: Date },
+): FastifyReply {
+  sessions.keep(request, reply, JSON.stringify(shown));
+  return pages.redirect(reply, newKeyPage);
+}
+
+/** Shows the key that a form has just made. Its secret comes from the browser: it is never stored, and never part of an address. */
+function showSecret({ accounts, pages, sessions, baseUrl }: AccountScope): Show {
+  return async (request, reply) => {
+    const text = sessions.take(request, reply);
+    if (text === undefined) return pages.redirect(reply, '?done=shown');
+    const { id, secret, oldHint, oldExpiresAt } = JSON.parse(text);
+    const { active, ended } = await accounts.listOwnKeys(sessionOf(request).account.id, keptEndedKeys);
+    const key = found([...active, ...ended].find((own) => own.id === id));
+    const add = `-H 'Content-Type: application/json' -d '{"name": "Biscuit", "categoryId": 7}' `;
+    const data = key.scopes.includes('pets:read') ? '' : add;
+    const curl = `curl -H 'Authorization: Bearer ${secret}' ${data}'${baseUrl ?? baseOf(request)}/pets'`;
+    const rotated = oldExpiresAt && { oldHint, oldExpiresAt: new Date(oldExpiresAt) };
+    return pages.show(request, reply, 'new-key', { key, secret, curl, ...rotated });
+  };
 }
 
 /** The address that the browser used. It is only shown, to the person who typed it, and only if no shell treats it specially. */

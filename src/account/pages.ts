@@ -22,12 +22,16 @@ const notices = new Map([
   ],
   ['sign-in deleted', 'Your account and its keys are deleted.'],
   ['sign-in signed-out', 'You are signed out.'],
+  ['keys shown', 'A key is shown only once. If you have lost it, rotate it: then the new one is shown.'],
   ['keys revoked', 'The key is revoked. Within a second, requests with it are refused.'],
   ['settings password', 'Your password is changed, and all other sessions have ended.'],
 ]);
 
+/** Shows a key that was just made. */
+export const newKeyPage = '/keys/new';
+
 /** Where a redirect can lead, beside the notice that the page shows. The type excludes text from a request, which could lead to another site. */
-type Page = '' | '/sign-in' | '/settings';
+type Page = '' | '/sign-in' | '/settings' | typeof newKeyPage;
 
 interface PageData extends Record<string, unknown> {
   /** Why the form that was sent is refused. */

@@ -7,7 +7,7 @@ import { hostOf } from '../http/hosts.ts';
 import type { App } from '../http/operation.ts';
 import { createAttempts } from './attempts.ts';
 import { installForms } from './forms.ts';
-import { createPages } from './pages.ts';
+import { createPages, newKeyPage } from './pages.ts';
 import { type Cost, createPasswords } from './passwords.ts';
 import { createSessions } from './session.ts';
 import { createTrail } from './trail.ts';
@@ -34,11 +34,12 @@ export async function createAccountScope(app: App, options: AccountOptions) {
   const parseOptions: object = { decode: (value: string) => value };
   await app.register(cookie, { parseOptions });
   installForms(app);
-  const sessions = createSessions(app, address);
-  const pages = createPages(app, address?.pathname.slice(0, -'/v1'.length) ?? '');
+  const rootPath = address?.pathname.slice(0, -'/v1'.length) ?? '';
+  const sessions = createSessions(app, address, rootPath);
+  const pages = createPages(app, rootPath);
 
   let warned = false;
-  app.addHook('onRequest', async (request) => {
+  app.addHook('onRequest', async (request, reply) => {
     // Schemes and hosts have no case, and a proxy may write the default port (RFC 9110, section 4.2.3).
     const { origin } = address ?? URL.parse(`${request.protocol}://${hostOf(request.raw) ?? ''}`) ?? {};
     if (secure && request.protocol.toLowerCase() !== 'https') {
@@ -49,6 +50,7 @@ export async function createAccountScope(app: App, options: AccountOptions) {
     if (request.method === 'POST' && !isSameOrigin(request, origin))
       throw new ApiError('forbidden', 'This form was not sent from a page of this service.');
     await sessions.find(request);
+    if (request.method === 'GET' && !request.url.endsWith(newKeyPage)) sessions.forget(request, reply);
   });
   // For the hooks of this scope and its error pages. request-checks.ts sends the 404 of other methods itself, before a body is read.
   app.setNotFoundHandler(noPage);

@@ -119,12 +119,24 @@ export const makeKey = (
   form: Record<string, string | string[]> = {},
   headers: Record<string, string> = {},
 ): Promise<Page> =>
-  client.post(
-    '/account/keys',
-    { name: 'website', scopes: ['pets:read', 'pets:write'], expires: 'never', ...form },
+  followed(
+    client,
+    client.post(
+      '/account/keys',
+      { name: 'website', scopes: ['pets:read', 'pets:write'], expires: 'never', ...form },
+      headers,
+    ),
     headers,
   );
 
+/** The page that a form leads to. Up to 2.5.1 the response to the form was the page of a new key. */
+async function followed(client: FormClient, sent: Promise<Page>, headers: Record<string, string> = {}): Promise<Page> {
+  const { status, headers: answer, ...page } = await sent;
+  if (status !== 303 || !String(answer.location).endsWith('/account/keys/new'))
+    return { status, headers: answer, ...page };
+  return client.get('/account/keys/new', headers);
+}
+
 /** Rotates an API key on the page. Resolves to the page that shows its successor. */
 export const rotateKey = (client: FormClient, id: number, overlap: string): Promise<Page> =>
-  client.post(`/account/keys/${id}/rotate`, { overlap });
+  followed(client, client.post(`/account/keys/${id}/rotate`, { overlap }));

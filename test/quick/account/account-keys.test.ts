@@ -215,3 +215,48 @@ describe('a form that makes a key', () => {
     },
   );
 });
+
+describe('the page of a new key', () => {
+  const form = { name: 'website', scopes: ['pets:read'], expires: 'never' };
+
+  test.for(['/account/keys', '/account/keys/2/rotate'])(
+    'after %s: a reload makes no other key, and says where to rotate',
+    async (path) => {
+      const app = await startPages();
+      const ada = await app.enterAs('ada');
+      await makeKey(ada);
+      const made = await ada.post(path, path.endsWith('rotate') ? { overlap: 'none' } : form);
+      expect([made.status, made.headers.location]).toEqual([303, '/account/keys/new']);
+      expect(made.text).toBe('');
+      const [cookie = ''] = made.cookies;
+      expect(cookie).toMatch(/^once-\d+=[\w-]+; Max-Age=60; Path=\/account; HttpOnly; SameSite=Strict$/);
+      // Of a browser that looks whether the page is there.
+      expect((await ada.send('HEAD', '/account/keys/new')).status).toBe(200);
+      const page = await ada.get('/account/keys/new');
+      expect(await app.call('GET', '/v1/pets', { key: keyOf(page) })).toMatchObject({ status: 200 });
+      expect(cookie).not.toContain(keyOf(page));
+      const again = await ada.get('/account/keys/new');
+      expect(again).toMatchObject({ status: 303, headers: { location: '/account?done=shown' } });
+      expect((await ada.get('/account?done=shown')).text).toContain(
+        'A key is shown only once. If you have lost it, rotate it',
+      );
+      expect(await app.store.accounts.listKeys('ada')).toHaveLength(2);
+    },
+  );
+
+  test('is only for the session that made the key, and not for a changed cookie', async () => {
+    const app = await startPages();
+    const [ada, ben] = [await app.enterAs('ada'), await app.enterAs('ben')];
+    await ada.post('/account/keys', form);
+    const [name, sealed] = [...ada.jar].find(([each]) => each.startsWith('once')) as [string, string];
+    const shown = { status: 303, headers: { location: '/account?done=shown' } };
+    ben.jar.set(name, sealed);
+    expect(await ben.get('/account/keys/new')).toMatchObject(shown);
+    for (const changed of [`${sealed.slice(0, -2)}AA`, sealed.slice(0, 20), '', '!'.repeat(60)]) {
+      ada.jar.set(name, changed);
+      expect(await ada.get('/account/keys/new'), changed).toMatchObject(shown);
+    }
+    ada.jar.set(name, sealed);
+    expect(keyOf(await ada.get('/account/keys/new'))).toMatch(/^ast_test_/);
+  });
+});
