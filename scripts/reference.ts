@@ -48,7 +48,7 @@ function groupErrors({ rows }: Introduction['errors'], common: ErrorCode[]) {
   if (common.length === 0) return [{ id: '', title: '', rows: shown }];
   const [every, some] = [true, false].map((is) => shown.filter(({ code }) => common.includes(code) === is));
   return [
-    { id: 'errors/every', title: 'Of every operation', rows: every },
+    { id: 'errors/every', title: 'Of all operations', rows: every },
     { id: 'errors/some', title: 'Of some requests', rows: some },
   ];
 }
@@ -123,13 +123,17 @@ function render(template: 'page' | 'changelog', view: object): string {
     .replace(/<(pre|textarea)[\s\S]*?<\/\1>|\n\s+/g, (found) => (found.startsWith('<') ? found : '\n'));
 }
 
+/** The releases of a changelog: what is not released yet is nothing that a reader has. */
+const releasesOf = (changelog: string) =>
+  changelog.replace(/^## \[Unreleased\]\n[\s\S]*?(?=^## )/m, '').replace(/^## \[(.+?)\] - (.+)$/gm, '## $1, $2');
+
 /** Makes the page of the changelog. */
 export const renderChangelog = () =>
   render('changelog', {
     page: 'changelog',
     root: '../',
     description: '../openapi',
-    text: toLinkedHtml(read('CHANGELOG.md')),
+    text: toLinkedHtml(releasesOf(read('CHANGELOG.md'))),
   });
 
 export const pageNames = Object.keys(pages) as PageName[];

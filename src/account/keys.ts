@@ -51,7 +51,7 @@ export function keys(app: App, scope: AccountScope): void {
       moreEnded: ended.length > maxEnded,
       maxActiveKeys: limits.activeKeys,
       // Not what a form beside it chose.
-      given: chosen?.expires === undefined ? { scopes, expires: 'never' } : { scopes: [], ...chosen },
+      given: chosen?.expires === undefined ? { scopes, expires: '90d' } : { scopes: [], ...chosen },
       overlapOf: (id: number) => (id === changed ? chosen?.overlap : undefined),
       usageOf: ({ id }: OwnKey) => usageOf(uses.get(id) ?? [], now(), removed()),
     });

@@ -90,7 +90,7 @@ const listing: Operation = {
   examples: {
     'first-page': { summary: 'The first page', parameters: { limit: 2 }, answer: [biscuit, crumb] },
     'next-page': {
-      summary: 'The page that rel="next" of the first one names',
+      summary: 'The next page',
       parameters: { limit: 2, cursor: 'YWZ0ZXI6Mg' },
       answer: [moth],
     },
