@@ -123,7 +123,7 @@ export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
       : // OPTIONS * alone has this target.
         request.originalUrl === '*'
         ? app.notFound(request, reply)
-        : reply.headers({ 'cache-control': 'no-store', vary: 'Accept' }).send(addresses()),
+        : reply.header('cache-control', 'no-store').send(addresses()),
   );
 
   refuseOtherMethods();

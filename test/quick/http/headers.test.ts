@@ -40,6 +40,12 @@ const page = {
   'referrer-policy': 'no-referrer',
   'cross-origin-opener-policy': 'same-origin',
 };
+const pageOfNothing = {
+  ...notStored,
+  'content-type': page['content-type'],
+  'content-security-policy': page['content-security-policy'],
+  'cross-origin-opener-policy': 'same-origin',
+};
 const allowed = { allow: 'GET, HEAD, POST, OPTIONS' };
 
 type Row = [status: number, headers: object, request: string];
@@ -86,7 +92,8 @@ const table: Row[] = [
     post().replace('KEY', 'READER'),
   ],
   [404, deprecatedError, get('/v1/pets/999')],
-  [404, error, get('/v2', `${host}Accept: text/html\r\n`)],
+  [404, error, get('/v1/x', `${host}Accept: text/html\r\n`)],
+  [404, pageOfNothing, get('/v2', `${host}Accept: text/html\r\n`)],
   [404, error, get('/v1/pets/')],
   [405, { ...error, ...allowed }, ask('PUT /v1/pets')],
   [405, { ...deprecatedError, allow: 'GET, HEAD, OPTIONS' }, ask('PUT /v1/pets/1')],

@@ -24,7 +24,7 @@ test.each([
   [undefined, ''],
   ['https://example.com/animals/v1', 'https://example.com/animals'],
 ])('the message of a 404 says where the API is, and redirects lead to a page: BASE_URL %s', async (baseUrl, root) => {
-  const { call, port } = await startApp({ baseUrl });
+  const { call, get, port } = await startApp({ baseUrl });
   const nothing = 'There is nothing at this path.';
   const where = `The API is below ${root}/v1, for example GET ${root}/v1/pets; ${root}/docs describes it.`;
   const messageOf = async (line: string) => {
@@ -36,6 +36,14 @@ test.each([
     expect(await messageOf(`GET ${target}`), target).toBe(`${nothing} ${where}`);
   for (const line of ['POST /docs/', 'GET /v1/pets/?limit=1', 'GET //', 'GET http://a/docs/x/'])
     expect(await messageOf(line), line).toBe(`${nothing} No path ends in a slash. ${where}`);
+  // A person has typed these. Those below /v1 are for programs.
+  for (const path of ['/nope', '/docs/nope', '/v10']) {
+    const { status, headers, text } = await get(path, { key: null, headers: { accept: 'text/html,*/*;q=0.8' } });
+    expect([status, headers['content-type']], path).toEqual([404, 'text/html; charset=utf-8']);
+    expect(text).toContain(`<a href="${root}/docs">`);
+  }
+  const api = await get('/v1/nope', { key: null, headers: { accept: 'text/html,*/*;q=0.8' } });
+  expect([api.status, api.json.code]).toEqual([404, 'route_not_found']);
   const answer = await call('HEAD', '/docs/?from=mail', { key: null });
   expect([answer.status, answer.headers.location]).toEqual([308, `${root}/docs`]);
 });
