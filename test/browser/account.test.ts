@@ -42,7 +42,9 @@ describeInBrowser('the account pages', () => {
       }
       expect(await runShown(first.curl)).toBe('[] 200');
       await follow('I have stored the key');
-      await card(first.key).getByRole('heading', { name: /^website Active until \d{4}-\d\d-\d\d$/ }).waitFor();
+      await card(first.key)
+        .getByRole('heading', { name: /^website Active until \d{4}-\d\d-\d\d$/ })
+        .waitFor();
 
       await card(first.key).locator('summary').filter({ hasText: 'Rotate' }).click();
       await card(first.key).getByLabel('The old key still works for').selectOption('1 hour');
