@@ -106,6 +106,27 @@ function containerNamed(name: string) {
   };
 }
 
+test.each([
+  ['as it is', {}],
+  ['without an ops port', { OPS_PORT: 'off' }],
+  ['with other ports', { PORT: '3001', OPS_PORT: '9465' }],
+  ['with another port, and without an ops port', { PORT: '3001', OPS_PORT: 'off' }],
+  ['on IPv4 alone', { HOST: '0.0.0.0', OPS_HOST: '0.0.0.0' }],
+  ['on the loopback interface', { HOST: '127.0.0.1', OPS_HOST: 'localhost' }],
+  ['with another file', { DATABASE_URL: 'sqlite:/data/folder/other.db' }],
+  ['in production', { DEPLOYMENT: 'production', OPS_PORT: 'off' }],
+] as [string, Record<string, string>][])(
+  'the health check of the image finds a server that runs %s',
+  async (_, env) => {
+    const settings = Object.entries(env).flatMap(([name, value]) => ['--env', `${name}=${value}`]);
+    const { stdout } = engine('run', '--detach', '--rm', '--network', 'none', ...settings, imageName);
+    const name = stdout.trim();
+    onTestFinished(() => void engine('kill', name));
+    const check = inspect('.Config.Healthcheck', name).Test.slice(1);
+    await expect.poll(() => engine('exec', name, ...check), { timeout: 20_000 }).toMatchObject({ stdout: 'ready\n' });
+  },
+);
+
 test('compose.yaml: two deployments run side by side, confined; their keys and pets survive SIGTERM', async ({
   skip,
 }) => {
