@@ -38,6 +38,23 @@ describe('the OpenAPI documents', () => {
     expect(components.headers.Location.example).toBe('https://example.com/animals/v1/pets/1');
   });
 
+  test('fit tools with their default options', () => {
+    const { components, paths } = openapi;
+    const { parameters, responses } = paths['/pets'].get;
+    const optional = [...parameters, ...Object.values(components.parameters)].filter(
+      ({ required }) => required === false,
+    );
+    expect(optional.length).toBeGreaterThan(3);
+    // Swagger UI fills the first example in, and sends it.
+    for (const parameter of optional)
+      for (const name of ['example', 'examples']) expect(parameter).not.toHaveProperty(name);
+    // Generators require a member that has a default.
+    expect(components.schemas.NewPet.properties.status).not.toHaveProperty('default');
+    // Mocks send the first example: paging against them must end, and the error be exact.
+    expect(Object.values(components.headers.Link.examples)[0]).toEqual({ value: expect.not.stringContaining('next') });
+    expect(Object.keys(responses[400].content['application/json'].examples)[0]).toBe('invalid_parameter');
+  });
+
   test('describe exactly the routes that are operations', async () => {
     const operations = new Set<string>();
     const routes = new Set<string>();
