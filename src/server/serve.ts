@@ -75,7 +75,7 @@ export async function run(): Promise<void> {
   metrics.add('animal_store_log_lines_lost_total', 'Log lines that could not be written.', log.lostLines);
   addMemory(metrics);
   const readiness = createReadiness(logger);
-  metrics.add('animal_store_ready', 'Whether the store answered when it was last asked: 1 or 0.', () =>
+  metrics.add('animal_store_ready', 'Whether the server could serve when it last looked: 1 or 0.', () =>
     Number(readiness.isReady()),
   );
   const store = await openConfigured(config, logger, readiness.follow(metrics));
