@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { generateDocuments } from './openapi.ts';
-import { pageNames, renderChangelog, renderPage } from './reference.ts';
+import { pageNames, renderChangelog, renderNotFound, renderPage } from './reference.ts';
 import { exampleFile, settingRows } from './settings.ts';
 
 const root = path.resolve(import.meta.dirname, '..');
@@ -47,6 +47,7 @@ export async function generateFiles(): Promise<Record<string, string>> {
     ...documents,
     ...Object.fromEntries(pages),
     'src/pages/reference/changelog.html': renderChangelog(),
+    'src/pages/reference/not-found.html': renderNotFound(),
     '.env.example': exampleFile(),
     ...withRows('docs/settings.md', settingRows),
     ...namingVersion(),

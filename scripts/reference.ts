@@ -14,7 +14,8 @@ import {
   operationView,
   responseHeaders,
 } from './reference/operations.ts';
-import { toHtml, toInlineHtml, toLinkedHtml } from './reference/text.ts';
+import { remedies } from './reference/remedies.ts';
+import { idOf, toHtml, toInlineHtml, toLinkedHtml } from './reference/text.ts';
 
 /** The pages, by the names of their files in src/pages/reference/. */
 const pages = {
@@ -28,6 +29,9 @@ const pages = {
     root: '',
     base: 'v1',
     description: 'openapi',
+    hasGuides: true,
+    changes:
+      'No operation does: `PUT`, `PATCH` and `DELETE` return 405. Add the animal again as it should be, and keep its new id. Whoever lists animals sees both.',
   },
   'quickstart.html': {
     slug: 'messages-quickstart',
@@ -36,6 +40,8 @@ const pages = {
     root: '../',
     base: '../{{quickstart}}',
     description: '../{{quickstart}}/openapi',
+    hasGuides: false,
+    changes: undefined,
   },
 } as const;
 type PageName = keyof typeof pages;
@@ -44,7 +50,11 @@ const read = (name: string) => readFileSync(new URL(`../${name}`, import.meta.ur
 
 /** The table of errors; two tables if there are errors that every operation can return. */
 function groupErrors({ rows }: Introduction['errors'], common: ErrorCode[]) {
-  const shown = rows.map((row) => ({ ...row, message: toInlineHtml(row.message) }));
+  const shown = rows.map((row) => ({
+    ...row,
+    message: toInlineHtml(row.message),
+    remedy: toInlineHtml(remedies[row.code as keyof typeof remedies]),
+  }));
   if (common.length === 0) return [{ id: '', title: '', rows: shown }];
   const [every, some] = [true, false].map((is) => shown.filter(({ code }) => common.includes(code) === is));
   return [
@@ -53,13 +63,25 @@ function groupErrors({ rows }: Introduction['errors'], common: ErrorCode[]) {
   ];
 }
 
+/** The guides of the animal store. */
+const guidesOf = (server: string) =>
+  read('src/pages/reference/guides.md')
+    .replaceAll('{{server}}', server)
+    .split(/^## /m)
+    .slice(1)
+    .map((text) => {
+      const [title = '', ...lines] = text.split('\n');
+      return { id: `guides/${idOf(title)}`, title, text: toHtml(lines.join('\n')) };
+    });
+
 /** The sections on requests: what few readers need comes last. */
-const requestsOf = ({ general, requests, limits }: Introduction, keys: string) =>
+const requestsOf = ({ general, requests, limits }: Introduction, keys: string, changes: string | undefined) =>
   [
     { id: '', title: '', text: general },
     { id: 'keys', title: 'API keys', text: keys },
     { id: 'limits', title: 'Limits', text: limits },
     { id: 'methods', title: 'Methods, paths and origins', text: requests },
+    ...(changes ? [{ id: 'changes', title: 'Change or delete an animal', text: changes }] : []),
   ].map((section) => ({ ...section, text: toHtml(section.text) }));
 
 /** Makes one page from a document in YAML. Throws if an operation has no entry, or a reference leads nowhere. */
@@ -95,8 +117,11 @@ export function renderPage(name: PageName, yaml = read(pages[name].source)): str
   return render('page', {
     ...page,
     title: document.info.title,
+    version: document.info.version,
+    server: context.server,
+    guides: page.hasGuides ? guidesOf(context.server) : [],
     lead: toHtml([introduction.lead, introduction.actions].join('\n\n')),
-    requests: requestsOf(introduction, keys.form),
+    requests: requestsOf(introduction, keys.form, page.changes),
     aboutErrors: toHtml(introduction.errors.text),
     errors: groupErrors(introduction.errors, common),
     groups,
@@ -114,12 +139,12 @@ export function renderPage(name: PageName, yaml = read(pages[name].source)): str
   });
 }
 
-const eta = new Eta({ views: fileURLToPath(new URL('../src/pages/reference', import.meta.url)), cache: true });
+const eta = new Eta({ views: fileURLToPath(new URL('../src/pages', import.meta.url)), cache: true });
 
-function render(template: 'page' | 'changelog', view: object): string {
+function render(template: 'page' | 'changelog' | 'not-found', view: object): string {
   // Indentation that no reader sees is a twentieth of the compressed page. A preformatted text keeps its own.
   return eta
-    .render(`./${template}`, view)
+    .render(`reference/${template}`, view)
     .replace(/<(pre|textarea)[\s\S]*?<\/\1>|\n\s+/g, (found) => (found.startsWith('<') ? found : '\n'));
 }
 
@@ -135,5 +160,8 @@ export const renderChangelog = () =>
     description: '../openapi',
     text: toLinkedHtml(releasesOf(read('CHANGELOG.md'))),
   });
+
+/** Makes the page for an address that a person has mistyped. The server fills in the start of its links, because the address can be of any depth. */
+export const renderNotFound = () => render('not-found', { root: '{{root}}/' });
 
 export const pageNames = Object.keys(pages) as PageName[];

@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import { account } from './account/routes.ts';
 import type { AccountOptions } from './account/scope.ts';
-import { type DocsOptions, docs } from './docs/routes.ts';
+import { createNotFoundPage, type DocsOptions, docs } from './docs/routes.ts';
 import { createKeyCache, requireKey } from './http/auth.ts';
 import { addParser, bodies, parseJson } from './http/body.ts';
 import { inOrder, watchConnections } from './http/connections.ts';
@@ -58,7 +58,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   app.atEnd((request, reply) => onEnd(endedRequest(request, reply)));
   await app.register(headers);
   // Before the plugins: their routes use the error handler that is set when they are added.
-  await app.register(errors);
+  await app.register(errors, { notFoundPage: createNotFoundPage(app, { readFile }) });
   await app.register(bodies);
   await app.register(fairness, { keys });
   app.addHook('onRequest', inOrder);

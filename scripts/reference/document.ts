@@ -62,7 +62,7 @@ export interface Operation {
 }
 
 export interface Document {
-  info: { title: string };
+  info: { title: string; version: string };
   servers: [{ url: string; variables: Record<string, { default: string }> }];
   tags: { name: string; description?: string }[];
   paths: Record<string, Record<string, Operation>>;

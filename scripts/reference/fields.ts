@@ -15,7 +15,7 @@ function range(least: bigint | undefined, most: bigint | undefined, noun = ''): 
 /** The id of the place in the page that describes a schema. */
 export const modelId = (slug: string, name: string) => `${slug}/model/${name}`;
 
-/** Creates a function that describes the type of a schema as Markdown. `linked`: the names of the schemas that the page describes apart. */
+/** Creates a function that describes the type of a schema as Markdown, without its pattern. `linked`: the names of the schemas that the page describes apart. */
 export function createTypes(slug: string, linked: string[]): (schema: Schema) => string {
   return function describe(schema: Schema): string {
     const { model, type = 'any value', format, items, enum: values } = schema;
@@ -24,7 +24,6 @@ export function createTypes(slug: string, linked: string[]): (schema: Schema) =>
     const words = [values?.map(code).join(' or ') ?? (format ? `${type} (${format})` : type)];
     words.push(...range(schema.minimum, schema.maximum));
     words.push(...range(schema.minLength, schema.maxLength, ' character'));
-    if (schema.pattern !== undefined) words.push(`pattern ${code(schema.pattern)}`);
     if (schema.default !== undefined) words.push(`default ${code(schema.default)}`);
     return words.join(', ');
   };
@@ -39,6 +38,7 @@ export const fieldsOf = ({ describe }: Describe, { properties = {}, required = [
   Object.entries(properties).map(([name, property]) => ({
     name,
     type: toInlineHtml(describe(property)),
+    pattern: property.pattern,
     required: required.includes(name),
     text: toInlineHtml(property.description),
   }));

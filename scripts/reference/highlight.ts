@@ -1,17 +1,19 @@
 /** Colors code ahead of time: as HTML with classes, because the page's policy allows no inline styles. */
 import { createCssVariablesTheme, createHighlighterCoreSync } from 'shiki/core';
 import { createJavaScriptRegexEngine } from 'shiki/engine/javascript';
+import go from 'shiki/langs/go.mjs';
 import javascript from 'shiki/langs/javascript.mjs';
 import json from 'shiki/langs/json.mjs';
 import python from 'shiki/langs/python.mjs';
 import shellscript from 'shiki/langs/shellscript.mjs';
+import typescript from 'shiki/langs/typescript.mjs';
 
-export type Grammar = 'javascript' | 'json' | 'python' | 'shellscript';
+export type Grammar = 'go' | 'javascript' | 'json' | 'python' | 'shellscript' | 'typescript';
 
 const theme = createCssVariablesTheme({ name: 'classes', variablePrefix: '--' });
 const highlighter = createHighlighterCoreSync({
   themes: [theme],
-  langs: [javascript, json, python, shellscript],
+  langs: [go, javascript, json, python, shellscript, typescript],
   engine: createJavaScriptRegexEngine(),
 });
 

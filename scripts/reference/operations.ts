@@ -25,6 +25,8 @@ const retryKey = 'Idempotency-Key';
 /** Of the samples. The document has none: tools would send it with every request. */
 const sampleKey = '7d9f0d3a-1f0b-4c56-9f8e-2f1c7c1f0e55';
 
+const retryHelp = 'A UUID, made anew for each animal. A retry with the same one adds nothing twice.';
+
 /** All operations with an entry of their own, in the order of the document. */
 export const operationsOf = ({ paths }: Document) =>
   Object.entries(paths).flatMap(([path, item]) =>
@@ -68,7 +70,13 @@ function parameterView({ describe }: Context, operationId: string, parameter: Pa
     in: parameter.in,
     required,
     type: toInlineHtml(describe(schema)),
+    pattern: schema.pattern,
     text: toInlineHtml(description),
+    /** For the panel. */
+    help: toInlineHtml(
+      name === retryKey ? retryHelp : /^.*?[^.][.:](?= |$)/.exec(description ?? '')?.[0].replace(/:$/, '.'),
+    ),
+    placeholder: schema.default === undefined ? undefined : String(schema.default),
     choices: schema.enum?.map(String) ?? [],
     example: name === retryKey ? sampleKey : example && String(example.value),
     /** Whether the panel makes a value. */
@@ -101,9 +109,9 @@ function errorView({ commonErrors }: Context, status: string, response: Response
     status,
     codes: bodies.map(({ code }) => code).filter((code) => !commonErrors.includes(code)),
     headers: headersOf(response, known),
-    // Those whose messages are not in the table of errors: they name what is wrong.
+    // What is most often wrong, and those whose messages are not in the table of errors: they name what is wrong.
     examples: bodies
-      .filter(({ code, message }) => errorTable[code][1] !== message)
+      .filter(({ code, message }) => status === '404' || errorTable[code][1] !== message)
       .map((body) => show({ summary: body.code, value: body })),
   };
 }
@@ -140,6 +148,9 @@ export function operationView(context: Context, { path, method, operation }: Ret
     scopes: (operation.security ?? []).flatMap(({ apiKey }) => apiKey),
     text: toHtml(operation.description),
     parameters: Map.groupBy(parameters, (parameter) => places[parameter.in]),
+    address: context.server + path,
+    inputs: parameters.filter((parameter) => parameter.in !== 'header'),
+    headerInputs: parameters.filter((parameter) => parameter.in === 'header'),
     body: media && {
       text: toHtml(requestBody.description),
       fields: fieldsOf(context, media.schema),

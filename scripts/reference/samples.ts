@@ -1,5 +1,5 @@
 /** Writes requests as commands and programs that run as they are, once the key is filled in. The page's script puts the values of the panel in. */
-import { quoteForProgram, quoteForShell } from '../../src/pages/quoting.js';
+import { quoteForGo, quoteForProgram, quoteForShell } from '../../src/pages/quoting.js';
 import { escapeHtml, type Grammar, highlight, type Mark } from './highlight.ts';
 
 export interface Request {
@@ -60,13 +60,52 @@ function curl(request: Request): Part[] {
   return code`curl -H ${key('Authorization: Bearer ')}${type}${headers}${data}${other}${next}${slot('url', url)}`;
 }
 
-const javascript = (request: Request): Part[] => code`const response = await fetch(${slot('url', request.url)}, {
+/** The call of fetch. */
+const fetchOf = (request: Request): Part[] => code`await fetch(${slot('url', request.url)}, {
   method: '${request.method}',
   headers: {
     Authorization: ${key('Bearer ')},
 ${withBody(request, () => ["    'Content-Type': 'application/json',\n"])}${optional(request, (name, value) => code`    '${name}': ${slot(name, value)},\n`)}  },
 ${withBody(request, (value) => code`  body: ${value},\n`)}});
-${request.hasBigInteger ? '// The text has every digit. JSON.parse would round integers beyond 2^53.\n' : ''}console.log(response.status, await response.text());`;
+`;
+
+const exactText = ({ hasBigInteger }: Request) =>
+  hasBigInteger ? '// The text has every digit. JSON.parse would round integers beyond 2^53.\n' : '';
+
+const javascript = (request: Request): Part[] =>
+  code`const response = ${fetchOf(request)}${exactText(request)}console.log(response.status, await response.text());`;
+
+const typescript = (request: Request): Part[] => code`type ApiError = { code: string; message: string; status: number };
+
+const response: Response = ${fetchOf(request)}if (!response.ok) {
+  const { code, message } = (await response.json()) as ApiError;
+  throw new Error(\`\${code}: \${message}\`);
+}
+${exactText(request)}console.log(response.status, await response.text());`;
+
+const go = (request: Request): Part[] => {
+  const imports = ['fmt', 'io', 'net/http', ...(request.body === undefined ? [] : ['strings'])];
+  const body: Part[] = request.body === undefined ? ['nil'] : code`strings.NewReader(${slot('body', request.body)})`;
+  const set = (name: string, value: Slot): Part[] => code`\trequest.Header.Set("${name}", ${value})\n`;
+  return code`package main
+
+import (
+${imports.map((name) => `\t"${name}"\n`)})
+
+func main() {
+	request, err := http.NewRequest("${request.method}", ${slot('url', request.url)}, ${body})
+	if err != nil {
+		panic(err)
+	}
+${set('Authorization', key('Bearer '))}${withBody(request, () => ['\trequest.Header.Set("Content-Type", "application/json")\n'])}${optional(request, (name, value) => set(name, slot(name, value)))}	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		panic(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	fmt.Println(response.StatusCode, string(text), err)
+}`;
+};
 
 const python = (request: Request): Part[] => code`from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -112,5 +151,7 @@ function toHtml(parts: Part[], grammar: Grammar, quote: (text: string) => string
 export const samplesOf = (request: Request): Sample[] => [
   { language: 'curl', code: toHtml(curl(request), 'shellscript', quoteForShell) },
   { language: 'JavaScript', code: toHtml(javascript(request), 'javascript', quoteForProgram) },
+  { language: 'TypeScript', code: toHtml(typescript(request), 'typescript', quoteForProgram) },
   { language: 'Python', code: toHtml(python(request), 'python', quoteForProgram) },
+  { language: 'Go', code: toHtml(go(request), 'go', quoteForGo) },
 ];

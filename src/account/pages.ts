@@ -10,8 +10,8 @@ import type { App } from '../http/operation.ts';
 import { type Fault, FormError } from './forms.ts';
 import { createLine } from './line.ts';
 
-/** Compiles each template when a page needs it for the first time. The names are those of src/pages/account/. */
-const eta = new Eta({ views: `${import.meta.dirname}/../pages/account`, cache: true });
+/** Compiles each template when a page needs it for the first time. */
+const eta = new Eta({ views: `${import.meta.dirname}/../pages`, cache: true });
 
 /** The notices, each by the template of its page and what the query names. No text of the query is shown. */
 const notices = new Map([
@@ -116,12 +116,13 @@ export function createPages(app: App, rootPath: string) {
       rootPath,
       time: timeOf,
       account: request.session?.account.name,
+      quickstart: app.config.quickstartBasePath !== undefined,
       // What the person typed, to show it again. Passwords are never shown again.
       name: typeof name === 'string' ? name : '',
       notice: notices.get(`${template} ${done}`),
       ...refusalOf(data, request.id),
     };
-    const html = Buffer.from(eta.render(template, { ...shared, ...data }));
+    const html = Buffer.from(eta.render(`account/${template}`, { ...shared, ...data }));
     // client-errors.ts may have answered.
     return reply.sent ? reply : reply.type('text/html; charset=utf-8').send(html);
   }

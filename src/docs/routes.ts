@@ -1,6 +1,6 @@
 /** Serves the OpenAPI documents, the reference pages and their files. They need no API key. */
 import { gzipSync } from 'node:zlib';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { AppConfig } from '../http/decorations.ts';
 import { pageHeaders } from '../http/headers.ts';
 import { isLoopback } from '../http/hosts.ts';
@@ -19,10 +19,10 @@ const pages = {
 const files = {
   'text/javascript; charset=utf-8': {
     'choices.js': ['choices.js'],
-    'page.js': ['copy.js', 'quoting.js', 'reference.js', 'samples.js', 'search.js', 'contents.js'],
+    'page.js': ['theme.js', 'copy.js', 'quoting.js', 'reference.js', 'samples.js', 'search.js', 'contents.js'],
     'panel.js': ['panel.js'],
     // Of the account pages.
-    'account.js': ['copy.js', 'account.js'],
+    'account.js': ['theme.js', 'copy.js', 'account.js'],
   },
   'text/css; charset=utf-8': {
     'page.css': ['style.css', 'reference.css', 'contents.css', 'samples.css', 'print.css'],
@@ -33,6 +33,9 @@ const files = {
 
 /** The address of the documents' own examples. */
 const exampleRoot = 'https://api.example.com';
+
+/** The start of the URLs of pages: the public base address without /v1. */
+const rootOf = (base: string) => base.slice(0, -'/v1'.length);
 
 /** Whether Accept-Encoding names gzip, with any weight but 0 (RFC 9110, section 12.5.3). */
 function acceptsGzip({ headers }: FastifyRequest): boolean {
@@ -69,6 +72,21 @@ export interface DocsOptions {
   readFile: (name: string) => Promise<Buffer>;
 }
 
+/** Reads the texts of files, one after the other. A tool may have written CRLF. */
+const textReader =
+  (readFile: DocsOptions['readFile']) =>
+  async (...names: string[]) =>
+    (await Promise.all(names.map(readFile))).join('').replaceAll('\r\n', '\n');
+
+/** Returns a function that returns the page for an address that a person has mistyped, and its headers. */
+export function createNotFoundPage({ config }: FastifyInstance, { readFile }: DocsOptions) {
+  let html: string | undefined;
+  return async () => {
+    html ??= adaptPage(await textReader(readFile)('src/pages/reference/not-found.html'), rootOf(config.base), config);
+    return { headers: { ...headers, 'cache-control': 'no-store' }, html };
+  };
+}
+
 /** The OpenAPI documents, and the reference pages with their files. */
 export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
   const refuseOtherMethods = watchMethods(app);
@@ -76,11 +94,8 @@ export async function docs(app: App, { readFile }: DocsOptions): Promise<void> {
   const { base, quickstartBasePath, signUp } = config;
   /** The start of absolute URLs: programs that import a document need one. Never from the Host header, which a client chooses. */
   const origin = () => (base.startsWith('/') ? listeningOrigin(app) : '');
-  /** The start of the URLs of pages: the public base address without /v1. */
-  const root = base.slice(0, -'/v1'.length);
-  // A tool may have written CRLF.
-  const readText = async (...names: string[]) =>
-    (await Promise.all(names.map(readFile))).join('').replaceAll('\r\n', '\n');
+  const root = rootOf(base);
+  const readText = textReader(readFile);
 
   documentRoutes(
     app,
@@ -147,6 +162,7 @@ function adaptPage(html: string, root: string, { quickstartBasePath = '', signUp
     .replace(/ *<!-- if ([\w ]+) -->\n(.*?) *<!-- end -->\n/gs, (_, name: string, part: string) =>
       conditions[name] ? part : '',
     )
+    .replaceAll('{{root}}', () => root)
     .replaceAll('{{quickstart}}', quickstartBasePath.slice(1))
     .replaceAll(`${exampleRoot}/v1`, () => `${address}/v1`)
     .replaceAll(`${exampleRoot}/quickstart`, () => address + quickstartBasePath);

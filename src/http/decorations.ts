@@ -41,8 +41,8 @@ declare module 'fastify' {
     now: () => Date;
     /** True while the process is about to stop. Responses then carry Connection: close, so that clients reconnect elsewhere. */
     draining: () => boolean;
-    /** Throws ApiError `route_not_found`, or responds to `OPTIONS *`. */
-    notFound: (request: FastifyRequest, reply: FastifyReply) => void;
+    /** Throws ApiError `route_not_found`, shows a person a page, or responds to `OPTIONS *`. */
+    notFound: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply> | undefined;
   }
   interface FastifyRequest {
     /** Null before the key is accepted, and on routes that need none. */

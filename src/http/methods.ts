@@ -3,7 +3,6 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, RouteOptions } from
 import fp from 'fastify-plugin';
 import { ApiError, errorTable } from '../core/errors.ts';
 import { HttpError, sendError } from './errors.ts';
-import { pageHeaders } from './headers.ts';
 import { METHODS } from './node-http.ts';
 
 /** A path, other than the root, that ends in a slash. Clients of proxies send it after the scheme and the host (RFC 9112, section 3.2.2). */
@@ -15,38 +14,16 @@ const isAddressTyped = ({ method, headers, originalUrl }: FastifyRequest) =>
   headers.accept?.includes('text/html') &&
   !/^\/v1(?:\/|$)/.test(originalUrl);
 
-const pageOfNothing = {
-  ...pageHeaders("form-action 'none'"),
-  'content-type': 'text/html; charset=utf-8',
-  'cache-control': 'no-store',
-};
-
-/** `root`: the public address without /v1. */
-const pageFor = (root: string, hasAccounts: boolean) => `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>Not found: Animal Store</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="${root}/docs/icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="${root}/docs/page.css">
-</head>
-<body class="short">
-<main id="main">
-<h1>There is nothing at this address</h1>
-<p><a href="${root}/docs">The reference</a> describes the API${hasAccounts ? `, and <a href="${root}/account">your account</a> has your API keys` : ''}.</p>
-</main>
-</body>
-</html>
-`;
+interface NotFoundOptions {
+  /** The page for an address that a person has mistyped. */
+  notFoundPage: () => Promise<{ headers: Record<string, string>; html: string }>;
+}
 
 /** Adds the handlers of errors and of unknown paths, and every method of Node's parser, so that an unusual one gets 405 and not 404. */
-export const errors = fp(async (app) => {
+export const errors = fp<NotFoundOptions>(async (app, { notFoundPage }) => {
   for (const method of METHODS) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
   const { base } = app.config;
-  const root = base.slice(0, -'/v1'.length);
-  const docs = `${root}/docs`;
+  const docs = `${base.slice(0, -'/v1'.length)}/docs`;
   const api = `The API is below ${base}, for example GET ${base}/pets; ${docs} describes it.`;
   // Created once: capturing a stack trace costs more than the rest of the response.
   const [, nothing] = errorTable.route_not_found;
@@ -61,9 +38,10 @@ export const errors = fp(async (app) => {
     const error = endsInSlash.test(url) ? slash : unknown;
     if (!isAddressTyped(request)) throw error;
     request.errorCode = error.code;
-    reply.code(404).headers(pageOfNothing).send(nowhere);
+    return notFoundPage().then(({ headers, html }) =>
+      reply.code(404).headers(headers).type('text/html; charset=utf-8').send(html),
+    );
   });
-  const nowhere = pageFor(root, app.config.signUp !== 'none');
   app.setErrorHandler(sendError);
   app.setNotFoundHandler(app.notFound);
 });

@@ -45,7 +45,8 @@ addEventListener('pagehide', () => {
 });
 // A kept list lacks the keys that its forms have made. A reload of the page with a new key would send its form again.
 addEventListener('pageshow', ({ persisted }) => {
-  if (persisted && document.querySelector('#make, #key')) location.replace(document.querySelector('.brand').href);
+  if (persisted && document.querySelector('#make, #key'))
+    location.replace(document.querySelector('header [href$="/account"]').href);
 });
 
 for (const form of document.forms) {
@@ -70,10 +71,4 @@ for (const form of document.forms) {
   });
 }
 
-for (const details of document.querySelectorAll('details')) {
-  details.addEventListener('keydown', ({ key }) => {
-    if (key !== 'Escape') return;
-    details.open = false;
-    details.querySelector('summary').focus();
-  });
-}
+for (const details of document.querySelectorAll('main details')) closeOnEscape(details);

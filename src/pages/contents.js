@@ -1,10 +1,4 @@
-/** Marks the section that is read in the contents, leads to the search, and changes the theme. */
-
-const theme = document.querySelector('#theme');
-addEventListener('pageshow', () => {
-  theme.value = document.documentElement.dataset.theme ?? '';
-});
-theme.addEventListener('change', () => remember('theme', theme.value));
+/** Marks the section that is read in the contents, and leads to the search. */
 
 const contents = document.querySelector('.contents');
 const links = [...(contents?.querySelectorAll('.sections a') ?? [])];
@@ -38,15 +32,16 @@ if (contents) {
   contents.addEventListener('click', ({ target }) => {
     if (target.closest('a')) menu.open = false;
   });
-  menu.addEventListener('keydown', ({ key }) => {
-    if (key !== 'Escape') return;
-    menu.open = false;
-    menu.querySelector('summary').focus();
-  });
+  closeOnEscape(menu);
+  const openSearch = () => {
+    menu.open = true;
+    search.focus();
+  };
+  contents.querySelector('.find').addEventListener('click', openSearch);
+  if (matchMedia('(hover: hover)').matches) search.placeholder = 'Search (Ctrl K)';
   addEventListener('keydown', (event) => {
     if (event.key !== 'k' || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
-    menu.open = true;
-    search.focus();
+    openSearch();
   });
 }

@@ -47,25 +47,89 @@ function indent(text) {
   }
 }
 
-function showResponse(answer, response, text) {
-  const [body, headers] = answer.querySelectorAll('pre');
-  const box = body.parentElement;
-  body.textContent = indent(text);
-  box.hidden = text === '';
+/** The parts of JSON that have a color in the samples. */
+const parts = /("(?:[^"\\]|\\.)*")(\s*:)?|-?\d[\d.eE+-]*|true|false|null/g;
+
+/** Shows JSON in the colors of the samples. */
+function paint(code, json) {
+  let end = 0;
+  code.replaceChildren();
+  for (const { 0: found, 1: string, 2: colon, index } of json.matchAll(parts)) {
+    const span = document.createElement('span');
+    span.className = colon !== undefined ? 'keyword' : string ? 'string' : 'constant';
+    span.textContent = string ?? found;
+    code.append(json.slice(end, index), span, colon ?? '');
+    end = index + found.length;
+  }
+  code.append(json.slice(end));
+}
+
+/** The form of another operation, with the values of its path, if the URL is one of that. */
+function formOf(url) {
+  const { pathname } = new URL(url, location.href);
+  for (const form of document.querySelectorAll('form.panel[data-method="GET"]')) {
+    const names = [];
+    const pattern = form.dataset.path.replace(/\{(\w+)\}/g, (_, name) => {
+      names.push(name);
+      return '([^/]+)';
+    });
+    const found = new RegExp(`${pattern}$`).exec(pathname);
+    if (found && names.length > 0)
+      return { form, values: Object.fromEntries(names.map((name, at) => [name, found[at + 1]])) };
+  }
+  return undefined;
+}
+
+/** What to do next with a response: the next page, or the animal that was added. */
+function nextOf(form, headers) {
+  const next = /<([^>]*)>;\s*rel="next"/.exec(headers.get('link') ?? '')?.[1];
+  if (next && form.elements.cursor)
+    return { label: 'Next page', form, values: Object.fromEntries(new URL(next, location.href).searchParams) };
+  const added = headers.get('location');
+  const found = added ? formOf(added) : undefined;
+  return found && { label: `${found.form.dataset.title} ${Object.values(found.values)}`, ...found };
+}
+
+function showNext(place, form, headers, fillForm) {
+  place.replaceChildren();
+  const next = nextOf(form, headers);
+  if (!next) return;
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.className = 'quiet';
+  button.textContent = next.label;
+  button.addEventListener('click', () => {
+    fillForm(next.form, next.values);
+    next.form.closest('details').open = true;
+    next.form.requestSubmit();
+    const send = next.form.querySelector('[type="submit"]');
+    if (next.form !== form) send.scrollIntoView({ block: 'center' });
+  });
+  place.append(button);
+}
+
+function showResponse(answer, { headers }, text, ms) {
+  const [body, fields] = answer.querySelectorAll('pre');
+  paint(body.firstElementChild, indent(text));
+  body.closest('.code').hidden = text === '';
   // A long response can be scrolled with the keyboard only if it is focusable.
-  box.tabIndex = 0;
-  headers.textContent = [...response.headers].map(([name, value]) => `${name}: ${value}`).join('\n');
+  body.parentElement.tabIndex = 0;
+  fields.textContent = [...headers].map(([name, value]) => `${name}: ${value}`).join('\n');
+  answer.querySelector('.facts').textContent = `${ms} ms, request id ${headers.get('x-request-id')}`;
   answer.hidden = false;
 }
 
-/** Sends `values`. Returns whether the next request is another one: this one was done, or the server knows its Idempotency-Key (422). */
-export async function send(form, values) {
+/** Sends `values`. `fillForm`: writes values into the fields of a form. Returns whether the next request is another one: this one was done, or the server knows its Idempotency-Key (422). */
+export async function send(form, values, fillForm) {
   const [outcome, answer] = ['.outcome', '.answer'].map((name) => form.querySelector(name));
   let status = 0;
   try {
-    const { response, text } = await exchange(requestOf(form.dataset.method, values));
+    const request = requestOf(form.dataset.method, values);
+    const start = performance.now();
+    const { response, text } = await exchange(request);
     status = response.status;
-    showResponse(answer, response, text);
+    showResponse(answer, response, text, Math.round(performance.now() - start));
+    showNext(answer.querySelector('.next'), form, response.headers, fillForm);
     outcome.textContent = `${status} ${response.statusText}`;
   } catch (error) {
     if (!(error instanceof NotSent)) throw error;

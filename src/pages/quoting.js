@@ -12,3 +12,9 @@ export const quoteForShell = (text) => (/^[\w./:-]+$/.test(text) ? text : `'${te
  */
 export const quoteForProgram = (text) =>
   `'${JSON.stringify(text).slice(1, -1).replaceAll('\\"', '"').replaceAll("'", "\\'")}'`;
+
+/**
+ * For Go, whose double-quoted strings have the escapes of JSON.
+ * @param {string} text
+ */
+export const quoteForGo = (text) => JSON.stringify(text.toWellFormed());

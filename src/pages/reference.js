@@ -1,14 +1,49 @@
-/** What the panels of the reference page would send. The text of the page needs no script. */
+/** The key, and what the panels of the reference page would send. The text of the page needs no script. */
 
 // Requests go only to the server that served the page.
 const base = new URL(document.body.dataset.server ?? '', location.href).href;
 const key = document.querySelector('#key');
+const keyFault = document.querySelector('#key-fault');
 
 /** The key in the field; also if `Bearer` or the whole header was pasted with it. */
 const enteredKey = () => key?.value.trim().replace(/^(?:authorization\s*:\s*)?bearer\s+/i, '') ?? '';
 
+// The page of a new key leads here with it. No server sees a fragment, and the history of the browser does not keep it.
+const handedOver = /^#key=(\w+)$/.exec(location.hash)?.[1];
+if (key && handedOver) {
+  key.value = handedOver;
+  history.replaceState(null, '', '#start');
+}
+
+function showKeyState() {
+  const has = enteredKey() !== '';
+  for (const link of document.querySelectorAll('.key-state')) link.textContent = has ? 'Key set' : 'Enter a key first';
+  for (const button of document.querySelectorAll('.with-key')) button.hidden = !has;
+  if (has) sayOfKey('');
+}
+
+/** Shows a message at the field of the key; none if it is empty. */
+function sayOfKey(message) {
+  keyFault.textContent = message;
+  if (message) key.setAttribute('aria-invalid', 'true');
+  else key.removeAttribute('aria-invalid');
+}
+
+const showKey = document.querySelector('#show-key');
+showKey?.addEventListener('click', () => {
+  const isShown = showKey.ariaPressed !== 'true';
+  showKey.ariaPressed = String(isShown);
+  key.classList.toggle('shown', isShown);
+});
+key?.addEventListener('input', showKeyState);
+addEventListener('pageshow', () => key && showKeyState());
+
 for (const mark of document.querySelectorAll('[data-sunset]'))
   if (Date.now() >= Date.parse(mark.dataset.sunset)) mark.textContent = mark.textContent.replace('Will be r', 'R');
+
+// Without BASE_URL the server names the address of the examples.
+for (const place of document.querySelectorAll('[data-address], [data-slot="url"]'))
+  place.textContent = place.textContent.replace(/https:\/\/api\.example\.com\/\w+/, () => base);
 
 /** The URL, headers and body of a form. Empty fields are left out. */
 function valuesOf({ dataset: { path }, elements }) {
@@ -27,20 +62,57 @@ function valuesOf({ dataset: { path }, elements }) {
   return { url, headers, body };
 }
 
-/** A value for Idempotency-Key. crypto.randomUUID does not exist over plain http from another machine. */
-const newRetryKey = () => crypto.getRandomValues(new BigUint64Array(2)).join('');
+/** Writes values into the fields of a form. Others become empty. */
+function fillForm(form, values) {
+  for (const field of form.elements)
+    if (field.dataset.in === 'query' || field.dataset.in === 'path') field.value = values[field.name] ?? '';
+  form.dispatchEvent(new Event('input', { bubbles: true }));
+}
 
-/** Keeps a fresh key in the field. `renewOwn`: the next request is another one, and needs another key. A retry needs the same. */
-function keepFresh(field, button) {
+/** A UUID (RFC 9562, section 5.4). crypto.randomUUID does not exist over plain http from another machine. */
+function newRetryKey() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6] & 0x0f) | 0x40;
+  bytes[8] = (bytes[8] & 0x3f) | 0x80;
+  const digits = Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+}
+
+/** Keeps a fresh key in the field, and sends a request again with the last one. */
+function keepFresh(form) {
+  const [button, again] = ['.fresh', '.again'].map((name) => form.querySelector(name));
+  const field = button.parentElement.querySelector('input');
   let made;
-  const renew = () => {
-    made = newRetryKey();
-    field.value = made;
+  let last;
+  const put = (value) => {
+    field.value = value;
     field.dispatchEvent(new Event('input', { bubbles: true }));
   };
+  const renew = () => {
+    made = newRetryKey();
+    put(made);
+  };
   button.addEventListener('click', renew);
-  // A key that the reader entered stays.
-  return { renew, renewOwn: () => field.value === made && renew() };
+  again.addEventListener('click', () => {
+    const next = field.value;
+    put(last);
+    form.requestSubmit();
+    put(next);
+  });
+  // After the samples listen.
+  queueMicrotask(renew);
+  return {
+    /** Call it with a request. Returns what to call after its response. */
+    sent() {
+      const used = field.value;
+      return (isDone) => {
+        last = used;
+        again.hidden = used === '';
+        // The next request is another one, and needs another key. A key that the reader entered stays, and a retry needs the same.
+        if (isDone && used === made) renew();
+      };
+    },
+  };
 }
 
 async function sendFrom(form) {
@@ -50,7 +122,7 @@ async function sendFrom(form) {
   form.querySelector('.answer').hidden = true;
   const values = { ...valuesOf(form), key: enteredKey() };
   const panel = await import('./panel.js').catch(() => undefined);
-  if (panel) return panel.send(form, values);
+  if (panel) return panel.send(form, values, fillForm);
   outcome.classList.add('bad');
   outcome.textContent = 'Not sent: the server cannot be reached. Try again, or reload the page.';
   return false;
@@ -58,20 +130,28 @@ async function sendFrom(form) {
 
 for (const form of document.querySelectorAll('form.panel')) {
   const button = form.querySelector('[type="submit"]');
-  const fresh = form.querySelector('.fresh');
-  const retryKey = fresh && keepFresh(fresh.parentElement.querySelector('input'), fresh);
+  const retryKey = form.querySelector('.fresh') && keepFresh(form);
   // The generated page disables it: before this script, or without it, it would do nothing.
   button.disabled = false;
-  // After the samples listen.
-  if (retryKey) queueMicrotask(retryKey.renew);
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
     // A second click would send a second request.
     if (button.disabled) return;
+    if (enteredKey() === '') {
+      sayOfKey('Enter a key first.');
+      key.focus();
+      return;
+    }
+    if (!form.reportValidity()) return;
     const hadFocus = document.activeElement === button;
     button.disabled = true;
+    const ended = retryKey?.sent();
     try {
-      if (await sendFrom(form)) retryKey?.renewOwn();
+      const isDone = await sendFrom(form);
+      ended?.(isDone);
+      // The response takes the place of the same call.
+      const same = form.parentElement.querySelector('.same');
+      if (same && !form.querySelector('.answer').hidden) same.open = false;
     } finally {
       button.disabled = false;
       // A button that is disabled loses the focus.
@@ -84,3 +164,7 @@ for (const form of document.querySelectorAll('form.panel')) {
     field.dispatchEvent(new Event('input', { bubbles: true }));
   });
 }
+
+// They are open on a wide screen, where style shows them so from the first paint on.
+if (matchMedia('(width >= 60rem)').matches) for (const panel of document.querySelectorAll('.try')) panel.open = true;
+document.documentElement.classList.add('ready');

@@ -10,13 +10,14 @@ function compact(text) {
   return text.replace(/("(?:[^"\\]|\\.)*")|\s+/g, '$1');
 }
 
-const quoteFor = (slot) =>
-  slot.closest('[data-language]').dataset.language === 'curl' ? quoteForShell : quoteForProgram;
+const quotes = { curl: quoteForShell, Go: quoteForGo };
 
-/** Writes a value into its places in the code. */
-function fill(code, name, value) {
-  for (const slot of code.querySelectorAll(`[data-slot="${name}"]`))
-    slot.textContent = quoteFor(slot)((slot.dataset.before ?? '') + value);
+/** Writes a value into its places in the samples. */
+function fill(samples, name, value) {
+  for (const slot of samples.querySelectorAll(`[data-slot="${name}"]`)) {
+    const quote = quotes[slot.closest('[data-language]').dataset.language] ?? quoteForProgram;
+    slot.textContent = quote((slot.dataset.before ?? '') + value);
+  }
 }
 
 /** Writes what the form would send into the samples beside it. */
@@ -32,60 +33,26 @@ function fillSamples(form) {
   }
 }
 
-// Without BASE_URL the server names the address of the examples.
-for (const slot of document.querySelectorAll('[data-slot="url"]'))
-  slot.textContent = slot.textContent.replace(/https:\/\/api\.example\.com\/\w+/, () => base);
-
 for (const form of document.querySelectorAll('form.panel')) {
   fillSamples(form);
   form.addEventListener('input', () => fillSamples(form));
 }
 
-/** The text of the code as it is shown, with the key in its place if it is given. */
-function textOf(code, secret) {
-  const shown = code.closest('details')?.cloneNode(true).querySelector('code') ?? code.cloneNode(true);
+/** The text of the sample that is open, with the key in its place if it is given. */
+function textOf(sample, secret) {
+  const shown = sample.cloneNode(true);
   for (const line of shown.querySelectorAll('[hidden]')) line.remove();
   if (secret) fill(shown, 'key', secret);
-  return shown.textContent;
+  return shown.querySelector('code').textContent;
 }
 
-/** `secretOf` returns the key that replaces the placeholder. */
-function listenForCopy(button, secretOf) {
-  const code = button.closest('.code').querySelector('code');
-  copyOnClick(button, () => copy(code, textOf(code, secretOf())));
-}
-
-for (const button of document.querySelectorAll('.copy')) listenForCopy(button, () => '');
-
-/** The buttons that copy a sample with the key. */
-const withKey = [...document.querySelectorAll('.samples .copy')].map((button) => {
-  const added = button.cloneNode();
-  added.ariaLabel = button.ariaLabel.replace('Copy', 'Copy with my key');
-  added.textContent = 'Copy with my key';
-  added.hidden = true;
-  button.after(added);
-  listenForCopy(added, enteredKey);
-  return added;
-});
-
-function showKeyParts() {
-  const has = enteredKey() !== '';
-  for (const hint of document.querySelectorAll('.key-missing')) hint.hidden = has;
-  for (const button of withKey) button.hidden = !has;
-}
-key?.addEventListener('input', showKeyParts);
-addEventListener('pageshow', showKeyParts);
-
-/** Remembers a choice. An empty value removes it. */
-function remember(name, value) {
-  document.documentElement.dataset[name] = value;
-  try {
-    if (value) localStorage[name] = value;
-    else localStorage.removeItem(name);
-  } catch {
-    // The browser may block the storage.
-  }
-}
+for (const button of document.querySelectorAll('.copy'))
+  copyOnClick(button, () => {
+    const sample = button.closest('.samples')?.querySelector('[open]');
+    const code = (sample ?? button.parentElement).querySelector('code');
+    const secret = button.matches('.with-key') ? enteredKey() : '';
+    return copy(code, sample ? textOf(sample, secret) : code.textContent);
+  });
 
 const samples = document.querySelectorAll('.samples > details');
 

@@ -38,6 +38,13 @@ describeInBrowser('the search', () => {
       ['rate_lim', 'rate_limited', '#error/rate_limited'],
       ['ratelimit-rem', 'RateLimit-Remaining', '#header/RateLimit-Remaining'],
       ['id', 'id', '#animal-store/model/Pet/id'],
+      // What the texts say.
+      ['pagination', 'Paging', '#guides/paging'],
+      ['authentication', 'Authentication and keys', '#guides/authentication-and-keys'],
+      ['cors', 'Methods, paths and origins', '#methods'],
+      ['64-bit', 'Exact numbers', '#guides/exact-numbers'],
+      ['next', 'List all animals', '#animal-store/tag/pets/listPets'],
+      ['delete', 'Change or delete an animal', '#changes'],
     ] as const) {
       await page.keyboard.press('Control+k');
       await page.keyboard.type(text);
@@ -49,6 +56,45 @@ describeInBrowser('the search', () => {
       expect(await page.locator(`[id="${hash.slice(1)}"]`).isVisible()).toBe(true);
     }
     expect(faults()).toEqual([]);
+  });
+});
+
+describeInBrowser('the search by keyboard', () => {
+  test('marks results with the arrow keys, and opens the marked one', async () => {
+    const { page, open } = await openReference();
+    await open('');
+    const search = page.getByRole('combobox', { name: 'Search' });
+    await search.fill('rate');
+    const marked = page.locator('[role="option"][aria-selected="true"]');
+    const titles = await page.locator('[role="option"]').allInnerTexts();
+    expect(titles.length).toBeGreaterThan(2);
+    for (const [pressed, at] of [
+      ['ArrowDown', 1],
+      ['ArrowDown', 2],
+      ['ArrowUp', 1],
+      ['ArrowUp', 0],
+      ['ArrowUp', titles.length - 1],
+      ['ArrowDown', 0],
+      ['ArrowDown', 1],
+    ] as const) {
+      await page.keyboard.press(pressed);
+      expect(await marked.allInnerTexts()).toEqual([titles[at]]);
+      expect(await search.getAttribute('aria-activedescendant')).toBe(await marked.getAttribute('id'));
+    }
+    const target = await marked.getAttribute('href');
+    await page.keyboard.press('Enter');
+    expect(new URL(page.url()).hash).toBe(target);
+  });
+
+  test('opens from its icon on a phone, where no key is named', async () => {
+    const { page, open } = await openReference(looks[2][1]);
+    await open('');
+    await page.getByRole('button', { name: 'Search' }).click();
+    await page.keyboard.type('paging');
+    await page.keyboard.press('Enter');
+    await expect.poll(() => new URL(page.url()).hash).toBe('#guides/paging');
+    const { height } = (await page.locator('header').boundingBox()) as { height: number };
+    expect(height).toBeLessThan(60);
   });
 });
 
@@ -89,7 +135,6 @@ for (const options of [{}, kept])
       test('shows the theme that was chosen since, and the body that the samples have', async () => {
         const { page, open } = await openReference();
         const operation = await open('pets/createPet');
-        await operation.getByText('Try it').click();
         const body = operation.getByLabel('Request body');
         await body.fill('{"name":"Crumb"}');
         await page.getByRole('link', { name: 'Changelog' }).click();

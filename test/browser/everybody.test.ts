@@ -55,10 +55,14 @@ describeInBrowser('everybody', () => {
       throw new Error(`Tab does not reach ${name}`);
     };
     await goTo('Try it', 60);
-    await page.keyboard.press('Enter');
+    // It is open. Two presses close and open it.
+    for (const isOpen of [false, true]) {
+      await page.keyboard.press('Enter');
+      expect(await operation.getByRole('button', { name: 'Send', exact: true }).isVisible()).toBe(isOpen);
+    }
     await goTo('Send', 10);
     await page.keyboard.press('Enter');
     await operation.getByRole('status').filter({ hasText: '200 OK' }).waitFor();
-    await goTo('Response body', 2);
+    await goTo('Response body', 3);
   });
 });

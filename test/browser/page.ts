@@ -97,7 +97,7 @@ export async function openReference(options: BrowserContextOptions = {}) {
     const panel = operation.locator('form');
     if (!(await panel.isVisible())) await operation.getByText('Try it').click();
     await change?.(panel);
-    await panel.getByRole('button', { name: 'Send' }).click();
+    await panel.getByRole('button', { name: 'Send', exact: true }).click();
     await panel
       .getByRole('status')
       .filter({ hasText: /^(\d{3}|No response|Not sent)/ })

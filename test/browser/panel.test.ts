@@ -7,9 +7,12 @@ describeInBrowser('the request panel', () => {
     const { page, open, authenticate, send, faults } = await openReference();
     const steps = (await open('')).locator('.steps');
     await authenticate();
-    await steps.getByRole('button', { name: 'List all animals' }).click();
+    await steps.getByRole('button', { name: 'List all animals', exact: true }).click();
     await expect.poll(() => steps.getByRole('status').innerText()).toBe('200 OK');
     expect(await steps.getByLabel('Response body').innerText()).toBe('[]');
+    expect(await steps.locator('.facts').innerText()).toMatch(/^\d+ ms, request id [\da-f-]{36}$/);
+    // The response takes the place of the same call.
+    expect(await steps.locator('.samples').isVisible()).toBe(false);
     const contents = page.getByRole('navigation', { name: 'Contents' });
     await contents.getByRole('link', { name: 'Add an animal' }).click();
     const added = await send(page.locator('section[id$="pets/createPet"]'), (panel) =>
@@ -36,8 +39,7 @@ describeInBrowser('the request panel', () => {
       await held.promise;
       await route.continue();
     });
-    await operation.getByText('Try it').click();
-    const button = operation.getByRole('button', { name: 'Send' });
+    const button = operation.getByRole('button', { name: 'Send', exact: true });
     await button.dblclick();
     expect(await button.isDisabled()).toBe(true);
     held.resolve();
@@ -83,10 +85,9 @@ describeInBrowser('the request panel', () => {
     const { page, server, open, authenticate, send } = await openReference();
     const operation = await open('pets/createPet');
     await authenticate();
-    await operation.getByText('Try it').click();
     const field = operation.getByLabel('Idempotency-Key', { exact: true });
     const first = await field.inputValue();
-    expect(first).toMatch(/^\d{30,40}$/);
+    expect(first).toMatch(/^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/);
     // A refusal says nothing of the request before it, whose response was lost.
     for (const status of [503, 429, 401]) {
       await page.route('**/v1/pets', (route) => route.fulfill({ status, body: '{}' }), { times: 1 });
@@ -103,6 +104,95 @@ describeInBrowser('the request panel', () => {
     expect(await field.inputValue()).toBe('mine');
     await operation.getByText('Response headers').last().click();
     expect(await operation.locator('.answer').innerText()).toContain('idempotent-replayed: true');
+    expect((await server.get('/v1/pets')).json.length).toBe(2);
+  });
+
+  test('does not send without a key, and leads to its field', async () => {
+    const { page, open, key } = await openReference();
+    const operation = await open('pets/listPets');
+    let requests = 0;
+    await page.route('**/v1/pets', async (route) => {
+      requests += 1;
+      await route.continue();
+    });
+    await operation.getByRole('button', { name: 'Send', exact: true }).click();
+    const field = page.getByLabel('API key', { exact: true });
+    const fault = page.locator('#key-fault');
+    expect(await fault.innerText()).toBe('Enter a key first.');
+    expect(await field.evaluate((element) => element.matches(':focus'))).toBe(true);
+    expect(await field.getAttribute('aria-invalid')).toBe('true');
+    await page.keyboard.type(key);
+    expect([await fault.innerText(), await field.getAttribute('aria-invalid'), requests]).toEqual(['', null, 0]);
+    expect(await operation.locator('.key-state').innerText()).toBe('Key set');
+    const look = () =>
+      page.evaluate(`getComputedStyle(document.querySelector('#key')).getPropertyValue('-webkit-text-security')`);
+    const show = page.getByRole('button', { name: 'Show the key' });
+    for (const expected of ['disc', 'none', 'disc']) {
+      expect(await look()).toBe(expected);
+      await show.click();
+    }
+    await operation.getByRole('button', { name: 'Send', exact: true }).click();
+    await operation.getByRole('status').filter({ hasText: '200 OK' }).waitFor();
+    expect(requests).toBe(1);
+  });
+
+  test('has the key that another page of the browser hands over, and no address keeps it', async () => {
+    const { page, server, key, faults } = await openReference();
+    const urls: string[] = [];
+    page.on('request', (request) => void urls.push(request.url()));
+    await page.goto(`${server.url}/docs#key=${key}`);
+    await expect.poll(() => page.url()).toBe(`${server.url}/docs#start`);
+    expect(await page.getByLabel('API key', { exact: true }).inputValue()).toBe(key);
+    expect(urls.join()).not.toContain(key);
+    await page.getByRole('button', { name: 'List all animals', exact: true }).click();
+    await page.locator('.steps').getByRole('status').filter({ hasText: '200 OK' }).waitFor();
+    await page.reload();
+    expect(await page.getByLabel('API key', { exact: true }).inputValue()).toBe('');
+    expect(faults()).toEqual([]);
+  });
+
+  test('leads from page to page, and from a new animal to it', async () => {
+    const { page, server, open, authenticate, send, faults } = await openReference();
+    for (const name of ['Biscuit', 'Crumb', 'Moth']) await server.add({ name, categoryId: 7 });
+    const listing = await open('pets/listPets');
+    await authenticate();
+    const listed = await send(listing, (panel) => panel.getByLabel('limit', { exact: true }).fill('2'));
+    const body = listed.getByLabel('Response body');
+    expect(await body.innerText()).toContain('Crumb');
+    await listed.getByRole('button', { name: 'Next page' }).click();
+    await expect.poll(() => body.innerText()).toContain('Moth');
+    expect(await body.innerText()).not.toContain('Crumb');
+    expect(await listed.getByRole('button', { name: 'Next page' }).count()).toBe(0);
+    expect(await listing.locator('[data-language="curl"] code').innerText()).toContain('cursor=');
+    // In the colors of the samples.
+    expect(await body.locator('.string').first().innerText()).toBe('"Moth"');
+
+    const added = await send(page.locator('section[id$="pets/createPet"]'));
+    await added.getByRole('button', { name: 'Get an animal 4' }).click();
+    const got = page.locator('section[id$="pets/getPet"] form');
+    await got.getByRole('status').filter({ hasText: '200 OK' }).waitFor();
+    expect(await got.getByLabel('Response body').innerText()).toContain('"id": 4');
+    expect(faults()).toEqual([]);
+  });
+
+  test('sends a request again with the same Idempotency-Key, which adds nothing', async () => {
+    const { page, server, open, authenticate, send } = await openReference();
+    const operation = await open('pets/createPet');
+    await authenticate();
+    const field = operation.getByLabel('Idempotency-Key', { exact: true });
+    const again = operation.getByRole('button', { name: 'Send again with the same key' });
+    expect(await again.isVisible()).toBe(false);
+    const keys: string[] = [];
+    page.on('request', (request) => void keys.push(request.headers()['idempotency-key'] ?? ''));
+    await send(operation);
+    const next = await field.inputValue();
+    await again.click();
+    await expect.poll(() => keys.filter(Boolean).length).toBe(2);
+    await expect.poll(() => operation.getByRole('status').innerText()).toBe('201 Created');
+    expect(keys.filter(Boolean)[1]).toBe(keys.filter(Boolean)[0]);
+    expect(await field.inputValue()).toBe(next);
+    await send(operation);
+    expect(new Set(keys.filter(Boolean)).size).toBe(2);
     expect((await server.get('/v1/pets')).json.length).toBe(2);
   });
 });
