@@ -1,29 +1,22 @@
 import { defineConfig, type TestProjectInlineConfiguration } from 'vitest/config';
 import type { Reporter } from 'vitest/node';
 
-const testTimeout = 30_000;
-
 type ProjectOptions = NonNullable<TestProjectInlineConfiguration['test']>;
 
-/** A project: the tests below `folders` of test/, on SQLite unless `options` say otherwise. */
-const project = (name: string, folders: string[], options: ProjectOptions = {}): TestProjectInlineConfiguration => ({
+/** A project: the tests below a folder of test/. Without `onPostgres`, they run on SQLite. */
+const project = (name: string, folder: string, options: ProjectOptions = {}): TestProjectInlineConfiguration => ({
   extends: true,
-  test: {
-    name,
-    include: folders.map((folder) => `test/${folder}/**/*.test.ts`),
-    testTimeout,
-    hookTimeout: testTimeout,
-    ...options,
-  },
+  test: { name, include: [`test/${folder}/**/*.test.ts`], ...options },
 });
 
+/** A folder of test/system, which gives its project the name. */
+const system = (folder: string, options?: ProjectOptions) => project(folder, `system/${folder}`, options);
+
+/** Starts a PostgreSQL server for the tests. */
 const onPostgres = { globalSetup: 'test/support/postgres-setup.ts' };
 
 /** Files share their modules: importing these again for each file would take a third of the time. */
-const quick = { isolate: false };
-
-/** A busy machine can delay any of these tests. The timeout only ends one that hangs: no test measures a time with it. */
-const full = { testTimeout: 600_000, hookTimeout: 60_000 };
+const shared = { isolate: false };
 
 /** Fails the run if a test was skipped for want of a tool. */
 const requireTools: Reporter = {
@@ -35,53 +28,38 @@ const requireTools: Reporter = {
   },
 };
 
-/** The behaviours that depend most on the engine: npm test runs them on PostgreSQL, too. */
-const engineDependent = ['operations', 'paging', 'races', 'response-cache'].map(
-  (name) => `test/quick/behaviour/${name}.test.ts`,
-);
-
-/**
- * A folder of test/ is a tier, and a tier is a project. What clients are promised whichever database the store uses is in the rooms `behaviour`:
- * test:full runs all of them on both engines. The rooms `postgres` need a real PostgreSQL for everything.
- */
 export default defineConfig({
   test: {
     maxWorkers: 2,
+    // A busy machine can delay any of these tests. The timeout only ends one that hangs: no test measures a time with it.
+    testTimeout: process.env.TEST_TIER === 'slow' ? 3_600_000 : 600_000,
+    hookTimeout: 60_000,
     reporters: process.env.REQUIRE_TOOLS ? ['default', requireTools] : ['default'],
     // A second, as by default, is short on a busy machine.
     expect: { poll: { timeout: 10_000 } },
     // For the threads and processes that tests start.
     env: { NODE_COMPILE_CACHE: `${import.meta.dirname}/node_modules/.cache/animal-store` },
     projects: [
-      project('quick', ['quick'], { ...quick, exclude: ['test/quick/postgres/**'] }),
-      project('quick-postgres', [], {
-        ...quick,
-        ...onPostgres,
-        include: ['test/quick/postgres/**/*.test.ts', ...engineDependent],
+      project('unit', 'unit', { ...shared, testTimeout: 30_000, hookTimeout: 30_000 }),
+      // What clients are promised: on the engine that DATABASE_URL names, and on PostgreSQL.
+      project('api', 'api', { ...shared, ...(process.env.DATABASE_URL?.startsWith('postgres') && onPostgres) }),
+      project('api-postgres', 'api', { ...shared, ...onPostgres }),
+      // Without the optimisations, the service is as correct. The pages of accounts use none, and processes do not get PLAIN.
+      project('api-plain', 'api', {
+        ...shared,
+        env: { PLAIN: 'on' },
+        exclude: ['test/api/account/**', 'test/api/{going-back,matrix,sign-ins}.test.ts'],
       }),
-      // Without the optimisations: the service is as correct.
-      project('quick-plain', ['quick/behaviour', 'quick/http'], { ...quick, env: { PLAIN: 'on' } }),
-      project('full', ['full'], { ...full, exclude: ['test/full/postgres/**'] }),
-      project('full-postgres', ['full/behaviour', 'full/postgres', 'quick/behaviour', 'quick/account'], {
-        ...full,
-        ...onPostgres,
-        exclude: engineDependent,
-      }),
-      project('slow', ['slow', 'full/reliability', 'full/behaviour'], {
-        env: { TEST_TIER: 'slow' },
-        testTimeout: 3_600_000,
-      }),
-      project('browser', ['browser'], {
-        testTimeout: 120_000,
-        hookTimeout: 60_000,
-        expect: { poll: { timeout: 15_000 } },
-      }),
-      project('contract', ['contract'], { testTimeout: 1_200_000, hookTimeout: 1_200_000 }),
-      project('harness', ['harness'], { testTimeout: 600_000 }),
-      project('image', ['image'], {
-        globalSetup: 'test/image/setup.ts',
+      ...['cli', 'deploy', 'disk', 'docs', 'nginx', 'process', 'sqlite'].map((folder) => system(folder)),
+      system('postgres', onPostgres),
+      // These need more time or more tools: test:full leaves them out.
+      system('browser', { testTimeout: 120_000, expect: { poll: { timeout: 15_000 } } }),
+      system('cluster'),
+      system('contract', { testTimeout: 1_200_000, hookTimeout: 1_200_000 }),
+      system('harness'),
+      system('image', {
+        globalSetup: 'test/system/image/setup.ts',
         testTimeout: 300_000,
-        hookTimeout: 60_000,
         expect: { poll: { timeout: 60_000 } },
       }),
     ],

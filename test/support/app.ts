@@ -77,7 +77,7 @@ export async function startApp({ bounds, ...options }: Partial<AppOptions> & { b
     draining: () => false,
     readFile: (name) => readFile(new URL(`../../${name}`, import.meta.url)),
     signUp: 'open',
-    // vitest.config.ts: the project quick-plain.
+    // vitest.config.ts: the project api-plain.
     plain: process.env.PLAIN === 'on',
     ...options,
   });

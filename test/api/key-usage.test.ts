@@ -1,0 +1,168 @@
+/** Tests of what is counted of each API key, by outcome and day. */
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { newSecret } from '../../src/core/accounts.ts';
+import { type DayOfUse, keptDays } from '../../src/core/usage.ts';
+import { recordUses } from '../../src/store/commands/usage.ts';
+import { startApp, type TestApp } from '../support/app.ts';
+import { borrowStore, textRows } from '../support/store.ts';
+import { addAccount } from '../support/store-file.ts';
+
+const noon = new Date('2027-02-03T12:00:00Z');
+const dayMs = 24 * 60 * 60 * 1000;
+const nothing = { succeeded: 0, clientErrors: 0, rateLimited: 0, serverErrors: 0, deprecatedCalls: 0, lastError: null };
+const today = { day: '2027-02-03', ...nothing };
+const pet = { name: 'Biscuit', categoryId: 7 };
+
+/** Starts the server at noon. `counted`: what was counted of its key. */
+async function start(options: Parameters<typeof startApp>[0] = {}) {
+  const server = await startApp(options);
+  server.setTime(noon);
+  const counted = (id = 1) => server.store.accounts.listUsage(id, keptDays);
+  const closed = async () => {
+    await server.app.close();
+    return counted();
+  };
+  return { ...server, counted, closed };
+}
+
+function stopTimers(): void {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  onTestFinished(() => void vi.useRealTimers());
+}
+
+type Options = Parameters<TestApp['call']>[2];
+type Row = [line: string, status: number, counts: Partial<DayOfUse>, code?: string | undefined, options?: Options];
+
+test('each request with a valid key is counted by its outcome', async () => {
+  const { call, get, app, newKey, counted } = await start();
+  const { etag } = (await get('/v1/pets')).headers;
+  const rows: Row[] = [
+    ['GET /v1/pets', 200, { succeeded: 1 }],
+    ['OPTIONS /v1/pets', 204, { succeeded: 1 }],
+    ['GET /v1/pets', 304, { succeeded: 1 }, undefined, { headers: { 'if-none-match': String(etag) } }],
+    ['HEAD /v1/pets?limit=0', 400, { clientErrors: 1 }, 'invalid_parameter'],
+    ['POST /v1/pets', 400, { clientErrors: 1 }, 'invalid_json', { body: '{' }],
+    ['DELETE /v1/pets', 405, { clientErrors: 1 }, 'method_not_allowed'],
+    ['GET /v1/store/orders', 501, { serverErrors: 1 }, 'not_implemented'],
+    ['GET /v1/pets/99', 404, { clientErrors: 1, deprecatedCalls: 1 }, 'pet_not_found'],
+    ['POST /v1/pets', 201, { succeeded: 1 }, undefined, { body: pet }],
+  ];
+  const expected: [number, DayOfUse][] = [];
+  for (const [line, status, counts, code, options] of rows) {
+    const { key, id } = await newKey();
+    const [method, path] = line.split(' ') as [string, string];
+    expect((await call(method, path, { key, ...options })).status, line).toBe(status);
+    expected.push([id, { ...today, ...counts, lastError: code ? { code, at: noon } : null } as DayOfUse]);
+  }
+  await app.close();
+  for (const [id, day] of expected) expect(await counted(id), String(rows[id - 2])).toEqual([day]);
+});
+
+test('beyond the rate limit, requests are counted apart', async () => {
+  const { get, closed } = await start({ requestsPerMinute: 1 });
+  await get('/v1/pets');
+  expect((await get('/v1/pets/1')).status).toBe(429);
+  const lastError = { code: 'rate_limited', at: noon };
+  expect(await closed()).toEqual([{ ...today, succeeded: 1, rateLimited: 1, lastError }]);
+});
+
+test('requests without a valid key, and of a path that needs none, are not counted', async () => {
+  const { get, closed, store, key } = await start();
+  expect((await get('/v1/cats')).status).toBe(404);
+  await store.accounts.revokeKey(1);
+  for (const sent of [null, newSecret(false).key, key]) expect((await get('/v1/pets', { key: sent })).status).toBe(401);
+  expect(await closed()).toEqual([]);
+  expect(await store.accounts.listKeys()).toMatchObject([{ lastUsedAt: null }]);
+});
+
+test('a flush that fails is logged and repeated; a request counts for the day of its response, not of the flush', async () => {
+  stopTimers();
+  const { get, counted, setTime, store, log } = await start();
+  const [last, first] = [new Date('2027-02-03T23:59:59.999Z'), new Date('2027-02-04T00:00:00Z')];
+  vi.spyOn(store.accounts, 'recordUses').mockRejectedValueOnce(new Error('the disk is full'));
+  await get('/v1/pets/1');
+  vi.advanceTimersByTime(60_000);
+  await expect.poll(log).toContain('the disk is full');
+  expect(await counted()).toEqual([]);
+  setTime(last);
+  await get('/v1/pets?limit=0');
+  setTime(first);
+  for (let count = 0; count < 2; count++) await get('/v1/pets');
+  vi.advanceTimersByTime(60_000);
+  await expect.poll(() => counted()).toHaveLength(2);
+  const lastError = { code: 'invalid_parameter', at: last };
+  expect(await counted()).toEqual([
+    { ...today, clientErrors: 2, deprecatedCalls: 1, lastError },
+    { ...nothing, day: '2027-02-04', succeeded: 2 },
+  ]);
+});
+
+test('the last use is the latest one, but none of a clock that was ahead', async () => {
+  const { store, setTime } = await borrowStore();
+  const { accounts } = store;
+  setTime(noon);
+  await addAccount(store, 'zoo');
+  const lastUse = async (ms: number) => {
+    await accounts.recordUses([{ id: 1, lastUsedAt: new Date(+noon + ms), succeeded: 1, deprecatedCalls: 0 }]);
+    return Number((await accounts.listKeys())[0]?.lastUsedAt) - +noon;
+  };
+  // Servers may write a minute apart.
+  for (const [ms, last] of [
+    [60_000, 60_000],
+    [0, 60_000],
+    [dayMs, dayMs],
+    [0, 0],
+  ] as const)
+    expect(await lastUse(ms)).toBe(last);
+});
+
+test('a hundred keys take as many statements as one: each is a round trip to PostgreSQL', () => {
+  const use = {
+    ...{ lastUsedAt: 0, succeeded: 1, clientErrors: 0, rateLimited: 0, serverErrors: 0 },
+    error: null,
+    errorAt: null,
+  };
+  const countFor = (keys: number) => {
+    const uses = Array.from(Array(keys), (_, index) => ({ ...use, id: index + 1, deprecatedCalls: 0 }));
+    const steps = recordUses({ uses, at: 0 });
+    let count = 0;
+    for (let step = steps.next(); !step.done; step = steps.next([])) count += 1;
+    return count;
+  };
+  expect(countFor(100)).toBe(countFor(1));
+});
+
+test('what is kept for a day is deleted after it, though nothing like it arrives', async () => {
+  const { store, setTime, databaseUrl } = await borrowStore();
+  setTime(noon);
+  await addAccount(store, 'zoo');
+  const add = async (name: string, at: Date) => {
+    setTime(at);
+    const message = { id: name, accountId: 1, message: name, status: 'queued', createdAt: at.toISOString() } as const;
+    await store.messages.add(message);
+    await store.pets.add({ name, categoryId: 1n, status: 'sold' }, { accountId: 1, key: name });
+  };
+  await add('old', noon);
+  await add('new', new Date(+noon + 1));
+  setTime(new Date(+noon + dayMs));
+  await store.accounts.recordUses([{ id: 1, lastUsedAt: noon, succeeded: 1, deprecatedCalls: 0 }]);
+  expect(await textRows(databaseUrl, 'SELECT id FROM message')).toEqual([{ id: 'new' }]);
+  expect(await textRows(databaseUrl, 'SELECT key FROM idempotency')).toEqual([{ key: 'new' }]);
+});
+
+test('the store keeps 90 days, and deletes older ones in bounded steps', async () => {
+  const { store, setTime, databaseUrl } = await borrowStore();
+  const { accounts } = store;
+  setTime(noon);
+  await addAccount(store, 'zoo');
+  const use = (lastUsedAt: Date) => ({ id: 1, lastUsedAt, succeeded: 1, deprecatedCalls: 0 });
+  const days = Array.from(Array(keptDays + 5), (_, index) => new Date(+noon + (index - keptDays - 4) * dayMs));
+  // It deletes two rows of the oldest day for each row that it adds.
+  await accounts.recordUses(days.map(use));
+  const kept: unknown[] = [];
+  for (let count = 0; count < 5; count++) {
+    await accounts.recordUses([use(noon)]);
+    kept.push((await textRows(databaseUrl, 'SELECT count(*) AS n FROM api_key_usage'))[0]?.n);
+  }
+  expect(kept).toEqual([3, 2, 1, 0, 0].map((more) => `${keptDays + more}`));
+});

@@ -1,0 +1,170 @@
+/** Tests that every complete request is answered: each route with each method, framing, type, credential, version and expectation. */
+import { once } from 'node:events';
+import { METHODS } from 'node:http';
+import { connect } from 'node:net';
+import { expect, test } from 'vitest';
+import { newToken } from '../../src/core/people.ts';
+import { startApp } from '../support/app.ts';
+import { openSocket, startServer } from '../support/process.ts';
+import { type RawAnswer, readAnswer } from '../support/raw.ts';
+import { emptyStore, open } from '../support/store.ts';
+import { figure } from '../support/tier.ts';
+
+const withinMs = 4000;
+let slowestMs = 0;
+
+interface Case {
+  /** The whole request. */
+  bytes: string;
+  method: string;
+  /** The statuses that it may get. Other tests have the one of each operation and page. */
+  statuses: number[];
+}
+
+/** Sent behind every case, on the same connection. Only a response with Connection: close may leave it unanswered. */
+const behind: Case = { bytes: 'GET /cats HTTP/1.1\r\nHost: localhost\r\n\r\n', method: 'GET', statuses: [404] };
+
+const refused = [400, 401, 404, 405];
+const methods: Record<string, number[]> = {
+  ...{ GET: [200, 302, 303, 308, 501, ...refused], HEAD: [200, 302, 303, 308, 501, ...refused] },
+  ...{ POST: [201, 202, 303, 403, 415, ...refused], OPTIONS: [204, 400, 401, 404] },
+  ...{ PUT: refused, DELETE: refused, PATCH: refused },
+};
+const types = ['', 'application/json', 'application/x-www-form-urlencoded', 'text/plain'];
+const bodies: Record<string, string> = {
+  '/v1/pets': '{"name":"Biscuit","categoryId":7}',
+  '/quickstart/messages': '{"message":"Hello"}',
+};
+const chunked = 'Transfer-Encoding: chunked\r\n\r\n';
+const chunksOf = (body: string) => `1\r\n${body[0]}\r\n${(body.length - 1).toString(16)}\r\n${body.slice(1)}\r\n0\r\n`;
+/** The end of the headers, and the body. */
+const framings: ((body: string) => string)[] = [
+  () => '\r\n',
+  () => 'Content-Length: 0\r\n\r\n',
+  (body) => `Content-Length: ${body.length}\r\n\r\n${body}`,
+  () => `${chunked}0\r\n\r\n`,
+  (body) => `${chunked}${chunksOf(body)}\r\n`,
+  (body) => `${chunked}${chunksOf(body)}X-Trailer: a\r\n\r\n`,
+];
+
+/** Yields all cases, in lists of those that differ only in their framing. `credentials` resolves to the headers of an API key and of a session. */
+async function* cases(routes: string[], credentials: (route: string) => Promise<string>): AsyncGenerator<Case[]> {
+  let turn = 0;
+  for (const route of routes) {
+    turn += 1;
+    for (const [method, statuses] of Object.entries(methods))
+      for (const type of types)
+        for (const known of [true, false]) {
+          // The same with another version and expectation for the next route.
+          turn += 1;
+          const [isOld, expects] = [turn % 2 === 0, turn % 4 > 1];
+          const line = `${method} ${route.replace(/:\w+/, '1')} HTTP/${isOld ? '1.0' : '1.1'}\r\nHost: localhost\r\n`;
+          const more = `${type && `Content-Type: ${type}\r\n`}${known ? await credentials(route) : ''}`;
+          const connection = `${expects ? 'Expect: 100-continue\r\n' : ''}${isOld ? 'Connection: keep-alive\r\n' : ''}`;
+          const needsKey = !known && route in bodies;
+          yield framings.map((write) => {
+            const end = write(bodies[route] ?? 'name=x');
+            const bytes = `${line}Sec-Fetch-Site: same-origin\r\n${more}${connection}${end}`;
+            // RFC 9112, section 6.1.
+            if (isOld && end.startsWith(chunked)) return { bytes, method, statuses: [400] };
+            return { bytes, method, statuses: needsKey ? [401] : statuses };
+          });
+        }
+  }
+}
+
+/** Sends each case with a GET behind it, all at once on one connection. Resolves to a sentence for each fault. */
+async function findFaults(port: number, list: Case[]): Promise<string[]> {
+  const faults: string[] = [];
+  const left = list.flatMap((each) => [each, behind]);
+  while (left.length > 0) {
+    const socket = connect(port, '127.0.0.1', () => socket.write(left.map(({ bytes }) => bytes).join('')));
+    const begun = performance.now();
+    const deadline = setTimeout(() => socket.destroy(new Error('unanswered or not closed in time')), withinMs);
+    let bytes: Buffer = Buffer.alloc(0);
+    let last: RawAnswer | undefined;
+    socket.on('data', (part: Buffer) => {
+      bytes = Buffer.concat([bytes, part]);
+      for (let next = readAnswer(bytes, left[0]?.method === 'HEAD'); next; ) {
+        bytes = next.rest;
+        last = next.answer;
+        const { status } = last;
+        const sent = status < 200 ? undefined : left.shift();
+        if (sent && !sent.statuses.includes(status)) faults.push(`${status}: ${sent.bytes}`);
+        next = readAnswer(bytes, left[0]?.method === 'HEAD');
+      }
+      slowestMs = Math.max(slowestMs, performance.now() - begun);
+      if (left.length === 0) socket.end();
+    });
+    // The server may reset a connection that it closes before it has read all requests.
+    let error: Error | undefined;
+    socket.on('error', (reason) => {
+      error = reason;
+    });
+    await new Promise((closed) => socket.on('close', closed));
+    clearTimeout(deadline);
+    if (left.length > 0 && last?.headers.connection !== 'close')
+      return [...faults, `${error?.message ?? 'the connection closed'}: ${left[0]?.bytes}`];
+    if (left[0] === behind) left.shift();
+  }
+  return faults;
+}
+
+test('every request is answered within 4 s, and no place stays taken', async () => {
+  const routes = new Set(['/cats', '/v1/cats', '/quickstart/cats', '/docs/cats']);
+  await startApp({ watch: async (app) => void app.addHook('onRoute', ({ url }) => void routes.add(url)) });
+  expect([...routes]).toEqual(expect.arrayContaining([...Object.keys(bodies), '/v1/pets/:petId', '/account/keys']));
+  const databaseUrl = await emptyStore();
+  const server = await startServer({ env: { DATABASE_URL: databaseUrl, SIGN_UP: 'open' } });
+  const { people } = await open(databaseUrl);
+  async function enter(name: string): Promise<string> {
+    const { token, hash } = newToken();
+    const account = await people.signUp(name, 'no hash');
+    if (typeof account === 'string' || !(await people.addSession(hash, account.id, 'no hash'))) throw new Error(name);
+    return `Authorization: Bearer ${key}\r\nCookie: session=${token}\r\n`;
+  }
+  const key = await server.firstKey();
+  const own = await enter('ada');
+  const begun = performance.now();
+  let leavers = 0;
+  const all = cases([...routes], async (route) => (/sign-out/.test(route) ? enter(`leaver ${++leavers}`) : own));
+  const faults: string[] = [];
+  let count = 0;
+  async function work(): Promise<void> {
+    for await (const list of all) {
+      count += list.length;
+      faults.push(...(await findFaults(server.port, list)));
+    }
+  }
+  await Promise.all(Array.from(Array(8), work));
+  const seconds = (performance.now() - begun) / 1000;
+  figure(`${count} requests in ${seconds.toFixed(1)} s, the slowest ${slowestMs.toFixed(0)} ms`);
+  expect(faults.slice(0, 20)).toEqual([]);
+
+  // Every method that the parser knows, and errors that do not depend on the route: clients choose both, and must not make series.
+  const long = `?${'x'.repeat(8200)}`;
+  const targets = [...routes].flatMap((route) => [route, route + long]);
+  const others = METHODS.filter((method) => method !== 'CONNECT').flatMap((method) =>
+    targets.map((target) => `${method} ${target} HTTP/1.1\r\nHost: localhost\r\n\r\n`),
+  );
+  for (const route of routes)
+    for (const method of Object.keys(methods))
+      others.push(`${method} ${route} HTTP/1.1\r\nHost: localhost\r\nExpect: a-pony\r\nConnection: close\r\n\r\n`);
+  for (let at = 0, end = 0; at < others.length; at = end) {
+    // Those that close their connection are alone on it.
+    end = others[at]?.includes('close') ? at + 1 : at + 24;
+    const socket = await openSocket(server.port);
+    socket.end(others.slice(at, end).join(''));
+    await once(socket.resume(), 'close').catch(() => {});
+  }
+  const series = (await server.metrics()).match(/^http_request_duration_seconds_count/gm) ?? [];
+  figure('series of requests', { series: series.length });
+  // 39 are 499, of requests behind one whose response closes the connection.
+  expect(series.length).toBeLessThanOrEqual(150);
+
+  const taken = async () => (await server.metrics()).match(/^animal_store_(in_flight|connections) .*/gm);
+  await expect.poll(taken).toEqual(['animal_store_connections 0', 'animal_store_in_flight 0']);
+  const stopped = performance.now();
+  expect((await server.end('SIGTERM')).code).toBe(0);
+  expect(performance.now() - stopped).toBeLessThan(3000);
+});

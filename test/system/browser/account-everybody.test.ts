@@ -1,0 +1,135 @@
+/** Tests in a real browser that everybody can read and operate the account pages, and that a name cannot change them. */
+import type { Page } from 'playwright-core';
+import { expect, test } from 'vitest';
+import { startServer } from '../../support/process.ts';
+import { type AccountPage, addOldKeys, linkOf, openAccount, otherPassword, password, storeOf } from './account.ts';
+import { accessibilityFaults, describeInBrowser, looks } from './page.ts';
+
+/** Brings the browser to every page in every state, expects no fault there, and calls `look`. The account and its keys have the same name. */
+async function tour(
+  account: AccountPage,
+  ownName: string,
+  look: (state: string, heading: string) => Promise<void>,
+): Promise<void> {
+  const { server, page, faults, visit, shown, press, follow, makeKey, readKey, card } = account;
+  const store = await storeOf(server);
+
+  async function stop(state: string, heading: string): Promise<void> {
+    const isRefused = /refused|not-found/.test(state);
+    // The page before can have the same heading.
+    if (isRefused) await page.getByRole('alert').waitFor();
+    await shown(heading);
+    // A browser reports each page whose status is 4xx.
+    const expected = isRefused ? [expect.stringMatching(/^console: Failed to load resource: .* status of 4/)] : [];
+    await expect.poll(faults, { message: state }).toEqual(expected);
+    faults().splice(0);
+    await look(state, heading);
+    expect(faults(), state).toEqual([]);
+  }
+
+  /** Fills in the form of a button, and presses it. */
+  async function send(button: string, name: string | undefined, ...passwords: string[]): Promise<void> {
+    const form = page.locator('form').filter({ has: page.getByRole('button', { name: button, exact: true }) });
+    if (name !== undefined) await form.getByLabel('Name').fill(name);
+    for (const [index, secret] of passwords.entries()) await form.locator('[type="password"]').nth(index).fill(secret);
+    await press(button);
+  }
+  const openForm = (key: string, text: string) => card(key).locator('summary').filter({ hasText: text }).click();
+
+  await visit('');
+  await stop('sign-in', 'Sign in');
+  await follow('Create one');
+  await stop('sign-up', 'Create an account');
+  await send('Create account', ownName, 'password password password');
+  await stop('sign-up-refused', 'Create an account');
+  await send('Create account', ownName, password);
+  await stop('keys-empty', 'API keys');
+
+  const { key: old } = await makeKey(ownName);
+  await stop('new-key', 'Your new API key');
+  await follow('I have stored the key');
+  await openForm(old, 'Rotate');
+  await stop('keys-rotating', 'API keys');
+  await press('Rotate key');
+  await readKey();
+  const { key } = await makeKey(ownName);
+  await addOldKeys(store, ownName);
+  await follow('API keys');
+  await openForm(key, 'Revoke');
+  await stop('keys-revoking', 'API keys');
+  await press('Revoke key');
+  await page.getByText('The key is revoked.').waitFor();
+  await stop('keys', 'API keys');
+  await page.getByRole('link', { name: 'Usage by day' }).first().click();
+  await stop('key', `Usage of ${ownName}`);
+  await follow('API keys');
+  await shown('API keys');
+  for (const scope of await page.getByRole('checkbox').all()) await scope.uncheck();
+  await send('Make key', ownName);
+  await stop('keys-refused', 'API keys');
+
+  await follow('Settings');
+  await stop('settings', 'Settings');
+  await page.getByText('Delete the account…').click();
+  await stop('settings-deleting', 'Settings');
+  await send('Change password', undefined, otherPassword, otherPassword);
+  await stop('settings-refused', 'Settings');
+  await press('Sign out');
+  await stop('signed-out', 'Sign in');
+  await send('Sign in', ownName, otherPassword);
+  await stop('sign-in-refused', 'Sign in');
+
+  await visit(await linkOf(server, 'invite'));
+  await stop('invitation', 'Create an account');
+  const reset = await linkOf(server, 'reset', ownName);
+  await visit(reset);
+  await stop('reset', 'Choose a password');
+  await send('Save password', undefined, otherPassword);
+  await shown('API keys');
+  await visit(reset);
+  await stop('not-found', 'Not found');
+}
+
+/** How many pixels of the page are beyond the window. */
+const beyond = (page: Page) => page.evaluate('document.documentElement.scrollWidth - innerWidth');
+
+const names = {
+  plain: 'robin',
+  long: 'W'.repeat(100),
+  nasty: `"><img src=x onerror=alert(1)>' autofocus onfocus='alert(1)`,
+};
+const tours = [
+  [...looks[0], names.plain],
+  [...looks[1], names.nasty],
+  [...looks[2], names.long],
+  [...looks[3], names.plain],
+] as const;
+
+describeInBrowser('the account pages', () => {
+  test.each(tours)(
+    'have no violation that axe finds, fit into each window, and point to what was refused: %s',
+    async (_look, options, name) => {
+      const account = await openAccount(await startServer(), options);
+      const { page } = account;
+      const fields: Record<string, unknown> = {};
+      await tour(account, name, async (state, heading) => {
+        fields[state] = await page.evaluate(
+          `[...document.querySelectorAll('form:has([type="password"]) [autocomplete]')].map((field) => field.autocomplete).join(' ')`,
+        );
+        expect(await accessibilityFaults(page), state).toEqual([]);
+        expect(await page.title(), state).toContain(`${heading} · Animal Store`);
+        if (/refused/.test(state)) expect(await page.evaluate('document.activeElement.id'), state).toBe('error');
+        const size = page.viewportSize() as { width: number; height: number };
+        for (const width of [1280, 390, 320, size.width]) {
+          await page.setViewportSize({ ...size, width });
+          expect(await beyond(page), `${state}, ${width} pixels`).toBeLessThanOrEqual(0);
+        }
+      });
+
+      // Password managers need them.
+      const [ofNew, ofKnown] = ['username new-password', 'username current-password'];
+      expect(fields).toMatchObject({ 'sign-up': ofNew, invitation: ofNew, reset: ofNew, 'sign-in': ofKnown });
+      expect(fields.settings).toBe(`${ofKnown} new-password ${ofKnown}`);
+    },
+  );
+});

@@ -1,0 +1,206 @@
+/** Tests in a real browser what people do on the account pages. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Page } from 'playwright-core';
+import { expect, test } from 'vitest';
+import { startServer } from '../../support/process.ts';
+import { openAccount, password, runShown, storeOf } from './account.ts';
+import { clipboard, describeInBrowser, otherHost } from './page.ts';
+
+/** What a page shows after a step of the history. */
+async function contentAfter(page: Page, step: 'goBack' | 'goForward'): Promise<string> {
+  const moved = page.waitForEvent('framenavigated');
+  // Instead of the result of a form, the browser shows an error page of its own.
+  await page[step]({ waitUntil: 'commit' }).catch((error) => expect(String(error)).toContain('ERR_CACHE_MISS'));
+  await moved;
+  let content: string | undefined;
+  while (content === undefined) content = await page.content().catch(() => undefined);
+  return content;
+}
+
+describeInBrowser('the account pages', () => {
+  test.each([true, false])(
+    'take a person from the reference page to keys, and out again (JavaScript: %s)',
+    async (javaScriptEnabled) => {
+      const server = await startServer();
+      const account = await openAccount(server, { javaScriptEnabled, ...clipboard });
+      const { page, faults, visit, shown, press, follow, fill, makeKey, readKey, card } = account;
+      await page.goto(server.url);
+      await page.getByRole('link', { name: 'Create an account' }).click();
+      await shown('Create an account');
+      await fill('robin', password);
+      await press('Create account');
+      await page.getByText('You have no active key').waitFor();
+
+      const first = await makeKey('website');
+      const copied = javaScriptEnabled ? { 'Copy key': first.key, 'Copy command': first.curl } : {};
+      expect(await page.getByRole('button', { name: 'Copy' }).count()).toBe(Object.keys(copied).length);
+      for (const [button, text] of Object.entries(copied)) {
+        await press(button);
+        await page.getByRole('button', { name: 'Copied' }).waitFor();
+        expect(await page.evaluate('navigator.clipboard.readText()')).toBe(text);
+        await page.getByRole('button', { name: button }).waitFor();
+      }
+      expect(await runShown(first.curl)).toBe('[] 200');
+      await follow('I have stored the key');
+      await card(first.key)
+        .getByRole('heading', { name: /^website Active until \d{4}-\d\d-\d\d$/ })
+        .waitFor();
+
+      await card(first.key).locator('summary').filter({ hasText: 'Rotate' }).click();
+      await card(first.key).getByLabel('The old key still works for').selectOption('1 hour');
+      await press('Rotate key');
+      const second = await readKey();
+      for (const { curl } of [first, second]) expect(await runShown(curl)).toBe('[] 200');
+
+      await follow('API keys');
+      await card(first.key).getByText('Active until').waitFor();
+      await card(second.key).locator('summary').filter({ hasText: 'Revoke' }).click();
+      await press('Revoke key');
+      await page.getByText('The key is revoked.').waitFor();
+
+      await press('Sign out');
+      await page.getByText('You are signed out.').waitFor();
+      await visit('/settings');
+      await shown('Sign in');
+      expect(faults()).toEqual([]);
+    },
+  );
+
+  test('warn before a new key is left that was neither copied nor confirmed, and only then', async () => {
+    const { page, signUp, makeKey, press, follow, shown } = await openAccount(await startServer(), clipboard);
+    let warnings = 0;
+    page.on('dialog', () => void warnings++);
+    await signUp('robin');
+    const ways: [string, number, () => Promise<unknown>][] = [
+      ['copied with the button', 0, () => press('Copy key').then(() => page.getByText('Copied').waitFor())],
+      ['confirmed', 0, () => follow('I have stored the key')],
+      ['neither', 1, async () => undefined],
+    ];
+    for (const [way, expected, act] of ways) {
+      warnings = 0;
+      await makeKey('website');
+      await act();
+      await follow('Settings');
+      await shown('Settings');
+      expect(warnings, way).toBe(expected);
+    }
+  });
+
+  test('work over plain http from another machine, without Sec-Fetch-Site and a clipboard', async () => {
+    const server = await startServer({ env: { ALLOWED_HOSTS: otherHost } });
+    const origin = `http://${otherHost}:${server.port}`;
+    const { page, context, faults, signUp, makeKey, press } = await openAccount(server, { origin, ...clipboard });
+    let site: string | undefined;
+    page.on('request', (request) => {
+      site ??= request.headers()['sec-fetch-site'];
+    });
+    await signUp('robin');
+    const { key, curl } = await makeKey('website');
+    expect(curl).toContain(`${origin}/v1/pets`);
+    expect(await page.evaluate('typeof navigator.clipboard')).toBe('undefined');
+    await press('Copy key');
+    await page.getByRole('button', { name: 'Copied' }).waitFor();
+    // Chromium ignores this header over plain http, and says so for each page.
+    expect(faults().filter((fault) => !fault.includes('Cross-Origin-Opener-Policy'))).toEqual([]);
+    expect(site).toBeUndefined();
+    // Only a page of this machine can read the clipboard.
+    const reader = await context.newPage();
+    await reader.goto(`${server.url}/account/sign-in`);
+    expect(await reader.evaluate('navigator.clipboard.readText()')).toBe(key);
+  });
+});
+
+/** The cache and the default arguments of playwright that are left out. */
+const caches: [string, string[]][] = [
+  ['without', []],
+  ['with', ['--disable-back-forward-cache']],
+];
+
+for (const [cache, ignoreDefaultArgs] of caches) {
+  const tests = () => {
+    test('the back button shows no key and no account page after sign-out', async () => {
+      const { page, signUp, makeKey, shown, press, follow } = await openAccount(await startServer());
+      await signUp('robin');
+      const { key } = await makeKey('website');
+      for (const title of ['Settings', 'API keys', 'Settings', 'API keys']) {
+        await follow(title);
+        await shown(title);
+      }
+      await makeKey('import');
+      await press('Sign out');
+      await page.getByText('You are signed out.').waitFor();
+      const length = (await page.evaluate('history.length')) as number;
+      expect(length).toBeGreaterThan(6);
+      for (let back = 1; back < length; back++) {
+        const content = await contentAfter(page, 'goBack');
+        expect(page.url()).toMatch(/\/account\/sign-(in|up)$|^chrome-error:|^about:blank$/);
+        for (const secret of [key, key.slice(0, 13), 'website', 'robin', 'Sign out'])
+          expect(content).not.toContain(secret);
+      }
+    });
+
+    test.each([true, false])(
+      'Back and Forward make no second key, and show none (JavaScript: %s)',
+      async (javaScriptEnabled) => {
+        const server = await startServer();
+        const { page, signUp, makeKey, card, press, readKey, visit } = await openAccount(server, { javaScriptEnabled });
+        const { accounts } = await storeOf(server);
+        await signUp('robin');
+        const { key: first } = await makeKey('website');
+        await visit('');
+        await card(first).locator('summary').filter({ hasText: 'Rotate' }).click();
+        await press('Rotate key');
+        const { key: rotated } = await readKey();
+        const { key: last } = await makeKey('import');
+        const before = await accounts.listKeys('robin');
+        await visit('/settings');
+        for (const step of ['goBack', 'goForward'] as const) {
+          const content = await contentAfter(page, step);
+          for (const secret of [first, rotated, last]) expect(content).not.toContain(secret);
+        }
+        expect(await accounts.listKeys('robin')).toEqual(before);
+      },
+    );
+
+    test('a form that the browser stopped can be sent again', async () => {
+      const server = await startServer();
+      const { page, signUp, shown } = await openAccount(server);
+      await signUp('robin');
+      await page.getByLabel('Name').fill('website');
+      const press = () => page.getByRole('button', { name: 'Make key' }).click({ noWaitAfter: true });
+      process.kill(server.pid, 'SIGSTOP');
+      await press();
+      await sleep(300);
+      await (await page.context().newCDPSession(page)).send('Page.stopLoading');
+      process.kill(server.pid, 'SIGCONT');
+      await press();
+      await shown('Your new API key');
+    });
+
+    test('a second click meanwhile makes no second key; after the back button, it does', async () => {
+      const server = await startServer();
+      const { page, signUp, shown } = await openAccount(server);
+      const { accounts } = await storeOf(server);
+      await signUp('robin');
+      for (const expected of [1, 2]) {
+        await page.getByLabel('Name').fill('website');
+        const button = page.getByRole('button', { name: 'Make key' });
+        await button.scrollIntoViewIfNeeded();
+        const { x, y } = (await button.boundingBox()) as { x: number; y: number };
+        process.kill(server.pid, 'SIGSTOP');
+        for (let click = 0; click < 2; click++) {
+          await page.mouse.click(x + 10, y + 10);
+          await sleep(300);
+        }
+        process.kill(server.pid, 'SIGCONT');
+        await shown('Your new API key');
+        // A second request would have been answered by then.
+        await sleep(500);
+        expect((await accounts.listKeys('robin')).length).toBe(expected);
+        await page.goBack({ waitUntil: 'commit' });
+        await shown('API keys');
+      }
+    });
+  };
+  describeInBrowser(`the account pages ${cache} the back/forward cache`, tests, { ignoreDefaultArgs });
+}

@@ -1,0 +1,109 @@
+/** Does on the account pages, in a browser, what a person does. */
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import type { BrowserContextOptions } from 'playwright-core';
+import { expect } from 'vitest';
+import { newSecret } from '../../../src/core/accounts.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { runCli, type Server } from '../../support/process.ts';
+import { open } from '../../support/store.ts';
+import { openPage } from './page.ts';
+
+export const password = 'a wren sang over the wet roofs';
+export const otherPassword = 'seven owls left the barn at dusk';
+
+/** What the page of a new key shows. */
+interface ShownKey {
+  key: string;
+  curl: string;
+}
+
+export type AccountPage = Awaited<ReturnType<typeof openAccount>>;
+
+/** Opens a browser context for the account pages. `origin`: the address of the server in the browser. */
+export async function openAccount(
+  server: Server,
+  { origin = server.url, ...options }: BrowserContextOptions & { origin?: string } = {},
+) {
+  const opened = await openPage(origin, options);
+  const { page } = opened;
+
+  /** Opens a page below /account. */
+  const visit = async (place: string) => void (await page.goto(`${origin}/account${place}`));
+  /** Resolves when a page with this main heading is shown. */
+  const shown = (title: string) => page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor();
+  const press = (button: string) => page.getByRole('button', { name: button, exact: true }).click();
+  const follow = (link: string) => page.getByRole('link', { name: link, exact: true }).click();
+
+  /** Fills in the form for a name and a password. */
+  async function fill(name: string, secret: string): Promise<void> {
+    await page.getByLabel('Name').fill(name);
+    await page.getByLabel('Password', { exact: true }).fill(secret);
+  }
+
+  /** Reads the page of a new key. */
+  async function readKey(): Promise<ShownKey> {
+    await shown('Your new API key');
+    const textOf = async (id: string) => (await page.locator(`#${id}`).textContent()) as string;
+    return { key: await textOf('key'), curl: await textOf('curl') };
+  }
+
+  return {
+    ...opened,
+    server,
+    visit,
+    shown,
+    press,
+    follow,
+    fill,
+    readKey,
+    async signUp(name: string) {
+      await visit('/sign-up');
+      await fill(name, password);
+      await press('Create account');
+      await shown('API keys');
+    },
+    /** Makes a key with the defaults of the form. */
+    async makeKey(name: string) {
+      await visit('');
+      await page.getByLabel('Name').fill(name);
+      await press('Make key');
+      return readKey();
+    },
+    /** The part of the list that describes one key. */
+    card: (key: string) => {
+      const own = page.locator('dl > div:first-child').filter({ hasText: `${key.slice(0, 13)}…` });
+      return page.getByRole('listitem').filter({ has: own });
+    },
+  };
+}
+
+/** Runs the text of a shown command in a shell, and returns the body and the status. */
+export async function runShown(curl: string): Promise<string> {
+  const { stdout } = await promisify(execFile)('bash', ['-c', `${curl} --silent --write-out ' %{http_code}'`]);
+  return stdout;
+}
+
+/** Opens the store of a running server. */
+export function storeOf({ folder }: Server): Promise<Store> {
+  return open(`sqlite:${folder}/data/animal-store.db`);
+}
+
+/** Runs account invite or account reset for a running server, and returns the path of the link that it prints. */
+export async function linkOf({ folder, port, url }: Server, ...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await runCli(['account', ...args], { folder, env: { PORT: String(port) } });
+  expect(code, stderr).toBe(0);
+  expect(stdout).toContain(`${url}/account/`);
+  return stdout.trim().slice(`${url}/account`.length);
+}
+
+/** Adds a key that was used for a deprecated operation, and one that has expired, both with the name of the account. */
+export async function addOldKeys({ accounts }: Store, account: string): Promise<void> {
+  const key = { account, name: account, scopes: ['pets:read' as const] };
+  const used = await accounts.addKey({ ...key, lifetimeMs: null, secret: newSecret(false) });
+  await accounts.addKey({ ...key, lifetimeMs: 1, secret: newSecret(false) });
+  const lastUsedAt = new Date();
+  const lastError = { code: 'invalid_parameter', at: lastUsedAt } as const;
+  const counts = { succeeded: 1204, clientErrors: 12, deprecatedCalls: 3 };
+  await accounts.recordUses([{ id: used?.id as number, lastUsedAt, ...counts, lastError }]);
+}
