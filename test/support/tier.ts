@@ -6,7 +6,7 @@ export function tier<Value>(quick: Value, long: Value): Value {
   return slow ? long : quick;
 }
 
-/** Prints measured figures, for docs/reliability.md; numbers with one decimal at most. */
+/** Prints measured figures, for docs/promises.md; numbers with one decimal at most. */
 export function figure(text: string, values: Record<string, number | string> = {}): void {
   const short = (value: number | string) => (typeof value === 'number' ? Math.round(value * 10) / 10 : value);
   const listed = Object.entries(values).map(([name, value]) => `${name} ${short(value)}`);
