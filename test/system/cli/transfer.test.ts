@@ -100,7 +100,7 @@ test('the commands of docs/command-line.md make CSV and read it, with every digi
   if ((await shell('jq --version', folder)).code !== 0) return skip('jq is not installed');
   await run('export', 'animals.jsonl');
   const page = read('docs/command-line.md');
-  const [, exact = '', back = ''] = page.match(/^jq -(.|\n .)+ > animals.+/gm) ?? [];
+  const [exact = '', back = ''] = page.match(/^jq -(.|\n .)+ > animals.+/gm) ?? [];
   expect(await shell(exact, folder)).toMatchObject({ code: 0, stderr: '' });
   const csv = '1,"Tabby",1,"available"\n2,"Rex, the ""King""",9007199254740993,"sold"\n';
   expect(fs.readFileSync(at('animals.csv'), 'utf8')).toBe(csv);

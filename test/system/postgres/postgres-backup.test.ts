@@ -20,7 +20,7 @@ test('a dump, and a recovery to a moment under load: each animal acknowledged be
   const { archive, backups, shell, data, url } = await startCluster();
   const variables = {
     ...{ PGDATABASE: 'animals', PGDATA: data, ARCHIVE: archive, BACKUPS: backups, RESTORED: 'animals_restored' },
-    ...{ DUMP: 'animals.dump', BASE: `${backups}/base` },
+    ...{ DUMP: `${backups}/animals.dump`, BASE: `${backups}/base` },
   };
   /** Runs the block that contains `text`. */
   const run = (text: string, MOMENT = '') =>
@@ -58,7 +58,7 @@ test('a dump, and a recovery to a moment under load: each animal acknowledged be
   let stopLoad = startLoad('early');
   await acknowledged(200);
   const beforeDump = new Map(promises);
-  for (const text of ['pg_dump ', 'pg_basebackup', 'pg_archivecleanup', 'pg_restore --exit-on-error']) await run(text);
+  for (const text of ['pg_dump ', 'pg_basebackup', 'pg_restore --exit-on-error']) await run(text);
   await acknowledged(promises.size + tier(100, 20_000));
   await stopLoad();
   const kept = new Map(promises);
@@ -85,7 +85,9 @@ test('a dump, and a recovery to a moment under load: each animal acknowledged be
   const { call } = await startServer({ env });
   const { json } = await call(key, 'POST', '/v1/pets', { name: 'after the restore', categoryId: 1 });
   expect(json.id).toBeGreaterThan(Math.max(...promises.values()));
-  expect((await run('pg_stat_archiver')).split('|')[0]).toBe('f');
+  const archiver = await connect()`
+    SELECT last_failed_time IS NULL OR last_archived_time > last_failed_time AS works FROM pg_stat_archiver`;
+  expect(archiver).toMatchObject([{ works: true }]);
   figure('recovery to a moment', {
     acknowledged: promises.size,
     afterTheMoment: promises.size - kept.size,
