@@ -3,7 +3,7 @@
 import fs from 'node:fs';
 import { handleSignals, load, onEndSignal } from './server/start.ts';
 
-// Process 1 of a container would have no handlers.
+// The kernel ignores signals to process 1 of a container that have no handler.
 if (process.pid === 1) {
   handleSignals();
   onEndSignal(() => process.exit(1));

@@ -15,8 +15,8 @@ const octet = '(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)';
 const ipv4 = new RegExp(`^${octet}(\\.${octet}){3}$`);
 
 /**
- * Whether a text is an address or a network. It must not have every IPv4 address, as 0.0.0.0/0 and ::/0 do. ::1/64 does, too: an IPv4 address is one of
- * ::ffff:0:0/96. No other network that begins with 16 zeros is in use (RFC 4291, section 2.4).
+ * Whether a text is an address or a network that does not contain every IPv4 address. 0.0.0.0/0 and ::/0 do, and so does ::1/64, because IPv4 addresses are
+ * in ::ffff:0:0/96. No other network that begins with 16 zeros is in use (RFC 4291, section 2.4).
  */
 function isNetwork(text: string): boolean {
   const [address = '', bits] = text.split('/');
@@ -31,7 +31,7 @@ function isNetwork(text: string): boolean {
 
 FormatRegistry.Set('url', URL.canParse);
 
-/** An optional list. `pattern` and `isValid`: of each of its members. */
+/** An optional list, separated by commas. `pattern` and `isValid` are for each member. */
 function listOf(format: string, title: string, pattern: string, isValid: (text: string) => boolean) {
   FormatRegistry.Set(format, (text) => text.split(',').every((each) => isValid(each)));
   return Type.Optional(Type.String({ title, pattern: `^${pattern}(,${pattern})*$`, format }));
@@ -123,7 +123,7 @@ function read(name: keyof Config, text: string): string | number {
 
 const longest = 100;
 
-/** A wrong value as a message shows it, unless it could have a password. */
+/** A wrong value for a message; empty if it may contain a password. */
 function shown(name: keyof Config, { DATABASE_URL_FILE, [name]: value = '' }: NodeJS.ProcessEnv): string {
   const mayBeSecret = DATABASE_URL_FILE || (!value.startsWith('sqlite:') && /:\/\/|@/.test(value));
   if (name === 'DATABASE_URL' && mayBeSecret) return '';

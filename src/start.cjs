@@ -1,4 +1,4 @@
-/** Starts the server, with options for V8. Where the system can do that, this process becomes the server's: signals reach it. */
+/** Starts the server, with options for V8. If the system has execve, the server replaces this process, so that signals reach it. */
 const { spawnSync } = require('node:child_process');
 const path = require('node:path');
 require('./preflight.cjs');

@@ -36,7 +36,7 @@ export type Commands = Record<string, Command>;
 
 export const jsonOption = { '[--json]': 'print JSON' };
 
-/** A refusal that the operator reads as one sentence a line. */
+/** An error whose message the operator reads: one sentence per line. */
 export class CommandError extends Error {}
 
 /** Throws CommandError. */
@@ -53,7 +53,7 @@ export const counted = (noun: string, count = 0) => `${count} ${noun}${count ===
 /** `schemaVersion` as `schema version`. */
 export const inWords = (name: string) => name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 
-/** The text of a cell. A date that is null is one that never comes. */
+/** The text of a cell. A null date prints as never. */
 function textOf(value: unknown): string {
   if (value instanceof Date) return value.toISOString();
   if (value instanceof Object) return Object.values(value).map(textOf).join(' ');
@@ -91,7 +91,7 @@ export function createCli(env: NodeJS.ProcessEnv, io: Io) {
   /** Prints a line on stderr that is not an error. */
   const note = (text: string) => void stderr.write(`${printable(text)}\n`);
   const printJson = (value: unknown) => print(JSON.stringify(value, null, 2));
-  // Of a checkpoint that fails: nothing is lost, and a later one succeeds.
+  // The errors are failed checkpoints: nothing is lost, and a later one succeeds.
   const logger = { warn: note, error: () => undefined };
 
   return {

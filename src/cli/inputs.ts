@@ -4,7 +4,7 @@ import { isName, scopes } from '../core/accounts.ts';
 import { statuses } from '../core/pets.ts';
 import type { Command, Values } from './command.ts';
 
-/** The command line is not understood. */
+/** The command line is invalid. */
 export class UsageError extends Error {}
 
 /** Throws UsageError. */
@@ -13,7 +13,7 @@ export function misuse(message: string): never {
 }
 
 interface Kind {
-  /** Undefined if the text is not what it must be. */
+  /** Returns undefined if the text is invalid. */
   read: (text: string) => unknown;
   must: string;
 }
@@ -55,7 +55,7 @@ const kinds: Record<string, Kind> = {
     read: (text) => statuses.find((status) => status === text),
     must: `one of ${statuses.join(', ')}`,
   },
-  /** better-sqlite3 removes such spaces, and would open another file. */
+  /** better-sqlite3 removes spaces at the ends, and would open another file. */
   file: {
     read: (text) => (text !== '' && text === text.trim() ? text : undefined),
     must: 'the path of a file, without a space at either end',
@@ -86,7 +86,7 @@ export function readInputs({ inputs }: Command, args: string[]): Values {
     if (text === undefined && !label.startsWith('[')) misuse(`${label} is missing`);
     const rule = kinds[kind];
     const value = typeof text === 'string' && rule ? rule.read(text) : text;
-    // Without the text, which may be a URL with a password.
+    // The text is not repeated: it may be a URL with a password.
     if (value === undefined && text !== undefined)
       misuse(`${option ? `--${option}` : `<${kind}>`} must be ${rule?.must}.`);
     return [option ?? kind, value];

@@ -18,7 +18,7 @@ const healthTimeoutMs = 3000;
 
 /** The file to write for a command: where `file` leads, if it is a symbolic link. Throws CommandError if the command must not write it. */
 export function targetOf({ settings }: Cli, file: string, force: true | undefined): string {
-  // The rest of a PostgreSQL URL is the name of no file.
+  // A PostgreSQL URL names no file.
   const store = sqliteFile(settings().DATABASE_URL);
   const target = realFile(file);
   if (['', ...sidecarFiles].some((suffix) => isSame(target, store + suffix))) refuse(`${file} is the store itself.`);
@@ -117,13 +117,13 @@ export const maintenanceCommands: Commands = {
       if (String(asksApi ? PORT : OPS_PORT) === '0')
         refuse(`${asksApi ? '' : 'OPS_'}PORT is 0: there is no known port to ask.`);
       const url = asksApi ? `${localUrl(HOST, PORT)}/v1/pets` : `${localUrl(OPS_HOST, OPS_PORT)}/readyz`;
-      // The server looks in its store for this key, which is none.
+      // A key that does not exist makes the server ask its store.
       const headers = asksApi ? { authorization: `Bearer ${newSecret(DEPLOYMENT === 'production').key}` } : {};
       // Not fetch, which refuses some ports, such as 6000 and 10080.
       const response = await new Promise<IncomingMessage>((resolve, reject) => {
         get(url, { headers, signal: AbortSignal.timeout(healthTimeoutMs) }, resolve).on('error', reject);
       }).catch((error: Error) => {
-        // The cause says that the time is over; if both addresses of localhost fail, there is only a code.
+        // After the time-out, the cause has the reason; if both addresses of localhost fail, there is only a code.
         const reason = (error.cause instanceof Error && error.cause.message) || error.message || codeOf(error);
         refuse(`${url} does not answer: ${reason}.`);
       });

@@ -156,10 +156,10 @@ function checkLines(file: number): string {
   return hash.digest('base64url').slice(0, 22);
 }
 
-/** Additions that may be unanswered: two batches of PostgreSQL, and a transaction of SQLite. */
+/** Additions in flight: two batches of PostgreSQL, or one transaction of SQLite. */
 const maxUnanswered = 1000;
 
-/** A line that an earlier import of the same content has added is found by its key. Throws CommandError if it ends before the last line. */
+/** Finds a line that an earlier import of the same content has added by its key. Throws CommandError if it ends before the last line. */
 async function importLines(
   cli: Cli,
   { pets }: Store,

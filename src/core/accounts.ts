@@ -16,10 +16,10 @@ export interface Account {
 
 export const maxNameCharacters = 100;
 
-/** Of the API keys of an account that were revoked or have expired, those that are kept: the newest. */
+/** How many revoked or expired API keys of an account are kept: the newest. */
 export const keptEndedKeys = 100;
 
-/** Not printable. Joiners within words are: Persian and other scripts, and many emoji, are written with them (Unicode 23.2). */
+/** Unprintable characters. Joiners within words are printable: Persian and other scripts, and many emoji, need them (Unicode 23.2). */
 const unprintable = /(?!(?<=\S)[\u200c\u200d]\S)[\p{C}\p{Zl}\p{Zp}]/u;
 
 /** Whether a text can be the name of an account or of a key: 1 to 100 printable characters (code points), no space at either end. */
@@ -27,7 +27,7 @@ export function isName(text: string): boolean {
   return text !== '' && [...text].length <= maxNameCharacters && text === text.trim() && !unprintable.test(text);
 }
 
-/** The session that asks for a change has ended meanwhile; the account has too many active keys, or made too many in 24 hours (limits.ts). */
+/** The session has ended; the account has too many active keys; the account made too many keys in 24 hours (limits.ts). */
 export type Refusal = 'session_ended' | 'too_many' | 'too_many_today';
 
 /** A change of an account is refused. Nothing was changed. */
@@ -77,7 +77,7 @@ export type Owner = string | { session: Buffer };
 
 /** A key that a request has sent. */
 export interface KnownKey extends ApiKey {
-  /** SHA-256 of the network that created the account, as base64url, if anybody could: limits count its accounts as one. */
+  /** SHA-256, as base64url, of the network that created the account by open sign-up: limits count all accounts of a network as one. */
   network: string | undefined;
 }
 
@@ -116,9 +116,9 @@ export interface Accounts {
    * that is earlier. Undefined if the key does not exist, has ended or was rotated before. Rejects with RefusedError.
    */
   rotateKey(id: number, oldExpiresAt: Date, secret: Secret, session?: Buffer): Promise<ApiKey | undefined>;
-  /** Adds to what is stored. Uses of a key that no longer exists are ignored. */
+  /** Adds to the stored counts. Uses of a key that no longer exists are ignored. */
   recordUses(uses: KeyUse[]): Promise<void>;
-  /** The days of the last `days` on which a key was used, in order. */
+  /** The days on which a key was used, among the last `days`, in order. */
   listUsage(id: number, days: number): Promise<DayOfUse[]>;
   /** The same for each active key of an account, by its id. */
   listOwnUsage(accountId: number, days: number): Promise<Map<number, DayOfUse[]>>;

@@ -1,6 +1,6 @@
-/** Which word is meant by one that is not known. */
+/** Guesses which known word a mistyped word means. */
 
-/** The word that needs fewest changes of a letter to become `word`, two at most: one left out, added, changed, or in the place of its neighbour. */
+/** The member of `words` that is closest to `word`: at most two letters are missing, added, changed or swapped with a neighbour. Undefined if there is none. */
 export function closest(word: string, words: readonly string[]): string | undefined {
   const changesTo = (other: string) => {
     const rows = [Array.from({ length: other.length + 1 }, (_, at) => at)];

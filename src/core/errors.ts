@@ -3,7 +3,7 @@ import { inDigits, limits, maxHeaders } from './limits.ts';
 
 export const bodyTooLarge = (maxBytes: number) => `The body is larger than ${inDigits(maxBytes)} bytes.`;
 
-/** The HTTP status of each code (RFC 9110, section 15; RFC 6585), and its default message, sent if the code that throws gives no more exact one. */
+/** The HTTP status of each code (RFC 9110, section 15; RFC 6585), and its message, unless the ApiError has its own. */
 export const errorTable = {
   bad_request: [400, 'The request is not valid HTTP.'],
   invalid_url: [400, 'The URL is not valid: check its percent-encoding.'],

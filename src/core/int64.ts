@@ -59,7 +59,7 @@ const notPlain = /\d[.eE]/;
 /** Matches digits that a JavaScript number may not hold exactly. Also matches inside strings. */
 const longDigits = /\d{16,}/g;
 
-/** What `readNumber` returns, which takes a microsecond more. `digits`: those of the only number of the text that is not safe. Without them, it is rounded. */
+/** Like `readNumber`, but a microsecond faster. `digits`: the source of the only unsafe number in the text; without it, that number is rounded. */
 function exactly(integer: number, digits: string | undefined): bigint | number {
   if (digits === undefined || Number.isSafeInteger(integer)) return BigInt(integer);
   return digits.length > 19 ? integer * Infinity : BigInt(integer < 0 ? `-${digits}` : digits);

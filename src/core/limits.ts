@@ -9,10 +9,10 @@ export const minuteMs = 60 * secondMs;
 export const hourMs = 60 * minuteMs;
 export const dayMs = 24 * hourMs;
 
-/** By how much the clocks of servers may differ, or a clock may be set back, without an effect. */
+/** The clocks of servers may differ by this much, and a clock may be set back by it, without an effect. */
 export const clockSkewMs = 60 * secondMs;
 
-/** For how long messages are kept, and count. */
+/** How long messages are kept, and count for their account's limit. */
 export const messageAgeMs = 24 * hourMs;
 
 /** Names and passwords are in characters (code points). */
@@ -47,7 +47,7 @@ const table = {
 
 export const limits: Readonly<Record<keyof typeof table, number>> = table;
 
-/** Of a request. Node's default of 1,000 lets a packet of 16 KiB cost as much time as five requests. */
+/** Maximum number of headers of a request. With Node's default of 1,000, a packet of 16 KiB takes the time of five requests. */
 export const maxHeaders = 100;
 
 /** A number as messages and documents write it: 65,536. */

@@ -2,9 +2,9 @@
 
 /** Connections to the database. */
 interface PoolMeasures {
-  /** The most that may be open. */
+  /** Maximum number of open connections. */
   limit: number;
-  /** Those that run a job, or that the server has not let go yet. */
+  /** Connections that run a job, or that the server has not let go yet. */
   busy: number;
   /** Jobs that wait for a connection. */
   waiting: number;
@@ -15,13 +15,13 @@ interface PoolMeasures {
 }
 
 export interface StoreMeasures {
-  /** Ids that no animal was given yet: at most so many, as of the last addition of this process. */
+  /** Upper bound of the ids that are left for animals, as of the last addition of this process. */
   idsLeft: number;
   /** Writes that were accepted but have not finished. */
   waitingWrites: number;
   /** Size of the write-ahead log (WAL) in bytes; undefined if the engine does not report it. */
   walBytes: number | undefined;
-  /** Writes that the store could not commit since it was opened, by reason: of the kinds whose commits `metrics.commit` reports. */
+  /** Writes that the store could not commit since it was opened, by reason; of the kinds that `metrics.commit` counts. */
   failedWrites: Readonly<Record<string, number>>;
   /** The file system of the store, in bytes; undefined if the engine's files are elsewhere. */
   disk?: { size: number; available: number } | undefined;

@@ -12,7 +12,7 @@ export interface Person {
 export interface Session {
   account: Account;
   usedAt: Date;
-  /** SHA-256 of the network that created the account, as base64url, if anybody could: limits count its accounts as one. */
+  /** SHA-256, as base64url, of the network that created the account by open sign-up: limits count all accounts of a network as one. */
   network: string | undefined;
 }
 
@@ -29,7 +29,7 @@ export const linkLifetimeMs: Readonly<Record<LinkPurpose, number>> = {
   reset: hourMs,
 };
 
-/** A session ends when it was not used for so long. */
+/** A session ends after this time without use. */
 export const sessionIdleMs = hourMs;
 
 /** A secret with 256 random bits for a cookie or a link, and its SHA-256, which alone is stored. */

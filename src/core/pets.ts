@@ -94,7 +94,7 @@ export interface PetQuery {
   after: bigint;
 }
 
-/** What a read depends on: one opaque value, which only the store can judge. Equal ones (===) of the same read have the same result. */
+/** The state of the store at a read, opaque to others. If two equal reads have the same state (===), they have the same result. */
 export type StoreState = unknown;
 
 /** A pet as the JSON text of schema Pet, with exact integers and the same bytes in every response. */

@@ -2,7 +2,7 @@
 import type { ErrorCode } from './errors.ts';
 import { dayMs } from './limits.ts';
 
-/** For how many days the counts are kept, with the current one. */
+/** How many days the counts are kept, including today. */
 export const keptDays = 90;
 
 /** The number of a day: days since 1970-01-01. `at`: in milliseconds. */
@@ -31,7 +31,7 @@ export interface LastError {
   at: Date;
 }
 
-/** What a server has counted of a key on the day of `lastUsedAt`. A count that is missing is 0. */
+/** A server's counts for a key on the day of `lastUsedAt`. A missing count is 0. */
 export interface KeyUse extends Partial<Counts> {
   id: number;
   lastUsedAt: Date;

@@ -24,7 +24,7 @@ export function keyOf({ apiKey }: FastifyRequest): ApiKey {
 /** A revocation must take effect within a second, in every process. */
 const knownForMs = 500;
 
-/** API keys that are remembered: those that were looked up last. */
+/** Maximum number of cached API keys: those that were looked up last. */
 const maxKnown = 10_000;
 
 export type KeyCache = ReturnType<typeof createKeyCache>;
@@ -54,7 +54,7 @@ export const requireKey = fp<{ keys: KeyCache }>(async (app, { keys }) => {
   const { now, store } = app;
   const { live } = app.config;
   const limitRejections = createRejectionLimit(app);
-  // By its prefix alone, a key is one of another deployment: whether it exists there stays unknown.
+  // A key of another deployment is rejected by its prefix alone, so that nobody learns whether it exists there.
   const ofOthers = live ? /^bearer +ast_test_/i : /^bearer +ast_live_/i;
   const belongsElsewhere = live
     ? 'The API key is not one of production: keys of production start with ast_live_.'

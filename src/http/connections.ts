@@ -17,7 +17,7 @@ interface Connection {
   readonly client: Client;
   /** Requests without a response. The newest is last. */
   readonly unanswered: Unanswered[];
-  /** How many more requests were read, which get none. */
+  /** How many requests were read beyond that, which get no response. */
   ignored: number;
   /** The request that was read last. */
   last: IncomingMessage | undefined;
@@ -51,10 +51,10 @@ export function closeSoon(socket: Socket): void {
 export const hasBody = (headers: IncomingHttpHeaders) =>
   Number(headers['content-length']) > 0 || headers['transfer-encoding'] !== undefined;
 
-/** Beyond so many bytes of an unwanted body, its connection is not read any more. */
+/** After this many bytes of an unwanted body, its connection is no longer read. */
 const maxDiscardedBytes = 16 * 1024;
 
-/** Closes the connection unless the rest of the body has arrived. Node would read on until the time-out of the request, at the cost of others. */
+/** Closes the connection unless the rest of the body has arrived. Node would read until the request times out, which delays others. */
 function discardBody(request: IncomingMessage): void {
   const { socket } = request;
   const start = socket.bytesRead;

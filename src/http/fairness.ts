@@ -28,12 +28,12 @@ declare module 'fastify' {
   }
 }
 
-/** A response of at least so many bytes counts once more for each time that it has as many, until its client has read it. */
+/** Until its client has read it, a response counts as one more request in flight for each 64 KiB. */
 const bytesPerWeight = 64 * 1024;
 
 const busy = new ApiError('service_unavailable');
 
-/** Closes the connection: requests that are pipelined behind would cost as much again, to be refused. */
+/** Closes the connection, because refusing the requests that are pipelined behind would cost as much again. */
 const tooMany = new HttpError('service_unavailable', { 'retry-after': '1', connection: 'close' });
 
 /** `keys`: those that were valid when they were last looked up. */
@@ -55,7 +55,7 @@ export const fairness = fp<{ keys: KeyCache }>(async (app: FastifyInstance, { ke
   /** Returns the error if the holder would have more than is free: alone it gets half of the bound, two get a third each. */
   function take(request: FastifyRequest, share: Share, weight: number): ApiError | undefined {
     giveBack(request);
-    // It has ended, and nobody would give back what it takes.
+    // The request has ended: what it takes would never be given back.
     if (request.raw.socket.destroyed) return undefined;
     if (share.inFlight + weight > limits.inFlight - inFlight) {
       app.metrics.limited('in_flight');

@@ -24,7 +24,7 @@ export const pageHeaders = (more: string) => ({
   'cross-origin-opener-policy': 'same-origin',
 });
 
-/** The lines of headers, joined: V8 would keep what `+` adds as a tree of its parts, and walk through it for each response. */
+/** The lines of headers. Joined: V8 keeps a string that is built with `+` as a tree, which each response would walk. */
 export function linesOf(headers: Headers): string {
   const parts: string[] = [];
   for (const name in headers) parts.push(name, ': ', headers[name] as string, '\r\n');
@@ -44,7 +44,7 @@ export const headers = fp(async (app) => {
     for (const [name, value] of Object.entries(standingHeaders)) if (!reply.hasHeader(name)) reply.header(name, value);
     // JSON has no charset parameter (RFC 8259, section 11). Fastify adds one.
     if (reply.getHeader('content-type') === 'application/json; charset=utf-8') reply.type('application/json');
-    // What follows an upgrade is not parsed, although it is refused. Behind a response that closes, none is sent.
+    // Node parses nothing after a request with Upgrade, even if that is refused. After a response that closes, no other is sent.
     const isLast = () => connectionOf(request.raw.socket).unanswered.at(-1)?.reply === reply;
     if (request.headers.upgrade !== undefined || (app.draining() && isLast())) reply.header('connection', 'close');
     if (reply.getHeader('connection') === 'close') reply.raw.shouldKeepAlive = false;

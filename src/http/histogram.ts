@@ -24,7 +24,7 @@ export class FastHistogram extends Histogram {
   /** Adds a series. It must not exist already. */
   add(labels: Labels): Series {
     const { buckets = [] } = this.#options;
-    // How many values were above the bucket before, and up to the one at this place; the last: above all.
+    // For each bucket, the values above the previous bound and up to its own; the last: those above all bounds.
     const series = { labels, counts: [...buckets, 0].fill(0), sum: 0 };
     this.#series.push(series);
     const observe = (value: number) => {

@@ -9,7 +9,7 @@ const flushEveryMs = 60_000;
 /** How many keys one transaction updates. More would let other writes wait. */
 const batchSize = 100;
 
-/** Days since 1970: enough until 2149. */
+/** More than the days from 1970 to 2149. */
 const maxDays = 2 ** 16;
 
 /** What was counted of a key on one day. */
@@ -54,7 +54,7 @@ export function createKeyUsage(accounts: Accounts, logger: FastifyBaseLogger, no
   }
 
   let written = Promise.resolve();
-  /** Behind the flush that is under way: it gives back what it could not write. */
+  /** Waits for the flush in progress, which puts back what it could not write. */
   function flush(): Promise<void> {
     written = written.then(write);
     return written;

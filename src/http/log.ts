@@ -34,7 +34,7 @@ export type OnEnd = (request: EndedRequest) => void;
 /** The client disconnected before its response began. Not in RFC 9110: nginx introduced this status, and other servers adopted it. */
 const clientClosed = 499;
 
-/** What there is to say of a request when its response has closed. */
+/** What is known about a request when its response has closed. */
 export function endedRequest(request: FastifyRequest, { raw, elapsedTime }: FastifyReply): EndedRequest {
   const { id, method, headers, client, apiKey, errorCode, bodyMs, routeOptions } = request;
   const { url = null, config } = routeOptions;
@@ -46,7 +46,7 @@ export function endedRequest(request: FastifyRequest, { raw, elapsedTime }: Fast
     route,
     isOperation: config.operation !== undefined,
     path: route === null ? loggedPath(request.originalUrl) : undefined,
-    // What the client took to send its body is no time of the server's.
+    // Without the time that the client took to send its body.
     ms: elapsedTime - Math.max(0, bodyMs),
     address: client.address,
     key: apiKey?.id,
@@ -77,7 +77,7 @@ function loggedPath(url: string): string {
     .slice(0, maxPath);
 }
 
-/** Formats `value` with two decimals from whole numbers: V8 takes ten times as long to format a fraction. */
+/** Formats `value` with two decimals, as two integers: V8 takes ten times as long to format a fraction. */
 function hundredths(value: number): string {
   const rounded = Math.round(value * 100);
   const fraction = rounded % 100;

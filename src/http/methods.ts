@@ -58,8 +58,8 @@ export function refuseEmptyParameter(app: FastifyInstance, url: string, notFound
 }
 
 /**
- * Call it before the routes of the scope are added, and what it returns after that, which responds on each of their paths: to OPTIONS with 204, and to any
- * other unsupported method with 405, both with Allow (RFC 9110, sections 9.3.7 and 15.5.6), and with the headers that the routes of the path carry.
+ * Call it before the routes of the scope are added, and call what it returns after them. Each of their paths then responds to OPTIONS with 204, and to any
+ * other unsupported method with 405, both with Allow (RFC 9110, sections 9.3.7 and 15.5.6) and the headers that the routes of the path carry.
  */
 export function watchMethods(scope: FastifyInstance): () => void {
   const added: RouteOptions[] = [];

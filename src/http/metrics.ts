@@ -118,7 +118,7 @@ export function createMetrics(version: string, revision = '') {
   };
 }
 
-/** In bytes, seconds and numbers. What is undefined is not of this engine, and what is no longer measured is 0. */
+/** In bytes, seconds and numbers. Undefined: the engine has no such value. A value that was measured before and is undefined now is 0. */
 const storeMetrics: Record<string, [help: string, read: (store: StoreMeasures) => Reading | undefined]> = {
   waiting_writes: ['Writes waiting for their commit.', ({ waitingWrites }) => waitingWrites],
   failed_writes_total: ['Writes that the store could not commit, by reason.', ({ failedWrites }) => failedWrites],
@@ -164,7 +164,7 @@ function countRequests(registry: Registry): OnEnd {
   };
 }
 
-/** A URL that is too long, and an expectation, are refused whatever the route: a client could make a series of each. */
+/** These are sent on any route, so a client could make a series of each: URL too long, unknown expectation. */
 const anywhere = new Set([414, 417]);
 
 const methods = new Set(['GET', 'HEAD', 'POST', 'OPTIONS']);

@@ -53,7 +53,7 @@ function linesOfRoute(headers: Headers): string {
   return lines;
 }
 
-/** What Node's writeHead() sets: null before, and undefined if a version of Node has it no more. */
+/** What Node's writeHead() sets: null before, and undefined if this version of Node does not have it. */
 const headOfNode = '_header';
 type WithHead = ServerResponse & { [headOfNode]?: string | null };
 
@@ -66,7 +66,7 @@ function sendReady(): void {
   for (const { raw, body } of now) raw.end(body, 'latin1');
 }
 
-/** Of a connection and a message, not of a response: `sendResponse` lets Node write them. */
+/** Headers of the connection and of framing, which Node writes. */
 const framing = new Set(['connection', 'keep-alive', 'transfer-encoding', 'content-length', 'date']);
 
 /** Adds a header that a hook has set. Undefined if it replaces one of the response's own. */
@@ -78,7 +78,7 @@ function addHeader(head: string, own: Headers, name: string, value: unknown): st
   return `${head}${name}: ${text}\r\n`;
 }
 
-/** Does what `sendResponse` does. Leaves to it what closes the connection, and what is large or unusual. */
+/** Does what `sendResponse` does, and calls that for responses that close the connection, are large or have unusual headers. */
 export function sendPrepared(this: FastifyReply, response: Response): FastifyReply {
   const { request } = this;
   const raw: WithHead = this.raw;

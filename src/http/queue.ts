@@ -1,4 +1,4 @@
-/** A fair queue: the flow that has spent least time is next. What waits costs nothing, and is refused after `limits.queueMs`. */
+/** A fair queue: the flow that has spent least time is next. A request that has waited for `limits.queueMs` is refused. */
 import type { FastifyReply } from 'fastify';
 import { limits } from '../core/limits.ts';
 
@@ -9,17 +9,17 @@ export interface Flow {
   waiting: { since: number; reply: FastifyReply; run: () => void }[];
 }
 
-/** For how long a turn of the event loop serves requests before it holds the others, in milliseconds. */
+/** How long a turn of the event loop serves requests before it holds the others. */
 const turnMs = 10;
 
-/** Returns a function that runs `run` in this turn of the event loop, or in a later one when it is the turn of `flow`, or refuses the request. */
+/** Returns a function that calls `run` in this turn of the event loop, or later when `flow` is next; or that refuses the request. */
 export function createQueue(refuse: (reply: FastifyReply) => void) {
-  /** Those with requests that wait. */
+  /** The flows with waiting requests. */
   const flows = new Set<Flow>();
   /** When this turn of the event loop served its first request. */
   let begun: number | undefined;
 
-  /** At the end of a turn: serves the newest request of the flow that has spent least, again and again, and refuses those that have waited too long. */
+  /** At the end of a turn: serves the newest request of the flow that has spent least, until the time is over; then refuses requests that have waited too long. */
   function serveWaiting(): void {
     begun = undefined;
     if (flows.size === 0) return;
@@ -28,7 +28,7 @@ export function createQueue(refuse: (reply: FastifyReply) => void) {
     for (let now = start; order.length > 0 && now < start + turnMs; now = performance.now()) {
       const flow = order.shift() as Flow;
       const { reply, run } = flow.waiting.pop() as Flow['waiting'][0];
-      // Otherwise its client is gone.
+      // If it is destroyed, the client is gone.
       if (!reply.raw.destroyed) run();
       flow.spentMs += performance.now() - now;
       if (flow.waiting.length === 0) {

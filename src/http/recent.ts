@@ -1,4 +1,4 @@
-/** Remembers what was used recently. */
+/** A map that keeps what was used recently. */
 import { LRUCache } from 'lru-cache';
 
 /**

@@ -39,13 +39,13 @@ export interface Kind {
   /** The id of the last animal if another page follows: the ETag changes when a next page appears, although the body stays the same. */
   next?: bigint | undefined;
   type?: string;
-  /** Whether it is the same for everybody. Otherwise it depends on the API key. */
+  /** Whether it is the same for everybody; otherwise only for a valid API key. */
   isPublic?: boolean;
   vary?: string;
   encoding?: string;
 }
 
-/** A longer string would be copied once more, outside of V8's heap, for as long as the client does not read it. */
+/** Node would copy a longer string outside of V8's heap, and keep the copy until the client has read it. */
 const maxText = 16 * 1024;
 
 /** Text as the body of a response. The numbers of characters and bytes are equal only for ASCII. */
@@ -59,7 +59,7 @@ export function asBody(content: string | Buffer): string | Buffer {
 /** Builds a representation of text or bytes. All caches must revalidate it, and shared ones must not store a private one (RFC 9111, section 5.2.2). */
 export function represent(content: string | Buffer, kind: Kind = {}): Representation {
   const { headers: more, next, type = 'application/json', isPublic = false, vary = 'Authorization', encoding } = kind;
-  // A strong validator: two ETags are equal only if the bytes are equal (RFC 9110, section 8.8.3), and the next page.
+  // A strong validator: two ETags are equal only if the bytes (RFC 9110, section 8.8.3) and the next page are equal.
   const etag = `"${hash('sha256', next === undefined ? content : `${content}${next}`, 'base64url').slice(0, 27)}"`;
   const headers: Headers = {
     etag,

@@ -38,7 +38,7 @@ export async function messages(app: App): Promise<void> {
     sendError(unsupported ? new ApiError('invalid_body', error.message) : error, request, reply);
   });
 
-  /** Until when accounts have their most messages, in milliseconds: a refusal costs no statement. */
+  /** Until when each account has reached its limit of messages, in milliseconds: a refusal then needs no statement. */
   const full = new Map<number, number>();
 
   function refuseFull(accountId: number): void {

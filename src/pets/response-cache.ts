@@ -1,4 +1,4 @@
-/** An optimisation of the reads of pets: caches their responses to reads of pets for as long as the data in the store has not changed. */
+/** An optimisation: caches the responses to reads of pets while the data in the store has not changed. */
 import { maxPage, type PetQuery, type Pets, type StoreState, statuses } from '../core/pets.ts';
 import type { App } from '../http/operation.ts';
 import type { Representation } from '../http/responses.ts';

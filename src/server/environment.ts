@@ -21,7 +21,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv): Config {
   return readConfig({ ...env, ...secret }, (name) => sources.get(name) ?? 'the environment');
 }
 
-/** A warning for each name in .env that is no setting, and none that the PostgreSQL driver reads. */
+/** A warning for each name in .env that is neither a setting nor a variable of the PostgreSQL driver. */
 export function findUnknownNames(): { name: string; sentence: string }[] {
   const names = Object.keys(settings.properties);
   return [...readDotEnv()]
@@ -63,7 +63,7 @@ function readDotEnv(): Map<string, Entry> {
   return readEntries(text);
 }
 
-/** What a terminal obeys, and what changes the direction of a line, as an escape of JSON; but not line feeds. */
+/** Escapes control characters, and those that change the direction of a line, as JSON does; but not line feeds. */
 export const printable = (text: string) =>
   text.replace(/(?!\n)[\p{Cc}\p{Bidi_C}]/gu, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`);
 

@@ -23,7 +23,7 @@ function sentenceOf({ host, port, prefix }: Binding, { code, message }: NodeJS.E
   return `${prefix}HOST ${host} cannot be used to listen on: ${message}.`;
 }
 
-/** Where a server at `host` is reached on this machine: at :: it also serves IPv4, which machines without IPv6 have, too. */
+/** The address that reaches a server at `host` from this machine. A server at :: also serves IPv4, which every machine has. */
 const loopbackOf = (host: string) => (host === '::' || host === '0.0.0.0' ? '127.0.0.1' : host);
 
 /** The URL for clients on this machine, without a path. A server that listens on every interface is reached through the loopback interface. */
@@ -109,7 +109,7 @@ export async function listen(app: FastifyInstance, binding: Binding) {
     };
     await app.listen(options);
     const { address, port } = app.server.address() as AddressInfo;
-    // The options of Node's HTTP server, whose event may be emitted for connections from elsewhere (https://nodejs.org/api/http.html#event-connection).
+    // With the options of Node's HTTP server. Its event may be emitted for other connections (https://nodejs.org/api/http.html#event-connection).
     const accept = () =>
       createServer({ allowHalfOpen: true, noDelay: true }, (socket) => void app.server.emit('connection', socket));
     const more = Array.from({ length: reusePort ? listeners - 1 : 0 }, accept);
@@ -124,10 +124,10 @@ export async function listen(app: FastifyInstance, binding: Binding) {
   }
 }
 
-/** After so long without a new connection, the queues of the listening sockets are taken as empty. */
+/** The queues of the listening sockets count as empty after this time without a new connection. */
 const quietMs = 30;
 
-/** For how long a stop waits for that at most. */
+/** Maximum time that a stop waits for that. */
 const maxQuietMs = 500;
 
 /** Resolves when clients open no connections. Closing a listening socket resets those in its queue. */
@@ -142,9 +142,9 @@ async function untilQuiet({ server }: FastifyInstance): Promise<void> {
 /** An idle connection would keep the server open until its time-out. */
 const closeIdleEveryMs = 100;
 
-/** Resolves when every connection is closed. Those that a proxy keeps close when they have been idle for a moment, not in the middle of its next request. */
+/** Resolves when every connection is closed. A proxy's connections close while they are idle, not in the middle of its next request. */
 async function stopListening({ server }: FastifyInstance, more: readonly Server[]): Promise<void> {
-  // That of the HTTP server would also close the idle connections now, and end its time-outs: a request that never completes would keep the process.
+  // http.Server's close() would also close idle connections now, and end its time-outs: a request that never completes would keep the process running.
   const close = (each: Server) => new Promise((resolve) => Server.prototype.close.call(each, resolve));
   const closed = Promise.all([server, ...more].map(close));
   const sweep = setInterval(() => server.closeIdleConnections(), closeIdleEveryMs);

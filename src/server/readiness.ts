@@ -3,10 +3,10 @@ import type { Logger } from 'pino';
 import { outageOf } from '../core/errors.ts';
 import type { StoreMetrics } from '../store/store.ts';
 
-/** How often it is asked while nobody else does. */
+/** How often the server asks the store if nobody calls /readyz. */
 const askEveryMs = 5000;
 
-/** Writes have recovered when one succeeds and none has failed for so long. */
+/** Writes have recovered when one succeeds after this time without a failure. */
 const calmMs = 1000;
 
 const secondsSince = (begun: number) => Math.round((performance.now() - begun) / 1000);

@@ -37,7 +37,7 @@ function loadConfig(): Config {
   }
 }
 
-/** Settings of earlier releases, and what to do instead. `stops`: values with which the server would not do what it is asked for. */
+/** Settings of earlier releases, and what to do instead. `stops`: whether to refuse to start, because the server would not do what the value asks for. */
 const removed: Record<string, { instead: string; stops?: (value: string, all: NodeJS.ProcessEnv) => boolean }> = {
   WORKERS: {
     instead: 'for more processes, start each with ports of its own on one file, or use PostgreSQL (docs/scaling.md).',
@@ -52,7 +52,7 @@ const removed: Record<string, { instead: string; stops?: (value: string, all: No
   },
 };
 
-/** Warns of settings of earlier releases, and of other names in .env. Refuses to start if the server would differ from what one asks for. */
+/** Warns of settings of earlier releases, and of unknown names in .env. Refuses to start if a setting `stops`. */
 function checkNames(env: NodeJS.ProcessEnv, logger: Logger): void {
   for (const [name, { instead, stops }] of Object.entries(removed)) {
     const value = env[name];

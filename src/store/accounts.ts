@@ -70,7 +70,7 @@ export function* selectKey(hash: Buffer): Steps<KnownKeyRow | undefined> {
 
 const pageRows = 1000;
 
-/** All rows, by `read`, which returns at most `pageRows` from an id on: the time of a statement is bounded, and their number is not. */
+/** Reads all rows in pages of at most `pageRows`, because the time of a statement is limited. `read` returns a page, from an id on. */
 async function inPages<Row extends { id: number }>(read: (id: number) => Promise<Row[]>): Promise<Row[]> {
   const all: Row[] = [];
   for (;;) {

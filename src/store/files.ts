@@ -53,12 +53,12 @@ export function syncFolder(folder: string): void {
 
 /**
  * Where a symbolic link leads, also if nothing is there yet: SQLite keeps its files beside that, not beside the link. Follows as many links as Linux
- * does (path_resolution(7)); whoever opens what is still a link gets ELOOP.
+ * does (path_resolution(7)); opening what is still a link fails with ELOOP.
  */
 export function realFile(file: string, links = 40): string {
   const isLink = links > 0 && fs.lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink();
   if (!isLink) return file;
-  // The link counts from the folder that has it, which a link may lead to, too.
+  // A link is relative to its own folder, to which a link may lead, too.
   return realFile(path.resolve(fs.realpathSync(path.dirname(file)), fs.readlinkSync(file)), links - 1);
 }
 

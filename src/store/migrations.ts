@@ -50,7 +50,8 @@ export interface SchemaState {
 }
 
 /**
- * Whether a store with the schema of this release says which release can run on it at least. Up to 2.5.1, files with CRLF made a store that no earlier one opens.
+ * Whether a store with the schema of this release names the oldest release that can run on it. Up to 2.5.1, migrations with CRLF made stores without
+ * that name, which no earlier release opens.
  */
 export function saysOldest({ version, oldest }: SchemaState, migrations: Migration[]): boolean {
   const { release, version: least } = oldestOn(migrations);

@@ -69,7 +69,7 @@ export function* touchSession({ hash, at }: { hash: Buffer; at: number }): Steps
       AND created_at > ${at - limits.sessionLifetimeMs} AND used_at > ${at - sessionIdleMs} AND used_at < ${at}`;
 }
 
-/** Ends one session: whoever has its token may do so. */
+/** Ends one session. Its token is all that this needs. */
 export function* endSession({ hash, at }: { hash: Buffer; at: number }): Steps<void> {
   yield* accountOfSession(hash, at);
   yield* sql`DELETE FROM session WHERE hash = ${hash}`;

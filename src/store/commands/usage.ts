@@ -5,7 +5,7 @@ import { type Counts, dayOf, keptDays } from '../../core/usage.ts';
 import { eachOf, endOneOf, forUpdate, oneOf, raw, retryRow, retryRows, type Steps, skipLocked, sql } from '../steps.ts';
 import { sweepMessages } from './messages.ts';
 
-/** What a server has counted of a key on the day of `lastUsedAt`, in milliseconds. */
+/** A server's counts for a key on the day of `lastUsedAt`, in milliseconds. */
 interface UsedKey extends Counts {
   id: number;
   lastUsedAt: number;
@@ -26,8 +26,8 @@ const lastUse = raw(`max(${numberOf('lastUsedAt')})`);
 const columns = raw(numbers.map(numberOf).join());
 
 /**
- * Adds the uses, at most one of a key and day, in as many statements as if it were one: each takes a round trip. Servers call it every minute if they
- * have requests, so it also deletes what is only kept for a day.
+ * Adds the uses, at most one of a key and day, in a fixed number of statements, because each takes a round trip. Servers call it every minute if they
+ * have requests, so it also deletes what is kept for a day only.
  */
 export function* recordUses({ uses, at }: { uses: UsedKey[]; at: number }): Steps<void> {
   const given = JSON.stringify(uses);

@@ -20,8 +20,8 @@ import type { Pool } from './pool.ts';
 import { createBatch } from './reads.ts';
 
 /**
- * The version is all of it: an addition raises the highest id, which is first. The revision is the rest. That also tells one database from another, and a
- * database from itself before a restart: only a restart, a promotion or a restored dump can give an id twice.
+ * The state is a text: the highest id, then the revision. The version is the whole text, because an addition raises the highest id. The revision also differs
+ * between databases, and after a restart: only a restart, a promotion or a restored dump can give an id twice.
  */
 const state = `(
   SELECT coalesce((SELECT max(id) FROM pet), 0) || ' ' || revision || ' ' || pg_relation_filenode('pet') || ' ' || pg_postmaster_start_time()

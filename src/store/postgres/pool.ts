@@ -55,7 +55,7 @@ export function createPools(
   };
 }
 
-/** With a database that hangs, the first job of a request fails: it is answered within 5 s even if it had waited for its key until then. */
+/** If the database hangs, a request is answered within 5 s: its key and its own job take one deadline each at most. */
 const deadlineMs = limits.statementMs;
 
 /** Shorter than the time after which firewalls forget an idle connection. */
@@ -64,7 +64,7 @@ const idleTimeoutMs = 300_000;
 const retryAfterMs = 10;
 const reconnectAfterMs = 50;
 
-/** For so long, a pool does without connections that cannot be opened, if others can be used. */
+/** After a failed connect, a pool that has other connections waits this long before it tries again. */
 const askAgainMs = 1000;
 
 /** A cancel request has no effect if the server has not read the statement yet. */
@@ -109,7 +109,7 @@ function createPool(
     onConnect: refuseStandby,
   });
   const connectionOf = new WeakMap<pg.PoolClient, Connection>();
-  /** Given up at a deadline, but not yet let go by the server. */
+  /** Connections given up at a deadline, which the server has not let go yet. */
   const abandoned = new Set<pg.PoolClient>();
   const { errors } = counts;
   /** Why the last connection could not be opened; undefined if it could. */

@@ -1,4 +1,4 @@
-/** Collects what one turn of the event loop asks for, so that it shares a statement, and so a round trip and a snapshot. */
+/** Collects the questions of one turn of the event loop into one statement, with one round trip and one snapshot. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApiError } from '../../core/errors.ts';
 import { limits } from '../../core/limits.ts';
@@ -8,17 +8,17 @@ interface BatchOptions<Question, Answer> {
   /** Equal questions that wait share an answer. Without it, none are equal. */
   keyOf?: (question: Question) => string;
   /**
-   * A statement carries only one of the questions for which this is the same text; the others wait for later ones. After half of its time, such a
-   * question fails, so that those beside it have the other half.
+   * Questions for which this returns the same text go out one after the other, in separate statements. Such a question fails after half of its time, so
+   * that the questions in its statement keep the other half.
    */
   alone?: (question: Question) => string | undefined;
   /** How many rows it needs at most. Default: 1. */
   rowsOf?: (question: Question) => number;
   /** For how many turns of the event loop questions are collected. Default: 1. */
   turns?: number;
-  /** Statements that are under way at the same time. With more, each would carry fewer questions. Default: 2. */
+  /** Maximum number of statements in flight. With more, each would carry fewer questions. Default: 2. */
   maxFlying?: number;
-  /** A statement that takes longer no longer counts: it may hang. Default: 50. */
+  /** A statement that takes longer no longer counts as in flight: it may hang. Default: 50. */
   lateMs?: number;
   /** Resolves to the answers, in the order of the questions. */
   send: (questions: Question[], withinMs: number) => Promise<Answer[]>;

@@ -12,7 +12,7 @@ export interface Target {
   user: string | undefined;
   password: string | undefined;
   ssl: ConnectionOptions | false;
-  /** Whether the server must prove that no other is between (SCRAM-SHA-256-PLUS), may, or is not asked. */
+  /** Whether the server must prove that nobody is in between (SCRAM-SHA-256-PLUS), is asked to, or is not asked. */
   channelBinding: (typeof bindings)[number];
   /** Whether to use named prepared statements; false for a pooler that gives each transaction another connection. */
   prepare: boolean;

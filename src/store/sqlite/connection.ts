@@ -23,15 +23,15 @@ export function openConnection(file: string): Database.Database {
   connection.pragma('checkpoint_fullfsync = ON');
   // SQLite's automatic checkpoint after a commit hides its errors, including a failed fsync of the file.
   connection.pragma('wal_autocheckpoint = 0');
-  // What a long reader has made the WAL grow to would stay until the last connection closes.
+  // Otherwise a WAL that grew because of a long reader would keep its size until the last connection closes.
   connection.pragma('journal_size_limit = 16777216');
   return connection;
 }
 
 /**
- * Returns a function that throws if the file, its log or the index of that was removed or replaced since: SQLite goes on with what it has opened, which
- * other processes do not see, and which ends with the last connection. It also returns if the system does not tell: what is open can be written. `given`:
- * a path of the file, perhaps a link that leads elsewhere later.
+ * Returns a function that throws if the file, its `-wal` or its `-shm` was removed or replaced since. SQLite would go on with the files that it has opened,
+ * which no other process sees and which are lost when they are closed. If the system call fails, nothing is thrown. `given`: a path of the file, perhaps a
+ * link that leads elsewhere later.
  */
 export function watchFile(file: string, given: string): () => void {
   const look = (name: string) => statSync(name, { bigint: true, throwIfNoEntry: false });

@@ -75,7 +75,7 @@ function isHarmless(what: string, text: string): boolean {
   return text.startsWith('CREATE TABLE ') && /^table (?:sqlite_stat\d|_litestream_\w+)$/.test(what);
 }
 
-/** How the schema differs from that of the migrations up to its version. What a later release has made is not known. */
+/** How the schema differs from that of the migrations up to its version. Later migrations are not known. */
 export function differencesOf(connection: Database.Database): string[] {
   const version = currentVersion(connection);
   const migrations = readMigrations('sqlite');

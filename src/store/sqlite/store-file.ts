@@ -47,8 +47,9 @@ const leastPageBytes = 512;
 const counted = (bytes: number) => `${bytes} byte${bytes === 1 ? '' : 's'}`;
 
 /**
- * Throws OpenError if a store or what SQLite keeps beside it is not a file, and if a store is too small, or missing or empty, but not its log. Whoever opens it then, also to read, makes SQLite delete the WAL, and with it the
- * writes that had not reached the file. A process that was killed while it created the store leaves an empty file and a journal.
+ * Throws OpenError if the store, or a file that SQLite keeps beside it, is no regular file; if the store is too small; or if it is missing or empty although
+ * its WAL is not. Opening such a store, even to read, makes SQLite delete the WAL, and with it writes that had not reached the file. (A process that was
+ * killed while it created the store leaves an empty file and a journal.)
  */
 export function refuseLost(file: string): void {
   const other = ['', ...sidecarFiles].find((suffix) => isOther(file + suffix));
