@@ -9,7 +9,7 @@ import { type Client, clientAt, clientBehind, inNetworks, plainAddress } from '.
 
 interface Unanswered {
   readonly reply: FastifyReply;
-  /** Serves it. Undefined before `inOrder`, and once it has been called. */
+  /** Serves the request. Undefined before `inOrder`, and after its call. */
   serve?: (() => void) | undefined;
 }
 
@@ -88,7 +88,7 @@ function onTimeout(socket: Socket): void {
 export function acceptRequest({ socket }: IncomingMessage): boolean {
   const connection = connectionOf(socket);
   const { unanswered } = connection;
-  // Node also hands over what is behind a reset, and behind a request whose response closes the connection (RFC 9112, section 9.6).
+  // Node also passes on requests that follow a reset, or a request whose response closes the connection (RFC 9112, section 9.6).
   const isOver = !socket.writable || unanswered.at(-1)?.reply.raw.shouldKeepAlive === false;
   if (!isOver && unanswered.length < limits.pipelined) return true;
   connection.ignored += 1;
@@ -143,7 +143,7 @@ export const watchConnections = fp(async (app: FastifyInstance) => {
     request.client = isProxy ? clientBehind(raw, connection.client, isProxy) : connection.client;
     done();
   });
-  // Node takes a write queue that has become shorter for activity: a response that nobody reads would otherwise be cut off after twice `limits.silenceMs`.
+  // Half: Node counts a write queue that has become shorter as activity, so a response that nobody reads is cut off after twice the time-out.
   app.addHook('onSend', (request, _reply, _payload, done) => {
     request.raw.socket.setTimeout(limits.silenceMs / 2);
     done();

@@ -23,7 +23,7 @@ declare module 'fastify' {
   }
   interface FastifyRequest {
     share: Share | null;
-    /** What it counts as in flight. */
+    /** Its weight among the requests in flight. */
     weight: number;
   }
 }
@@ -41,7 +41,7 @@ export const fairness = fp<{ keys: KeyCache }>(async (app: FastifyInstance, { ke
   const shares = new Map<string | number, Share>();
   let inFlight = 0;
 
-  /** Accounts that anybody could create count as one for each network: otherwise one person could have a thousand shares. */
+  /** Accounts made by open sign-up share one holder for each network: otherwise one person could have a thousand shares. */
   function shareOf(key: KnownKey | null | undefined, network: string): Share {
     const holder = key ? (key.network ?? key.accountId) : network;
     let share = shares.get(holder);

@@ -12,7 +12,7 @@ export const rateLimits = fp(async (app) => {
     global: false,
     max: config.requestsPerMinute ?? 0,
     timeWindow: minuteMs,
-    // Accounts that anybody could create count as one for each network: otherwise one person could have a thousand limits.
+    // Accounts made by open sign-up share one limit for each network: otherwise one person could have a thousand limits.
     keyGenerator: ({ apiKey, client }: FastifyRequest) => apiKey?.network ?? apiKey?.accountId ?? client.network,
     enableDraftSpec: true,
     errorResponseBuilder: (_request, { ttl }) => rateLimited(ttl),

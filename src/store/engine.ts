@@ -4,10 +4,10 @@ import type { CommandName, Input, Outcome } from './commands.ts';
 import type { KnownKeyRow } from './rows.ts';
 import type { Steps } from './steps.ts';
 
-/** What most requests need: each engine has its own way, because it must be fast. */
+/** The fast paths, which each engine has of its own. */
 type FastPets = Pick<Pets, 'list' | 'find' | 'add' | 'isCurrent'>;
 
-/** What an engine does for the parts of a store. Its functions reject with ApiError `service_unavailable` if the store is unavailable. */
+/** Every function rejects with ApiError `service_unavailable` if the store is unavailable. */
 export interface Engine {
   /** Runs a command in a transaction. Resolves after its commit. */
   write<Name extends CommandName>(name: Name, input: Input<Name>): Promise<Outcome<Name>>;

@@ -22,7 +22,7 @@ export function makeFolder(folder: string): void {
   }
 }
 
-/** Whether a name leads to anything but a file: to open a FIFO waits for its writer, and a device may have no end. */
+/** Whether a name leads to anything but a file: opening a FIFO waits for its writer, and a device may have no end. */
 export const isOther = (name: string) => fs.statSync(name, { throwIfNoEntry: false })?.isFile() === false;
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
@@ -74,7 +74,7 @@ export function removeStore(file: string): void {
   for (const suffix of ['', ...sidecarFiles]) fs.rmSync(file + suffix, { force: true });
 }
 
-/** A new name beside `file`, for what is renamed to it when it is complete. Throws if the folder is missing. */
+/** A new name beside `file`, for a file that is renamed to it when it is complete. Throws if the folder is missing. */
 export function partialOf(file: string): string {
   const folder = path.dirname(file);
   fs.accessSync(folder);

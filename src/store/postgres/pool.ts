@@ -22,7 +22,7 @@ type Work<Result> = (connection: Connection) => Promise<Result>;
 export type Pool = ReturnType<typeof createPool>;
 export type Pools = ReturnType<typeof createPools>;
 
-/** What happened since the start, in all pools. */
+/** Counts since the start, of all pools. */
 function createCounts() {
   return { errors: createCounters(), failedWrites: createCounters() };
 }
@@ -42,7 +42,7 @@ export function createPools(
   return {
     /** For the server itself, and for requests with a key that was valid recently. */
     keyed,
-    /** For all others, so that they cannot keep out requests with a key: a quarter of the connections. */
+    /** For strangers, a quarter of the connections: they cannot keep out requests with a key. */
     strangers,
     measure() {
       const { errors, failedWrites } = counts;
@@ -82,13 +82,13 @@ const jitter = (ms: number) => ms * (0.5 + Math.random());
 const noneFree = 'no connection is free';
 
 interface Job {
-  /** 0: it only reads. */
+  /** How many writes it commits; 0: it only reads. */
   writes: number;
   /** The connection that it runs on. */
   client: pg.PoolClient | undefined;
-  /** Whether its deadline has passed, and it was answered. */
+  /** Whether its deadline has passed; its caller has got an error then. */
   late: boolean;
-  /** Why its last attempt had no effect. It runs again. */
+  /** The error of its last attempt, which had no effect: it runs again. */
   refused: unknown;
 }
 
@@ -115,7 +115,7 @@ function createPool(
   /** Why the last connection could not be opened; undefined if it could. */
   let unreachable: unknown;
   let reconnecting: Promise<void> | undefined;
-  /** Until the end of the turn in which a connection was lost: by then, those to the same server are known to be lost, too. */
+  /** Resolves at the end of the turn in which a connection was lost: by then, all lost connections to the server are known. */
   let losing: Promise<void> | undefined;
   let running = 0;
   /** Connections that were opened and not yet removed. */
@@ -139,7 +139,7 @@ function createPool(
     if (connectionOf.has(client)) errors[reasonOf(error)] += 1;
   });
 
-  /** `settled`: of the job. */
+  /** Cancels the job on `client`, and releases `client` when the server has let it go. `settled`: the job's end. */
   async function abandon(client: pg.PoolClient, settled: Promise<unknown>): Promise<void> {
     errors.timeout += 1;
     abandoned.add(client);
@@ -182,7 +182,7 @@ function createPool(
         if (!job.late) return client;
         client.release();
       } catch (error) {
-        // Otherwise it may be the wait in the queue that has ended.
+        // The error may be the pool's time-out for its queue.
         if (job.late) continue;
         errors[reasonOf(error)] += 1;
         job.refused = error;

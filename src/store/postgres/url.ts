@@ -37,8 +37,8 @@ const malformed =
 const defaultConnections = 10;
 
 /**
- * Reads a file, for each connection again: certificates are renewed. While it is missing or empty, what was read last holds: without `ca`, Node would
- * trust its own authorities. Throws OpenError at first.
+ * Returns a function that reads a file again for each connection, because certificates are renewed. While the file is missing or empty, its last content
+ * is used: without `ca`, Node would trust its own authorities. Throws OpenError if the first read fails.
  */
 function readAgain(parameter: string, file: string): () => string {
   let last = '';
